@@ -1,0 +1,2 @@
+//! The `splitpoint` command.
+fn main() {}

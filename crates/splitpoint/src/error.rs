@@ -1,0 +1,257 @@
+//! What can go wrong, said once for every face of the library.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// A `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation failed.
+///
+/// `Display` says what, where, expected and found, and never repeats the source; print the chain
+/// of [`source`](std::error::Error::source) joined by `: ` to show an operating system's reason.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused `action` on the file at `path`.
+    Io {
+        /// What was tried, to follow "cannot".
+        action: &'static str,
+        /// The file, or `:memory:`.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// The file at `path` is not a Splitpoint store.
+    NotAStore {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead, as far as its first bytes tell.
+        found: &'static str,
+    },
+    /// The file was written by a version of the format that this library does not read.
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version this library reads and writes.
+        expected: u32,
+        /// The version in the file.
+        found: u32,
+    },
+    /// Bytes on disk break the format.
+    Corrupt {
+        /// What is broken: a term of the glossary.
+        what: &'static str,
+        /// Where, in bytes from the start of the file.
+        offset: u64,
+        /// What the format asks for there.
+        expected: u64,
+        /// What is there.
+        found: u64,
+    },
+    /// Another handle holds the file open for writing.
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// The process that holds it, where the file tells.
+        pid: Option<u32>,
+    },
+    /// A key, a value or an option is over its limit; nothing was written.
+    TooLarge {
+        /// `key`, `value` or the name of what is too large.
+        what: &'static str,
+        /// Its size in bytes.
+        bytes: u64,
+        /// The largest size in bytes.
+        bytes_max: u64,
+    },
+    /// The store was made with another hash function.
+    HashMismatch {
+        /// The name of the function in the file.
+        expected: String,
+        /// The name of the function given, or of the one that gave another result.
+        found: String,
+    },
+    /// The store was opened for reading only.
+    ReadOnly,
+    /// The file exists and a new one was asked for.
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file needs recovery, which a read-only handle may not do in place.
+    NeedsRecovery {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An earlier failure left this handle unable to promise durability; reopen the store.
+    Poisoned {
+        /// What failed.
+        reason: String,
+    },
+    /// The store cannot grow: the disk, the address space or the format is at its end.
+    Full {
+        /// What is full.
+        what: &'static str,
+        /// Bytes asked for.
+        bytes: u64,
+    },
+    /// An option or a URL has a value that cannot be used.
+    Invalid {
+        /// Which one.
+        what: &'static str,
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// The kind of an [`Error`], without fields: for matching and for other languages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// [`Error::Io`].
+    Io,
+    /// [`Error::NotAStore`].
+    NotAStore,
+    /// [`Error::Version`].
+    Version,
+    /// [`Error::Corrupt`].
+    Corrupt,
+    /// [`Error::Locked`].
+    Locked,
+    /// [`Error::TooLarge`].
+    TooLarge,
+    /// [`Error::HashMismatch`].
+    HashMismatch,
+    /// [`Error::ReadOnly`].
+    ReadOnly,
+    /// [`Error::Exists`].
+    Exists,
+    /// [`Error::NeedsRecovery`].
+    NeedsRecovery,
+    /// [`Error::Poisoned`].
+    Poisoned,
+    /// [`Error::Full`].
+    Full,
+    /// [`Error::Invalid`].
+    Invalid,
+}
+
+impl ErrorKind {
+    /// Every kind, in a stable order.
+    pub const ALL: [Self; 13] = [
+        Self::Io,
+        Self::NotAStore,
+        Self::Version,
+        Self::Corrupt,
+        Self::Locked,
+        Self::TooLarge,
+        Self::HashMismatch,
+        Self::ReadOnly,
+        Self::Exists,
+        Self::NeedsRecovery,
+        Self::Poisoned,
+        Self::Full,
+        Self::Invalid,
+    ];
+}
+
+impl Error {
+    /// Returns the kind, for matching.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { .. } => ErrorKind::Io,
+            Self::NotAStore { .. } => ErrorKind::NotAStore,
+            Self::Version { .. } => ErrorKind::Version,
+            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::Locked { .. } => ErrorKind::Locked,
+            Self::TooLarge { .. } => ErrorKind::TooLarge,
+            Self::HashMismatch { .. } => ErrorKind::HashMismatch,
+            Self::ReadOnly => ErrorKind::ReadOnly,
+            Self::Exists { .. } => ErrorKind::Exists,
+            Self::NeedsRecovery { .. } => ErrorKind::NeedsRecovery,
+            Self::Poisoned { .. } => ErrorKind::Poisoned,
+            Self::Full { .. } => ErrorKind::Full,
+            Self::Invalid { .. } => ErrorKind::Invalid,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { action, path, .. } => write!(f, "cannot {action} `{}`", path.display()),
+            Self::NotAStore { path, found } => {
+                write!(f, "`{}` is not a splitpoint store: found {found}", path.display())
+            }
+            Self::Version { path, expected, found } => write!(
+                f,
+                "`{}` has format version {found}, this library reads version {expected}",
+                path.display()
+            ),
+            Self::Corrupt { what, offset, expected, found } => {
+                write!(
+                    f,
+                    "corrupt {what} at byte {offset}: expected {expected:#x}, found {found:#x}"
+                )
+            }
+            Self::Locked { path, pid: Some(pid) } if *pid == std::process::id() => {
+                write!(f, "`{}` is already open in this process", path.display())
+            }
+            Self::Locked { path, pid: Some(pid) } => {
+                write!(f, "`{}` is locked by process {pid}", path.display())
+            }
+            Self::Locked { path, pid: None } => {
+                write!(f, "`{}` is locked by another handle", path.display())
+            }
+            Self::TooLarge { what, bytes, bytes_max } => {
+                write!(f, "{what} of {bytes} bytes is over the limit of {bytes_max} bytes")
+            }
+            Self::HashMismatch { expected, found } => {
+                write!(f, "the store was made with hash function {expected}, not {found}")
+            }
+            Self::ReadOnly => f.write_str("the store was opened for reading only"),
+            Self::Exists { path } => write!(f, "`{}` exists already", path.display()),
+            Self::NeedsRecovery { path } => {
+                write!(f, "`{}` was not closed and needs recovery by a writer", path.display())
+            }
+            Self::Poisoned { reason } => {
+                write!(f, "an earlier failure stopped this handle: {reason}")
+            }
+            Self::Full { what, bytes } => {
+                write!(f, "the {what} is full: {bytes} more bytes do not fit")
+            }
+            Self::Invalid { what, reason } => write!(f, "invalid {what}: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_corruption_says_what_where_and_both_values() {
+        let error = Error::Corrupt { what: "record kind", offset: 4106, expected: 1, found: 9 };
+        assert_eq!(error.to_string(), "corrupt record kind at byte 4106: expected 0x1, found 0x9");
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn an_io_error_leaves_its_cause_to_the_source() {
+        let source = io::Error::from(io::ErrorKind::PermissionDenied);
+        let error = Error::Io { action: "open", path: "a.spt".into(), source };
+        assert_eq!(error.to_string(), "cannot open `a.spt`");
+        assert!(std::error::Error::source(&error).is_some());
+    }
+}

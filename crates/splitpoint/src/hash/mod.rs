@@ -1,0 +1,267 @@
+//! Stable hash functions: the ones a table on disk may name.
+//!
+//! A function with a [`HashId`] never changes its output and its id is never reused. Each table
+//! stores the id, the name, the seed and the hash of [`PROBE_KEY`], which are checked when it is
+//! opened: the check that the 1991 package made with `h_charkey`.
+
+mod fnv1a;
+mod x33;
+
+pub use fnv1a::fnv1a_64;
+pub use x33::x33;
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The key whose hash a table stores, so that a wrong function is noticed at open.
+///
+/// It is the 1991 package's probe, with its final NUL.
+pub const PROBE_KEY: &[u8] = b"%$sniglet^&\0";
+
+/// Names a hash function on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HashId(pub u32);
+
+impl HashId {
+    /// rapidhash version 3, 64 bits, seeded: the default.
+    pub const RAPIDHASH_V3: Self = Self(1);
+    /// XXH3, 64 bits, seeded.
+    pub const XXH3_64: Self = Self(2);
+    /// SipHash-1-3, 64 bits, keyed by the seed: for keys an attacker may choose.
+    pub const SIPHASH_1_3: Self = Self(3);
+    /// The 1991 package's default, 32 bits, without a seed.
+    pub const X33: Self = Self(4);
+    /// FNV-1a, 64 bits, without a seed.
+    pub const FNV1A_64: Self = Self(5);
+    /// The lowest id of a function that the user registers.
+    pub const USER_MIN: Self = Self(0x8000_0000);
+}
+
+/// A hash function of keys, with the identity that tables store.
+#[derive(Clone)]
+pub struct HashFunction {
+    id: HashId,
+    name: Arc<str>,
+    function: fn(key: &[u8], seed: u64) -> u64,
+}
+
+impl HashFunction {
+    /// Returns the functions this library knows, the default first.
+    pub fn all() -> Vec<Self> {
+        vec![
+            Self::rapidhash_v3(),
+            Self::xxh3_64(),
+            Self::siphash_1_3(),
+            Self::x33(),
+            Self::fnv1a_64(),
+        ]
+    }
+
+    /// rapidhash v3: the default. Passes every test of SMHasher3; output is frozen.
+    ///
+    /// Not for keys an attacker may choose when the seed is known: use [`Self::siphash_1_3`].
+    ///
+    /// Source: Nicolas De Carli, rapidhash, successor of wyhash.
+    pub fn rapidhash_v3() -> Self {
+        Self::known(HashId::RAPIDHASH_V3, "rapidhash-v3", rapidhash_v3)
+    }
+
+    /// XXH3, 64 bits. The fastest on long keys; fails some tests of SMHasher3.
+    ///
+    /// Source: Yann Collet, xxHash 0.8.
+    pub fn xxh3_64() -> Self {
+        Self::known(HashId::XXH3_64, "xxh3-64", xxhash_rust::xxh3::xxh3_64_with_seed)
+    }
+
+    /// SipHash-1-3, keyed by the seed: a pseudo-random function, for hostile keys.
+    ///
+    /// Three to four times slower than the default on short keys.
+    ///
+    /// Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012.
+    pub fn siphash_1_3() -> Self {
+        Self::known(HashId::SIPHASH_1_3, "siphash-1-3", siphash_1_3)
+    }
+
+    /// The default function of the 1991 package: see [`x33()`](fn@x33).
+    pub fn x33() -> Self {
+        Self::known(HashId::X33, "x33", |key, _| u64::from(x33(key)))
+    }
+
+    /// FNV-1a, 64 bits: see [`fnv1a_64()`](fn@fnv1a_64).
+    pub fn fnv1a_64() -> Self {
+        Self::known(HashId::FNV1A_64, "fnv1a-64", |key, _| fnv1a_64(key))
+    }
+
+    /// Registers a function of the user's own under `id`, which must be at least
+    /// [`HashId::USER_MIN`].
+    ///
+    /// The function must give the same result for the same key and seed in every process that
+    /// opens the table, and should spread all of its low 32 bits.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the id is reserved or the name is
+    /// empty or longer than 31 bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use splitpoint::{Options, hash::{HashFunction, HashId}};
+    ///
+    /// # fn main() -> splitpoint::Result<()> {
+    /// fn by_length(key: &[u8], seed: u64) -> u64 {
+    ///     (key.len() as u64 ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+    /// }
+    /// let hash = HashFunction::user(HashId(0x8000_0001), "by-length", by_length)?;
+    /// let db = Options::new().hash(hash).in_memory()?;
+    /// db.put(b"key", b"value")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn user(id: HashId, name: &str, function: fn(&[u8], u64) -> u64) -> crate::Result<Self> {
+        if id < HashId::USER_MIN {
+            return Err(crate::Error::Invalid {
+                what: "hash id",
+                reason: format!("ids below {:#x} are the library's", HashId::USER_MIN.0),
+            });
+        }
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(crate::Error::Invalid {
+                what: "hash name",
+                reason: format!("a name has 1 to {NAME_BYTES_MAX} bytes, not {}", name.len()),
+            });
+        }
+        Ok(Self { id, name: name.into(), function })
+    }
+
+    /// Returns the library's function called `name`, as `splitpoint create --hash` takes it.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::all().into_iter().find(|known| &*known.name == name)
+    }
+
+    /// Returns the library's function with this id.
+    pub fn by_id(id: HashId) -> Option<Self> {
+        Self::all().into_iter().find(|known| known.id == id)
+    }
+
+    /// Returns the id that tables store.
+    pub fn id(&self) -> HashId {
+        self.id
+    }
+
+    /// Returns the name that tables store and messages show.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the hash of `key`.
+    #[inline]
+    pub fn hash(&self, key: &[u8], seed: u64) -> u64 {
+        // The default is called directly, so that it is inlined into the lookup.
+        if self.id == HashId::RAPIDHASH_V3 {
+            return rapidhash_v3(key, seed);
+        }
+        (self.function)(key, seed)
+    }
+
+    fn known(id: HashId, name: &str, function: fn(&[u8], u64) -> u64) -> Self {
+        Self { id, name: name.into(), function }
+    }
+}
+
+impl fmt::Debug for HashFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HashFunction({} {:?})", self.id.0, self.name)
+    }
+}
+
+/// Longest name of a function in bytes.
+pub const NAME_BYTES_MAX: usize = 31;
+
+#[inline]
+fn rapidhash_v3(key: &[u8], seed: u64) -> u64 {
+    let secrets = rapidhash::v3::RapidSecrets::seed_cpp(seed);
+    rapidhash::v3::rapidhash_v3_seeded(key, &secrets)
+}
+
+fn siphash_1_3(key: &[u8], seed: u64) -> u64 {
+    siphasher::sip::SipHasher13::new_with_keys(seed, seed.rotate_left(32)).hash(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Published vectors with seed or key 0, for the keys "", "a", "abc" and "foobar".
+    #[test]
+    fn every_function_matches_its_published_vectors() {
+        let keys = ["", "a", "abc", "foobar"];
+        for (function, hashes) in [
+            (
+                HashFunction::rapidhash_v3(),
+                [
+                    0x0338_dc4b_e2ce_cdae,
+                    0x599f_47df_33a2_e1eb,
+                    0xcb47_5bea_fa9c_0da2,
+                    0xd76f_53d9_bff5_e23c,
+                ],
+            ),
+            (
+                HashFunction::xxh3_64(),
+                [
+                    0x2d06_8005_38d3_94c2,
+                    0xe6c6_32b6_1e96_4e1f,
+                    0x78af_5f94_892f_3950,
+                    0xd78f_da63_144c_5c84,
+                ],
+            ),
+            (
+                HashFunction::siphash_1_3(),
+                [
+                    0xd1fb_a762_150c_532c,
+                    0x4074_48d2_b89b_1813,
+                    0xc03b_c3a0_0426_30f2,
+                    0x7738_ae0a_5df0_9b34,
+                ],
+            ),
+            (HashFunction::x33(), [0, 0x61, 0x0001_a9a6, 0xf605_5bf9]),
+            (
+                HashFunction::fnv1a_64(),
+                [
+                    0xcbf2_9ce4_8422_2325,
+                    0xaf63_dc4c_8601_ec8c,
+                    0xe71f_a219_0541_574b,
+                    0x8594_4171_f739_67e8,
+                ],
+            ),
+        ] {
+            for (key, hash) in keys.iter().zip(hashes) {
+                assert_eq!(function.hash(key.as_bytes(), 0), hash, "{function:?} of {key:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ids_and_names_are_distinct_and_found_again() {
+        for function in HashFunction::all() {
+            assert_eq!(HashFunction::by_id(function.id()).unwrap().name(), function.name());
+            assert_eq!(HashFunction::by_name(function.name()).unwrap().id(), function.id());
+        }
+    }
+
+    #[test]
+    fn seeded_functions_depend_on_the_seed() {
+        for name in ["rapidhash-v3", "xxh3-64", "siphash-1-3"] {
+            let function = HashFunction::by_name(name).unwrap();
+            assert_ne!(function.hash(b"key", 1), function.hash(b"key", 2), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_user_function_may_not_take_a_reserved_id_or_name() {
+        assert!(HashFunction::user(HashId(6), "mine", |_, _| 0).is_err());
+        assert!(HashFunction::user(HashId::USER_MIN, "", |_, _| 0).is_err());
+        assert!(HashFunction::user(HashId::USER_MIN, &"n".repeat(32), |_, _| 0).is_err());
+        assert!(HashFunction::user(HashId::USER_MIN, "mine", |_, _| 0).is_ok());
+    }
+}

@@ -1,0 +1,228 @@
+//! How a store is made and opened: the 1991 package's parameters and what came after.
+
+use std::path::Path;
+
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::hash::HashFunction;
+
+/// Largest key in bytes: 4 GiB - 1.
+pub const KEY_BYTES_MAX: u64 = u32::MAX as u64;
+/// Largest value in bytes: 4 GiB - 1.
+pub const VALUE_BYTES_MAX: u64 = u32::MAX as u64;
+/// Mean number of keys per bucket above which one bucket is split, when nothing else is asked.
+pub const FILL_FACTOR_DEFAULT: f64 = 4.5;
+
+/// When a change is safe.
+///
+/// | level | survives a killed process | survives a power loss |
+/// |---|---|---|
+/// | `Buffered` | yes | only what [`Db::sync`] or [`Db::close`] made durable |
+/// | `Async` | yes | yes, after at most 1 s |
+/// | `Sync` | yes | yes, when the call returns |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Durability {
+    /// Nothing is synced until [`Db::sync`] or [`Db::close`].
+    Buffered,
+    /// Visible at once; synced in the background within 1 s, and by [`Db::close`].
+    Async,
+    /// Durable before the call returns. Threads that wait at the same time share one flush.
+    Sync,
+}
+
+/// What to do with a file that exists or does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Create {
+    /// Open the file, or make a new one where there is none.
+    IfMissing,
+    /// Make a new file; an existing one is an error and is not touched.
+    New,
+    /// Open an existing file only.
+    Never,
+}
+
+/// Whether a handle may change the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Access {
+    ReadWrite,
+    ReadOnly,
+}
+
+/// Parameters of a store; build them, then [`open`](Self::open) a file or make a table
+/// [`in_memory`](Self::in_memory).
+///
+/// Nothing has to be set. `expected_records`, `fill_factor`, `cache_bytes` and `hash` are the
+/// `nelem`, `ffactor`, `cachesize` and `hash` of the 1991 package.
+///
+/// # Examples
+///
+/// ```
+/// use splitpoint::{Durability, Options};
+///
+/// # fn main() -> splitpoint::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let path = dir.path().join("words.spt");
+/// let db = Options::new().expected_records(10_000).durability(Durability::Sync).open(&path)?;
+/// db.put(b"key", b"value")?;
+/// db.close()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) expected_records: u64,
+    pub(crate) fill_factor: f64,
+    pub(crate) cache_bytes: Option<u64>,
+    pub(crate) hash: Option<HashFunction>,
+    pub(crate) seed: Option<u64>,
+    pub(crate) durability: Durability,
+    pub(crate) access: Access,
+    pub(crate) create: Create,
+    pub(crate) segment_bytes_min: u64,
+    pub(crate) rebuild_index: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Options {
+    /// Returns the defaults: read and write, create if missing, [`Durability::Async`],
+    /// rapidhash v3 with a random seed, 4.5 keys per bucket, no bound on the cache.
+    pub fn new() -> Self {
+        Self {
+            expected_records: 0,
+            fill_factor: FILL_FACTOR_DEFAULT,
+            cache_bytes: None,
+            hash: None,
+            seed: None,
+            durability: Durability::Async,
+            access: Access::ReadWrite,
+            create: Create::IfMissing,
+            segment_bytes_min: crate::format::LOG_SEGMENT_BYTES_MIN,
+            rebuild_index: false,
+        }
+    }
+
+    /// Sets the number of records to make room for in a new store; 0, the default, is fine.
+    ///
+    /// It saves the splits on the way there; the store grows beyond it all the same.
+    #[must_use]
+    pub fn expected_records(mut self, records: u64) -> Self {
+        self.expected_records = records;
+        self
+    }
+
+    /// Sets the mean number of keys per bucket above which one bucket is split: 1 to 7, default
+    /// 4.5. Only a new store takes it; an existing one keeps its own.
+    ///
+    /// This is `ffactor` of `dbopen(3)`. It is not the load factor, which is a ratio.
+    #[must_use]
+    pub fn fill_factor(mut self, keys_per_bucket: f64) -> Self {
+        self.fill_factor = keys_per_bucket;
+        self
+    }
+
+    /// Bounds the resident bytes of the record log that this handle keeps mapped; by default the
+    /// kernel decides. The index, about 16 bytes a key, is not counted. No effect in memory.
+    #[must_use]
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.cache_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets the hash function of a new store, and the one an existing store must have been made
+    /// with. Without it a new store takes rapidhash v3 and an existing one what it names.
+    #[must_use]
+    pub fn hash(mut self, function: HashFunction) -> Self {
+        self.hash = Some(function);
+        self
+    }
+
+    /// Sets the seed of the hash function of a new store; random by default.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Sets when changes are safe, unless a call says otherwise.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Opens for reading only: the file is not written and must exist.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.access = Access::ReadOnly;
+        self.create = Create::Never;
+        self
+    }
+
+    /// Sets what to do with a file that exists or does not.
+    #[must_use]
+    pub fn create(mut self, create: Create) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Does not trust the index in the file and builds a new one from the log, which costs a pass
+    /// over the log: for files of unknown origin.
+    #[must_use]
+    pub fn rebuild_index(mut self) -> Self {
+        self.rebuild_index = true;
+        self
+    }
+
+    /// Sets the size of the first log segments, for tests that want many; a power of two from
+    /// 4 KiB to 2 MiB.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn segment_bytes_min(mut self, bytes: u64) -> Self {
+        self.segment_bytes_min = bytes;
+        self
+    }
+
+    /// Opens the store in the file at `path`, or makes it.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore),
+    ///   [`Version`](crate::ErrorKind::Version) or [`Corrupt`](crate::ErrorKind::Corrupt) if the
+    ///   file is something else or damaged; it is left as it is.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another handle has it open, with the
+    ///   process id.
+    /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if it was made with another
+    ///   hash function, with both names.
+    /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses.
+    ///
+    /// # Cost
+    ///
+    /// O(1) after a clean close or a killed process; after a power loss one pass over the log.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
+        self.validate()?;
+        Db::open_with(path.as_ref(), self)
+    }
+
+    /// Makes an empty table in memory. It is gone when the handle is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Full`](crate::ErrorKind::Full) if address space cannot be reserved.
+    pub fn in_memory(&self) -> Result<Db> {
+        self.validate()?;
+        Db::in_memory_with(self)
+    }
+
+    fn validate(&self) -> Result<()> {
+        if !(1.0..=7.0).contains(&self.fill_factor) {
+            let reason = format!("{} is not within 1 to 7 keys per bucket", self.fill_factor);
+            return Err(Error::Invalid { what: "fill factor", reason });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,313 @@
+//! What every access method is: one interface over files, memory and what comes later.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::options::{Create, Durability, Options};
+use crate::stats::Stats;
+
+/// A value or a key read from a table: bytes, without a copy where the access method has them
+/// in memory.
+///
+/// It borrows from the table, so it is valid as long as the table is open.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Value<'table>(Cow<'table, [u8]>);
+
+impl<'table> Value<'table> {
+    /// Wraps bytes that live in the table.
+    pub fn borrowed(bytes: &'table [u8]) -> Self {
+        Self(Cow::Borrowed(bytes))
+    }
+
+    /// Wraps bytes read for this value alone.
+    pub fn owned(bytes: Vec<u8>) -> Self {
+        Self(Cow::Owned(bytes))
+    }
+
+    /// Returns the bytes, copied if they live in the table.
+    pub fn into_vec(self) -> Vec<u8> {
+        self.0.into_owned()
+    }
+}
+
+impl Deref for Value<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Value<'_> {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Value({} bytes)", self.0.len())
+    }
+}
+
+/// One key with its value, from a scan.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Entry<'table> {
+    /// The key.
+    pub key: Value<'table>,
+    /// Its value.
+    pub value: Value<'table>,
+}
+
+/// Whether [`Table::put`] may replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PutMode {
+    /// Store the value, whatever was there: `DBM_REPLACE`.
+    Replace,
+    /// Refuse a key that exists: `DBM_INSERT`.
+    New,
+}
+
+/// One change of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change<'a> {
+    /// Store `value` under `key`.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+    },
+    /// Remove `key`, if it is there.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+}
+
+/// How much of a batch happens when something goes wrong in its middle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BatchAtomicity {
+    /// All or nothing.
+    Whole,
+    /// Each change on its own, in order: a prefix.
+    None,
+}
+
+/// What a scan promises while the table is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScanGuarantee {
+    /// Every key present from its start to its end is returned exactly once.
+    ExactlyOnce,
+    /// Every key present throughout is returned, perhaps more than once.
+    AtLeastOnce,
+}
+
+/// What an access method can do and what it does not promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Largest key in bytes.
+    pub key_bytes_max: u64,
+    /// Largest value in bytes.
+    pub value_bytes_max: u64,
+    /// Whether changes are refused.
+    pub is_read_only: bool,
+    /// What [`Table::apply`] promises.
+    pub batch: BatchAtomicity,
+    /// What [`Table::scan`] promises.
+    pub scan: ScanGuarantee,
+    /// The levels of durability on offer; empty for a table in memory.
+    pub durability: Vec<Durability>,
+    /// Whether a change that was acknowledged may be lost when a machine fails over to another.
+    pub may_lose_acknowledged: bool,
+}
+
+/// A scan: keys with their values, in the order of the access method.
+pub type Entries<'table> = Box<dyn Iterator<Item = Result<Entry<'table>>> + 'table>;
+
+/// A table of keys and values: the interface of every access method.
+///
+/// It can be used as a trait object, so that a program takes any table:
+///
+/// ```
+/// use splitpoint::{PutMode, Table};
+///
+/// # fn main() -> splitpoint::Result<()> {
+/// let table: Box<dyn Table> = splitpoint::open("mem:")?;
+/// assert!(table.put(b"key", b"value", PutMode::New)?);
+/// assert!(!table.put(b"key", b"other", PutMode::New)?);
+/// assert_eq!(table.get(b"key")?.as_deref(), Some(&b"value"[..]));
+/// # Ok(())
+/// # }
+/// ```
+pub trait Table: fmt::Debug + Send + Sync {
+    /// Returns what this access method can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Returns the value of `key`, or `None`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the access method; a missing key is not one.
+    fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>>;
+
+    /// Returns the values of `keys`, in their order.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+
+    /// Stores `value` under `key` and returns whether it was stored: `false` only for
+    /// [`PutMode::New`] and a key that exists.
+    ///
+    /// # Errors
+    ///
+    /// Those of the access method; after one the old value is still there.
+    fn put(&self, key: &[u8], value: &[u8], mode: PutMode) -> Result<bool>;
+
+    /// Removes `key` and returns whether it was there.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    fn delete(&self, key: &[u8]) -> Result<bool>;
+
+    /// Makes `changes` in order; [`Capabilities::batch`] says what happens on an error.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
+        for change in changes {
+            match change {
+                Change::Put { key, value } => drop(self.put(key, value, PutMode::Replace)?),
+                Change::Delete { key } => drop(self.delete(key)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns every key with its value; [`Capabilities::scan`] says what concurrent changes do.
+    ///
+    /// # Errors
+    ///
+    /// Those of the access method.
+    fn scan(&self) -> Result<Entries<'_>>;
+
+    /// Returns the number of keys.
+    ///
+    /// # Errors
+    ///
+    /// Those of the access method.
+    fn len(&self) -> Result<u64>;
+
+    /// Returns whether there is no key.
+    ///
+    /// # Errors
+    ///
+    /// As [`len`](Self::len).
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Makes every change so far as durable as the access method can.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's; then nothing since the last success is promised.
+    fn sync(&self) -> Result<()>;
+
+    /// Returns counts, sizes and the occupancy of the table.
+    ///
+    /// # Errors
+    ///
+    /// Those of the access method.
+    fn stats(&self) -> Result<Stats>;
+}
+
+/// Opens a table by its URL: `mem:` for a table in memory, otherwise the path of a file, which
+/// is made if it is missing.
+///
+/// # Errors
+///
+/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a scheme this library does not have;
+/// otherwise as [`Options::open`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> splitpoint::Result<()> {
+/// let table = splitpoint::open("mem:")?;
+/// assert!(table.is_empty()?);
+/// # Ok(())
+/// # }
+/// ```
+pub fn open(url: &str) -> Result<Box<dyn Table>> {
+    open_with(url, &Options::new())
+}
+
+/// Opens a table by its URL, as [`open`], with `options`.
+///
+/// # Errors
+///
+/// As [`open`]; also [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a table in memory is
+/// asked not to be made.
+pub fn open_with(url: &str, options: &Options) -> Result<Box<dyn Table>> {
+    let db: Db = match scheme_of(url) {
+        Some("mem") if options.create == Create::Never => {
+            let reason = "a table in memory is always new".to_string();
+            return Err(Error::Invalid { what: "options", reason });
+        }
+        Some("mem") => options.in_memory()?,
+        Some("file") => options.open(&url["file:".len()..])?,
+        Some(other) => {
+            let reason =
+                format!("`{other}:` is not an access method; there are `mem:` and `file:`");
+            return Err(Error::Invalid { what: "URL", reason });
+        }
+        None => options.open(url)?,
+    };
+    Ok(Box::new(db))
+}
+
+/// Returns the scheme of `url`, if it has one: two or more letters, digits or `+-.` before a
+/// colon. A path whose first part looks like a scheme is written `./name:rest`.
+fn scheme_of(url: &str) -> Option<&str> {
+    let (scheme, _) = url.split_once(':')?;
+    let is_scheme = scheme.len() >= 2
+        && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    is_scheme.then_some(scheme)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_is_told_from_a_path() {
+        for (url, scheme) in [
+            ("mem:", Some("mem")),
+            ("redis-cluster://h:1", Some("redis-cluster")),
+            ("words.spt", None),
+            ("./a:b", None),
+            ("dir/a:b", None),
+            ("C:words", None),
+        ] {
+            assert_eq!(scheme_of(url), scheme, "{url}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_scheme_names_the_known_ones() {
+        let error = open("gdbm:old.db").expect_err("no such access method yet");
+        assert!(error.to_string().contains("`mem:`"), "{error}");
+    }
+}
