@@ -1,0 +1,360 @@
+//! What an ideal hash gives in a linear-hashed table: the right-hand column of the histogram.
+//!
+//! An ideal hash sends each of `n` keys to bucket `b` with a fixed probability, on its own.
+//! Half-way through a round that probability is not the same for all buckets, so their sizes are a
+//! mixture of two binomials; comparing with one of mean `n / N` would blame the hash for the shape.
+//!
+//! ```text
+//! level l, split s        buckets          a key lands in one with probability
+//!   divided                2 s              2^-(l+1)
+//!   whole                  2^l - s          2^-l
+//! ```
+//!
+//! All functions are pure, and none gives NaN for 1 to 2^32 buckets and 0 to 10^10 keys.
+//!
+//! # Source
+//!
+//! Knuth, The Art of Computer Programming 3, 6.4 (separate chaining); Larson, "Dynamic hash
+//! tables", CACM 1988 (expected search lengths of a linear-hashed table at any split pointer);
+//! Lever, "Linux kernel hash table behavior", 2000 (the histograms); Loader, "Fast and accurate
+//! computation of binomial probabilities", 2000 (the binomial without cancellation).
+
+use crate::linear::Geometry;
+
+/// Terms of a sum smaller than this share of it are left out.
+const NEGLIGIBLE: f64 = 1e-18;
+
+/// Probability below which a chain is not put down to chance.
+///
+/// 2^-40. Of fresh tables with an ideal hash, one a second for a thousand years, one would be
+/// wrongly suspected with a probability of 3 %.
+pub(super) const CHANCE_MIN: f64 = 1.0 / 1_099_511_627_776.0;
+
+/// The keys that one bucket receives from an ideal hash: `trials` keys, each landing in it with
+/// probability `2^-halvings`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Binomial {
+    trials: u64,
+    halvings: u32,
+}
+
+impl Binomial {
+    /// Returns the only number of keys the bucket can have, where there is only one.
+    fn certain(self) -> Option<u64> {
+        (self.trials == 0 || self.halvings == 0).then_some(self.trials)
+    }
+
+    /// Returns the most likely number of keys: `floor((n + 1) p)`.
+    fn mode(self) -> u64 {
+        self.certain().unwrap_or((self.trials + 1) >> self.halvings)
+    }
+
+    /// Returns the probability that the bucket gets `size` keys: `C(n, k) p^k (1-p)^(n-k)`.
+    ///
+    /// Loader's form: the differences of large logarithms are taken by a series, so that 10^10
+    /// keys cost no digits.
+    pub(super) fn probability(self, size: u64) -> f64 {
+        if let Some(certain) = self.certain() {
+            return if size == certain { 1.0 } else { 0.0 };
+        }
+        if size > self.trials {
+            return 0.0;
+        }
+        let (n, k, rest) = (real(self.trials), real(size), real(self.trials - size));
+        let p = 0.5_f64.powi(self.halvings.cast_signed());
+        if size == 0 {
+            return (n * (-p).ln_1p()).exp();
+        }
+        if size == self.trials {
+            return (n * p.ln()).exp();
+        }
+        let exponent = stirling_error(self.trials)
+            - stirling_error(size)
+            - stirling_error(self.trials - size)
+            - deviance(k, n * p)
+            - deviance(rest, n * (1.0 - p));
+        let scale = std::f64::consts::TAU * k * (rest / n);
+        exponent.exp() / scale.sqrt()
+    }
+
+    /// Returns `P(size + 1) / P(size)`.
+    fn ratio_up(self, size: u64) -> f64 {
+        let others = real((1 << self.halvings) - 1);
+        real(self.trials - size) / (real(size + 1) * others)
+    }
+
+    /// Returns the probability of `size` keys or more.
+    ///
+    /// Summed from the side that is small, so that the far tail keeps its digits.
+    pub(super) fn at_least(self, size: u64) -> f64 {
+        if let Some(certain) = self.certain() {
+            return if size <= certain { 1.0 } else { 0.0 };
+        }
+        if size == 0 {
+            return 1.0;
+        }
+        if size > self.mode() {
+            self.sum_up(size, |_| 1.0)
+        } else {
+            (1.0 - self.sum_down(size - 1, |_| 1.0)).max(0.0)
+        }
+    }
+
+    /// Returns the mean of `weight` of the number of keys, which must not grow faster than a power.
+    pub(super) fn mean_of(self, weight: impl Fn(u64) -> f64) -> f64 {
+        if let Some(certain) = self.certain() {
+            return weight(certain);
+        }
+        let mode = self.mode();
+        let below = if mode == 0 { 0.0 } else { self.sum_down(mode - 1, &weight) };
+        below + self.sum_up(mode, &weight)
+    }
+
+    /// Sums `weight(k) P(k)` over `k >= from`, where `from` is the mode or more.
+    fn sum_up(self, from: u64, weight: impl Fn(u64) -> f64) -> f64 {
+        let (mut size, mut probability, mut sum) = (from, self.probability(from), 0.0);
+        while probability > 0.0 {
+            let term = weight(size) * probability;
+            sum += term;
+            if size >= self.trials || term < sum * NEGLIGIBLE {
+                break;
+            }
+            probability *= self.ratio_up(size);
+            size += 1;
+        }
+        sum
+    }
+
+    /// Sums `weight(k) P(k)` over `k <= from`, where `from` is the mode or less.
+    fn sum_down(self, from: u64, weight: impl Fn(u64) -> f64) -> f64 {
+        let (mut size, mut probability, mut sum) = (from, self.probability(from), 0.0);
+        while probability > 0.0 {
+            let term = weight(size) * probability;
+            sum += term;
+            if size == 0 || term < sum * NEGLIGIBLE {
+                break;
+            }
+            size -= 1;
+            probability /= self.ratio_up(size);
+        }
+        sum
+    }
+}
+
+/// `P(X >= size)` of a [`Binomial`], followed downwards one size at a time.
+///
+/// Costs one multiplication a step, where [`Binomial::at_least`] costs a sum.
+struct TailWalk {
+    binomial: Binomial,
+    size: u64,
+    probability: f64,
+    at_least: f64,
+}
+
+impl TailWalk {
+    fn new(binomial: Binomial, size: u64) -> Self {
+        let (probability, at_least) = (binomial.probability(size), binomial.at_least(size));
+        Self { binomial, size, probability, at_least }
+    }
+
+    fn step_down(&mut self) {
+        self.size -= 1;
+        // Below this a product would lose its digits, or stay at zero for ever.
+        let is_followable = self.probability > 1e-290 && self.binomial.certain().is_none();
+        self.probability = if is_followable {
+            self.probability / self.binomial.ratio_up(self.size)
+        } else {
+            self.binomial.probability(self.size)
+        };
+        self.at_least = (self.at_least + self.probability).min(1.0);
+    }
+}
+
+/// What an ideal hash gives for so many keys in a table of this shape.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ideal {
+    keys: u64,
+    bucket_count: u64,
+    /// Number of buckets of each kind, divided in this round and whole, and the keys of one.
+    kinds: [(u64, Binomial); 2],
+}
+
+impl Ideal {
+    pub(super) fn new(geometry: Geometry, keys: u64) -> Self {
+        let (level, split) = (geometry.level(), geometry.split());
+        let whole_count = (1 << level) - split;
+        let kinds = [
+            (2 * split, Binomial { trials: keys, halvings: level + 1 }),
+            (whole_count, Binomial { trials: keys, halvings: level }),
+        ];
+        debug_assert_eq!(kinds[0].0 + kinds[1].0, geometry.bucket_count());
+        Self { keys, bucket_count: geometry.bucket_count(), kinds }
+    }
+
+    /// Returns the expected number of buckets with `size` keys.
+    ///
+    /// `E[N_k] = sum over kinds of m P(k)`.
+    pub(super) fn bucket_count(self, size: u64) -> f64 {
+        self.kinds.iter().map(|&(count, keys)| real(count) * keys.probability(size)).sum()
+    }
+
+    /// Returns the sizes of which `expected_min` buckets or more are expected of one kind, or
+    /// nothing if they are more than `count_max`.
+    pub(super) fn likely_sizes(self, expected_min: f64, count_max: usize) -> Vec<u64> {
+        let mut sizes = Vec::new();
+        for (count, keys) in self.kinds {
+            let is_likely = |&size: &u64| real(count) * keys.probability(size) >= expected_min;
+            let mode = keys.mode();
+            // One more than fits tells "too many" from "just enough".
+            sizes.extend((0..mode).rev().take_while(is_likely).take(count_max + 1));
+            sizes.extend((mode..=self.keys).take_while(is_likely).take(count_max + 1));
+        }
+        sizes.sort_unstable();
+        sizes.dedup();
+        if sizes.len() > count_max {
+            sizes.clear();
+        }
+        sizes
+    }
+
+    /// Returns the mean number of lines looked at for a key that is there, 0 without keys.
+    ///
+    /// A bucket of `k` keys in lines of `b` slots costs the sum of `ceil(i / b)` for `i = 1..=k`,
+    /// counted here for all its keys; the mean is over keys: `(1 / n) sum of m P(k) cost(k)`.
+    pub(super) fn probes_hit(self, slots_per_line: u64) -> f64 {
+        if self.keys == 0 {
+            return 0.0;
+        }
+        let cost = |size: u64| {
+            let (full, rest) = (real(size / slots_per_line), real(size % slots_per_line));
+            real(slots_per_line) * full * (full + 1.0) / 2.0 + rest * (full + 1.0)
+        };
+        let all: f64 = self.kinds.iter().map(|&(m, keys)| mean_if(m, keys, cost)).sum();
+        all / real(self.keys)
+    }
+
+    /// Returns the mean number of lines looked at for a key that is not there.
+    ///
+    /// Such a key lands in a bucket with that bucket's probability, so that a divided bucket
+    /// counts half a whole one: `sum of m 2^-halvings P(k) max(1, ceil(k / b))`.
+    pub(super) fn probes_miss(self, slots_per_line: u64) -> f64 {
+        let lines = |size: u64| real(size.div_ceil(slots_per_line).max(1));
+        let by_kind = self.kinds.iter().map(|&(count, keys)| {
+            mean_if(count, keys, lines) * 0.5_f64.powi(keys.halvings.cast_signed())
+        });
+        by_kind.sum()
+    }
+
+    /// Returns the probability that some bucket has `size` keys or more.
+    ///
+    /// `1 - product over buckets of F(size - 1)`, as if the buckets were independent. They are
+    /// not quite: their sizes add up to `n`. In small tables that is felt, so that what is certain
+    /// is treated as certain: the fullest bucket has `n / N` keys or more and `n` or less.
+    pub(super) fn longest_at_least(self, size: u64) -> f64 {
+        let tails =
+            self.kinds.map(|(count, keys)| if count == 0 { 0.0 } else { keys.at_least(size) });
+        self.longest_from_tails(size, tails)
+    }
+
+    fn longest_from_tails(self, size: u64, tails: [f64; 2]) -> f64 {
+        if size <= self.keys.div_ceil(self.bucket_count) {
+            return 1.0;
+        }
+        if size > self.keys {
+            return 0.0;
+        }
+        // ln of the product, in the form that keeps a tail of 10^-300.
+        let mut ln_shorter = 0.0;
+        for ((count, _), tail) in self.kinds.into_iter().zip(tails) {
+            if count > 0 {
+                ln_shorter += real(count) * (-tail).ln_1p();
+            }
+        }
+        -f64::exp_m1(ln_shorter)
+    }
+
+    /// Returns the expected number of keys in the fullest bucket.
+    ///
+    /// `E[max] = sum over k >= 1 of P(max >= k)`.
+    pub(super) fn longest_mean(self) -> f64 {
+        let mut size = self.first_size_below(NEGLIGIBLE);
+        let mut tails = self.kinds.map(|(_, keys)| TailWalk::new(keys, size));
+        let mut sum = 0.0;
+        while size > 1 {
+            size -= 1;
+            for tail in &mut tails {
+                tail.step_down();
+            }
+            let [divided, whole] = &tails;
+            let term = self.longest_from_tails(size, [divided.at_least, whole.at_least]);
+            if term >= 1.0 - 1e-9 {
+                return sum + real(size); // The terms of smaller sizes are nearer to 1 still.
+            }
+            sum += term;
+        }
+        sum
+    }
+
+    /// Returns the size that no bucket exceeds, but with a probability below [`CHANCE_MIN`].
+    pub(super) fn longest_by_chance(self) -> u64 {
+        self.first_size_below(CHANCE_MIN) - 1
+    }
+
+    /// Returns the smallest size with `P(max >= size) < limit`, which is 1 or more.
+    fn first_size_below(self, limit: f64) -> u64 {
+        // `longest_at_least` falls with the size, from 1 at 0 to 0 at n + 1.
+        let (mut above, mut below) = (0, self.keys + 1);
+        while below - above > 1 {
+            let middle = above + (below - above) / 2;
+            if self.longest_at_least(middle) < limit {
+                below = middle;
+            } else {
+                above = middle;
+            }
+        }
+        below
+    }
+}
+
+/// Returns `count` times the mean of `weight`; no work for a kind that the table does not have.
+fn mean_if(count: u64, keys: Binomial, weight: impl Fn(u64) -> f64) -> f64 {
+    if count == 0 { 0.0 } else { real(count) * keys.mean_of(weight) }
+}
+
+/// Returns `ln n! - ln(sqrt(2 pi n) (n / e)^n)`: the error of Stirling's formula, for `n > 0`.
+fn stirling_error(n: u64) -> f64 {
+    let x = real(n);
+    if n <= 15 {
+        let factorial: u64 = (1..=n).product();
+        return real(factorial).ln() - (std::f64::consts::TAU * x).sqrt().ln() - x * x.ln() + x;
+    }
+    let square = x * x;
+    let series = 1.0 / 1260.0 - (1.0 / 1680.0 - 1.0 / 1188.0 / square) / square;
+    (1.0 / 12.0 - (1.0 / 360.0 - series / square) / square) / x
+}
+
+/// Returns `x ln(x / mean) + mean - x`, by a series where the two are close (Loader's `bd0`).
+fn deviance(x: f64, mean: f64) -> f64 {
+    let difference = x - mean;
+    if difference.abs() >= 0.1 * (x + mean) {
+        return x * (x / mean).ln() - difference;
+    }
+    // With v = (x - mean) / (x + mean): ln(x / mean) = 2 (v + v^3/3 + v^5/5 + ...).
+    let v = difference / (x + mean);
+    let (mut sum, mut power, mut odd) = (difference * v, 2.0 * x * v, 1.0);
+    loop {
+        power *= v * v;
+        odd += 2.0;
+        let next = sum + power / odd;
+        if next.to_bits() == sum.to_bits() {
+            return sum;
+        }
+        sum = next;
+    }
+}
+
+/// Returns `count` as a real number.
+#[expect(clippy::cast_precision_loss, reason = "counts are below 2^53, where it is exact")]
+pub(super) fn real(count: u64) -> f64 {
+    count as f64
+}
