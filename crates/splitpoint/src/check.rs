@@ -2,6 +2,21 @@
 
 use std::fmt;
 
+use crate::atomic::Ordering;
+use crate::db::{Store, Writer};
+use crate::error::{Error, Result};
+use crate::format::{
+    Addr, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockFault, u64_at,
+};
+use crate::index::Lines;
+use crate::index::lookup::{for_each_line, slots_in_use};
+use crate::index::shape::Shape;
+use crate::index::slot::{Slot, Tag};
+use crate::linear::{BucketIndex, Geometry};
+use crate::live::LineWindow;
+use crate::log::record::{Record, RecordKind};
+use crate::log::scan::{LogWalk, Trust, big_record};
+
 /// One damage that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
@@ -52,6 +67,226 @@ impl CheckReport {
         self.damage_count += 1;
         if self.damages.len() < Self::DAMAGES_MAX {
             self.damages.push(Damage { what, offset, expected, found });
+        }
+    }
+}
+
+/// One bit for each address of a file.
+struct AddrSet(Vec<u64>);
+
+impl AddrSet {
+    fn for_file(file_bytes: u64) -> Self {
+        Self(vec![0; (file_bytes / 8 / 64) as usize + 1])
+    }
+
+    /// Adds or removes an address and returns whether it was in; `None` outside the file.
+    fn set(&mut self, addr: Addr, is_in: bool) -> Option<bool> {
+        let word = self.0.get_mut((addr.0 / 64) as usize)?;
+        let bit = 1 << (addr.0 % 64);
+        let was_in = *word & bit != 0;
+        *word = if is_in { *word | bit } else { *word & !bit };
+        Some(was_in)
+    }
+
+    /// Returns the addresses that are in.
+    fn iter(&self) -> impl Iterator<Item = Addr> + '_ {
+        self.0.iter().enumerate().flat_map(|(i, &word)| {
+            (0..64)
+                .filter(move |bit| word >> bit & 1 == 1)
+                .map(move |bit| Addr(i as u64 * 64 + bit))
+        })
+    }
+}
+
+impl Store {
+    /// Verifies log and index against each other.
+    ///
+    /// The log alone says which records are live: every one that stores a pair, less those that
+    /// a later record names as the one it replaces. The index must hold just these.
+    pub(crate) fn check(&self, writer: &Writer) -> Result<CheckReport> {
+        let mut report = CheckReport::default();
+        self.check_superblocks(&mut report);
+        if let Err(error) = self.region.live().validate(self.region.file_bytes()) {
+            report.note_error(&error);
+        }
+        let mut live = AddrSet::for_file(self.region.file_bytes());
+        let record_count = self.check_log(writer, &mut live, &mut report);
+        self.check_index(&mut live, &mut report)?;
+        let missing: Vec<Addr> = live.iter().collect();
+        for addr in missing {
+            report.note("record missing in the index", addr.offset(), addr.0, 0);
+        }
+        let stored_count = writer.state.record_count;
+        if record_count != stored_count {
+            report.note("record count", crate::format::LIVE_OFFSET, record_count, stored_count);
+        }
+        Ok(report)
+    }
+
+    fn check_superblocks(&self, report: &mut CheckReport) {
+        let storage = self.region.storage();
+        if storage.is_volatile() {
+            return;
+        }
+        let mut valid_count = 0;
+        for offset in SUPERBLOCK_OFFSETS {
+            let block = storage.read(offset, SUPERBLOCK_BYTES);
+            // A new store has written only one of them.
+            let is_unwritten = block.iter().all(|&byte| byte == 0);
+            match Superblock::decode(&block) {
+                Ok(_) => valid_count += 1,
+                Err(_) if is_unwritten => {}
+                Err(SuperblockFault::Field { what, offset: at, expected, found }) => {
+                    report.note(what, offset + at, expected, found);
+                }
+                Err(_) => report.note("superblock magic", offset, 0, u64_at(&block, 0)),
+            }
+        }
+        if valid_count == 0 {
+            report.note("superblocks", 0, 1, 0);
+        }
+    }
+
+    /// Verifies every record of the log and collects the live ones; returns how many there are.
+    fn check_log(&self, writer: &Writer, live: &mut AddrSet, report: &mut CheckReport) -> u64 {
+        let end = writer.log.position();
+        let start = writer.superblock.log_start;
+        let mut record_count: u64 = 0;
+        let mut walk = match LogWalk::new(&self.region, start, Trust::Published, end.lsn) {
+            Ok(Some(walk)) => walk,
+            Ok(None) => return 0,
+            Err(error) => {
+                report.note_error(&error);
+                return 0;
+            }
+        };
+        loop {
+            let salt = walk.header().salt;
+            let record = match walk.next_record() {
+                Ok(Some(record)) => record,
+                Ok(None) => break,
+                Err(error) => {
+                    report.note_error(&error);
+                    return record_count;
+                }
+            };
+            report.record_count += 1;
+            report.log_bytes += record.bytes.len() as u64;
+            if let Err(error) = record.verify(salt) {
+                report.note_error(&error);
+                // What a damaged record says is not to be believed, not even its size.
+                return record_count;
+            }
+            record_count = self.check_record(&record, record_count, live, report);
+        }
+        if walk.position() != end {
+            report.note("end of the log", end.offset, end.lsn, walk.position().lsn);
+        }
+        record_count
+    }
+
+    fn check_record(
+        &self,
+        record: &Record<'_>,
+        record_count: u64,
+        live: &mut AddrSet,
+        report: &mut CheckReport,
+    ) -> u64 {
+        let addr = match record.header.kind {
+            RecordKind::Put => Some(record.addr()),
+            RecordKind::BigPut => match big_record(&self.region, record) {
+                Ok(big) => {
+                    report.log_bytes += big.bytes.len() as u64;
+                    Some(big.addr())
+                }
+                Err(error) => {
+                    report.note_error(&error);
+                    None
+                }
+            },
+            RecordKind::Delete => None,
+            _ => return record_count,
+        };
+        if let Some(prev) = record.header.prev
+            && live.set(prev, false) != Some(true)
+        {
+            report.note("record prev", record.offset + 8, 1, prev.0);
+        }
+        if let Some(addr) = addr {
+            live.set(addr, true);
+        }
+        match (record.header.kind, record.header.prev) {
+            (RecordKind::Delete, _) => record_count.saturating_sub(1),
+            (_, None) => record_count + 1,
+            (_, Some(_)) => record_count,
+        }
+    }
+
+    /// Compares every slot with the live records and takes those that are found out of `live`.
+    fn check_index(&self, live: &mut AddrSet, report: &mut CheckReport) -> Result<()> {
+        let region = &self.region;
+        let geometry = Shape::of_word(region.shape().load(Ordering::Acquire)).geometry;
+        let mut lines = vec![false; region.line_count(LineWindow::Overflow) as usize + 1];
+        for bucket in (0..geometry.bucket_count()).map(BucketIndex) {
+            let walked = for_each_line(region, bucket, |number, line| {
+                report.line_count += 1;
+                let (window, index) = match number {
+                    None => (LineWindow::Buckets, bucket.0),
+                    Some(number) => (LineWindow::Overflow, u64::from(number.0) - 1),
+                };
+                let offset =
+                    if region.is_private() { 0 } else { region.line_offset(window, index) };
+                if let Some(number) = number
+                    && std::mem::replace(&mut lines[number.0 as usize], true)
+                {
+                    report.note("overflow line in two chains", offset, 1, 2);
+                }
+                for (i, slot) in slots_in_use(line) {
+                    self.check_slot(slot, bucket, geometry, offset + i as u64 * 8, live, report);
+                }
+            });
+            if let Err(error) = walked {
+                report.note_error(&error);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_slot(
+        &self,
+        slot: Slot,
+        bucket: BucketIndex,
+        geometry: Geometry,
+        offset: u64,
+        live: &mut AddrSet,
+        report: &mut CheckReport,
+    ) {
+        if live.set(slot.addr(), false) != Some(true) {
+            report.note("slot without a live record", offset, 0, slot.0);
+            return;
+        }
+        match self.region.pair(slot.addr()) {
+            Ok(record) => {
+                let hash = self.hash_of(record.key());
+                let expected = Slot::new(Tag::of_hash(hash), slot.addr());
+                if slot != expected {
+                    report.note("tag of a slot", offset, expected.0, slot.0);
+                } else if geometry.bucket_of(hash) != bucket {
+                    report.note("bucket of a slot", offset, geometry.bucket_of(hash).0, bucket.0);
+                }
+            }
+            Err(error) => report.note_error(&error),
+        }
+    }
+}
+
+impl CheckReport {
+    fn note_error(&mut self, error: &Error) {
+        match error {
+            Error::Corrupt { what, offset, expected, found } => {
+                self.note(what, *offset, *expected, *found);
+            }
+            _ => self.note("operation", 0, 0, 0),
         }
     }
 }

@@ -1,3 +1,489 @@
-//! skeleton
-#![allow(missing_docs)]
-pub const LOG_SEGMENT_BYTES_MIN: u64 = 64 << 10;
+//! The file format, version 1: where things are, and the blocks and headers that say so.
+//!
+//! ```text
+//! 0      superblock A   4 KiB   written alternately with B
+//! 4096   superblock B   4 KiB
+//! 8192   live header    4 KiB   shared memory; never believed after a power loss
+//! 12288  reader table   4 KiB   64 places of 64 bytes, reserved for reader processes
+//! 16384  granules of 4 KiB, grouped in segments
+//! ```
+//!
+//! Every number is little-endian. Nothing read from a file is believed before `decode` has
+//! checked it. The layout of a record is in `log/record.rs`, that of a bucket in `index/line.rs`.
+
+use crate::hash::NAME_BYTES_MAX;
+
+/// Version of the format that this library reads and writes.
+pub(crate) const VERSION: u32 = 1;
+/// First bytes of a store. The high bit, CR and LF make a text-mode copy visible.
+pub(crate) const MAGIC: [u8; 8] = *b"\x89SPLIT\r\n";
+/// First bytes of the live header.
+pub(crate) const LIVE_MAGIC: u64 = u64::from_le_bytes(*b"SPLTLIVE");
+/// First bytes of a segment.
+pub(crate) const SEGMENT_MAGIC: u32 = u32::from_le_bytes(*b"SEGM");
+
+/// Unit of allocation in bytes.
+pub(crate) const GRANULE_BYTES: u64 = 4096;
+/// Size of a superblock in bytes.
+pub(crate) const SUPERBLOCK_BYTES: u64 = 4096;
+/// Where the superblocks are.
+pub(crate) const SUPERBLOCK_OFFSETS: [u64; 2] = [0, SUPERBLOCK_BYTES];
+/// Where the live header is.
+pub(crate) const LIVE_OFFSET: u64 = 8192;
+/// Size of the live header in bytes.
+pub(crate) const LIVE_BYTES: u64 = 4096;
+/// Where the granules begin: everything before is the header.
+pub(crate) const HEADER_BYTES: u64 = 16384;
+/// Size of the first log segments in bytes.
+pub(crate) const LOG_SEGMENT_BYTES_MIN: u64 = 64 << 10;
+/// Size of the log segments of a large file in bytes.
+pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = 2 << 20;
+/// Largest file in bytes: 2^40 addresses of 8 bytes.
+pub(crate) const FILE_BYTES_MAX: u64 = 8 << 40;
+
+const _: () = {
+    assert!(LIVE_OFFSET == SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES);
+    assert!(HEADER_BYTES % GRANULE_BYTES == 0);
+    assert!(LIVE_BYTES == GRANULE_BYTES);
+};
+
+/// Byte count of the log at a record: its place in the one order of all changes. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Lsn(pub(crate) u64);
+
+/// Place of a record: file offset in units of 8 bytes, 40 bits, never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Addr(pub(crate) u64);
+
+impl Addr {
+    /// Bits of an address.
+    pub(crate) const BITS: u32 = 40;
+
+    /// Returns the address of the record at `offset` in bytes, a multiple of 8.
+    #[inline]
+    pub(crate) fn of_offset(offset: u64) -> Self {
+        debug_assert!(offset.is_multiple_of(8));
+        debug_assert!(offset < FILE_BYTES_MAX);
+        Self(offset / 8)
+    }
+
+    /// Returns the offset in bytes.
+    #[inline]
+    pub(crate) fn offset(self) -> u64 {
+        self.0 * 8
+    }
+}
+
+/// Reads the `u32` at `offset`.
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    let field = bytes[offset..].first_chunk().expect("field is inside its block");
+    u32::from_le_bytes(*field)
+}
+
+/// Reads the `u64` at `offset`.
+#[inline]
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    let field = bytes[offset..].first_chunk().expect("field is inside its block");
+    u64::from_le_bytes(*field)
+}
+
+fn put_u32(bytes: &mut [u8], offset: usize, value: u32) {
+    bytes[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
+    bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+/// What a store is, and from where its log is read after a power loss.
+///
+/// Two copies, written alternately: the valid one with the higher generation counts, so a torn
+/// write leaves the other.
+///
+/// ```text
+/// offset  size  field
+///      0     8  magic: 89 53 50 4c 49 54 0d 0a
+///      8     4  format version: 1
+///     12     4  crc32c of the block with this field zero
+///     16     8  generation: one more at each write
+///     24     4  flags: bit 0 clean, the live header and the index can be believed
+///     28     4  granule size in bytes: 4096
+///     32    16  uuid of the store
+///     48     4  hash function: id
+///     52     4  fill factor in thousandths of a key per bucket
+///     56     8  hash function: seed
+///     64     8  hash function: hash of the probe key
+///     72    32  hash function: name, NUL-padded
+///    104     4  size of the first log segments in bytes
+///    108     4  size of the log segments of a large file in bytes
+///    112     8  log start: offset of the segment where replay begins, 0 for an empty log
+///    120     8  log start: salt of that segment
+///    128     8  log start: log sequence number at the position
+///    136     8  log start: offset of the first record to replay
+///    144     8  checkpoint: offset of its first segment, 0 for the empty table
+///    152     8  checkpoint: size in bytes
+///    160     8  file size in bytes at a clean close
+///    168     4  crc32c of the live header at a clean close
+///    172     4  reserved, 0
+///    176     8  features without which the file must not be read, one bit each: none yet
+///    184     8  features without which the file must not be written: none yet
+///    192  3904  reserved, 0
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) generation: u64,
+    pub(crate) is_clean: bool,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) hash_id: u32,
+    pub(crate) fill_thousandths: u32,
+    pub(crate) seed: u64,
+    pub(crate) probe_hash: u64,
+    pub(crate) hash_name: String,
+    pub(crate) segment_bytes_min: u32,
+    pub(crate) segment_bytes_max: u32,
+    pub(crate) log_start: LogStart,
+    pub(crate) checkpoint_offset: u64,
+    pub(crate) checkpoint_bytes: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) live_crc: u32,
+}
+
+/// Where replay begins: a position in the log and what proves it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogStart {
+    /// Offset of the segment, 0 for an empty log.
+    pub(crate) segment_offset: u64,
+    /// Its salt.
+    pub(crate) salt: u64,
+    /// Log sequence number at `record_offset`.
+    pub(crate) lsn: u64,
+    /// Offset of the first record.
+    pub(crate) record_offset: u64,
+}
+
+/// Why a block is not a superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SuperblockFault {
+    /// The first bytes are not those of a store.
+    Magic,
+    /// Another version of the format.
+    Version(u32),
+    /// Features this library does not have.
+    Features(u64),
+    /// A field at `offset` in the block.
+    Field { what: &'static str, offset: u64, expected: u64, found: u64 },
+}
+
+impl Superblock {
+    const CLEAN: u32 = 1;
+
+    /// Returns the block as it is written.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        assert!(self.hash_name.len() <= NAME_BYTES_MAX);
+        let mut block = vec![0; SUPERBLOCK_BYTES as usize];
+        block[..8].copy_from_slice(&MAGIC);
+        put_u32(&mut block, 8, VERSION);
+        put_u64(&mut block, 16, self.generation);
+        put_u32(&mut block, 24, if self.is_clean { Self::CLEAN } else { 0 });
+        put_u32(&mut block, 28, GRANULE_BYTES as u32);
+        block[32..48].copy_from_slice(&self.uuid);
+        put_u32(&mut block, 48, self.hash_id);
+        put_u32(&mut block, 52, self.fill_thousandths);
+        put_u64(&mut block, 56, self.seed);
+        put_u64(&mut block, 64, self.probe_hash);
+        block[72..72 + self.hash_name.len()].copy_from_slice(self.hash_name.as_bytes());
+        put_u32(&mut block, 104, self.segment_bytes_min);
+        put_u32(&mut block, 108, self.segment_bytes_max);
+        put_u64(&mut block, 112, self.log_start.segment_offset);
+        put_u64(&mut block, 120, self.log_start.salt);
+        put_u64(&mut block, 128, self.log_start.lsn);
+        put_u64(&mut block, 136, self.log_start.record_offset);
+        put_u64(&mut block, 144, self.checkpoint_offset);
+        put_u64(&mut block, 152, self.checkpoint_bytes);
+        put_u64(&mut block, 160, self.file_bytes);
+        put_u32(&mut block, 168, self.live_crc);
+        let crc = crc32c::crc32c(&block);
+        put_u32(&mut block, 12, crc);
+        block
+    }
+
+    /// Decodes a block that nothing has vouched for.
+    pub(crate) fn decode(block: &[u8]) -> Result<Self, SuperblockFault> {
+        assert_eq!(block.len() as u64, SUPERBLOCK_BYTES);
+        if block[..8] != MAGIC {
+            return Err(SuperblockFault::Magic);
+        }
+        let found = u32_at(block, 12);
+        let zeroed = crc32c::crc32c_append(crc32c::crc32c(&block[..12]), &[0; 4]);
+        let expected = crc32c::crc32c_append(zeroed, &block[16..]);
+        if u32_at(block, 8) != VERSION && found == expected {
+            return Err(SuperblockFault::Version(u32_at(block, 8)));
+        }
+        let field = |what, offset, expected: u64, found: u64| {
+            if expected == found {
+                return Ok(());
+            }
+            Err(SuperblockFault::Field { what, offset, expected, found })
+        };
+        field("superblock checksum", 12, expected.into(), found.into())?;
+        field("granule size", 28, GRANULE_BYTES, u32_at(block, 28).into())?;
+        if u64_at(block, 176) != 0 {
+            return Err(SuperblockFault::Features(u64_at(block, 176)));
+        }
+        let name = &block[72..104];
+        let name_bytes = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        field("hash function name", 72, 1, u64::from((1..32).contains(&name_bytes)))?;
+        let superblock = Self {
+            generation: u64_at(block, 16),
+            is_clean: u32_at(block, 24) & Self::CLEAN != 0,
+            uuid: *block[32..].first_chunk().expect("uuid is inside the block"),
+            hash_id: u32_at(block, 48),
+            fill_thousandths: u32_at(block, 52),
+            seed: u64_at(block, 56),
+            probe_hash: u64_at(block, 64),
+            hash_name: String::from_utf8_lossy(&name[..name_bytes]).into_owned(),
+            segment_bytes_min: u32_at(block, 104),
+            segment_bytes_max: u32_at(block, 108),
+            log_start: LogStart {
+                segment_offset: u64_at(block, 112),
+                salt: u64_at(block, 120),
+                lsn: u64_at(block, 128),
+                record_offset: u64_at(block, 136),
+            },
+            checkpoint_offset: u64_at(block, 144),
+            checkpoint_bytes: u64_at(block, 152),
+            file_bytes: u64_at(block, 160),
+            live_crc: u32_at(block, 168),
+        };
+        superblock.validate_fields(field)?;
+        Ok(superblock)
+    }
+
+    /// Checks what a valid checksum does not prove: the file may be made to harm.
+    fn validate_fields<F>(&self, field: F) -> Result<(), SuperblockFault>
+    where
+        F: Fn(&'static str, u64, u64, u64) -> Result<(), SuperblockFault>,
+    {
+        let fill = u64::from(self.fill_thousandths);
+        field("fill factor", 52, fill.clamp(1000, 7000), fill)?;
+        for (offset, bytes) in [(104, self.segment_bytes_min), (108, self.segment_bytes_max)] {
+            let bytes = u64::from(bytes);
+            let expected = bytes.next_power_of_two().clamp(GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX);
+            field("log segment size", offset, expected, bytes)?;
+        }
+        let start = self.log_start;
+        let aligned = start.segment_offset / GRANULE_BYTES * GRANULE_BYTES;
+        field("log start", 112, aligned.min(FILE_BYTES_MAX), start.segment_offset)?;
+        let record = start.record_offset.max(start.segment_offset) / 8 * 8;
+        field("log start record", 136, record.min(FILE_BYTES_MAX), start.record_offset)?;
+        field("log start sequence number", 128, start.lsn / 8 * 8, start.lsn)
+    }
+}
+
+/// What a segment is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum SegmentKind {
+    /// Records of the main stream.
+    Log = 1,
+    /// Records moved by compaction. Reserved.
+    Compacted = 2,
+    /// One big record.
+    Big = 3,
+    /// Segment and granule tables. Reserved.
+    Map = 4,
+    /// Checkpoint of the index. Reserved.
+    Checkpoint = 5,
+}
+
+/// First bytes of a segment that holds records.
+///
+/// Index and overflow pieces have no header: their granules are raw lines, found through the
+/// live header. Free granules have none either.
+///
+/// ```text
+/// offset  size  field
+///      0     4  magic: "SEGM"
+///      4     1  kind: 1 log, 2 compacted, 3 big, 4 map, 5 checkpoint
+///      5     3  reserved, 0
+///      8     8  segment sequence number: one more for each segment
+///     16     8  size in bytes, header included
+///     24     8  log sequence number of the first record (log), of the record that names it (big)
+///     32     8  offset of the log segment before this one, 0 for none
+///     40     8  salt: random; seeds the checksum of every record inside
+///     48     8  reserved, 0
+///     56     4  reserved, 0
+///     60     4  crc32c of the first 60 bytes
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) kind: SegmentKind,
+    pub(crate) sequence: u64,
+    pub(crate) segment_bytes: u64,
+    pub(crate) base_lsn: u64,
+    pub(crate) previous_offset: u64,
+    pub(crate) salt: u64,
+}
+
+impl SegmentHeader {
+    /// Size of the header in bytes.
+    pub(crate) const BYTES: u64 = 64;
+
+    /// Returns the header as it is written.
+    pub(crate) fn encode(self) -> [u8; Self::BYTES as usize] {
+        assert!(self.segment_bytes.is_multiple_of(GRANULE_BYTES));
+        let mut out = [0; Self::BYTES as usize];
+        put_u32(&mut out, 0, SEGMENT_MAGIC);
+        out[4] = self.kind as u8;
+        put_u64(&mut out, 8, self.sequence);
+        put_u64(&mut out, 16, self.segment_bytes);
+        put_u64(&mut out, 24, self.base_lsn);
+        put_u64(&mut out, 32, self.previous_offset);
+        put_u64(&mut out, 40, self.salt);
+        let crc = crc32c::crc32c(&out[..60]);
+        put_u32(&mut out, 60, crc);
+        out
+    }
+
+    /// Decodes the header of the segment at `offset` of a file of `file_bytes`; nothing has
+    /// vouched for the bytes.
+    pub(crate) fn decode(bytes: &[u8], offset: u64, file_bytes: u64) -> crate::Result<Self> {
+        let corrupt = |what, at: u64, expected: u64, found: u64| {
+            Err(crate::Error::Corrupt { what, offset: offset + at, expected, found })
+        };
+        let (expected, found) = (crc32c::crc32c(&bytes[..60]), u32_at(bytes, 60));
+        if expected != found {
+            return corrupt("segment header checksum", 60, expected.into(), found.into());
+        }
+        if u32_at(bytes, 0) != SEGMENT_MAGIC {
+            return corrupt("segment magic", 0, SEGMENT_MAGIC.into(), u32_at(bytes, 0).into());
+        }
+        let kind = match bytes[4] {
+            1 => SegmentKind::Log,
+            2 => SegmentKind::Compacted,
+            3 => SegmentKind::Big,
+            4 => SegmentKind::Map,
+            5 => SegmentKind::Checkpoint,
+            other => return corrupt("segment kind", 4, 1, other.into()),
+        };
+        let segment_bytes = u64_at(bytes, 16);
+        let room = file_bytes.saturating_sub(offset);
+        if segment_bytes < GRANULE_BYTES
+            || segment_bytes > room
+            || !segment_bytes.is_multiple_of(GRANULE_BYTES)
+        {
+            return corrupt("segment size", 16, room, segment_bytes);
+        }
+        let base_lsn = u64_at(bytes, 24);
+        if !base_lsn.is_multiple_of(8) {
+            return corrupt("segment sequence number", 24, base_lsn / 8 * 8, base_lsn);
+        }
+        Ok(Self {
+            kind,
+            sequence: u64_at(bytes, 8),
+            segment_bytes,
+            base_lsn,
+            previous_offset: u64_at(bytes, 32),
+            salt: u64_at(bytes, 40),
+        })
+    }
+}
+
+/// Returns the size of the next log segment for a log of `log_bytes`: about 1/32 of it, a power
+/// of two from `min` to `max`.
+pub(crate) fn log_segment_bytes(log_bytes: u64, min: u64, max: u64) -> u64 {
+    let share = (log_bytes / 32).max(1);
+    (1 << share.ilog2()).clamp(min, max)
+}
+
+/// Returns the size in bytes from which a record gets a segment of its own, when log segments
+/// have `segment_bytes`. Larger would waste the end of segments, smaller would waste granules.
+pub(crate) fn big_record_bytes_min(segment_bytes: u64) -> u64 {
+    (segment_bytes / 16).clamp(16 << 10, 128 << 10).min(segment_bytes / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            generation: 7,
+            is_clean: true,
+            uuid: *b"0123456789abcdef",
+            hash_id: 1,
+            fill_thousandths: 4500,
+            seed: 42,
+            probe_hash: 43,
+            hash_name: "rapidhash-v3".to_string(),
+            segment_bytes_min: 64 << 10,
+            segment_bytes_max: 2 << 20,
+            log_start: LogStart { segment_offset: 65536, salt: 99, lsn: 0, record_offset: 65600 },
+            checkpoint_offset: 0,
+            checkpoint_bytes: 0,
+            file_bytes: 131_072,
+            live_crc: 5,
+        }
+    }
+
+    #[test]
+    fn superblock_survives_the_round_trip() {
+        assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
+    }
+
+    #[test]
+    fn every_flipped_byte_of_a_superblock_is_noticed() {
+        let block = superblock().encode();
+        for offset in 0..block.len() {
+            let mut flipped = block.clone();
+            flipped[offset] ^= 0x10;
+            assert!(Superblock::decode(&flipped).is_err(), "byte {offset}");
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_damage() {
+        let mut block = superblock().encode();
+        put_u32(&mut block, 8, 2);
+        put_u32(&mut block, 12, 0);
+        let crc = crc32c::crc32c(&block);
+        put_u32(&mut block, 12, crc);
+        assert_eq!(Superblock::decode(&block), Err(SuperblockFault::Version(2)));
+    }
+
+    #[test]
+    fn every_flipped_byte_of_a_segment_header_is_noticed() {
+        let header = SegmentHeader {
+            kind: SegmentKind::Log,
+            sequence: 3,
+            segment_bytes: 65536,
+            base_lsn: 800,
+            previous_offset: 65536,
+            salt: 0x1234,
+        };
+        let bytes = header.encode();
+        assert_eq!(SegmentHeader::decode(&bytes, 0, 65536).unwrap(), header);
+        for offset in 0..bytes.len() {
+            let mut flipped = bytes;
+            flipped[offset] ^= 1;
+            assert!(SegmentHeader::decode(&flipped, 0, 65536).is_err(), "byte {offset}");
+        }
+    }
+
+    #[test]
+    fn log_segments_grow_with_the_log_within_their_bounds() {
+        let (min, max) = (LOG_SEGMENT_BYTES_MIN, LOG_SEGMENT_BYTES_MAX);
+        assert_eq!(log_segment_bytes(0, min, max), 64 << 10);
+        assert_eq!(log_segment_bytes(4 << 20, min, max), 128 << 10);
+        assert_eq!(log_segment_bytes(1 << 40, min, max), 2 << 20);
+    }
+
+    #[test]
+    fn a_record_that_is_not_big_fits_every_segment_size() {
+        for bits in 12..=21 {
+            let segment = 1 << bits;
+            assert!(big_record_bytes_min(segment) <= segment / 4);
+        }
+    }
+}

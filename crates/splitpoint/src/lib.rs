@@ -14,23 +14,39 @@
 
 #![deny(unsafe_code)]
 
+mod atomic;
 mod check;
+mod cursor;
 mod db;
 mod error;
 mod format;
 pub mod hash;
+mod identify;
+mod index;
 pub mod linear;
+mod live;
+mod log;
 mod options;
+mod recovery;
+#[expect(unsafe_code, reason = "pointers into windows and the view; listed in ARCHITECTURE.md")]
+mod region;
+mod space;
 mod stats;
+#[expect(unsafe_code, reason = "memory mappings; listed in ARCHITECTURE.md")]
+mod storage;
+mod syncer;
 mod table;
 
 pub use check::{CheckReport, Damage};
-pub use db::{Db, Scan};
+pub use cursor::Scan;
+pub use db::Db;
 pub use error::{Error, ErrorKind, Result};
 pub use options::{
     Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX,
 };
 pub use stats::{ChainHistogram, ChainRow, Occupancy, Recovery, SegmentBytes, Stats};
+#[cfg(any(test, feature = "sim"))]
+pub use storage::sim::SimDisk;
 pub use table::{
     BatchAtomicity, Capabilities, Change, Entries, Entry, PutMode, ScanGuarantee, Table, Value,
     open, open_with,

@@ -61,6 +61,11 @@ pub struct Plan {
     pub after: Geometry,
 }
 
+impl Plan {
+    /// A bit that no hash kept in a table is told apart by.
+    pub(crate) const NO_BIT: u32 = 63;
+}
+
 impl Geometry {
     /// A table of one bucket.
     pub const ONE: Self = Self { bucket_count: 1 };

@@ -1,0 +1,125 @@
+//! Scans: every key of a store with its value, in the order of the file.
+//!
+//! A scan walks the log from its start to where it ended when the scan began, and asks the index
+//! of each record whether it is the one to return. It never looks at bucket order, so splits and
+//! merges do not concern it.
+//!
+//! A record is returned if it is the version of its key that was current when the scan began:
+//! the first on the chain of `prev` from the key's slot that is not younger than the scan. Just
+//! one record of a key satisfies that, so each key is returned once.
+
+use std::collections::VecDeque;
+
+use crate::db::Store;
+use crate::error::Result;
+use crate::format::{Addr, LogStart};
+use crate::index::lookup::find;
+use crate::log::append::Position;
+use crate::log::record::{Record, RecordKind};
+use crate::log::scan::{LogWalk, Trust, big_record_unverified};
+use crate::table::{Entry, Value};
+
+/// Records that a scan reads ahead, so that the cache misses of their buckets overlap.
+const READ_AHEAD: usize = 32;
+
+/// A scan over a [`Db`](crate::Db): see [`Db::scan`](crate::Db::scan).
+///
+/// It returns no more after an error.
+#[derive(Debug)]
+pub struct Scan<'db> {
+    store: &'db Store,
+    walk: Option<LogWalk<'db>>,
+    /// Where the log ended when the scan began, and how many segments had been opened.
+    end: Position,
+    opened_count: usize,
+    ahead: VecDeque<(Record<'db>, u64)>,
+}
+
+impl<'db> Scan<'db> {
+    pub(crate) fn new(store: &'db Store, start: LogStart, end: Position) -> Result<Self> {
+        let opened_count = store.opened.count();
+        let walk = LogWalk::new(&store.region, start, Trust::Published, end.lsn)?;
+        Ok(Self { store, walk, end, opened_count, ahead: VecDeque::with_capacity(READ_AHEAD) })
+    }
+
+    /// Reads records ahead until there are enough or the scan is at its end.
+    fn read_ahead(&mut self) -> Result<()> {
+        let Some(walk) = &mut self.walk else { return Ok(()) };
+        while self.ahead.len() < READ_AHEAD {
+            let Some(record) = walk.next_record()? else {
+                self.walk = None;
+                return Ok(());
+            };
+            let record = match record.header.kind {
+                RecordKind::Put => record,
+                RecordKind::BigPut => big_record_unverified(&self.store.region, &record)?,
+                _ => continue,
+            };
+            let hash = self.store.hash_of(record.key());
+            self.store.prefetch_bucket(hash);
+            self.ahead.push_back((record, hash));
+        }
+        Ok(())
+    }
+
+    /// Returns whether a record is the version to return.
+    #[inline]
+    fn is_current(&self, record: &Record<'_>, hash: u64) -> Result<bool> {
+        let addr = record.addr();
+        let found = find(&self.store.region, hash, |other| Ok((other == addr).then_some(())))?;
+        if found.is_some() { Ok(true) } else { self.was_current(record, hash) }
+    }
+
+    /// As [`is_current`](Self::is_current), for a record that no slot holds any more.
+    #[cold]
+    fn was_current(&self, record: &Record<'_>, hash: u64) -> Result<bool> {
+        let Some(newest) = self.store.find_hashed(record.key(), hash)? else { return Ok(false) };
+        let mut version = newest;
+        while self.is_younger(version.addr()) {
+            let Some(prev) = version.header.prev else { return Ok(false) };
+            version = self.store.region.pair(prev)?;
+        }
+        Ok(version.addr() == record.addr())
+    }
+
+    /// Returns whether a record was appended after the scan began.
+    fn is_younger(&self, addr: Addr) -> bool {
+        let offset = addr.offset();
+        let end = self.end;
+        let segment_end = end.segment_offset + crate::format::LOG_SEGMENT_BYTES_MAX;
+        let is_in_tail = end.segment_offset != 0
+            && (end.offset..segment_end).contains(&offset)
+            && self.store.tail_segment_end(end.segment_offset) > offset;
+        is_in_tail || self.store.opened.is_after(offset, self.opened_count)
+    }
+}
+
+impl<'db> Iterator for Scan<'db> {
+    type Item = Result<Entry<'db>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.ahead.is_empty() {
+                if let Err(error) = self.read_ahead() {
+                    self.walk = None;
+                    return Some(Err(error));
+                }
+            }
+            let (record, hash) = self.ahead.pop_front()?;
+            match self.is_current(&record, hash) {
+                Ok(true) => {
+                    let (key, value) =
+                        (Value::borrowed(record.key()), Value::borrowed(record.value()));
+                    return Some(Ok(Entry { key, value }));
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    (self.walk, self.ahead) = (None, VecDeque::new());
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl std::iter::FusedIterator for Scan<'_> {}

@@ -1,0 +1,168 @@
+//! Find a key's slot: readers without a lock, and the writer.
+
+use super::Lines;
+use super::line::{Line, LineNumber, SLOT_COUNT};
+use super::shape::Shape;
+use super::slot::{Slot, Tag};
+use crate::atomic::Ordering;
+use crate::error::{Error, Result};
+use crate::format::Addr;
+use crate::linear::BucketIndex;
+
+/// Finds the record of a key, from any thread, while one writer changes the table.
+///
+/// `is_key` says whether the record at an address has the key that was hashed. A record that is
+/// found was current during the call. A miss is believed only if the bucket of the hash is still
+/// the same and nothing that was looked at has been used for something else.
+///
+/// # Source
+///
+/// Linear hashing with concurrent readers: Ellis 1987, as in PostgreSQL's hash index, with a word
+/// that is read twice in place of latches.
+#[inline]
+pub(crate) fn find<L: Lines + ?Sized, T>(
+    lines: &L,
+    hash: u64,
+    mut is_key: impl FnMut(Addr) -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let mut before = lines.shape().load(Ordering::Acquire);
+    loop {
+        let bucket = Shape::of_word(before).geometry.bucket_of(hash);
+        if let Some(found) = find_in_chain(lines, bucket, Tag::of_hash(hash), &mut is_key)? {
+            return Ok(Some(found));
+        }
+        let after = lines.shape().load(Ordering::Acquire);
+        if before == after || is_same_place(before, after, hash) {
+            return Ok(None);
+        }
+        before = after;
+    }
+}
+
+#[cold]
+fn is_same_place(before: u64, after: u64, hash: u64) -> bool {
+    let (before, after) = (Shape::of_word(before), Shape::of_word(after));
+    before.epoch == after.epoch && before.geometry.bucket_of(hash) == after.geometry.bucket_of(hash)
+}
+
+#[inline]
+fn find_in_chain<L: Lines + ?Sized, T>(
+    lines: &L,
+    bucket: BucketIndex,
+    tag: Tag,
+    is_key: &mut impl FnMut(Addr) -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let mut line = lines.bucket(bucket);
+    let mut line_count = 0;
+    loop {
+        let mut candidates = line.match_tag(tag);
+        while candidates != 0 {
+            let slot = line.slot(candidates.trailing_zeros() as usize);
+            if slot.tag() == tag && !slot.is_empty() {
+                if let Some(found) = is_key(slot.addr())? {
+                    return Ok(Some(found));
+                }
+            }
+            candidates &= candidates - 1;
+        }
+        let Some(next) = line.next() else { return Ok(None) };
+        line_count += 1;
+        line = follow(lines, next, line_count)?;
+    }
+}
+
+/// Returns the line that continues a chain of `line_count` lines so far.
+pub(super) fn follow<L: Lines + ?Sized>(
+    lines: &L,
+    next: LineNumber,
+    line_count: u64,
+) -> Result<&Line> {
+    let line_count_max = lines.overflow_line_count();
+    match lines.overflow(next) {
+        Some(line) if line_count <= line_count_max => Ok(line),
+        _ => Err(Error::Corrupt {
+            what: "overflow line number",
+            offset: crate::format::LIVE_OFFSET,
+            expected: line_count_max,
+            found: next.0.into(),
+        }),
+    }
+}
+
+/// What the writer finds where a key is or should be.
+#[derive(Debug)]
+pub(crate) struct Located<'a> {
+    /// The slot of the key, with its line and place.
+    pub(crate) found: Option<(&'a Line, usize, Slot)>,
+    /// The first empty slot of the chain.
+    pub(crate) hole: Option<(&'a Line, usize)>,
+    /// The last line of the chain.
+    pub(crate) last: &'a Line,
+    /// Lines of the chain, the bucket included.
+    pub(crate) line_count: u64,
+}
+
+/// Finds the slot of a key, and where it could go. For the writer: nothing else changes the table.
+#[inline]
+pub(crate) fn locate<'a, L: Lines + ?Sized>(
+    lines: &'a L,
+    hash: u64,
+    mut is_key: impl FnMut(Addr) -> Result<bool>,
+) -> Result<Located<'a>> {
+    let tag = Tag::of_hash(hash);
+    let shape = Shape::of_word(lines.shape().load(Ordering::Relaxed));
+    let mut line = lines.bucket(shape.geometry.bucket_of(hash));
+    let mut hole = None;
+    let mut line_count = 1;
+    loop {
+        let mut candidates = line.match_tag(tag);
+        while candidates != 0 {
+            let i = candidates.trailing_zeros() as usize;
+            let slot = line.slot(i);
+            if !slot.is_empty() && is_key(slot.addr())? {
+                return Ok(Located { found: Some((line, i, slot)), hole, last: line, line_count });
+            }
+            candidates &= candidates - 1;
+        }
+        if hole.is_none() {
+            hole = line.hole().map(|i| (line, i));
+        }
+        let Some(next) = line.next() else {
+            return Ok(Located { found: None, hole, last: line, line_count });
+        };
+        line = follow(lines, next, line_count)?;
+        line_count += 1;
+    }
+}
+
+/// Finds the slot that holds `addr` in the chain of `hash`, for replay, scans and checks: no key
+/// is compared.
+pub(crate) fn locate_addr<L: Lines + ?Sized>(
+    lines: &L,
+    hash: u64,
+    addr: Addr,
+) -> Result<Located<'_>> {
+    locate(lines, hash, |other| Ok(other == addr))
+}
+
+/// Calls `each` with every line of the chain of `bucket`, in order.
+pub(crate) fn for_each_line<'a, L: Lines + ?Sized>(
+    lines: &'a L,
+    bucket: BucketIndex,
+    mut each: impl FnMut(Option<LineNumber>, &'a Line),
+) -> Result<()> {
+    let mut line = lines.bucket(bucket);
+    each(None, line);
+    let mut line_count = 1;
+    while let Some(next) = line.next() {
+        line = follow(lines, next, line_count)?;
+        line_count += 1;
+        each(Some(next), line);
+    }
+    Ok(())
+}
+
+/// Returns the slots in use of a line with their places.
+pub(crate) fn slots_in_use(line: &Line) -> impl Iterator<Item = (usize, Slot)> + '_ {
+    (0..SLOT_COUNT).map(|i| (i, line.slot(i))).filter(|(_, slot)| !slot.is_empty())
+}

@@ -1,0 +1,292 @@
+//! Insert, split and merge: what the writer does to chains.
+
+use super::Lines;
+use super::line::{Line, LineNumber, SLOT_COUNT};
+use super::lookup::{Located, follow, for_each_line, slots_in_use};
+use super::overflow::LinePool;
+use super::shape::Shape;
+use super::slot::Slot;
+use crate::atomic::Ordering;
+use crate::error::{Error, Result};
+use crate::format::Addr;
+use crate::linear::{BucketIndex, Geometry, Plan};
+
+/// Puts a slot where [`locate`](super::lookup::locate) found room for it.
+///
+/// The pool must have a line if the chain has no hole. Returns whether a second overflow line
+/// was begun: the sign for an uncontrolled split.
+pub(crate) fn insert<L: Lines + ?Sized>(
+    lines: &L,
+    pool: &mut impl LinePool,
+    at: &Located<'_>,
+    slot: Slot,
+) -> Result<bool> {
+    if let Some((line, i)) = at.hole {
+        line.set_slot(i, slot);
+        return Ok(false);
+    }
+    let number = pool.take().ok_or(no_line())?;
+    follow(lines, number, 0)?.set_slot(0, slot);
+    at.last.set_next(Some(number));
+    Ok(at.line_count >= 2)
+}
+
+fn no_line() -> Error {
+    Error::Full { what: "overflow window", bytes: super::line::LINE_BYTES }
+}
+
+/// A chain as the writer reads it before it decides anything.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// Overflow lines of the chain, in order.
+    numbers: Vec<LineNumber>,
+    /// Slots of the chain that stay, with the line (0 is the bucket) and place.
+    stay: Vec<(usize, usize, Slot)>,
+    /// Slots that move.
+    moving: Vec<Slot>,
+    /// For each line that is kept, a mask of the places that are taken.
+    kept: Vec<u8>,
+}
+
+/// Returns bit `bit` of the hash of the key in `slot`; `hash_of` reads the record when the tag
+/// does not have it.
+fn hash_bit(slot: Slot, bit: u32, hash_of: &mut impl FnMut(Addr) -> Result<u64>) -> Result<bool> {
+    match slot.hash_bit(bit) {
+        Some(bit) => Ok(bit),
+        None => Ok(hash_of(slot.addr())? >> bit & 1 == 1),
+    }
+}
+
+impl Scratch {
+    /// Reads the chain of `bucket` and sorts its slots by bit `bit` of their hashes.
+    fn read_chain<L: Lines + ?Sized>(
+        &mut self,
+        lines: &L,
+        bucket: BucketIndex,
+        bit: u32,
+        hash_of: &mut impl FnMut(Addr) -> Result<u64>,
+    ) -> Result<()> {
+        self.numbers.clear();
+        self.stay.clear();
+        self.moving.clear();
+        let mut chain = 0;
+        let mut fault = Ok(());
+        for_each_line(lines, bucket, |number, line| {
+            self.numbers.extend(number);
+            for (i, slot) in slots_in_use(line) {
+                match hash_bit(slot, bit, hash_of) {
+                    Ok(true) => self.moving.push(slot),
+                    Ok(false) => self.stay.push((chain, i, slot)),
+                    Err(error) => fault = Err(error),
+                }
+            }
+            chain += 1;
+        })?;
+        fault
+    }
+
+    /// Returns line `chain` of the chain that was read.
+    fn line<'a, L: Lines + ?Sized>(
+        &self,
+        lines: &'a L,
+        bucket: BucketIndex,
+        chain: usize,
+    ) -> Result<&'a Line> {
+        match chain.checked_sub(1) {
+            None => Ok(lines.bucket(bucket)),
+            Some(overflow) => follow(lines, self.numbers[overflow], 0),
+        }
+    }
+}
+
+/// Returns the lines that `slot_count` slots need, at least one.
+fn line_count_for(slot_count: usize) -> usize {
+    slot_count.div_ceil(SLOT_COUNT).max(1)
+}
+
+/// Divides the bucket `plan.lower` into itself and `plan.upper`.
+///
+/// 1. The chain of the upper bucket is built; nobody can reach it.
+/// 2. The shape is published.
+/// 3. What moved is erased below, and the lower chain is made as short as its slots allow.
+///
+/// Before 2 nothing has happened; a process that is killed after 2 leaves slots twice, which
+/// [`repair_last_split`] erases.
+pub(crate) fn split<L: Lines + ?Sized>(
+    lines: &L,
+    pool: &mut impl LinePool,
+    plan: &Plan,
+    scratch: &mut Scratch,
+    hash_of: &mut impl FnMut(Addr) -> Result<u64>,
+) -> Result<()> {
+    scratch.read_chain(lines, plan.lower, plan.bit, hash_of)?;
+    if pool.free_count() < line_count_for(scratch.moving.len()) as u64 - 1 {
+        return Err(no_line());
+    }
+    let shape = Shape::of_word(lines.shape().load(Ordering::Relaxed));
+    debug_assert_eq!(shape.geometry.plan_split(), Some(*plan));
+    build_chain(lines, pool, plan.upper, &scratch.moving)?;
+    let shape = Shape { geometry: plan.after, ..shape };
+    lines.shape().store(shape.word(), Ordering::Release);
+    shorten_chain(lines, pool, plan.lower, shape, scratch)
+}
+
+/// Writes the chain of a bucket that no reader can reach.
+fn build_chain<L: Lines + ?Sized>(
+    lines: &L,
+    pool: &mut impl LinePool,
+    bucket: BucketIndex,
+    slots: &[Slot],
+) -> Result<()> {
+    let mut line = lines.bucket(bucket);
+    line.clear();
+    for (chain, slots) in slots.chunks(SLOT_COUNT).enumerate() {
+        if chain > 0 {
+            let number = pool.take().ok_or(no_line())?;
+            line.set_next(Some(number));
+            line = follow(lines, number, 0)?;
+        }
+        for (i, &slot) in slots.iter().enumerate() {
+            line.set_slot(i, slot);
+        }
+    }
+    Ok(())
+}
+
+/// Leaves only the slots that stay, in as few lines as they need.
+///
+/// A slot of a line that goes is copied to an earlier place first; then the epoch changes, so
+/// that a reader which misses it in both places looks again; then the rest is erased.
+fn shorten_chain<L: Lines + ?Sized>(
+    lines: &L,
+    pool: &mut impl LinePool,
+    bucket: BucketIndex,
+    shape: Shape,
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let kept_count = line_count_for(scratch.stay.len());
+    let chain_count = scratch.numbers.len() + 1;
+    // Which places of the kept lines are taken by slots that stay.
+    let mut kept = std::mem::take(&mut scratch.kept);
+    kept.clear();
+    kept.resize(kept_count, 0_u8);
+    let (staying, leaving) = {
+        let boundary = scratch.stay.partition_point(|&(chain, _, _)| chain < kept_count);
+        scratch.stay.split_at(boundary)
+    };
+    for &(chain, i, _) in staying {
+        kept[chain] |= 1 << i;
+    }
+    let mut leaving = leaving.iter();
+    'copy: for chain in 0..kept_count {
+        let line = scratch.line(lines, bucket, chain)?;
+        for i in 0..SLOT_COUNT {
+            if kept[chain] >> i & 1 == 0 {
+                let Some(&(_, _, slot)) = leaving.next() else { break 'copy };
+                line.set_slot(i, slot);
+                kept[chain] |= 1 << i;
+            }
+        }
+    }
+    debug_assert!(leaving.next().is_none());
+    if kept_count < chain_count {
+        lines.shape().store(shape.in_next_epoch().word(), Ordering::Release);
+        scratch.line(lines, bucket, kept_count - 1)?.set_next(None);
+    }
+    for chain in 0..kept_count {
+        let line = scratch.line(lines, bucket, chain)?;
+        for i in 0..SLOT_COUNT {
+            if kept[chain] >> i & 1 == 0 && !line.slot(i).is_empty() {
+                line.set_slot(i, Slot::EMPTY);
+            }
+        }
+    }
+    for &number in &scratch.numbers[kept_count - 1..] {
+        pool.give(number);
+    }
+    scratch.kept = kept;
+    Ok(())
+}
+
+/// Joins the bucket `plan.upper` to `plan.lower`.
+///
+/// The slots are copied down, then the shape is published in a new epoch: a reader that is still
+/// in the upper bucket looks again, whatever becomes of its lines. A process that is killed
+/// before that leaves copies in the lower bucket, which [`repair_last_split`] erases.
+pub(crate) fn merge<L: Lines + ?Sized>(
+    lines: &L,
+    pool: &mut impl LinePool,
+    plan: &Plan,
+    scratch: &mut Scratch,
+) -> Result<()> {
+    // Every slot of the upper bucket moves, whatever its hash.
+    scratch.read_chain(lines, plan.upper, Plan::NO_BIT, &mut |_| Ok(u64::MAX))?;
+    if pool.free_count() < line_count_for(scratch.moving.len()) as u64 {
+        return Err(no_line());
+    }
+    let shape = Shape::of_word(lines.shape().load(Ordering::Relaxed));
+    debug_assert_eq!(shape.geometry.plan_merge(), Some(*plan));
+    fill_chain(lines, pool, plan.lower, &scratch.moving)?;
+    let shape = Shape { geometry: plan.after, ..shape }.in_next_epoch();
+    lines.shape().store(shape.word(), Ordering::Release);
+    for &number in &scratch.numbers {
+        pool.give(number);
+    }
+    Ok(())
+}
+
+/// Puts slots into the holes of a chain, and into new lines at its end.
+fn fill_chain<L: Lines + ?Sized>(
+    lines: &L,
+    pool: &mut impl LinePool,
+    bucket: BucketIndex,
+    slots: &[Slot],
+) -> Result<()> {
+    let mut slots = slots.iter();
+    let mut line = lines.bucket(bucket);
+    let mut line_count = 0;
+    loop {
+        for i in 0..SLOT_COUNT {
+            if line.slot(i).is_empty() {
+                let Some(&slot) = slots.next() else { return Ok(()) };
+                line.set_slot(i, slot);
+            }
+        }
+        if slots.len() == 0 {
+            return Ok(());
+        }
+        let next = match line.next() {
+            Some(next) => next,
+            None => {
+                let number = pool.take().ok_or(no_line())?;
+                line.set_next(Some(number));
+                number
+            }
+        };
+        line_count += 1;
+        line = follow(lines, next, line_count)?;
+    }
+}
+
+/// Erases what a killed process may have left in the lower bucket of the last split or of the
+/// merge that would undo it: slots that belong in the upper bucket, and slots that are there
+/// twice. Idempotent.
+pub(crate) fn repair_last_split<L: Lines + ?Sized>(
+    lines: &L,
+    geometry: Geometry,
+    hash_of: &mut impl FnMut(Addr) -> Result<u64>,
+) -> Result<()> {
+    let Some(plan) = geometry.plan_merge() else { return Ok(()) };
+    let mut seen = std::collections::HashSet::new();
+    let mut fault = Ok(());
+    for_each_line(lines, plan.lower, |_, line| {
+        for (i, slot) in slots_in_use(line) {
+            match hash_bit(slot, plan.bit, hash_of) {
+                Ok(false) if seen.insert(slot.0) => {}
+                Ok(_) => line.set_slot(i, Slot::EMPTY),
+                Err(error) => fault = Err(error),
+            }
+        }
+    })?;
+    fault
+}

@@ -1,0 +1,423 @@
+//! The live header: the words that the writer shares with readers and with the next process.
+
+use crate::atomic::{AtomicU64, Ordering};
+use crate::error::{Error, Result};
+use crate::format::{
+    FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_MAGIC, LIVE_OFFSET, VERSION,
+};
+use crate::index::line::LineNumber;
+use crate::index::shape::Shape;
+use crate::space::{Extent, Space};
+use crate::storage::Identity;
+
+/// Number of 8-byte words in the header.
+pub(crate) const WORD_COUNT: usize = (LIVE_BYTES / 8) as usize;
+/// Most pieces that a window may have.
+pub(crate) const PIECE_COUNT_MAX: usize = 128;
+
+/// The live header, at byte 8192 of the file: 512 words that change one at a time.
+///
+/// It is believed after a clean close, and after a killed process if boot id, device and inode
+/// are the same; never after a power loss. Groups begin on cache lines of their own.
+///
+/// ```text
+/// offset  size  field
+///      0     8  magic: "SPLTLIVE"
+///      8     8  format version: 1
+///     16    16  boot id of the kernel that ran the writer
+///     32     8  device of the file
+///     40     8  inode of the file
+///     48     8  reserved: session id
+///     56     8  process id of the writer
+///     64     8  shape: bucket count (bits 0-32), reuse epoch (bits 33-63)
+///    128     8  commit: log sequence number, a multiple of 8, plus the number (0 or 1) of the
+///               commit state that belongs to it
+///    136     8  durable log sequence number
+///    144     8  reserved: reader epoch
+///    192    64  commit state 0: record count, live bytes, dead bytes, tail offset, offset of the
+///               tail segment, 8 bytes each; 24 reserved
+///    256    64  commit state 1
+///    320     8  overflow lines handed out so far
+///    328     8  first free overflow line, 0 for none
+///    336     8  free overflow lines
+///    384     8  end of the file in granules
+///    392     8  sequence number of the next segment
+///    400     8  bytes in log segments
+///    408     8  bytes in big segments
+///    416     8  pieces of the bucket window
+///    424     8  pieces of the overflow window
+///    432     8  free extents
+///    512   512  free extents, 8 bytes each: first granule (bits 0-31), granule count (32-63)
+///   1024  1024  bucket pieces, 8 bytes each: first granule
+///   2048  1024  overflow pieces, 8 bytes each: first granule
+///   3072  1024  reserved, 0
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Live<'a>(pub(crate) &'a [AtomicU64; WORD_COUNT]);
+
+const MAGIC: usize = 0;
+const FORMAT_VERSION: usize = 1;
+const BOOT_ID: usize = 2;
+const DEVICE: usize = 4;
+const INODE: usize = 5;
+const PID: usize = 7;
+const SHAPE: usize = 8;
+const COMMIT: usize = 16;
+const DURABLE: usize = 17;
+const COMMIT_STATES: [usize; 2] = [24, 32];
+const LINES_USED: usize = 40;
+const FREE_LINE: usize = 41;
+const FREE_LINE_COUNT: usize = 42;
+const END: usize = 48;
+const NEXT_SEQUENCE: usize = 49;
+const LOG_BYTES: usize = 50;
+const BIG_BYTES: usize = 51;
+const PIECE_COUNTS: [usize; 2] = [52, 53];
+const EXTENT_COUNT: usize = 54;
+const EXTENTS: usize = 64;
+const PIECES: [usize; 2] = [128, 256];
+
+/// Byte offset of the writer's process id in the file.
+pub(crate) const PID_OFFSET: u64 = LIVE_OFFSET + PID as u64 * 8;
+
+/// What a commit says beside its log sequence number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommitState {
+    pub(crate) record_count: u64,
+    pub(crate) live_bytes: u64,
+    pub(crate) dead_bytes: u64,
+    /// Offset at which the next record goes, 0 in an empty log.
+    pub(crate) tail_offset: u64,
+    /// Offset of the tail segment, 0 in an empty log.
+    pub(crate) tail_segment: u64,
+}
+
+/// The two windows of lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineWindow {
+    Buckets,
+    Overflow,
+}
+
+impl LineWindow {
+    pub(crate) const ALL: [Self; 2] = [Self::Buckets, Self::Overflow];
+
+    fn number(self) -> usize {
+        match self {
+            Self::Buckets => 0,
+            Self::Overflow => 1,
+        }
+    }
+}
+
+impl<'a> Live<'a> {
+    fn load(self, word: usize) -> u64 {
+        self.0[word].load(Ordering::Acquire)
+    }
+
+    fn store(self, word: usize, value: u64) {
+        self.0[word].store(value, Ordering::Release);
+    }
+
+    /// Returns the word with the shape of the table.
+    #[inline]
+    pub(crate) fn shape(self) -> &'a AtomicU64 {
+        &self.0[SHAPE]
+    }
+
+    /// Writes everything but the counts, for a table of one bucket without pieces.
+    pub(crate) fn initialize(self) {
+        for word in self.0 {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.store(MAGIC, LIVE_MAGIC);
+        self.store(FORMAT_VERSION, VERSION.into());
+        self.store(SHAPE, 1);
+        self.store(END, HEADER_BYTES / GRANULE_BYTES);
+        self.store(NEXT_SEQUENCE, 1);
+    }
+
+    /// Says which process on which boot writes to which file.
+    pub(crate) fn set_identity(self, identity: Identity) {
+        let [low, high] = boot_words(identity);
+        self.store(BOOT_ID, low);
+        self.store(BOOT_ID + 1, high);
+        self.store(DEVICE, identity.device);
+        self.store(INODE, identity.inode);
+        self.set_pid();
+    }
+
+    /// Takes back what [`set_identity`](Self::set_identity) said: the tables are not whole.
+    pub(crate) fn clear_identity(self) {
+        self.store(BOOT_ID, 0);
+        self.store(BOOT_ID + 1, 0);
+    }
+
+    /// Names this process as the writer.
+    pub(crate) fn set_pid(self) {
+        self.store(PID, std::process::id().into());
+    }
+
+    /// Returns whether the header was written on this boot to this file.
+    pub(crate) fn is_of(self, identity: Identity) -> bool {
+        identity.boot_id != [0; 16]
+            && boot_words(identity) == [self.load(BOOT_ID), self.load(BOOT_ID + 1)]
+            && (self.load(DEVICE), self.load(INODE)) == (identity.device, identity.inode)
+    }
+
+    /// Publishes a commit: its state first, then the word that switches to it.
+    #[inline]
+    pub(crate) fn commit(self, lsn: u64, state: &CommitState) {
+        debug_assert!(lsn.is_multiple_of(8));
+        let number = (self.0[COMMIT].load(Ordering::Relaxed) & 1) ^ 1;
+        let words = &self.0[COMMIT_STATES[number as usize]..];
+        words[0].store(state.record_count, Ordering::Relaxed);
+        words[1].store(state.live_bytes, Ordering::Relaxed);
+        words[2].store(state.dead_bytes, Ordering::Relaxed);
+        words[3].store(state.tail_offset, Ordering::Relaxed);
+        words[4].store(state.tail_segment, Ordering::Relaxed);
+        self.0[COMMIT].store(lsn | number, Ordering::Release);
+    }
+
+    /// Returns the last commit. Exact for the writer; a reader may mix two commits, and looks at
+    /// the word again.
+    pub(crate) fn committed(self) -> (u64, CommitState) {
+        loop {
+            let word = self.load(COMMIT);
+            let at = COMMIT_STATES[(word & 1) as usize];
+            let state = CommitState {
+                record_count: self.load(at),
+                live_bytes: self.load(at + 1),
+                dead_bytes: self.load(at + 2),
+                tail_offset: self.load(at + 3),
+                tail_segment: self.load(at + 4),
+            };
+            // Another commit since leaves this state alone; the one after that does not.
+            if self.load(COMMIT) == word {
+                return (word & !7, state);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Returns the number of records as of some recent commit.
+    pub(crate) fn record_count(self) -> u64 {
+        self.committed().1.record_count
+    }
+
+    pub(crate) fn durable_lsn(self) -> u64 {
+        self.load(DURABLE)
+    }
+
+    pub(crate) fn set_durable_lsn(self, lsn: u64) {
+        self.store(DURABLE, lsn);
+    }
+
+    pub(crate) fn log_bytes(self) -> u64 {
+        self.load(LOG_BYTES)
+    }
+
+    pub(crate) fn set_log_bytes(self, bytes: u64) {
+        self.store(LOG_BYTES, bytes);
+    }
+
+    pub(crate) fn big_bytes(self) -> u64 {
+        self.load(BIG_BYTES)
+    }
+
+    pub(crate) fn set_big_bytes(self, bytes: u64) {
+        self.store(BIG_BYTES, bytes);
+    }
+
+    pub(crate) fn next_sequence(self) -> u64 {
+        self.load(NEXT_SEQUENCE)
+    }
+
+    pub(crate) fn set_next_sequence(self, sequence: u64) {
+        self.store(NEXT_SEQUENCE, sequence);
+    }
+
+    /// Returns the overflow lines handed out so far, whether in a chain or free.
+    pub(crate) fn lines_used(self) -> u64 {
+        self.load(LINES_USED)
+    }
+
+    pub(crate) fn set_lines_used(self, count: u64) {
+        self.store(LINES_USED, count);
+    }
+
+    /// Returns the first line of the free list, and its length.
+    pub(crate) fn free_lines(self) -> (Option<LineNumber>, u64) {
+        let first = self.load(FREE_LINE) as u32;
+        ((first != 0).then_some(LineNumber(first)), self.load(FREE_LINE_COUNT))
+    }
+
+    pub(crate) fn set_free_lines(self, first: Option<LineNumber>, count: u64) {
+        self.store(FREE_LINE, first.map_or(0, |line| line.0.into()));
+        self.store(FREE_LINE_COUNT, count);
+    }
+
+    /// Returns the number of pieces of a window.
+    pub(crate) fn piece_count(self, window: LineWindow) -> usize {
+        (self.load(PIECE_COUNTS[window.number()]) as usize).min(PIECE_COUNT_MAX)
+    }
+
+    /// Returns the first granule of a piece.
+    pub(crate) fn piece(self, window: LineWindow, piece: usize) -> u64 {
+        assert!(piece < PIECE_COUNT_MAX);
+        self.load(PIECES[window.number()] + piece)
+    }
+
+    /// Appends a piece to a window.
+    pub(crate) fn add_piece(self, window: LineWindow, granule: u64) {
+        let piece = self.piece_count(window);
+        assert!(piece < PIECE_COUNT_MAX);
+        self.store(PIECES[window.number()] + piece, granule);
+        self.store(PIECE_COUNTS[window.number()], piece as u64 + 1);
+    }
+
+    /// Returns the free space of the file.
+    pub(crate) fn space(self) -> Space {
+        let count = (self.load(EXTENT_COUNT) as usize).min(Space::EXTENT_COUNT_MAX);
+        let extent = |i| {
+            let word = self.load(EXTENTS + i);
+            Extent { granule: word & u64::from(u32::MAX), count: word >> 32 }
+        };
+        Space::new(self.load(END), (0..count).map(extent).collect())
+    }
+
+    /// Stores the free space. A process killed half-way leaves some granules unused, and none
+    /// used twice: the list is empty while it changes.
+    pub(crate) fn set_space(self, space: &Space) {
+        self.store(EXTENT_COUNT, 0);
+        self.store(END, space.end());
+        for (i, extent) in space.free().iter().enumerate() {
+            debug_assert!(extent.granule >> 32 == 0);
+            let count = extent.count.min(u32::MAX.into());
+            self.store(EXTENTS + i, count << 32 | extent.granule);
+        }
+        self.store(EXTENT_COUNT, space.free().len() as u64);
+    }
+
+    /// Returns the checksum of all that a clean close vouches for.
+    pub(crate) fn crc(self) -> u32 {
+        self.0[SHAPE..].iter().fold(0, |crc, word| {
+            crc32c::crc32c_append(crc, &word.load(Ordering::Relaxed).to_le_bytes())
+        })
+    }
+
+    /// Checks every field against the size of the file, so that nothing in it can lead outside.
+    pub(crate) fn validate(self, file_bytes: u64) -> Result<()> {
+        let at = |word: usize| LIVE_OFFSET + word as u64 * 8;
+        let check = |is_valid: bool, what, word: usize, expected: u64| {
+            if is_valid {
+                return Ok(());
+            }
+            Err(Error::Corrupt { what, offset: at(word), expected, found: self.load(word) })
+        };
+        check(self.load(MAGIC) == LIVE_MAGIC, "live header magic", MAGIC, LIVE_MAGIC)?;
+        let version = self.load(FORMAT_VERSION);
+        check(version == VERSION.into(), "live header version", FORMAT_VERSION, VERSION.into())?;
+        let end = self.load(END);
+        let end_max = file_bytes.min(FILE_BYTES_MAX) / GRANULE_BYTES;
+        check((4..=end_max).contains(&end), "end of the file", END, end_max)?;
+        for window in LineWindow::ALL {
+            let count_word = PIECE_COUNTS[window.number()];
+            let most = crate::region::piece_count_for(1 << 32) as u64;
+            check(self.load(count_word) <= most, "piece count", count_word, most)?;
+            for piece in 0..self.piece_count(window) {
+                let granules = crate::region::piece_of(piece).granule_count();
+                let first = self.piece(window, piece);
+                let is_inside = first >= 4 && first.checked_add(granules).is_some_and(|e| e <= end);
+                check(is_inside, "index piece", PIECES[window.number()] + piece, end)?;
+            }
+        }
+        let bucket_count_max = crate::region::lines_of(self.piece_count(LineWindow::Buckets));
+        let word = self.load(SHAPE);
+        let geometry = Shape::of_word(word).geometry;
+        let is_exact = Shape { geometry, ..Shape::of_word(word) }.word() == word;
+        let is_inside = geometry.bucket_count() <= bucket_count_max;
+        check(is_exact && is_inside, "bucket count", SHAPE, bucket_count_max)?;
+        let lines_max = crate::region::lines_of(self.piece_count(LineWindow::Overflow));
+        check(self.lines_used() <= lines_max, "overflow line count", LINES_USED, lines_max)?;
+        check(
+            self.load(FREE_LINE) <= self.lines_used(),
+            "free overflow line",
+            FREE_LINE,
+            lines_max,
+        )?;
+        let extent_count = self.load(EXTENT_COUNT);
+        let extent_count_max = Space::EXTENT_COUNT_MAX as u64;
+        check(
+            extent_count <= extent_count_max,
+            "free extent count",
+            EXTENT_COUNT,
+            extent_count_max,
+        )?;
+        for (i, extent) in self.space().free().iter().enumerate() {
+            let is_inside = extent.granule >= 4 && extent.granule + extent.count <= end;
+            check(is_inside, "free extent", EXTENTS + i, end)?;
+        }
+        let (_, state) = self.committed();
+        let tail = COMMIT_STATES[(self.load(COMMIT) & 1) as usize] + 3;
+        let is_inside = state.tail_segment <= state.tail_offset
+            && state.tail_offset <= end * GRANULE_BYTES
+            && state.tail_offset.is_multiple_of(8)
+            && state.tail_segment.is_multiple_of(GRANULE_BYTES);
+        check(is_inside, "tail of the log", tail, end * GRANULE_BYTES)
+    }
+}
+
+fn boot_words(identity: Identity) -> [u64; 2] {
+    let (low, high) = identity.boot_id.split_at(8);
+    [crate::format::u64_at(low, 0), crate::format::u64_at(high, 0)]
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn words() -> [AtomicU64; WORD_COUNT] {
+        std::array::from_fn(|_| AtomicU64::new(0))
+    }
+
+    #[test]
+    fn a_commit_switches_between_two_states() {
+        let words = words();
+        let live = Live(&words);
+        live.initialize();
+        for lsn in [8, 16, 24] {
+            let state =
+                CommitState { record_count: lsn, tail_offset: 2 * lsn, ..Default::default() };
+            live.commit(lsn, &state);
+            assert_eq!(live.committed(), (lsn, state));
+        }
+    }
+
+    #[test]
+    fn the_free_space_survives_the_words() {
+        let words = words();
+        let live = Live(&words);
+        live.initialize();
+        let mut space = Space::new(4, Vec::new());
+        space.allocate(16, 16);
+        space.allocate(512, 512);
+        live.set_space(&space);
+        assert_eq!(live.space(), space);
+    }
+
+    #[test]
+    fn only_this_boot_and_this_file_are_believed() {
+        let words = words();
+        let live = Live(&words);
+        live.initialize();
+        let identity = Identity { boot_id: [7; 16], device: 1, inode: 2 };
+        assert!(!live.is_of(identity));
+        live.set_identity(identity);
+        assert!(live.is_of(identity));
+        assert!(!live.is_of(Identity { inode: 3, ..identity }));
+        assert!(!live.is_of(Identity { boot_id: [8; 16], ..identity }));
+        live.clear_identity();
+        assert!(!live.is_of(Identity { boot_id: [0; 16], ..identity }));
+    }
+}

@@ -1,0 +1,439 @@
+//! Append records at the tail of the log.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::record::{HEADER_BYTES_MAX, LINK_BYTES, RecordHeader, RecordKind, finish_crc};
+use crate::error::Result;
+use crate::format::{
+    Addr, GRANULE_BYTES, LogStart, SegmentHeader, SegmentKind, big_record_bytes_min,
+    log_segment_bytes,
+};
+use crate::region::Region;
+use crate::space::Space;
+use crate::storage::Tail;
+
+/// How the bytes of a record reach the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// By a copy through the mapping of the tail: no system call.
+    Mapping,
+    /// By a write to the file: dirties single blocks, for records that are synced at once.
+    Write,
+}
+
+/// A range of the file that is not durable yet: offset and size in bytes.
+pub(crate) type Unsynced = (u64, u64);
+
+/// The tail of the log: where the next record goes.
+#[derive(Debug)]
+pub(crate) struct Appender {
+    tail: Option<TailSegment>,
+    /// Where the log ends while there is no tail to write to.
+    standing: Position,
+    /// Log sequence number of the next record.
+    lsn: u64,
+    segment_bytes_min: u64,
+    segment_bytes_max: u64,
+    /// State of the generator of salts.
+    salts: u64,
+    /// Ranges that the next sync must cover, oldest first; the part in the tail is not among them.
+    unsynced: Vec<Unsynced>,
+    /// A buffer for records that go by `write`.
+    buf: Vec<u8>,
+    /// Segments opened by this handle, in order.
+    opened: Arc<OpenedSegments>,
+}
+
+/// The segments that a handle has opened: which records are younger than some moment.
+#[derive(Debug, Default)]
+pub(crate) struct OpenedSegments(RwLock<BTreeMap<u64, Opened>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Opened {
+    end: u64,
+    ordinal: usize,
+}
+
+impl OpenedSegments {
+    fn add(&self, offset: u64, end: u64) {
+        let mut opened = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let ordinal = opened.len();
+        opened.insert(offset, Opened { end, ordinal });
+    }
+
+    /// Returns how many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Returns whether the record at `offset` is in a segment opened after the first `count`.
+    pub(crate) fn is_after(&self, offset: u64, count: usize) -> bool {
+        let opened = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let before = opened.range(..=offset).next_back();
+        before.is_some_and(|(_, segment)| offset < segment.end && segment.ordinal >= count)
+    }
+}
+
+/// The open segment.
+#[derive(Debug)]
+struct TailSegment {
+    map: Tail,
+    segment_offset: u64,
+    /// End of the segment.
+    end: u64,
+    salt: u64,
+    /// Where the next record goes.
+    offset: u64,
+    /// Where the bytes begin that are not durable. A segment's first sync covers all of it, so
+    /// that its blocks are allocated once and later syncs touch no metadata.
+    unsynced_offset: u64,
+}
+
+/// A record to be appended: its header without `prev`, its bytes, the checksum begun over them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Payload<'a> {
+    pub(crate) header: RecordHeader,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+    pub(crate) crc: u32,
+}
+
+impl<'a> Payload<'a> {
+    /// Begins the checksum, while the bucket line may still be on its way from memory.
+    #[inline]
+    pub(crate) fn new(kind: RecordKind, key: &'a [u8], value: &'a [u8]) -> Self {
+        Self {
+            header: RecordHeader::new(kind, key.len() as u64, value.len() as u64),
+            key,
+            value,
+            crc: super::record::payload_crc(key, value),
+        }
+    }
+}
+
+/// A position in the log from which records are appended or read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// Offset of the segment, 0 for an empty log.
+    pub(crate) segment_offset: u64,
+    /// Offset of the next record.
+    pub(crate) offset: u64,
+    /// Its log sequence number.
+    pub(crate) lsn: u64,
+}
+
+impl Appender {
+    /// Returns the appender of an empty log. `seed` makes the salts, which must not repeat.
+    pub(crate) fn new(seed: u64, segment_bytes_min: u64, segment_bytes_max: u64) -> Self {
+        Self {
+            tail: None,
+            standing: Position { segment_offset: 0, offset: 0, lsn: 0 },
+            lsn: 0,
+            segment_bytes_min,
+            segment_bytes_max,
+            salts: seed,
+            unsynced: Vec::new(),
+            buf: Vec::new(),
+            opened: Arc::default(),
+        }
+    }
+
+    /// Returns the segments that this appender has opened.
+    pub(crate) fn opened(&self) -> &Arc<OpenedSegments> {
+        &self.opened
+    }
+
+    /// Says that the whole file may hold bytes that are not durable: a killed process left them.
+    pub(crate) fn distrust_durability(&mut self, file_bytes: u64) {
+        self.unsynced.push((0, file_bytes));
+    }
+
+    /// Goes on at `position`, in the segment that is there. The bytes before it count as durable
+    /// from `unsynced_offset` on if that lies inside the segment.
+    pub(crate) fn resume(&mut self, region: &Region, position: Position) -> Result<()> {
+        self.lsn = position.lsn;
+        if position.segment_offset == 0 {
+            return Ok(());
+        }
+        let header = region.segment(position.segment_offset)?;
+        let map = region.write("map the tail of", |storage| {
+            let used_bytes = position.offset - position.segment_offset;
+            storage.open_tail(position.segment_offset, header.segment_bytes, used_bytes)
+        })?;
+        self.tail = Some(TailSegment {
+            map,
+            segment_offset: position.segment_offset,
+            end: position.segment_offset + header.segment_bytes,
+            salt: header.salt,
+            offset: position.offset,
+            unsynced_offset: position.segment_offset,
+        });
+        Ok(())
+    }
+
+    /// Stands at `position` without writing, for a handle that only reads.
+    pub(crate) fn stand_at(&mut self, position: Position) {
+        self.standing = position;
+    }
+
+    /// Returns where the next record goes.
+    #[inline]
+    pub(crate) fn position(&self) -> Position {
+        match &self.tail {
+            Some(tail) => {
+                Position { segment_offset: tail.segment_offset, offset: tail.offset, lsn: self.lsn }
+            }
+            None => self.standing,
+        }
+    }
+
+    /// Returns where replay of a log begins whose first record comes next.
+    pub(crate) fn log_start(&self) -> LogStart {
+        self.tail.as_ref().map_or(LogStart::default(), |tail| LogStart {
+            segment_offset: tail.segment_offset,
+            salt: tail.salt,
+            lsn: self.lsn,
+            record_offset: tail.offset,
+        })
+    }
+
+    /// Returns whether a record of this size goes into a segment of its own.
+    pub(crate) fn is_big(&self, record_bytes: u64, region: &Region) -> bool {
+        record_bytes > big_record_bytes_min(self.segment_bytes_min)
+            && record_bytes > big_record_bytes_min(self.next_segment_bytes(region))
+    }
+
+    fn next_segment_bytes(&self, region: &Region) -> u64 {
+        let log_bytes = region.live().log_bytes();
+        log_segment_bytes(log_bytes, self.segment_bytes_min, self.segment_bytes_max)
+    }
+
+    /// Makes room in the tail for a record of this size, in a new segment if need be. On an error
+    /// nothing has changed.
+    #[inline]
+    pub(crate) fn reserve(
+        &mut self,
+        record_bytes: u64,
+        region: &Region,
+        space: &mut Space,
+    ) -> Result<()> {
+        let room = self.tail.as_ref().map_or(0, |tail| tail.end - tail.offset);
+        if record_bytes + LINK_BYTES <= room {
+            return Ok(());
+        }
+        self.open_segment(record_bytes, region, space)
+    }
+
+    /// Begins a new segment, whatever room there is in this one: after recovery, bytes behind the
+    /// end of the log may look like records.
+    pub(crate) fn leave_segment(&mut self, region: &Region, space: &mut Space) -> Result<()> {
+        self.open_segment(0, region, space)
+    }
+
+    #[cold]
+    fn open_segment(
+        &mut self,
+        record_bytes: u64,
+        region: &Region,
+        space: &mut Space,
+    ) -> Result<()> {
+        let needed = (SegmentHeader::BYTES + record_bytes + LINK_BYTES).next_power_of_two();
+        let segment_bytes = self.next_segment_bytes(region).max(needed).max(GRANULE_BYTES);
+        let offset = region.allocate(segment_bytes, segment_bytes, space)?;
+        let opened = self.write_segment(offset, segment_bytes, region);
+        let tail = match opened {
+            Ok(tail) => tail,
+            Err(error) => {
+                region.release(offset, segment_bytes, space);
+                return Err(error);
+            }
+        };
+        if self.tail.is_some() {
+            let mut value = [0; 16];
+            value[..8].copy_from_slice(&offset.to_le_bytes());
+            value[8..].copy_from_slice(&tail.salt.to_le_bytes());
+            let link = Payload::new(RecordKind::Link, &[], &value);
+            // Through the file, since the mapping of the old tail is gone.
+            if let Err(error) = self.append(&link, None, Via::Write, region) {
+                region.release(offset, segment_bytes, space);
+                return Err(error);
+            }
+        }
+        if let Some(old) = self.tail.replace(tail) {
+            self.unsynced.push((old.unsynced_offset, old.offset - old.unsynced_offset));
+        }
+        self.opened.add(offset, offset + segment_bytes);
+        let live = region.live();
+        live.set_log_bytes(live.log_bytes() + segment_bytes);
+        Ok(())
+    }
+
+    /// Writes the zeros and the header of a new tail segment and maps it.
+    fn write_segment(
+        &mut self,
+        offset: u64,
+        segment_bytes: u64,
+        region: &Region,
+    ) -> Result<TailSegment> {
+        region
+            .write("clear log segment of", |storage| storage.write_zeros(offset, segment_bytes))?;
+        let header = SegmentHeader {
+            kind: SegmentKind::Log,
+            sequence: self.next_sequence(region),
+            segment_bytes,
+            base_lsn: if self.tail.is_some() { self.lsn + LINK_BYTES } else { self.lsn },
+            previous_offset: self.tail.as_ref().map_or(0, |tail| tail.segment_offset),
+            salt: self.next_salt(),
+        };
+        region.write("write to", |storage| storage.write_at(offset, &header.encode()))?;
+        let map = region.write("map the tail of", |storage| {
+            storage.open_tail(offset, segment_bytes, SegmentHeader::BYTES)
+        })?;
+        Ok(TailSegment {
+            map,
+            segment_offset: offset,
+            end: offset + segment_bytes,
+            salt: header.salt,
+            offset: offset + SegmentHeader::BYTES,
+            unsynced_offset: offset,
+        })
+    }
+
+    fn next_sequence(&self, region: &Region) -> u64 {
+        let sequence = region.live().next_sequence();
+        region.live().set_next_sequence(sequence + 1);
+        sequence
+    }
+
+    /// Returns the next number of a splitmix64 sequence with a random start.
+    fn next_salt(&mut self) -> u64 {
+        self.salts = self.salts.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.salts ^ self.salts >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// Appends a record, for which [`reserve`](Self::reserve) made room. It is complete and
+    /// readable when this returns, and nobody knows its address yet.
+    #[inline]
+    pub(crate) fn append(
+        &mut self,
+        payload: &Payload<'_>,
+        prev: Option<Addr>,
+        via: Via,
+        region: &Region,
+    ) -> Result<Addr> {
+        let tail = self.tail.as_mut().expect("reserve opened a segment");
+        let header = RecordHeader { prev, ..payload.header };
+        let record_bytes = header.record_bytes();
+        assert!(tail.offset + record_bytes <= tail.end);
+        let mut head = [0; HEADER_BYTES_MAX];
+        let head_bytes = header.encode(&mut head);
+        let payload_bytes = payload.key.len() + payload.value.len();
+        let pad_bytes = record_bytes as usize - head_bytes - payload_bytes;
+        let crc = finish_crc(payload.crc, pad_bytes, &head[..head_bytes], tail.salt, tail.offset);
+        head[..4].copy_from_slice(&crc.to_le_bytes());
+        match via {
+            Via::Mapping => {
+                let at = tail.offset - tail.segment_offset;
+                let parts = [&head[..head_bytes], payload.key, payload.value];
+                tail.map.store(at, record_bytes, parts);
+            }
+            Via::Write => {
+                self.buf.clear();
+                self.buf.extend_from_slice(&head[..head_bytes]);
+                self.buf.extend_from_slice(payload.key);
+                self.buf.extend_from_slice(payload.value);
+                self.buf.resize(record_bytes as usize, 0);
+                let (offset, buf) = (tail.offset, &self.buf);
+                region.write("write to", |storage| storage.write_at(offset, buf))?;
+                tail.map.skip_to(offset + record_bytes - tail.segment_offset);
+            }
+        }
+        let addr = Addr::of_offset(tail.offset);
+        tail.offset += record_bytes;
+        self.lsn += record_bytes;
+        Ok(addr)
+    }
+
+    /// Writes a record into a segment of its own, and the record that names it at the tail.
+    pub(crate) fn append_big(
+        &mut self,
+        payload: &Payload<'_>,
+        prev: Option<Addr>,
+        region: &Region,
+        space: &mut Space,
+    ) -> Result<Addr> {
+        let header = RecordHeader { kind: RecordKind::Big, prev, ..payload.header };
+        let bytes = SegmentHeader::BYTES + header.record_bytes();
+        let segment_bytes = bytes.next_multiple_of(GRANULE_BYTES);
+        let naming = RecordHeader { prev, ..RecordHeader::new(RecordKind::BigPut, 0, 16) };
+        self.reserve(naming.record_bytes(), region, space)?;
+        let offset = region.allocate(segment_bytes, GRANULE_BYTES, space)?;
+        let written = self.write_big(offset, segment_bytes, &header, payload, region);
+        let named = written.and_then(|()| {
+            let mut value = [0; 16];
+            value[..8].copy_from_slice(&offset.to_le_bytes());
+            value[8..].copy_from_slice(&segment_bytes.to_le_bytes());
+            let naming = Payload::new(RecordKind::BigPut, &[], &value);
+            self.unsynced.push((offset, segment_bytes));
+            self.append(&naming, prev, Via::Mapping, region)
+        });
+        if let Err(error) = named {
+            region.release(offset, segment_bytes, space);
+            return Err(error);
+        }
+        self.opened.add(offset, offset + segment_bytes);
+        let live = region.live();
+        live.set_big_bytes(live.big_bytes() + segment_bytes);
+        Ok(Addr::of_offset(offset + SegmentHeader::BYTES))
+    }
+
+    fn write_big(
+        &mut self,
+        offset: u64,
+        segment_bytes: u64,
+        header: &RecordHeader,
+        payload: &Payload<'_>,
+        region: &Region,
+    ) -> Result<()> {
+        let segment = SegmentHeader {
+            kind: SegmentKind::Big,
+            sequence: self.next_sequence(region),
+            segment_bytes,
+            base_lsn: self.lsn,
+            previous_offset: 0,
+            salt: self.next_salt(),
+        };
+        let mut head = [0; HEADER_BYTES_MAX];
+        let head_bytes = header.encode(&mut head);
+        let record_offset = offset + SegmentHeader::BYTES;
+        let pad_bytes =
+            header.record_bytes() as usize - head_bytes - payload.key.len() - payload.value.len();
+        let crc =
+            finish_crc(payload.crc, pad_bytes, &head[..head_bytes], segment.salt, record_offset);
+        head[..4].copy_from_slice(&crc.to_le_bytes());
+        let mut at = offset;
+        let end = offset + segment_bytes;
+        for part in [&segment.encode()[..], &head[..head_bytes], payload.key, payload.value] {
+            region.write("write to", |storage| storage.write_at(at, part))?;
+            at += part.len() as u64;
+        }
+        region.write("write to", |storage| storage.write_zeros(at, end - at))
+    }
+
+    /// Returns what the next sync must cover, and the log sequence number it makes durable.
+    pub(crate) fn take_unsynced(&mut self) -> (Vec<Unsynced>, u64) {
+        let mut ranges = std::mem::take(&mut self.unsynced);
+        if let Some(tail) = &mut self.tail
+            && tail.unsynced_offset < tail.offset
+        {
+            let is_first = tail.unsynced_offset == tail.segment_offset;
+            let end = if is_first { tail.end } else { tail.offset };
+            ranges.push((tail.unsynced_offset, end - tail.unsynced_offset));
+            tail.unsynced_offset = tail.offset;
+        }
+        (ranges, self.lsn)
+    }
+}

@@ -1,0 +1,142 @@
+//! Who waits until the log is durable: threads that wait together share one flush.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+
+/// The durable end of the log, and those who wait for it to pass their records.
+#[derive(Debug, Default)]
+pub(crate) struct GroupCommit {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Whether there is a failure, for those who do not want the lock.
+    has_failed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    durable_lsn: u64,
+    has_leader: bool,
+    /// The first sync that failed. What it covered may be lost although a later sync succeeds, so
+    /// the handle promises nothing any more.
+    failure: Option<String>,
+}
+
+impl GroupCommit {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is valid after every statement that changes it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that the log is durable up to `lsn`, as it was found when the store was opened.
+    pub(crate) fn start_at(&self, lsn: u64) {
+        self.state().durable_lsn = lsn;
+    }
+
+    /// Returns how much of the log is durable.
+    pub(crate) fn durable_lsn(&self) -> u64 {
+        self.state().durable_lsn
+    }
+
+    /// Returns the first failure as an error, if there was one.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.state().check()
+    }
+
+    /// As [`check`](Self::check), without a lock when there was none.
+    #[inline]
+    pub(crate) fn check_quickly(&self) -> Result<()> {
+        if self.has_failed.load(Ordering::Acquire) { self.check() } else { Ok(()) }
+    }
+
+    /// Returns when the log is durable up to `lsn` or a sync has failed.
+    ///
+    /// One of the waiting threads leads: it calls `sync`, which returns how far it got, for all
+    /// that were appended until then. The others wait for it.
+    pub(crate) fn wait_for(&self, lsn: u64, sync: impl Fn() -> Result<u64>) -> Result<()> {
+        let mut state = self.state();
+        loop {
+            state.check()?;
+            if state.durable_lsn >= lsn {
+                return Ok(());
+            }
+            if state.has_leader {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.has_leader = true;
+            drop(state);
+            let synced = sync();
+            state = self.state();
+            state.has_leader = false;
+            match synced {
+                Ok(durable_lsn) => state.durable_lsn = state.durable_lsn.max(durable_lsn),
+                Err(error) => {
+                    state.failure.get_or_insert(describe(&error));
+                    self.has_failed.store(true, Ordering::Release);
+                    drop(state);
+                    self.changed.notify_all();
+                    return Err(error);
+                }
+            }
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        match &self.failure {
+            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn describe(error: &Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn threads_that_wait_together_share_a_sync() {
+        let group = GroupCommit::default();
+        let (appended, sync_count) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let lsn = appended.fetch_add(8, Ordering::SeqCst) + 8;
+                        let sync = || {
+                            sync_count.fetch_add(1, Ordering::SeqCst);
+                            let durable_lsn = appended.load(Ordering::SeqCst);
+                            std::thread::yield_now();
+                            Ok(durable_lsn)
+                        };
+                        group.wait_for(lsn, sync).unwrap();
+                        assert!(group.state().durable_lsn >= lsn);
+                    }
+                });
+            }
+        });
+        assert!(sync_count.load(Ordering::SeqCst) <= 800);
+        assert_eq!(group.state().durable_lsn, 6400);
+    }
+
+    #[test]
+    fn the_first_failure_is_told_to_everyone_after_it() {
+        let group = GroupCommit::default();
+        let full = || Err(Error::Full { what: "disk", bytes: 1 });
+        assert!(matches!(group.wait_for(8, full), Err(Error::Full { .. })));
+        assert!(matches!(group.wait_for(8, || Ok(8)), Err(Error::Poisoned { .. })));
+        assert!(matches!(group.check(), Err(Error::Poisoned { .. })));
+    }
+}

@@ -1,0 +1,26 @@
+//! The record log: an append-only sequence of records, cut into segments.
+//!
+//! ```text
+//! segment              segment              segment (tail)
+//! | record | LINK |    | record | LINK |    | record | free ...
+//!              `--------^          `---------^       ^ next Lsn
+//! ```
+//!
+//! The log is at once the data and the write-ahead log: it is the truth, and the index is a
+//! cache of it.
+//!
+//! # Invariants
+//!
+//! - A record never crosses a segment boundary and never changes once it is published.
+//! - A log segment ends with a LINK record that names its successor, so replay follows the chain
+//!   and never searches the file.
+//! - The first record of the chain whose checksum is wrong is the end of the log.
+//!
+//! # Not here
+//!
+//! Which record is live is known to `index`.
+
+pub(crate) mod append;
+pub(crate) mod durable;
+pub(crate) mod record;
+pub(crate) mod scan;

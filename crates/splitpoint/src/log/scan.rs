@@ -1,0 +1,186 @@
+//! Read the log in order, segment by segment along its chain.
+
+use super::append::Position;
+use super::record::{Record, RecordKind};
+use crate::error::{Error, Result};
+use crate::format::{LogStart, SegmentHeader, SegmentKind, u64_at};
+use crate::region::Region;
+
+/// How much the reader of a log believes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// The log was published up to the end: an invalid record is damage.
+    Published,
+    /// Whatever a crash has left: every checksum is verified, and the first invalid record is
+    /// the end of the log.
+    Nothing,
+}
+
+/// A walk over the records of a log.
+#[derive(Clone, Debug)]
+pub(crate) struct LogWalk<'a> {
+    region: &'a Region,
+    header: SegmentHeader,
+    position: Position,
+    trust: Trust,
+    /// Where a published log ends.
+    end_lsn: u64,
+}
+
+impl<'a> LogWalk<'a> {
+    /// Walks from `start`; `end_lsn` bounds a published log. `None` if the log is empty or, with
+    /// no trust, if its first segment never reached the disk.
+    pub(crate) fn new(
+        region: &'a Region,
+        start: LogStart,
+        trust: Trust,
+        end_lsn: u64,
+    ) -> Result<Option<Self>> {
+        if start.segment_offset == 0 || (trust == Trust::Published && start.lsn >= end_lsn) {
+            return Ok(None);
+        }
+        let position = Position {
+            segment_offset: start.segment_offset,
+            offset: start.record_offset,
+            lsn: start.lsn,
+        };
+        match enter(region, start.segment_offset, start.salt, None) {
+            Ok(header) => Ok(Some(Self { region, header, position, trust, end_lsn })),
+            Err(_) if trust == Trust::Nothing => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Walks from a position in a segment that is known to be good.
+    pub(crate) fn from_position(
+        region: &'a Region,
+        position: Position,
+        trust: Trust,
+        end_lsn: u64,
+    ) -> Result<Self> {
+        let header = region.segment(position.segment_offset)?;
+        Ok(Self { region, header, position, trust, end_lsn })
+    }
+
+    /// Returns where the next record is, or where the log ends.
+    pub(crate) fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Returns the header of the segment that the walk is in.
+    pub(crate) fn header(&self) -> &SegmentHeader {
+        &self.header
+    }
+
+    /// Returns the next record of any kind, links included, or `None` at the end of the log.
+    pub(crate) fn next_record(&mut self) -> Result<Option<Record<'a>>> {
+        if self.trust == Trust::Published && self.position.lsn >= self.end_lsn {
+            return Ok(None);
+        }
+        match self.step() {
+            Ok(record) => Ok(Some(record)),
+            Err(Error::Corrupt { .. }) if self.trust == Trust::Nothing => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads one record; the position moves only if all of it is good.
+    fn step(&mut self) -> Result<Record<'a>> {
+        let offset = self.position.offset;
+        let segment_end = self.position.segment_offset + self.header.segment_bytes;
+        let record = self.region.record_before(offset, segment_end)?;
+        if self.trust == Trust::Nothing {
+            record.verify(self.header.salt)?;
+        }
+        let lsn = self.position.lsn + record.bytes.len() as u64;
+        if record.header.kind == RecordKind::Link {
+            let (segment_offset, salt) = link_target(&record)?;
+            self.header = enter(self.region, segment_offset, salt, Some(lsn))?;
+            let offset = segment_offset + SegmentHeader::BYTES;
+            self.position = Position { segment_offset, offset, lsn };
+        } else {
+            if record.header.kind == RecordKind::BigPut && self.trust == Trust::Nothing {
+                big_record(self.region, &record)?;
+            }
+            self.position.offset += record.bytes.len() as u64;
+            self.position.lsn = lsn;
+        }
+        Ok(record)
+    }
+}
+
+/// Returns the segment and the salt that a LINK record names.
+fn link_target(record: &Record<'_>) -> Result<(u64, u64)> {
+    expect_value_bytes(record, 16)?;
+    Ok((u64_at(record.value(), 0), u64_at(record.value(), 8)))
+}
+
+/// Checks that the value of a record of the engine's own has its size.
+pub(crate) fn expect_value_bytes(record: &Record<'_>, bytes: u64) -> Result<()> {
+    if record.header.value_bytes == bytes && record.header.key_bytes == 0 {
+        return Ok(());
+    }
+    Err(Error::Corrupt {
+        what: "record value size",
+        offset: record.offset + 6,
+        expected: bytes,
+        found: record.header.value_bytes,
+    })
+}
+
+/// Returns the header of the log segment at `offset`, if it is the one that was meant.
+fn enter(region: &Region, offset: u64, salt: u64, lsn: Option<u64>) -> Result<SegmentHeader> {
+    let header = region.segment(offset)?;
+    let corrupt = |what, at: u64, expected, found| {
+        Err(Error::Corrupt { what, offset: offset + at, expected, found })
+    };
+    if header.kind != SegmentKind::Log {
+        return corrupt("segment kind", 4, SegmentKind::Log as u64, header.kind as u64);
+    }
+    if header.salt != salt {
+        return corrupt("segment salt", 40, salt, header.salt);
+    }
+    match lsn {
+        Some(lsn) if header.base_lsn != lsn => {
+            corrupt("segment sequence number", 24, lsn, header.base_lsn)
+        }
+        _ => Ok(header),
+    }
+}
+
+/// Returns the big record that a BIGPUT record names, with its checksum verified.
+pub(crate) fn big_record<'a>(region: &'a Region, naming: &Record<'_>) -> Result<Record<'a>> {
+    let record = big_record_unverified(region, naming)?;
+    let header = region.segment(record.offset - SegmentHeader::BYTES)?;
+    record.verify(header.salt)?;
+    Ok(record)
+}
+
+/// Returns the big record that a BIGPUT record names.
+pub(crate) fn big_record_unverified<'a>(
+    region: &'a Region,
+    naming: &Record<'_>,
+) -> Result<Record<'a>> {
+    expect_value_bytes(naming, 16)?;
+    let (offset, segment_bytes) = (u64_at(naming.value(), 0), u64_at(naming.value(), 8));
+    let header = region.segment(offset)?;
+    if header.kind != SegmentKind::Big || header.segment_bytes != segment_bytes {
+        return Err(Error::Corrupt {
+            what: "big segment size",
+            offset: offset + 16,
+            expected: segment_bytes,
+            found: header.segment_bytes,
+        });
+    }
+    let start = offset + SegmentHeader::BYTES;
+    let record = region.record_before(start, offset + segment_bytes)?;
+    if record.header.kind != RecordKind::Big || record.header.prev != naming.header.prev {
+        return Err(Error::Corrupt {
+            what: "big record",
+            offset: start + 4,
+            expected: RecordKind::Big as u64,
+            found: record.header.kind as u64,
+        });
+    }
+    Ok(record)
+}

@@ -1,0 +1,642 @@
+//! From whatever the last writer left to a store that can be used.
+//!
+//! | found | done | cost |
+//! |---|---|---|
+//! | closed | the live tables are believed | O(1) |
+//! | not closed, same boot, same file | the records after the last commit are applied, the last split is finished | O(1) |
+//! | anything else | the index is built again from the log | one pass over the log, twice |
+//!
+//! # Invariants
+//!
+//! - Nothing is written until the log to keep has been read to its end.
+//! - The log ends at the first record whose checksum is wrong, so what is kept is a prefix of the
+//!   commits; whatever was synced is in it.
+//! - Each step can be interrupted and begun again: the live header names its boot only when the
+//!   tables behind it are whole.
+
+use std::path::Path;
+
+use crate::atomic::Ordering;
+use crate::db::{Opened, Store, TOMBSTONE_BYTES, Writer};
+use crate::error::{Error, Result};
+use crate::format::{
+    Addr, GRANULE_BYTES, HEADER_BYTES, LIVE_OFFSET, LOG_SEGMENT_BYTES_MAX, LogStart,
+    SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader, Superblock, SuperblockFault, u64_at,
+};
+use crate::hash::{HashFunction, HashId, PROBE_KEY};
+use crate::identify::identify;
+use crate::index::Lines;
+use crate::index::line::LINE_BYTES;
+use crate::index::lookup::locate_addr;
+use crate::index::overflow::LinePool;
+use crate::index::shape::Shape;
+use crate::index::slot::{Slot, Tag};
+use crate::index::split::{insert, repair_last_split};
+use crate::live::{CommitState, LineWindow};
+use crate::log::append::{Appender, Position};
+use crate::log::record::{Record, RecordKind};
+use crate::log::scan::{LogWalk, Trust, big_record_unverified, expect_value_bytes};
+use crate::options::{Access, Create, Options};
+use crate::region::{LivePool, Region};
+use crate::space::{Extent, Space};
+use crate::stats::Recovery;
+use crate::storage::Storage;
+use crate::storage::anon::Anon;
+use crate::storage::mapped::Mapped;
+use crate::storage::open::{io_error, open_and_lock, random_u64, sync_directory};
+
+/// Opens or makes the store in the file at `path`.
+pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
+    let file = open_and_lock(path, options.access, options.create)?;
+    let is_writable = options.access == Access::ReadWrite;
+    let storage = Mapped::new(file, path.to_path_buf(), is_writable)
+        .map_err(|source| io_error("map", path, source))?;
+    let may_create = is_writable && options.create != Create::Never;
+    let opened = open_storage(Box::new(storage), options, may_create)?;
+    if opened.recovery == Recovery::Created {
+        sync_directory(path)?;
+    }
+    Ok(opened)
+}
+
+/// Makes a table in memory.
+pub(crate) fn open_memory(options: &Options) -> Result<Opened> {
+    let storage = Anon::new().map_err(|_| Error::Full { what: "address space", bytes: 0 })?;
+    create(Box::new(storage), options)
+}
+
+/// Opens what a storage holds, or makes a store if it holds nothing and `may_create`.
+pub(crate) fn open_storage(
+    storage: Box<dyn Storage>,
+    options: &Options,
+    may_create: bool,
+) -> Result<Opened> {
+    if may_create && is_unfinished_creation(&*storage) {
+        return create(storage, options);
+    }
+    let superblock = read_superblock(&*storage)?;
+    let hash = resolve_hash(&superblock, options)?;
+    let log = Appender::new(
+        random_u64()?,
+        superblock.segment_bytes_min.into(),
+        superblock.segment_bytes_max.into(),
+    );
+    let region = Region::new(storage, false)?;
+    let opening = Opening { superblock, hash, log, access: options.access };
+    if !options.rebuild_index {
+        match opening.state_of_tables(&region) {
+            Tables::Clean => return opening.open_clean(region),
+            Tables::Left => match opening.take_over(region) {
+                Ok(opened) => return Ok(opened),
+                Err(Failed { opening, region, .. }) => return opening.replay(region),
+            },
+            Tables::Unknown => {}
+        }
+    }
+    opening.replay(region)
+}
+
+/// Returns the first `bytes` of a storage, fewer if it is shorter.
+fn head(storage: &dyn Storage, bytes: u64) -> Vec<u8> {
+    let len = storage.file_bytes().min(bytes);
+    storage.read(0, len)
+}
+
+/// Returns whether nothing was ever stored: the file is empty, or a crash interrupted its
+/// creation, which writes the superblock last.
+fn is_unfinished_creation(storage: &dyn Storage) -> bool {
+    let bytes = head(storage, HEADER_BYTES);
+    if bytes.is_empty() {
+        return true;
+    }
+    let blocks_end = (2 * SUPERBLOCK_BYTES) as usize;
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
+    if bytes.len() < HEADER_BYTES as usize || !is_zero(&bytes[..blocks_end]) {
+        return false;
+    }
+    let live = &bytes[LIVE_OFFSET as usize..];
+    let has_live = u64_at(live, 0) == crate::format::LIVE_MAGIC;
+    let has_log = u64_at(live, 128) != 0 || u64_at(live, 400) != 0;
+    (has_live && !has_log)
+        || (is_zero(live) && storage.file_bytes() <= HEADER_BYTES + GRANULE_BYTES)
+}
+
+/// Returns the newest valid superblock.
+pub(crate) fn read_superblock(storage: &dyn Storage) -> Result<Superblock> {
+    let path = storage.path().to_path_buf();
+    let file_bytes = storage.file_bytes();
+    let bytes = head(storage, HEADER_BYTES);
+    if bytes.len() < 8 || bytes.len() < HEADER_BYTES as usize && bytes[..8] != crate::format::MAGIC
+    {
+        return Err(Error::NotAStore { path, found: identify(&bytes, file_bytes) });
+    }
+    if bytes.len() < HEADER_BYTES as usize {
+        return Err(Error::Corrupt {
+            what: "file size",
+            offset: file_bytes,
+            expected: HEADER_BYTES,
+            found: file_bytes,
+        });
+    }
+    let decoded = SUPERBLOCK_OFFSETS.map(|offset| {
+        let start = offset as usize;
+        Superblock::decode(&bytes[start..start + SUPERBLOCK_BYTES as usize])
+    });
+    match decoded {
+        [Ok(a), Ok(b)] => Ok(if a.generation >= b.generation { a } else { b }),
+        // A block of a newer version counts more than an older copy of this one.
+        [Err(SuperblockFault::Version(found)), _] | [_, Err(SuperblockFault::Version(found))] => {
+            Err(Error::Version { path, expected: crate::format::VERSION, found })
+        }
+        [Ok(block), Err(_)] | [Err(_), Ok(block)] => Ok(block),
+        [Err(a), Err(b)] => Err(superblock_error(storage, &bytes, a, b)),
+    }
+}
+
+fn superblock_error(
+    storage: &dyn Storage,
+    bytes: &[u8],
+    a: SuperblockFault,
+    b: SuperblockFault,
+) -> Error {
+    let path = storage.path().to_path_buf();
+    let (fault, start) =
+        if a == SuperblockFault::Magic { (b, SUPERBLOCK_OFFSETS[1]) } else { (a, 0) };
+    match fault {
+        SuperblockFault::Magic => {
+            Error::NotAStore { path, found: identify(bytes, storage.file_bytes()) }
+        }
+        SuperblockFault::Version(found) => {
+            Error::Version { path, expected: crate::format::VERSION, found }
+        }
+        SuperblockFault::Features(found) => {
+            Error::Corrupt { what: "feature flags", offset: start + 176, expected: 0, found }
+        }
+        SuperblockFault::Field { what, offset, expected, found } => {
+            Error::Corrupt { what, offset: start + offset, expected, found }
+        }
+    }
+}
+
+/// Returns the hash function of a store: the one it names, checked with the probe key.
+fn resolve_hash(superblock: &Superblock, options: &Options) -> Result<HashFunction> {
+    let expected = superblock.hash_name.clone();
+    let known = options.hash.clone().or_else(|| HashFunction::by_id(HashId(superblock.hash_id)));
+    let Some(hash) = known else {
+        return Err(Error::HashMismatch { expected, found: "any of this library".to_string() });
+    };
+    if hash.id().0 != superblock.hash_id {
+        return Err(Error::HashMismatch { expected, found: hash.name().to_string() });
+    }
+    if hash.hash(PROBE_KEY, superblock.seed) != superblock.probe_hash {
+        let found = format!("another {}", hash.name());
+        return Err(Error::HashMismatch { expected, found });
+    }
+    Ok(hash)
+}
+
+/// Makes an empty store; its superblock is written last.
+fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
+    let hash = options.hash.clone().unwrap_or_else(HashFunction::rapidhash_v3);
+    let seed = match options.seed {
+        Some(seed) => seed,
+        None => random_u64()?,
+    };
+    let fill_thousandths = (options.fill_factor * 1000.0).round() as u32;
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&random_u64()?.to_le_bytes());
+    uuid[8..].copy_from_slice(&random_u64()?.to_le_bytes());
+    let mut superblock = Superblock {
+        generation: 0,
+        is_clean: false,
+        uuid,
+        hash_id: hash.id().0,
+        fill_thousandths,
+        seed,
+        probe_hash: hash.hash(PROBE_KEY, seed),
+        hash_name: hash.name().to_string(),
+        segment_bytes_min: u32::try_from(options.segment_bytes_min).unwrap_or(u32::MAX),
+        segment_bytes_max: LOG_SEGMENT_BYTES_MAX as u32,
+        log_start: LogStart::default(),
+        checkpoint_offset: 0,
+        checkpoint_bytes: 0,
+        file_bytes: 0,
+        live_crc: 0,
+    };
+    storage.grow(HEADER_BYTES).map_err(|source| io_error("extend", storage.path(), source))?;
+    let region = Region::new(storage, false)?;
+    region.live().initialize();
+    region.live().set_pid();
+    let mut space = region.live().space();
+    let geometry = Store::geometry_for(options.expected_records, fill_thousandths);
+    region.reserve_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
+    set_geometry(&region, geometry);
+    if !region.storage().is_volatile() {
+        for (offset, bytes) in region.live_ranges() {
+            region.write("sync", |storage| storage.sync_range(offset, bytes))?;
+        }
+    }
+    write_superblock(&region, &mut superblock, true)?;
+    let log = Appender::new(
+        random_u64()?,
+        superblock.segment_bytes_min.into(),
+        superblock.segment_bytes_max.into(),
+    );
+    let writer = Writer::new(log, space, CommitState::default(), superblock);
+    Ok(Opened { region, hash, writer, recovery: Recovery::Created, durable_lsn: 0 })
+}
+
+fn set_geometry(region: &Region, geometry: crate::linear::Geometry) {
+    let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
+    region.shape().store(Shape { geometry, ..shape }.word(), Ordering::Release);
+}
+
+/// Writes the superblock over the older copy and waits until it is durable.
+pub(crate) fn write_superblock(
+    region: &Region,
+    superblock: &mut Superblock,
+    is_clean: bool,
+) -> Result<()> {
+    if region.storage().is_volatile() {
+        return Ok(());
+    }
+    let mut next = superblock.clone();
+    next.generation += 1;
+    next.is_clean = is_clean;
+    next.live_crc = if is_clean { region.live().crc() } else { 0 };
+    next.file_bytes = region.file_bytes();
+    let offset = SUPERBLOCK_OFFSETS[(next.generation & 1) as usize];
+    region.write("write the superblock of", |storage| storage.write_at(offset, &next.encode()))?;
+    region.write("sync", |storage| storage.sync_range(offset, SUPERBLOCK_BYTES))?;
+    *superblock = next;
+    Ok(())
+}
+
+/// What opening needs beside the region.
+#[derive(Debug)]
+struct Opening {
+    superblock: Superblock,
+    hash: HashFunction,
+    log: Appender,
+    access: Access,
+}
+
+/// What the live tables in the file are worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tables {
+    /// The store was closed.
+    Clean,
+    /// A writer on this boot left them, valid as after each of its stores.
+    Left,
+    /// They cannot be believed.
+    Unknown,
+}
+
+/// A takeover that met damage: the log decides.
+#[derive(Debug)]
+struct Failed {
+    opening: Opening,
+    region: Region,
+}
+
+impl Opening {
+    fn state_of_tables(&self, region: &Region) -> Tables {
+        let live = region.live();
+        if live.validate(region.file_bytes()).is_err() {
+            return Tables::Unknown;
+        }
+        if self.superblock.is_clean {
+            let is_as_closed = live.crc() == self.superblock.live_crc;
+            return if is_as_closed { Tables::Clean } else { Tables::Unknown };
+        }
+        if live.is_of(region.storage().identity()) { Tables::Left } else { Tables::Unknown }
+    }
+
+    fn finish(
+        self,
+        region: Region,
+        state: CommitState,
+        recovery: Recovery,
+        durable_lsn: u64,
+    ) -> Opened {
+        let space = region.live().space();
+        if self.access == Access::ReadWrite {
+            region.live().set_pid();
+        }
+        let writer = Writer::new(self.log, space, state, self.superblock);
+        Opened { region, hash: self.hash, writer, recovery, durable_lsn }
+    }
+
+    fn open_clean(mut self, region: Region) -> Result<Opened> {
+        region.map_listed_pieces()?;
+        let (lsn, state) = region.live().committed();
+        let position =
+            Position { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
+        self.resume(&region, position)?;
+        Ok(self.finish(region, state, Recovery::Clean, lsn))
+    }
+
+    /// Goes on at the tail, if this handle may write.
+    fn resume(&mut self, region: &Region, position: Position) -> Result<()> {
+        match self.access {
+            Access::ReadWrite => self.log.resume(region, position),
+            Access::ReadOnly => {
+                self.log.stand_at(position);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes over the tables of a killed writer.
+    fn take_over(mut self, region: Region) -> Result<Opened, Failed> {
+        match self.take_over_tables(&region) {
+            Ok((state, recovery, durable_lsn)) => {
+                let mut opened = self.finish(region, state, recovery, durable_lsn);
+                // The superblock on disk says so already.
+                opened.writer.is_dirty = true;
+                Ok(opened)
+            }
+            Err(_) => Err(Failed { opening: self, region }),
+        }
+    }
+
+    fn take_over_tables(&mut self, region: &Region) -> Result<(CommitState, Recovery, u64)> {
+        region.map_listed_pieces()?;
+        let live = region.live();
+        let (lsn, mut state) = live.committed();
+        let mut position =
+            Position { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
+        let start = self.superblock.log_start;
+        if position.segment_offset == 0 && start.segment_offset != 0 {
+            let LogStart { segment_offset, record_offset: offset, lsn, .. } = start;
+            position = Position { segment_offset, offset, lsn };
+        }
+        let durable_lsn = live.durable_lsn().min(lsn);
+        let mut records = 0;
+        if self.access == Access::ReadWrite {
+            let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key()));
+            let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
+            repair_last_split(region, shape.geometry, hash_of)?;
+            if position.segment_offset != 0 {
+                let mut space = live.space();
+                let mut walk = LogWalk::from_position(region, position, Trust::Nothing, 0)?;
+                while let Some(record) = walk.next_record()? {
+                    self.apply(region, &record, &mut state, &mut space)?;
+                    records += 1;
+                }
+                position = walk.position();
+                (state.tail_offset, state.tail_segment) =
+                    (position.offset, position.segment_offset);
+                live.commit(position.lsn, &state);
+            }
+        }
+        self.resume(region, position)?;
+        if durable_lsn < position.lsn {
+            self.log.distrust_durability(region.file_bytes());
+        }
+        Ok((state, Recovery::TakenOver { records }, durable_lsn))
+    }
+
+    fn hash_of(&self, key: &[u8]) -> u64 {
+        self.hash.hash(key, self.superblock.seed)
+    }
+
+    /// Builds the index again from the log, whatever the live tables say.
+    fn replay(mut self, region: Region) -> Result<Opened> {
+        let survey = Survey::of(&region, self.superblock.log_start)?;
+        let region = match self.access {
+            Access::ReadWrite => {
+                if self.superblock.is_clean {
+                    write_superblock(&region, &mut self.superblock, false)?;
+                }
+                region
+            }
+            Access::ReadOnly => region.into_private()?,
+        };
+        let live = region.live();
+        live.clear_identity();
+        live.initialize();
+        region.forget_pieces();
+        let mut space = survey.space();
+        live.set_space(&space);
+        live.set_log_bytes(survey.log_bytes);
+        live.set_big_bytes(survey.big_bytes);
+        live.set_next_sequence(survey.next_sequence);
+        let geometry = Store::geometry_for(survey.record_count, self.superblock.fill_thousandths);
+        region.reserve_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
+        set_geometry(&region, geometry);
+        let mut state = CommitState::default();
+        self.apply_all(&region, &mut state, &mut space)?;
+        let end = survey.end;
+        (state.tail_offset, state.tail_segment) = (end.offset, end.segment_offset);
+        live.commit(end.lsn, &state);
+        self.resume(&region, end)?;
+        let recovery =
+            Recovery::Replayed { records: survey.records, dropped_bytes: survey.dropped_bytes };
+        if self.access == Access::ReadOnly {
+            return Ok(self.finish(region, state, recovery, end.lsn));
+        }
+        if end.segment_offset != 0 {
+            self.log.leave_segment(&region, &mut space)?;
+            let position = self.log.position();
+            (state.tail_offset, state.tail_segment) = (position.offset, position.segment_offset);
+            live.commit(position.lsn, &state);
+        } else {
+            // The first segment never reached the disk: the next change begins another.
+            self.superblock.log_start = LogStart::default();
+        }
+        let is_dirty = end.segment_offset != 0;
+        if is_dirty {
+            live.set_identity(region.storage().identity());
+        }
+        let mut opened = self.finish(region, state, recovery, end.lsn);
+        opened.writer.is_dirty = is_dirty;
+        Ok(opened)
+    }
+
+    /// Applies every record of the log, in its order.
+    fn apply_all(&self, region: &Region, state: &mut CommitState, space: &mut Space) -> Result<()> {
+        let start = self.superblock.log_start;
+        let Some(mut walk) = LogWalk::new(region, start, Trust::Nothing, 0)? else { return Ok(()) };
+        // A window of records is read ahead, so that the cache misses of their buckets overlap.
+        let mut ahead = Vec::with_capacity(READ_AHEAD);
+        loop {
+            ahead.clear();
+            while ahead.len() < READ_AHEAD {
+                let Some(record) = walk.next_record()? else { break };
+                if let Some(hash) = self.hash_of_record(region, &record)? {
+                    let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
+                    region.prefetch_bucket(shape.geometry.bucket_of(hash));
+                }
+                ahead.push(record);
+            }
+            if ahead.is_empty() {
+                return Ok(());
+            }
+            for record in &ahead {
+                self.apply(region, record, state, space)?;
+            }
+        }
+    }
+
+    /// Returns the hash of the key that a record changes.
+    fn hash_of_record(&self, region: &Region, record: &Record<'_>) -> Result<Option<u64>> {
+        Ok(match record.header.kind {
+            RecordKind::Put => Some(self.hash_of(record.key())),
+            RecordKind::BigPut => Some(self.hash_of(big_record_unverified(region, record)?.key())),
+            RecordKind::Delete => {
+                expect_value_bytes(record, 8)?;
+                Some(u64_at(record.value(), 0))
+            }
+            _ => None,
+        })
+    }
+
+    /// Applies one record to the index; a record that has been applied changes nothing there.
+    fn apply(
+        &self,
+        region: &Region,
+        record: &Record<'_>,
+        state: &mut CommitState,
+        space: &mut Space,
+    ) -> Result<()> {
+        let Some(hash) = self.hash_of_record(region, record)? else { return Ok(()) };
+        let mut dead_bytes = 0;
+        if let Some(prev) = record.header.prev {
+            dead_bytes = region.record(prev)?.bytes.len() as u64;
+        }
+        state.dead_bytes += dead_bytes;
+        state.live_bytes -= dead_bytes.min(state.live_bytes);
+        if record.header.kind == RecordKind::Delete {
+            let prev = record.header.prev.ok_or(no_prev(record))?;
+            if let Some((line, i, _)) = locate_addr(region, hash, prev)?.found {
+                line.set_slot(i, Slot::EMPTY);
+            }
+            state.record_count = state.record_count.saturating_sub(1);
+            state.dead_bytes += TOMBSTONE_BYTES;
+            return Ok(());
+        }
+        let (addr, bytes) = if record.header.kind == RecordKind::BigPut {
+            let big = big_record_unverified(region, record)?;
+            (big.addr(), big.bytes.len())
+        } else {
+            (record.addr(), record.bytes.len())
+        };
+        state.live_bytes += bytes as u64;
+        if record.header.prev.is_none() {
+            state.record_count += 1;
+        }
+        self.apply_put(region, hash, addr, record.header.prev, space)
+    }
+
+    fn apply_put(
+        &self,
+        region: &Region,
+        hash: u64,
+        addr: Addr,
+        prev: Option<Addr>,
+        space: &mut Space,
+    ) -> Result<()> {
+        let slot = Slot::new(Tag::of_hash(hash), addr);
+        if let Some(prev) = prev
+            && let Some((line, i, _)) = locate_addr(region, hash, prev)?.found
+        {
+            line.set_slot(i, slot);
+            return Ok(());
+        }
+        let mut at = locate_addr(region, hash, addr)?;
+        if at.found.is_some() {
+            return Ok(());
+        }
+        let mut pool = LivePool(region);
+        if at.hole.is_none() && pool.free_count() == 0 {
+            let line_count = region.line_count(LineWindow::Overflow) + 1;
+            region.reserve_lines(LineWindow::Overflow, line_count, space)?;
+            at = locate_addr(region, hash, addr)?;
+        }
+        insert(region, &mut pool, &at, slot).map(drop)
+    }
+}
+
+/// Records that replay reads ahead of the one it applies.
+const READ_AHEAD: usize = 32;
+
+fn no_prev(record: &Record<'_>) -> Error {
+    Error::Corrupt { what: "record flags", offset: record.offset + 4, expected: 0x12, found: 0x02 }
+}
+
+/// What a first pass over the log finds: where it ends, what it uses, how much there is.
+#[derive(Debug)]
+struct Survey {
+    end: Position,
+    used: Vec<Extent>,
+    records: u64,
+    record_count: u64,
+    log_bytes: u64,
+    big_bytes: u64,
+    next_sequence: u64,
+    dropped_bytes: u64,
+}
+
+impl Survey {
+    fn of(region: &Region, start: LogStart) -> Result<Self> {
+        let mut survey = Self {
+            end: Position { segment_offset: 0, offset: 0, lsn: 0 },
+            used: Vec::new(),
+            records: 0,
+            record_count: 0,
+            log_bytes: 0,
+            big_bytes: 0,
+            next_sequence: 1,
+            dropped_bytes: 0,
+        };
+        let Some(mut walk) = LogWalk::new(region, start, Trust::Nothing, 0)? else {
+            return Ok(survey);
+        };
+        survey.add_segment(walk.position().segment_offset, walk.header());
+        while let Some(record) = walk.next_record()? {
+            survey.records += 1;
+            match record.header.kind {
+                RecordKind::Link => {
+                    survey.add_segment(walk.position().segment_offset, walk.header());
+                }
+                RecordKind::BigPut => {
+                    let offset = u64_at(record.value(), 0);
+                    survey.add_segment(offset, &region.segment(offset)?);
+                }
+                _ => {}
+            }
+            match record.header.kind {
+                RecordKind::Put | RecordKind::BigPut if record.header.prev.is_none() => {
+                    survey.record_count += 1;
+                }
+                RecordKind::Delete => {
+                    survey.record_count = survey.record_count.saturating_sub(1);
+                }
+                _ => {}
+            }
+        }
+        survey.end = walk.position();
+        let segment_end = survey.end.segment_offset + walk.header().segment_bytes;
+        let rest = region.storage().read(survey.end.offset, segment_end - survey.end.offset);
+        let last = rest.iter().rposition(|&byte| byte != 0);
+        survey.dropped_bytes = last.map_or(0, |last| last as u64 + 1);
+        Ok(survey)
+    }
+
+    fn add_segment(&mut self, offset: u64, header: &SegmentHeader) {
+        let count = header.segment_bytes / GRANULE_BYTES;
+        self.used.push(Extent { granule: offset / GRANULE_BYTES, count });
+        match header.kind {
+            crate::format::SegmentKind::Big => self.big_bytes += header.segment_bytes,
+            _ => self.log_bytes += header.segment_bytes,
+        }
+        self.next_sequence = self.next_sequence.max(header.sequence + 1);
+    }
+
+    fn space(&self) -> Space {
+        Space::complement(HEADER_BYTES / GRANULE_BYTES, self.used.clone())
+    }
+}
+
+const _: () = assert!(LINE_BYTES * 64 == GRANULE_BYTES);

@@ -1,0 +1,455 @@
+//! Windows of contiguous memory over scattered pieces of a file, and the view of its records.
+//!
+//! ```text
+//! file     | header | B0 | O0 | log ... | B1 | log ... | B2 | O1 | log ...
+//!                     |          |        |              |
+//! buckets  | B0 | B1 | B2 | ... <--- contiguous by bucket number
+//! ```
+//!
+//! A table doubles in four steps, one piece of buckets each, so that it never asks for much at
+//! once: the 1991 package's generations, whose overflow pages lie between them, with a window in
+//! place of the arithmetic of `spares`. The live header lists where each piece is.
+//!
+//! # Invariants
+//!
+//! - A pointer is made only to a line that is mapped, or to bytes of the file before its end.
+//! - A slice is made only of a record's bytes, which nobody writes once it is published, or of
+//!   bytes that recovery reads before there is a writer.
+
+use std::sync::atomic::AtomicU64;
+
+use crate::atomic::Ordering;
+use crate::error::{Error, Result};
+use crate::format::{Addr, GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, SegmentHeader};
+use crate::index::Lines;
+use crate::index::line::{LINE_BYTES, Line, LineNumber};
+use crate::index::overflow::LinePool;
+use crate::linear::BucketIndex;
+use crate::live::{LineWindow, Live, WORD_COUNT};
+use crate::log::record::{Record, RecordHeader, RecordKind};
+use crate::space::Space;
+use crate::storage::{Backing, Storage, WindowKind};
+
+/// Lines of the first pieces: one granule.
+const LINES_MIN: u64 = GRANULE_BYTES / LINE_BYTES;
+
+/// A piece of a window, by its number alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Number of its first line in the window.
+    pub(crate) first_line: u64,
+    /// How many lines it has.
+    pub(crate) line_count: u64,
+}
+
+impl Piece {
+    /// Returns its size in granules.
+    pub(crate) fn granule_count(self) -> u64 {
+        self.line_count / LINES_MIN
+    }
+}
+
+/// Returns piece `piece` of a window: a quarter of a doubling, but at least one granule.
+pub(crate) fn piece_of(piece: usize) -> Piece {
+    let piece = piece as u64;
+    match piece {
+        0..=3 => Piece { first_line: piece * LINES_MIN, line_count: LINES_MIN },
+        _ => {
+            let (generation, quarter) = (3 + (piece - 4) / 4, (piece - 4) % 4);
+            let line_count = LINES_MIN << (generation - 3);
+            let first_line = (LINES_MIN << (generation - 1)) + quarter * line_count;
+            Piece { first_line, line_count }
+        }
+    }
+}
+
+/// Returns how many lines the first `piece_count` pieces have.
+pub(crate) fn lines_of(piece_count: usize) -> u64 {
+    piece_of(piece_count).first_line
+}
+
+/// Returns how many pieces have at least `line_count` lines.
+pub(crate) fn piece_count_for(line_count: u64) -> usize {
+    (0..).find(|&count| lines_of(count) >= line_count).expect("pieces grow without end")
+}
+
+/// A storage with its view, its windows and its live header.
+#[derive(Debug)]
+pub(crate) struct Region {
+    storage: Box<dyn Storage>,
+    view: *const u8,
+    file_bytes: AtomicU64,
+    live: *const crate::atomic::AtomicU64,
+    buckets: *const Line,
+    bucket_lines: AtomicU64,
+    overflow: *const Line,
+    overflow_lines: AtomicU64,
+    /// Whether the index is memory of this handle, because the file may not be written.
+    is_private: bool,
+}
+
+// SAFETY: the pointers lead into spans of `storage`, which is `Send + Sync` and owned here. What
+// they lead to is read and written as atomics, or is immutable.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Takes a storage whose file has at least the header, with or without an index of its own.
+    pub(crate) fn new(storage: Box<dyn Storage>, is_private: bool) -> Result<Self> {
+        assert!(storage.file_bytes() >= crate::format::HEADER_BYTES);
+        let backing = if is_private { Backing::Private } else { Backing::File(LIVE_OFFSET) };
+        map_piece(&*storage, WindowKind::Live, 0, LIVE_BYTES, backing)?;
+        let window = |kind| storage.window(kind).base;
+        Ok(Self {
+            view: storage.view().base,
+            file_bytes: AtomicU64::new(storage.file_bytes()),
+            live: window(WindowKind::Live).cast(),
+            buckets: window(WindowKind::Buckets).cast(),
+            bucket_lines: AtomicU64::new(0),
+            overflow: window(WindowKind::Overflow).cast(),
+            overflow_lines: AtomicU64::new(0),
+            storage,
+            is_private,
+        })
+    }
+
+    /// Goes on with an index in memory of this handle, because the file may not be written.
+    pub(crate) fn into_private(mut self) -> Result<Self> {
+        map_piece(self.storage(), WindowKind::Live, 0, LIVE_BYTES, Backing::Private)?;
+        self.is_private = true;
+        Ok(self)
+    }
+
+    /// Forgets the pieces that are mapped: the index is about to be built again.
+    pub(crate) fn forget_pieces(&self) {
+        self.bucket_lines.store(0, Ordering::Release);
+        self.overflow_lines.store(0, Ordering::Release);
+    }
+
+    /// Returns the storage.
+    pub(crate) fn storage(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
+    /// Returns whether the index is memory of this handle only.
+    pub(crate) fn is_private(&self) -> bool {
+        self.is_private
+    }
+
+    /// Returns the live header.
+    #[inline]
+    pub(crate) fn live(&self) -> Live<'_> {
+        // SAFETY: `new` mapped the live window: LIVE_BYTES, aligned to a page; its words are
+        // only ever used as atomics.
+        let words = unsafe { &*self.live.cast::<[crate::atomic::AtomicU64; WORD_COUNT]>() };
+        Live(words)
+    }
+
+    /// Returns the size of the file in bytes, as far as this handle may read.
+    #[inline]
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file_bytes.load(Ordering::Acquire)
+    }
+
+    /// Returns bytes of the file that nobody writes: of a published record, of a segment header.
+    #[inline]
+    fn bytes(&self, what: &'static str, offset: u64, bytes: u64) -> Result<&[u8]> {
+        let end = self.file_bytes();
+        if offset.checked_add(bytes).is_none_or(|needed| needed > end) {
+            let found = offset.saturating_add(bytes);
+            return Err(Error::Corrupt { what, offset, expected: end, found });
+        }
+        // SAFETY: the range ends before the end of the file, all of which is mapped for reading.
+        let start = unsafe { self.view.add(offset as usize) };
+        // SAFETY: as above; the callers ask for ranges that nobody writes.
+        Ok(unsafe { std::slice::from_raw_parts(start, bytes as usize) })
+    }
+
+    /// Returns the record at `addr`, which a slot or another record named: nothing has vouched
+    /// for its bytes, but they lie within the file.
+    #[inline]
+    pub(crate) fn record(&self, addr: Addr) -> Result<Record<'_>> {
+        self.record_before(addr.offset(), self.file_bytes())
+    }
+
+    /// Returns the record at `offset`, which must end at or before `end`.
+    #[inline]
+    pub(crate) fn record_before(&self, offset: u64, end: u64) -> Result<Record<'_>> {
+        let first = self.bytes("record address", offset, 8)?;
+        let head_bytes = RecordHeader::bytes_of_first(crate::format::u64_at(first, 0));
+        let head =
+            if head_bytes == 8 { first } else { self.bytes("record header", offset, head_bytes)? };
+        let header = RecordHeader::decode(head, end.saturating_sub(offset), offset)?;
+        let bytes = self.bytes("record size", offset, header.record_bytes())?;
+        Ok(Record { header, bytes, offset })
+    }
+
+    /// Returns the record that a slot names: one with a key and a value.
+    #[inline]
+    pub(crate) fn pair(&self, addr: Addr) -> Result<Record<'_>> {
+        let record = self.record(addr)?;
+        if matches!(record.header.kind, RecordKind::Put | RecordKind::Big) {
+            return Ok(record);
+        }
+        Err(Error::Corrupt {
+            what: "record kind",
+            offset: record.offset + 4,
+            expected: RecordKind::Put as u64,
+            found: record.header.kind as u64,
+        })
+    }
+
+    /// Returns the header of the segment at `offset`.
+    pub(crate) fn segment(&self, offset: u64) -> Result<SegmentHeader> {
+        if offset < crate::format::HEADER_BYTES || !offset.is_multiple_of(GRANULE_BYTES) {
+            let expected = offset.next_multiple_of(GRANULE_BYTES);
+            return Err(Error::Corrupt { what: "segment offset", offset, expected, found: offset });
+        }
+        let bytes = self.bytes("segment offset", offset, SegmentHeader::BYTES)?;
+        SegmentHeader::decode(bytes, offset, self.file_bytes())
+    }
+
+    /// Asks for the cache lines at the beginning of a record, which will be read soon.
+    #[inline]
+    pub(crate) fn prefetch_record(&self, addr: Addr) {
+        if addr.offset() < self.file_bytes() {
+            prefetch(self.view.wrapping_add(addr.offset() as usize));
+            prefetch(self.view.wrapping_add(addr.offset() as usize + 64));
+        }
+    }
+
+    /// Asks for the line of a bucket, which will be read soon.
+    #[inline]
+    pub(crate) fn prefetch_bucket(&self, bucket: BucketIndex) {
+        prefetch(self.buckets.wrapping_add(bucket.0 as usize).cast());
+    }
+
+    /// Maps the pieces that the live header lists.
+    pub(crate) fn map_listed_pieces(&self) -> Result<()> {
+        for window in LineWindow::ALL {
+            for piece in 0..self.live().piece_count(window) {
+                let offset = self.live().piece(window, piece) * GRANULE_BYTES;
+                self.map_one(window, piece, Backing::File(offset))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a window have at least `line_count` lines; new ones are empty. The writer's.
+    pub(crate) fn reserve_lines(
+        &self,
+        window: LineWindow,
+        line_count: u64,
+        space: &mut Space,
+    ) -> Result<()> {
+        while self.line_count(window) < line_count {
+            let piece = self.live().piece_count(window);
+            let bytes = piece_of(piece).line_count * LINE_BYTES;
+            if self.is_private {
+                self.map_one(window, piece, Backing::Private)?;
+                self.live().add_piece(window, 0);
+                continue;
+            }
+            let offset = self.allocate(bytes, GRANULE_BYTES, space)?;
+            // A piece of the file may have been something else before.
+            let mapped = self
+                .write("clear index piece", |storage| storage.clear_range(offset, bytes))
+                .and_then(|()| self.map_one(window, piece, Backing::File(offset)));
+            if let Err(error) = mapped {
+                self.release(offset, bytes, space);
+                return Err(error);
+            }
+            self.live().add_piece(window, offset / GRANULE_BYTES);
+        }
+        Ok(())
+    }
+
+    fn map_one(&self, window: LineWindow, piece: usize, backing: Backing) -> Result<()> {
+        let Piece { first_line, line_count } = piece_of(piece);
+        let kind = match window {
+            LineWindow::Buckets => WindowKind::Buckets,
+            LineWindow::Overflow => WindowKind::Overflow,
+        };
+        let (at, bytes) = (first_line * LINE_BYTES, line_count * LINE_BYTES);
+        map_piece(self.storage(), kind, at, bytes, backing)?;
+        self.mapped_lines(window).store(first_line + line_count, Ordering::Release);
+        Ok(())
+    }
+
+    fn mapped_lines(&self, window: LineWindow) -> &AtomicU64 {
+        match window {
+            LineWindow::Buckets => &self.bucket_lines,
+            LineWindow::Overflow => &self.overflow_lines,
+        }
+    }
+
+    /// Returns how many lines of a window are mapped.
+    pub(crate) fn line_count(&self, window: LineWindow) -> u64 {
+        self.mapped_lines(window).load(Ordering::Acquire)
+    }
+
+    /// Takes `bytes` of the file, aligned to `alignment`, and makes the file that long.
+    pub(crate) fn allocate(&self, bytes: u64, alignment: u64, space: &mut Space) -> Result<u64> {
+        let mut after = space.clone();
+        let granule = after.allocate(bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
+        let end = after.end() * GRANULE_BYTES;
+        if end > crate::format::FILE_BYTES_MAX {
+            return Err(Error::Full { what: "address space of the file", bytes });
+        }
+        self.write("extend", |storage| storage.grow(end))?;
+        self.file_bytes.fetch_max(end, Ordering::AcqRel);
+        *space = after;
+        self.live().set_space(space);
+        Ok(granule * GRANULE_BYTES)
+    }
+
+    /// Gives back what [`allocate`](Self::allocate) took.
+    pub(crate) fn release(&self, offset: u64, bytes: u64, space: &mut Space) {
+        space.add_free(offset / GRANULE_BYTES, bytes / GRANULE_BYTES);
+        self.live().set_space(space);
+    }
+
+    /// Does something to the storage, with the action and the path in the error.
+    pub(crate) fn write<T>(
+        &self,
+        action: &'static str,
+        what: impl FnOnce(&dyn Storage) -> std::io::Result<T>,
+    ) -> Result<T> {
+        what(self.storage()).map_err(|source| Error::Io {
+            action,
+            path: self.storage.path().to_path_buf(),
+            source,
+        })
+    }
+
+    /// Returns the ranges of the file that hold the live tables.
+    pub(crate) fn live_ranges(&self) -> Vec<(u64, u64)> {
+        let mut ranges = vec![(LIVE_OFFSET, LIVE_BYTES)];
+        for window in LineWindow::ALL {
+            for piece in 0..self.live().piece_count(window) {
+                let bytes = piece_of(piece).line_count * LINE_BYTES;
+                ranges.push((self.live().piece(window, piece) * GRANULE_BYTES, bytes));
+            }
+        }
+        ranges
+    }
+
+    /// Returns the offset in the file of a bucket or an overflow line, for messages.
+    pub(crate) fn line_offset(&self, window: LineWindow, line: u64) -> u64 {
+        let piece = piece_count_for(line + 1) - 1;
+        let start = self.live().piece(window, piece) * GRANULE_BYTES;
+        start + (line - piece_of(piece).first_line) * LINE_BYTES
+    }
+}
+
+fn map_piece(
+    storage: &dyn Storage,
+    kind: WindowKind,
+    at: u64,
+    bytes: u64,
+    backing: Backing,
+) -> Result<()> {
+    storage.map_piece(kind, at, bytes, backing).map_err(|source| Error::Io {
+        action: "map index piece of",
+        path: storage.path().to_path_buf(),
+        source,
+    })
+}
+
+impl Lines for Region {
+    #[inline]
+    fn shape(&self) -> &crate::atomic::AtomicU64 {
+        self.live().shape()
+    }
+
+    #[inline]
+    fn bucket(&self, bucket: BucketIndex) -> &Line {
+        debug_assert!(bucket.0 < self.line_count(LineWindow::Buckets));
+        // SAFETY: the shape never has a bucket that is not mapped: `Live::validate` proved it of
+        // the file's, and the writer maps a piece before it publishes a bucket of it.
+        unsafe { &*self.buckets.add(bucket.0 as usize) }
+    }
+
+    #[inline]
+    fn overflow(&self, line: LineNumber) -> Option<&Line> {
+        let index = u64::from(line.0).checked_sub(1)?;
+        if index >= self.line_count(LineWindow::Overflow) {
+            return None;
+        }
+        // SAFETY: the line is mapped, as was just checked.
+        Some(unsafe { &*self.overflow.add(index as usize) })
+    }
+
+    fn overflow_line_count(&self) -> u64 {
+        self.line_count(LineWindow::Overflow)
+    }
+}
+
+/// The overflow lines of a region, as the live header keeps them.
+#[derive(Debug)]
+pub(crate) struct LivePool<'a>(pub(crate) &'a Region);
+
+impl LinePool for LivePool<'_> {
+    fn take(&mut self) -> Option<LineNumber> {
+        let live = self.0.live();
+        if let (Some(first), count) = live.free_lines() {
+            let line = self.0.overflow(first)?;
+            live.set_free_lines(line.next_free(), count.saturating_sub(1));
+            line.clear();
+            return Some(first);
+        }
+        let used = live.lines_used();
+        let number = LineNumber(u32::try_from(used + 1).ok()?);
+        let line = self.0.overflow(number)?;
+        live.set_lines_used(used + 1);
+        // The counter of a killed process may be behind: start again with an empty list.
+        live.set_free_lines(None, 0);
+        line.clear();
+        Some(number)
+    }
+
+    fn give(&mut self, number: LineNumber) {
+        let live = self.0.live();
+        let (first, count) = live.free_lines();
+        if let Some(line) = self.0.overflow(number) {
+            line.set_next_free(first);
+            live.set_free_lines(Some(number), count + 1);
+        }
+    }
+
+    fn free_count(&self) -> u64 {
+        let unused = self.0.line_count(LineWindow::Overflow) - self.0.live().lines_used();
+        self.0.live().free_lines().1 + unused
+    }
+}
+
+#[inline]
+fn prefetch(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch reads nothing and cannot fault, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_follow_each_other_and_quarter_each_doubling() {
+        let mut line = 0;
+        for number in 0..piece_count_for(1 << 32) {
+            let piece = piece_of(number);
+            assert_eq!(piece.first_line, line, "piece {number}");
+            line += piece.line_count;
+            assert!(piece.line_count <= (piece.first_line / 4).max(LINES_MIN));
+        }
+        assert_eq!(line, 1 << 32);
+        assert!(piece_count_for(1 << 32) <= crate::live::PIECE_COUNT_MAX);
+        assert_eq!((piece_count_for(0), piece_count_for(1), piece_count_for(65)), (0, 1, 2));
+    }
+}

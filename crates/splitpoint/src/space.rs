@@ -1,0 +1,160 @@
+//! Which granules of the file are free. Pure: the caller makes the file longer and stores the list.
+
+use crate::format::GRANULE_BYTES;
+
+/// A run of free granules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// First granule.
+    pub(crate) granule: u64,
+    /// Number of granules.
+    pub(crate) count: u64,
+}
+
+/// The free granules before the end of the file, and the end.
+///
+/// Alignment of log segments leaves gaps, which the small index pieces fill: the 1991 package's
+/// "buddy in waiting", with the log in the place of the buckets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Space {
+    end: u64,
+    free: Vec<Extent>,
+}
+
+impl Space {
+    /// Most extents that are remembered; the smallest is forgotten, and its granules stay unused
+    /// until the list is built again.
+    pub(crate) const EXTENT_COUNT_MAX: usize = 64;
+
+    /// Returns the space of a file that ends at `end` granules, with these free extents.
+    pub(crate) fn new(end: u64, free: Vec<Extent>) -> Self {
+        Self { end, free }
+    }
+
+    /// Returns the space that is left when `used` extents, in any order, are taken from a file;
+    /// they do not overlap.
+    pub(crate) fn complement(start: u64, mut used: Vec<Extent>) -> Self {
+        used.sort_unstable_by_key(|extent| extent.granule);
+        let mut space = Self::new(start, Vec::new());
+        for extent in used {
+            if extent.granule > space.end {
+                space.add_free(space.end, extent.granule - space.end);
+            }
+            space.end = space.end.max(extent.granule + extent.count);
+        }
+        space
+    }
+
+    /// Returns the end of the file in granules.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Returns the free extents.
+    pub(crate) fn free(&self) -> &[Extent] {
+        &self.free
+    }
+
+    /// Returns the number of free bytes before the end.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.free.iter().map(|extent| extent.count * GRANULE_BYTES).sum()
+    }
+
+    /// Takes `count` granules whose first is a multiple of `alignment`: from the smallest free
+    /// extent that has them, otherwise at the end. Returns the first granule.
+    pub(crate) fn allocate(&mut self, count: u64, alignment: u64) -> u64 {
+        assert!(count > 0 && alignment.is_power_of_two());
+        let fit = self
+            .free
+            .iter()
+            .enumerate()
+            .filter(|(_, extent)| {
+                let skip = extent.granule.next_multiple_of(alignment) - extent.granule;
+                extent.count >= skip + count
+            })
+            .min_by_key(|(_, extent)| extent.count);
+        let (start, extent_count) = match fit {
+            Some((i, _)) => {
+                let extent = self.free.swap_remove(i);
+                (extent.granule, extent.count)
+            }
+            None => {
+                let start = self.end;
+                self.end = start.next_multiple_of(alignment) + count;
+                (start, self.end - start)
+            }
+        };
+        let granule = start.next_multiple_of(alignment);
+        self.add_free(start, granule - start);
+        self.add_free(granule + count, start + extent_count - granule - count);
+        granule
+    }
+
+    /// Gives back granules that nothing uses.
+    pub(crate) fn add_free(&mut self, granule: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let mut extent = Extent { granule, count };
+        self.free.retain(|other| {
+            let touches = other.granule + other.count == extent.granule
+                || extent.granule + extent.count == other.granule;
+            if touches {
+                extent.granule = extent.granule.min(other.granule);
+                extent.count += other.count;
+            }
+            !touches
+        });
+        self.free.push(extent);
+        if self.free.len() > Self::EXTENT_COUNT_MAX {
+            let smallest = (0..self.free.len()).min_by_key(|&i| self.free[i].count);
+            self.free.swap_remove(smallest.expect("the list is not empty"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alignment_gaps_are_filled_by_small_pieces() {
+        let mut space = Space::new(5, Vec::new());
+        assert_eq!(space.allocate(16, 16), 16);
+        assert_eq!(space.free(), [Extent { granule: 5, count: 11 }]);
+        assert_eq!(space.allocate(1, 1), 5);
+        assert_eq!(space.allocate(4, 4), 8);
+        assert_eq!(space.allocate(16, 16), 32);
+        assert_eq!(space.end(), 48);
+    }
+
+    /// Random requests of powers of two never overlap and never lose a granule.
+    #[test]
+    fn granules_are_used_once_and_none_is_lost() {
+        let mut state = 7_u64;
+        let mut space = Space::new(4, Vec::new());
+        let mut used = Vec::new();
+        for _ in 0..2000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let count = 1 << (state >> 60 & 7);
+            let alignment = if state >> 40 & 1 == 0 { 1 } else { count };
+            let granule = space.allocate(count, alignment);
+            assert_eq!(granule % alignment, 0);
+            used.push(Extent { granule, count });
+        }
+        let used_count: u64 = used.iter().map(|extent| extent.count).sum();
+        used.sort_unstable_by_key(|extent| extent.granule);
+        assert!(used.windows(2).all(|pair| pair[0].granule + pair[0].count <= pair[1].granule));
+        assert_eq!(4 + used_count + space.free_bytes() / GRANULE_BYTES, space.end());
+        assert_eq!(Space::complement(4, used).free_bytes(), space.free_bytes());
+    }
+
+    #[test]
+    fn freed_neighbors_become_one_extent() {
+        let mut space = Space::new(20, Vec::new());
+        space.add_free(4, 2);
+        space.add_free(8, 2);
+        space.add_free(6, 2);
+        assert_eq!(space.free(), [Extent { granule: 4, count: 6 }]);
+    }
+}

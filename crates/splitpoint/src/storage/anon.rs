@@ -1,0 +1,255 @@
+//! `Anon`: a table in the memory of this process, with huge pages where the system has them.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Backing, Identity, Span, Storage, Tail, WindowKind};
+use crate::format::FILE_BYTES_MAX;
+
+/// Address space whose memory is committed from its beginning on, as it is needed.
+#[derive(Debug)]
+pub(super) struct Memory {
+    span: Span,
+    committed_bytes: AtomicU64,
+}
+
+// SAFETY: the span is owned memory; what is stored in it is up to its users, who share it through
+// atomics or hand out ranges that nobody writes.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+/// Size of a huge page, and the unit in which memory is committed, in bytes.
+#[cfg(not(miri))]
+const HUGE_BYTES: u64 = 2 << 20;
+
+impl Memory {
+    /// Returns the memory as a span.
+    pub(super) fn span(&self) -> Span {
+        self.span
+    }
+}
+
+#[cfg(not(miri))]
+impl Memory {
+    /// Reserves `bytes` of address space, or a fraction of it where a limit forbids.
+    pub(super) fn reserve(bytes: u64) -> io::Result<Self> {
+        let (base, bytes) = reserve_span(bytes)?;
+        Ok(Self { span: Span { base, bytes }, committed_bytes: AtomicU64::new(0) })
+    }
+
+    /// Makes the first `bytes` readable and writable; they are zero until written.
+    pub(super) fn commit(&self, bytes: u64) -> io::Result<()> {
+        let before = self.committed_bytes.load(Ordering::Relaxed);
+        if bytes <= before {
+            return Ok(());
+        }
+        // A small table asks for little; a large one seldom asks.
+        let unit = if bytes < HUGE_BYTES { 64 << 10 } else { (bytes / 16).max(HUGE_BYTES) };
+        let after = bytes.checked_next_multiple_of(unit).map_or(bytes, |b| b.min(self.span.bytes));
+        if after < bytes {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        // SAFETY: `before` is below the reservation's size.
+        let start = unsafe { self.span.base.add(before as usize) };
+        let flags = rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE;
+        // SAFETY: the range lies in our reservation, which is anonymous memory not yet in use.
+        unsafe { rustix::mm::mprotect(start.cast(), (after - before) as usize, flags) }?;
+        self.advise_huge(before, after);
+        self.committed_bytes.store(after, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Asks for huge pages behind the first 2 MiB, so that small tables stay small.
+    fn advise_huge(&self, before: u64, after: u64) {
+        let before = before.next_multiple_of(HUGE_BYTES).max(HUGE_BYTES);
+        if after > before {
+            // SAFETY: `before` is below `after`, which is inside the reservation.
+            let start = unsafe { self.span.base.add(before as usize) };
+            let len = (after - before) as usize;
+            // SAFETY: the range lies in our reservation; the advice changes no content.
+            // A kernel without huge pages refuses it, and nothing is lost.
+            let _ = unsafe {
+                rustix::mm::madvise(start.cast(), len, rustix::mm::Advice::LinuxHugepage)
+            };
+        }
+    }
+}
+
+#[cfg(not(miri))]
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the span came from `reserve_span` and ends with its owner.
+        unsafe { release_span(self.span) };
+    }
+}
+
+/// Reserves address space aligned to a huge page: `bytes` of it, or a quarter, and so on.
+#[cfg(not(miri))]
+pub(super) fn reserve_span(bytes: u64) -> io::Result<(*mut u8, u64)> {
+    use rustix::mm::{MapFlags, ProtFlags};
+    let mut bytes = bytes;
+    loop {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let len = (bytes + HUGE_BYTES) as usize;
+        // SAFETY: a new mapping at a place of the kernel's choice touches nothing of ours.
+        let mapped = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::empty(), flags)
+        };
+        match mapped {
+            Ok(start) => return Ok(trim_span(start.cast(), bytes)),
+            Err(_) if bytes > 64 << 20 => bytes /= 4,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Gives back what lies outside the aligned part of a reservation of `bytes + HUGE_BYTES`.
+#[cfg(not(miri))]
+fn trim_span(start: *mut u8, bytes: u64) -> (*mut u8, u64) {
+    let skip = start.align_offset(HUGE_BYTES as usize);
+    let base = start.wrapping_add(skip);
+    let after = HUGE_BYTES - skip as u64;
+    for (at, bytes) in [(start, skip as u64), (base.wrapping_add(bytes as usize), after)] {
+        if bytes > 0 {
+            // SAFETY: the ends of a mapping just made, which nobody uses.
+            unsafe { release_span(Span { base: at, bytes }) };
+        }
+    }
+    (base, bytes)
+}
+
+/// Gives address space back.
+///
+/// # Safety
+///
+/// - The span is a mapping of ours, or part of one.
+/// - Nothing refers to it any more.
+#[cfg(not(miri))]
+pub(super) unsafe fn release_span(span: Span) {
+    // SAFETY: the caller's promise.
+    let unmapped = unsafe { rustix::mm::munmap(span.base.cast(), span.bytes as usize) };
+    debug_assert!(unmapped.is_ok());
+}
+
+/// Miri has no address space to reserve: a small block of the heap, committed from the start.
+#[cfg(miri)]
+impl Memory {
+    const BYTES_MAX: u64 = 1 << 20;
+
+    fn layout(bytes: u64) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(bytes as usize, 4096).expect("a small layout")
+    }
+
+    pub(super) fn reserve(bytes: u64) -> io::Result<Self> {
+        let bytes = bytes.min(Self::BYTES_MAX);
+        // SAFETY: the layout is not empty.
+        let base = unsafe { std::alloc::alloc_zeroed(Self::layout(bytes)) };
+        assert!(!base.is_null());
+        Ok(Self { span: Span { base, bytes }, committed_bytes: AtomicU64::new(bytes) })
+    }
+
+    pub(super) fn commit(&self, bytes: u64) -> io::Result<()> {
+        if bytes > self.committed_bytes.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(miri)]
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `reserve` with the same layout.
+        unsafe { std::alloc::dealloc(self.span.base, Self::layout(self.span.bytes)) };
+    }
+}
+
+/// A file that is memory, and windows that are memory of their own.
+#[derive(Debug)]
+pub(crate) struct Anon {
+    view: Memory,
+    windows: [Memory; 3],
+    file_bytes: AtomicU64,
+}
+
+impl Anon {
+    /// Reserves the address space of a table in memory.
+    pub(crate) fn new() -> io::Result<Self> {
+        let [live, buckets, overflow] =
+            WindowKind::ALL.map(|kind| Memory::reserve(kind.reserve_bytes()));
+        Ok(Self {
+            view: Memory::reserve(FILE_BYTES_MAX)?,
+            windows: [live?, buckets?, overflow?],
+            file_bytes: AtomicU64::new(0),
+        })
+    }
+
+    fn range(&self, offset: u64, bytes: u64) -> *mut u8 {
+        let file_bytes = self.file_bytes.load(Ordering::Relaxed);
+        assert!(offset.checked_add(bytes).is_some_and(|end| end <= file_bytes));
+        self.view.span().base.wrapping_add(offset as usize)
+    }
+}
+
+impl Storage for Anon {
+    fn path(&self) -> &Path {
+        Path::new(":memory:")
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { boot_id: [0; 16], device: 0, inode: 0 }
+    }
+
+    fn is_volatile(&self) -> bool {
+        true
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.file_bytes.load(Ordering::Acquire)
+    }
+
+    fn view(&self) -> Span {
+        self.view.span()
+    }
+
+    fn window(&self, kind: WindowKind) -> Span {
+        self.windows[kind.number()].span()
+    }
+
+    fn grow(&self, bytes: u64) -> io::Result<()> {
+        self.view.commit(bytes)?;
+        self.file_bytes.fetch_max(bytes, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Index pieces are never in the file here, wherever they would be.
+    fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, _: Backing) -> io::Result<()> {
+        self.windows[kind.number()].commit(at + bytes)
+    }
+
+    fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail> {
+        let base = self.range(offset, bytes);
+        // SAFETY: the range is committed memory of this table; only the log stores to it, and
+        // slices are made only of records that are in use.
+        Ok(unsafe { Tail::new(base, bytes, used_bytes, None) })
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let target = self.range(offset, bytes.len() as u64);
+        // SAFETY: `range` proved that the target is committed; nobody reads these bytes before
+        // they are published, and the source is another object.
+        unsafe { target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// New memory is zero, and segments are not used twice in memory.
+    fn write_zeros(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_range(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}

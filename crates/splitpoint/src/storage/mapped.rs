@@ -1,0 +1,282 @@
+//! `Mapped`: one file, seen through shared mappings.
+//!
+//! All of the file is mapped for reading at a fixed reservation, past its end as well: growing
+//! needs no new mapping, and a pointer into it stays valid while the handle lives. Only the
+//! windows and the tail segment are mapped for writing, so a stray store cannot reach a record.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
+
+use super::anon::{release_span, reserve_span};
+use super::{Backing, Identity, Owner, Span, Storage, Tail, WindowKind};
+use crate::format::FILE_BYTES_MAX;
+
+/// A file behind shared mappings.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    file: File,
+    path: PathBuf,
+    identity: Identity,
+    is_writable: bool,
+    file_bytes: AtomicU64,
+    view: Reservation,
+    windows: [Reservation; 3],
+}
+
+/// Address space that is given back when its owner goes.
+#[derive(Debug)]
+struct Reservation(Span);
+
+// SAFETY: address space belongs to the process, not to a thread.
+unsafe impl Send for Reservation {}
+// SAFETY: as above; the type itself reads and writes nothing.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    fn new(bytes: u64) -> io::Result<Self> {
+        let (base, bytes) = reserve_span(bytes)?;
+        Ok(Self(Span { base, bytes }))
+    }
+}
+
+impl Owner for Reservation {}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the span is ours, and the storage that lent it out outlives its users.
+        unsafe { release_span(self.0) };
+    }
+}
+
+/// Whether a range of the file is mapped for writing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protection {
+    Read,
+    ReadWrite,
+}
+
+impl Mapped {
+    /// Maps `file`, which the caller has locked, for reading or for both.
+    pub(crate) fn new(file: File, path: PathBuf, is_writable: bool) -> io::Result<Self> {
+        if rustix::param::page_size() as u64 > crate::format::GRANULE_BYTES {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "memory pages larger than 4096 bytes",
+            ));
+        }
+        let metadata = file.metadata()?;
+        let identity =
+            Identity { boot_id: boot_id(), device: metadata.dev(), inode: metadata.ino() };
+        let view = Reservation::new(FILE_BYTES_MAX)?;
+        let [live, buckets, overflow] =
+            WindowKind::ALL.map(|kind| Reservation::new(kind.reserve_bytes()));
+        let windows = [live?, buckets?, overflow?];
+        let file_bytes = AtomicU64::new(metadata.len());
+        let storage = Self { file, path, identity, is_writable, file_bytes, view, windows };
+        storage.map_view(metadata.len())?;
+        Ok(storage)
+    }
+
+    /// Maps the whole reservation, past the end of the file as well.
+    fn map_view(&self, file_bytes: u64) -> io::Result<()> {
+        let Span { base, bytes } = self.view.0;
+        self.map_fixed(base, bytes, 0, Protection::Read)?;
+        // One large folio per fault while the file is small beside the memory; single pages when
+        // it is not, so that a lookup reads 4 KiB.
+        let half_of_memory = memory_bytes() / 2;
+        let advice =
+            if file_bytes < half_of_memory { Advice::LinuxHugepage } else { Advice::Random };
+        // SAFETY: the range is the mapping just made; the advice changes no content, and a
+        // kernel that does not know it refuses.
+        let _ = unsafe { rustix::mm::madvise(base.cast(), bytes as usize, advice) };
+        Ok(())
+    }
+
+    fn map_fixed(
+        &self,
+        base: *mut u8,
+        bytes: u64,
+        offset: u64,
+        protection: Protection,
+    ) -> io::Result<()> {
+        let flags = match protection {
+            Protection::Read => ProtFlags::READ,
+            Protection::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        let fixed = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: the callers give ranges inside reservations of this storage, over which a new
+        // mapping may be laid.
+        unsafe { rustix::mm::mmap(base.cast(), bytes as usize, flags, fixed, &self.file, offset) }?;
+        Ok(())
+    }
+
+    fn protection(&self) -> Protection {
+        if self.is_writable { Protection::ReadWrite } else { Protection::Read }
+    }
+}
+
+impl Storage for Mapped {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.file_bytes.load(Ordering::Acquire)
+    }
+
+    fn view(&self) -> Span {
+        self.view.0
+    }
+
+    fn window(&self, kind: WindowKind) -> Span {
+        self.windows[kind.number()].0
+    }
+
+    fn grow(&self, bytes: u64) -> io::Result<()> {
+        let before = self.file_bytes();
+        if bytes <= before {
+            return Ok(());
+        }
+        if bytes > self.view.0.bytes {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "no address space left"));
+        }
+        let flags = rustix::fs::FallocateFlags::empty();
+        match rustix::fs::fallocate(&self.file, flags, before, bytes - before) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+                write_zeros(&self.file, before, bytes - before)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.file_bytes.store(bytes, Ordering::Release);
+        Ok(())
+    }
+
+    fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()> {
+        let window = self.windows[kind.number()].0;
+        if at + bytes > window.bytes {
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "no address space left"));
+        }
+        let base = window.base.wrapping_add(at as usize);
+        match backing {
+            Backing::File(offset) => {
+                self.map_fixed(base, bytes, offset, self.protection())?;
+                // Small folios: with a large one a single slot store would dirty 2 MiB.
+                // SAFETY: the mapping just made; the advice changes no content.
+                let _ = unsafe { rustix::mm::madvise(base.cast(), bytes as usize, Advice::Random) };
+            }
+            Backing::Private => {
+                let protection = ProtFlags::READ | ProtFlags::WRITE;
+                let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+                // SAFETY: the range lies in our reservation, over which a new mapping may be laid.
+                unsafe {
+                    rustix::mm::mmap_anonymous(base.cast(), bytes as usize, protection, flags)
+                }?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail> {
+        let reservation = Reservation::new(bytes)?;
+        let base = reservation.0.base;
+        self.map_fixed(base, bytes, offset, Protection::ReadWrite)?;
+        // The faults of a whole segment at once cost a fifth of one by one; where the kernel
+        // cannot (before 5.14) they come one by one.
+        // SAFETY: the mapping just made; populating changes no content.
+        let _ =
+            unsafe { rustix::mm::madvise(base.cast(), bytes as usize, Advice::LinuxPopulateWrite) };
+        // SAFETY: the mapping lives as long as the reservation; only the log stores to the
+        // segment, and slices are made, of another mapping, only of records that are in use.
+        Ok(unsafe { Tail::new(base, bytes, used_bytes, Some(Box::new(reservation))) })
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        write_zeros(&self.file, offset, bytes)
+    }
+
+    /// Without pages: zeros written by hand would be in large folios, and then a single slot
+    /// store would dirty 2 MiB.
+    fn clear_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let flags = rustix::fs::FallocateFlags::ZERO_RANGE;
+        match rustix::fs::fallocate(&self.file, flags, offset, bytes) {
+            Ok(()) => Ok(()),
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+                self.write_zeros(offset, bytes)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sync_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let page = crate::format::GRANULE_BYTES;
+        let start = offset / page * page;
+        let base = self.view.0.base.wrapping_add(start as usize);
+        let len = (offset + bytes - start) as usize;
+        // `msync` of a shared mapping is the range sync of its file: it covers what was written
+        // by any means, and reaches the device.
+        // SAFETY: the range lies in the view of this storage.
+        unsafe { rustix::mm::msync(base.cast(), len, MsyncFlags::SYNC) }?;
+        Ok(())
+    }
+
+    fn drop_resident(&self, offset: u64, bytes: u64) {
+        let base = self.view.0.base.wrapping_add(offset as usize);
+        // SAFETY: the range lies in the read-only shared view: dropping its page-table entries
+        // loses nothing, the next read maps the page again.
+        let _ = unsafe { rustix::mm::madvise(base.cast(), bytes as usize, Advice::LinuxDontNeed) };
+    }
+}
+
+/// Writes zeros in calls as large as possible, so that the page cache uses large folios.
+fn write_zeros(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    let (mut offset, end) = (offset, offset + bytes);
+    while offset < end {
+        let left = (end - offset) as usize;
+        let slices: Vec<io::IoSlice<'_>> = (0..left.div_ceil(ZEROS.len()).min(32))
+            .map(|i| io::IoSlice::new(&ZEROS[..ZEROS.len().min(left - i * ZEROS.len())]))
+            .collect();
+        match rustix::io::pwritev(file, &slices, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => offset += written as u64,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the kernel's id of this boot, or zeros where it does not tell.
+fn boot_id() -> [u8; 16] {
+    let mut id = [0; 16];
+    let Ok(text) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
+        return id;
+    };
+    let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
+    if digits.len() == 32 {
+        for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = (pair[0] << 4 | pair[1]) as u8;
+        }
+    }
+    id
+}
+
+/// Returns the size of the machine's memory in bytes.
+fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram as u64 * u64::from(info.mem_unit)
+}

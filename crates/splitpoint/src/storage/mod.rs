@@ -1,0 +1,210 @@
+//! The only door to the operating system: bytes of a file, memory that shows them, syncs.
+//!
+//! A storage is one file (or what stands for it) with a read-only *view* of all of it, three
+//! *windows* of contiguous memory over scattered pieces of it, and one writable mapping of the
+//! tail segment. The engine above is the same on each:
+//!
+//! - [`mapped`]: a file through shared mappings;
+//! - [`anon`]: memory of this process, for tables that need no file;
+//! - [`sim`]: a memory image and a disk image, for tests of crashes and faults.
+
+pub(crate) mod anon;
+pub(crate) mod mapped;
+pub(crate) mod open;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) mod sim;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// A span of address space that belongs to a storage and lives as long as it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// First byte; aligned to a page.
+    pub(crate) base: *mut u8,
+    /// Size in bytes; not all of it need be backed by the file yet.
+    pub(crate) bytes: u64,
+}
+
+/// Writable memory over the tail segment of the log.
+///
+/// It goes forward only: bytes that have been stored are never stored again, so those of a
+/// published record cannot change under a reader.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    base: *mut u8,
+    bytes: u64,
+    /// Where the bytes begin that have not been stored.
+    free_from: u64,
+    /// What gives the memory back when the tail is dropped, if it is a mapping of its own.
+    _owner: Option<Box<dyn Owner>>,
+}
+
+/// Whatever owns memory.
+trait Owner: fmt::Debug + Send {}
+
+// SAFETY: the memory belongs to the process; only the owner of the `Tail` stores to it.
+unsafe impl Send for Tail {}
+
+impl Tail {
+    /// Takes `bytes` of writable memory at `base`, of which those before `free_from` are in use.
+    ///
+    /// # Safety
+    ///
+    /// - The memory is writable as long as `owner` lives or, without one, as the storage, which
+    ///   outlives this value.
+    /// - Nothing refers to the bytes from `free_from` on, and nothing else writes them.
+    unsafe fn new(
+        base: *mut u8,
+        bytes: u64,
+        free_from: u64,
+        owner: Option<Box<dyn Owner>>,
+    ) -> Self {
+        Self { base, bytes, free_from, _owner: owner }
+    }
+
+    /// Stores the parts of a record one after the other from `at` on, and zeros behind them up to
+    /// `record_bytes`: fewer than 8.
+    #[inline]
+    pub(crate) fn store(&mut self, at: u64, record_bytes: u64, parts: [&[u8]; 3]) {
+        assert!(at >= self.free_from && at % 8 == 0 && record_bytes >= 8);
+        assert!(at + record_bytes <= self.bytes);
+        let part_bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        assert!(part_bytes <= record_bytes && record_bytes % 8 == 0);
+        self.free_from = at + record_bytes;
+        // The padding is in the last word: one store, which the parts may overwrite.
+        let last = self.base.wrapping_add((at + record_bytes - 8) as usize);
+        // SAFETY: the word ends inside the memory, which is aligned to a page; `new` was promised
+        // that nothing refers to bytes that have not been stored.
+        unsafe { last.cast::<u64>().write(0) };
+        let mut target = self.base.wrapping_add(at as usize);
+        for part in parts {
+            // SAFETY: the parts end inside the memory, as asserted; as above.
+            unsafe { target.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
+            target = target.wrapping_add(part.len());
+        }
+    }
+
+    /// Says that the bytes before `at` have been written to the file by other means.
+    pub(crate) fn skip_to(&mut self, at: u64) {
+        assert!(at >= self.free_from && at <= self.bytes);
+        self.free_from = at;
+    }
+}
+
+/// A window: lines or the live header, contiguous in memory, scattered in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WindowKind {
+    /// The live header: one piece.
+    Live,
+    /// The buckets.
+    Buckets,
+    /// The overflow lines.
+    Overflow,
+}
+
+impl WindowKind {
+    pub(crate) const ALL: [Self; 3] = [Self::Live, Self::Buckets, Self::Overflow];
+
+    pub(crate) fn number(self) -> usize {
+        match self {
+            Self::Live => 0,
+            Self::Buckets => 1,
+            Self::Overflow => 2,
+        }
+    }
+
+    /// Returns how much address space the window asks for at most, in bytes.
+    fn reserve_bytes(self) -> u64 {
+        match self {
+            Self::Live => crate::format::LIVE_BYTES,
+            Self::Buckets => 64 << 32,
+            Self::Overflow => 64 << 30,
+        }
+    }
+}
+
+/// What backs a piece of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backing {
+    /// The file from this offset on.
+    File(u64),
+    /// Zeroed memory of this handle only.
+    Private,
+}
+
+/// What proves that a live header was written to this very file since this very boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The kernel's boot id; zero where there is none, which never proves anything.
+    pub(crate) boot_id: [u8; 16],
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+/// A file, or what stands for it.
+pub(crate) trait Storage: fmt::Debug + Send + Sync {
+    /// Returns the path, or `:memory:`.
+    fn path(&self) -> &Path;
+
+    /// Returns what identifies the file on this boot.
+    fn identity(&self) -> Identity;
+
+    /// Returns whether the bytes are gone when the process is: nothing need be synced.
+    fn is_volatile(&self) -> bool {
+        false
+    }
+
+    /// Returns the size of the file in bytes.
+    fn file_bytes(&self) -> u64;
+
+    /// Returns the read-only view of the file; its first `file_bytes` are readable.
+    fn view(&self) -> Span;
+
+    /// Returns the window of this kind; its mapped pieces are readable, and writable unless the
+    /// storage was opened read-only.
+    fn window(&self, kind: WindowKind) -> Span;
+
+    /// Returns a copy of bytes of the file, which need not be published.
+    fn read(&self, offset: u64, bytes: u64) -> Vec<u8> {
+        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.file_bytes()));
+        let mut copy = vec![0; bytes as usize];
+        // SAFETY: the range is readable, as was just checked; a raw copy needs no reference to
+        // bytes that a writer may be changing.
+        unsafe {
+            self.view()
+                .base
+                .add(offset as usize)
+                .copy_to_nonoverlapping(copy.as_mut_ptr(), copy.len());
+        }
+        copy
+    }
+
+    /// Makes the file at least `bytes` long. The new bytes are zero and have their blocks, so
+    /// that a later store through a mapping cannot meet a full disk.
+    fn grow(&self, bytes: u64) -> io::Result<()>;
+
+    /// Puts a piece of `bytes` at offset `at` of a window.
+    fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()>;
+
+    /// Returns writable memory over a segment of the file, whose first `used_bytes` are in use.
+    fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail>;
+
+    /// Writes bytes; they are visible in the view at once.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Writes zeros.
+    fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()>;
+
+    /// Makes a range zero, with its blocks, for an index piece that is about to be mapped.
+    fn clear_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.write_zeros(offset, bytes)
+    }
+
+    /// Makes the bytes of the range durable, however they were written.
+    fn sync_range(&self, offset: u64, bytes: u64) -> io::Result<()>;
+
+    /// Lets go of the memory behind a range of the view; the next read brings it back.
+    fn drop_resident(&self, _offset: u64, _bytes: u64) {}
+}

@@ -1,0 +1,85 @@
+//! The background sync behind [`Durability::Async`](crate::Durability::Async).
+//!
+//! A sync of a second's writes takes up to a fifth of a second, so the next operation cannot do
+//! it without being the slow one: a thread does, which starts with the first change that asks
+//! for it and sleeps when nothing is due.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::db::Store;
+
+/// How long after the first change that is not durable the sync begins. It ends within 1 s unless
+/// the device is slow.
+const INTERVAL: Duration = Duration::from_millis(750);
+
+/// The thread, and what it waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Syncer {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    due: Option<Instant>,
+    is_stopped: bool,
+}
+
+impl Syncer {
+    /// Asks for a sync of `store` after the interval.
+    #[cold]
+    pub(crate) fn schedule(&self, store: &Arc<Store>) {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).due =
+            Some(Instant::now() + INTERVAL);
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let (shared, store) = (self.shared.clone(), store.clone());
+            let spawned = std::thread::Builder::new()
+                .name("splitpoint-sync".to_string())
+                .spawn(move || run(&shared, &store));
+            // Without a thread the change is as safe as `Buffered` until the next sync or close.
+            *thread = spawned.ok();
+        }
+        self.shared.changed.notify_one();
+    }
+
+    /// Ends the thread, without a last sync.
+    pub(crate) fn stop(&mut self) {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).is_stopped = true;
+        self.shared.changed.notify_one();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // It cannot fail: what it calls returns errors, which the store remembers.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(shared: &Shared, store: &Store) {
+    let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+    while !state.is_stopped {
+        let Some(due) = state.due else {
+            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        let left = due.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            let waited = shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            continue;
+        }
+        state.due = None;
+        drop(state);
+        // An error stays with the store: the next change and the next sync return it.
+        let _ = store.sync();
+        state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+    }
+}
