@@ -1,2 +1,110 @@
-//! Automation of this repository.
-fn main() {}
+//! Automation of this repository: `cargo xtask test`, `tidy`, `docs` and `ci-deps`.
+//!
+//! One way to do each thing, the same on a developer's machine and in CI.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+mod console;
+mod dependencies;
+mod docs;
+mod layers;
+mod process;
+mod rust;
+mod tidy;
+mod tree;
+
+const HELP: &str = "\
+Automation of this repository.
+
+usage: cargo xtask <command>
+
+commands:
+  test      install what the tests need, then run them all, in layers
+  tidy      check the rules that no compiler checks
+  docs      bring the generated parts of docs/ up to date
+  ci-deps   install what the tests need
+
+`cargo xtask test` stops at the first layer that fails. With SPLITPOINT_SLOW=1 the same tests run
+more rounds and larger sizes.
+";
+
+/// What went wrong, for the user, with its remedy where there is one.
+type Failure = String;
+
+/// What the user asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    Help,
+    Test,
+    Tidy,
+    Docs,
+    InstallDependencies,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or("?")).collect();
+    match parse(&words).and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            console::complain(&format!("error: {failure}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(words: &[&str]) -> Result<Command, Failure> {
+    match words {
+        [] => Err(format!("which command?\n\n{HELP}")),
+        ["help" | "-h" | "--help", ..] | [_, "-h" | "--help"] => Ok(Command::Help),
+        ["test"] => Ok(Command::Test),
+        ["tidy"] => Ok(Command::Tidy),
+        ["docs"] => Ok(Command::Docs),
+        ["ci-deps"] => Ok(Command::InstallDependencies),
+        [command] => Err(format!("there is no command `{command}`\n\n{HELP}")),
+        [_, surplus, ..] => Err(format!("`{surplus}` is one word too many\n\n{HELP}")),
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    let root = repository_root();
+    match command {
+        Command::Help => console::say(HELP.trim_end()),
+        Command::Test => layers::run(&root)?,
+        Command::Tidy => tidy::run(&root)?,
+        Command::Docs => docs::regenerate(&root)?,
+        Command::InstallDependencies => drop(dependencies::install(&root)?),
+    }
+    Ok(())
+}
+
+/// Returns the directory above the one of this package.
+fn repository_root() -> PathBuf {
+    // Set by `cargo run`; the path at the time of building is wrong once the repository has moved.
+    let package = env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    package.parent().expect("the package is in a directory of the repository").to_path_buf()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, parse};
+
+    #[test]
+    fn unknown_commands_are_refused_with_the_help() {
+        for words in [&[][..], &["tests"], &["tidy", "now"]] {
+            let failure = parse(words).expect_err("not a command");
+            assert!(failure.contains("usage: cargo xtask"), "{words:?}: {failure}");
+        }
+    }
+
+    #[test]
+    fn help_is_given_for_every_command() {
+        for words in [&["--help"][..], &["help"], &["test", "--help"], &["tidy", "-h"]] {
+            assert_eq!(parse(words), Ok(Command::Help), "{words:?}");
+        }
+    }
+}

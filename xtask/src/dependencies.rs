@@ -1,0 +1,118 @@
+//! What the tests need beyond cargo: components, Debian packages, a toolchain with Miri.
+
+use std::env;
+use std::path::Path;
+
+use crate::process::{command, output, run};
+use crate::{Failure, console};
+
+/// Debian packages, each with a program that is there if it is installed, and what it is for.
+const PACKAGES: [(&str, &str, &str); 1] =
+    [("db5.3-util", "db5.3_dump", "the command's exchange of dumps with Berkeley DB")];
+
+/// Toolchain that has Miri.
+pub(crate) const NIGHTLY: &str = "nightly";
+
+/// What could not be installed, and so is not tested.
+#[derive(Debug, Default)]
+pub(crate) struct Missing {
+    /// Why Miri cannot be run.
+    pub(crate) miri: Option<String>,
+}
+
+/// Installs what is missing. Fails only where nothing can be tested without it.
+pub(crate) fn install(root: &Path) -> Result<Missing, Failure> {
+    install_components(root)?;
+    install_packages(root);
+    let miri = install_miri(root).err();
+    if let Some(reason) = &miri {
+        console::say(&format!("Miri cannot be run: {reason}"));
+    }
+    Ok(Missing { miri })
+}
+
+/// The pinned toolchain itself was installed when cargo was first run here.
+fn install_components(root: &Path) -> Result<(), Failure> {
+    let works =
+        |program: &str| output(&mut command(root, "cargo", &[program, "--version"])).is_ok();
+    if works("fmt") && works("clippy") {
+        return Ok(());
+    }
+    let add = ["component", "add", "rustfmt", "clippy"];
+    run(&mut command(root, "rustup", &add))
+        .map_err(|cause| format!("{cause}\nrustfmt and clippy are needed: install them by hand"))
+}
+
+fn install_packages(root: &Path) {
+    for (package, program, purpose) in PACKAGES {
+        if has_program(program) {
+            continue;
+        }
+        let result = if !has_program("apt-get") {
+            Err("this is not Debian: its tests are left out unless you install it".to_owned())
+        } else if !is_root(root) {
+            Err(format!("for its tests run `sudo apt-get install {package}`"))
+        } else {
+            apt_get(root, &["update"])
+                .and_then(|()| apt_get(root, &["install", "--no-install-recommends", package]))
+        };
+        if let Err(reason) = result {
+            console::say(&format!("{package} is not installed ({purpose}): {reason}"));
+        }
+    }
+}
+
+fn apt_get(root: &Path, arguments: &[&str]) -> Result<(), Failure> {
+    let mut command = command(root, "apt-get", &["--quiet", "--yes"]);
+    run(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+fn is_root(root: &Path) -> bool {
+    output(&mut command(root, "id", &["-u"])).is_ok_and(|id| id.trim() == "0")
+}
+
+/// Returns true if `program` is in one of the directories of `PATH`.
+pub(crate) fn has_program(program: &str) -> bool {
+    let Some(path) = env::var_os("PATH") else { return false };
+    env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+/// Installs a nightly toolchain with Miri, or says why not.
+fn install_miri(root: &Path) -> Result<(), Failure> {
+    if !has_program("rustup") {
+        return Err("there is no rustup to install a nightly toolchain with".to_owned());
+    }
+    let works = ["run", NIGHTLY, "cargo", "miri", "--version"];
+    let sources = ["component", "list", "--toolchain", NIGHTLY, "--installed"];
+    let has_sources = || {
+        output(&mut command(root, "rustup", &sources))
+            .is_ok_and(|list| list.lines().any(|component| component.starts_with("rust-src")))
+    };
+    if output(&mut command(root, "rustup", &works)).is_ok() && has_sources() {
+        return Ok(());
+    }
+    let install = [
+        "toolchain",
+        "install",
+        NIGHTLY,
+        "--profile",
+        "minimal",
+        "--component",
+        "miri",
+        "--component",
+        "rust-src",
+        "--no-self-update",
+    ];
+    run(&mut command(root, "rustup", &install))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_looked_for_in_the_path() {
+        assert!(has_program("sh"));
+        assert!(!has_program("no-such-program"));
+    }
+}

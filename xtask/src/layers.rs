@@ -1,0 +1,218 @@
+//! `cargo xtask test`: every test there is, in layers, the quick ones first.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::dependencies::{self, Missing, NIGHTLY};
+use crate::process::{command, run as run_program, run_tests};
+use crate::{Failure, console, tidy};
+
+/// What became of a layer that did not fail.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// So many tests passed.
+    Passed(u64),
+    /// The reason why it was not run.
+    Skipped(String),
+}
+
+/// One layer: its name and what it does.
+struct Layer<'a> {
+    name: &'static str,
+    run: Box<dyn FnOnce() -> Result<Outcome, Failure> + 'a>,
+}
+
+/// One line of the summary.
+#[derive(Debug)]
+struct Line {
+    name: &'static str,
+    time: Duration,
+    outcome: Result<Outcome, Failure>,
+}
+
+/// Runs the layers in order, to the first that fails.
+pub(crate) fn run(root: &Path) -> Result<(), Failure> {
+    console::say("== what the tests need");
+    let missing = dependencies::install(root)?;
+    if env::var_os("SPLITPOINT_SLOW").is_some_and(|value| value == "1") {
+        console::say("SPLITPOINT_SLOW=1: more rounds, larger sizes");
+    }
+    climb(layers(root, missing))
+}
+
+fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
+    let cargo = move |line: &str| cargo(root, line);
+    let program =
+        move |line: &'static str| move || run_program(&mut cargo(line)).map(|()| Outcome::Done);
+    let tests = move |line: &'static str| move || run_tests(&mut cargo(line)).map(Outcome::Passed);
+    let layer = |name, run| Layer { name, run };
+    vec![
+        layer("format", Box::new(program("fmt --all --check"))),
+        layer("clippy", Box::new(program("clippy --workspace --all-targets -- -D warnings"))),
+        layer("tidy", Box::new(move || tidy::run(root).map(|()| Outcome::Done))),
+        layer("tests of the library", Box::new(tests("test -p splitpoint --no-default-features"))),
+        layer("tests with `sim`", Box::new(tests("test -p splitpoint --features sim"))),
+        layer("tests of the command", Box::new(tests("test -p splitpoint-cli"))),
+        layer("tests of the rest", Box::new(tests(REST))),
+        layer("loom", Box::new(move || must_pass(&mut loom(root)))),
+        layer(
+            "miri",
+            Box::new(move || match missing.miri {
+                Some(reason) => Ok(Outcome::Skipped(reason)),
+                None => must_pass(&mut miri(root)),
+            }),
+        ),
+        layer(
+            "documentation",
+            Box::new(move || {
+                let mut command = cargo("doc --workspace --no-deps");
+                run_program(command.env("RUSTDOCFLAGS", "-D warnings")).map(|()| Outcome::Done)
+            }),
+        ),
+        layer(
+            "licenses",
+            Box::new(move || {
+                if dependencies::has_program("cargo-deny") {
+                    run_program(&mut cargo("deny check licenses bans sources"))
+                        .map(|()| Outcome::Done)
+                } else {
+                    Ok(Outcome::Skipped("cargo-deny is not installed".to_owned()))
+                }
+            }),
+        ),
+    ]
+}
+
+/// New crates come under this layer by themselves.
+const REST: &str = "test --workspace --exclude splitpoint --exclude splitpoint-cli";
+
+fn cargo(root: &Path, line: &str) -> Command {
+    command(root, "cargo", &line.split(' ').collect::<Vec<_>>())
+}
+
+/// Every order of the steps of threads: the lookup against splits and merges.
+fn loom(root: &Path) -> Command {
+    let mut command = cargo(root, "test -p splitpoint --release --lib loom");
+    // Other flags would build everything else again if they shared a directory.
+    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target(root).join("loom"));
+    command
+}
+
+/// The tests in modules named `miri`, under an interpreter that sees undefined behavior.
+fn miri(root: &Path) -> Command {
+    let line = ["run", NIGHTLY, "cargo", "miri", "test", "-p", "splitpoint", "--lib", "miri"];
+    let mut command = command(root, "rustup", &line);
+    command.env("CARGO_TARGET_DIR", target(root).join("miri"));
+    command
+}
+
+fn target(root: &Path) -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |path| root.join(path))
+}
+
+/// Runs tests that are picked by a part of their name; to pick none is a failure.
+fn must_pass(command: &mut Command) -> Result<Outcome, Failure> {
+    match run_tests(command)? {
+        0 => Err("no test has this word in its name, so nothing was tested".to_owned()),
+        passed => Ok(Outcome::Passed(passed)),
+    }
+}
+
+/// Runs layers to the first that fails, then prints one line for each.
+fn climb(layers: Vec<Layer<'_>>) -> Result<(), Failure> {
+    let start = Instant::now();
+    let mut lines: Vec<Line> = Vec::new();
+    let mut not_run = Vec::new();
+    for Layer { name, run } in layers {
+        if lines.last().is_some_and(|line| line.outcome.is_err()) {
+            not_run.push(name);
+            continue;
+        }
+        console::say(&format!("\n== {name}"));
+        let layer_start = Instant::now();
+        let outcome = run();
+        let time = layer_start.elapsed();
+        console::say(&format!("== {name}: {}", seconds(time)));
+        lines.push(Line { name, time, outcome });
+    }
+    console::say("\n== summary");
+    for line in &lines {
+        console::say(&summary(line));
+    }
+    for name in not_run {
+        console::say(&format!("{name:<24} not run"));
+    }
+    console::say(&format!("{:<24} {}", "all", seconds(start.elapsed())));
+    match lines.pop() {
+        Some(Line { name, outcome: Err(failure), .. }) => Err(format!("{name}: {failure}")),
+        _ => Ok(()),
+    }
+}
+
+fn summary(line: &Line) -> String {
+    let outcome = match &line.outcome {
+        Ok(Outcome::Done) => "ok".to_owned(),
+        Ok(Outcome::Passed(count)) => format!("ok, {count} tests"),
+        Ok(Outcome::Skipped(reason)) => format!("skipped: {reason}"),
+        Err(_) => "FAILED".to_owned(),
+    };
+    format!("{:<24} {:>8}  {outcome}", line.name, seconds(line.time))
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn layers_stop_at_the_first_that_fails() {
+        let ran = RefCell::new(Vec::new());
+        let layer = |name: &'static str, outcome: Result<Outcome, Failure>| {
+            let ran = &ran;
+            let run = Box::new(move || {
+                ran.borrow_mut().push(name);
+                outcome
+            });
+            Layer { name, run }
+        };
+        let failure = climb(vec![
+            layer("one", Ok(Outcome::Passed(3))),
+            layer("two", Ok(Outcome::Skipped("no".to_owned()))),
+            layer("three", Err("broken".to_owned())),
+            layer("four", Ok(Outcome::Done)),
+        ]);
+        assert_eq!(failure, Err("three: broken".to_owned()));
+        assert_eq!(*ran.borrow(), ["one", "two", "three"]);
+        assert_eq!(climb(vec![layer("one", Ok(Outcome::Done))]), Ok(()));
+    }
+
+    #[test]
+    fn a_filter_that_picks_no_test_fails() {
+        let root = Path::new(".");
+        let none = "echo 'test result: ok. 0 passed; 0 failed'";
+        assert!(must_pass(&mut command(root, "sh", &["-c", none])).is_err());
+        let one = "echo 'test result: ok. 1 passed; 0 failed'";
+        assert_eq!(must_pass(&mut command(root, "sh", &["-c", one])), Ok(Outcome::Passed(1)));
+    }
+
+    #[test]
+    fn every_outcome_has_its_line() {
+        let time = Duration::from_millis(1500);
+        for (outcome, expected) in [
+            (Ok(Outcome::Done), "loom                        1.5 s  ok"),
+            (Ok(Outcome::Passed(7)), "loom                        1.5 s  ok, 7 tests"),
+            (Ok(Outcome::Skipped("no".into())), "loom                        1.5 s  skipped: no"),
+            (Err("why".into()), "loom                        1.5 s  FAILED"),
+        ] {
+            assert_eq!(summary(&Line { name: "loom", time, outcome }), expected);
+        }
+    }
+}

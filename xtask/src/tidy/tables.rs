@@ -1,0 +1,79 @@
+//! The byte layout is written once: docs/format.md holds the tables of the doc comments.
+
+use super::Finding;
+use crate::docs::{self, FORMAT};
+use crate::tree::Tree;
+
+pub(super) fn format_tables_are_current(tree: &Tree) -> Vec<Finding> {
+    let Some(found) = tree.texts.get(FORMAT) else {
+        return vec![Finding::new(FORMAT, 0, "missing; it explains the file format")];
+    };
+    let current = match docs::with_current_tables(tree, found) {
+        Ok(current) => current,
+        Err(failure) => return vec![Finding::new(FORMAT, 0, failure)],
+    };
+    let mut findings = Vec::new();
+    if let Some(line) = first_difference(found, &current) {
+        let message = "not what the doc comment says: run `cargo xtask docs`";
+        findings.push(Finding::new(FORMAT, line, message));
+    }
+    for (path, line, item) in docs::layouts(tree) {
+        if !docs::marks(found).any(|mark| mark == item) {
+            let message =
+                format!("the layout of `{item}` has no `<!-- table: {item} -->` in {FORMAT}");
+            findings.push(Finding::new(&path, line, message));
+        }
+    }
+    findings
+}
+
+/// Returns the first line, counted from 1, in which two texts differ.
+pub(crate) fn first_difference(left: &str, right: &str) -> Option<usize> {
+    if left == right {
+        return None;
+    }
+    let same = left.lines().zip(right.lines()).take_while(|(left, right)| left == right).count();
+    Some(same + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check_finds;
+    use super::*;
+
+    const HEADER: (&str, &str) = (
+        "crates/splitpoint/src/log/record.rs",
+        "/// Header.\n///\n/// ```text\n/// offset  size  field\n///      0     4  crc\n/// ```\nstruct Header;",
+    );
+
+    #[track_caller]
+    fn check(document: &str, expected: &[&str]) {
+        check_finds(format_tables_are_current, &[("docs/format.md", document), HEADER], expected);
+    }
+
+    #[test]
+    fn a_table_like_its_source_is_current() {
+        let document = "# Format\n<!-- table: log::record::Header -->\n```text\n\
+            offset  size  field\n     0     4  crc\n```\n<!-- end -->\n";
+        check(document, &[]);
+    }
+
+    #[test]
+    fn a_table_unlike_its_source_is_found() {
+        let document = "# Format\n<!-- table: log::record::Header -->\n```text\n\
+            offset  size  field\n     0     8  crc\n```\n<!-- end -->\n";
+        check(document, &["docs/format.md:5"]);
+    }
+
+    #[test]
+    fn a_mark_that_names_nothing_is_found() {
+        check("<!-- table: log::record::Footer -->\n<!-- end -->\n", &["docs/format.md:0"]);
+        check("<!-- table: log::record::Header -->\nno end\n", &["docs/format.md:0"]);
+    }
+
+    #[test]
+    fn a_layout_that_the_document_leaves_out_is_found() {
+        check("# Format\n", &["crates/splitpoint/src/log/record.rs:1"]);
+        check_finds(format_tables_are_current, &[], &["docs/format.md:0"]);
+    }
+}
