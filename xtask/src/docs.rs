@@ -119,14 +119,31 @@ pub(crate) fn layouts(tree: &Tree) -> Vec<(String, usize, String)> {
 mod tests {
     use super::*;
 
+    const FORMAT_SOURCE: &str = "\
+//! Module.
+//! ```text
+//! 0 all
+//! ```
+
+/// One.
+/// ```text
+/// 0 one
+/// ```
+struct One;
+";
+
+    const LOG_SOURCE: &str = "\
+/// ```text
+/// 0 two
+/// ```
+struct Two;
+";
+
     #[track_caller]
     fn check(document: &str, expected: &str) {
         let tree = Tree::of(&[
-            (
-                "crates/splitpoint/src/format.rs",
-                "//! M.\n//! ```text\n//! 0 all\n//! ```\n/// ```text\n/// 0 one\n/// ```\nstruct One;",
-            ),
-            ("crates/splitpoint/src/log/mod.rs", "/// ```text\n/// 0 two\n/// ```\nstruct Two;"),
+            ("crates/splitpoint/src/format.rs", FORMAT_SOURCE),
+            ("crates/splitpoint/src/log/mod.rs", LOG_SOURCE),
         ]);
         assert_eq!(with_current_tables(&tree, document).expect("marks are right"), expected);
     }
@@ -134,8 +151,10 @@ mod tests {
     #[test]
     fn tables_are_filled_in_and_the_prose_is_left_alone() {
         check(
-            "a\n\n<!-- table: format::One -->\nold\n<!-- end -->\nb\n<!-- table: log::Two -->\n<!-- end -->\n",
-            "a\n\n<!-- table: format::One -->\n```text\n0 one\n```\n<!-- end -->\nb\n<!-- table: log::Two -->\n```text\n0 two\n```\n<!-- end -->\n",
+            "a\n\n<!-- table: format::One -->\nold\n<!-- end -->\nb\n\
+             <!-- table: log::Two -->\n<!-- end -->\n",
+            "a\n\n<!-- table: format::One -->\n```text\n0 one\n```\n<!-- end -->\nb\n\
+             <!-- table: log::Two -->\n```text\n0 two\n```\n<!-- end -->\n",
         );
     }
 

@@ -1,6 +1,7 @@
 //! The direction of dependencies inside the `splitpoint` crate: an arrow may only point down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use super::Finding;
 use crate::rust::PathUse;
@@ -10,29 +11,50 @@ use crate::tree::Tree;
 const SOURCES: &str = "crates/splitpoint/src/";
 
 /// Modules from the top down. A module may use those of the rows below its own; not those beside
-/// it, which do not know each other. A submodule that stands lower than its module has its own
-/// place. Submodules of one module may use each other.
+/// it, which do not know each other. A submodule or an item that stands lower or higher than its
+/// module has its own place. Inside one module the order is its own affair.
 const LAYERS: &[&[&str]] = &[
-    &["table"],
-    &["options"],
+    &["storage::sim"], // A store with faults, made for crash tests.
     &["db"],
-    &["cursor", "snapshot", "transaction", "check"],
+    &["snapshot", "transaction", "check", "cursor", "syncer"],
     &["checkpoint", "recovery", "compaction", "readers"],
+    &["identify"],
     &["log"],
     &["region"],
-    &["index", "log::record", "storage"],
-    &["stats"],
-    &["format", "error"],
-    &["hash", "linear", "atomic"],
+    &["storage::open"],
+    &["live"],
+    &["index", "log::record", "storage", "space", "table"],
+    &["options", "stats"],
+    &["format"],
+    &["hash", "linear"],
+    &["error", "atomic"],
+];
+
+/// Arrows that point up nevertheless, each with its reason. One that is not needed is a finding.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    ("options", "db", "`Options::open` returns a `Db`"),
+    ("table", "db", "`open` returns a `Db` as a `Table`"),
+    ("check", "db", "the state of a store, `Store`, is in db.rs"),
+    ("cursor", "db", "the state of a store, `Store`, is in db.rs"),
+    ("syncer", "db", "the state of a store, `Store`, is in db.rs"),
+    ("recovery", "db", "the state of a store, `Store`, is in db.rs"),
+    ("live", "region", "the numbers of pieces are computed in region.rs"),
 ];
 
 pub(super) fn modules_use_only_those_below(tree: &Tree) -> Vec<Finding> {
-    findings(tree, LAYERS)
+    findings(tree, LAYERS, EXCEPTIONS)
 }
 
-fn findings(tree: &Tree, layers: &[&[&str]]) -> Vec<Finding> {
+type Exceptions<'a> = &'a [(&'a str, &'a str, &'a str)];
+
+fn findings(tree: &Tree, layers: &[&[&str]], exceptions: Exceptions<'_>) -> Vec<Finding> {
     let exports = exports(tree);
     let mut findings = Vec::new();
+    let mut unused: BTreeSet<(&str, &str)> = BTreeSet::new();
+    // What no file of the tree could need is not missed there.
+    let has_file = |module: &str| tree.rust.keys().any(|path| is_file_of(path, module));
+    unused.extend(exceptions.iter().map(|(from, to, _)| (*from, *to)));
+    unused.retain(|(from, _)| has_file(from));
     for (path, file) in &tree.rust {
         let Some(module) = module_of(path) else { continue };
         let Some(source) = place_of(&module, layers) else {
@@ -44,52 +66,87 @@ fn findings(tree: &Tree, layers: &[&[&str]]) -> Vec<Finding> {
             findings.push(Finding::new(path, 0, message));
             continue;
         };
-        for used in &file.paths {
-            if tree.is_test(path, used.line) {
-                continue;
-            }
-            if let Some(message) = complaint(&module, source, used, &exports, layers) {
-                findings.push(Finding::new(path, used.line, message));
-            }
+        for used in file.paths.iter().filter(|used| !tree.is_test(path, used.line)) {
+            let message = match arrow(&module, source, used, &exports, layers) {
+                Ok(()) => continue,
+                Err(Fault::Up { to, .. }) if is_excepted((source.1, to), exceptions) => {
+                    unused.remove(&(source.1, to));
+                    continue;
+                }
+                Err(fault) => fault.to_string(),
+            };
+            findings.push(Finding::new(path, used.line, message));
         }
+    }
+    for (from, to) in unused {
+        let message = format!("the exception for `{from}` using `{to}` is not needed: remove it");
+        findings.push(Finding::new(file!(), 0, message));
     }
     findings.dedup();
     findings
 }
 
+fn is_excepted(arrow: (&str, &str), exceptions: Exceptions<'_>) -> bool {
+    exceptions.iter().any(|(from, to, _)| (*from, *to) == arrow)
+}
+
+fn is_file_of(path: &str, module: &str) -> bool {
+    module_of(path).is_some_and(|found| found.join("::") == module)
+}
+
+/// What is wrong with an arrow.
+enum Fault<'a> {
+    /// It points up or sideways.
+    Up { from: &'a str, to: &'a str },
+    /// It ends in a module without a place.
+    Unknown(String),
+    /// It ends anywhere.
+    Glob,
+}
+
+impl fmt::Display for Fault<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = file!();
+        match self {
+            Fault::Up { from, to } => write!(
+                f,
+                "`{from}` may not use `{to}`, which is not below it: turn the arrow round, move \
+                 what is shared below both, or change the layers in {table}",
+            ),
+            Fault::Unknown(name) => {
+                write!(f, "`crate::{name}` is of no module that has a place in {table}")
+            }
+            Fault::Glob => write!(f, "`crate::*` hides what is used: name the modules"),
+        }
+    }
+}
+
 /// Row of the layers, and the name found there.
 type Place<'a> = (usize, &'a str);
 
-fn complaint(
+fn arrow<'a>(
     module: &[String],
-    source: Place<'_>,
+    source: Place<'a>,
     used: &PathUse,
     exports: &BTreeMap<String, Vec<String>>,
-    layers: &[&[&str]],
-) -> Option<String> {
-    let [first, second, ..] = used.segments.as_slice() else { return None };
+    layers: &[&'a [&'a str]],
+) -> Result<(), Fault<'a>> {
+    let [first, second, ..] = used.segments.as_slice() else { return Ok(()) };
     if first != "crate" {
-        return None;
+        return Ok(());
     }
     if second == "*" {
-        return Some("`crate::*` hides what is used: name the modules".to_owned());
+        return Err(Fault::Glob);
     }
     let target = exports.get(second).map_or(&used.segments[1..], Vec::as_slice);
     if target.first() == module.first() {
-        return None; // Inside one module the order is its own affair.
+        return Ok(());
     }
-    let Some((row, name)) = place_of(target, layers) else {
-        return Some(format!("`crate::{second}` is of no module that has a place in {}", file!()));
-    };
-    (row <= source.0).then(|| {
-        let side = if row == source.0 { "beside" } else { "above" };
-        format!(
-            "`{}` may not use `{name}`, which stands {side} it: turn the arrow round, move what is \
-             shared below both, or change the layers in {}",
-            source.1,
-            file!(),
-        )
-    })
+    match place_of(target, layers) {
+        None => Err(Fault::Unknown(second.clone())),
+        Some((row, _)) if row > source.0 => Ok(()),
+        Some((_, to)) => Err(Fault::Up { from: source.1, to }),
+    }
 }
 
 /// Returns the place of the longest prefix of `path` that has one.
@@ -132,8 +189,7 @@ fn exports(tree: &Tree) -> BTreeMap<String, Vec<String>> {
 mod tests {
     use super::*;
 
-    /// Checks file `db.rs` or another one against three rows: `db`, then `log` beside `index`
-    /// with `log::record` lower down, then `error`.
+    /// Checks one file against four rows: `db`, `log` beside `index`, `log::record`, `error`.
     #[track_caller]
     fn check(file: &str, text: &str, expected_lines: &[usize]) {
         let layers: &[&[&str]] = &[&["db"], &["log", "index"], &["log::record"], &["error"]];
@@ -142,7 +198,8 @@ mod tests {
             (&format!("{SOURCES}lib.rs"), "mod db;\npub use error::{Error, Kind as ErrorKind};"),
             (&path, text),
         ]);
-        let lines: Vec<usize> = findings(&tree, layers).iter().map(|found| found.line).collect();
+        let lines: Vec<usize> =
+            findings(&tree, layers, &[]).iter().map(|found| found.line).collect();
         assert_eq!(lines, expected_lines, "{file}: {text}");
     }
 
@@ -188,12 +245,25 @@ mod tests {
     }
 
     #[test]
+    fn an_exception_allows_one_arrow_up_and_is_found_when_it_is_not_needed() {
+        let layers: &[&[&str]] = &[&["table", "db"], &["log"]];
+        let path = format!("{SOURCES}log.rs");
+        let count = |text: &str| {
+            let tree = Tree::of(&[(&path, text)]);
+            findings(&tree, layers, &[("log", "table", "why")]).len()
+        };
+        assert_eq!(count("use crate::table::Entry;"), 0);
+        assert_eq!(count("use crate::table::Entry;\nuse crate::db::Db;"), 1);
+        assert_eq!(count("use std::io;"), 1);
+    }
+
+    #[test]
     fn a_module_without_a_place_is_found() {
         check("vacuum.rs", "fn f() {}", &[0]);
     }
 
     #[test]
-    fn every_module_has_one_place() {
+    fn every_name_has_one_place() {
         let mut names: Vec<&str> = LAYERS.iter().flat_map(|row| row.iter().copied()).collect();
         let count = names.len();
         names.sort_unstable();

@@ -43,7 +43,8 @@ mod tests {
 
     const HEADER: (&str, &str) = (
         "crates/splitpoint/src/log/record.rs",
-        "/// Header.\n///\n/// ```text\n/// offset  size  field\n///      0     4  crc\n/// ```\nstruct Header;",
+        "/// Header.\n///\n/// ```text\n/// offset  size  field\n///      0     4  crc\n/// ```\n\
+         struct Header;",
     );
 
     #[track_caller]

@@ -131,9 +131,10 @@ mod tests {
 
     #[test]
     fn open_ends_without_a_number_are_found() {
+        let refused = REFUSED[0];
         let text = format!(
-            "// {NUMBERED}(#12): fine\n// {NUMBERED}: no\n// {NUMBERED}(#x): no\n// {}(#12)\nfn f() {{}} // METHODOLOGY",
-            REFUSED[0]
+            "// {NUMBERED}(#12): fine\n// {NUMBERED}: no\n// {NUMBERED}(#x): no\n\
+             // {refused}(#12)\nfn f() {{}} // METHODOLOGY",
         );
         check_finds(open_ends_are_numbered, &[("a.rs", &text)], &["a.rs:2", "a.rs:3", "a.rs:4"]);
     }
