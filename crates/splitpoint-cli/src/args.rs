@@ -1,0 +1,95 @@
+//! The command line: the one definition behind help, completions, manual pages and `docs/cli.md`.
+
+use clap::Parser;
+
+use crate::command::Command;
+
+/// A crash-safe hash table in one file.
+///
+/// A store keeps records, each a key with its value, both any bytes. Data goes to standard
+/// output and words to standard error.
+#[derive(Debug, Parser)]
+#[command(
+    name = "splitpoint",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = EXAMPLES,
+    after_long_help = AFTER_LONG_HELP
+)]
+pub(crate) struct Cli {
+    /// Say nothing but errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  splitpoint demo                              show what a store does, in two seconds
+  splitpoint put capitals.spt France Paris     store a record; makes the file
+  splitpoint get capitals.spt France           prints Paris
+  splitpoint load words.spt /usr/share/dict/words
+  splitpoint stat words.spt";
+
+const AFTER_LONG_HELP: &str = "\
+Examples:
+  splitpoint demo                              show what a store does, in two seconds
+  splitpoint put capitals.spt France Paris     store a record; makes the file
+  splitpoint get capitals.spt France           prints Paris
+  splitpoint load words.spt /usr/share/dict/words
+  splitpoint stat words.spt
+
+Exit codes:
+  0    done
+  1    no: the key is missing or exists, check found damage, not every record was carried
+  2    the command line is wrong
+  3    the store cannot be opened, or another process has it open
+  4    the store is corrupt
+  5    the operating system refused to read or write
+  70   a bug of splitpoint
+  130  stopped by Ctrl-C; what was acknowledged is stored
+
+Environment:
+  NO_COLOR        no colors
+  CLICOLOR_FORCE  colors even where the output is no terminal";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_help_with_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            assert!(command.get_about().is_some(), "{name} has no help");
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(after.contains("splitpoint "), "{name} has no example");
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{name} {} has no help", argument.get_id());
+            }
+        }
+    }
+
+    /// The glossary's words: a user must not meet two names for one thing.
+    #[test]
+    fn help_uses_the_words_of_the_glossary() {
+        let manual = crate::manual::markdown();
+        for word in ["entry", "entries", "item", "iterator", "spill", "vacuum"] {
+            assert!(
+                !manual.split(|c: char| !c.is_alphanumeric()).any(|found| found == word),
+                "the help says `{word}`"
+            );
+        }
+    }
+}

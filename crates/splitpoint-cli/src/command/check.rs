@@ -1,0 +1,139 @@
+//! `splitpoint check`: verify a store without writing to it.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use splitpoint::{CheckReport, Error};
+
+use crate::bytes::shell_word;
+use crate::console::{self, Console};
+use crate::failure::{Exit, Failure, Result};
+use crate::number::{bytes, counted, grouped};
+use crate::store;
+
+/// Verify every structure of a store without writing to it
+///
+/// Compares checksums of all records, the index with the records and the headers with both. Each
+/// damage is a line with its byte in the file, and gives exit code 1.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint check words.spt
+  splitpoint check words.spt --quiet || echo 'restore the backup'
+  splitpoint check words.spt --json")]
+pub(crate) struct Args {
+    /// The store
+    file: PathBuf,
+
+    /// Print an object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a check found.
+#[derive(Debug, Serialize)]
+struct Report {
+    store: String,
+    is_clean: bool,
+    records: u64,
+    log_bytes: u64,
+    lines: u64,
+    damage_count: u64,
+    damages: Vec<Damage>,
+}
+
+#[derive(Debug, Serialize)]
+struct Damage {
+    what: String,
+    offset: u64,
+    expected: u64,
+    found: u64,
+}
+
+/// Verifies a store.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let report = check(&args.file)?;
+    if args.json {
+        console::print_json(&report)?;
+    } else {
+        console::print_styled(&in_words(&report, console))?;
+    }
+    if report.is_clean {
+        return Ok(());
+    }
+    let file = shell_word(&report.store);
+    let damages = counted(report.damage_count, "damage");
+    Err(Failure::new(Exit::No, format!("`{}` is corrupt: {damages} found", report.store)).hint(
+        format!(
+            "restore the file from a backup, or save what can be read: splitpoint dump {file} > \
+             saved.hex"
+        ),
+    ))
+}
+
+fn check(path: &Path) -> Result<Report> {
+    let store = path.display().to_string();
+    let db = match store::open_untouched(path) {
+        Ok(db) => db,
+        // Too damaged to open is what the user wants to know, not a failure to check.
+        Err(Error::Corrupt { what, offset, expected, found }) => {
+            let damages = vec![Damage { what: what.to_string(), offset, expected, found }];
+            return Ok(Report {
+                store,
+                is_clean: false,
+                records: 0,
+                log_bytes: 0,
+                lines: 0,
+                damage_count: 1,
+                damages,
+            });
+        }
+        Err(error) => return Err(Failure::opening(path, &error)),
+    };
+    let report = db.check().map_err(|error| Failure::using(path, &error))?;
+    Ok(report_of(store, &report))
+}
+
+fn report_of(store: String, report: &CheckReport) -> Report {
+    let damage_of = |damage: &splitpoint::Damage| Damage {
+        what: damage.what.to_string(),
+        offset: damage.offset,
+        expected: damage.expected,
+        found: damage.found,
+    };
+    Report {
+        store,
+        is_clean: report.is_clean(),
+        records: report.record_count,
+        log_bytes: report.log_bytes,
+        lines: report.line_count,
+        damage_count: report.damage_count,
+        damages: report.damages.iter().map(damage_of).collect(),
+    }
+}
+
+fn in_words(report: &Report, console: Console) -> String {
+    let mut text = String::new();
+    for Damage { what, offset, expected, found } in &report.damages {
+        let _ = writeln!(
+            text,
+            "damage: {what} at byte {offset}: expected {expected:#x}, found {found:#x}"
+        );
+    }
+    let unlisted = report.damage_count - crate::number::count(report.damages.len());
+    if unlisted > 0 {
+        let _ = writeln!(text, "damage: {} more", grouped(unlisted));
+    }
+    if report.is_clean && !console.is_quiet() {
+        let _ = writeln!(
+            text,
+            "`{}` is sound: {} ({}) and {} verified",
+            report.store,
+            counted(report.records, "log record"),
+            bytes(report.log_bytes),
+            counted(report.lines, "index line")
+        );
+    }
+    text
+}

@@ -1,0 +1,82 @@
+//! `splitpoint dump`: write every record in a portable format.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use crate::bytes::{shell_word, shown};
+use crate::console::{self, Console};
+use crate::failure::{Exit, Failure, Result};
+use crate::format::{DumpFormat, WriteError};
+use crate::number::counted;
+use crate::progress::{Progress, ProgressMode, Total};
+use crate::store;
+
+/// Write every record to standard output in a portable format
+///
+/// `load` reads every format back. All but tsv carry any bytes; tsv stops with exit code 1 at
+/// the first record whose key holds a TAB or a newline, or whose value holds a newline.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint dump words.spt > words.hex
+  splitpoint dump words.spt --format print | db5.3_load words.db
+  splitpoint dump words.spt --format cdb | cdb -c words.cdb
+  splitpoint dump old.spt | splitpoint load new.spt
+  splitpoint dump words.spt --format tsv | sort | head")]
+pub(crate) struct Args {
+    /// The store
+    file: PathBuf,
+
+    /// The format
+    #[arg(short, long, value_enum, default_value = "hex")]
+    format: DumpFormat,
+
+    /// When to show progress
+    #[arg(long, value_enum, default_value_t)]
+    progress: ProgressMode,
+}
+
+/// Writes every record.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let db = store::open_to_read(&args.file, console)?;
+    let record_count = db.len();
+    let mut out = console::data();
+    let mut writer = args.format.writer();
+    let mut progress =
+        Progress::start(args.progress, console, "dump", Total::Records(record_count));
+    let failed = |error| Failure::using(&args.file, &error);
+    writer.begin(&mut out, record_count).map_err(|error| Failure::output(&error))?;
+    let mut written: u64 = 0;
+    let mut written_bytes: u64 = 0;
+    for record in db.scan().map_err(failed)? {
+        let record = record.map_err(|error| {
+            let _ = out.flush();
+            failed(error).within(counted(written, "record") + " written before the error")
+        })?;
+        match writer.write(&mut out, &record.key, &record.value) {
+            Ok(()) => {}
+            Err(WriteError::Io(error)) => return Err(Failure::output(&error)),
+            Err(WriteError::Unfit { reason }) => {
+                let _ = out.flush();
+                return Err(unfit(args, &record.key, reason, written));
+            }
+        }
+        written += 1;
+        written_bytes += crate::number::count(record.key.len() + record.value.len());
+        progress.update(written, written_bytes);
+    }
+    writer.end(&mut out).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
+    progress.finish(written, written_bytes);
+    Ok(())
+}
+
+fn unfit(args: &Args, key: &[u8], reason: &str, written: u64) -> Failure {
+    let message = format!(
+        "tsv cannot carry the record of key `{}`: {reason}; stopped after {}",
+        shown(key),
+        counted(written, "record")
+    );
+    let file = shell_word(&args.file.to_string_lossy());
+    Failure::new(Exit::No, message)
+        .hint(format!("jsonl carries any bytes: splitpoint dump {file} --format jsonl"))
+}

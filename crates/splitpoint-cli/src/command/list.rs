@@ -1,0 +1,97 @@
+//! `splitpoint list`: print every key.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use crate::bytes::{Notation, escaped};
+use crate::console::{self, Console};
+use crate::failure::{Failure, Result};
+use crate::format::{JsonEncoding, JsonRecord};
+use crate::store;
+
+/// Print every key
+///
+/// One a line, in the order of the file. A key may hold a newline itself: -0, --hex and --json
+/// are safe for any bytes. On a terminal control characters are shown as \xNN.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint list words.spt | grep '^q'
+  splitpoint list words.spt --values                     key, TAB, value
+  splitpoint list any.spt -0 | sort -z | tr '\\0' '\\n'
+  splitpoint list any.spt --values --json                one object a line")]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags")]
+pub(crate) struct Args {
+    /// The store
+    file: PathBuf,
+
+    /// Print the value after each key, with a TAB between
+    #[arg(long)]
+    values: bool,
+
+    /// Print keys and values in hex
+    #[arg(long)]
+    hex: bool,
+
+    /// End each key and each value with a NUL byte
+    #[arg(short = '0', long)]
+    null: bool,
+
+    /// Print one JSON object a line
+    #[arg(long, conflicts_with = "null")]
+    json: bool,
+}
+
+/// Prints every key.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let db = store::open_to_read(&args.file, console)?;
+    let mut out = console::data();
+    let is_shown = console::is_terminal() && !args.null && !args.hex;
+    let failed = |error| Failure::using(&args.file, &error);
+    for record in db.scan().map_err(failed)? {
+        let record = record.map_err(failed)?;
+        let value = args.values.then_some(&*record.value);
+        let written = if args.json {
+            write_json(&mut out, args, &record.key, value)
+        } else if is_shown {
+            let key = escaped(&record.key, "");
+            let value = value.map(|value| escaped(value, "\t"));
+            write_record(&mut out, args, key.as_bytes(), value.as_deref().map(str::as_bytes))
+        } else {
+            write_record(&mut out, args, &record.key, value)
+        };
+        written.map_err(|error| Failure::output(&error))?;
+    }
+    out.flush().map_err(|error| Failure::output(&error))
+}
+
+fn write_json(
+    out: &mut dyn Write,
+    args: &Args,
+    key: &[u8],
+    value: Option<&[u8]>,
+) -> io::Result<()> {
+    let encoding = if args.hex { JsonEncoding::Hex } else { JsonEncoding::Text };
+    let object = match value {
+        Some(value) => JsonRecord::new(key, value, encoding),
+        None => JsonRecord::of_key(key, encoding),
+    };
+    serde_json::to_writer(&mut *out, &object)?;
+    out.write_all(b"\n")
+}
+
+fn write_record(
+    out: &mut dyn Write,
+    args: &Args,
+    key: &[u8],
+    value: Option<&[u8]>,
+) -> io::Result<()> {
+    let notation = Notation::with_hex(args.hex);
+    let (between, end): (&[u8], &[u8]) = if args.null { (b"\0", b"\0") } else { (b"\t", b"\n") };
+    notation.write(out, key)?;
+    if let Some(value) = value {
+        out.write_all(between)?;
+        notation.write(out, value)?;
+    }
+    out.write_all(end)
+}

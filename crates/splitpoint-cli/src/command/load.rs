@@ -1,0 +1,362 @@
+//! `splitpoint load`: store the records of a dump or a list.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use splitpoint::{Db, Options};
+
+use crate::bytes::shell_word;
+use crate::console::{self, Console};
+use crate::failure::{Exit, Failure, Result};
+use crate::format::{Detected, Foreign, Input, LoadFormat, ReadError, ReadRecords, Record, detect};
+use crate::interrupt::Interrupt;
+use crate::number::{count, counted};
+use crate::progress::{Progress, ProgressMode, Total, pace};
+use crate::store::{self, DurabilityName};
+
+/// Store the records of a dump or a list
+///
+/// Makes the store if the file is missing, and says so. The format is recognized by the first
+/// bytes of the input and said; --format overrides. A value of the same key is replaced, unless
+/// --no-overwrite is given.
+///
+/// Malformed input stops the load with exit code 1 and its line (for cdb, its byte); the records
+/// before it are stored and counted. Ctrl-C stops it in the same way, with exit code 130. Loading
+/// the corrected input again does no harm.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint load words.spt /usr/share/dict/words        each word with its line number
+  splitpoint load capitals.spt capitals.tsv
+  db5.3_dump old.db | splitpoint load new.spt
+  splitpoint dump a.spt | splitpoint load b.spt --no-overwrite")]
+pub(crate) struct Args {
+    /// The store
+    file: PathBuf,
+
+    /// The input; standard input if it is absent or `-`
+    input: Option<PathBuf>,
+
+    /// The format of the input [default: recognized]
+    #[arg(short, long, value_enum)]
+    format: Option<LoadFormat>,
+
+    /// Keep the values of keys that exist
+    #[arg(long)]
+    no_overwrite: bool,
+
+    /// When records are synced; the store is closed at the end, so all are durable then
+    #[arg(long, value_enum, default_value_t)]
+    durability: DurabilityName,
+
+    /// Print an object that says what was loaded
+    #[arg(long)]
+    json: bool,
+
+    /// When to show progress
+    #[arg(long, value_enum, default_value_t)]
+    progress: ProgressMode,
+}
+
+/// What was loaded.
+#[derive(Debug, Serialize)]
+struct Report {
+    store: String,
+    input: String,
+    format: &'static str,
+    /// Records read from the input.
+    loaded: u64,
+    /// Keys that were not there before.
+    new: u64,
+    /// Values that were replaced.
+    replaced: u64,
+    /// Records left out, because their keys existed.
+    kept: u64,
+    seconds: f64,
+}
+
+/// Stores the records of an input.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let source = Source::open(args.input.as_deref())?;
+    let Source { name, mut input, total } = source;
+    let format = match args.format {
+        Some(format) => format,
+        None => recognize(&name, &mut input)?,
+    };
+    note_carriage_returns(&mut input, format, console);
+    let options = Options::new().durability(args.durability.into());
+    let db = store::open_or_create(&args.file, &options, console)?;
+    let interrupt = Interrupt::watch()?;
+    let progress = Progress::start(args.progress, console, "load", total);
+    let mut load = Load { args, db: &db, interrupt, progress, loaded: 0, kept: 0, offset: 0 };
+
+    let started = Instant::now();
+    let record_count_before = db.len();
+    let outcome = load.run(input, format);
+    let (loaded, kept) = (load.loaded, load.kept);
+    load.progress.finish(loaded, load.offset);
+    let new = db.len() - record_count_before;
+    let closed = store::close(db, &args.file);
+    let elapsed = started.elapsed();
+
+    let report = Report {
+        store: args.file.display().to_string(),
+        input: name.clone(),
+        format: format.name(),
+        loaded,
+        new,
+        replaced: (loaded - kept).saturating_sub(new),
+        kept,
+        seconds: elapsed.as_secs_f64(),
+    };
+    if args.json {
+        console::print_json(&report)?;
+    }
+    outcome.map_err(|stop| stop.into_failure(&name, loaded))?;
+    closed?;
+    let file = args.file.display();
+    let format = report.format;
+    console.note(format_args!(
+        "loaded {} from {name} ({format}) into `{file}`: {}",
+        { pace(loaded, elapsed) },
+        outcome_in_words(&report)
+    ));
+    Ok(())
+}
+
+fn outcome_in_words(report: &Report) -> String {
+    let mut words = format!("{} new", crate::number::grouped(report.new));
+    for (count, what) in [(report.replaced, "replaced"), (report.kept, "kept as they were")] {
+        if count > 0 {
+            let _ = write!(words, ", {} {what}", crate::number::grouped(count));
+        }
+    }
+    words
+}
+
+/// An input, its name for messages, and its size where that is known.
+struct Source {
+    name: String,
+    input: Input,
+    total: Total,
+}
+
+impl Source {
+    fn open(path: Option<&Path>) -> Result<Self> {
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
+            let input = Input::new(Box::new(io::stdin()));
+            return Ok(Self { name: "standard input".to_string(), input, total: Total::Unknown });
+        };
+        let name = format!("`{}`", path.display());
+        let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, file) =
+            opened.map_err(|error| Failure::io(format!("read {name}"), &error))?;
+        let total = if metadata.is_file() { Total::Bytes(metadata.len()) } else { Total::Unknown };
+        Ok(Self { name, input: Input::new(Box::new(file)), total })
+    }
+}
+
+/// Returns the format of `input` by its first bytes.
+fn recognize(name: &str, input: &mut Input) -> Result<LoadFormat> {
+    let start = input.peek().map_err(|error| Failure::io(format!("read {name}"), &error))?;
+    let (what, hint) = match detect(start) {
+        Detected::Format(format) => return Ok(format),
+        Detected::Unclear(reason) => {
+            let message = format!("cannot tell the format of {name}: {reason}");
+            return Err(Failure::new(Exit::Usage, message)
+                .hint("say it with --format: hex, lines, tsv, cdb, bytevalue, print or jsonl"));
+        }
+        Detected::Foreign(Foreign::Store) => {
+            let file = shell_word(name.trim_matches('`'));
+            ("a store", format!("dump it first: splitpoint dump {file} | splitpoint load FILE"))
+        }
+        Detected::Foreign(Foreign::BerkeleyDb) => {
+            let file = shell_word(name.trim_matches('`'));
+            ("a Berkeley DB file", {
+                format!("dump it first: db5.3_dump {file} | splitpoint load FILE")
+            })
+        }
+        Detected::Foreign(Foreign::Gdbm) => {
+            ("a gdbm file", "no gdbm format is read yet: export it as TAB-separated text".into())
+        }
+        Detected::Foreign(Foreign::GdbmDump) => {
+            ("a gdbm dump", "no gdbm format is read yet: export it as TAB-separated text".into())
+        }
+        Detected::Foreign(Foreign::Compressed) => {
+            ("compressed", "decompress it into a pipe: zcat FILE.gz | splitpoint load ...".into())
+        }
+    };
+    Err(Failure::new(Exit::Usage, format!("{name} is {what}, not a dump or a list")).hint(hint))
+}
+
+/// Says that carriage returns are kept, where a file from another system has them.
+fn note_carriage_returns(input: &mut Input, format: LoadFormat, console: Console) {
+    if !matches!(format, LoadFormat::Lines | LoadFormat::Tsv) {
+        return;
+    }
+    let first_line = input.peek().ok().and_then(|start| start.split(|byte| *byte == b'\n').next());
+    if first_line.is_some_and(|line| line.ends_with(b"\r")) {
+        console.note(
+            "the lines end in CR LF, and the CR is kept as a part of each; `tr -d '\\r'` \
+             removes it",
+        );
+    }
+}
+
+/// Records that are stored together.
+const BATCH_RECORDS: usize = 4096;
+/// Bytes of keys and values after which a batch is full.
+const BATCH_BYTES: usize = 4 << 20;
+/// How soon a signal is noticed while the input is silent.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Records one behind the other in memory.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    /// Where each key and each value ends.
+    ends: Vec<(usize, usize)>,
+    /// Bytes of the input that were read up to here.
+    offset: u64,
+}
+
+impl Batch {
+    fn push(&mut self, record: &Record) {
+        self.bytes.extend_from_slice(&record.key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(&record.value);
+        self.ends.push((key_end, self.bytes.len()));
+    }
+
+    fn is_full(&self) -> bool {
+        self.ends.len() >= BATCH_RECORDS || self.bytes.len() >= BATCH_BYTES
+    }
+
+    fn records(&self) -> Vec<(&[u8], &[u8])> {
+        let mut start = 0;
+        let record_of = |&(key_end, value_end): &(usize, usize)| {
+            let record = (&self.bytes[start..key_end], &self.bytes[key_end..value_end]);
+            start = value_end;
+            record
+        };
+        self.ends.iter().map(record_of).collect()
+    }
+}
+
+/// Why a load ended early.
+enum Stop {
+    Read(ReadError),
+    Store(Failure),
+    Signal(Exit),
+}
+
+impl Stop {
+    fn into_failure(self, name: &str, loaded: u64) -> Failure {
+        let records = counted(loaded, "record");
+        match self {
+            Self::Read(ReadError::Malformed { place, reason }) => {
+                Failure::new(Exit::No, format!("{name}, {place}: {reason}")).hint(format!(
+                    "loaded {records} before the error; correct the input and load it again"
+                ))
+            }
+            Self::Read(ReadError::Io(error)) => Failure::io(format!("read {name}"), &error)
+                .within(format!("loaded {records} before the error")),
+            Self::Store(failure) => failure.within(format!("loaded {records} before the error")),
+            Self::Signal(exit) => Failure::new(exit, format!("interrupted: loaded {records}"))
+                .hint("the store is valid; load the same input again to store the rest"),
+        }
+    }
+}
+
+/// One load: a thread reads batches, this one stores them.
+struct Load<'a> {
+    args: &'a Args,
+    db: &'a Db,
+    interrupt: Interrupt,
+    progress: Progress,
+    loaded: u64,
+    kept: u64,
+    offset: u64,
+}
+
+impl Load<'_> {
+    fn run(&mut self, input: Input, format: LoadFormat) -> Result<(), Stop> {
+        // Two batches are in flight, so memory is bounded whatever the input is.
+        let (sender, receiver) = mpsc::sync_channel(1);
+        // A thread of its own: a read that waits for a pipe cannot be interrupted.
+        let reader = format.reader();
+        thread::spawn(move || read_batches(input, reader, &sender));
+        self.store_batches(&receiver)
+    }
+
+    fn store_batches(&mut self, receiver: &Receiver<Result<Batch, ReadError>>) -> Result<(), Stop> {
+        loop {
+            if let Some(exit) = self.interrupt.exit() {
+                return Err(Stop::Signal(exit));
+            }
+            match receiver.recv_timeout(PATIENCE) {
+                Ok(Ok(batch)) => self.store(&batch)?,
+                Ok(Err(error)) => return Err(Stop::Read(error)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            self.progress.update(self.loaded, self.offset);
+        }
+    }
+
+    fn store(&mut self, batch: &Batch) -> Result<(), Stop> {
+        let failed = |error| Stop::Store(Failure::using(&self.args.file, &error));
+        let records = batch.records();
+        if self.args.no_overwrite {
+            for (key, value) in records {
+                if !self.db.put_new(key, value).map_err(failed)? {
+                    self.kept += 1;
+                }
+                self.loaded += 1;
+            }
+        } else {
+            self.db.put_many(&records).map_err(failed)?;
+            self.loaded += count(records.len());
+        }
+        self.offset = batch.offset;
+        Ok(())
+    }
+}
+
+/// Reads batches until the input ends, breaks its format or nobody wants more.
+fn read_batches(
+    mut input: Input,
+    mut reader: Box<dyn ReadRecords>,
+    sender: &SyncSender<Result<Batch, ReadError>>,
+) {
+    let mut record = Record::default();
+    let mut batch = Batch::default();
+    let result = loop {
+        match reader.read(&mut input, &mut record) {
+            Ok(true) => batch.push(&record),
+            Ok(false) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+        // What a slow pipe has sent is stored before the next read waits for it.
+        if batch.is_full() || input.is_drained() {
+            batch.offset = input.offset();
+            if sender.send(Ok(std::mem::take(&mut batch))).is_err() {
+                return;
+            }
+        }
+    };
+    batch.offset = input.offset();
+    if !batch.ends.is_empty() && sender.send(Ok(batch)).is_err() {
+        return;
+    }
+    if let Err(error) = result {
+        // Nobody left to tell is fine: then the load has ended for another reason.
+        let _ = sender.send(Err(error));
+    }
+}

@@ -1,0 +1,53 @@
+//! `splitpoint man`: the manual pages.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use crate::console::{self, Console};
+use crate::failure::{Failure, Result};
+use crate::manual;
+use crate::number::{count, counted};
+
+/// Print the manual page, or write one page for every command
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint man | man -l -                              read it
+  splitpoint man ~/.local/share/man/man1                 splitpoint.1, splitpoint-put.1, ...")]
+pub(crate) struct Args {
+    /// The directory for the pages; without it splitpoint.1 goes to standard output
+    dir: Option<PathBuf>,
+
+    /// Print docs/cli.md
+    #[arg(long, hide = true, conflicts_with = "dir")]
+    markdown: bool,
+}
+
+/// Prints or writes the manual pages.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let Some(dir) = &args.dir else {
+        let text = if args.markdown { manual::markdown().into_bytes() } else { main_page()? };
+        let mut out = console::data();
+        return out
+            .write_all(&text)
+            .and_then(|()| out.flush())
+            .map_err(|error| Failure::output(&error));
+    };
+    let shown = dir.display();
+    fs::create_dir_all(dir)
+        .map_err(|error| Failure::io(format!("make directory `{shown}`"), &error))?;
+    let pages = manual::pages().map_err(|error| Failure::io("render the manual", &error))?;
+    for (name, page) in &pages {
+        let path = dir.join(name);
+        fs::write(&path, page)
+            .map_err(|error| Failure::io(format!("write `{}`", path.display()), &error))?;
+    }
+    console.note(format_args!("wrote {} to `{shown}`", counted(count(pages.len()), "page")));
+    Ok(())
+}
+
+fn main_page() -> Result<Vec<u8>> {
+    let pages = manual::pages().map_err(|error| Failure::io("render the manual", &error))?;
+    Ok(pages.into_iter().next().map(|(_, page)| page).unwrap_or_default())
+}

@@ -1,0 +1,62 @@
+//! The commands, one file each.
+
+mod bench;
+mod check;
+mod completions;
+mod count;
+mod create;
+mod delete;
+mod demo;
+mod dump;
+mod get;
+mod list;
+mod load;
+mod man;
+mod put;
+mod stat;
+
+use clap::Subcommand;
+
+use crate::console::Console;
+use crate::failure::Result;
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Create(create::Args),
+    Put(put::Args),
+    Get(get::Args),
+    Delete(delete::Args),
+    Count(count::Args),
+    List(list::Args),
+    Load(load::Args),
+    Dump(dump::Args),
+    Stat(stat::Args),
+    Check(check::Args),
+    Bench(bench::Args),
+    Demo(demo::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+impl Command {
+    /// Runs the command.
+    pub(crate) fn run(&self, console: Console) -> Result<()> {
+        match self {
+            Self::Create(args) => create::run(args, console),
+            Self::Put(args) => put::run(args, console),
+            Self::Get(args) => get::run(args, console),
+            Self::Delete(args) => delete::run(args, console),
+            Self::Count(args) => count::run(args, console),
+            Self::List(args) => list::run(args, console),
+            Self::Load(args) => load::run(args, console),
+            Self::Dump(args) => dump::run(args, console),
+            Self::Stat(args) => stat::run(args, console),
+            Self::Check(args) => check::run(args, console),
+            Self::Bench(args) => bench::run(args, console),
+            Self::Demo(args) => demo::run(args, console),
+            Self::Completions(args) => completions::run(args),
+            Self::Man(args) => man::run(args, console),
+        }
+    }
+}

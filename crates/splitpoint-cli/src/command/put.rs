@@ -1,0 +1,84 @@
+//! `splitpoint put`: store one record.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use splitpoint::{Options, VALUE_BYTES_MAX};
+
+use crate::bytes::{Notation, shown};
+use crate::console::Console;
+use crate::failure::{Exit, Failure, Result};
+use crate::store::{self, DurabilityName};
+
+/// Store a record
+///
+/// Makes the store if the file is missing, and says so. A value of the same key is replaced,
+/// unless --new is given. The record is durable when the command ends.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint put capitals.spt France Paris
+  splitpoint put pictures.spt cat.png < cat.png          the value from standard input
+  splitpoint put capitals.spt --new France Lyon          exit 1: France is there
+  splitpoint put any.spt --hex 00ff 0a                   bytes that cannot be typed
+  splitpoint put any.spt -- -key -value                  a key that begins with a dash")]
+pub(crate) struct Args {
+    /// The store
+    file: PathBuf,
+
+    /// The key
+    key: OsString,
+
+    /// The value; read from standard input if it is absent or `-`
+    value: Option<OsString>,
+
+    /// Refuse a key that exists, with exit code 1
+    #[arg(long)]
+    new: bool,
+
+    /// Key and value are given in hex
+    #[arg(long)]
+    hex: bool,
+
+    /// When the record is synced; the store is closed at the end, so it is durable in any case
+    #[arg(long, value_enum, default_value_t)]
+    durability: DurabilityName,
+}
+
+/// Stores a record.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let notation = Notation::with_hex(args.hex);
+    let key = notation.parse("key", &args.key)?;
+    // Before the store is opened: it would be locked while a slow pipe is read.
+    let value = match &args.value {
+        Some(value) if value != "-" => notation.parse("value", value)?,
+        _ => notation.decode("value", read_standard_input()?)?,
+    };
+    let options = Options::new().durability(args.durability.into());
+    let db = store::open_or_create(&args.file, &options, console)?;
+    let was_stored = if args.new {
+        db.put_new(&key, &value)
+    } else {
+        db.put_with(&key, &value, args.durability.into()).map(|()| true)
+    }
+    .map_err(|error| Failure::using(&args.file, &error))?;
+    store::close(db, &args.file)?;
+    if was_stored {
+        return Ok(());
+    }
+    let (key, file) = (shown(&key), args.file.display());
+    Err(Failure::new(Exit::No, format!("key `{key}` exists already in `{file}`"))
+        .hint("its value is unchanged; without --new it would be replaced"))
+}
+
+fn read_standard_input() -> Result<Vec<u8>> {
+    let mut value = Vec::new();
+    // One byte over the limit is enough for the store to refuse it.
+    io::stdin()
+        .lock()
+        .take(2 * VALUE_BYTES_MAX + 1)
+        .read_to_end(&mut value)
+        .map_err(|error| Failure::io("read the value from standard input", &error))?;
+    Ok(value)
+}

@@ -1,0 +1,87 @@
+//! The streams: data goes to standard output, words go to standard error.
+
+use std::fmt;
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::failure::Failure;
+
+/// Style of `error:`.
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+/// Style of `hint:`.
+const HINT: Style = AnsiColor::Cyan.on_default().bold();
+
+/// Where a command speaks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Console {
+    is_quiet: bool,
+}
+
+impl Console {
+    /// Makes a console; a quiet one says nothing but errors.
+    pub(crate) fn new(is_quiet: bool) -> Self {
+        Self { is_quiet }
+    }
+
+    /// Returns whether only errors are wanted.
+    pub(crate) fn is_quiet(self) -> bool {
+        self.is_quiet
+    }
+
+    /// Says what was done.
+    pub(crate) fn note(self, message: impl fmt::Display) {
+        if !self.is_quiet {
+            // A standard error that is closed must not stop the work.
+            let _ = writeln!(anstream::stderr(), "splitpoint: {message}");
+        }
+    }
+}
+
+/// Says what a command failed with, on one line, and what to do about it, on another.
+pub(crate) fn report_failure(failure: &Failure) {
+    if let Some(message) = failure.message() {
+        report_error(message, failure.remedy());
+    }
+}
+
+/// Writes the two lines of an error.
+pub(crate) fn report_error(message: &str, hint: Option<&str>) {
+    let mut stderr = anstream::stderr().lock();
+    // One line: a path or a key in the message may hold a newline.
+    let message = message.replace('\n', "\\n");
+    let _ = writeln!(stderr, "splitpoint: {ERROR}error:{ERROR:#} {message}");
+    if let Some(hint) = hint {
+        let _ = writeln!(stderr, "{HINT}hint:{HINT:#} {hint}");
+    }
+}
+
+/// Returns standard output for data: bytes go out as they are.
+pub(crate) fn data() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::with_capacity(64 << 10, io::stdout().lock())
+}
+
+/// Returns whether standard output is a terminal.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Writes a styled text to standard output; without colors where it is no terminal or `NO_COLOR`
+/// asks so.
+pub(crate) fn print_styled(text: &str) -> Result<(), Failure> {
+    let mut stdout = anstream::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::output(&error))
+}
+
+/// Writes one value as a line of JSON to standard output.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let mut out = data();
+    serde_json::to_writer(&mut out, value)
+        .map_err(io::Error::from)
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::output(&error))
+}

@@ -1,0 +1,305 @@
+//! What a command failed with: one line that says what happened, one that says what to do, and
+//! the exit code.
+
+use std::error::Error;
+use std::fmt::{self, Write as _};
+use std::io;
+use std::path::Path;
+
+use splitpoint::{Error as StoreError, ErrorKind};
+
+use crate::bytes::shell_word;
+
+/// A `Result` whose error is a [`Failure`], if nothing else is said.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// The exit codes, other than 0; `splitpoint --help` lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Nobody reads our output any more, which is not an error.
+    BrokenPipe = 0,
+    /// A key is missing or exists, a check found damage, or not every record was carried.
+    No = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The store cannot be opened or is locked.
+    CannotOpen = 3,
+    /// The store is corrupt.
+    Corrupt = 4,
+    /// The operating system refused to read or write.
+    Io = 5,
+    /// A bug in this program: `EX_SOFTWARE`.
+    Bug = 70,
+    /// Stopped by Ctrl-C.
+    Interrupted = 130,
+    /// Stopped by a termination signal.
+    Terminated = 143,
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    /// Makes a failure from its exit code and message: lower case, no final stop.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), hint: None }
+    }
+
+    /// Adds what the user can do about it.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Puts `context` and a colon before the message.
+    #[must_use]
+    pub(crate) fn within(mut self, context: impl fmt::Display) -> Self {
+        self.message = format!("{context}: {}", self.message);
+        self
+    }
+
+    /// The store at `path` could not be opened.
+    pub(crate) fn opening(path: &Path, error: &StoreError) -> Self {
+        let exit = match error.kind() {
+            ErrorKind::Io => Exit::CannotOpen,
+            _ => exit_of(error.kind()),
+        };
+        Self::of_store(exit, path, error)
+    }
+
+    /// The open store at `path` failed.
+    pub(crate) fn using(path: &Path, error: &StoreError) -> Self {
+        Self::of_store(exit_of(error.kind()), path, error)
+    }
+
+    fn of_store(exit: Exit, path: &Path, error: &StoreError) -> Self {
+        let mut message = chain(error);
+        let shown = path.display().to_string();
+        if !message.contains(&shown) {
+            message = format!("`{shown}`: {message}");
+        }
+        Self { exit, message, hint: hint_of(path, error) }
+    }
+
+    /// The operating system refused `action`, to follow "cannot".
+    pub(crate) fn io(action: impl fmt::Display, source: &io::Error) -> Self {
+        let hint = hint_of_io(source);
+        Self { exit: Exit::Io, message: format!("cannot {action}: {source}"), hint }
+    }
+
+    /// Standard output refused data; a closed pipe only ends the command.
+    pub(crate) fn output(source: &io::Error) -> Self {
+        if source.kind() == io::ErrorKind::BrokenPipe {
+            return Self::new(Exit::BrokenPipe, "");
+        }
+        Self::io("write to standard output", source)
+    }
+
+    /// Returns the exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Returns the message, or nothing where silence is right.
+    pub(crate) fn message(&self) -> Option<&str> {
+        (!self.message.is_empty()).then_some(&self.message)
+    }
+
+    /// Returns what the user can do.
+    pub(crate) fn remedy(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+/// Returns `error` and its sources joined by colons.
+fn chain(error: &dyn Error) -> String {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let _ = write!(message, ": {cause}");
+        source = cause.source();
+    }
+    message
+}
+
+fn exit_of(kind: ErrorKind) -> Exit {
+    match kind {
+        ErrorKind::Corrupt => Exit::Corrupt,
+        ErrorKind::TooLarge | ErrorKind::Invalid => Exit::Usage,
+        ErrorKind::NotAStore
+        | ErrorKind::Version
+        | ErrorKind::Locked
+        | ErrorKind::HashMismatch
+        | ErrorKind::ReadOnly
+        | ErrorKind::Exists
+        | ErrorKind::NeedsRecovery => Exit::CannotOpen,
+        // `Io`, `Full`, `Poisoned`, and kinds that a newer library may add.
+        _ => Exit::Io,
+    }
+}
+
+/// Returns what to do about an error of the store at `path`.
+fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
+    let file = shell_word(&path.to_string_lossy());
+    let hint = match error {
+        StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            if path.parent().is_none_or(|parent| parent.as_os_str().is_empty() || parent.is_dir()) {
+                format!("to make a store: splitpoint create {file}")
+            } else {
+                "the directory does not exist; make it first, or correct the path".to_string()
+            }
+        }
+        StoreError::Io { source, .. } => return hint_of_io(source),
+        StoreError::NotAStore { .. } => format!(
+            "to load the records of a dump or a list into a store: \
+             splitpoint load NEW.spt {file}"
+        ),
+        StoreError::Version { expected, found, .. } if found > expected => {
+            "a newer splitpoint wrote it: upgrade this one, or dump the store with that one"
+                .to_string()
+        }
+        StoreError::Version { .. } => "an older splitpoint wrote it: dump the store with that \
+                                       one and load the dump with this one"
+            .to_string(),
+        StoreError::Corrupt { .. } => format!(
+            "`splitpoint check {file}` lists every damage; restore the file from a backup, or \
+             save what can be read with `splitpoint dump {file}`"
+        ),
+        StoreError::Locked { pid: Some(pid), .. } => format!(
+            "one process at a time can have a store open: wait until process {pid} closes it"
+        ),
+        StoreError::Locked { .. } => {
+            "one process at a time can have a store open: wait until the other closes it"
+                .to_string()
+        }
+        StoreError::HashMismatch { .. } => "open it with the program that made it, which has \
+                                            its hash function"
+            .to_string(),
+        StoreError::Exists { .. } => {
+            format!("`splitpoint load {file}` adds to it; to start anew, remove the file first")
+        }
+        StoreError::NeedsRecovery { .. } => format!(
+            "`splitpoint count {file}` recovers it; copy the file first to keep it as the crash \
+             left it"
+        ),
+        StoreError::Full { .. } => {
+            "free some space and try again; what was stored before is safe".to_string()
+        }
+        StoreError::Poisoned { .. } => format!(
+            "try again; if that fails too, `splitpoint check {file}` tells the state of the store"
+        ),
+        _ => return None,
+    };
+    Some(hint)
+}
+
+/// Returns what to do about a refusal of the operating system.
+fn hint_of_io(source: &io::Error) -> Option<String> {
+    let hint = match source.kind() {
+        io::ErrorKind::PermissionDenied => "check the permissions of the file and its directory",
+        io::ErrorKind::IsADirectory => "that is a directory; give the path of a file",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "the medium is read-only: get, count, list, dump, stat and check work on it"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "free some space and try again; what was stored before is safe"
+        }
+        _ => return None,
+    };
+    Some(hint.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One error of each kind, so that a new kind must be given an exit code and a hint here.
+    fn one_of_each() -> Vec<(StoreError, Exit, Exit, bool)> {
+        let path = || "a.spt".into();
+        let source = io::Error::from(io::ErrorKind::PermissionDenied);
+        let (expected, found) = ("x33".to_string(), "fnv1a-64".to_string());
+        let reason = String::new();
+        let (offset, too_large) = (0, 1 << 32);
+        vec![
+            (
+                StoreError::Io { action: "open", path: path(), source },
+                Exit::CannotOpen,
+                Exit::Io,
+                true,
+            ),
+            (
+                StoreError::NotAStore { path: path(), found: "text" },
+                Exit::CannotOpen,
+                Exit::CannotOpen,
+                true,
+            ),
+            (
+                StoreError::Version { path: path(), expected: 1, found: 2 },
+                Exit::CannotOpen,
+                Exit::CannotOpen,
+                true,
+            ),
+            (
+                StoreError::Corrupt { what: "record", offset, expected: 1, found: 2 },
+                Exit::Corrupt,
+                Exit::Corrupt,
+                true,
+            ),
+            (
+                StoreError::Locked { path: path(), pid: Some(1) },
+                Exit::CannotOpen,
+                Exit::CannotOpen,
+                true,
+            ),
+            (
+                StoreError::TooLarge { what: "key", bytes: too_large, bytes_max: too_large - 1 },
+                Exit::Usage,
+                Exit::Usage,
+                false,
+            ),
+            (
+                StoreError::HashMismatch { expected, found },
+                Exit::CannotOpen,
+                Exit::CannotOpen,
+                true,
+            ),
+            (StoreError::ReadOnly, Exit::CannotOpen, Exit::CannotOpen, false),
+            (StoreError::Exists { path: path() }, Exit::CannotOpen, Exit::CannotOpen, true),
+            (StoreError::NeedsRecovery { path: path() }, Exit::CannotOpen, Exit::CannotOpen, true),
+            (StoreError::Poisoned { reason: reason.clone() }, Exit::Io, Exit::Io, true),
+            (StoreError::Full { what: "disk", bytes: 1 }, Exit::Io, Exit::Io, true),
+            (StoreError::Invalid { what: "URL", reason }, Exit::Usage, Exit::Usage, false),
+        ]
+    }
+
+    #[test]
+    fn every_kind_of_error_has_its_exit_code_and_hint() {
+        let errors = one_of_each();
+        for kind in ErrorKind::ALL {
+            assert!(errors.iter().any(|(error, ..)| error.kind() == kind), "{kind:?} is missing");
+        }
+        for (error, opening, using, has_hint) in errors {
+            let path = Path::new("a.spt");
+            assert_eq!(Failure::opening(path, &error).exit(), opening, "{error}");
+            let failure = Failure::using(path, &error);
+            assert_eq!(failure.exit(), using, "{error}");
+            assert_eq!(failure.remedy().is_some(), has_hint, "{error}");
+            assert!(failure.message().is_some_and(|message| message.contains("`a.spt`")));
+        }
+    }
+
+    #[test]
+    fn the_chain_names_the_operating_system_s_reason_once() {
+        let source = io::Error::from(io::ErrorKind::NotFound);
+        let error = StoreError::Io { action: "open", path: "a.spt".into(), source };
+        let failure = Failure::opening(Path::new("a.spt"), &error);
+        assert_eq!(failure.message(), Some("cannot open `a.spt`: entity not found"));
+        assert_eq!(failure.remedy(), Some("to make a store: splitpoint create a.spt"));
+    }
+}

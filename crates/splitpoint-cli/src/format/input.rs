@@ -1,0 +1,106 @@
+//! An input that knows where it is: lines counted from 1, bytes from 0.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use super::{Place, ReadError};
+
+/// How a line ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineEnd {
+    /// With its newline, which is not part of the line.
+    Newline,
+    /// With the input.
+    Input,
+}
+
+/// A source of records.
+pub(crate) struct Input {
+    reader: BufReader<Box<dyn Read + Send>>,
+    line: u64,
+    offset: u64,
+}
+
+/// Bytes that are read ahead, and that [`super::detect`] looks at.
+const BUFFER_BYTES: usize = 256 << 10;
+
+impl Input {
+    /// Reads from `source`.
+    pub(crate) fn new(source: Box<dyn Read + Send>) -> Self {
+        Self { reader: BufReader::with_capacity(BUFFER_BYTES, source), line: 0, offset: 0 }
+    }
+
+    /// Returns the number of the line that was read last.
+    pub(crate) fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Returns the number of bytes read so far.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Returns whether the next read may have to wait for the source.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.reader.buffer().is_empty()
+    }
+
+    /// Returns the first bytes of what is left without taking them; none at the end.
+    pub(crate) fn peek(&mut self) -> io::Result<&[u8]> {
+        loop {
+            match self.reader.fill_buf() {
+                Ok(_) => return Ok(self.reader.buffer()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads a line into `line`, whose content is replaced; `None` at the end of the input.
+    pub(crate) fn read_line(&mut self, line: &mut Vec<u8>) -> io::Result<Option<LineEnd>> {
+        line.clear();
+        let taken = self.reader.read_until(b'\n', line)?;
+        if taken == 0 {
+            return Ok(None);
+        }
+        self.line += 1;
+        self.offset += crate::number::count(taken);
+        if line.last() == Some(&b'\n') {
+            line.pop();
+            return Ok(Some(LineEnd::Newline));
+        }
+        Ok(Some(LineEnd::Input))
+    }
+
+    /// Reads one byte; `what` was expected.
+    pub(crate) fn read_byte(&mut self, what: &str) -> Result<u8, ReadError> {
+        let mut byte = [0];
+        match self.reader.read_exact(&mut byte) {
+            Ok(()) => {
+                self.offset += 1;
+                Ok(byte[0])
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(self.cut_short(what)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Appends the next `len` bytes, which are `what`, to `bytes`.
+    ///
+    /// Memory is taken as the bytes come, so that a length that lies costs nothing.
+    pub(crate) fn read_bytes(
+        &mut self,
+        len: u64,
+        what: &str,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), ReadError> {
+        let taken = (&mut self.reader).take(len).read_to_end(bytes)?;
+        let taken = crate::number::count(taken);
+        self.offset += taken;
+        if taken < len { Err(self.cut_short(what)) } else { Ok(()) }
+    }
+
+    fn cut_short(&self, what: &str) -> ReadError {
+        let reason = format!("the input ends where {what} should be: it is cut short");
+        ReadError::Malformed { place: Place::Byte(self.offset), reason }
+    }
+}

@@ -1,0 +1,200 @@
+//! The formats of `dump` and `load`: each in its own file, reader and writer side by side.
+//!
+//! | format | carries | checked for truncation by |
+//! |---|---|---|
+//! | `hex` | every record | the final newline |
+//! | `lines` | keys only, `load` alone | - |
+//! | `tsv` | records without TAB in the key and newline in either | - |
+//! | `cdb` | every record | the empty line at the end |
+//! | `bytevalue`, `print` | every record | `DATA=END` |
+//! | `jsonl` | every record | the syntax of JSON |
+
+mod cdb;
+mod db_dump;
+mod detect;
+mod hex;
+mod input;
+mod jsonl;
+mod lines;
+#[cfg(test)]
+mod tests;
+mod tsv;
+
+use std::fmt;
+use std::io::{self, Write};
+
+use clap::ValueEnum;
+
+pub(crate) use detect::{Detected, Foreign, detect};
+pub(crate) use input::Input;
+pub(crate) use jsonl::{JsonEncoding, JsonRecord};
+
+/// A key with its value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+}
+
+impl Record {
+    fn clear(&mut self) {
+        self.key.clear();
+        self.value.clear();
+    }
+}
+
+/// A format that `dump` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DumpFormat {
+    /// Key and value in lower-case hex with one space between, `-` for an empty string
+    Hex,
+    /// Key, TAB, value; refuses records it cannot carry
+    Tsv,
+    /// What cdbmake reads: +5,3:alpha->one
+    Cdb,
+    /// What `db_load` reads, in hex
+    Bytevalue,
+    /// What `db_load` reads, in text with \xx escapes
+    Print,
+    /// One JSON object a line; base64 for what is not UTF-8
+    Jsonl,
+}
+
+/// A format that `load` reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LoadFormat {
+    /// Key and value in hex with one space between, `-` for an empty string
+    Hex,
+    /// Each line is a key; its value is the number of the line
+    Lines,
+    /// Key, TAB, value
+    Tsv,
+    /// What cdbdump writes: +5,3:alpha->one
+    Cdb,
+    /// What `db_dump` writes
+    Bytevalue,
+    /// What `db_dump -p` writes
+    Print,
+    /// One JSON object a line
+    Jsonl,
+}
+
+impl LoadFormat {
+    /// Returns the name that `--format` takes.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Hex => "hex",
+            Self::Lines => "lines",
+            Self::Tsv => "tsv",
+            Self::Cdb => "cdb",
+            Self::Bytevalue => "bytevalue",
+            Self::Print => "print",
+            Self::Jsonl => "jsonl",
+        }
+    }
+
+    /// Returns a reader that stands at the start of an input.
+    pub(crate) fn reader(self) -> Box<dyn ReadRecords> {
+        match self {
+            Self::Hex => Box::new(hex::Reader::default()),
+            Self::Lines => Box::new(lines::Reader),
+            Self::Tsv => Box::new(tsv::Reader::default()),
+            Self::Cdb => Box::new(cdb::Reader),
+            // The header of the input says which of the two it is.
+            Self::Bytevalue | Self::Print => Box::new(db_dump::Reader::default()),
+            Self::Jsonl => Box::new(jsonl::Reader::default()),
+        }
+    }
+}
+
+impl DumpFormat {
+    /// Returns a writer that has written nothing yet.
+    pub(crate) fn writer(self) -> Box<dyn WriteRecords> {
+        match self {
+            Self::Hex => Box::new(hex::Writer::default()),
+            Self::Tsv => Box::new(tsv::Writer),
+            Self::Cdb => Box::new(cdb::Writer),
+            Self::Bytevalue => Box::new(db_dump::Writer::bytevalue()),
+            Self::Print => Box::new(db_dump::Writer::print()),
+            Self::Jsonl => Box::new(jsonl::Writer::default()),
+        }
+    }
+}
+
+/// Takes records from an input.
+pub(crate) trait ReadRecords: Send {
+    /// Reads the next record into `record`, whose content is replaced; false at the end.
+    fn read(&mut self, input: &mut Input, record: &mut Record) -> Result<bool, ReadError>;
+}
+
+/// Puts records into an output.
+pub(crate) trait WriteRecords {
+    /// Writes what comes before the first record.
+    fn begin(&mut self, out: &mut dyn Write, record_count: u64) -> io::Result<()> {
+        let _ = (out, record_count);
+        Ok(())
+    }
+
+    /// Writes one record, or nothing of it.
+    fn write(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> Result<(), WriteError>;
+
+    /// Writes what comes after the last record.
+    fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        let _ = out;
+        Ok(())
+    }
+}
+
+/// Where in an input something is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A line, counted from 1.
+    Line(u64),
+    /// A byte, counted from 0.
+    Byte(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line) => write!(f, "line {line}"),
+            Self::Byte(offset) => write!(f, "byte {offset}"),
+        }
+    }
+}
+
+/// Why no record could be read.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The input breaks its format.
+    Malformed { place: Place, reason: String },
+    /// The input could not be read.
+    Io(io::Error),
+}
+
+impl ReadError {
+    fn at_line(input: &Input, reason: impl Into<String>) -> Self {
+        Self::Malformed { place: Place::Line(input.line()), reason: reason.into() }
+    }
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Why a record was not written.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    /// The format cannot carry it.
+    Unfit { reason: &'static str },
+    /// The output refused it.
+    Io(io::Error),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

@@ -1,0 +1,136 @@
+//! How numbers, sizes and times are shown.
+
+use std::time::Duration;
+
+/// Returns `number` as a float, for shares, means and rates.
+#[expect(clippy::cast_precision_loss, reason = "shown with at most six digits")]
+pub(crate) fn float(number: u64) -> f64 {
+    number as f64
+}
+
+/// Returns a length in memory as a count.
+pub(crate) fn count(len: usize) -> u64 {
+    u64::try_from(len).expect("a length in memory fits 64 bits")
+}
+
+/// Returns `number` with a comma between every three digits.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Returns `number` with one decimal and a comma between every three digits before it.
+pub(crate) fn grouped_tenths(number: f64) -> String {
+    let plain = format!("{number:.1}");
+    match plain.split_once('.').map(|(whole, tenths)| (whole.parse(), tenths)) {
+        Some((Ok(whole), tenths)) => format!("{}.{tenths}", grouped(whole)),
+        _ => plain,
+    }
+}
+
+/// Returns `count` with the right form of `noun`: `1 record`, `2 records`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(count))
+}
+
+/// Returns `part` of `whole` in percent; 0 of nothing.
+pub(crate) fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * float(part) / float(whole) }
+}
+
+/// Returns `bytes` with a binary unit: `1.5 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut size = float(bytes) / 1024.0;
+    let mut unit = 0;
+    while size >= 1023.95 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    format!("{size:.1} {}", UNITS[unit])
+}
+
+/// Returns a duration with three digits that matter: `1.23 ms`, `45.6 s`.
+pub(crate) fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    let (scaled, unit) = if seconds >= 1.0 {
+        (seconds, "s")
+    } else if seconds >= 1e-3 {
+        (seconds * 1e3, "ms")
+    } else if seconds >= 1e-6 {
+        (seconds * 1e6, "us")
+    } else {
+        (seconds * 1e9, "ns")
+    };
+    let decimals = if scaled >= 99.95 || unit == "ns" {
+        0
+    } else if scaled >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{scaled:.decimals$} {unit}")
+}
+
+/// Returns the mean time of one of `count` operations that took `total` together.
+pub(crate) fn each(total: Duration, count: u64) -> Duration {
+    if count == 0 {
+        return Duration::ZERO;
+    }
+    Duration::from_secs_f64(total.as_secs_f64() / float(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_three() {
+        for (number, shown) in
+            [(0, "0"), (999, "999"), (1000, "1,000"), (51294, "51,294"), (1_234_567, "1,234,567")]
+        {
+            assert_eq!(grouped(number), shown);
+        }
+        assert_eq!(grouped_tenths(1234.56), "1,234.6");
+        assert_eq!(grouped_tenths(f64::INFINITY), "inf");
+        assert_eq!(counted(1, "record"), "1 record");
+        assert_eq!(counted(0, "record"), "0 records");
+    }
+
+    #[test]
+    fn sizes_have_a_binary_unit() {
+        for (size, shown) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1_048_575, "1.0 MiB"),
+            (3 << 30, "3.0 GiB"),
+        ] {
+            assert_eq!(bytes(size), shown);
+        }
+    }
+
+    #[test]
+    fn durations_have_three_digits_that_matter() {
+        for (nanoseconds, shown) in [
+            (7, "7 ns"),
+            (1_234, "1.23 us"),
+            (12_345_678, "12.3 ms"),
+            (123_456_789, "123 ms"),
+            (2_500_000_000, "2.50 s"),
+        ] {
+            assert_eq!(duration(Duration::from_nanos(nanoseconds)), shown);
+        }
+    }
+}

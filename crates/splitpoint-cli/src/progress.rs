@@ -1,0 +1,154 @@
+//! Progress of long work, on standard error.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::console::Console;
+use crate::number::{self, counted, grouped};
+
+/// When to show progress
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProgressMode {
+    /// A bar, if standard error is a terminal and the work takes more than half a second
+    #[default]
+    Auto,
+    /// Nothing
+    Never,
+    /// One JSON object a second and one at the end, on standard error
+    Json,
+}
+
+/// What the work is measured by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Total {
+    /// Bytes of input.
+    Bytes(u64),
+    /// Records.
+    Records(u64),
+    /// Nothing is known.
+    Unknown,
+}
+
+const DELAY: Duration = Duration::from_millis(500);
+const INTERVAL_JSON: Duration = Duration::from_secs(1);
+
+/// Progress of one piece of work.
+pub(crate) struct Progress {
+    phase: &'static str,
+    face: Face,
+    total: Total,
+    started: Instant,
+    next: Instant,
+}
+
+enum Face {
+    None,
+    /// A bar that is made when the work turns out to be long.
+    Bar(Option<ProgressBar>),
+    Json,
+}
+
+impl Progress {
+    /// Starts `phase`.
+    pub(crate) fn start(
+        mode: ProgressMode,
+        console: Console,
+        phase: &'static str,
+        total: Total,
+    ) -> Self {
+        let face = match mode {
+            ProgressMode::Json => Face::Json,
+            ProgressMode::Auto if !console.is_quiet() && std::io::stderr().is_terminal() => {
+                Face::Bar(None)
+            }
+            ProgressMode::Auto | ProgressMode::Never => Face::None,
+        };
+        let started = Instant::now();
+        let wait = if mode == ProgressMode::Json { INTERVAL_JSON } else { DELAY };
+        Self { phase, face, total, started, next: started + wait }
+    }
+
+    /// Tells how far the work is.
+    pub(crate) fn update(&mut self, records: u64, bytes: u64) {
+        if matches!(self.face, Face::None) || Instant::now() < self.next {
+            return;
+        }
+        match &mut self.face {
+            Face::None => {}
+            Face::Json => {
+                self.next += INTERVAL_JSON;
+                self.write_json(records, bytes, false);
+            }
+            Face::Bar(bar) => {
+                let bar = bar.get_or_insert_with(|| new_bar(self.phase, self.total));
+                let position = match self.total {
+                    Total::Bytes(_) => bytes,
+                    Total::Records(_) | Total::Unknown => records,
+                };
+                bar.set_position(position);
+                bar.set_message(counted(records, "record"));
+            }
+        }
+    }
+
+    /// Ends the work: the bar goes away, JSON gets its last object.
+    pub(crate) fn finish(&mut self, records: u64, bytes: u64) {
+        match &mut self.face {
+            Face::None => {}
+            Face::Json => self.write_json(records, bytes, true),
+            Face::Bar(bar) => {
+                if let Some(bar) = bar.take() {
+                    bar.finish_and_clear();
+                }
+            }
+        }
+    }
+
+    fn write_json(&self, records: u64, bytes: u64, is_done: bool) {
+        let (bytes_total, records_total) = match self.total {
+            Total::Bytes(total) => (Some(total), None),
+            Total::Records(total) => (None, Some(total)),
+            Total::Unknown => (None, None),
+        };
+        let line = serde_json::json!({
+            "phase": self.phase,
+            "records": records,
+            "records_total": records_total,
+            "bytes": bytes,
+            "bytes_total": bytes_total,
+            "seconds": self.started.elapsed().as_secs_f64(),
+            "done": is_done,
+        });
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+}
+
+fn new_bar(phase: &'static str, total: Total) -> ProgressBar {
+    let (bar, template) = match total {
+        Total::Bytes(total) | Total::Records(total) => {
+            (ProgressBar::new(total), "{prefix} [{bar:30}] {percent:>3} %  {msg}  {eta} left")
+        }
+        Total::Unknown => (ProgressBar::new_spinner(), "{prefix} {spinner} {msg}  {elapsed}"),
+    };
+    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_prefix(phase);
+    bar
+}
+
+/// Returns `records` and their rate over `elapsed`: `51,294 records in 12.3 ms`.
+pub(crate) fn pace(records: u64, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64();
+    let text = format!("{} in {}", counted(records, "record"), number::duration(elapsed));
+    if seconds < 1.0 {
+        return text;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate to show")]
+    let rate = (number::float(records) / seconds) as u64;
+    format!("{text}, {} a second", grouped(rate))
+}

@@ -1,0 +1,87 @@
+//! Opening stores the way the commands want them.
+
+use std::io;
+use std::path::Path;
+
+use splitpoint::{Create, Db, Durability, Error, ErrorKind, Options};
+
+use crate::console::Console;
+use crate::failure::{Failure, Result};
+
+/// How soon a change survives a power loss
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum DurabilityName {
+    /// Not synced until the store is closed
+    Buffered,
+    /// Synced in the background within 1 s, and when the store is closed
+    #[default]
+    Async,
+    /// Synced before each step is reported as done
+    Sync,
+}
+
+impl From<DurabilityName> for Durability {
+    fn from(name: DurabilityName) -> Self {
+        match name {
+            DurabilityName::Buffered => Self::Buffered,
+            DurabilityName::Async => Self::Async,
+            DurabilityName::Sync => Self::Sync,
+        }
+    }
+}
+
+/// Opens an existing store for reading.
+///
+/// A store that needs recovery is recovered first, if it may be written: a reader should not
+/// have to know how the last writer ended.
+pub(crate) fn open_to_read(path: &Path, console: Console) -> Result<Db> {
+    match Options::new().read_only().open(path) {
+        Err(Error::NeedsRecovery { .. }) => {
+            let db = open_to_write(path, &Options::new())?;
+            db.close().map_err(|error| Failure::opening(path, &error))?;
+            console.note(format_args!("recovered `{}` after a crash", path.display()));
+            Options::new().read_only().open(path)
+        }
+        opened => opened,
+    }
+    .map_err(|error| Failure::opening(path, &error))
+}
+
+/// Opens an existing store for reading, or says what is wrong with it, without changing it.
+pub(crate) fn open_untouched(path: &Path) -> Result<Db, Error> {
+    Options::new().read_only().open(path)
+}
+
+/// Opens an existing store for writing.
+pub(crate) fn open_to_write(path: &Path, options: &Options) -> Result<Db> {
+    options.clone().create(Create::Never).open(path).map_err(|error| Failure::opening(path, &error))
+}
+
+/// Opens a store for writing; makes it where there is none, and says so.
+pub(crate) fn open_or_create(path: &Path, options: &Options, console: Console) -> Result<Db> {
+    let opened = options.clone().create(Create::Never).open(path);
+    match opened {
+        Err(error) if is_missing(&error) => {
+            let db = options
+                .clone()
+                .create(Create::IfMissing)
+                .open(path)
+                .map_err(|error| Failure::opening(path, &error))?;
+            console.note(format_args!("created `{}`", path.display()));
+            Ok(db)
+        }
+        opened => opened.map_err(|error| Failure::opening(path, &error)),
+    }
+}
+
+fn is_missing(error: &Error) -> bool {
+    error.kind() == ErrorKind::Io
+        && std::error::Error::source(error)
+            .and_then(|source| source.downcast_ref::<io::Error>())
+            .is_some_and(|source| source.kind() == io::ErrorKind::NotFound)
+}
+
+/// Closes a store that was written, which makes its changes durable.
+pub(crate) fn close(db: Db, path: &Path) -> Result<()> {
+    db.close().map_err(|error| Failure::using(path, &error))
+}

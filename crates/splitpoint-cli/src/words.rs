@@ -1,0 +1,89 @@
+//! Word lists: the one compiled in, or the user's.
+
+use std::collections::HashSet;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+
+use crate::failure::{Exit, Failure, Result};
+
+/// Debian's `american-english-small`; `data/README.md` says where it comes from.
+const BUNDLED: &str = include_str!("../data/words.txt");
+
+/// The keys of a workload and their values: each distinct word with its number, from 1, in
+/// decimal.
+#[derive(Debug)]
+pub(crate) struct Words {
+    text: Vec<u8>,
+    spans: Vec<Range<usize>>,
+    values: Vec<String>,
+}
+
+impl Words {
+    /// Returns the list that is compiled in.
+    pub(crate) fn bundled() -> Self {
+        Self::of_text(BUNDLED.as_bytes().to_vec())
+    }
+
+    /// Reads a list from a file, one word a line.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let text =
+            fs::read(path).map_err(|error| Failure::io(format!("read `{shown}`"), &error))?;
+        let words = Self::of_text(text);
+        if words.is_empty() {
+            return Err(Failure::new(Exit::Usage, format!("`{shown}` holds no words"))
+                .hint("give a file with one word a line"));
+        }
+        Ok(words)
+    }
+
+    fn of_text(text: Vec<u8>) -> Self {
+        let mut seen = HashSet::new();
+        let mut spans = Vec::new();
+        let mut start = 0;
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            let word = line.strip_suffix(b"\n").unwrap_or(line);
+            if seen.insert(word) {
+                spans.push(start..start + word.len());
+            }
+            start += line.len();
+        }
+        let values = (1..=spans.len()).map(|number| number.to_string()).collect();
+        Self { text, spans, values }
+    }
+
+    /// Returns the number of words.
+    pub(crate) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Returns whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Returns every word with its value, in order.
+    pub(crate) fn records(&self) -> Vec<(&[u8], &[u8])> {
+        let spans = self.spans.iter().cloned();
+        spans.zip(&self.values).map(|(span, value)| (&self.text[span], value.as_bytes())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distinct_words_are_numbered_from_one() {
+        let words = Words::of_text(b"apple\n\napple\nlast".to_vec());
+        let expected: [(&[u8], &[u8]); 3] = [(b"apple", b"1"), (b"", b"2"), (b"last", b"3")];
+        assert_eq!(words.records(), expected);
+    }
+
+    #[test]
+    fn the_bundled_list_has_the_words_that_its_readme_says() {
+        let words = Words::bundled();
+        assert_eq!(words.len(), 51_294);
+    }
+}

@@ -1,0 +1,37 @@
+//! `splitpoint delete`.
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn delete_removes_one_or_several_records() {
+    let sandbox = Sandbox::with_words();
+    sandbox.run(&["delete", "words.spt", "apple"]).check(0, "", "");
+    sandbox.run(&["delete", "words.spt", "--hex", "62616e616e61"]).check(0, "", "");
+    sandbox.run(&["list", "words.spt"]).check(0, "cherry\n", "");
+}
+
+#[test]
+fn delete_names_the_keys_that_are_missing() {
+    let sandbox = Sandbox::with_words();
+    sandbox.run(&["delete", "words.spt", "durian"]).check(
+        1,
+        "",
+        "splitpoint: error: no key `durian` in `words.spt`\n",
+    );
+    sandbox.run(&["delete", "words.spt", "apple", "durian", "banana", "elder"]).check(
+        1,
+        "",
+        "splitpoint: no key `elder` in `words.spt`\n\
+         splitpoint: error: no key `durian` in `words.spt`\n\
+         hint: 2 records removed, 2 keys not found\n",
+    );
+    sandbox.run(&["list", "words.spt"]).check(0, "cherry\n", "");
+}
+
+#[test]
+fn delete_removes_nothing_when_a_key_is_not_hex() {
+    let sandbox = Sandbox::with_words();
+    let outcome = sandbox.run(&["delete", "words.spt", "--hex", "6170706c65", "apple"]);
+    outcome.check_error(2, "the key `apple` is not hex: `p` at column 2 is not a hex digit");
+    sandbox.run(&["count", "words.spt"]).check(0, "3\n", "");
+}

@@ -1,0 +1,158 @@
+//! Input that is wrong: one clear error, the remedy, the right exit code.
+
+use crate::sandbox::Sandbox;
+
+/// Every command that opens an existing store, with arguments after the file.
+const OPENING: [&[&str]; 8] = [
+    &["get", "FILE", "key"],
+    &["delete", "FILE", "key"],
+    &["count", "FILE"],
+    &["list", "FILE"],
+    &["dump", "FILE"],
+    &["stat", "FILE"],
+    &["check", "FILE"],
+    &["list", "FILE", "--json"],
+];
+
+/// Runs every command of [`OPENING`] on `file` and checks its outcome.
+#[track_caller]
+fn check_all(sandbox: &Sandbox, file: &str, exit: i32, stderr: &str) {
+    for args in OPENING {
+        let args: Vec<&str> =
+            args.iter().map(|arg| if *arg == "FILE" { file } else { *arg }).collect();
+        sandbox.run(&args).check(exit, "", stderr);
+    }
+}
+
+#[test]
+fn a_missing_file_is_not_made() {
+    let sandbox = Sandbox::new();
+    check_all(
+        &sandbox,
+        "none.spt",
+        3,
+        "splitpoint: error: cannot open `none.spt`: No such file or directory (os error 2)\n\
+         hint: to make a store: splitpoint create none.spt\n",
+    );
+    assert!(!sandbox.path("none.spt").exists());
+    sandbox.run(&["put", "no/dir/a.spt", "k", "v"]).check(
+        3,
+        "",
+        "splitpoint: error: cannot open `no/dir/a.spt`: No such file or directory (os error 2)\n\
+         hint: the directory does not exist; make it first, or correct the path\n",
+    );
+}
+
+#[test]
+fn a_file_that_is_no_store_is_left_alone() {
+    let sandbox = Sandbox::new();
+    let text = b"just a text file, longer than a few bytes\n".repeat(1000);
+    sandbox.write("notes.txt", &text);
+    for args in
+        [&["count", "notes.txt"][..], &["put", "notes.txt", "k", "v"], &["check", "notes.txt"]]
+    {
+        let outcome = sandbox.run(args);
+        assert_eq!(outcome.exit, 3, "{args:?}: {}", outcome.stderr);
+        assert!(
+            outcome
+                .stderr
+                .starts_with("splitpoint: error: `notes.txt` is not a splitpoint store: found "),
+            "{args:?}: {}",
+            outcome.stderr
+        );
+        assert!(outcome.stderr.contains("\nhint: "), "{args:?}: {}", outcome.stderr);
+        assert!(sandbox.read("notes.txt") == text, "{args:?} changed the file");
+    }
+}
+
+#[test]
+fn a_directory_is_no_store() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path("dir")).unwrap();
+    for args in [&["count", "dir"][..], &["put", "dir", "k", "v"], &["create", "dir"]] {
+        let outcome = sandbox.run(args);
+        assert_eq!(outcome.exit, 3, "{args:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.starts_with("splitpoint: error: "), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("`dir`"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("\nhint: "), "{args:?}: {}", outcome.stderr);
+    }
+}
+
+/// A user without permission; root has every permission, so there the program is run as nobody.
+#[cfg(unix)]
+#[test]
+fn no_permission_is_told_as_such() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use crate::sandbox::Outcome;
+
+    const NOBODY: u32 = 65534;
+    let sandbox = Sandbox::with_words();
+    let permit = |name: &str, mode: u32| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(sandbox.path(name), permissions).unwrap();
+    };
+    let program = sandbox.path("splitpoint");
+    std::fs::copy(env!("CARGO_BIN_EXE_splitpoint"), &program).unwrap();
+    permit("", 0o755);
+    permit("splitpoint", 0o755);
+    permit("words.spt", 0o000);
+    let is_root = std::fs::metadata(sandbox.path("words.spt")).unwrap().uid() == 0;
+    let run = |args: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(args).current_dir(sandbox.path(""));
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        Outcome::of(&command.output().expect("the program can be run"))
+    };
+    let denied = "splitpoint: error: cannot open `words.spt`: Permission denied (os error 13)\n\
+                  hint: check the permissions of the file and its directory\n";
+    run(&["count", "words.spt"]).check(3, "", denied);
+    run(&["put", "words.spt", "k", "v"]).check(3, "", denied);
+    permit("words.spt", 0o444);
+    run(&["count", "words.spt"]).check(0, "3\n", "");
+    run(&["put", "words.spt", "k", "v"]).check(3, "", denied);
+}
+
+#[test]
+fn a_truncated_store_is_an_error_at_any_length() {
+    let sandbox = Sandbox::with_words();
+    let whole = sandbox.read("words.spt");
+    let mut len = 0;
+    while len < whole.len() {
+        sandbox.write("cut.spt", &whole[..len]);
+        for args in [&["count", "cut.spt"][..], &["list", "cut.spt"], &["check", "cut.spt"]] {
+            let outcome = sandbox.run(args);
+            let said = &outcome.stderr;
+            assert!((0..=5).contains(&outcome.exit), "{args:?} at {len}: {} {said}", outcome.exit);
+            let is_told = outcome.exit == 0 || said.starts_with("splitpoint: error: ");
+            assert!(is_told, "{args:?} at {len}: {said}");
+            assert!(said.lines().count() <= 3, "{args:?} at {len}: {said}");
+        }
+        len = if len < 64 { len + 7 } else { len + whole.len() / 40 + 1 };
+    }
+}
+
+/// Flips bytes all over a store: whatever happens is told in words, with an exit code of ours.
+#[test]
+fn a_flipped_byte_never_ends_in_a_panic_or_a_signal() {
+    let sandbox = Sandbox::with_awkward();
+    let whole = sandbox.read("awkward.spt");
+    let interesting = whole.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, _)| at);
+    let step = (interesting.clone().count() / 60).max(1);
+    for at in interesting.step_by(step) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x81;
+        sandbox.write("flipped.spt", &bytes);
+        for args in
+            [&["dump", "flipped.spt"][..], &["stat", "flipped.spt"], &["check", "flipped.spt"]]
+        {
+            let outcome = sandbox.run(args);
+            let said = &outcome.stderr;
+            assert!((0..=5).contains(&outcome.exit), "{args:?} at {at}: {} {said}", outcome.exit);
+        }
+    }
+}

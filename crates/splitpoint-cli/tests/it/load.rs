@@ -1,0 +1,154 @@
+//! `splitpoint load`.
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn load_makes_a_store_and_says_what_it_did() {
+    let sandbox = Sandbox::new();
+    sandbox.write("words", b"apple\nbanana\ncherry\n");
+    sandbox.run(&["load", "a.spt", "words"]).check(
+        0,
+        "",
+        "splitpoint: created `a.spt`\n\
+         splitpoint: loaded 3 records in [..] from `words` (lines) into `a.spt`: 3 new\n",
+    );
+    sandbox.run(&["get", "a.spt", "cherry"]).check(0, "3", "");
+}
+
+#[test]
+fn load_replaces_values_unless_told_to_keep_them() {
+    let sandbox = Sandbox::with_words();
+    let input = b"apple\tred\ndamson\tblue\n";
+    sandbox.run_with(&["load", "words.spt", "--no-overwrite"], input).check(
+        0,
+        "",
+        "splitpoint: loaded 2 records in [..] from standard input (tsv) into `words.spt`: \
+         1 new, 1 kept as they were\n",
+    );
+    sandbox.run(&["get", "words.spt", "apple"]).check(0, "1", "");
+    sandbox.run_with(&["load", "words.spt", "-"], input).check(
+        0,
+        "",
+        "splitpoint: loaded 2 records in [..] from standard input (tsv) into `words.spt`: \
+         0 new, 2 replaced\n",
+    );
+    sandbox.run(&["get", "words.spt", "apple"]).check(0, "red", "");
+}
+
+#[test]
+fn load_stores_what_comes_before_an_error_and_tells_its_line() {
+    let sandbox = Sandbox::new();
+    sandbox.write("bad.tsv", b"a\t1\nb\t2\nc 3\nd\t4\n");
+    sandbox.run(&["load", "-q", "a.spt", "bad.tsv", "--format", "tsv"]).check(
+        1,
+        "",
+        "splitpoint: error: `bad.tsv`, line 3: no TAB between a key and a value\n\
+         hint: loaded 2 records before the error; correct the input and load it again\n",
+    );
+    sandbox.run(&["count", "a.spt"]).check(0, "2\n", "");
+    sandbox.run_with(&["load", "-q", "a.spt"], b"+1,1:x->y\n+1,1:a=>b\n").check(
+        1,
+        "",
+        "splitpoint: error: standard input, byte 16: expected `->` after the key, found `=`\n\
+         hint: loaded 1 record before the error; correct the input and load it again\n",
+    );
+    sandbox.run(&["count", "a.spt"]).check(0, "3\n", "");
+}
+
+#[test]
+fn load_does_not_guess_where_nothing_is_certain() {
+    let sandbox = Sandbox::new();
+    sandbox.run_with(&["load", "a.spt"], b"a\tb\nc\n").check(
+        2,
+        "",
+        "splitpoint: error: cannot tell the format of standard input: some lines have a TAB and \
+         some have none\n\
+         hint: say it with --format: hex, lines, tsv, cdb, bytevalue, print or jsonl\n",
+    );
+    assert!(!sandbox.path("a.spt").exists());
+    sandbox.run_with(&["load", "-q", "a.spt", "--format", "lines"], b"a\tb\nc\n").check(0, "", "");
+    sandbox.run(&["get", "a.spt", "a\tb"]).check(0, "1", "");
+}
+
+#[test]
+fn load_names_files_that_are_not_dumps() {
+    let sandbox = Sandbox::with_words();
+    sandbox.run(&["load", "a.spt", "words.spt"]).check(
+        2,
+        "",
+        "splitpoint: error: `words.spt` is a store, not a dump or a list\n\
+         hint: dump it first: splitpoint dump words.spt | splitpoint load FILE\n",
+    );
+    sandbox.run_with(&["load", "a.spt"], b"\x1f\x8b\x08\0\0").check(
+        2,
+        "",
+        "splitpoint: error: standard input is compressed, not a dump or a list\n\
+         hint: decompress it into a pipe: zcat FILE.gz | splitpoint load ...\n",
+    );
+    assert!(!sandbox.path("a.spt").exists());
+}
+
+#[test]
+fn load_of_a_missing_input_makes_no_store() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .run(&["load", "a.spt", "nowhere"])
+        .check_error(5, "cannot read `nowhere`: No such file or directory (os error 2)");
+    sandbox
+        .run(&["load", "a.spt", "."])
+        .check_error(5, "cannot read `.`: Is a directory (os error 21)");
+    assert!(!sandbox.path("a.spt").exists());
+}
+
+#[test]
+fn load_of_nothing_loads_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.run_with(&["load", "-q", "a.spt"], b"").check(0, "", "");
+    sandbox.run(&["count", "a.spt"]).check(0, "0\n", "");
+}
+
+#[test]
+fn load_reports_in_json() {
+    let sandbox = Sandbox::with_words();
+    let outcome = sandbox.run_with(&["load", "-q", "words.spt", "--json"], b"apple\t9\nnew\t1\n");
+    let report = outcome.json();
+    for (field, value) in [("loaded", 2), ("new", 1), ("replaced", 1), ("kept", 0)] {
+        assert_eq!(report[field], value, "{report}");
+    }
+    assert_eq!(report["format"], "tsv");
+}
+
+#[test]
+fn load_says_that_carriage_returns_are_kept() {
+    let sandbox = Sandbox::new();
+    let outcome = sandbox.run_with(&["load", "a.spt"], b"apple\r\nbanana\r\n");
+    assert!(outcome.stderr.contains("the CR is kept"), "{}", outcome.stderr);
+    sandbox.run(&["get", "a.spt", "apple\r"]).check(0, "1", "");
+}
+
+#[test]
+fn load_takes_many_records_and_the_last_of_equal_keys() {
+    let sandbox = Sandbox::new();
+    let input: String =
+        (0..60_000).fold(String::new(), |input, i| input + &format!("{}\t{i}\n", i % 50_000));
+    sandbox.run_with(&["load", "a.spt", "--durability", "sync"], input.as_bytes()).check(
+        0,
+        "",
+        "splitpoint: created `a.spt`\n\
+         splitpoint: loaded 60,000 records in [..] from standard input (tsv) into `a.spt`: \
+         50,000 new, 10,000 replaced\n",
+    );
+    sandbox.run(&["get", "a.spt", "9999"]).check(0, "59999", "");
+    sandbox.run(&["get", "a.spt", "10000"]).check(0, "10000", "");
+}
+
+#[test]
+fn load_tells_its_progress_in_json() {
+    let sandbox = Sandbox::new();
+    sandbox.write("words", b"apple\nbanana\n");
+    let outcome = sandbox.run(&["load", "-q", "a.spt", "words", "--progress", "json"]);
+    let last: serde_json::Value =
+        serde_json::from_str(outcome.stderr.trim_end()).expect("one line of JSON");
+    assert_eq!((last["records"].as_u64(), last["bytes"].as_u64()), (Some(2), Some(13)));
+    assert_eq!((last["bytes_total"].as_u64(), last["done"].as_bool()), (Some(13), Some(true)));
+}

@@ -1,0 +1,60 @@
+//! `splitpoint stat`.
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn stat_fits_80_columns_without_color() {
+    let sandbox = Sandbox::with_words();
+    let outcome = sandbox.run(&["stat", "words.spt"]);
+    assert_eq!((outcome.exit, outcome.stderr.as_str()), (0, ""));
+    let text = outcome.text();
+    assert!(text.starts_with("words.spt\n  records         3\n"), "{text}");
+    for needle in ["hash function   rapidhash-v3", "sum-pct", "ideal", "lines looked at, hit"] {
+        assert!(text.contains(needle), "no `{needle}` in\n{text}");
+    }
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn stat_colors_only_where_it_is_wanted() {
+    let sandbox = Sandbox::with_words();
+    let run = |name: &str, value: &str| {
+        let output = sandbox.program(&["stat", "words.spt"]).env(name, value).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(run("CLICOLOR_FORCE", "1").contains('\x1b'));
+    assert!(!run("NO_COLOR", "1").contains('\x1b'));
+}
+
+/// The text and the object come from one struct; this checks that its numbers agree with each
+/// other.
+#[test]
+fn stat_prints_one_object_that_adds_up() {
+    let sandbox = Sandbox::with_words();
+    let stat = sandbox.run(&["stat", "words.spt", "--json"]).json();
+    assert_eq!(stat["records"], 3);
+    let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+    assert_eq!(
+        number(&stat["buckets"]),
+        (1 << number(&stat["level"])) + number(&stat["split_pointer"])
+    );
+    let rows = stat["chains"]["rows"].as_array().expect("rows");
+    assert_eq!(
+        rows.iter().map(|row| number(&row["buckets"])).sum::<u64>(),
+        number(&stat["buckets"])
+    );
+    assert_eq!(rows.iter().map(|row| number(&row["keys"])).sum::<u64>(), 3);
+    let segments = stat["segments"].as_object().expect("segments");
+    assert_eq!(segments.values().map(number).sum::<u64>(), number(&stat["file_bytes"]));
+    assert_eq!(stat["recovery"]["kind"], "clean");
+}
+
+#[test]
+fn stat_of_an_empty_store_has_a_histogram_too() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["create", "-q", "a.spt"]).check(0, "", "");
+    let text = sandbox.run(&["stat", "a.spt"]).text();
+    assert!(text.contains("records         0\n"), "{text}");
+    assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+}
