@@ -52,6 +52,7 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
     vec![
         layer("format", Box::new(program("fmt --all --check"))),
         layer("clippy", Box::new(program("clippy --workspace --all-targets -- -D warnings"))),
+        layer("clippy with `sim`", Box::new(program(CLIPPY_ALL_FEATURES))),
         layer("tidy", Box::new(move || tidy::run(root).map(|()| Outcome::Done))),
         layer("tests of the library", Box::new(tests("test -p splitpoint --no-default-features"))),
         layer("tests with `sim`", Box::new(tests("test -p splitpoint --features sim"))),
@@ -68,8 +69,10 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
         layer(
             "documentation",
             Box::new(move || {
-                let mut command = cargo("doc --workspace --no-deps");
-                run_program(command.env("RUSTDOCFLAGS", "-D warnings")).map(|()| Outcome::Done)
+                for line in DOCUMENTATION {
+                    run_program(cargo(line).env("RUSTDOCFLAGS", "-D warnings"))?;
+                }
+                Ok(Outcome::Done)
             }),
         ),
         layer(
@@ -86,6 +89,17 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
     ]
 }
 
+const CLIPPY_ALL_FEATURES: &str =
+    "clippy -p splitpoint --all-targets --all-features -- -D warnings";
+
+/// Links are checked in private documentation too. The public one is made last: the command's
+/// would be in its place, since both are called `splitpoint`.
+const DOCUMENTATION: [&str; 3] = [
+    "doc --workspace --no-deps --bins --document-private-items",
+    "doc --workspace --no-deps --lib --all-features --document-private-items",
+    "doc --workspace --no-deps --lib",
+];
+
 /// New crates come under this layer by themselves.
 const REST: &str = "test --workspace --exclude splitpoint --exclude splitpoint-cli";
 
@@ -95,7 +109,7 @@ fn cargo(root: &Path, line: &str) -> Command {
 
 /// Every order of the steps of threads: the lookup against splits and merges.
 fn loom(root: &Path) -> Command {
-    let mut command = cargo(root, "test -p splitpoint --release --lib loom");
+    let mut command = cargo(root, "test -p splitpoint --profile loom --lib loom");
     // Other flags would build everything else again if they shared a directory.
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target(root).join("loom"));
     command
