@@ -1,0 +1,308 @@
+//! What every access method must do, whatever is behind it.
+
+use splitpoint::{Change, Db, ErrorKind, PutMode, Table};
+
+use crate::support::{Content, Rng, on_every_table, seed, tiny};
+
+fn get(table: &dyn Table, key: &[u8]) -> Option<Vec<u8>> {
+    table.get(key).unwrap().map(splitpoint::Value::into_vec)
+}
+
+fn put(table: &dyn Table, key: &[u8], value: &[u8]) {
+    assert!(table.put(key, value, PutMode::Replace).unwrap());
+}
+
+fn scan(table: &dyn Table) -> Content {
+    let mut content = Content::new();
+    for entry in table.scan().unwrap() {
+        let entry = entry.unwrap();
+        assert!(content.insert(entry.key.to_vec(), entry.value.to_vec()).is_none());
+    }
+    content
+}
+
+#[test]
+fn a_new_table_is_empty() {
+    on_every_table(&tiny(), |table| {
+        assert!(table.is_empty().unwrap());
+        assert_eq!(table.len().unwrap(), 0);
+        assert_eq!(get(table, b"key"), None);
+        assert!(!table.delete(b"key").unwrap());
+        assert_eq!(scan(table), Content::new());
+        assert_eq!(table.get_many(&[]).unwrap().len(), 0);
+        assert_eq!(table.stats().unwrap().record_count, 0);
+        table.sync().unwrap();
+        assert!(table.is_empty().unwrap());
+    });
+}
+
+#[test]
+fn put_replaces_and_put_new_refuses() {
+    on_every_table(&tiny(), |table| {
+        put(table, b"key", b"first");
+        assert!(!table.put(b"key", b"second", PutMode::New).unwrap());
+        assert_eq!(get(table, b"key").unwrap(), b"first");
+        put(table, b"key", b"the third is longer");
+        assert_eq!(get(table, b"key").unwrap(), b"the third is longer");
+        assert_eq!(table.len().unwrap(), 1);
+        assert!(table.put(b"other", b"", PutMode::New).unwrap());
+        assert_eq!(table.len().unwrap(), 2);
+    });
+}
+
+#[test]
+fn delete_removes_just_its_key() {
+    on_every_table(&tiny(), |table| {
+        put(table, b"a", b"1");
+        put(table, b"b", b"2");
+        assert!(table.delete(b"a").unwrap());
+        assert!(!table.delete(b"a").unwrap());
+        assert_eq!(get(table, b"a"), None);
+        assert_eq!(get(table, b"b").unwrap(), b"2");
+        assert!(table.put(b"a", b"3", PutMode::New).unwrap());
+        assert_eq!(get(table, b"a").unwrap(), b"3");
+        assert_eq!(table.len().unwrap(), 2);
+    });
+}
+
+#[test]
+fn keys_and_values_are_any_bytes_and_may_be_empty() {
+    on_every_table(&tiny(), |table| {
+        let keys: [&[u8]; 8] =
+            [b"", b"\0", b"\0\0", b"a", b"a\0", b"\0a", b"\xff\xfe\n\r", &[0x80; 300]];
+        for (i, key) in keys.iter().enumerate() {
+            let value = vec![0; i];
+            assert!(table.put(key, &value, PutMode::New).unwrap(), "{key:?}");
+        }
+        for (i, key) in keys.iter().enumerate() {
+            assert_eq!(get(table, key).unwrap(), vec![0; i], "{key:?}");
+        }
+        assert_eq!(scan(table).len(), keys.len());
+        for key in keys {
+            assert!(table.delete(key).unwrap(), "{key:?}");
+        }
+        assert!(table.is_empty().unwrap());
+    });
+}
+
+/// The borders of the record header's fields, of a record that gets a segment of its own, and of
+/// the segments themselves. Each length is stored, read, replaced by the next and deleted.
+#[test]
+fn every_length_around_a_border_of_the_format_is_stored_whole() {
+    let mut rng = Rng::new(seed());
+    let near = |at: usize| [at - 1, at, at + 1];
+    let borders = [8, 255, 1024, 4096 - 88, 4096, 16 << 10, 65_535, 128 << 10];
+    let lens: Vec<usize> = borders.into_iter().flat_map(near).collect();
+    let data = rng.bytes(200 << 10);
+    on_every_table(&tiny(), |table| {
+        for (i, &len) in lens.iter().enumerate() {
+            put(table, &data[..len], &data[i..i + len]);
+            put(table, &(i as u64).to_be_bytes(), &data[len..2 * len.min(90_000)]);
+        }
+        for (i, &len) in lens.iter().enumerate() {
+            assert_eq!(get(table, &data[..len]).unwrap(), &data[i..i + len], "{len}");
+            assert_eq!(
+                get(table, &(i as u64).to_be_bytes()).unwrap(),
+                &data[len..2 * len.min(90_000)]
+            );
+        }
+        for (i, &len) in lens.iter().enumerate() {
+            let other = lens[(i + 7) % lens.len()];
+            put(table, &data[..len], &data[..other]);
+            assert_eq!(get(table, &data[..len]).unwrap(), &data[..other], "{len} {other}");
+        }
+        assert_eq!(scan(table).len(), 2 * lens.len());
+        for &len in &lens {
+            assert!(table.delete(&data[..len]).unwrap(), "{len}");
+        }
+        assert_eq!(table.len().unwrap(), lens.len() as u64);
+    });
+}
+
+#[test]
+fn big_records_are_read_as_one_slice() {
+    let mut rng = Rng::new(seed());
+    let data = rng.bytes(3 << 20);
+    for options in [tiny(), splitpoint::Options::new()] {
+        on_every_table(&options, |table| {
+            let sizes = [4 << 10, 5000, 64 << 10, 1 << 20, (2 << 20) + 1, 3 << 20];
+            for (i, &len) in sizes.iter().enumerate() {
+                put(table, &[i as u8], &data[..len]);
+                put(table, &data[..len], &[i as u8]);
+            }
+            for (i, &len) in sizes.iter().enumerate() {
+                assert_eq!(get(table, &[i as u8]).unwrap(), &data[..len]);
+                assert_eq!(get(table, &data[..len]).unwrap(), [i as u8]);
+                assert!(table.delete(&data[..len]).unwrap());
+            }
+            assert_eq!(scan(table).len(), sizes.len());
+        });
+    }
+}
+
+#[test]
+fn a_value_of_100_mib_survives_reopening() {
+    let value: Vec<u8> = (0..100_u32 << 20).map(|i| (i >> 12) as u8 ^ i as u8).collect();
+    let memory = Db::in_memory().unwrap();
+    memory.put(b"key", &value).unwrap();
+    assert_eq!(memory.get(b"key").unwrap().as_deref(), Some(&value[..]));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("big.spt");
+    let db = Db::open(&path).unwrap();
+    db.put(b"key", b"small").unwrap();
+    db.put(b"key", &value).unwrap();
+    db.close().unwrap();
+    let db = Db::open(&path).unwrap();
+    assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&value[..]));
+    assert!(db.check().unwrap().is_clean());
+}
+
+/// A zeroed vector that nobody touches is only address space, so the length is refused before
+/// anything reads it.
+#[test]
+fn keys_and_values_over_4_gib_are_refused_before_anything_is_written() {
+    let long = vec![0_u8; 1 << 32];
+    on_every_table(&tiny(), |table| {
+        put(table, b"key", b"value");
+        let log_bytes = table.stats().unwrap().log_bytes;
+        for (key, value, what) in [(&b"key"[..], &long[..], "value"), (&long, b"", "key")] {
+            let error = table.put(key, value, PutMode::Replace).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::TooLarge);
+            let text = error.to_string();
+            assert!(text.starts_with(what) && text.contains("4294967295"), "{text}");
+        }
+        assert_eq!(get(table, b"key").unwrap(), b"value");
+        assert_eq!(table.stats().unwrap().log_bytes, log_bytes);
+        assert_eq!(table.get(&long[..1 << 20]).unwrap(), None);
+    });
+}
+
+#[test]
+fn get_many_answers_in_the_order_of_the_keys() {
+    on_every_table(&tiny(), |table| {
+        for i in 0..500_u32 {
+            put(table, &i.to_le_bytes(), &i.to_be_bytes());
+        }
+        let keys: Vec<[u8; 4]> = (0..1000_u32).rev().map(u32::to_le_bytes).collect();
+        let mut keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        keys.push(keys[999]);
+        for count in [0, 1, 31, 32, 33, 64, 1001] {
+            let values = table.get_many(&keys[..count]).unwrap();
+            assert_eq!(values.len(), count);
+            for (key, value) in keys.iter().zip(values) {
+                assert_eq!(value.map(splitpoint::Value::into_vec), get(table, key));
+            }
+        }
+    });
+}
+
+#[test]
+fn apply_makes_its_changes_in_order() {
+    on_every_table(&tiny(), |table| {
+        table
+            .apply(&[
+                Change::Put { key: b"a", value: b"1" },
+                Change::Put { key: b"b", value: b"2" },
+                Change::Delete { key: b"a" },
+                Change::Delete { key: b"missing" },
+                Change::Put { key: b"b", value: b"3" },
+            ])
+            .unwrap();
+        table.apply(&[]).unwrap();
+        assert_eq!(scan(table), Content::from([(b"b".to_vec(), b"3".to_vec())]));
+    });
+}
+
+#[test]
+fn a_scan_returns_each_key_once_with_its_last_value() {
+    on_every_table(&tiny().fill_factor(1.0), |table| {
+        let mut expected = Content::new();
+        for round in 0..3_u32 {
+            for i in (0..1000_u32).step_by(round as usize + 1) {
+                let value = format!("{i} in round {round}").into_bytes();
+                put(table, &i.to_le_bytes(), &value);
+                expected.insert(i.to_le_bytes().to_vec(), value);
+            }
+        }
+        for i in (0..1000_u32).step_by(7) {
+            assert!(table.delete(&i.to_le_bytes()).unwrap());
+            expected.remove(&i.to_le_bytes()[..]);
+        }
+        assert_eq!(scan(table), expected);
+        assert_eq!(table.len().unwrap(), expected.len() as u64);
+    });
+}
+
+#[test]
+fn a_scan_shows_the_table_as_it_was_when_it_began() {
+    on_every_table(&tiny(), |table| {
+        for i in 0..200_u32 {
+            put(table, &i.to_le_bytes(), b"old");
+        }
+        let mut entries = table.scan().unwrap();
+        let first = entries.next().unwrap().unwrap();
+        assert_eq!(&*first.value, b"old");
+        for i in 0..400_u32 {
+            put(table, &i.to_le_bytes(), &[b'n'; 2000]);
+        }
+        let mut count = 1;
+        for entry in entries {
+            assert_eq!(&*entry.unwrap().value, b"old");
+            count += 1;
+        }
+        assert_eq!(count, 200);
+        assert!(scan(table).values().all(|value| value == &[b'n'; 2000]));
+    });
+}
+
+#[test]
+fn deleting_what_a_scan_returns_deletes_everything() {
+    on_every_table(&tiny().fill_factor(1.0), |table| {
+        for i in 0..2000_u32 {
+            put(table, &i.to_le_bytes(), b"value");
+        }
+        let grown = table.stats().unwrap().geometry.bucket_count();
+        for entry in table.scan().unwrap() {
+            assert!(table.delete(&entry.unwrap().key).unwrap());
+        }
+        assert!(table.is_empty().unwrap());
+        assert_eq!(scan(table), Content::new());
+        assert!(table.stats().unwrap().geometry.bucket_count() < grown);
+    });
+}
+
+#[test]
+fn stats_add_up() {
+    on_every_table(&tiny().fill_factor(3.0), |table| {
+        for i in 0..3000_u32 {
+            put(table, &i.to_le_bytes(), &i.to_be_bytes());
+        }
+        for i in 0..100_u32 {
+            put(table, &i.to_le_bytes(), b"again");
+            table.delete(&(i + 500).to_le_bytes()).unwrap();
+        }
+        let stats = table.stats().unwrap();
+        assert_eq!(stats.record_count, 2900);
+        let rows = &stats.chains.rows;
+        let buckets = stats.geometry.bucket_count();
+        assert_eq!(rows.iter().map(|row| row.bucket_count).sum::<u64>(), buckets);
+        assert_eq!(rows.iter().map(|row| row.item_count).sum::<u64>(), 2900);
+        assert!((900..1100).contains(&buckets), "{buckets} buckets for 2,900 keys at 3 each");
+        assert_eq!(stats.live_bytes, 2800 * 16 + 100 * 32);
+        assert_eq!(stats.dead_bytes, 200 * 16 + 100 * 24);
+        let segments = stats.segments;
+        assert!(segments.log >= stats.live_bytes + stats.dead_bytes);
+        assert!(stats.log_bytes >= stats.live_bytes + stats.dead_bytes);
+    });
+}
+
+#[test]
+fn capabilities_tell_memory_from_files() {
+    on_every_table(&tiny(), |table| {
+        let capabilities = table.capabilities();
+        assert!(!capabilities.is_read_only && !capabilities.may_lose_acknowledged);
+        assert_eq!(capabilities.key_bytes_max, u64::from(u32::MAX));
+        let is_in_memory = table.stats().unwrap().path.is_none();
+        assert_eq!(capabilities.durability.is_empty(), is_in_memory);
+    });
+}

@@ -1,0 +1,18 @@
+//! The public interface: one module per feature.
+//!
+//! `SPLITPOINT_SLOW=1` runs more rounds and larger sizes; `SPLITPOINT_SEED=n` runs other cases.
+
+#[cfg(test)]
+mod concurrency;
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod durability;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod kill;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod support;

@@ -1,0 +1,148 @@
+//! What the tests share: seeds, small tables, bad hash functions and a watchdog.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use splitpoint::hash::{HashFunction, HashId};
+use splitpoint::{Create, Db, Options, SimDisk, Table};
+
+/// Contents of a table.
+pub(crate) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Returns whether more rounds and larger sizes were asked for.
+pub(crate) fn is_slow() -> bool {
+    std::env::var_os("SPLITPOINT_SLOW").is_some_and(|value| value == "1")
+}
+
+/// Returns `normal`, or `slow` with `SPLITPOINT_SLOW=1`.
+pub(crate) fn rounds(normal: u64, slow: u64) -> u64 {
+    if is_slow() { slow } else { normal }
+}
+
+/// Returns the seed of this run and prints it.
+pub(crate) fn seed() -> u64 {
+    let seed = match std::env::var("SPLITPOINT_SEED") {
+        Ok(text) => text.parse().expect("SPLITPOINT_SEED is a number"),
+        Err(_) => 1991,
+    };
+    println!("SPLITPOINT_SEED={seed}");
+    seed
+}
+
+/// Random numbers: splitmix64.
+#[derive(Clone, Debug)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// Returns a number below `n`.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// Returns an index below `n`.
+    pub(crate) fn index(&mut self, n: usize) -> usize {
+        usize::try_from(self.below(n as u64)).expect("below a usize")
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend_from_slice(&self.next().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+/// Options for a table that soon has many segments and buckets.
+pub(crate) fn tiny() -> Options {
+    Options::new().segment_bytes_min(4096).seed(7)
+}
+
+/// A hash function with few distinct values in few bits: chains grow long, and splits help some
+/// of them and others not.
+pub(crate) fn bad_hash() -> HashFunction {
+    let few_bits = |key: &[u8], _| splitpoint::hash::fnv1a_64(key) & 0b0001_0000_1001_0011;
+    HashFunction::user(HashId(0x8000_0bad), "few-bits", few_bits).unwrap()
+}
+
+/// Runs `check` on an empty table of each kind: in memory, in a file, on a simulated disk.
+pub(crate) fn on_every_table(options: &Options, check: impl Fn(&dyn Table)) {
+    let table = splitpoint::open_with("mem:", options).unwrap();
+    check(&*table);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("table.spt");
+    let table = splitpoint::open_with(path.to_str().unwrap(), options).unwrap();
+    check(&*table);
+    let table: Box<dyn Table> = Box::new(SimDisk::new().open(options).unwrap());
+    check(&*table);
+}
+
+/// Opens a simulated disk that must hold a store.
+pub(crate) fn reopen(disk: &SimDisk, options: &Options) -> splitpoint::Result<Db> {
+    disk.open(&options.clone().create(Create::Never))
+}
+
+/// Returns everything that a scan returns; a key twice is a failure.
+pub(crate) fn content(db: &Db) -> Content {
+    try_content(db).unwrap()
+}
+
+pub(crate) fn try_content(db: &Db) -> splitpoint::Result<Content> {
+    let mut content = Content::new();
+    for entry in db.scan()? {
+        let entry = entry?;
+        let earlier = content.insert(entry.key.to_vec(), entry.value.to_vec());
+        assert_eq!(earlier, None, "a scan returned {:?} twice", entry.key.to_vec());
+    }
+    Ok(content)
+}
+
+/// Checks that scan, get, len and check agree with `expected`.
+pub(crate) fn assert_content(db: &Db, expected: &Content) {
+    assert_eq!(content(db), *expected);
+    assert_eq!(db.len(), expected.len() as u64);
+    for (key, value) in expected {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]), "{key:?}");
+    }
+    assert_sound(db);
+}
+
+/// Checks that a check finds nothing.
+pub(crate) fn assert_sound(db: &Db) {
+    let report = db.check().unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+/// Runs `what` and fails if it takes longer than `seconds`: it is in an endless loop.
+pub(crate) fn within<T: Send + 'static>(
+    seconds: u64,
+    name: &str,
+    what: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let (sender, receiver) = mpsc::channel();
+    let worker = std::thread::spawn(move || {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what));
+        let _ = sender.send(());
+        result
+    });
+    match receiver.recv_timeout(Duration::from_secs(seconds)) {
+        Ok(()) => match worker.join().expect("the panic was caught") {
+            Ok(value) => value,
+            Err(panic) => std::panic::resume_unwind(panic),
+        },
+        Err(_) => panic!("{name}: no end after {seconds} s"),
+    }
+}
