@@ -896,6 +896,8 @@ impl Store {
         };
         self.wait_durable(lsn)?;
         let mut writer = self.lock()?;
+        // The log may have gone on without a commit, into a segment for a change that was not made.
+        self.commit(&mut writer);
         if !self.region.storage().is_volatile() {
             for (offset, bytes) in self.region.live_ranges() {
                 self.region.write("sync", |storage| storage.sync_range(offset, bytes))?;

@@ -20,7 +20,7 @@ use crate::atomic::Ordering;
 use crate::db::{Opened, Store, TOMBSTONE_BYTES, Writer};
 use crate::error::{Error, Result};
 use crate::format::{
-    Addr, GRANULE_BYTES, HEADER_BYTES, LIVE_OFFSET, LOG_SEGMENT_BYTES_MAX, LogStart,
+    Addr, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET, LOG_SEGMENT_BYTES_MAX, LogStart,
     SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader, Superblock, SuperblockFault, u64_at,
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
@@ -104,22 +104,32 @@ fn head(storage: &dyn Storage, bytes: u64) -> Vec<u8> {
 
 /// Returns whether nothing was ever stored: the file is empty, or a crash interrupted its
 /// creation, which writes the superblock last.
+///
+/// A power loss may have left any part of the live header, so nothing in it is asked for beyond
+/// its first sector; all else is still zero.
 fn is_unfinished_creation(storage: &dyn Storage) -> bool {
-    let bytes = head(storage, HEADER_BYTES);
-    if bytes.is_empty() {
+    let file_bytes = storage.file_bytes();
+    if file_bytes == 0 {
         return true;
     }
-    let blocks_end = (2 * SUPERBLOCK_BYTES) as usize;
-    let is_zero = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
-    if bytes.len() < HEADER_BYTES as usize || !is_zero(&bytes[..blocks_end]) {
+    let is_zero = |from: u64, to: u64| {
+        (from..to).step_by(CHUNK_BYTES as usize).all(|offset| {
+            let chunk = storage.read(offset, CHUNK_BYTES.min(to - offset));
+            chunk.iter().all(|&byte| byte == 0)
+        })
+    };
+    if file_bytes < HEADER_BYTES || !is_zero(0, LIVE_OFFSET) {
         return false;
     }
-    let live = &bytes[LIVE_OFFSET as usize..];
-    let has_live = u64_at(live, 0) == crate::format::LIVE_MAGIC;
-    let has_log = u64_at(live, 128) != 0 || u64_at(live, 400) != 0;
-    (has_live && !has_log)
-        || (is_zero(live) && storage.file_bytes() <= HEADER_BYTES + GRANULE_BYTES)
+    let has_magic = u64_at(&storage.read(LIVE_OFFSET, 8), 0) == crate::format::LIVE_MAGIC;
+    (has_magic || is_zero(LIVE_OFFSET, LIVE_OFFSET + SECTOR_BYTES))
+        && is_zero(LIVE_OFFSET + LIVE_BYTES, file_bytes)
 }
+
+/// What a device writes whole, in bytes.
+const SECTOR_BYTES: u64 = 512;
+/// Bytes looked at together for being zero.
+const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Returns the newest valid superblock.
 pub(crate) fn read_superblock(storage: &dyn Storage) -> Result<Superblock> {
@@ -437,6 +447,8 @@ impl Opening {
             return Ok(self.finish(region, state, recovery, end.lsn));
         }
         if end.segment_offset != 0 {
+            // Nothing tells which of it a killed process, or a copy, left unsynced.
+            self.log.distrust_durability(region.file_bytes());
             self.log.leave_segment(&region, &mut space)?;
             let position = self.log.position();
             (state.tail_offset, state.tail_segment) = (position.offset, position.segment_offset);
@@ -449,7 +461,7 @@ impl Opening {
         if is_dirty {
             live.set_identity(region.storage().identity());
         }
-        let mut opened = self.finish(region, state, recovery, end.lsn);
+        let mut opened = self.finish(region, state, recovery, 0);
         opened.writer.is_dirty = is_dirty;
         Ok(opened)
     }

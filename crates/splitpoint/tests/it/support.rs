@@ -78,6 +78,12 @@ pub(crate) fn bad_hash() -> HashFunction {
     HashFunction::user(HashId(0x8000_0bad), "few-bits", few_bits).unwrap()
 }
 
+/// A hash function with four values: every chain overflows, and most splits move nothing.
+pub(crate) fn worst_hash() -> HashFunction {
+    let two_bits = |key: &[u8], _| splitpoint::hash::fnv1a_64(key) & 0b0001_0000_0001;
+    HashFunction::user(HashId(0x8000_0bae), "two-bits", two_bits).unwrap()
+}
+
 /// Runs `check` on an empty table of each kind: in memory, in a file, on a simulated disk.
 pub(crate) fn on_every_table(options: &Options, check: impl Fn(&dyn Table)) {
     let table = splitpoint::open_with("mem:", options).unwrap();
@@ -112,7 +118,12 @@ pub(crate) fn try_content(db: &Db) -> splitpoint::Result<Content> {
 
 /// Checks that scan, get, len and check agree with `expected`.
 pub(crate) fn assert_content(db: &Db, expected: &Content) {
-    assert_eq!(content(db), *expected);
+    let found = content(db);
+    if found != *expected {
+        let missing = expected.keys().find(|key| !found.contains_key(*key));
+        let extra = found.keys().find(|key| !expected.contains_key(*key));
+        panic!("{} of {} keys; {missing:?}, {extra:?}", found.len(), expected.len());
+    }
     assert_eq!(db.len(), expected.len() as u64);
     for (key, value) in expected {
         assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]), "{key:?}");
