@@ -6,9 +6,14 @@ use std::path::Path;
 use crate::process::{command, output, run};
 use crate::{Failure, console};
 
-/// Debian packages, each with a program that is there if it is installed, and what it is for.
-const PACKAGES: [(&str, &str, &str); 1] =
-    [("db5.3-util", "db5.3_dump", "the command's exchange of dumps with Berkeley DB")];
+/// Debian packages that tests of the command use, each with a program by which it is known.
+const PACKAGES: [(&str, &str); 5] = [
+    ("db5.3-util", "db5.3_load"), // Dumps are exchanged with Berkeley DB.
+    ("tinycdb", "cdb"),           // The same with cdb.
+    ("mandoc", "mandoc"),         // The manual pages are checked,
+    ("zsh", "zsh"),               // and the completions.
+    ("fish", "fish"),
+];
 
 /// Toolchain that has Miri.
 pub(crate) const NIGHTLY: &str = "nightly";
@@ -43,23 +48,30 @@ fn install_components(root: &Path) -> Result<(), Failure> {
         .map_err(|cause| format!("{cause}\nrustfmt and clippy are needed: install them by hand"))
 }
 
+/// A test that misses its program says so and is left out.
 fn install_packages(root: &Path) {
-    for (package, program, purpose) in PACKAGES {
-        if has_program(program) {
-            continue;
-        }
-        let result = if !has_program("apt-get") {
-            Err("this is not Debian: its tests are left out unless you install it".to_owned())
-        } else if !is_root(root) {
-            Err(format!("for its tests run `sudo apt-get install {package}`"))
-        } else {
-            apt_get(root, &["update"])
-                .and_then(|()| apt_get(root, &["install", "--no-install-recommends", package]))
-        };
-        if let Err(reason) = result {
-            console::say(&format!("{package} is not installed ({purpose}): {reason}"));
-        }
+    let missing = missing_packages(has_program);
+    if missing.is_empty() {
+        return;
     }
+    let names = missing.join(" ");
+    let result = if !has_program("apt-get") {
+        Err("this is not Debian".to_owned())
+    } else if !is_root(root) {
+        Err(format!("run `sudo apt-get install {names}`"))
+    } else {
+        let mut install = vec!["install", "--no-install-recommends"];
+        install.extend(&missing);
+        apt_get(root, &["update"]).and_then(|()| apt_get(root, &install))
+    };
+    if let Err(reason) = result {
+        console::say(&format!("some tests are left out without {names}: {reason}"));
+    }
+}
+
+fn missing_packages(is_present: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    let missing = PACKAGES.iter().filter(|(_, program)| !is_present(program));
+    missing.map(|(package, _)| *package).collect()
 }
 
 fn apt_get(root: &Path, arguments: &[&str]) -> Result<(), Failure> {
@@ -109,6 +121,13 @@ fn install_miri(root: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packages_are_missing_by_their_programs() {
+        let missing = missing_packages(|program| program != "cdb" && program != "fish");
+        assert_eq!(missing, ["tinycdb", "fish"]);
+        assert!(missing_packages(|_| true).is_empty());
+    }
 
     #[test]
     fn programs_are_looked_for_in_the_path() {

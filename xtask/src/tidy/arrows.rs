@@ -23,7 +23,7 @@ const LAYERS: &[&[&str]] = &[
     &["region"],
     &["storage::open"],
     &["live"],
-    &["index", "log::record", "storage", "space", "table"],
+    &["index", "log::record", "storage", "space", "residency", "table"],
     &["options", "stats"],
     &["format"],
     &["hash", "linear"],
