@@ -20,7 +20,7 @@ use crate::command::Command;
 )]
 pub(crate) struct Cli {
     /// Say nothing but errors
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 900)]
     pub(crate) quiet: bool,
 
     /// What to do
@@ -28,35 +28,38 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-const EXAMPLES: &str = "\
+macro_rules! examples {
+    () => {
+        "\
 Examples:
-  splitpoint demo                              show what a store does, in two seconds
-  splitpoint put capitals.spt France Paris     store a record; makes the file
-  splitpoint get capitals.spt France           prints Paris
+  splitpoint demo                            # what a store does, in a second
+  splitpoint put capitals.spt France Paris   # makes the file if it is missing
+  splitpoint get capitals.spt France
   splitpoint load words.spt /usr/share/dict/words
-  splitpoint stat words.spt";
+  splitpoint stat words.spt"
+    };
+}
 
-const AFTER_LONG_HELP: &str = "\
-Examples:
-  splitpoint demo                              show what a store does, in two seconds
-  splitpoint put capitals.spt France Paris     store a record; makes the file
-  splitpoint get capitals.spt France           prints Paris
-  splitpoint load words.spt /usr/share/dict/words
-  splitpoint stat words.spt
+const EXAMPLES: &str = examples!();
+
+const AFTER_LONG_HELP: &str = concat!(
+    examples!(),
+    "
 
 Exit codes:
   0    done
-  1    no: the key is missing or exists, check found damage, not every record was carried
+  1    no: a key is missing, check found damage, not every record was carried
   2    the command line is wrong
   3    the store cannot be opened, or another process has it open
   4    the store is corrupt
   5    the operating system refused to read or write
   70   a bug of splitpoint
-  130  stopped by Ctrl-C; what was acknowledged is stored
+  130  stopped by Ctrl-C (143: by a termination signal); the store is valid
 
 Environment:
   NO_COLOR        no colors
-  CLICOLOR_FORCE  colors even where the output is no terminal";
+  CLICOLOR_FORCE  colors even where the output is no terminal"
+);
 
 #[cfg(test)]
 mod tests {
@@ -74,7 +77,8 @@ mod tests {
             let name = command.get_name();
             assert!(command.get_about().is_some(), "{name} has no help");
             let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(after.contains("splitpoint "), "{name} has no example");
+            assert!(after.starts_with("Examples:\n  splitpoint "), "{name} has no example");
+            assert!(after.lines().all(|line| line.len() <= 80), "{name} has a long example");
             for argument in command.get_arguments() {
                 assert!(argument.get_help().is_some(), "{name} {} has no help", argument.get_id());
             }

@@ -156,10 +156,7 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
             }
         }
         StoreError::Io { source, .. } => return hint_of_io(source),
-        StoreError::NotAStore { .. } => format!(
-            "to load the records of a dump or a list into a store: \
-             splitpoint load NEW.spt {file}"
-        ),
+        StoreError::NotAStore { found, .. } => return hint_of_foreign(found, &file),
         StoreError::Version { expected, found, .. } if found > expected => {
             "a newer splitpoint wrote it: upgrade this one, or dump the store with that one"
                 .to_string()
@@ -172,11 +169,10 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
              save what can be read with `splitpoint dump {file}`"
         ),
         StoreError::Locked { pid: Some(pid), .. } => format!(
-            "one process at a time can have a store open: wait until process {pid} closes it"
+            "a store that is being written is closed to others: wait until process {pid} is done"
         ),
         StoreError::Locked { .. } => {
-            "one process at a time can have a store open: wait until the other closes it"
-                .to_string()
+            "a store that others read cannot be written: wait until they are done".to_string()
         }
         StoreError::HashMismatch { .. } => "open it with the program that made it, which has \
                                             its hash function"
@@ -195,6 +191,25 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
             "try again; if that fails too, `splitpoint check {file}` tells the state of the store"
         ),
         _ => return None,
+    };
+    Some(hint)
+}
+
+/// Returns what to do with `file`, which is `found` and not a store.
+fn hint_of_foreign(found: &str, file: &str) -> Option<String> {
+    let hint = match found {
+        "a directory" => "give the path of a file".to_string(),
+        "a special file" => "a store is a regular file".to_string(),
+        "an empty file" => {
+            format!("to make a store of it: rm {file} && splitpoint create {file}")
+        }
+        "text" => format!(
+            "if it is a dump or a list, load it into a store: splitpoint load NEW.spt {file}"
+        ),
+        "a Berkeley DB hash file" | "a Berkeley DB btree file" => {
+            format!("load it into a store: db5.3_dump {file} | splitpoint load NEW.spt")
+        }
+        _ => "check the path; splitpoint opens only the files that it made".to_string(),
     };
     Some(hint)
 }

@@ -20,9 +20,41 @@ pub(crate) fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
 }
 
 fn render(name: &str, command: &Command) -> io::Result<(String, Vec<u8>)> {
-    let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone()).title(name.to_uppercase()).render(&mut page)?;
-    Ok((format!("{name}.1"), page))
+    let page = clap_mangen::Man::new(command.clone())
+        .title(name.to_uppercase())
+        .source(concat!("splitpoint ", env!("CARGO_PKG_VERSION")))
+        .manual("Splitpoint");
+    let mut out = Vec::new();
+    page.render_title(&mut out)?;
+    page.render_name_section(&mut out)?;
+    page.render_synopsis_section(&mut out)?;
+    page.render_description_section(&mut out)?;
+    page.render_options_section(&mut out)?;
+    if command.has_subcommands() {
+        page.render_subcommands_section(&mut out)?;
+    }
+    out.extend_from_slice(roff_sections(&after_help(command)).as_bytes());
+    Ok((format!("{name}.1"), out))
+}
+
+fn after_help(command: &Command) -> String {
+    let after = command.get_after_long_help().or_else(|| command.get_after_help());
+    after.map(ToString::to_string).unwrap_or_default()
+}
+
+/// Turns `Title:` and the indented lines below it into sections whose lines stay as they are.
+fn roff_sections(text: &str) -> String {
+    let mut out = String::new();
+    for section in text.split("\n\n") {
+        let (title, body) = section.split_once(":\n").unwrap_or(("Notes", section));
+        let _ = write!(out, ".SH {}\n.nf\n", title.to_uppercase());
+        for line in body.lines() {
+            // `\&` keeps a line that begins with a dot from being a command.
+            let _ = writeln!(out, "\\&{}", line.replace('\\', r"\e").replace('-', r"\-"));
+        }
+        out.push_str(".fi\n");
+    }
+    out
 }
 
 fn visible(main: &Command) -> impl Iterator<Item = &Command> {

@@ -13,8 +13,8 @@ use crate::failure::{Failure, Result};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  splitpoint completions bash > ~/.local/share/bash-completion/completions/splitpoint
-  splitpoint completions zsh > ~/.zfunc/_splitpoint      with ~/.zfunc in fpath
+  splitpoint completions bash | sudo tee /etc/bash_completion.d/splitpoint
+  splitpoint completions zsh > ~/.zfunc/_splitpoint
   splitpoint completions fish > ~/.config/fish/completions/splitpoint.fish")]
 pub(crate) struct Args {
     /// The shell

@@ -13,7 +13,8 @@ use crate::store;
 
 /// Write every record to standard output in a portable format
 ///
-/// `load` reads every format back. All but tsv carry any bytes; tsv stops with exit code 1 at
+/// `load` reads every format back. The store is verified first; if it is damaged, what can be
+/// read is still written, and the exit code is 4. All formats but tsv carry any bytes; tsv stops with exit code 1 at
 /// the first record whose key holds a TAB or a newline, or whose value holds a newline.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -39,12 +40,14 @@ pub(crate) struct Args {
 /// Writes every record.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let db = store::open_to_read(&args.file, console)?;
+    let failed = |error| Failure::using(&args.file, &error);
+    // Reading alone does not compare checksums, and a dump may be all that is kept.
+    let report = db.check().map_err(failed)?;
     let record_count = db.len();
     let mut out = console::data();
     let mut writer = args.format.writer();
     let mut progress =
         Progress::start(args.progress, console, "dump", Total::Records(record_count));
-    let failed = |error| Failure::using(&args.file, &error);
     writer.begin(&mut out, record_count).map_err(|error| Failure::output(&error))?;
     let mut written: u64 = 0;
     let mut written_bytes: u64 = 0;
@@ -67,7 +70,16 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
     writer.end(&mut out).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
     progress.finish(written, written_bytes);
-    Ok(())
+    if report.is_clean() { Ok(()) } else { Err(damaged(args, report.damage_count)) }
+}
+
+fn damaged(args: &Args, damage_count: u64) -> Failure {
+    let file = args.file.display();
+    let damages = counted(damage_count, "damage");
+    let message = format!("`{file}` is corrupt: {damages} found, the dump may hold wrong bytes");
+    let file = shell_word(&args.file.to_string_lossy());
+    Failure::new(Exit::Corrupt, message)
+        .hint(format!("`splitpoint check {file}` lists every damage; a backup may be better"))
 }
 
 fn unfit(args: &Args, key: &[u8], reason: &str, written: u64) -> Failure {

@@ -19,8 +19,8 @@ use crate::store;
 #[command(after_help = "\
 Examples:
   splitpoint get capitals.spt France
-  splitpoint get pictures.spt cat.png > cat.png          exactly the bytes that were put
-  splitpoint get any.spt --hex 00ff                      the value in hex, with a newline
+  splitpoint get pictures.spt cat.png > cat.png   # exactly what was put
+  splitpoint get any.spt --hex 00ff               # the value in hex
   splitpoint get capitals.spt France --json")]
 pub(crate) struct Args {
     /// The store

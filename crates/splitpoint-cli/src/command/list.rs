@@ -17,9 +17,9 @@ use crate::store;
 #[command(after_help = "\
 Examples:
   splitpoint list words.spt | grep '^q'
-  splitpoint list words.spt --values                     key, TAB, value
+  splitpoint list words.spt --values              # key, TAB, value
   splitpoint list any.spt -0 | sort -z | tr '\\0' '\\n'
-  splitpoint list any.spt --values --json                one object a line")]
+  splitpoint list any.spt --values --json")]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags")]
 pub(crate) struct Args {
     /// The store

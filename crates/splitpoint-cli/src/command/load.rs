@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
@@ -32,7 +32,7 @@ use crate::store::{self, DurabilityName};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  splitpoint load words.spt /usr/share/dict/words        each word with its line number
+  splitpoint load words.spt /usr/share/dict/words # value: number of the line
   splitpoint load capitals.spt capitals.tsv
   db5.3_dump old.db | splitpoint load new.spt
   splitpoint dump a.spt | splitpoint load b.spt --no-overwrite")]
@@ -83,7 +83,7 @@ struct Report {
 
 /// Stores the records of an input.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let source = Source::open(args.input.as_deref())?;
+    let source = Source::open(args.input.as_deref(), console)?;
     let Source { name, mut input, total } = source;
     let format = match args.format {
         Some(format) => format,
@@ -148,8 +148,12 @@ struct Source {
 }
 
 impl Source {
-    fn open(path: Option<&Path>) -> Result<Self> {
+    fn open(path: Option<&Path>, console: Console) -> Result<Self> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
+            if io::stdin().is_terminal() {
+                console
+                    .note("reading records from the terminal; Ctrl-D on an empty line ends them");
+            }
             let input = Input::new(Box::new(io::stdin()));
             return Ok(Self { name: "standard input".to_string(), input, total: Total::Unknown });
         };
@@ -321,11 +325,22 @@ impl Load<'_> {
                 self.loaded += 1;
             }
         } else {
-            self.db.put_many(&records).map_err(failed)?;
-            self.loaded += count(records.len());
+            let stored = self.db.put_many(&records);
+            self.loaded += match stored {
+                Ok(()) => count(records.len()),
+                // In order, so a prefix of the batch is there.
+                Err(_) => count(records.iter().take_while(|record| self.has(record)).count()),
+            };
+            stored.map_err(failed)?;
         }
         self.offset = batch.offset;
         Ok(())
+    }
+}
+
+impl Load<'_> {
+    fn has(&self, (key, value): &(&[u8], &[u8])) -> bool {
+        self.db.get(key).is_ok_and(|found| found.as_deref() == Some(*value))
     }
 }
 

@@ -13,8 +13,8 @@ use crate::number::{count, counted};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  splitpoint man | man -l -                              read it
-  splitpoint man ~/.local/share/man/man1                 splitpoint.1, splitpoint-put.1, ...")]
+  splitpoint man | man -l -
+  splitpoint man ~/.local/share/man/man1          # a page for every command")]
 pub(crate) struct Args {
     /// The directory for the pages; without it splitpoint.1 goes to standard output
     dir: Option<PathBuf>,

@@ -1,7 +1,7 @@
 //! `splitpoint put`: store one record.
 
 use std::ffi::OsString;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 
 use splitpoint::{Options, VALUE_BYTES_MAX};
@@ -19,10 +19,10 @@ use crate::store::{self, DurabilityName};
 #[command(after_help = "\
 Examples:
   splitpoint put capitals.spt France Paris
-  splitpoint put pictures.spt cat.png < cat.png          the value from standard input
-  splitpoint put capitals.spt --new France Lyon          exit 1: France is there
-  splitpoint put any.spt --hex 00ff 0a                   bytes that cannot be typed
-  splitpoint put any.spt -- -key -value                  a key that begins with a dash")]
+  splitpoint put pictures.spt cat.png < cat.png   # value from standard input
+  splitpoint put capitals.spt --new France Lyon   # exit 1: France is there
+  splitpoint put any.spt --hex 00ff 0a            # bytes that cannot be typed
+  splitpoint put any.spt -- -key -value           # a key that begins with -")]
 pub(crate) struct Args {
     /// The store
     file: PathBuf,
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     // Before the store is opened: it would be locked while a slow pipe is read.
     let value = match &args.value {
         Some(value) if value != "-" => notation.parse("value", value)?,
-        _ => notation.decode("value", read_standard_input()?)?,
+        _ => notation.decode("value", read_standard_input(console)?)?,
     };
     let options = Options::new().durability(args.durability.into());
     let db = store::open_or_create(&args.file, &options, console)?;
@@ -72,7 +72,10 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         .hint("its value is unchanged; without --new it would be replaced"))
 }
 
-fn read_standard_input() -> Result<Vec<u8>> {
+fn read_standard_input(console: Console) -> Result<Vec<u8>> {
+    if io::stdin().is_terminal() {
+        console.note("reading the value from the terminal; Ctrl-D on an empty line ends it");
+    }
     let mut value = Vec::new();
     // One byte over the limit is enough for the store to refuse it.
     io::stdin()

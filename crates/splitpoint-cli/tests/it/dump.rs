@@ -46,6 +46,21 @@ fn dump_in_tsv_stops_at_what_it_cannot_carry() {
     );
 }
 
+/// A flipped bit in a value: the dump still has what can be read, and says that it is wrong.
+#[test]
+fn dump_of_a_damaged_store_is_exit_code_4() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["put", "-q", "a.spt", "needle", "a value to damage"]).check(0, "", "");
+    let mut bytes = sandbox.read("a.spt");
+    let at = bytes.windows(17).position(|window| window == b"a value to damage");
+    bytes[at.expect("the value is in the file")] ^= 1;
+    sandbox.write("a.spt", &bytes);
+    let outcome = sandbox.run(&["dump", "a.spt"]);
+    assert_eq!(outcome.exit, 4, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("corrupt"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("\nhint: "), "{}", outcome.stderr);
+}
+
 #[test]
 fn dump_of_an_empty_store_loads() {
     let sandbox = Sandbox::new();

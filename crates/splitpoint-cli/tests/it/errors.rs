@@ -136,6 +136,48 @@ fn a_truncated_store_is_an_error_at_any_length() {
     }
 }
 
+/// A file system that is full: needs root to make one, so elsewhere it is left out.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told_and_loses_nothing() {
+    use std::io::Write as _;
+    use std::process::Command;
+
+    let sandbox = Sandbox::new();
+    let disk = sandbox.path("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
+        .arg(&disk)
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !mounted {
+        let _ = writeln!(std::io::stderr(), "skipped: a small file system needs root to mount");
+        return;
+    }
+    let input: String = (0..200_000).fold(String::new(), |input, i| input + &format!("{i}\t{i}\n"));
+    let load = sandbox.run_with(&["load", "-q", "disk/a.spt"], input.as_bytes());
+    let count = sandbox.run(&["count", "disk/a.spt"]);
+    let check = sandbox.run(&["check", "-q", "disk/a.spt"]);
+    let put = sandbox.run_with(&["put", "disk/a.spt", "big"], &vec![b'v'; 8 << 20]);
+    let first = sandbox.run(&["get", "disk/a.spt", "0"]);
+    assert!(Command::new("umount").arg(&disk).status().unwrap().success());
+
+    // What was loaded is said exactly, is there, and is sound.
+    let said = load
+        .stderr
+        .strip_prefix("splitpoint: error: loaded ")
+        .and_then(|rest| rest.split_once(" records before the error: "))
+        .map(|(said, _)| said.replace(',', ""))
+        .unwrap_or_default();
+    assert_eq!((load.exit, count.text()), (5, format!("{said}\n")), "{}", load.stderr);
+    assert!(load.stderr.contains("No space left on device"), "{}", load.stderr);
+    assert!(load.stderr.contains("\nhint: free some space"), "{}", load.stderr);
+    check.check(0, "", "");
+    assert_eq!(put.exit, 5, "{}", put.stderr);
+    first.check(0, "0", "");
+}
+
 /// Flips bytes all over a store: whatever happens is told in words, with an exit code of ours.
 #[test]
 fn a_flipped_byte_never_ends_in_a_panic_or_a_signal() {

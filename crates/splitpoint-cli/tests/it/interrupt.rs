@@ -69,8 +69,8 @@ fn a_locked_store_names_the_process_that_has_it() {
             "",
             &format!(
                 "splitpoint: error: `a.spt` is locked by process {pid}\n\
-                 hint: one process at a time can have a store open: wait until process {pid} \
-                 closes it\n"
+                 hint: a store that is being written is closed to others: wait until process \
+                 {pid} is done\n"
             ),
         );
     }
