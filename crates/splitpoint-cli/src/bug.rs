@@ -34,3 +34,31 @@ fn message(info: &PanicHookInfo<'_>) -> String {
         None => format!("internal error: {what}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    const CHILD: &str = "SPLITPOINT_TEST_BUG";
+
+    /// Runs itself as another process, which panics there with two lines in its message.
+    #[test]
+    fn a_bug_is_one_line_and_exit_code_70() {
+        if std::env::var_os(CHILD).is_some() {
+            super::report_on_one_line();
+            panic!("assertion failed\n  left: {}", 1);
+        }
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "bug::tests::a_bug_is_one_line_and_exit_code_70", "--nocapture"])
+            .env(CHILD, "1")
+            .env("RUST_BACKTRACE", "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(70), "{said}");
+        assert_eq!(said.lines().count(), 2, "{said}");
+        assert!(said.starts_with("splitpoint: error: internal error at "), "{said}");
+        assert!(said.contains("bug.rs"), "{said}");
+        assert!(said.contains("assertion failed\\n  left: 1\nhint: this is a bug"), "{said}");
+    }
+}

@@ -13,9 +13,11 @@ use crate::store;
 
 /// Write every record to standard output in a portable format
 ///
-/// `load` reads every format back. The store is verified first; if it is damaged, what can be
-/// read is still written, and the exit code is 4. All formats but tsv carry any bytes; tsv stops with exit code 1 at
-/// the first record whose key holds a TAB or a newline, or whose value holds a newline.
+/// `load` reads every format back. All but tsv carry any bytes; tsv stops with exit code 1 at the
+/// first record whose key holds a TAB or a newline, or whose value holds a newline.
+///
+/// The store is verified first. If it is damaged, what can be read is still written, and the exit
+/// code is 4.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

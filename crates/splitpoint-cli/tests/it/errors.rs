@@ -136,6 +136,45 @@ fn a_truncated_store_is_an_error_at_any_length() {
     }
 }
 
+/// A store of a program with a hash function of its own, which this program does not have.
+#[test]
+fn a_store_with_a_foreign_hash_function_names_it() {
+    use splitpoint::Options;
+    use splitpoint::hash::{HashFunction, HashId};
+
+    let sandbox = Sandbox::new();
+    let hash = HashFunction::user(HashId::USER_MIN, "their-own", |key, _| key.len() as u64);
+    let options = Options::new().hash(hash.expect("the id and the name are valid"));
+    let db = options.open(sandbox.path("a.spt")).expect("a store can be made");
+    db.put(b"key", b"value").expect("a record can be stored");
+    db.close().expect("the store can be closed");
+    for args in [&["get", "a.spt", "key"][..], &["put", "a.spt", "key", "v"], &["check", "a.spt"]] {
+        let outcome = sandbox.run(args);
+        assert_eq!(outcome.exit, 3, "{args:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("hash function their-own"), "{}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains("\nhint: open it with the program that made it"),
+            "{}",
+            outcome.stderr
+        );
+    }
+}
+
+#[test]
+fn readers_share_a_store_and_keep_writers_out() {
+    let sandbox = Sandbox::with_words();
+    let options = splitpoint::Options::new().read_only();
+    let reader = options.open(sandbox.path("words.spt")).expect("the store can be read");
+    sandbox.run(&["count", "words.spt"]).check(0, "3\n", "");
+    let locked = sandbox.run(&["put", "words.spt", "k", "v"]);
+    assert_eq!(locked.exit, 3, "{}", locked.stderr);
+    let error = "splitpoint: error: `words.spt` is locked by ";
+    assert!(locked.stderr.starts_with(error), "{}", locked.stderr);
+    assert!(locked.stderr.contains("\nhint: a store that "), "{}", locked.stderr);
+    drop(reader);
+    sandbox.run(&["put", "words.spt", "k", "v"]).check(0, "", "");
+}
+
 /// A file system that is full: needs root to make one, so elsewhere it is left out.
 #[cfg(target_os = "linux")]
 #[test]
