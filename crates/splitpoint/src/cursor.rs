@@ -15,8 +15,8 @@ use crate::error::Result;
 use crate::format::{Addr, LogStart};
 use crate::index::lookup::find;
 use crate::log::append::Position;
-use crate::log::record::{Record, RecordKind};
-use crate::log::scan::{LogWalk, Trust, big_record_unverified};
+use crate::log::record::Pair;
+use crate::log::scan::{LogWalk, Trust};
 use crate::table::{Entry, Value};
 
 /// Records that a scan reads ahead, so that the cache misses of their buckets overlap.
@@ -32,7 +32,15 @@ pub struct Scan<'db> {
     /// Where the log ended when the scan began, and how many segments had been opened.
     end: Position,
     opened_count: usize,
-    ahead: VecDeque<(Record<'db>, u64)>,
+    ahead: VecDeque<Candidate<'db>>,
+}
+
+/// A record that the scan may return, if its slot says so.
+#[derive(Debug)]
+struct Candidate<'db> {
+    addr: Addr,
+    hash: u64,
+    pair: Pair<'db>,
 }
 
 impl<'db> Scan<'db> {
@@ -46,40 +54,38 @@ impl<'db> Scan<'db> {
     fn read_ahead(&mut self) -> Result<()> {
         let Some(walk) = &mut self.walk else { return Ok(()) };
         while self.ahead.len() < READ_AHEAD {
-            let Some(record) = walk.next_record()? else {
+            let Some((addr, pair)) = walk.next_pair()? else {
                 self.walk = None;
                 return Ok(());
             };
-            let record = match record.header.kind {
-                RecordKind::Put => record,
-                RecordKind::BigPut => big_record_unverified(&self.store.region, &record)?,
-                _ => continue,
-            };
-            let hash = self.store.hash_of(record.key());
+            let hash = self.store.hash_of(pair.key);
             self.store.prefetch_bucket(hash);
-            self.ahead.push_back((record, hash));
+            self.ahead.push_back(Candidate { addr, hash, pair });
         }
         Ok(())
     }
 
     /// Returns whether a record is the version to return.
     #[inline]
-    fn is_current(&self, record: &Record<'_>, hash: u64) -> Result<bool> {
-        let addr = record.addr();
+    fn is_current(&self, record: &Candidate<'_>) -> Result<bool> {
+        let (addr, hash) = (record.addr, record.hash);
         let found = find(&self.store.region, hash, |other| Ok((other == addr).then_some(())))?;
-        if found.is_some() { Ok(true) } else { self.was_current(record, hash) }
+        if found.is_some() { Ok(true) } else { self.was_current(record) }
     }
 
     /// As [`is_current`](Self::is_current), for a record that no slot holds any more.
     #[cold]
-    fn was_current(&self, record: &Record<'_>, hash: u64) -> Result<bool> {
-        let Some(newest) = self.store.find_hashed(record.key(), hash)? else { return Ok(false) };
-        let mut version = newest;
-        while self.is_younger(version.addr()) {
-            let Some(prev) = version.header.prev else { return Ok(false) };
-            version = self.store.region.pair(prev)?;
+    fn was_current(&self, record: &Candidate<'_>) -> Result<bool> {
+        let region = &self.store.region;
+        let newest = find(region, record.hash, |addr| {
+            Ok((region.pair(addr)?.key == record.pair.key).then_some(addr))
+        })?;
+        let Some(mut version) = newest else { return Ok(false) };
+        while self.is_younger(version) {
+            let Some(prev) = region.version(version)?.header.prev else { return Ok(false) };
+            version = prev;
         }
-        Ok(version.addr() == record.addr())
+        Ok(version == record.addr)
     }
 
     /// Returns whether a record was appended after the scan began.
@@ -105,11 +111,11 @@ impl<'db> Iterator for Scan<'db> {
                     return Some(Err(error));
                 }
             }
-            let (record, hash) = self.ahead.pop_front()?;
-            match self.is_current(&record, hash) {
+            let record = self.ahead.pop_front()?;
+            match self.is_current(&record) {
                 Ok(true) => {
-                    let (key, value) =
-                        (Value::borrowed(record.key()), Value::borrowed(record.value()));
+                    let Pair { key, value } = record.pair;
+                    let (key, value) = (Value::borrowed(key), Value::borrowed(value));
                     return Some(Ok(Entry { key, value }));
                 }
                 Ok(false) => {}

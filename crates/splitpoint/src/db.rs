@@ -20,7 +20,7 @@ use crate::linear::{BucketIndex, Geometry};
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::{Appender, OpenedSegments, Payload, Via};
 use crate::log::durable::GroupCommit;
-use crate::log::record::{Record, RecordKind};
+use crate::log::record::{Pair, RecordKind};
 use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
 use crate::region::{LivePool, Region};
 use crate::space::Space;
@@ -172,7 +172,12 @@ impl Db {
     }
 
     pub(crate) fn from_opened(opened: Opened, options: &Options) -> Self {
-        let Opened { region, hash, writer, recovery, durable_lsn } = opened;
+        let Opened { mut region, hash, writer, recovery, durable_lsn } = opened;
+        if let Some(cache_bytes) = options.cache_bytes
+            && !region.storage().is_volatile()
+        {
+            region.set_cache_bytes(cache_bytes);
+        }
         let group = GroupCommit::default();
         group.start_at(durable_lsn);
         let store = Store {
@@ -217,7 +222,7 @@ impl Db {
     /// ```
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        Ok(self.store.find(key)?.map(|record| Value::borrowed(record.value())))
+        Ok(self.store.find(key)?.map(|pair| Value::borrowed(pair.value)))
     }
 
     /// Replaces the content of `buf` by the value of `key` and returns whether there is one.
@@ -226,9 +231,9 @@ impl Db {
     ///
     /// As [`get`](Self::get).
     pub fn get_into(&self, key: &[u8], buf: &mut Vec<u8>) -> Result<bool> {
-        let Some(record) = self.store.find(key)? else { return Ok(false) };
+        let Some(pair) = self.store.find(key)? else { return Ok(false) };
         buf.clear();
-        buf.extend_from_slice(record.value());
+        buf.extend_from_slice(pair.value);
         Ok(true)
     }
 
@@ -277,7 +282,7 @@ impl Db {
             }
             for (&hash, key) in hashes.iter().zip(keys) {
                 let found = self.store.find_hashed(key, hash)?;
-                values.push(found.map(|record| Value::borrowed(record.value())));
+                values.push(found.map(|pair| Value::borrowed(pair.value)));
             }
         }
         Ok(values)
@@ -638,21 +643,21 @@ impl Store {
     }
 
     #[inline]
-    fn find(&self, key: &[u8]) -> Result<Option<Record<'_>>> {
+    fn find(&self, key: &[u8]) -> Result<Option<Pair<'_>>> {
         self.find_hashed(key, self.hash_of(key))
     }
 
     #[inline]
-    pub(crate) fn find_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Record<'_>>> {
+    fn find_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
         find(&self.region, hash, |addr| {
-            let record = self.region.pair(addr)?;
-            Ok((record.key() == key).then_some(record))
+            let pair = self.region.pair(addr)?;
+            Ok((pair.key == key).then_some(pair))
         })
     }
 
     /// Returns where a key is or should be. For the writer.
     fn locate(&self, key: &[u8], hash: u64) -> Result<Located<'_>> {
-        locate(&self.region, hash, |addr| Ok(self.region.pair(addr)?.key() == key))
+        locate(&self.region, hash, |addr| Ok(self.region.pair(addr)?.key == key))
     }
 
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Writer>> {
@@ -826,7 +831,7 @@ impl Store {
         let mut line_count = 4;
         loop {
             self.reserve_overflow_lines(writer, line_count)?;
-            let mut hash_of = |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key()));
+            let mut hash_of = |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key));
             let pool = &mut LivePool(region);
             match split(region, pool, &plan, &mut writer.scratch, &mut hash_of) {
                 Err(Error::Full { .. }) if line_count < 1 << 32 => line_count *= 8,
@@ -887,7 +892,11 @@ impl Store {
         }
         let lsn = {
             let mut writer = self.lock()?;
-            if writer.is_closed || !writer.is_dirty {
+            if writer.is_closed {
+                return Ok(());
+            }
+            self.region.live().clear_pid();
+            if !writer.is_dirty {
                 writer.is_closed = true;
                 return Ok(());
             }
@@ -898,6 +907,9 @@ impl Store {
         let mut writer = self.lock()?;
         // The log may have gone on without a commit, into a segment for a change that was not made.
         self.commit(&mut writer);
+        for (offset, bytes) in writer.log.take_unsynced().0 {
+            self.region.write("sync", |storage| storage.sync_range(offset, bytes))?;
+        }
         if !self.region.storage().is_volatile() {
             for (offset, bytes) in self.region.live_ranges() {
                 self.region.write("sync", |storage| storage.sync_range(offset, bytes))?;

@@ -47,9 +47,8 @@ const _: () = {
     assert!(LIVE_BYTES == GRANULE_BYTES);
 };
 
-/// Byte count of the log at a record: its place in the one order of all changes. Never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Lsn(pub(crate) u64);
+/// Largest log sequence number: no log comes near, and sums of it with sizes do not overflow.
+pub(crate) const LSN_MAX: u64 = 1 << 62;
 
 /// Place of a record: file offset in units of 8 bytes, 40 bits, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -233,7 +232,8 @@ impl Superblock {
         }
         let name = &block[72..104];
         let name_bytes = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        field("hash function name", 72, 1, u64::from((1..32).contains(&name_bytes)))?;
+        let hash_name = std::str::from_utf8(&name[..name_bytes]).unwrap_or_default();
+        field("hash function name", 72, 1, u64::from((1..32).contains(&hash_name.len())))?;
         let superblock = Self {
             generation: u64_at(block, 16),
             is_clean: u32_at(block, 24) & Self::CLEAN != 0,
@@ -242,7 +242,7 @@ impl Superblock {
             fill_thousandths: u32_at(block, 52),
             seed: u64_at(block, 56),
             probe_hash: u64_at(block, 64),
-            hash_name: String::from_utf8_lossy(&name[..name_bytes]).into_owned(),
+            hash_name: hash_name.to_string(),
             segment_bytes_min: u32_at(block, 104),
             segment_bytes_max: u32_at(block, 108),
             log_start: LogStart {
@@ -277,7 +277,8 @@ impl Superblock {
         field("log start", 112, aligned.min(FILE_BYTES_MAX), start.segment_offset)?;
         let record = start.record_offset.max(start.segment_offset) / 8 * 8;
         field("log start record", 136, record.min(FILE_BYTES_MAX), start.record_offset)?;
-        field("log start sequence number", 128, start.lsn / 8 * 8, start.lsn)
+        let lsn = start.lsn.min(LSN_MAX) / 8 * 8;
+        field("log start sequence number", 128, lsn, start.lsn)
     }
 }
 
@@ -376,8 +377,9 @@ impl SegmentHeader {
             return corrupt("segment size", 16, room, segment_bytes);
         }
         let base_lsn = u64_at(bytes, 24);
-        if !base_lsn.is_multiple_of(8) {
-            return corrupt("segment sequence number", 24, base_lsn / 8 * 8, base_lsn);
+        let expected = base_lsn.min(LSN_MAX) / 8 * 8;
+        if base_lsn != expected {
+            return corrupt("segment sequence number", 24, expected, base_lsn);
         }
         Ok(Self {
             kind,

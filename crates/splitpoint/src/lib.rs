@@ -30,6 +30,7 @@ mod options;
 mod recovery;
 #[expect(unsafe_code, reason = "pointers into windows and the view; listed in ARCHITECTURE.md")]
 mod region;
+mod residency;
 mod space;
 mod stats;
 #[expect(unsafe_code, reason = "memory mappings; listed in ARCHITECTURE.md")]

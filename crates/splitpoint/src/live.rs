@@ -3,7 +3,8 @@
 use crate::atomic::{AtomicU64, Ordering};
 use crate::error::{Error, Result};
 use crate::format::{
-    FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_MAGIC, LIVE_OFFSET, VERSION,
+    FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_MAGIC, LIVE_OFFSET, LSN_MAX,
+    VERSION,
 };
 use crate::index::line::LineNumber;
 use crate::index::shape::Shape;
@@ -156,6 +157,11 @@ impl<'a> Live<'a> {
     /// Names this process as the writer.
     pub(crate) fn set_pid(self) {
         self.store(PID, std::process::id().into());
+    }
+
+    /// Says that there is no writer.
+    pub(crate) fn clear_pid(self) {
+        self.store(PID, 0);
     }
 
     /// Returns whether the header was written on this boot to this file.
@@ -358,7 +364,8 @@ impl<'a> Live<'a> {
             let is_inside = extent.granule >= 4 && extent.granule + extent.count <= end;
             check(is_inside, "free extent", EXTENTS + i, end)?;
         }
-        let (_, state) = self.committed();
+        let (lsn, state) = self.committed();
+        check(lsn <= LSN_MAX, "commit sequence number", COMMIT, LSN_MAX)?;
         let tail = COMMIT_STATES[(self.load(COMMIT) & 1) as usize] + 3;
         let is_inside = state.tail_segment <= state.tail_offset
             && state.tail_offset <= end * GRANULE_BYTES

@@ -43,11 +43,21 @@ use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
 use crate::storage::mapped::Mapped;
-use crate::storage::open::{io_error, open_and_lock, random_u64, sync_directory};
+use crate::storage::open::{
+    Locked, io_error, open_and_lock, random_u64, remove_new, sync_directory,
+};
 
 /// Opens or makes the store in the file at `path`.
 pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
-    let file = open_and_lock(path, options.access, options.create)?;
+    let Locked { file, is_new } = open_and_lock(path, options.access, options.create)?;
+    let opened = open_locked(file, path, options);
+    if is_new && opened.is_err() {
+        remove_new(path);
+    }
+    opened
+}
+
+fn open_locked(file: std::fs::File, path: &Path, options: &Options) -> Result<Opened> {
     let is_writable = options.access == Access::ReadWrite;
     let storage = Mapped::new(file, path.to_path_buf(), is_writable)
         .map_err(|source| io_error("map", path, source))?;
@@ -75,6 +85,11 @@ pub(crate) fn open_storage(
         return create(storage, options);
     }
     let superblock = read_superblock(&*storage)?;
+    // Closing syncs the size of the file before it says so: a power loss cannot have cut it.
+    if superblock.is_clean && storage.file_bytes() < superblock.file_bytes {
+        let (expected, found) = (superblock.file_bytes, storage.file_bytes());
+        return Err(Error::Corrupt { what: "file size", offset: found, expected, found });
+    }
     let hash = resolve_hash(&superblock, options)?;
     let log = Appender::new(
         random_u64()?,
@@ -384,7 +399,7 @@ impl Opening {
         let durable_lsn = live.durable_lsn().min(lsn);
         let mut records = 0;
         if self.access == Access::ReadWrite {
-            let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key()));
+            let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key));
             let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
             repair_last_split(region, shape.geometry, hash_of)?;
             if position.segment_offset != 0 {

@@ -26,7 +26,8 @@ use crate::index::line::{LINE_BYTES, Line, LineNumber};
 use crate::index::overflow::LinePool;
 use crate::linear::BucketIndex;
 use crate::live::{LineWindow, Live, WORD_COUNT};
-use crate::log::record::{Record, RecordHeader, RecordKind};
+use crate::log::record::{Pair, Record, RecordHeader, RecordKind, ShortPut};
+use crate::residency::Residency;
 use crate::space::Space;
 use crate::storage::{Backing, Storage, WindowKind};
 
@@ -86,6 +87,7 @@ pub(crate) struct Region {
     overflow_lines: AtomicU64,
     /// Whether the index is memory of this handle, because the file may not be written.
     is_private: bool,
+    residency: Option<Residency>,
 }
 
 // SAFETY: the pointers lead into spans of `storage`, which is `Send + Sync` and owned here. What
@@ -111,7 +113,20 @@ impl Region {
             overflow_lines: AtomicU64::new(0),
             storage,
             is_private,
+            residency: None,
         })
+    }
+
+    /// Bounds the resident bytes of the view.
+    pub(crate) fn set_cache_bytes(&mut self, cache_bytes: u64) {
+        self.residency = Some(Residency::new(cache_bytes));
+    }
+
+    #[inline]
+    fn touch(&self, offset: u64, bytes: u64) {
+        if let Some(residency) = &self.residency {
+            residency.touch(offset, bytes, |at, bytes| self.storage.drop_resident(at, bytes));
+        }
     }
 
     /// Goes on with an index in memory of this handle, because the file may not be written.
@@ -157,9 +172,9 @@ impl Region {
     fn bytes(&self, what: &'static str, offset: u64, bytes: u64) -> Result<&[u8]> {
         let end = self.file_bytes();
         if offset.checked_add(bytes).is_none_or(|needed| needed > end) {
-            let found = offset.saturating_add(bytes);
-            return Err(Error::Corrupt { what, offset, expected: end, found });
+            return Err(outside(what, offset, end, bytes));
         }
+        self.touch(offset, bytes);
         // SAFETY: the range ends before the end of the file, all of which is mapped for reading.
         let start = unsafe { self.view.add(offset as usize) };
         // SAFETY: as above; the callers ask for ranges that nobody writes.
@@ -185,9 +200,52 @@ impl Region {
         Ok(Record { header, bytes, offset })
     }
 
-    /// Returns the record that a slot names: one with a key and a value.
+    /// Returns the key and value of the record that a slot names.
     #[inline]
-    pub(crate) fn pair(&self, addr: Addr) -> Result<Record<'_>> {
+    pub(crate) fn pair(&self, addr: Addr) -> Result<Pair<'_>> {
+        match self.short_pair_before(addr.offset(), u64::MAX) {
+            Some((pair, _)) => Ok(pair),
+            None => self.long_pair(addr),
+        }
+    }
+
+    /// Returns the pair of the record at `offset` with the size of the record in bytes, if it is
+    /// short and ends before `end` and the end of the file.
+    #[inline]
+    pub(crate) fn short_pair_before(&self, offset: u64, end: u64) -> Option<(Pair<'_>, u64)> {
+        let end = end.min(self.file_bytes());
+        if offset + 8 > end {
+            return None;
+        }
+        self.touch(offset, 8);
+        let at = self.view.wrapping_add(offset as usize);
+        // SAFETY: the word ends before the end of the file, all of which is mapped, and offsets
+        // of records are multiples of 8. A hostile slot may lead to bytes that the writer is
+        // storing, so this first look is atomic.
+        let first = unsafe { &*at.cast::<AtomicU64>() }.load(Ordering::Relaxed);
+        let short = ShortPut::of_first(u64::from_le(first))?;
+        let record_bytes = short.record_bytes();
+        if offset + record_bytes > end {
+            return None;
+        }
+        let at = at.wrapping_add(short.header_bytes as usize);
+        // SAFETY: the record ends before the end of the file; one that is published is never
+        // written again.
+        let key = unsafe { std::slice::from_raw_parts(at, short.key_bytes as usize) };
+        let at = at.wrapping_add(key.len());
+        // SAFETY: as above.
+        let value = unsafe { std::slice::from_raw_parts(at, short.value_bytes as usize) };
+        Some((Pair { key, value }, record_bytes))
+    }
+
+    #[cold]
+    fn long_pair(&self, addr: Addr) -> Result<Pair<'_>> {
+        let record = self.version(addr)?;
+        Ok(Pair { key: record.key(), value: record.value() })
+    }
+
+    /// Returns the record that a slot or the `prev` of another names: one with a key and a value.
+    pub(crate) fn version(&self, addr: Addr) -> Result<Record<'_>> {
         let record = self.record(addr)?;
         if matches!(record.header.kind, RecordKind::Put | RecordKind::Big) {
             return Ok(record);
@@ -210,13 +268,10 @@ impl Region {
         SegmentHeader::decode(bytes, offset, self.file_bytes())
     }
 
-    /// Asks for the cache lines at the beginning of a record, which will be read soon.
+    /// Asks for the cache line at the beginning of a record, which will be read soon.
     #[inline]
     pub(crate) fn prefetch_record(&self, addr: Addr) {
-        if addr.offset() < self.file_bytes() {
-            prefetch(self.view.wrapping_add(addr.offset() as usize));
-            prefetch(self.view.wrapping_add(addr.offset() as usize + 64));
-        }
+        prefetch(self.view.wrapping_add(addr.offset() as usize));
     }
 
     /// Asks for the line of a bucket, which will be read soon.
@@ -343,6 +398,11 @@ impl Region {
     }
 }
 
+#[cold]
+fn outside(what: &'static str, offset: u64, end: u64, bytes: u64) -> Error {
+    Error::Corrupt { what, offset, expected: end, found: offset.saturating_add(bytes) }
+}
+
 fn map_piece(
     storage: &dyn Storage,
     kind: WindowKind,
@@ -451,5 +511,38 @@ mod tests {
         assert_eq!(line, 1 << 32);
         assert!(piece_count_for(1 << 32) <= crate::live::PIECE_COUNT_MAX);
         assert_eq!((piece_count_for(0), piece_count_for(1), piece_count_for(65)), (0, 1, 2));
+    }
+
+    /// Reads a file of 48 MiB at random under a bound of 8 MiB, then asks the kernel how much of
+    /// it this process has mapped.
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn cache_bytes_bounds_what_the_kernel_has_mapped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bounded.spt");
+        let options = crate::Options::new().cache_bytes(8 << 20);
+        let db = options.open(&path).unwrap();
+        let value = vec![7; 1000];
+        for i in 0..48_000_u64 {
+            db.put(&i.to_le_bytes(), &value).unwrap();
+        }
+        db.close().unwrap();
+        let db = options.open(&path).unwrap();
+        for i in 0..48_000_u64 {
+            let key = (i * 7919 % 48_000).to_le_bytes();
+            assert_eq!(db.get(&key).unwrap().as_deref(), Some(&value[..]));
+        }
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_view = false;
+        let mut resident_kb = 0;
+        for line in maps.lines() {
+            if line.contains("-") && line.split(' ').nth(1).is_some_and(|flags| flags.len() == 4) {
+                is_view = line.contains("bounded.spt") && line.contains("r--s");
+            } else if let Some(kb) = line.strip_prefix("Rss:").filter(|_| is_view) {
+                resident_kb += kb.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
+            }
+        }
+        assert!(resident_kb <= 10 << 10, "{resident_kb} kB of the view are resident");
+        assert!(resident_kb > 0);
     }
 }

@@ -198,6 +198,43 @@ impl RecordHeader {
     }
 }
 
+/// The sizes of a record that says nothing but a key and a value, perhaps with `prev`: nearly all
+/// of them, read from its first word alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShortPut {
+    pub(crate) header_bytes: u64,
+    pub(crate) key_bytes: u64,
+    pub(crate) value_bytes: u64,
+}
+
+impl ShortPut {
+    /// Returns the sizes of the record that begins with the word `first`, if it is such a record.
+    #[inline]
+    pub(crate) fn of_first(first: u64) -> Option<Self> {
+        let flags = (first >> 32) as u8;
+        let (key_bytes, value_bytes) = (first >> 40 & 0xff, first >> 48);
+        let is_short =
+            flags & !HAS_PREV == RecordKind::Put as u8 && key_bytes != 255 && value_bytes != 65535;
+        let header_bytes = 8 + u64::from(flags & HAS_PREV) / 2;
+        is_short.then_some(Self { header_bytes, key_bytes, value_bytes })
+    }
+
+    /// Returns the size of the whole record in bytes.
+    #[inline]
+    pub(crate) fn record_bytes(self) -> u64 {
+        (self.header_bytes + self.key_bytes + self.value_bytes).next_multiple_of(8)
+    }
+}
+
+const _: () = assert!(HAS_PREV / 2 == 8);
+
+/// A key and its value in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
 fn corrupt(what: &'static str, offset: u64, expected: u64, found: u64) -> Error {
     Error::Corrupt { what, offset, expected, found }
 }
@@ -332,6 +369,33 @@ mod tests {
             flipped.resize(flipped.len() + 512, 0); // A longer record may fit its segment.
             let verified = decode(&flipped).and_then(|record| record.verify(7));
             assert!(verified.is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn short_puts_are_read_from_their_first_word() {
+        for (prev, key_bytes, value_bytes) in
+            [(None, 0, 0), (None, 254, 65_534), (Some(Addr(5)), 16, 100), (Some(Addr(5)), 3, 0)]
+        {
+            let header =
+                RecordHeader { prev, ..RecordHeader::new(RecordKind::Put, key_bytes, value_bytes) };
+            let mut head = [0; HEADER_BYTES_MAX];
+            header.encode(&mut head);
+            let short = ShortPut::of_first(u64_at(&head, 0)).expect("a short put");
+            assert_eq!(short.header_bytes, header.header_bytes());
+            assert_eq!(short.record_bytes(), header.record_bytes());
+            assert_eq!((short.key_bytes, short.value_bytes), (key_bytes, value_bytes));
+        }
+        for header in [
+            RecordHeader::new(RecordKind::Put, 255, 0),
+            RecordHeader::new(RecordKind::Put, 0, 65_535),
+            RecordHeader::new(RecordKind::Big, 1, 1),
+            RecordHeader::new(RecordKind::Delete, 0, 8),
+            RecordHeader { lsn: Some(8), ..RecordHeader::new(RecordKind::Put, 1, 1) },
+        ] {
+            let mut head = [0; HEADER_BYTES_MAX];
+            header.encode(&mut head);
+            assert!(ShortPut::of_first(u64_at(&head, 0)).is_none(), "{header:?}");
         }
     }
 

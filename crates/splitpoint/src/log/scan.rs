@@ -1,9 +1,9 @@
 //! Read the log in order, segment by segment along its chain.
 
 use super::append::Position;
-use super::record::{Record, RecordKind};
+use super::record::{Pair, Record, RecordKind};
 use crate::error::{Error, Result};
-use crate::format::{LogStart, SegmentHeader, SegmentKind, u64_at};
+use crate::format::{Addr, LogStart, SegmentHeader, SegmentKind, u64_at};
 use crate::region::Region;
 
 /// How much the reader of a log believes.
@@ -81,6 +81,38 @@ impl<'a> LogWalk<'a> {
             Ok(record) => Ok(Some(record)),
             Err(Error::Corrupt { .. }) if self.trust == Trust::Nothing => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the next pair of a published log with its address, or `None` at its end.
+    #[inline]
+    pub(crate) fn next_pair(&mut self) -> Result<Option<(Addr, Pair<'a>)>> {
+        debug_assert_eq!(self.trust, Trust::Published);
+        let segment_end = self.position.segment_offset + self.header.segment_bytes;
+        if self.position.lsn < self.end_lsn {
+            let offset = self.position.offset;
+            let short = self.region.short_pair_before(offset, segment_end);
+            if let Some((pair, record_bytes)) = short {
+                self.position.offset += record_bytes;
+                self.position.lsn += record_bytes;
+                return Ok(Some((Addr::of_offset(offset), pair)));
+            }
+        }
+        self.next_long_pair()
+    }
+
+    /// As [`next_pair`](Self::next_pair), past records of other kinds.
+    #[cold]
+    fn next_long_pair(&mut self) -> Result<Option<(Addr, Pair<'a>)>> {
+        loop {
+            let Some(record) = self.next_record()? else { return Ok(None) };
+            let record = match record.header.kind {
+                RecordKind::Put => record,
+                RecordKind::BigPut => big_record_unverified(self.region, &record)?,
+                _ => continue,
+            };
+            let pair = Pair { key: record.key(), value: record.value() };
+            return Ok(Some((record.addr(), pair)));
         }
     }
 

@@ -2,19 +2,27 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::live::PID_OFFSET;
 use crate::options::{Access, Create};
 
+/// A file that this handle has locked.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    pub(crate) file: File,
+    /// Whether this handle has made it.
+    pub(crate) is_new: bool,
+}
+
 /// Opens the file at `path` and locks it: for this handle alone if it may write, otherwise
 /// against writers.
 ///
 /// A new file is empty. An existing one has not been read.
-pub(crate) fn open_and_lock(path: &Path, access: Access, create: Create) -> Result<File> {
-    let file = open(path, access, create)?;
+pub(crate) fn open_and_lock(path: &Path, access: Access, create: Create) -> Result<Locked> {
+    let (file, is_new) = open(path, access, create)?;
     let metadata = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
     if metadata.is_dir() {
         return Err(Error::NotAStore { path: path.to_path_buf(), found: "a directory" });
@@ -27,7 +35,7 @@ pub(crate) fn open_and_lock(path: &Path, access: Access, create: Create) -> Resu
         Access::ReadOnly => file.try_lock_shared(),
     };
     match locked {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Locked { file, is_new }),
         Err(TryLockError::WouldBlock) => {
             Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) })
         }
@@ -35,18 +43,28 @@ pub(crate) fn open_and_lock(path: &Path, access: Access, create: Create) -> Resu
     }
 }
 
-fn open(path: &Path, access: Access, create: Create) -> Result<File> {
+fn open(path: &Path, access: Access, create: Create) -> Result<(File, bool)> {
     let mut options = OpenOptions::new();
-    options.read(true);
-    if access == Access::ReadWrite {
-        options.write(true);
-        match create {
-            Create::IfMissing => options.create(true),
-            Create::New => options.create_new(true),
-            Create::Never => &mut options,
-        };
-    }
-    options.open(path).map_err(|source| match source.kind() {
+    options.read(true).write(access == Access::ReadWrite);
+    // A pipe would make the caller wait for its other end.
+    options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    let opened = match create {
+        Create::New => options.create_new(true).open(path).map(|file| (file, true)),
+        Create::Never => options.open(path).map(|file| (file, false)),
+        Create::IfMissing => match options.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match options.clone().create_new(true).open(path) {
+                    // Somebody was faster.
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                        options.open(path).map(|file| (file, false))
+                    }
+                    created => created.map(|file| (file, true)),
+                }
+            }
+            opened => opened.map(|file| (file, false)),
+        },
+    };
+    opened.map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_path_buf() },
         io::ErrorKind::IsADirectory => {
             Error::NotAStore { path: path.to_path_buf(), found: "a directory" }
@@ -55,11 +73,22 @@ fn open(path: &Path, access: Access, create: Create) -> Result<File> {
     })
 }
 
-/// Returns the process that the live header names, while somebody holds the lock.
+/// Removes a file that this handle made and could not make a store.
+pub(crate) fn remove_new(path: &Path) {
+    // The error that led here is the one to tell.
+    let _ = std::fs::remove_file(path);
+}
+
+/// Returns the process that the live header names, if it lives: while somebody holds the lock,
+/// that is the writer, unless readers hold it after a writer that was killed.
 fn writer_pid(file: &File) -> Option<u32> {
-    let mut pid = [0; 8];
-    file.read_exact_at(&mut pid, PID_OFFSET).ok()?;
-    u32::try_from(u64::from_le_bytes(pid)).ok().filter(|&pid| pid != 0)
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, PID_OFFSET).ok()?;
+    let pid = u32::try_from(u64::from_le_bytes(bytes)).ok()?;
+    let process = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
+    let is_alive =
+        !matches!(rustix::process::test_kill_process(process), Err(rustix::io::Errno::SRCH));
+    is_alive.then_some(pid)
 }
 
 /// Makes the name of a new file durable.

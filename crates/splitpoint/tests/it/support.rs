@@ -134,7 +134,12 @@ pub(crate) fn assert_content(db: &Db, expected: &Content) {
 /// Checks that a check finds nothing.
 pub(crate) fn assert_sound(db: &Db) {
     let report = db.check().unwrap();
-    assert!(report.is_clean(), "{report:?}");
+    assert!(
+        report.is_clean(),
+        "{} damages, {:?}",
+        report.damage_count,
+        &report.damages[..report.damages.len().min(3)]
+    );
 }
 
 /// Runs `what` and fails if it takes longer than `seconds`: it is in an endless loop.
