@@ -771,7 +771,7 @@ impl Store {
         writer.log.reserve(TOMBSTONE_BYTES, region, &mut writer.space)?;
         writer.log.append(&tombstone, Some(slot.addr()), via, region)?;
         line.set_slot(i, Slot::EMPTY);
-        writer.state.record_count -= 1;
+        writer.state.record_count = writer.state.record_count.saturating_sub(1);
         writer.state.live_bytes -= old_bytes.min(writer.state.live_bytes);
         writer.state.dead_bytes += old_bytes + TOMBSTONE_BYTES;
         self.commit(writer);

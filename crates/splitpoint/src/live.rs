@@ -366,6 +366,20 @@ impl<'a> Live<'a> {
         }
         let (lsn, state) = self.committed();
         check(lsn <= LSN_MAX, "commit sequence number", COMMIT, LSN_MAX)?;
+        // Sums of these must not overflow, whoever wrote them.
+        let most = end * GRANULE_BYTES;
+        let state_at = COMMIT_STATES[(self.load(COMMIT) & 1) as usize];
+        for (what, word, most) in [
+            ("record count", state_at, most / 8),
+            ("live bytes", state_at + 1, most),
+            ("dead bytes", state_at + 2, most),
+            ("bytes in log segments", LOG_BYTES, most),
+            ("bytes in big segments", BIG_BYTES, most),
+            ("next segment sequence number", NEXT_SEQUENCE, LSN_MAX),
+            ("free overflow line count", FREE_LINE_COUNT, self.lines_used()),
+        ] {
+            check(self.load(word) <= most, what, word, most)?;
+        }
         let tail = COMMIT_STATES[(self.load(COMMIT) & 1) as usize] + 3;
         let is_inside = state.tail_segment <= state.tail_offset
             && state.tail_offset <= end * GRANULE_BYTES

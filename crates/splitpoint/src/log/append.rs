@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::record::{HEADER_BYTES_MAX, LINK_BYTES, RecordHeader, RecordKind, finish_crc};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{
     Addr, GRANULE_BYTES, LogStart, SegmentHeader, SegmentKind, big_record_bytes_min,
     log_segment_bytes,
@@ -123,6 +123,28 @@ pub(crate) struct Position {
     pub(crate) lsn: u64,
 }
 
+/// Returns the header of the log segment that `position` is in. Position and header must agree on
+/// the log sequence number, and there must be room for a LINK record, as there always is.
+pub(crate) fn segment_of(region: &Region, position: Position) -> Result<SegmentHeader> {
+    let Position { segment_offset, offset, lsn } = position;
+    let header = region.segment(segment_offset)?;
+    let corrupt =
+        |what, at, expected, found| Err(Error::Corrupt { what, offset: at, expected, found });
+    if header.kind != SegmentKind::Log {
+        let (expected, found) = (SegmentKind::Log as u64, header.kind as u64);
+        return corrupt("segment kind", segment_offset + 4, expected, found);
+    }
+    let first = segment_offset + SegmentHeader::BYTES;
+    let last = segment_offset + header.segment_bytes - LINK_BYTES;
+    if !(first..=last).contains(&offset) {
+        return corrupt("tail of the log", segment_offset, last, offset);
+    }
+    if header.base_lsn + (offset - first) != lsn {
+        return corrupt("tail of the log", segment_offset + 24, lsn, header.base_lsn);
+    }
+    Ok(header)
+}
+
 impl Appender {
     /// Returns the appender of an empty log. `seed` makes the salts, which must not repeat.
     pub(crate) fn new(seed: u64, segment_bytes_min: u64, segment_bytes_max: u64) -> Self {
@@ -156,7 +178,7 @@ impl Appender {
         if position.segment_offset == 0 {
             return Ok(());
         }
-        let header = region.segment(position.segment_offset)?;
+        let header = segment_of(region, position)?;
         let map = region.write("map the tail of", |storage| {
             let used_bytes = position.offset - position.segment_offset;
             storage.open_tail(position.segment_offset, header.segment_bytes, used_bytes)

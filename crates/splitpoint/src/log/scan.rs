@@ -1,6 +1,6 @@
 //! Read the log in order, segment by segment along its chain.
 
-use super::append::Position;
+use super::append::{Position, segment_of};
 use super::record::{Pair, Record, RecordKind};
 use crate::error::{Error, Result};
 use crate::format::{Addr, LogStart, SegmentHeader, SegmentKind, u64_at};
@@ -58,7 +58,7 @@ impl<'a> LogWalk<'a> {
         trust: Trust,
         end_lsn: u64,
     ) -> Result<Self> {
-        let header = region.segment(position.segment_offset)?;
+        let header = segment_of(region, position)?;
         Ok(Self { region, header, position, trust, end_lsn })
     }
 
