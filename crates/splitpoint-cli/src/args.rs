@@ -85,6 +85,32 @@ mod tests {
         }
     }
 
+    /// Takes every `splitpoint ...` out of the examples and parses it.
+    #[test]
+    fn every_example_is_a_command_line_that_parses() {
+        let mut parsed = 0;
+        let main = Cli::command();
+        for command in std::iter::once(&main).chain(main.get_subcommands()) {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in after.lines().skip(1) {
+                let line = line.split(" # ").next().unwrap_or_default();
+                for part in line.split(" | ").flat_map(|part| part.split(" || ")) {
+                    let words = part.split(&['<', '>'][..]).next().unwrap_or_default();
+                    let words: Vec<&str> =
+                        words.split_whitespace().map(|word| word.trim_matches('\'')).collect();
+                    let start = words.iter().position(|word| *word == "splitpoint");
+                    let Some(words) = start.map(|start| &words[start..]) else { continue };
+                    // `xargs` adds the keys.
+                    let keys = (words.last() == Some(&"--")).then_some("key");
+                    let result = Cli::try_parse_from(words.iter().copied().chain(keys));
+                    assert!(result.is_ok(), "{line}: {}", result.unwrap_err());
+                    parsed += 1;
+                }
+            }
+        }
+        assert!(parsed > 30, "only {parsed} examples were found");
+    }
+
     /// The glossary's words: a user must not meet two names for one thing.
     #[test]
     fn help_uses_the_words_of_the_glossary() {

@@ -16,6 +16,9 @@ use crate::store;
 /// `load` reads every format back. All but tsv carry any bytes; tsv stops with exit code 1 at the
 /// first record whose key holds a TAB or a newline, or whose value holds a newline.
 ///
+/// jsonl writes `{"key":"..","value":".."}`; what is not UTF-8 goes into `key_base64` or
+/// `value_base64` instead, and `load` takes `key_hex` and `value_hex` too.
+///
 /// The store is verified first. If it is damaged, what can be read is still written, and the exit
 /// code is 4.
 #[derive(Debug, clap::Args)]
@@ -48,8 +51,12 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let record_count = db.len();
     let mut out = console::data();
     let mut writer = args.format.writer();
-    let mut progress =
-        Progress::start(args.progress, console, "dump", Total::Records(record_count));
+    let mode = match args.progress {
+        // A bar would be drawn over the records.
+        ProgressMode::Auto if console::is_terminal() => ProgressMode::Never,
+        mode => mode,
+    };
+    let mut progress = Progress::start(mode, console, "dump", Total::Records(record_count));
     writer.begin(&mut out, record_count).map_err(|error| Failure::output(&error))?;
     let mut written: u64 = 0;
     let mut written_bytes: u64 = 0;

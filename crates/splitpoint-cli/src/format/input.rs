@@ -20,7 +20,7 @@ pub(crate) struct Input {
     offset: u64,
 }
 
-/// Bytes that are read ahead, and that [`super::detect`] looks at.
+/// Bytes that are read ahead, and that `detect` looks at.
 const BUFFER_BYTES: usize = 256 << 10;
 
 impl Input {
