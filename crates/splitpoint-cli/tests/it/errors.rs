@@ -137,17 +137,26 @@ fn a_truncated_store_is_an_error_at_any_length() {
 }
 
 /// A store of a program with a hash function of its own, which this program does not have.
+///
+/// A process of its own makes it: the lock of a store that this process had open could be held
+/// for a moment longer by a program that another test has just started.
 #[test]
 fn a_store_with_a_foreign_hash_function_names_it() {
     use splitpoint::Options;
     use splitpoint::hash::{HashFunction, HashId};
 
+    const CHILD: &str = "SPLITPOINT_TEST_FOREIGN_HASH";
+    if std::env::var_os(CHILD).is_some() {
+        let hash = HashFunction::user(HashId::USER_MIN, "their-own", |key, _| key.len() as u64);
+        let db = Options::new().hash(hash.unwrap()).open("a.spt").unwrap();
+        db.put(b"key", b"value").unwrap();
+        db.close().unwrap();
+        return;
+    }
     let sandbox = Sandbox::new();
-    let hash = HashFunction::user(HashId::USER_MIN, "their-own", |key, _| key.len() as u64);
-    let options = Options::new().hash(hash.expect("the id and the name are valid"));
-    let db = options.open(sandbox.path("a.spt")).expect("a store can be made");
-    db.put(b"key", b"value").expect("a record can be stored");
-    db.close().expect("the store can be closed");
+    let this_test = "errors::a_store_with_a_foreign_hash_function_names_it";
+    let mut child = sandbox.command(&std::env::current_exe().unwrap(), &["--exact", this_test]);
+    assert!(child.env(CHILD, "1").output().unwrap().status.success());
     for args in [&["get", "a.spt", "key"][..], &["put", "a.spt", "key", "v"], &["check", "a.spt"]] {
         let outcome = sandbox.run(args);
         assert_eq!(outcome.exit, 3, "{args:?}: {}", outcome.stderr);
@@ -160,19 +169,29 @@ fn a_store_with_a_foreign_hash_function_names_it() {
     }
 }
 
+/// Keeps a reader waiting on a pipe that nobody empties.
 #[test]
 fn readers_share_a_store_and_keep_writers_out() {
-    let sandbox = Sandbox::with_words();
-    let options = splitpoint::Options::new().read_only();
-    let reader = options.open(sandbox.path("words.spt")).expect("the store can be read");
-    sandbox.run(&["count", "words.spt"]).check(0, "3\n", "");
-    let locked = sandbox.run(&["put", "words.spt", "k", "v"]);
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::Stdio;
+
+    let sandbox = Sandbox::new();
+    let input: String = (0..50_000).fold(String::new(), |input, i| input + &format!("word {i}\n"));
+    sandbox.run_with(&["load", "-q", "a.spt"], input.as_bytes()).check(0, "", "");
+    let mut reader = sandbox.program(&["list", "a.spt"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut pipe = BufReader::new(reader.stdout.take().unwrap());
+    pipe.read_line(&mut String::new()).unwrap();
+
+    sandbox.run(&["count", "a.spt"]).check(0, "50000\n", "");
+    let locked = sandbox.run(&["put", "a.spt", "k", "v"]);
     assert_eq!(locked.exit, 3, "{}", locked.stderr);
-    let error = "splitpoint: error: `words.spt` is locked by ";
+    let error = "splitpoint: error: `a.spt` is locked by ";
     assert!(locked.stderr.starts_with(error), "{}", locked.stderr);
     assert!(locked.stderr.contains("\nhint: a store that "), "{}", locked.stderr);
-    drop(reader);
-    sandbox.run(&["put", "words.spt", "k", "v"]).check(0, "", "");
+
+    pipe.read_to_end(&mut Vec::new()).unwrap();
+    assert!(reader.wait().unwrap().success());
+    sandbox.run(&["put", "a.spt", "k", "v"]).check(0, "", "");
 }
 
 /// A file system that is full: needs root to make one, so elsewhere it is left out.
