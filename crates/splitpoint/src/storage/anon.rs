@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Backing, Identity, Span, Storage, Tail, WindowKind};
-use crate::format::FILE_BYTES_MAX;
 
 /// Address space whose memory is committed from its beginning on, as it is needed.
 #[derive(Debug)]
@@ -177,10 +176,12 @@ pub(crate) struct Anon {
 impl Anon {
     /// Reserves the address space of a table in memory.
     pub(crate) fn new() -> io::Result<Self> {
+        let memory_bytes = if cfg!(miri) { 0 } else { super::mapped::memory_bytes() };
+        let view_bytes = super::view_bytes(memory_bytes);
         let [live, buckets, overflow] =
-            WindowKind::ALL.map(|kind| Memory::reserve(kind.reserve_bytes()));
+            WindowKind::ALL.map(|kind| Memory::reserve(kind.reserve_bytes(view_bytes)));
         Ok(Self {
-            view: Memory::reserve(FILE_BYTES_MAX)?,
+            view: Memory::reserve(view_bytes)?,
             windows: [live?, buckets?, overflow?],
             file_bytes: AtomicU64::new(0),
         })

@@ -14,7 +14,6 @@ use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 
 use super::anon::{release_span, reserve_span};
 use super::{Backing, Identity, Owner, Span, Storage, Tail, WindowKind};
-use crate::format::FILE_BYTES_MAX;
 
 /// A file behind shared mappings.
 #[derive(Debug)]
@@ -72,9 +71,10 @@ impl Mapped {
         let metadata = file.metadata()?;
         let identity =
             Identity { boot_id: boot_id(), device: metadata.dev(), inode: metadata.ino() };
-        let view = Reservation::new(FILE_BYTES_MAX)?;
+        let view_bytes = super::view_bytes(disk_bytes(&file).max(metadata.len()));
+        let view = Reservation::new(view_bytes)?;
         let [live, buckets, overflow] =
-            WindowKind::ALL.map(|kind| Reservation::new(kind.reserve_bytes()));
+            WindowKind::ALL.map(|kind| Reservation::new(kind.reserve_bytes(view_bytes)));
         let windows = [live?, buckets?, overflow?];
         let file_bytes = AtomicU64::new(metadata.len());
         let storage = Self { file, path, identity, is_writable, file_bytes, view, windows };
@@ -275,8 +275,16 @@ fn boot_id() -> [u8; 16] {
     id
 }
 
+/// Returns the size in bytes of the file system that has the file, as far as it tells.
+fn disk_bytes(file: &File) -> u64 {
+    match rustix::fs::fstatvfs(file) {
+        Ok(system) if system.f_blocks > 0 => system.f_blocks.saturating_mul(system.f_frsize),
+        _ => u64::MAX,
+    }
+}
+
 /// Returns the size of the machine's memory in bytes.
-fn memory_bytes() -> u64 {
+pub(super) fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram as u64 * u64::from(info.mem_unit)
 }

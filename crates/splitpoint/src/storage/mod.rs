@@ -115,14 +115,25 @@ impl WindowKind {
         }
     }
 
-    /// Returns how much address space the window asks for at most, in bytes.
-    fn reserve_bytes(self) -> u64 {
+    /// Returns how much address space the window asks for at most, in bytes, beside a view of
+    /// `view_bytes`: its pieces lie in the file.
+    fn reserve_bytes(self, view_bytes: u64) -> u64 {
         match self {
             Self::Live => crate::format::LIVE_BYTES,
-            Self::Buckets => 64 << 32,
-            Self::Overflow => 64 << 30,
+            Self::Buckets => view_bytes.min(64 << 32),
+            Self::Overflow => view_bytes.min(64 << 30),
         }
     }
+}
+
+/// Returns the address space to reserve for a file that may grow until `most` bytes are in use
+/// somewhere, with room for that to double. The whole of a process has 128 TiB, and there may be
+/// many stores.
+fn view_bytes(most: u64) -> u64 {
+    most.saturating_mul(2)
+        .clamp(64 << 30, crate::format::FILE_BYTES_MAX)
+        .checked_next_power_of_two()
+        .unwrap_or(crate::format::FILE_BYTES_MAX)
 }
 
 /// What backs a piece of a window.

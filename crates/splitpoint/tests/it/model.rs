@@ -325,7 +325,7 @@ impl<const KIND: usize> Sut<KIND> {
         // An untouched store is closed, and a copied file has another inode.
         let was_changed = self.db().recovery() != Recovery::Clean;
         let is_replayed = matches!(self.db().recovery(), Recovery::Replayed { .. });
-        if was_changed {
+        if was_changed && !self.model.is_empty() {
             SEEN[KIND].recoveries.fetch_add(1, Ordering::Relaxed);
             assert_eq!(is_replayed, rebuild || Self::KIND == Kind::File, "{:?}", self.db());
         }
