@@ -137,8 +137,7 @@ fn exit_of(kind: ErrorKind) -> Exit {
         | ErrorKind::Locked
         | ErrorKind::HashMismatch
         | ErrorKind::ReadOnly
-        | ErrorKind::Exists
-        | ErrorKind::NeedsRecovery => Exit::CannotOpen,
+        | ErrorKind::Exists => Exit::CannotOpen,
         // `Io`, `Full`, `Poisoned`, and kinds that a newer library may add.
         _ => Exit::Io,
     }
@@ -156,7 +155,7 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
             }
         }
         StoreError::Io { source, .. } => return hint_of_io(source),
-        StoreError::NotAStore { found, .. } => return hint_of_foreign(found, &file),
+        StoreError::NotAStore { found, .. } => return Some(hint_of_foreign(found, &file)),
         StoreError::Version { expected, found, .. } if found > expected => {
             "a newer splitpoint wrote it: upgrade this one, or dump the store with that one"
                 .to_string()
@@ -180,10 +179,6 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
         StoreError::Exists { .. } => {
             format!("`splitpoint load {file}` adds to it; to start anew, remove the file first")
         }
-        StoreError::NeedsRecovery { .. } => format!(
-            "`splitpoint count {file}` recovers it; copy the file first to keep it as the crash \
-             left it"
-        ),
         StoreError::Full { .. } => {
             "free some space and try again; what was stored before is safe".to_string()
         }
@@ -196,8 +191,8 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
 }
 
 /// Returns what to do with `file`, which is `found` and not a store.
-fn hint_of_foreign(found: &str, file: &str) -> Option<String> {
-    let hint = match found {
+fn hint_of_foreign(found: &str, file: &str) -> String {
+    match found {
         "a directory" => "give the path of a file".to_string(),
         "a special file" => "a store is a regular file".to_string(),
         "an empty file" => {
@@ -210,8 +205,7 @@ fn hint_of_foreign(found: &str, file: &str) -> Option<String> {
             format!("load it into a store: db5.3_dump {file} | splitpoint load NEW.spt")
         }
         _ => "check the path; splitpoint opens only the files that it made".to_string(),
-    };
-    Some(hint)
+    }
 }
 
 /// Returns what to do about a refusal of the operating system.
@@ -286,7 +280,6 @@ mod tests {
             ),
             (StoreError::ReadOnly, Exit::CannotOpen, Exit::CannotOpen, false),
             (StoreError::Exists { path: path() }, Exit::CannotOpen, Exit::CannotOpen, true),
-            (StoreError::NeedsRecovery { path: path() }, Exit::CannotOpen, Exit::CannotOpen, true),
             (StoreError::Poisoned { reason: reason.clone() }, Exit::Io, Exit::Io, true),
             (StoreError::Full { what: "disk", bytes: 1 }, Exit::Io, Exit::Io, true),
             (StoreError::Invalid { what: "URL", reason }, Exit::Usage, Exit::Usage, false),

@@ -3,10 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use splitpoint::{Create, Db, Durability, Error, ErrorKind, Options};
+use splitpoint::{Create, Db, Durability, Error, ErrorKind, Options, Recovery};
 
 use crate::console::Console;
 use crate::failure::{Failure, Result};
+use crate::number::counted;
 
 /// How soon a change survives a power loss
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -30,21 +31,17 @@ impl From<DurabilityName> for Durability {
     }
 }
 
-/// Opens an existing store for reading.
-///
-/// A store that needs recovery is recovered first, if it may be written: a reader should not
-/// have to know how the last writer ended.
+/// Opens an existing store for reading, and says so if that took a pass over its log.
 pub(crate) fn open_to_read(path: &Path, console: Console) -> Result<Db> {
-    match Options::new().read_only().open(path) {
-        Err(Error::NeedsRecovery { .. }) => {
-            let db = open_to_write(path, &Options::new())?;
-            db.close().map_err(|error| Failure::opening(path, &error))?;
-            console.note(format_args!("recovered `{}` after a crash", path.display()));
-            Options::new().read_only().open(path)
-        }
-        opened => opened,
+    let db = open_untouched(path).map_err(|error| Failure::opening(path, &error))?;
+    if let Recovery::Replayed { records, .. } = db.recovery() {
+        console.note(format_args!(
+            "`{}` was not closed: read {} again; the next write keeps the result",
+            path.display(),
+            counted(records, "record")
+        ));
     }
-    .map_err(|error| Failure::opening(path, &error))
+    Ok(db)
 }
 
 /// Opens an existing store for reading, or says what is wrong with it, without changing it.

@@ -105,11 +105,11 @@ impl<'db> Iterator for Scan<'db> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if self.ahead.is_empty() {
-                if let Err(error) = self.read_ahead() {
-                    self.walk = None;
-                    return Some(Err(error));
-                }
+            if self.ahead.is_empty()
+                && let Err(error) = self.read_ahead()
+            {
+                self.walk = None;
+                return Some(Err(error));
             }
             let record = self.ahead.pop_front()?;
             match self.is_current(&record) {

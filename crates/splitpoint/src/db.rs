@@ -578,7 +578,7 @@ impl Db {
     /// ```
     pub fn check(&self) -> Result<CheckReport> {
         let writer = self.store.lock()?;
-        self.store.check(&writer)
+        Ok(self.store.check(&writer))
     }
 
     /// Returns how this handle came to its index.
@@ -739,19 +739,16 @@ impl Store {
             writer.log.append(&put.payload, prev, put.via, region)?
         };
         let slot = Slot::new(Tag::of_hash(put.hash), addr);
-        let begins_second_line = match at.found {
-            Some((line, i, old)) => {
-                let old_bytes = self.region.record(old.addr())?.bytes.len() as u64;
-                line.set_slot(i, slot);
-                writer.state.dead_bytes += old_bytes;
-                writer.state.live_bytes -= old_bytes.min(writer.state.live_bytes);
-                false
-            }
-            None => {
-                writer.state.record_count += 1;
-                insert(region, &mut LivePool(region), &at, slot)?
-            }
-        };
+        let mut begins_second_line = false;
+        if let Some((line, i, old)) = at.found {
+            let old_bytes = self.region.record(old.addr())?.bytes.len() as u64;
+            line.set_slot(i, slot);
+            writer.state.dead_bytes += old_bytes;
+            writer.state.live_bytes -= old_bytes.min(writer.state.live_bytes);
+        } else {
+            writer.state.record_count += 1;
+            begins_second_line = insert(region, &mut LivePool(region), &at, slot)?;
+        }
         writer.state.live_bytes += record_bytes;
         self.commit(writer);
         if at.found.is_none() {

@@ -80,11 +80,6 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// The file needs recovery, which a read-only handle may not do in place.
-    NeedsRecovery {
-        /// The file.
-        path: PathBuf,
-    },
     /// An earlier failure left this handle unable to promise durability; reopen the store.
     Poisoned {
         /// What failed.
@@ -128,8 +123,6 @@ pub enum ErrorKind {
     ReadOnly,
     /// [`Error::Exists`].
     Exists,
-    /// [`Error::NeedsRecovery`].
-    NeedsRecovery,
     /// [`Error::Poisoned`].
     Poisoned,
     /// [`Error::Full`].
@@ -140,7 +133,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in a stable order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 12] = [
         Self::Io,
         Self::NotAStore,
         Self::Version,
@@ -150,7 +143,6 @@ impl ErrorKind {
         Self::HashMismatch,
         Self::ReadOnly,
         Self::Exists,
-        Self::NeedsRecovery,
         Self::Poisoned,
         Self::Full,
         Self::Invalid,
@@ -170,7 +162,6 @@ impl Error {
             Self::HashMismatch { .. } => ErrorKind::HashMismatch,
             Self::ReadOnly => ErrorKind::ReadOnly,
             Self::Exists { .. } => ErrorKind::Exists,
-            Self::NeedsRecovery { .. } => ErrorKind::NeedsRecovery,
             Self::Poisoned { .. } => ErrorKind::Poisoned,
             Self::Full { .. } => ErrorKind::Full,
             Self::Invalid { .. } => ErrorKind::Invalid,
@@ -213,9 +204,6 @@ impl fmt::Display for Error {
             }
             Self::ReadOnly => f.write_str("the store was opened for reading only"),
             Self::Exists { path } => write!(f, "`{}` exists already", path.display()),
-            Self::NeedsRecovery { path } => {
-                write!(f, "`{}` was not closed and needs recovery by a writer", path.display())
-            }
             Self::Poisoned { reason } => {
                 write!(f, "an earlier failure stopped this handle: {reason}")
             }

@@ -43,7 +43,7 @@ pub(crate) const FILE_BYTES_MAX: u64 = 8 << 40;
 
 const _: () = {
     assert!(LIVE_OFFSET == SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES);
-    assert!(HEADER_BYTES % GRANULE_BYTES == 0);
+    assert!(HEADER_BYTES.is_multiple_of(GRANULE_BYTES));
     assert!(LIVE_BYTES == GRANULE_BYTES);
 };
 

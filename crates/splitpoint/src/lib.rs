@@ -14,6 +14,9 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("splitpoint maps whole files: it needs a 64-bit address space");
+
 mod atomic;
 mod check;
 mod cursor;

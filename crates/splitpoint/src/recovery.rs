@@ -3,8 +3,8 @@
 //! | found | done | cost |
 //! |---|---|---|
 //! | closed | the live tables are believed | O(1) |
-//! | not closed, same boot, same file | the records after the last commit are applied, the last split is finished | O(1) |
-//! | anything else | the index is built again from the log | one pass over the log, twice |
+//! | left by a killed process | what is after the last commit is applied | O(1) |
+//! | anything else | the index is built again from the log | two passes over the log |
 //!
 //! # Invariants
 //!
@@ -42,31 +42,24 @@ use crate::space::{Extent, Space};
 use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
-use crate::storage::mapped::Mapped;
 use crate::storage::open::{
     Locked, io_error, open_and_lock, random_u64, remove_new, sync_directory,
 };
 
 /// Opens or makes the store in the file at `path`.
 pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
-    let Locked { file, is_new } = open_and_lock(path, options.access, options.create)?;
-    let opened = open_locked(file, path, options);
+    let Locked { storage, is_new } = open_and_lock(path, options.access, options.create)?;
+    let may_create = options.access == Access::ReadWrite && options.create != Create::Never;
+    let opened = open_storage(Box::new(storage), options, may_create).and_then(|opened| {
+        if opened.recovery == Recovery::Created {
+            sync_directory(path)?;
+        }
+        Ok(opened)
+    });
     if is_new && opened.is_err() {
         remove_new(path);
     }
     opened
-}
-
-fn open_locked(file: std::fs::File, path: &Path, options: &Options) -> Result<Opened> {
-    let is_writable = options.access == Access::ReadWrite;
-    let storage = Mapped::new(file, path.to_path_buf(), is_writable)
-        .map_err(|source| io_error("map", path, source))?;
-    let may_create = is_writable && options.create != Create::Never;
-    let opened = open_storage(Box::new(storage), options, may_create)?;
-    if opened.recovery == Recovery::Created {
-        sync_directory(path)?;
-    }
-    Ok(opened)
 }
 
 /// Makes a table in memory.
@@ -97,14 +90,19 @@ pub(crate) fn open_storage(
         superblock.segment_bytes_max.into(),
     );
     let region = Region::new(storage, false)?;
-    let opening = Opening { superblock, hash, log, access: options.access };
+    let mut opening = Opening { superblock, hash, log, access: options.access };
     if !options.rebuild_index {
         match opening.state_of_tables(&region) {
             Tables::Clean => return opening.open_clean(region),
-            Tables::Left => match opening.take_over(region) {
-                Ok(opened) => return Ok(opened),
-                Err(Failed { opening, region, .. }) => return opening.replay(region),
-            },
+            Tables::Left => {
+                // What meets damage leaves it to the log.
+                if let Ok((state, recovery, durable_lsn)) = opening.take_over(&region) {
+                    let mut opened = opening.finish(region, state, recovery, durable_lsn);
+                    // The superblock on disk says so already.
+                    opened.writer.is_dirty = true;
+                    return Ok(opened);
+                }
+            }
             Tables::Unknown => {}
         }
     }
@@ -317,13 +315,6 @@ enum Tables {
     Unknown,
 }
 
-/// A takeover that met damage: the log decides.
-#[derive(Debug)]
-struct Failed {
-    opening: Opening,
-    region: Region,
-}
-
 impl Opening {
     fn state_of_tables(&self, region: &Region) -> Tables {
         let live = region.live();
@@ -373,19 +364,7 @@ impl Opening {
     }
 
     /// Takes over the tables of a killed writer.
-    fn take_over(mut self, region: Region) -> Result<Opened, Failed> {
-        match self.take_over_tables(&region) {
-            Ok((state, recovery, durable_lsn)) => {
-                let mut opened = self.finish(region, state, recovery, durable_lsn);
-                // The superblock on disk says so already.
-                opened.writer.is_dirty = true;
-                Ok(opened)
-            }
-            Err(_) => Err(Failed { opening: self, region }),
-        }
-    }
-
-    fn take_over_tables(&mut self, region: &Region) -> Result<(CommitState, Recovery, u64)> {
+    fn take_over(&mut self, region: &Region) -> Result<(CommitState, Recovery, u64)> {
         region.map_listed_pieces()?;
         let live = region.live();
         let (lsn, mut state) = live.committed();
@@ -553,36 +532,36 @@ impl Opening {
         if record.header.prev.is_none() {
             state.record_count += 1;
         }
-        self.apply_put(region, hash, addr, record.header.prev, space)
+        apply_put(region, hash, addr, record.header.prev, space)
     }
+}
 
-    fn apply_put(
-        &self,
-        region: &Region,
-        hash: u64,
-        addr: Addr,
-        prev: Option<Addr>,
-        space: &mut Space,
-    ) -> Result<()> {
-        let slot = Slot::new(Tag::of_hash(hash), addr);
-        if let Some(prev) = prev
-            && let Some((line, i, _)) = locate_addr(region, hash, prev)?.found
-        {
-            line.set_slot(i, slot);
-            return Ok(());
-        }
-        let mut at = locate_addr(region, hash, addr)?;
-        if at.found.is_some() {
-            return Ok(());
-        }
-        let mut pool = LivePool(region);
-        if at.hole.is_none() && pool.free_count() == 0 {
-            let line_count = region.line_count(LineWindow::Overflow) + 1;
-            region.reserve_lines(LineWindow::Overflow, line_count, space)?;
-            at = locate_addr(region, hash, addr)?;
-        }
-        insert(region, &mut pool, &at, slot).map(drop)
+/// Puts the slot of a record where replay says it belongs.
+fn apply_put(
+    region: &Region,
+    hash: u64,
+    addr: Addr,
+    prev: Option<Addr>,
+    space: &mut Space,
+) -> Result<()> {
+    let slot = Slot::new(Tag::of_hash(hash), addr);
+    if let Some(prev) = prev
+        && let Some((line, i, _)) = locate_addr(region, hash, prev)?.found
+    {
+        line.set_slot(i, slot);
+        return Ok(());
     }
+    let mut at = locate_addr(region, hash, addr)?;
+    if at.found.is_some() {
+        return Ok(());
+    }
+    let mut pool = LivePool(region);
+    if at.hole.is_none() && pool.free_count() == 0 {
+        let line_count = region.line_count(LineWindow::Overflow) + 1;
+        region.reserve_lines(LineWindow::Overflow, line_count, space)?;
+        at = locate_addr(region, hash, addr)?;
+    }
+    insert(region, &mut pool, &at, slot).map(drop)
 }
 
 /// Records that replay reads ahead of the one it applies.

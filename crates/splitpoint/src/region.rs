@@ -53,15 +53,12 @@ impl Piece {
 /// Returns piece `piece` of a window: a quarter of a doubling, but at least one granule.
 pub(crate) fn piece_of(piece: usize) -> Piece {
     let piece = piece as u64;
-    match piece {
-        0..=3 => Piece { first_line: piece * LINES_MIN, line_count: LINES_MIN },
-        _ => {
-            let (generation, quarter) = (3 + (piece - 4) / 4, (piece - 4) % 4);
-            let line_count = LINES_MIN << (generation - 3);
-            let first_line = (LINES_MIN << (generation - 1)) + quarter * line_count;
-            Piece { first_line, line_count }
-        }
-    }
+    let Some(later) = piece.checked_sub(4) else {
+        return Piece { first_line: piece * LINES_MIN, line_count: LINES_MIN };
+    };
+    let (generation, quarter) = (later / 4, later % 4);
+    let line_count = LINES_MIN << generation;
+    Piece { first_line: (4 + quarter) * line_count, line_count }
 }
 
 /// Returns how many lines the first `piece_count` pieces have.
@@ -71,7 +68,11 @@ pub(crate) fn lines_of(piece_count: usize) -> u64 {
 
 /// Returns how many pieces have at least `line_count` lines.
 pub(crate) fn piece_count_for(line_count: u64) -> usize {
-    (0..).find(|&count| lines_of(count) >= line_count).expect("pieces grow without end")
+    let mut piece_count = 0;
+    while lines_of(piece_count) < line_count {
+        piece_count += 1;
+    }
+    piece_count
 }
 
 /// A storage with its view, its windows and its live header.
@@ -212,6 +213,7 @@ impl Region {
     /// Returns the pair of the record at `offset` with the size of the record in bytes, if it is
     /// short and ends before `end` and the end of the file.
     #[inline]
+    #[expect(clippy::cast_ptr_alignment, reason = "offsets of records are multiples of 8")]
     pub(crate) fn short_pair_before(&self, offset: u64, end: u64) -> Option<(Pair<'_>, u64)> {
         let end = end.min(self.file_bytes());
         if offset + 8 > end {
@@ -426,9 +428,10 @@ impl Lines for Region {
     #[inline]
     fn bucket(&self, bucket: BucketIndex) -> &Line {
         debug_assert!(bucket.0 < self.line_count(LineWindow::Buckets));
+        let line = self.buckets.wrapping_add(bucket.0 as usize);
         // SAFETY: the shape never has a bucket that is not mapped: `Live::validate` proved it of
         // the file's, and the writer maps a piece before it publishes a bucket of it.
-        unsafe { &*self.buckets.add(bucket.0 as usize) }
+        unsafe { &*line }
     }
 
     #[inline]
@@ -437,8 +440,9 @@ impl Lines for Region {
         if index >= self.line_count(LineWindow::Overflow) {
             return None;
         }
+        let line = self.overflow.wrapping_add(index as usize);
         // SAFETY: the line is mapped, as was just checked.
-        Some(unsafe { &*self.overflow.add(index as usize) })
+        Some(unsafe { &*line })
     }
 
     fn overflow_line_count(&self) -> u64 {

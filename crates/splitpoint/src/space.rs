@@ -73,16 +73,13 @@ impl Space {
                 extent.count >= skip + count
             })
             .min_by_key(|(_, extent)| extent.count);
-        let (start, extent_count) = match fit {
-            Some((i, _)) => {
-                let extent = self.free.swap_remove(i);
-                (extent.granule, extent.count)
-            }
-            None => {
-                let start = self.end;
-                self.end = start.next_multiple_of(alignment) + count;
-                (start, self.end - start)
-            }
+        let (start, extent_count) = if let Some((i, _)) = fit {
+            let extent = self.free.swap_remove(i);
+            (extent.granule, extent.count)
+        } else {
+            let start = self.end;
+            self.end = start.next_multiple_of(alignment) + count;
+            (start, self.end - start)
         };
         let granule = start.next_multiple_of(alignment);
         self.add_free(start, granule - start);

@@ -57,7 +57,7 @@ impl HashFunction {
         ]
     }
 
-    /// rapidhash v3: the default. Passes every test of SMHasher3; output is frozen.
+    /// rapidhash v3: the default. Passes every test of `SMHasher3`; output is frozen.
     ///
     /// Not for keys an attacker may choose when the seed is known: use [`Self::siphash_1_3`].
     ///
@@ -66,7 +66,7 @@ impl HashFunction {
         Self::known(HashId::RAPIDHASH_V3, "rapidhash-v3", rapidhash_v3)
     }
 
-    /// XXH3, 64 bits. The fastest on long keys; fails some tests of SMHasher3.
+    /// XXH3, 64 bits. The fastest on long keys; fails some tests of `SMHasher3`.
     ///
     /// Source: Yann Collet, xxHash 0.8.
     pub fn xxh3_64() -> Self {

@@ -84,13 +84,14 @@ impl Line {
     pub(crate) fn set_next_free(&self, next: Option<LineNumber>) {
         let chain = self.meta.load(Ordering::Relaxed) & u64::from(u32::MAX);
         let free = next.map_or(0, |line| line.0.into());
-        self.meta.store(free << 32 | chain, Ordering::Relaxed);
+        self.meta.store(free << 32 | chain, Ordering::Release);
     }
 
-    /// Empties the line. Only for lines that no chain has.
+    /// Empties the line. Only for lines that no chain has; a reader that has strayed here and
+    /// finds nothing must also find that the epoch has changed, so each store releases.
     pub(crate) fn clear(&self) {
         for slot in &self.slots {
-            slot.store(0, Ordering::Relaxed);
+            slot.store(0, Ordering::Release);
         }
         self.meta.store(0, Ordering::Release);
     }

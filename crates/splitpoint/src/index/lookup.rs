@@ -17,7 +17,7 @@ use crate::linear::BucketIndex;
 ///
 /// # Source
 ///
-/// Linear hashing with concurrent readers: Ellis 1987, as in PostgreSQL's hash index, with a word
+/// Linear hashing with concurrent readers: Ellis 1987, as in the hash index of `PostgreSQL`, with a word
 /// that is read twice in place of latches.
 #[inline]
 pub(crate) fn find<L: Lines + ?Sized, T>(
@@ -58,10 +58,11 @@ fn find_in_chain<L: Lines + ?Sized, T>(
         let mut candidates = line.match_tag(tag);
         while candidates != 0 {
             let slot = line.slot(candidates.trailing_zeros() as usize);
-            if slot.tag() == tag && !slot.is_empty() {
-                if let Some(found) = is_key(slot.addr())? {
-                    return Ok(Some(found));
-                }
+            if slot.tag() == tag
+                && !slot.is_empty()
+                && let Some(found) = is_key(slot.addr())?
+            {
+                return Ok(Some(found));
             }
             candidates &= candidates - 1;
         }
@@ -104,11 +105,11 @@ pub(crate) struct Located<'a> {
 
 /// Finds the slot of a key, and where it could go. For the writer: nothing else changes the table.
 #[inline]
-pub(crate) fn locate<'a, L: Lines + ?Sized>(
-    lines: &'a L,
+pub(crate) fn locate<L: Lines + ?Sized>(
+    lines: &L,
     hash: u64,
     mut is_key: impl FnMut(Addr) -> Result<bool>,
-) -> Result<Located<'a>> {
+) -> Result<Located<'_>> {
     let tag = Tag::of_hash(hash);
     let shape = Shape::of_word(lines.shape().load(Ordering::Relaxed));
     let mut line = lines.bucket(shape.geometry.bucket_of(hash));

@@ -178,13 +178,13 @@ fn shorten_chain<L: Lines + ?Sized>(
         kept[chain] |= 1 << i;
     }
     let mut leaving = leaving.iter();
-    'copy: for chain in 0..kept_count {
+    'copy: for (chain, kept) in kept.iter_mut().enumerate() {
         let line = scratch.line(lines, bucket, chain)?;
         for i in 0..SLOT_COUNT {
-            if kept[chain] >> i & 1 == 0 {
+            if *kept >> i & 1 == 0 {
                 let Some(&(_, _, slot)) = leaving.next() else { break 'copy };
                 line.set_slot(i, slot);
-                kept[chain] |= 1 << i;
+                *kept |= 1 << i;
             }
         }
     }
@@ -193,10 +193,10 @@ fn shorten_chain<L: Lines + ?Sized>(
         lines.shape().store(shape.in_next_epoch().word(), Ordering::Release);
         scratch.line(lines, bucket, kept_count - 1)?.set_next(None);
     }
-    for chain in 0..kept_count {
+    for (chain, kept) in kept.iter().enumerate() {
         let line = scratch.line(lines, bucket, chain)?;
         for i in 0..SLOT_COUNT {
-            if kept[chain] >> i & 1 == 0 && !line.slot(i).is_empty() {
+            if kept >> i & 1 == 0 && !line.slot(i).is_empty() {
                 line.set_slot(i, Slot::EMPTY);
             }
         }
@@ -255,13 +255,12 @@ fn fill_chain<L: Lines + ?Sized>(
         if slots.len() == 0 {
             return Ok(());
         }
-        let next = match line.next() {
-            Some(next) => next,
-            None => {
-                let number = pool.take().ok_or(no_line())?;
-                line.set_next(Some(number));
-                number
-            }
+        let next = if let Some(next) = line.next() {
+            next
+        } else {
+            let number = pool.take().ok_or(no_line())?;
+            line.set_next(Some(number));
+            number
         };
         line_count += 1;
         line = follow(lines, next, line_count)?;

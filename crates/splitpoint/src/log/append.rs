@@ -302,7 +302,7 @@ impl Appender {
             .write("clear log segment of", |storage| storage.write_zeros(offset, segment_bytes))?;
         let header = SegmentHeader {
             kind: SegmentKind::Log,
-            sequence: self.next_sequence(region),
+            sequence: next_sequence(region),
             segment_bytes,
             base_lsn: if self.tail.is_some() { self.lsn + LINK_BYTES } else { self.lsn },
             previous_offset: self.tail.as_ref().map_or(0, |tail| tail.segment_offset),
@@ -320,12 +320,6 @@ impl Appender {
             offset: offset + SegmentHeader::BYTES,
             unsynced_offset: offset,
         })
-    }
-
-    fn next_sequence(&self, region: &Region) -> u64 {
-        let sequence = region.live().next_sequence();
-        region.live().set_next_sequence(sequence + 1);
-        sequence
     }
 
     /// Returns the next number of a splitmix64 sequence with a random start.
@@ -422,7 +416,7 @@ impl Appender {
     ) -> Result<()> {
         let segment = SegmentHeader {
             kind: SegmentKind::Big,
-            sequence: self.next_sequence(region),
+            sequence: next_sequence(region),
             segment_bytes,
             base_lsn: self.lsn,
             previous_offset: 0,
@@ -458,4 +452,11 @@ impl Appender {
         }
         (ranges, self.lsn)
     }
+}
+
+/// Takes the next segment sequence number.
+fn next_sequence(region: &Region) -> u64 {
+    let sequence = region.live().next_sequence();
+    region.live().set_next_sequence(sequence + 1);
+    sequence
 }

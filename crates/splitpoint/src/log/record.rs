@@ -92,8 +92,8 @@ impl RecordHeader {
     /// Writes the header with a checksum of zero and returns its bytes in use.
     #[inline]
     pub(crate) fn encode(&self, out: &mut [u8; HEADER_BYTES_MAX]) -> usize {
-        debug_assert!(self.key_bytes <= u64::from(u32::MAX));
-        debug_assert!(self.value_bytes <= u64::from(u32::MAX));
+        debug_assert!(u32::try_from(self.key_bytes).is_ok());
+        debug_assert!(u32::try_from(self.value_bytes).is_ok());
         let mut flags = self.kind as u8;
         let mut at = 8;
         let mut word = |value: u64| {
@@ -201,6 +201,7 @@ impl RecordHeader {
 /// The sizes of a record that says nothing but a key and a value, perhaps with `prev`: nearly all
 /// of them, read from its first word alone.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "units last")]
 pub(crate) struct ShortPut {
     pub(crate) header_bytes: u64,
     pub(crate) key_bytes: u64,

@@ -120,6 +120,13 @@ impl Mapped {
     }
 }
 
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // Closing would do, but for a child that is being forked and still has the file open.
+        let _ = self.file.unlock();
+    }
+}
+
 impl Storage for Mapped {
     fn path(&self) -> &Path {
         &self.path

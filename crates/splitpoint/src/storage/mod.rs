@@ -67,11 +67,12 @@ impl Tail {
     /// Stores the parts of a record one after the other from `at` on, and zeros behind them up to
     /// `record_bytes`: fewer than 8.
     #[inline]
+    #[expect(clippy::cast_ptr_alignment, reason = "asserted: both offsets are multiples of 8")]
     pub(crate) fn store(&mut self, at: u64, record_bytes: u64, parts: [&[u8]; 3]) {
-        assert!(at >= self.free_from && at % 8 == 0 && record_bytes >= 8);
+        assert!(at >= self.free_from && at.is_multiple_of(8) && record_bytes >= 8);
         assert!(at + record_bytes <= self.bytes);
         let part_bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
-        assert!(part_bytes <= record_bytes && record_bytes % 8 == 0);
+        assert!(part_bytes <= record_bytes && record_bytes.is_multiple_of(8));
         self.free_from = at + record_bytes;
         // The padding is in the last word: one store, which the parts may overwrite.
         let last = self.base.wrapping_add((at + record_bytes - 8) as usize);
@@ -181,14 +182,10 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     fn read(&self, offset: u64, bytes: u64) -> Vec<u8> {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.file_bytes()));
         let mut copy = vec![0; bytes as usize];
+        let start = self.view().base.wrapping_add(offset as usize);
         // SAFETY: the range is readable, as was just checked; a raw copy needs no reference to
         // bytes that a writer may be changing.
-        unsafe {
-            self.view()
-                .base
-                .add(offset as usize)
-                .copy_to_nonoverlapping(copy.as_mut_ptr(), copy.len());
-        }
+        unsafe { start.copy_to_nonoverlapping(copy.as_mut_ptr(), copy.len()) };
         copy
     }
 

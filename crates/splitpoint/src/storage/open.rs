@@ -5,14 +5,15 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use super::mapped::Mapped;
 use crate::error::{Error, Result};
 use crate::live::PID_OFFSET;
 use crate::options::{Access, Create};
 
-/// A file that this handle has locked.
+/// A file that this handle has locked and mapped.
 #[derive(Debug)]
 pub(crate) struct Locked {
-    pub(crate) file: File,
+    pub(crate) storage: Mapped,
     /// Whether this handle has made it.
     pub(crate) is_new: bool,
 }
@@ -30,12 +31,18 @@ pub(crate) fn open_and_lock(path: &Path, access: Access, create: Create) -> Resu
     if !metadata.is_file() {
         return Err(Error::NotAStore { path: path.to_path_buf(), found: "a special file" });
     }
+    refuse_network(&file)?;
     let locked = match access {
         Access::ReadWrite => file.try_lock(),
         Access::ReadOnly => file.try_lock_shared(),
     };
     match locked {
-        Ok(()) => Ok(Locked { file, is_new }),
+        Ok(()) => {
+            let is_writable = access == Access::ReadWrite;
+            let storage = Mapped::new(file, path.to_path_buf(), is_writable)
+                .map_err(|source| io_error("map", path, source))?;
+            Ok(Locked { storage, is_new })
+        }
         Err(TryLockError::WouldBlock) => {
             Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) })
         }
@@ -71,6 +78,29 @@ fn open(path: &Path, access: Access, create: Create) -> Result<(File, bool)> {
         }
         _ => io_error("open", path, source),
     })
+}
+
+/// Refuses file systems whose mappings are not coherent between machines.
+fn refuse_network(file: &File) -> Result<()> {
+    const NETWORK: [(i64, &str); 6] = [
+        (0x6969, "NFS"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB"),
+        (0x517b, "SMB"),
+        (0x5346_414f, "AFS"),
+        (0x00c3_6400, "Ceph"),
+    ];
+    let Ok(statistics) = rustix::fs::fstatfs(file) else { return Ok(()) };
+    let kind = statistics.f_type & 0xffff_ffff;
+    match NETWORK.iter().find(|(magic, _)| *magic == kind) {
+        Some((_, name)) => Err(Error::Invalid {
+            what: "file system",
+            reason: format!(
+                "{name} does not keep mappings coherent; copy the file to a local disk"
+            ),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Removes a file that this handle made and could not make a store.
