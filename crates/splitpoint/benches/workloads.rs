@@ -1,7 +1,13 @@
-//! The whole workloads W1, W2 and W3 of `docs/bench.md`, once each, with every answer checked.
+//! Whole workloads, once each, with every answer checked.
+//!
+//! - W1, a dictionary: the first 24,474 words of a list and all of them, each with its number, made,
+//!   synced, read, verified and scanned: the table of Seltzer and Yigit 1991.
+//! - W2: 10,000,000 records of 16 + 100 bytes; W3: of 8 + 8 bytes.
+//! - W4: one put per durable commit.
 //!
 //! ```text
-//! cargo bench --bench workloads -- [W1|W2|W3]... [--records N] [--memory] [--words FILE] [--json]
+//! cargo bench -p splitpoint --bench workloads -- [W1|W2|W3|W4]... [--records N] [--memory]
+//!     [--words FILE] [--dir DIR]
 //! ```
 //!
 //! Keys and values are made before the clock starts. A figure is nanoseconds per operation unless
@@ -9,12 +15,15 @@
 
 #![expect(clippy::print_stdout, reason = "a program that prints its measurements")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use splitpoint::{Db, Options};
+use splitpoint::{Db, Durability, Options};
 
 type Run = Result<(), Box<dyn std::error::Error>>;
+
+/// The end of one step in a timed loop.
+const DONE: splitpoint::Result<()> = Ok(());
 
 fn main() -> Run {
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
@@ -26,17 +35,18 @@ fn main() -> Run {
             "--words" => plan.words = Some(value()?.into()),
             "--dir" => plan.dir = Some(value()?.into()),
             "--memory" => plan.in_memory = true,
-            "W1" | "W2" | "W3" => plan.workloads.push(arg),
+            "W1" | "W2" | "W3" | "W4" => plan.workloads.push(arg),
             _ => return Err(format!("unknown argument {arg}").into()),
         }
     }
     if plan.workloads.is_empty() {
-        plan.workloads = vec!["W1".into(), "W2".into(), "W3".into()];
+        plan.workloads = ["W1", "W2", "W3", "W4"].map(String::from).into();
     }
     for workload in &plan.workloads {
         match workload.as_str() {
             "W1" => words(&plan)?,
             "W2" => random_keys(&plan, "W2", 16, 100)?,
+            "W4" => commits(&plan)?,
             _ => random_keys(&plan, "W3", 8, 8)?,
         }
     }
@@ -64,6 +74,11 @@ impl Default for Plan {
 }
 
 impl Plan {
+    /// Closes a store in a file, with the time it takes; a table in memory is dropped.
+    fn close(&self, db: Db) -> splitpoint::Result<()> {
+        if self.in_memory { Ok(()) } else { timed("sync + close", 1, || db.close()) }
+    }
+
     fn dir(&self) -> Result<tempfile::TempDir, std::io::Error> {
         match &self.dir {
             Some(dir) => tempfile::tempdir_in(dir),
@@ -81,12 +96,12 @@ fn splitmix64(i: u64) -> u64 {
 
 /// Writes key `i` of a workload.
 fn write_key(i: u64, key: &mut [u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let bits = splitmix64(i);
     if key.len() == 8 {
         key.copy_from_slice(&bits.to_le_bytes());
         return;
     }
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (digit, byte) in key.iter_mut().enumerate() {
         *byte = DIGITS[(bits >> (60 - 4 * digit) & 15) as usize];
     }
@@ -131,128 +146,214 @@ fn timed<T>(name: &str, count: usize, work: impl FnOnce() -> T) -> T {
     result
 }
 
-fn open(plan: &Plan, path: &std::path::Path) -> splitpoint::Result<Db> {
+fn open(plan: &Plan, path: &Path) -> splitpoint::Result<Db> {
     if plan.in_memory { Options::new().in_memory() } else { Db::open(path) }
 }
 
-fn random_keys(plan: &Plan, name: &str, key_bytes: usize, value_bytes: usize) -> Run {
-    let n = plan.record_count;
-    println!(
-        "{name}: {n} records of {key_bytes} + {value_bytes} bytes{}",
-        if plan.in_memory { " in memory" } else { "" }
-    );
-    let keys = Keys::new(0..n as u64, key_bytes);
-    let values: Vec<u8> =
-        (0..(1 << 20) / 8).flat_map(|i| splitmix64(i ^ 0x5555).to_le_bytes()).collect();
-    let value_of = |i: usize| &values[(i * 8) % (values.len() - 128)..][..value_bytes];
-    let dir = plan.dir()?;
-    let path = dir.path().join("bench.spt");
-    let db = open(plan, &path)?;
-    let mut worst = 0;
-    timed("create", n, || -> splitpoint::Result<()> {
-        for (i, key) in keys.iter().enumerate() {
-            db.put(key, value_of(i))?;
+/// A workload over random keys, and the data it needs, made before the clock starts.
+struct RandomKeys<'a> {
+    plan: &'a Plan,
+    keys: Keys,
+    values: Vec<u8>,
+    value_bytes: usize,
+    /// Keys to look up: their numbers and themselves.
+    picks: Vec<u64>,
+    hits: Keys,
+}
+
+impl<'a> RandomKeys<'a> {
+    fn new(plan: &'a Plan, key_bytes: usize, value_bytes: usize) -> Self {
+        let n = plan.record_count as u64;
+        let picks: Vec<u64> = (0..n / 2).map(|i| splitmix64(i ^ 0xabcd) % n).collect();
+        Self {
+            plan,
+            keys: Keys::new(0..n, key_bytes),
+            values: (0..(1 << 20) / 8).flat_map(|i| splitmix64(i ^ 0x5555).to_le_bytes()).collect(),
+            value_bytes,
+            hits: Keys::new(picks.iter().copied(), key_bytes),
+            picks,
         }
+    }
+
+    /// Returns value `i`: incompressible bytes.
+    fn value(&self, i: usize) -> &[u8] {
+        &self.values[(i * 8) % (self.values.len() - 128)..][..self.value_bytes]
+    }
+
+    /// Checks the length of every value and all of one in 256.
+    fn verify(&self, value: Option<&[u8]>, i: u64) {
+        let value = value.expect("the key is there");
+        assert_eq!(value.len(), self.value_bytes);
+        if i.is_multiple_of(256) {
+            assert_eq!(value, self.value(i as usize));
+        }
+    }
+
+    fn run(&self) -> Run {
+        let dir = self.plan.dir()?;
+        let path = dir.path().join("bench.spt");
+        let db = self.create(&path)?;
+        self.print_shape(&db)?;
+        self.read(&db)?;
+        self.scan(&db)?;
+        self.change(&db)?;
+        self.plan.close(db)?;
+        drop(dir);
+        self.latencies()
+    }
+
+    fn create(&self, path: &Path) -> Result<Db, Box<dyn std::error::Error>> {
+        let n = self.keys.count();
+        let db = open(self.plan, path)?;
+        timed("create", n, || {
+            self.keys.iter().enumerate().try_for_each(|(i, key)| db.put(key, self.value(i)))
+        })?;
+        if self.plan.in_memory {
+            return Ok(db);
+        }
+        self.plan.close(db)?;
+        Ok(timed("reopen", 1, || Db::open(path))?)
+    }
+
+    fn print_shape(&self, db: &Db) -> Run {
+        let stats = db.stats()?;
+        let file_bytes = stats.file_bytes
+            + if self.plan.in_memory { stats.segments.index + stats.segments.overflow } else { 0 };
+        println!(
+            "  {:<22} {:>10.1} B/record",
+            "size",
+            file_bytes as f64 / self.keys.count() as f64
+        );
+        println!(
+            "  {:<22} {:>10.3} hit, {:.3} miss; {:.3} overflow lines per bucket",
+            "lines looked at",
+            stats.chains.probes_hit,
+            stats.chains.probes_miss,
+            stats.overflow_line_count as f64 / stats.geometry.bucket_count() as f64
+        );
         Ok(())
-    })?;
-    let db = if plan.in_memory {
-        db
-    } else {
-        timed("sync + close", 1, || db.close())?;
-        timed("reopen", 1, || Db::open(&path))?
-    };
-    let stats = db.stats()?;
-    println!("  {:<22} {:>10.1} B/record", "file", stats.file_bytes as f64 / n as f64);
-    println!(
-        "  {:<22} {:>10.3} of {} buckets, probes {:.3} hit {:.3} miss",
-        "overflow lines/bucket",
-        stats.overflow_line_count as f64 / stats.geometry.bucket_count() as f64,
-        stats.geometry.bucket_count(),
-        stats.chains.probes_hit,
-        stats.chains.probes_miss
-    );
-    let picks: Vec<u64> = (0..n as u64 / 2).map(|i| splitmix64(i ^ 0xabcd) % n as u64).collect();
-    let hits = Keys::new(picks.iter().copied(), key_bytes);
-    for round in 0..2 {
-        timed(if round == 0 { "hit, first pass" } else { "hit" }, hits.count(), || {
-            for (key, &i) in hits.iter().zip(&picks) {
-                let value = db.get(key).unwrap().expect("the key is there");
-                assert!(value.len() == value_bytes);
-                if i % 256 == 0 {
-                    assert_eq!(&*value, value_of(i as usize));
-                }
-            }
-        });
     }
-    let misses = Keys::new((0..n as u64 / 2).map(|i| i + 0x1_0000_0000), key_bytes);
-    timed("miss", misses.count(), || {
-        for key in misses.iter() {
-            assert!(db.get(key).unwrap().is_none());
+
+    fn read(&self, db: &Db) -> Run {
+        for name in ["hit, first pass", "hit"] {
+            timed(name, self.hits.count(), || {
+                self.hits.iter().zip(&self.picks).try_for_each(|(key, &i)| {
+                    self.verify(db.get(key)?.as_deref(), i);
+                    DONE
+                })
+            })?;
         }
-    });
-    let refs: Vec<&[u8]> = hits.iter().collect();
-    timed("hit, get_many of 32", refs.len(), || {
-        for (batch, picks) in refs.chunks(32).zip(picks.chunks(32)) {
-            for (value, &i) in db.get_many(batch).unwrap().iter().zip(picks) {
-                let value = value.as_ref().expect("the key is there");
-                assert!(value.len() == value_bytes);
-                if i % 256 == 0 {
-                    assert_eq!(&**value, value_of(i as usize));
+        let n = self.keys.count() as u64;
+        let misses = Keys::new((0..n / 2).map(|i| i + 0x1_0000_0000), self.keys.len);
+        timed("miss", misses.count(), || {
+            misses.iter().try_for_each(|key| {
+                assert!(db.get(key)?.is_none());
+                DONE
+            })
+        })?;
+        let refs: Vec<&[u8]> = self.hits.iter().collect();
+        timed("hit, get_many of 32", refs.len(), || {
+            refs.chunks(32).zip(self.picks.chunks(32)).try_for_each(|(keys, picks)| {
+                for (value, &i) in db.get_many(keys)?.iter().zip(picks) {
+                    self.verify(value.as_deref(), i);
                 }
-            }
-        }
-    });
-    let mut sum = 0_u64;
-    let count = timed("scan with data", n, || {
+                DONE
+            })
+        })?;
+        Ok(())
+    }
+
+    fn scan(&self, db: &Db) -> Run {
+        let mut sum = 0;
         let mut count = 0;
-        for entry in db.scan().unwrap() {
-            let entry = entry.unwrap();
-            sum += u64::from(entry.value[0]) + entry.key.len() as u64;
-            count += 1;
-        }
-        count
-    });
-    assert_eq!(count, n);
-    std::hint::black_box(sum);
-    let overwritten = n / 5;
-    timed("overwrite", overwritten, || {
-        for (key, &i) in hits.iter().zip(&picks).take(overwritten) {
-            db.put(key, value_of(i as usize)).unwrap();
-        }
-    });
-    let mut deleted = 0;
-    let deletes = Keys::new((0..overwritten as u64).map(|i| i * 5 + 1), key_bytes);
-    timed("delete", deletes.count(), || {
-        for key in deletes.iter() {
-            deleted += usize::from(db.delete(key).unwrap());
-        }
-    });
-    assert_eq!(db.len() as usize, n - deleted);
-    if !plan.in_memory {
-        timed("sync + close", 1, || db.close())?;
+        timed("scan with data", self.keys.count(), || {
+            db.scan()?.try_for_each(|entry| {
+                let entry = entry?;
+                sum += u64::from(entry.value[0]) + entry.key.len() as u64;
+                count += 1;
+                DONE
+            })
+        })?;
+        assert_eq!(count, self.keys.count());
+        std::hint::black_box(sum);
+        Ok(())
     }
-    drop(dir);
-    // Apart, since the clock costs as much as a fifth of a put.
-    let dir = plan.dir()?;
-    let db = open(plan, &dir.path().join("bench.spt"))?;
-    let mut latencies = Vec::with_capacity(n);
-    for (i, key) in keys.iter().enumerate() {
-        let start = Instant::now();
-        db.put(key, value_of(i))?;
-        let ns = start.elapsed().as_nanos() as u64;
-        worst = worst.max(ns);
-        latencies.push(ns);
+
+    /// Overwrites and deletes one key in five.
+    fn change(&self, db: &Db) -> Run {
+        let n = self.keys.count();
+        timed("overwrite", n / 5, || {
+            let mut changes = self.hits.iter().zip(&self.picks).take(n / 5);
+            changes.try_for_each(|(key, &i)| db.put(key, self.value(i as usize)))
+        })?;
+        let keys = Keys::new((0..n as u64 / 5).map(|i| i * 5 + 1), self.keys.len);
+        let mut deleted = 0;
+        timed("delete", keys.count(), || {
+            keys.iter().try_for_each(|key| {
+                deleted += usize::from(db.delete(key)?);
+                DONE
+            })
+        })?;
+        assert_eq!(db.len() as usize, n - deleted);
+        Ok(())
     }
-    latencies.sort_unstable();
-    let at = |part: f64| latencies[((latencies.len() - 1) as f64 * part) as usize];
+
+    /// Times every put by itself; apart from the others, since the clock costs a tenth of a put.
+    fn latencies(&self) -> Run {
+        let dir = self.plan.dir()?;
+        let db = open(self.plan, &dir.path().join("bench.spt"))?;
+        let mut ns = Vec::with_capacity(self.keys.count());
+        for (i, key) in self.keys.iter().enumerate() {
+            let start = Instant::now();
+            db.put(key, self.value(i))?;
+            ns.push(start.elapsed().as_nanos());
+        }
+        ns.sort_unstable();
+        let at = |part: f64| ns[((ns.len() - 1) as f64 * part) as usize];
+        println!(
+            "  {:<22} p50 {} ns, p99 {} ns, p99.99 {:.1} us, worst {:.3} ms",
+            "put",
+            at(0.5),
+            at(0.99),
+            at(0.9999) as f64 / 1e3,
+            at(1.0) as f64 / 1e6
+        );
+        Ok(())
+    }
+}
+
+fn random_keys(plan: &Plan, name: &str, key_bytes: usize, value_bytes: usize) -> Run {
+    let place = if plan.in_memory { "memory" } else { "a file" };
     println!(
-        "  {:<22} p50 {} ns, p99 {} ns, p99.99 {} us, worst {:.3} ms",
-        "put",
-        at(0.5),
-        at(0.99),
-        at(0.9999) / 1000,
-        worst as f64 / 1e6
+        "{name}: {} records of {key_bytes} + {value_bytes} bytes in {place}",
+        plan.record_count
     );
+    RandomKeys::new(plan, key_bytes, value_bytes).run()
+}
+
+/// W4: one put per durable commit, from one thread and from eight.
+fn commits(plan: &Plan) -> Run {
+    println!("W4: 2,000 durable puts of 16 + 100 bytes");
+    let keys = Keys::new(0..2000, 16);
+    let keys: Vec<&[u8]> = keys.iter().collect();
+    for thread_count in [1, 2, 4, 8] {
+        let dir = plan.dir()?;
+        let db = Options::new().durability(Durability::Sync).open(dir.path().join("bench.spt"))?;
+        db.put(b"first", b"opens the log")?;
+        timed(&format!("{thread_count} threads"), keys.len(), || {
+            std::thread::scope(|scope| {
+                for keys in keys.chunks(keys.len() / thread_count) {
+                    let db = &db;
+                    scope.spawn(move || {
+                        for key in keys {
+                            db.put(key, &[7; 100]).expect("the disk is not full");
+                        }
+                    });
+                }
+            });
+        });
+        assert_eq!(db.len(), 2001);
+    }
     Ok(())
 }
 
@@ -282,7 +383,7 @@ fn words(plan: &Plan) -> Run {
             for (word, value) in words.iter().zip(&values) {
                 assert_eq!(db.get(word)?.as_deref(), Some(value.as_bytes()));
             }
-            assert_eq!(db.scan()?.filter(Result::is_ok).count(), count);
+            assert_eq!(db.scan()?.flatten().count(), count);
             db.close()?;
             millis.push(start.elapsed().as_secs_f64() * 1e3);
         }

@@ -460,7 +460,7 @@ impl Db {
             Durability::Sync => {
                 let lsn = writer.log.position().lsn;
                 drop(writer);
-                self.store.wait_durable(lsn)
+                self.store.wait_durable(lsn, true)
             }
         }
     }
@@ -858,12 +858,12 @@ impl Store {
     }
 
     /// Waits until the log is durable up to `lsn`, as a leader or behind one.
-    fn wait_durable(&self, lsn: u64) -> Result<()> {
+    fn wait_durable(&self, lsn: u64, is_awaited: bool) -> Result<()> {
         self.group.wait_for(lsn, || {
             let (ranges, lsn) = {
                 let mut writer = self.lock()?;
                 writer.is_sync_due = false;
-                writer.log.take_unsynced()
+                writer.log.take_unsynced(is_awaited)
             };
             for (offset, bytes) in ranges {
                 self.region.write("sync", |storage| storage.sync_range(offset, bytes))?;
@@ -878,8 +878,17 @@ impl Store {
         if self.access == Access::ReadOnly {
             return Ok(());
         }
+        self.sync_now(true)
+    }
+
+    /// As [`sync`](Self::sync), without anybody who waits for the next one.
+    pub(crate) fn sync_in_background(&self) -> Result<()> {
+        self.sync_now(false)
+    }
+
+    fn sync_now(&self, is_awaited: bool) -> Result<()> {
         let lsn = self.lock()?.log.position().lsn;
-        self.wait_durable(lsn)
+        self.wait_durable(lsn, is_awaited)
     }
 
     /// Syncs log and index and marks the store clean, once.
@@ -887,31 +896,32 @@ impl Store {
         if self.access == Access::ReadOnly {
             return Ok(());
         }
-        let lsn = {
-            let mut writer = self.lock()?;
-            if writer.is_closed {
-                return Ok(());
-            }
-            self.region.live().clear_pid();
-            if !writer.is_dirty {
-                writer.is_closed = true;
-                return Ok(());
-            }
-            writer.is_closed = true;
-            writer.log.position().lsn
-        };
-        self.wait_durable(lsn)?;
         let mut writer = self.lock()?;
+        if writer.is_closed {
+            return Ok(());
+        }
+        self.region.live().clear_pid();
+        writer.is_closed = true;
+        if !writer.is_dirty {
+            return Ok(());
+        }
         // The log may have gone on without a commit, into a segment for a change that was not made.
         self.commit(&mut writer);
-        for (offset, bytes) in writer.log.take_unsynced().0 {
-            self.region.write("sync", |storage| storage.sync_range(offset, bytes))?;
-        }
-        if !self.region.storage().is_volatile() {
-            for (offset, bytes) in self.region.live_ranges() {
-                self.region.write("sync", |storage| storage.sync_range(offset, bytes))?;
+        let lsn = writer.log.position().lsn;
+        drop(writer);
+        // Log and index together: what is not dirty costs nothing, and one flush is enough.
+        self.group.sync_always(|| {
+            let durable_lsn = self.region.live().durable_lsn();
+            // Part of what is synced, and true once it is.
+            self.region.live().set_durable_lsn(lsn);
+            let bytes = self.region.file_bytes();
+            let synced = self.region.write("sync", |storage| storage.sync_range(0, bytes));
+            if synced.is_err() {
+                self.region.live().set_durable_lsn(durable_lsn);
             }
-        }
+            synced.map(|()| lsn)
+        })?;
+        let mut writer = self.lock()?;
         crate::recovery::write_superblock(&self.region, &mut writer.superblock, true)
     }
 

@@ -255,9 +255,8 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     region.reserve_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
     set_geometry(&region, geometry);
     if !region.storage().is_volatile() {
-        for (offset, bytes) in region.live_ranges() {
-            region.write("sync", |storage| storage.sync_range(offset, bytes))?;
-        }
+        let bytes = region.file_bytes() - LIVE_OFFSET;
+        region.write("sync", |storage| storage.sync_range(LIVE_OFFSET, bytes))?;
     }
     write_superblock(&region, &mut superblock, true)?;
     let log = Appender::new(

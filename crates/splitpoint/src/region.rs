@@ -380,18 +380,6 @@ impl Region {
         })
     }
 
-    /// Returns the ranges of the file that hold the live tables.
-    pub(crate) fn live_ranges(&self) -> Vec<(u64, u64)> {
-        let mut ranges = vec![(LIVE_OFFSET, LIVE_BYTES)];
-        for window in LineWindow::ALL {
-            for piece in 0..self.live().piece_count(window) {
-                let bytes = piece_of(piece).line_count * LINE_BYTES;
-                ranges.push((self.live().piece(window, piece) * GRANULE_BYTES, bytes));
-            }
-        }
-        ranges
-    }
-
     /// Returns the offset in the file of a bucket or an overflow line, for messages.
     pub(crate) fn line_offset(&self, window: LineWindow, line: u64) -> u64 {
         let piece = piece_count_for(line + 1) - 1;
@@ -540,7 +528,7 @@ mod tests {
         let mut is_view = false;
         let mut resident_kb = 0;
         for line in maps.lines() {
-            if line.contains("-") && line.split(' ').nth(1).is_some_and(|flags| flags.len() == 4) {
+            if line.contains('-') && line.split(' ').nth(1).is_some_and(|flags| flags.len() == 4) {
                 is_view = line.contains("bounded.spt") && line.contains("r--s");
             } else if let Some(kb) = line.strip_prefix("Rss:").filter(|_| is_view) {
                 resident_kb += kb.trim().trim_end_matches(" kB").parse::<u64>().unwrap();

@@ -79,7 +79,7 @@ fn run(shared: &Shared, store: &Store) {
         state.due = None;
         drop(state);
         // An error stays with the store: the next change and the next sync return it.
-        let _ = store.sync();
+        let _ = store.sync_in_background();
         state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
     }
 }

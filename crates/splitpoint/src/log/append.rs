@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::record::{HEADER_BYTES_MAX, LINK_BYTES, RecordHeader, RecordKind, finish_crc};
 use crate::error::{Error, Result};
 use crate::format::{
-    Addr, GRANULE_BYTES, LogStart, SegmentHeader, SegmentKind, big_record_bytes_min,
-    log_segment_bytes,
+    Addr, GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX, LogStart, SegmentHeader, SegmentKind,
+    big_record_bytes_min, log_segment_bytes,
 };
 use crate::region::Region;
 use crate::space::Space;
@@ -85,9 +85,10 @@ struct TailSegment {
     salt: u64,
     /// Where the next record goes.
     offset: u64,
-    /// Where the bytes begin that are not durable. A segment's first sync covers all of it, so
-    /// that its blocks are allocated once and later syncs touch no metadata.
+    /// Where the bytes begin that are not durable.
     unsynced_offset: u64,
+    /// Whether a sync has covered the whole segment, so that its blocks are allocated.
+    is_allocated: bool,
 }
 
 /// A record to be appended: its header without `prev`, its bytes, the checksum begun over them.
@@ -190,6 +191,7 @@ impl Appender {
             salt: header.salt,
             offset: position.offset,
             unsynced_offset: position.segment_offset,
+            is_allocated: false,
         });
         Ok(())
     }
@@ -319,6 +321,7 @@ impl Appender {
             salt: header.salt,
             offset: offset + SegmentHeader::BYTES,
             unsynced_offset: offset,
+            is_allocated: false,
         })
     }
 
@@ -440,18 +443,39 @@ impl Appender {
     }
 
     /// Returns what the next sync must cover, and the log sequence number it makes durable.
-    pub(crate) fn take_unsynced(&mut self) -> (Vec<Unsynced>, u64) {
+    ///
+    /// When somebody waits, the first sync in a segment covers all of it: its blocks are allocated
+    /// once, and the syncs after it touch no metadata. A background sync leaves the rest of the
+    /// segment as it is, since pages that are clean cost the next store a fault.
+    pub(crate) fn take_unsynced(&mut self, is_awaited: bool) -> (Vec<Unsynced>, u64) {
         let mut ranges = std::mem::take(&mut self.unsynced);
         if let Some(tail) = &mut self.tail
             && tail.unsynced_offset < tail.offset
         {
-            let is_first = tail.unsynced_offset == tail.segment_offset;
-            let end = if is_first { tail.end } else { tail.offset };
+            let is_whole = is_awaited && !tail.is_allocated;
+            let end = if is_whole { tail.end } else { tail.offset };
             ranges.push((tail.unsynced_offset, end - tail.unsynced_offset));
             tail.unsynced_offset = tail.offset;
+            tail.is_allocated |= is_whole;
         }
-        (ranges, self.lsn)
+        (coalesce(ranges), self.lsn)
     }
+}
+
+/// Joins ranges that follow each other, but for gaps of a segment at most: each range costs a
+/// flush of the device, and what lies in the gaps, index pieces, is little.
+fn coalesce(mut ranges: Vec<Unsynced>) -> Vec<Unsynced> {
+    ranges.sort_unstable();
+    let mut joined: Vec<Unsynced> = Vec::new();
+    for (offset, bytes) in ranges {
+        match joined.last_mut() {
+            Some((first, sum)) if offset <= *first + *sum + LOG_SEGMENT_BYTES_MAX => {
+                *sum = (*sum).max(offset + bytes - *first);
+            }
+            _ => joined.push((offset, bytes)),
+        }
+    }
+    joined
 }
 
 /// Takes the next segment sequence number.
@@ -459,4 +483,17 @@ fn next_sequence(region: &Region) -> u64 {
     let sequence = region.live().next_sequence();
     region.live().set_next_sequence(sequence + 1);
     sequence
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_near_each_other_share_a_flush() {
+        let mib = 1 << 20;
+        let ranges = vec![(10 * mib, mib), (0, mib), (mib, mib), (4 * mib, 5), (100 * mib, 7)];
+        assert_eq!(coalesce(ranges), [(0, 4 * mib + 5), (10 * mib, mib), (100 * mib, 7)]);
+        assert_eq!(coalesce(vec![(0, 9 * mib), (mib, mib)]), [(0, 9 * mib)]);
+    }
 }

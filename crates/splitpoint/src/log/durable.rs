@@ -65,22 +65,42 @@ impl GroupCommit {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            state.has_leader = true;
-            drop(state);
-            let synced = sync();
-            state = self.state();
-            state.has_leader = false;
-            match synced {
-                Ok(durable_lsn) => state.durable_lsn = state.durable_lsn.max(durable_lsn),
-                Err(error) => {
-                    state.failure.get_or_insert(describe(&error));
-                    self.has_failed.store(true, Ordering::Release);
-                    drop(state);
-                    self.changed.notify_all();
-                    return Err(error);
-                }
+            state = self.lead(state, &sync)?;
+        }
+    }
+
+    /// Syncs whether or not anybody waits, after any sync that is under way.
+    pub(crate) fn sync_always(&self, sync: impl Fn() -> Result<u64>) -> Result<()> {
+        let mut state = self.state();
+        while state.has_leader {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.check()?;
+        self.lead(state, &sync).map(drop)
+    }
+
+    /// Calls `sync` without the lock and tells everybody how far it got.
+    fn lead<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        sync: &impl Fn() -> Result<u64>,
+    ) -> Result<MutexGuard<'a, State>> {
+        state.has_leader = true;
+        drop(state);
+        let synced = sync();
+        let mut state = self.state();
+        state.has_leader = false;
+        self.changed.notify_all();
+        match synced {
+            Ok(durable_lsn) => {
+                state.durable_lsn = state.durable_lsn.max(durable_lsn);
+                Ok(state)
             }
-            self.changed.notify_all();
+            Err(error) => {
+                state.failure.get_or_insert(describe(&error));
+                self.has_failed.store(true, Ordering::Release);
+                Err(error)
+            }
         }
     }
 }
