@@ -252,6 +252,35 @@ impl Store {
                 report.note_error(&error);
             }
         }
+        self.check_free_lines(&mut lines, report);
+    }
+
+    /// Checks that the lines that will be handed out are in no chain: `lines` has those that are.
+    /// Lines in neither are lost until the index is built again, which harms nobody.
+    fn check_free_lines(&self, lines: &mut [bool], report: &mut CheckReport) {
+        let region = &self.region;
+        let live = region.live();
+        let used = live.lines_used();
+        let last = lines.iter().rposition(|&is_in_chain| is_in_chain).unwrap_or(0) as u64;
+        if last > used {
+            report.note("overflow lines handed out", live.lines_used_offset(), last, used);
+        }
+        let (mut next, count) = live.free_lines();
+        let mut found_count = 0;
+        while let Some(number) = next {
+            let is_free = u64::from(number.0) <= used
+                && !std::mem::replace(&mut lines[number.0 as usize], true);
+            let Some(line) = region.overflow(number).filter(|_| is_free) else {
+                report.note("free overflow line", live.free_lines_offset(), used, number.0.into());
+                return;
+            };
+            found_count += 1;
+            next = line.next_free();
+        }
+        // A killed process may have left a count that is too low.
+        if found_count < count {
+            report.note("free overflow lines", live.free_lines_offset(), found_count, count);
+        }
     }
 
     fn check_slot(

@@ -258,7 +258,22 @@ impl<'a> Live<'a> {
         ((first != 0).then_some(LineNumber(first)), self.load(FREE_LINE_COUNT))
     }
 
+    /// Returns the offset in the file of the number of lines handed out, for messages.
+    pub(crate) fn lines_used_offset(self) -> u64 {
+        LIVE_OFFSET + LINES_USED as u64 * 8
+    }
+
+    /// Returns the offset in the file of the free list, for messages.
+    pub(crate) fn free_lines_offset(self) -> u64 {
+        LIVE_OFFSET + FREE_LINE as u64 * 8
+    }
+
+    /// Replaces the free list. A process killed half-way leaves a count that is too low and never
+    /// one that is too high: who counts on a line must get it.
     pub(crate) fn set_free_lines(self, first: Option<LineNumber>, count: u64) {
+        if count < self.load(FREE_LINE_COUNT) {
+            self.store(FREE_LINE_COUNT, count);
+        }
         self.store(FREE_LINE, first.map_or(0, |line| line.0.into()));
         self.store(FREE_LINE_COUNT, count);
     }

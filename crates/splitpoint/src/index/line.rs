@@ -30,6 +30,16 @@ pub(crate) struct Line {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Line>() as u64 == LINE_BYTES);
 
+/// Every store to a line: in a test, a place where the process may be killed.
+#[inline]
+fn store(word: &AtomicU64, value: u64) {
+    #[cfg(all(test, not(loom)))]
+    super::tests::may_be_killed();
+    word.store(value, Ordering::Release);
+    #[cfg(all(test, not(loom)))]
+    super::tests::may_be_killed();
+}
+
 impl Line {
     /// Returns a line without slots, for tables outside a window.
     #[cfg(test)]
@@ -58,7 +68,7 @@ impl Line {
     /// Replaces slot `i` in one store, after everything stored before.
     #[inline]
     pub(crate) fn set_slot(&self, i: usize, slot: Slot) {
-        self.slots[i].store(slot.0, Ordering::Release);
+        store(&self.slots[i], slot.0);
     }
 
     /// Returns the line that continues the chain.
@@ -70,7 +80,7 @@ impl Line {
 
     /// Replaces the line that continues the chain.
     pub(crate) fn set_next(&self, next: Option<LineNumber>) {
-        self.meta.store(next.map_or(0, |line| line.0.into()), Ordering::Release);
+        store(&self.meta, next.map_or(0, |line| line.0.into()));
     }
 
     /// Returns the next line of the free list.
@@ -84,16 +94,16 @@ impl Line {
     pub(crate) fn set_next_free(&self, next: Option<LineNumber>) {
         let chain = self.meta.load(Ordering::Relaxed) & u64::from(u32::MAX);
         let free = next.map_or(0, |line| line.0.into());
-        self.meta.store(free << 32 | chain, Ordering::Release);
+        store(&self.meta, free << 32 | chain);
     }
 
     /// Empties the line. Only for lines that no chain has; a reader that has strayed here and
     /// finds nothing must also find that the epoch has changed, so each store releases.
     pub(crate) fn clear(&self) {
         for slot in &self.slots {
-            slot.store(0, Ordering::Release);
+            store(slot, 0);
         }
-        self.meta.store(0, Ordering::Release);
+        store(&self.meta, 0);
     }
 
     /// Returns the first empty slot.

@@ -248,6 +248,37 @@ fn a_flipped_byte_is_refused_reported_or_harmless() {
     });
 }
 
+/// Flips bits in the links of the free overflow lines, which no lookup reads: the check must
+/// report a list that would hand out a line in use.
+#[test]
+fn a_damaged_list_of_free_lines_is_reported_before_it_does_harm() {
+    let options = tiny().fill_factor(7.0);
+    let disk = SimDisk::new();
+    let db = disk.open(&options).unwrap();
+    for i in 0..250_u8 {
+        db.put(&[i], &[i; 6]).unwrap();
+    }
+    for i in 0..180_u8 {
+        db.delete(&[i]).unwrap();
+    }
+    let expected = content(&db);
+    db.close().unwrap();
+    let bytes = disk.file();
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let (overflow_at, first) = (word(8192 + 2048) as usize * 4096, word(8192 + 328) as usize);
+    assert!(first > 0, "no line was given back");
+    let link_at = overflow_at + (first - 1) * 64 + 60;
+    for number in 0..=255 {
+        let mut changed = bytes.clone();
+        changed[link_at] = number;
+        if number == bytes[link_at] {
+            assert_eq!(examine(&changed, &expected, &options), Outcome::Whole);
+        } else {
+            assert_eq!(examine(&changed, &expected, &options), Outcome::Reported, "{number}");
+        }
+    }
+}
+
 fn is_beyond_use(bytes: &[u8], offset: usize) -> bool {
     bytes[offset & !63..].iter().take(64).all(|&byte| byte == 0)
 }

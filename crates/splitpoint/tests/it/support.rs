@@ -1,5 +1,6 @@
 //! What the tests share: seeds, small tables, bad hash functions and a watchdog.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -20,13 +21,21 @@ pub(crate) fn rounds(normal: u64, slow: u64) -> u64 {
     if is_slow() { slow } else { normal }
 }
 
-/// Returns the seed of this run and prints it.
+thread_local! {
+    static IS_PRINTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns the seed of this run and prints it, once in each test.
 pub(crate) fn seed() -> u64 {
     let seed = match std::env::var("SPLITPOINT_SEED") {
         Ok(text) => text.parse().expect("SPLITPOINT_SEED is a number"),
         Err(_) => 1991,
     };
-    println!("SPLITPOINT_SEED={seed}");
+    IS_PRINTED.with(|is_printed| {
+        if !is_printed.replace(true) {
+            println!("SPLITPOINT_SEED={seed}");
+        }
+    });
     seed
 }
 
