@@ -370,7 +370,6 @@ impl Db {
         durability: Durability,
     ) -> Result<bool> {
         let put = self.store.prepare_put(key, value, mode, durability)?;
-        self.store.prefetch_bucket(put.hash);
         let mut writer = self.store.lock_for_change()?;
         let is_stored = self.store.put_locked(&mut writer, &put)?;
         self.finish(writer, durability)?;
@@ -400,9 +399,7 @@ impl Db {
             let puts: Vec<Put<'_>> = pairs
                 .iter()
                 .map(|(key, value)| {
-                    let put = self.store.prepare_put(key, value, PutMode::Replace, durability)?;
-                    self.store.prefetch_bucket(put.hash);
-                    Ok(put)
+                    self.store.prepare_put(key, value, PutMode::Replace, durability)
                 })
                 .collect::<Result<_>>()?;
             for put in &puts {
@@ -686,6 +683,8 @@ impl Store {
         if writer.superblock.log_start == LogStart::default() {
             writer.log.reserve(0, &self.region, &mut writer.space)?;
             writer.superblock.log_start = writer.log.log_start();
+            // Once more than needed: a damaged copy must not leave one that knows of no log.
+            crate::recovery::write_superblock(&self.region, &mut writer.superblock, false)?;
         }
         crate::recovery::write_superblock(&self.region, &mut writer.superblock, false)?;
         self.region.live().set_identity(self.region.storage().identity());
@@ -708,8 +707,11 @@ impl Store {
                 return Err(Error::TooLarge { what, bytes, bytes_max });
             }
         }
+        let hash = self.hash_of(key);
+        // The checksum is computed while the bucket is on its way.
+        self.prefetch_bucket(hash);
         Ok(Put {
-            hash: self.hash_of(key),
+            hash,
             payload: Payload::new(RecordKind::Put, key, value),
             mode,
             via: via(durability),

@@ -279,6 +279,36 @@ fn a_damaged_list_of_free_lines_is_reported_before_it_does_harm() {
     }
 }
 
+/// Flips each byte of the header of a store that a killed process left, in its first session and
+/// in a later one. Nothing that was stored may be lost without a word.
+#[test]
+fn a_flipped_byte_in_the_header_of_an_unclosed_store_loses_nothing_silently() {
+    for session_count in [1, 2, 3] {
+        let options = tiny().fill_factor(2.0).hash(worst_hash());
+        let mut disk = SimDisk::new();
+        let mut expected = Content::new();
+        for session in 0..session_count {
+            let db = disk.open(&options).unwrap();
+            for i in 0..30_u8 {
+                db.put(&[session, i], &[i; 30]).unwrap();
+            }
+            expected = content(&db);
+            if session + 1 < session_count {
+                db.close().unwrap();
+            } else {
+                disk = disk.kill();
+            }
+        }
+        let bytes = disk.file();
+        for offset in 0..12_288 {
+            let mut flipped = bytes.clone();
+            flipped[offset] ^= 0xff;
+            let outcome = examine(&flipped, &expected, &options);
+            assert_ne!(outcome, Outcome::Wrong, "byte {offset}, session {session_count}");
+        }
+    }
+}
+
 fn is_beyond_use(bytes: &[u8], offset: usize) -> bool {
     bytes[offset & !63..].iter().take(64).all(|&byte| byte == 0)
 }
