@@ -29,6 +29,8 @@ mod index;
 pub mod linear;
 mod live;
 mod log;
+#[cfg(all(test, not(loom)))]
+mod miri_tests;
 mod options;
 mod recovery;
 #[expect(unsafe_code, reason = "pointers into windows and the view; listed in ARCHITECTURE.md")]

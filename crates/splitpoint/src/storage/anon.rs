@@ -20,7 +20,6 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 /// Size of a huge page, and the unit in which memory is committed, in bytes.
-#[cfg(not(miri))]
 const HUGE_BYTES: u64 = 2 << 20;
 
 impl Memory {
@@ -85,7 +84,6 @@ impl Drop for Memory {
 }
 
 /// Reserves address space aligned to a huge page: `bytes` of it, or a quarter, and so on.
-#[cfg(not(miri))]
 pub(super) fn reserve_span(bytes: u64) -> io::Result<(*mut u8, u64)> {
     use rustix::mm::{MapFlags, ProtFlags};
     let mut bytes = bytes;
@@ -105,7 +103,6 @@ pub(super) fn reserve_span(bytes: u64) -> io::Result<(*mut u8, u64)> {
 }
 
 /// Gives back what lies outside the aligned part of a reservation of `bytes + HUGE_BYTES`.
-#[cfg(not(miri))]
 fn trim_span(start: *mut u8, bytes: u64) -> (*mut u8, u64) {
     let skip = start.align_offset(HUGE_BYTES as usize);
     let base = start.wrapping_add(skip);
@@ -125,7 +122,6 @@ fn trim_span(start: *mut u8, bytes: u64) -> (*mut u8, u64) {
 ///
 /// - The span is a mapping of ours, or part of one.
 /// - Nothing refers to it any more.
-#[cfg(not(miri))]
 pub(super) unsafe fn release_span(span: Span) {
     // SAFETY: the caller's promise.
     let unmapped = unsafe { rustix::mm::munmap(span.base.cast(), span.bytes as usize) };
