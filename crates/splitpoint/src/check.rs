@@ -13,7 +13,7 @@ use crate::index::lookup::{for_each_line, slots_in_use};
 use crate::index::shape::Shape;
 use crate::index::slot::{Slot, Tag};
 use crate::linear::{BucketIndex, Geometry};
-use crate::live::LineWindow;
+use crate::live::{FREE_LINES_OFFSET, LINES_USED_OFFSET, LineWindow};
 use crate::log::record::{Record, RecordKind};
 use crate::log::scan::{LogWalk, Trust, big_record};
 
@@ -263,7 +263,7 @@ impl Store {
         let used = live.lines_used();
         let last = lines.iter().rposition(|&is_in_chain| is_in_chain).unwrap_or(0) as u64;
         if last > used {
-            report.note("overflow lines handed out", live.lines_used_offset(), last, used);
+            report.note("overflow lines handed out", LINES_USED_OFFSET, last, used);
         }
         let (mut next, count) = live.free_lines();
         let mut found_count = 0;
@@ -271,7 +271,7 @@ impl Store {
             let is_free = u64::from(number.0) <= used
                 && !std::mem::replace(&mut lines[number.0 as usize], true);
             let Some(line) = region.overflow(number).filter(|_| is_free) else {
-                report.note("free overflow line", live.free_lines_offset(), used, number.0.into());
+                report.note("free overflow line", FREE_LINES_OFFSET, used, number.0.into());
                 return;
             };
             found_count += 1;
@@ -279,7 +279,7 @@ impl Store {
         }
         // A killed process may have left a count that is too low.
         if found_count < count {
-            report.note("free overflow lines", live.free_lines_offset(), found_count, count);
+            report.note("free overflow lines", FREE_LINES_OFFSET, found_count, count);
         }
     }
 

@@ -29,7 +29,8 @@ mod index;
 pub mod linear;
 mod live;
 mod log;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod miri_tests;
 mod options;
 mod recovery;

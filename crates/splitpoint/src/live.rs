@@ -78,6 +78,10 @@ const EXTENT_COUNT: usize = 54;
 const EXTENTS: usize = 64;
 const PIECES: [usize; 2] = [128, 256];
 
+/// Byte offset of the number of overflow lines handed out in the file.
+pub(crate) const LINES_USED_OFFSET: u64 = LIVE_OFFSET + LINES_USED as u64 * 8;
+/// Byte offset of the free overflow lines in the file.
+pub(crate) const FREE_LINES_OFFSET: u64 = LIVE_OFFSET + FREE_LINE as u64 * 8;
 /// Byte offset of the writer's process id in the file.
 pub(crate) const PID_OFFSET: u64 = LIVE_OFFSET + PID as u64 * 8;
 
@@ -256,16 +260,6 @@ impl<'a> Live<'a> {
     pub(crate) fn free_lines(self) -> (Option<LineNumber>, u64) {
         let first = self.load(FREE_LINE) as u32;
         ((first != 0).then_some(LineNumber(first)), self.load(FREE_LINE_COUNT))
-    }
-
-    /// Returns the offset in the file of the number of lines handed out, for messages.
-    pub(crate) fn lines_used_offset(self) -> u64 {
-        LIVE_OFFSET + LINES_USED as u64 * 8
-    }
-
-    /// Returns the offset in the file of the free list, for messages.
-    pub(crate) fn free_lines_offset(self) -> u64 {
-        LIVE_OFFSET + FREE_LINE as u64 * 8
     }
 
     /// Replaces the free list. A process killed half-way leaves a count that is too low and never

@@ -28,9 +28,11 @@ pub(crate) mod shape;
 pub(crate) mod slot;
 pub(crate) mod split;
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 pub(crate) mod tests;
 
 use crate::atomic::AtomicU64;

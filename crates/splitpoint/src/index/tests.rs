@@ -117,6 +117,7 @@ fn hash_of(addr: u64) -> u64 {
     mixed & 0b1011 | (mixed & 0xf00) << 4
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the engine reads a record, which may fail")]
 fn known_hash(addr: Addr) -> Result<u64> {
     Ok(hash_of(addr.0))
 }
@@ -279,7 +280,7 @@ fn random_table(seed: u64) -> (Table, BTreeSet<u64>, Vec<LineNumber>) {
             put(&table, &mut pool, addr);
         }
     }
-    for _ in 0..1 + seed % 6 {
+    for _ in 0..=seed % 6 {
         let plan = table.geometry().plan_split().unwrap();
         split(&table, &mut pool, &plan, &mut scratch, &mut known_hash).unwrap();
     }

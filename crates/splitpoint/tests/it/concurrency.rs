@@ -18,7 +18,7 @@ const COMING: u64 = 300;
 
 fn key(number: u64) -> Vec<u8> {
     let mut key = number.to_le_bytes().to_vec();
-    key.truncate(if number % 3 == 0 { 2 } else { 8 });
+    key.truncate(if number.is_multiple_of(3) { 2 } else { 8 });
     key.insert(0, (number % 5) as u8);
     key
 }

@@ -547,7 +547,7 @@ fn threads_that_wait_for_durability_share_flushes_on_a_file() {
             scope.spawn(move || {
                 for i in 0..per_thread {
                     let key = [thread.to_le_bytes(), i.to_le_bytes()].concat();
-                    db.put(&key, &i.to_be_bytes()).unwrap();
+                    db.put(&key, &i.to_le_bytes()).unwrap();
                     if i % 10 == 9 {
                         let stats = db.stats().unwrap();
                         assert!(stats.durable_bytes > 0);

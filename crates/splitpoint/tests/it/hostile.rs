@@ -105,7 +105,7 @@ fn what_is_not_a_store_is_named_and_left_alone() {
     for (bytes, name) in [
         (b"#!/bin/sh\necho hello\n".repeat(2000), "text"),
         (b"short".to_vec(), "text"),
-        ([&b"SQLite format 3\0"[..], &[0; 30_000]].concat(), "an SQLite file"),
+        ([&b"SQLite format 3\0"[..], &vec![0; 30_000]].concat(), "an SQLite file"),
         (vec![0xff; 40_000], "other data"),
         (zeros_then_data, "zeros"),
         (b"\x89SPLIT\r".to_vec(), "other data"),
@@ -703,7 +703,8 @@ fn a_full_disk_is_an_error_that_loses_nothing() {
             }
             result
         };
-        let level = |i: u32| if i % 16 == 0 { Durability::Sync } else { Durability::Async };
+        let level =
+            |i: u32| if i.is_multiple_of(16) { Durability::Sync } else { Durability::Async };
         let mut i = 0;
         let error = loop {
             i += 1;

@@ -51,7 +51,7 @@ impl Changes {
         self.number += 1;
         let key = self.rng.below(KEYS).to_le_bytes().to_vec();
         // For a while the table grows, for a while it shrinks.
-        let is_growing = self.number / 600 % 2 == 0;
+        let is_growing = (self.number / 600).is_multiple_of(2);
         let is_put = self.rng.below(10) < if is_growing { 9 } else { 2 };
         let len = [10, 60, 300, 3000][(self.rng.below(40) / 13) as usize];
         let value = is_put.then(|| {
@@ -126,9 +126,10 @@ fn a_killed_process_loses_no_acknowledged_change() {
     for round in 0..round_count {
         let path = dir.path().join(format!("{}.spt", round / 5));
         let round_options = options(round / 5);
-        let mut model: HashMap<Vec<u8>, Vec<u8>> = match path.exists() {
-            true => content(&round_options.open(&path).unwrap()).into_iter().collect(),
-            false => HashMap::new(),
+        let mut model: HashMap<Vec<u8>, Vec<u8>> = if path.exists() {
+            content(&round_options.open(&path).unwrap()).into_iter().collect()
+        } else {
+            HashMap::new()
         };
         let seed = rng.next();
         let limit = if round % 5 == 0 { 10 } else { 4000 };

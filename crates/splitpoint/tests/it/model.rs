@@ -50,7 +50,7 @@ fn key(number: u16) -> Vec<u8> {
         0 => Vec::new(),
         1 => vec![0],
         number if number % 97 == 0 => vec![number as u8; 260],
-        number => number.to_be_bytes()[usize::from(number < 256)..].to_vec(),
+        number => number.to_le_bytes()[..=usize::from(number >= 256)].to_vec(),
     }
 }
 
@@ -341,8 +341,8 @@ impl<const KIND: usize> Sut<KIND> {
         self.find_prefix();
     }
 
-    fn step(&mut self, transition: Transition) {
-        match transition {
+    fn step(&mut self, transition: &Transition) {
+        match *transition {
             Transition::Put { key: number, len, durability } => {
                 let (key, value) = self.put(key(number), len);
                 self.db().put_with(&key, &value, durability).unwrap();
@@ -442,7 +442,7 @@ impl<const KIND: usize> StateMachineTest for Sut<KIND> {
     }
 
     fn apply(mut sut: Self, _: &Setup, transition: Transition) -> Self {
-        sut.step(transition);
+        sut.step(&transition);
         let stats = sut.db().stats().unwrap();
         let seen = &SEEN[KIND];
         let bucket_count = stats.geometry.bucket_count();
@@ -479,7 +479,7 @@ impl<const KIND: usize> StateMachineTest for Sut<KIND> {
         for (key, value) in &sut.model {
             assert!(sut.db().get(key).unwrap().as_deref() == Some(&value[..]));
         }
-        sut.step(Transition::DeleteWhileScanning { one_in: 1 });
+        sut.step(&Transition::DeleteWhileScanning { one_in: 1 });
         assert!(sut.db().is_empty());
         assert_eq!(crate::support::content(sut.db()), Content::new());
         assert_sound(sut.db());

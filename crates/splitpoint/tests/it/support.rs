@@ -168,6 +168,6 @@ pub(crate) fn within<T: Send + 'static>(
             Ok(value) => value,
             Err(panic) => std::panic::resume_unwind(panic),
         },
-        Err(_) => panic!("{name}: no end after {seconds} s"),
+        Err(error) => panic!("{name}: {error}: no end after {seconds} s"),
     }
 }
