@@ -913,15 +913,10 @@ impl Store {
         drop(writer);
         // Log and index together: what is not dirty costs nothing, and one flush is enough.
         self.group.sync_always(|| {
-            let durable_lsn = self.region.live().durable_lsn();
-            // Part of what is synced, and true once it is.
-            self.region.live().set_durable_lsn(lsn);
             let bytes = self.region.file_bytes();
-            let synced = self.region.write("sync", |storage| storage.sync_range(0, bytes));
-            if synced.is_err() {
-                self.region.live().set_durable_lsn(durable_lsn);
-            }
-            synced.map(|()| lsn)
+            self.region.write("sync", |storage| storage.sync_range(0, bytes))?;
+            self.region.live().set_durable_lsn(lsn);
+            Ok(lsn)
         })?;
         let mut writer = self.lock()?;
         crate::recovery::write_superblock(&self.region, &mut writer.superblock, true)

@@ -314,9 +314,11 @@ impl<'a> Live<'a> {
         self.store(EXTENT_COUNT, space.free().len() as u64);
     }
 
-    /// Returns the checksum of all that a clean close vouches for.
+    /// Returns the checksum of all that a clean close vouches for: from the shape on, but for the
+    /// durable log sequence number, which can only be stored when the rest is durable.
     pub(crate) fn crc(self) -> u32 {
-        self.0[SHAPE..].iter().fold(0, |crc, word| {
+        let words = self.0.iter().enumerate().skip(SHAPE).filter(|&(word, _)| word != DURABLE);
+        words.fold(0, |crc, (_, word)| {
             crc32c::crc32c_append(crc, &word.load(Ordering::Relaxed).to_le_bytes())
         })
     }

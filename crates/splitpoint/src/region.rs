@@ -276,6 +276,16 @@ impl Region {
         prefetch(self.view.wrapping_add(addr.offset() as usize));
     }
 
+    /// Asks for the first cache lines of a range of the log, which will be read soon.
+    #[inline]
+    pub(crate) fn prefetch_range(&self, offset: u64, bytes: u64) {
+        let at = self.view.wrapping_add(offset as usize);
+        prefetch(at);
+        if bytes > 64 {
+            prefetch(at.wrapping_add(64));
+        }
+    }
+
     /// Asks for the line of a bucket, which will be read soon.
     #[inline]
     pub(crate) fn prefetch_bucket(&self, bucket: BucketIndex) {
