@@ -26,6 +26,9 @@ mod format;
 pub mod hash;
 mod identify;
 mod index;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod kill_tests;
 pub mod linear;
 mod live;
 mod log;

@@ -120,8 +120,13 @@ impl<'a> Live<'a> {
         self.0[word].load(Ordering::Acquire)
     }
 
+    /// In a test, a place where the process may be killed.
     fn store(self, word: usize, value: u64) {
+        #[cfg(all(test, not(loom)))]
+        crate::kill_tests::may_be_killed();
         self.0[word].store(value, Ordering::Release);
+        #[cfg(all(test, not(loom)))]
+        crate::kill_tests::may_be_killed();
     }
 
     /// Returns the word with the shape of the table.

@@ -34,10 +34,10 @@ const _: () = assert!(size_of::<Line>() as u64 == LINE_BYTES);
 #[inline]
 fn store(word: &AtomicU64, value: u64) {
     #[cfg(all(test, not(loom)))]
-    super::tests::may_be_killed();
+    crate::kill_tests::may_be_killed();
     word.store(value, Ordering::Release);
     #[cfg(all(test, not(loom)))]
-    super::tests::may_be_killed();
+    crate::kill_tests::may_be_killed();
 }
 
 impl Line {

@@ -1,6 +1,5 @@
 //! The index against a model, and after every interruption of a split and a merge.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Lines;
@@ -13,6 +12,7 @@ use super::split::{Scratch, insert, merge, repair_last_split, split};
 use crate::atomic::{AtomicU64, Ordering};
 use crate::error::{Error, Result};
 use crate::format::Addr;
+use crate::kill_tests::is_killed;
 use crate::linear::{BucketIndex, Geometry};
 
 /// Lines in vectors.
@@ -241,30 +241,6 @@ fn a_chain_in_a_circle_is_corrupt_and_ends() {
     corrupt(for_each_line(&table, BucketIndex(0), |_, _| {}).map(|()| true));
     table.overflow[0].set_next(Some(LineNumber(3)));
     corrupt(find(&table, 0, |_| Ok(None::<()>)).map(|found| found.is_some()));
-}
-
-thread_local! {
-    /// Places after which the process of this thread is killed; `None` for never.
-    static PLACES_LEFT: Cell<Option<u64>> = const { Cell::new(None) };
-}
-
-/// Ends the split or merge that is under way, if its time has come: called before and after each
-/// store to a line.
-pub(crate) fn may_be_killed() {
-    if let Some(left) = PLACES_LEFT.get() {
-        PLACES_LEFT.set(left.checked_sub(1));
-        if left == 0 {
-            std::panic::resume_unwind(Box::new("killed"));
-        }
-    }
-}
-
-/// Runs `change` and kills it at place `at`; returns whether it was still running.
-fn is_killed(at: u64, change: impl FnOnce()) -> bool {
-    PLACES_LEFT.set(Some(at));
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(change));
-    PLACES_LEFT.set(None);
-    result.is_err()
 }
 
 /// A table with random keys, of the same content for the same seed.

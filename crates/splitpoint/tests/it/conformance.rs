@@ -1,5 +1,6 @@
 //! What every access method must do, whatever is behind it.
 
+use splitpoint::hash::{HashFunction, HashId};
 use splitpoint::{Change, Db, ErrorKind, PutMode, Table};
 
 use crate::support::{Content, Rng, on_every_table, seed, tiny};
@@ -269,6 +270,30 @@ fn deleting_what_a_scan_returns_deletes_everything() {
         assert!(table.is_empty().unwrap());
         assert_eq!(scan(table), Content::new());
         assert!(table.stats().unwrap().geometry.bucket_count() < grown);
+    });
+}
+
+/// All keys have one hash: a single chain that no split divides. It costs time and must cost
+/// nothing else, from the first overflow line to the last one given back.
+#[test]
+fn a_hash_function_of_one_value_costs_only_time() {
+    let constant = HashFunction::user(HashId(0x8000_0009), "constant", |_, _| 5).unwrap();
+    on_every_table(&tiny().hash(constant), |table| {
+        for i in 0..1500_u32 {
+            put(table, &i.to_le_bytes(), &i.to_le_bytes());
+        }
+        let stats = table.stats().unwrap();
+        assert_eq!((stats.record_count, stats.chains.longest), (1500, 1500));
+        assert!(stats.geometry.bucket_count() < 3000);
+        for i in 0..1500_u32 {
+            assert_eq!(get(table, &i.to_le_bytes()).unwrap(), i.to_le_bytes());
+            assert_eq!(get(table, &(i + 1500).to_le_bytes()), None);
+        }
+        assert_eq!(scan(table).len(), 1500);
+        for i in (0..1500_u32).rev() {
+            assert!(table.delete(&i.to_le_bytes()).unwrap());
+        }
+        assert!(table.is_empty().unwrap());
     });
 }
 
