@@ -217,12 +217,10 @@ impl<'a> RandomKeys<'a> {
 
     fn print_shape(&self, db: &Db) -> Run {
         let stats = db.stats()?;
-        let file_bytes = stats.file_bytes
-            + if self.plan.in_memory { stats.segments.index + stats.segments.overflow } else { 0 };
         println!(
             "  {:<22} {:>10.1} B/record",
             "size",
-            file_bytes as f64 / self.keys.count() as f64
+            stats.file_bytes as f64 / self.keys.count() as f64
         );
         println!(
             "  {:<22} {:>10.3} hit, {:.3} miss; {:.3} overflow lines per bucket",

@@ -938,6 +938,9 @@ impl Store {
         }
         let slot_count = (geometry.bucket_count() + overflow_line_count) * SLOT_COUNT as u64;
         let storage = region.storage();
+        let index = region.line_count(LineWindow::Buckets) * LINE_BYTES;
+        let overflow = region.line_count(LineWindow::Overflow) * LINE_BYTES;
+        let private_bytes = if region.is_private() { index + overflow } else { 0 };
         Ok(Stats {
             path: (!storage.is_volatile()).then(|| storage.path().to_path_buf()),
             record_count: writer.state.record_count,
@@ -948,13 +951,13 @@ impl Store {
             overflow_line_free_count: region.line_count(LineWindow::Overflow) - overflow_line_count,
             live_bytes: writer.state.live_bytes,
             dead_bytes: writer.state.dead_bytes,
-            file_bytes: region.file_bytes(),
+            file_bytes: region.file_bytes() + private_bytes,
             segments: SegmentBytes {
                 header: HEADER_BYTES,
                 log: live.log_bytes(),
                 big: live.big_bytes(),
-                index: region.line_count(LineWindow::Buckets) * LINE_BYTES,
-                overflow: region.line_count(LineWindow::Overflow) * LINE_BYTES,
+                index,
+                overflow,
                 free: writer.space.free_bytes(),
             },
             hash_name: self.hash.name().to_string(),

@@ -247,7 +247,9 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         live_crc: 0,
     };
     storage.grow(HEADER_BYTES).map_err(|source| io_error("extend", storage.path(), source))?;
-    let region = Region::new(storage, false)?;
+    // In memory the index has windows of its own, and no place among the segments.
+    let is_private = storage.is_volatile();
+    let region = Region::new(storage, is_private)?;
     region.live().initialize();
     region.live().set_pid();
     let mut space = region.live().space();
