@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::atomic::Ordering;
-use crate::db::{Store, Writer};
 use crate::error::Error;
 use crate::format::{
     Addr, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockFault, u64_at,
@@ -16,6 +15,7 @@ use crate::linear::{BucketIndex, Geometry};
 use crate::live::{FREE_LINES_OFFSET, LINES_USED_OFFSET, LineWindow};
 use crate::log::record::{Record, RecordKind};
 use crate::log::scan::{LogWalk, Trust, big_record};
+use crate::store::{Store, Writer};
 
 /// One damage that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,13 +10,13 @@
 
 use std::collections::VecDeque;
 
-use crate::db::Store;
 use crate::error::Result;
 use crate::format::{Addr, LogStart};
 use crate::index::lookup::find;
 use crate::log::append::Position;
 use crate::log::record::Pair;
 use crate::log::scan::{LogWalk, Trust};
+use crate::store::Store;
 use crate::table::{Entry, Value};
 
 /// Records that a scan reads ahead, so that the cache misses of their buckets overlap.

@@ -36,6 +36,7 @@ mod log;
 #[cfg(not(loom))]
 mod miri_tests;
 mod options;
+mod piece;
 mod recovery;
 #[expect(unsafe_code, reason = "pointers into windows and the view; listed in ARCHITECTURE.md")]
 mod region;
@@ -44,6 +45,7 @@ mod space;
 mod stats;
 #[expect(unsafe_code, reason = "memory mappings; listed in ARCHITECTURE.md")]
 mod storage;
+mod store;
 mod syncer;
 mod table;
 

@@ -345,22 +345,22 @@ impl<'a> Live<'a> {
         check((4..=end_max).contains(&end), "end of the file", END, end_max)?;
         for window in LineWindow::ALL {
             let count_word = PIECE_COUNTS[window.number()];
-            let most = crate::region::piece_count_for(1 << 32) as u64;
+            let most = crate::piece::piece_count_for(1 << 32) as u64;
             check(self.load(count_word) <= most, "piece count", count_word, most)?;
             for piece in 0..self.piece_count(window) {
-                let granules = crate::region::piece_of(piece).granule_count();
+                let granules = crate::piece::piece_of(piece).granule_count();
                 let first = self.piece(window, piece);
                 let is_inside = first >= 4 && first.checked_add(granules).is_some_and(|e| e <= end);
                 check(is_inside, "index piece", PIECES[window.number()] + piece, end)?;
             }
         }
-        let bucket_count_max = crate::region::lines_of(self.piece_count(LineWindow::Buckets));
+        let bucket_count_max = crate::piece::lines_of(self.piece_count(LineWindow::Buckets));
         let word = self.load(SHAPE);
         let geometry = Shape::of_word(word).geometry;
         let is_exact = Shape { geometry, ..Shape::of_word(word) }.word() == word;
         let is_inside = geometry.bucket_count() <= bucket_count_max;
         check(is_exact && is_inside, "bucket count", SHAPE, bucket_count_max)?;
-        let lines_max = crate::region::lines_of(self.piece_count(LineWindow::Overflow));
+        let lines_max = crate::piece::lines_of(self.piece_count(LineWindow::Overflow));
         check(self.lines_used() <= lines_max, "overflow line count", LINES_USED, lines_max)?;
         check(
             self.load(FREE_LINE) <= self.lines_used(),

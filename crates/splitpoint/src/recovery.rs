@@ -17,7 +17,6 @@
 use std::path::Path;
 
 use crate::atomic::Ordering;
-use crate::db::{Opened, Store, TOMBSTONE_BYTES, Writer};
 use crate::error::{Error, Result};
 use crate::format::{
     Addr, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET, LOG_SEGMENT_BYTES_MAX, LogStart,
@@ -45,6 +44,7 @@ use crate::storage::anon::Anon;
 use crate::storage::open::{
     Locked, io_error, open_and_lock, random_u64, remove_new, sync_directory,
 };
+use crate::store::{Opened, Store, TOMBSTONE_BYTES, Writer};
 
 /// Opens or makes the store in the file at `path`.
 pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
@@ -260,7 +260,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         let bytes = region.file_bytes() - LIVE_OFFSET;
         region.write("sync", |storage| storage.sync_range(LIVE_OFFSET, bytes))?;
     }
-    write_superblock(&region, &mut superblock, true)?;
+    region.write_superblock(&mut superblock, true)?;
     let log = Appender::new(
         random_u64()?,
         superblock.segment_bytes_min.into(),
@@ -273,27 +273,6 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
 fn set_geometry(region: &Region, geometry: crate::linear::Geometry) {
     let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
     region.shape().store(Shape { geometry, ..shape }.word(), Ordering::Release);
-}
-
-/// Writes the superblock over the older copy and waits until it is durable.
-pub(crate) fn write_superblock(
-    region: &Region,
-    superblock: &mut Superblock,
-    is_clean: bool,
-) -> Result<()> {
-    if region.storage().is_volatile() {
-        return Ok(());
-    }
-    let mut next = superblock.clone();
-    next.generation += 1;
-    next.is_clean = is_clean;
-    next.live_crc = if is_clean { region.live().crc() } else { 0 };
-    next.file_bytes = region.file_bytes();
-    let offset = SUPERBLOCK_OFFSETS[(next.generation & 1) as usize];
-    region.write("write the superblock of", |storage| storage.write_at(offset, &next.encode()))?;
-    region.write("sync", |storage| storage.sync_range(offset, SUPERBLOCK_BYTES))?;
-    *superblock = next;
-    Ok(())
 }
 
 /// What opening needs beside the region.
@@ -412,7 +391,7 @@ impl Opening {
         let region = match self.access {
             Access::ReadWrite => {
                 if self.superblock.is_clean {
-                    write_superblock(&region, &mut self.superblock, false)?;
+                    region.write_superblock(&mut self.superblock, false)?;
                 }
                 region
             }

@@ -20,60 +20,20 @@ use std::sync::atomic::AtomicU64;
 
 use crate::atomic::Ordering;
 use crate::error::{Error, Result};
-use crate::format::{Addr, GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, SegmentHeader};
+use crate::format::{
+    Addr, GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS,
+    SegmentHeader, Superblock,
+};
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, Line, LineNumber};
 use crate::index::overflow::LinePool;
 use crate::linear::BucketIndex;
 use crate::live::{LineWindow, Live, WORD_COUNT};
 use crate::log::record::{Pair, Record, RecordHeader, RecordKind, ShortPut};
+use crate::piece::{Piece, piece_count_for, piece_of};
 use crate::residency::Residency;
 use crate::space::Space;
 use crate::storage::{Backing, Storage, WindowKind};
-
-/// Lines of the first pieces: one granule.
-const LINES_MIN: u64 = GRANULE_BYTES / LINE_BYTES;
-
-/// A piece of a window, by its number alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    /// Number of its first line in the window.
-    pub(crate) first_line: u64,
-    /// How many lines it has.
-    pub(crate) line_count: u64,
-}
-
-impl Piece {
-    /// Returns its size in granules.
-    pub(crate) fn granule_count(self) -> u64 {
-        self.line_count / LINES_MIN
-    }
-}
-
-/// Returns piece `piece` of a window: a quarter of a doubling, but at least one granule.
-pub(crate) fn piece_of(piece: usize) -> Piece {
-    let piece = piece as u64;
-    let Some(later) = piece.checked_sub(4) else {
-        return Piece { first_line: piece * LINES_MIN, line_count: LINES_MIN };
-    };
-    let (generation, quarter) = (later / 4, later % 4);
-    let line_count = LINES_MIN << generation;
-    Piece { first_line: (4 + quarter) * line_count, line_count }
-}
-
-/// Returns how many lines the first `piece_count` pieces have.
-pub(crate) fn lines_of(piece_count: usize) -> u64 {
-    piece_of(piece_count).first_line
-}
-
-/// Returns how many pieces have at least `line_count` lines.
-pub(crate) fn piece_count_for(line_count: u64) -> usize {
-    let mut piece_count = 0;
-    while lines_of(piece_count) < line_count {
-        piece_count += 1;
-    }
-    piece_count
-}
 
 /// A storage with its view, its windows and its live header.
 #[derive(Debug)]
@@ -390,6 +350,27 @@ impl Region {
         })
     }
 
+    /// Writes the superblock over the older copy and waits until it is durable.
+    pub(crate) fn write_superblock(
+        &self,
+        superblock: &mut Superblock,
+        is_clean: bool,
+    ) -> Result<()> {
+        if self.storage.is_volatile() {
+            return Ok(());
+        }
+        let mut next = superblock.clone();
+        next.generation += 1;
+        next.is_clean = is_clean;
+        next.live_crc = if is_clean { self.live().crc() } else { 0 };
+        next.file_bytes = self.file_bytes();
+        let offset = SUPERBLOCK_OFFSETS[(next.generation & 1) as usize];
+        self.write("write the superblock of", |storage| storage.write_at(offset, &next.encode()))?;
+        self.write("sync", |storage| storage.sync_range(offset, SUPERBLOCK_BYTES))?;
+        *superblock = next;
+        Ok(())
+    }
+
     /// Returns the offset in the file of a bucket or an overflow line, for messages.
     pub(crate) fn line_offset(&self, window: LineWindow, line: u64) -> u64 {
         let piece = piece_count_for(line + 1) - 1;
@@ -499,21 +480,6 @@ fn prefetch(at: *const u8) {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_follow_each_other_and_quarter_each_doubling() {
-        let mut line = 0;
-        for number in 0..piece_count_for(1 << 32) {
-            let piece = piece_of(number);
-            assert_eq!(piece.first_line, line, "piece {number}");
-            line += piece.line_count;
-            assert!(piece.line_count <= (piece.first_line / 4).max(LINES_MIN));
-        }
-        assert_eq!(line, 1 << 32);
-        assert!(piece_count_for(1 << 32) <= crate::live::PIECE_COUNT_MAX);
-        assert_eq!((piece_count_for(0), piece_count_for(1), piece_count_for(65)), (0, 1, 2));
-    }
 
     /// Reads a file of 48 MiB at random under a bound of 8 MiB, then asks the kernel how much of
     /// it this process has mapped.

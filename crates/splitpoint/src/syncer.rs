@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::db::Store;
+use crate::store::Store;
 
 /// How long after the first change that is not durable the sync begins. It ends within 1 s unless
 /// the device is slow.

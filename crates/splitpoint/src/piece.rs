@@ -1,0 +1,70 @@
+//! Which lines of a window are in which of its pieces. Pure.
+//!
+//! A table doubles in four steps, one piece each, so that it never asks for much at once, and
+//! the size and place of a piece in its window follow from its number alone.
+
+use crate::format::GRANULE_BYTES;
+use crate::index::line::LINE_BYTES;
+
+/// Lines of the first pieces: one granule.
+const LINES_MIN: u64 = GRANULE_BYTES / LINE_BYTES;
+
+/// A piece of a window, by its number alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Number of its first line in the window.
+    pub(crate) first_line: u64,
+    /// How many lines it has.
+    pub(crate) line_count: u64,
+}
+
+impl Piece {
+    /// Returns its size in granules.
+    pub(crate) fn granule_count(self) -> u64 {
+        self.line_count / LINES_MIN
+    }
+}
+
+/// Returns piece `piece` of a window: a quarter of a doubling, but at least one granule.
+pub(crate) fn piece_of(piece: usize) -> Piece {
+    let piece = piece as u64;
+    let Some(later) = piece.checked_sub(4) else {
+        return Piece { first_line: piece * LINES_MIN, line_count: LINES_MIN };
+    };
+    let (generation, quarter) = (later / 4, later % 4);
+    let line_count = LINES_MIN << generation;
+    Piece { first_line: (4 + quarter) * line_count, line_count }
+}
+
+/// Returns how many lines the first `piece_count` pieces have.
+pub(crate) fn lines_of(piece_count: usize) -> u64 {
+    piece_of(piece_count).first_line
+}
+
+/// Returns how many pieces have at least `line_count` lines.
+pub(crate) fn piece_count_for(line_count: u64) -> usize {
+    let mut piece_count = 0;
+    while lines_of(piece_count) < line_count {
+        piece_count += 1;
+    }
+    piece_count
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_follow_each_other_and_quarter_each_doubling() {
+        let mut line = 0;
+        for number in 0..piece_count_for(1 << 32) {
+            let piece = piece_of(number);
+            assert_eq!(piece.first_line, line, "piece {number}");
+            line += piece.line_count;
+            assert!(piece.line_count <= (piece.first_line / 4).max(LINES_MIN));
+        }
+        assert_eq!(line, 1 << 32);
+        assert!(piece_count_for(1 << 32) <= crate::live::PIECE_COUNT_MAX);
+        assert_eq!((piece_count_for(0), piece_count_for(1), piece_count_for(65)), (0, 1, 2));
+    }
+}

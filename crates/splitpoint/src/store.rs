@@ -1,0 +1,529 @@
+//! The state of an open store and its changes: the one place where log and index meet.
+//!
+//! A change goes in this order: the record is appended, its slot is stored, the commit is
+//! published; then a bucket is split or merged if that is due.
+//!
+//! # Invariants
+//!
+//! - Only the thread that holds the lock of [`Writer`] stores to the file.
+//! - The superblock on disk says "not clean" before anything else of the file changes.
+//! - An error leaves the store as it was before the change, but for room that was made.
+//!
+//! # Not here
+//!
+//! What a program calls is in `db`; how a store is opened is in `recovery`.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::atomic::Ordering;
+use crate::error::{Error, Result};
+use crate::format::{Addr, HEADER_BYTES, LogStart, Superblock};
+use crate::hash::HashFunction;
+use crate::index::Lines;
+use crate::index::line::{LINE_BYTES, SLOT_COUNT};
+use crate::index::lookup::{Located, find, for_each_line, locate};
+use crate::index::overflow::LinePool;
+use crate::index::shape::Shape;
+use crate::index::slot::{Slot, Tag};
+use crate::index::split::{Scratch, insert, merge, split};
+use crate::linear::{BucketIndex, Geometry};
+use crate::live::{CommitState, LineWindow};
+use crate::log::append::{Appender, OpenedSegments, Payload, Via};
+use crate::log::durable::GroupCommit;
+use crate::log::record::{Pair, RecordKind};
+use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
+use crate::region::{LivePool, Region};
+use crate::space::Space;
+use crate::stats::{Occupancy, Recovery, SegmentBytes, Stats};
+use crate::table::PutMode;
+
+/// Splits that one insert may do at most, so that a hostile chain cannot run away.
+const SPLITS_PER_INSERT: u32 = 2;
+/// A bucket is merged when there are fewer keys than this share of the fill factor, in percent.
+const MERGE_PERCENT: u64 = 35;
+
+/// What the threads of a handle share.
+pub(crate) struct Store {
+    pub(crate) region: Region,
+    pub(crate) hash: HashFunction,
+    pub(crate) seed: u64,
+    pub(crate) access: Access,
+    pub(crate) durability: Durability,
+    fill_thousandths: u64,
+    pub(crate) recovery: Recovery,
+    pub(crate) group: GroupCommit,
+    pub(crate) opened: Arc<OpenedSegments>,
+    writer: Mutex<Writer>,
+}
+
+/// What only the thread that holds the lock uses.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) log: Appender,
+    pub(crate) space: Space,
+    pub(crate) state: CommitState,
+    pub(crate) superblock: Superblock,
+    /// Whether the superblock on disk says that the live tables may be changing.
+    pub(crate) is_dirty: bool,
+    /// Whether a background sync is on its way.
+    pub(crate) is_sync_due: bool,
+    pub(crate) is_closed: bool,
+    scratch: Scratch,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        log: Appender,
+        space: Space,
+        state: CommitState,
+        superblock: Superblock,
+    ) -> Self {
+        Self {
+            log,
+            space,
+            state,
+            superblock,
+            is_dirty: false,
+            is_sync_due: false,
+            is_closed: false,
+            scratch: Scratch::default(),
+        }
+    }
+}
+
+/// What opening a store gives: see `recovery`.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) region: Region,
+    pub(crate) hash: HashFunction,
+    pub(crate) writer: Writer,
+    pub(crate) recovery: Recovery,
+    pub(crate) durable_lsn: u64,
+}
+
+/// The hash of a key, the record to be written and what it replaces.
+pub(crate) struct Put<'a> {
+    pub(crate) hash: u64,
+    payload: Payload<'a>,
+    mode: PutMode,
+    via: Via,
+}
+
+pub(crate) fn via(durability: Durability) -> Via {
+    match durability {
+        Durability::Buffered | Durability::Async => Via::Mapping,
+        Durability::Sync => Via::Write,
+    }
+}
+
+impl Store {
+    /// Takes what opening has given.
+    pub(crate) fn new(opened: Opened, options: &Options) -> Self {
+        let Opened { mut region, hash, writer, recovery, durable_lsn } = opened;
+        if let Some(cache_bytes) = options.cache_bytes
+            && !region.storage().is_volatile()
+        {
+            region.set_cache_bytes(cache_bytes);
+        }
+        let group = GroupCommit::default();
+        group.start_at(durable_lsn);
+        Self {
+            region,
+            hash,
+            seed: writer.superblock.seed,
+            access: options.access,
+            durability: options.durability,
+            fill_thousandths: writer.superblock.fill_thousandths.into(),
+            recovery,
+            group,
+            opened: writer.log.opened().clone(),
+            writer: Mutex::new(writer),
+        }
+    }
+
+    /// Returns the hash of a key.
+    #[inline]
+    pub(crate) fn hash_of(&self, key: &[u8]) -> u64 {
+        self.hash.hash(key, self.seed)
+    }
+
+    #[inline]
+    fn shape(&self) -> Shape {
+        Shape::of_word(self.region.shape().load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn prefetch_bucket(&self, hash: u64) {
+        self.region.prefetch_bucket(self.shape().geometry.bucket_of(hash));
+    }
+
+    /// Asks for the records that the tags of a bucket do not rule out.
+    #[inline]
+    pub(crate) fn prefetch_candidates(&self, hash: u64) {
+        let line = self.region.bucket(self.shape().geometry.bucket_of(hash));
+        let mut candidates = line.match_tag(Tag::of_hash(hash));
+        while candidates != 0 {
+            let slot = line.slot(candidates.trailing_zeros() as usize);
+            if !slot.is_empty() {
+                self.region.prefetch_record(slot.addr());
+            }
+            candidates &= candidates - 1;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> Result<Option<Pair<'_>>> {
+        self.find_hashed(key, self.hash_of(key))
+    }
+
+    #[inline]
+    pub(crate) fn find_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
+        find(&self.region, hash, |addr| {
+            let pair = self.region.pair(addr)?;
+            Ok((pair.key == key).then_some(pair))
+        })
+    }
+
+    /// Returns where a key is or should be. For the writer.
+    fn locate(&self, key: &[u8], hash: u64) -> Result<Located<'_>> {
+        locate(&self.region, hash, |addr| Ok(self.region.pair(addr)?.key == key))
+    }
+
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Writer>> {
+        self.writer.lock().map_err(|_| Error::Poisoned {
+            reason: "a thread failed while it changed the store".to_string(),
+        })
+    }
+
+    /// Locks the writer for a change: what must be true before the first store to the file.
+    pub(crate) fn lock_for_change(&self) -> Result<MutexGuard<'_, Writer>> {
+        if self.access == Access::ReadOnly {
+            return Err(Error::ReadOnly);
+        }
+        let mut writer = self.lock()?;
+        if !writer.is_dirty {
+            self.begin_changes(&mut writer)?;
+        }
+        Ok(writer)
+    }
+
+    /// Makes it durable that the live tables are about to change; until then a power loss would
+    /// leave "clean" over half-changed tables.
+    #[cold]
+    fn begin_changes(&self, writer: &mut Writer) -> Result<()> {
+        self.group.check()?;
+        if writer.superblock.log_start == LogStart::default() {
+            writer.log.reserve(0, &self.region, &mut writer.space)?;
+            writer.superblock.log_start = writer.log.log_start();
+            // Once more than needed: a damaged copy must not leave one that knows of no log.
+            self.region.write_superblock(&mut writer.superblock, false)?;
+        }
+        self.region.write_superblock(&mut writer.superblock, false)?;
+        self.region.live().set_identity(self.region.storage().identity());
+        writer.is_dirty = true;
+        Ok(())
+    }
+
+    pub(crate) fn prepare_put<'a>(
+        &self,
+        key: &'a [u8],
+        value: &'a [u8],
+        mode: PutMode,
+        durability: Durability,
+    ) -> Result<Put<'a>> {
+        for (what, bytes, bytes_max) in
+            [("key", key.len(), KEY_BYTES_MAX), ("value", value.len(), VALUE_BYTES_MAX)]
+        {
+            let bytes = bytes as u64;
+            if bytes > bytes_max {
+                return Err(Error::TooLarge { what, bytes, bytes_max });
+            }
+        }
+        let hash = self.hash_of(key);
+        // The checksum is computed while the bucket is on its way.
+        self.prefetch_bucket(hash);
+        Ok(Put {
+            hash,
+            payload: Payload::new(RecordKind::Put, key, value),
+            mode,
+            via: via(durability),
+        })
+    }
+
+    /// Stores a pair; the record first, then its slot, then the commit.
+    pub(crate) fn put_locked(&self, writer: &mut Writer, put: &Put<'_>) -> Result<bool> {
+        self.group_is_sound(put.via)?;
+        let region = &self.region;
+        let mut at = self.locate(put.payload.key, put.hash)?;
+        if at.found.is_some() && put.mode == PutMode::New {
+            return Ok(false);
+        }
+        let prev = at.found.map(|(_, _, slot)| slot.addr());
+        if at.found.is_none() && at.hole.is_none() {
+            self.reserve_overflow_lines(writer, 1)?;
+            at = self.locate(put.payload.key, put.hash)?;
+        }
+        let mut header = put.payload.header;
+        header.prev = prev;
+        let record_bytes = header.record_bytes();
+        let addr = if writer.log.is_big(record_bytes, region) {
+            writer.log.append_big(&put.payload, prev, region, &mut writer.space)?
+        } else {
+            writer.log.reserve(record_bytes, region, &mut writer.space)?;
+            writer.log.append(&put.payload, prev, put.via, region)?
+        };
+        let slot = Slot::new(Tag::of_hash(put.hash), addr);
+        let mut begins_second_line = false;
+        if let Some((line, i, old)) = at.found {
+            let old_bytes = self.region.record(old.addr())?.bytes.len() as u64;
+            line.set_slot(i, slot);
+            writer.state.dead_bytes += old_bytes;
+            writer.state.live_bytes -= old_bytes.min(writer.state.live_bytes);
+        } else {
+            writer.state.record_count += 1;
+            begins_second_line = insert(region, &mut LivePool(region), &at, slot)?;
+        }
+        writer.state.live_bytes += record_bytes;
+        self.commit(writer);
+        if at.found.is_none() {
+            self.split_if_due(writer, begins_second_line);
+        }
+        Ok(true)
+    }
+
+    /// Removes a key; the tombstone first, then the slot, then the commit.
+    pub(crate) fn delete_locked(
+        &self,
+        writer: &mut Writer,
+        key: &[u8],
+        hash: u64,
+        via: Via,
+    ) -> Result<bool> {
+        self.group_is_sound(via)?;
+        let region = &self.region;
+        let Some((line, i, slot)) = self.locate(key, hash)?.found else { return Ok(false) };
+        let old_bytes = region.record(slot.addr())?.bytes.len() as u64;
+        let value = hash.to_le_bytes();
+        let tombstone = Payload::new(RecordKind::Delete, &[], &value);
+        writer.log.reserve(TOMBSTONE_BYTES, region, &mut writer.space)?;
+        writer.log.append(&tombstone, Some(slot.addr()), via, region)?;
+        line.set_slot(i, Slot::EMPTY);
+        writer.state.record_count = writer.state.record_count.saturating_sub(1);
+        writer.state.live_bytes -= old_bytes.min(writer.state.live_bytes);
+        writer.state.dead_bytes += old_bytes + TOMBSTONE_BYTES;
+        self.commit(writer);
+        self.merge_if_due(writer);
+        Ok(true)
+    }
+
+    /// A change that will be waited for must not begin on a handle that can promise nothing; the
+    /// others are refused as well, but need not look at the lock each time.
+    fn group_is_sound(&self, via: Via) -> Result<()> {
+        match via {
+            Via::Write => self.group.check(),
+            Via::Mapping => self.group.check_quickly(),
+        }
+    }
+
+    #[inline]
+    fn commit(&self, writer: &mut Writer) {
+        let position = writer.log.position();
+        writer.state.tail_offset = position.offset;
+        writer.state.tail_segment = position.segment_offset;
+        self.region.live().commit(position.lsn, &writer.state);
+    }
+
+    /// Makes sure that `count` overflow lines can be taken.
+    fn reserve_overflow_lines(&self, writer: &mut Writer, count: u64) -> Result<()> {
+        let free_count = LivePool(&self.region).free_count();
+        if free_count >= count {
+            return Ok(());
+        }
+        let lines = self.region.line_count(LineWindow::Overflow) + count - free_count;
+        self.region.reserve_lines(LineWindow::Overflow, lines, &mut writer.space)
+    }
+
+    /// Splits after an insert: when the mean is above the fill factor, and when a chain began its
+    /// second overflow line.
+    fn split_if_due(&self, writer: &mut Writer, begins_second_line: bool) {
+        let mut split_count = u32::from(begins_second_line);
+        let geometry = self.shape().geometry;
+        let limit = u128::from(self.fill_thousandths) * u128::from(geometry.bucket_count());
+        if u128::from(writer.state.record_count) * 1000 > limit {
+            split_count += 1;
+        }
+        for _ in 0..split_count.min(SPLITS_PER_INSERT) {
+            // A split that cannot be done, on a full disk, leaves a longer chain and no harm: the
+            // pair has been stored, and the next insert tries again.
+            if self.split_one(writer).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn split_one(&self, writer: &mut Writer) -> Result<()> {
+        let region = &self.region;
+        let Some(plan) = self.shape().geometry.plan_split() else { return Ok(()) };
+        region.reserve_lines(LineWindow::Buckets, plan.upper.0 + 1, &mut writer.space)?;
+        let mut line_count = 4;
+        loop {
+            self.reserve_overflow_lines(writer, line_count)?;
+            let mut hash_of = |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key));
+            let pool = &mut LivePool(region);
+            match split(region, pool, &plan, &mut writer.scratch, &mut hash_of) {
+                Err(Error::Full { .. }) if line_count < 1 << 32 => line_count *= 8,
+                other => return other,
+            }
+        }
+    }
+
+    /// Merges after a delete, when the mean is far below the fill factor.
+    fn merge_if_due(&self, writer: &mut Writer) {
+        let geometry = self.shape().geometry;
+        let limit = u128::from(self.fill_thousandths * MERGE_PERCENT / 100)
+            * u128::from(geometry.bucket_count());
+        if u128::from(writer.state.record_count) * 1000 >= limit {
+            return;
+        }
+        let Some(plan) = geometry.plan_merge() else { return };
+        let region = &self.region;
+        let mut line_count = 4;
+        // As with a split, a merge that cannot be done is done later.
+        while self.reserve_overflow_lines(writer, line_count).is_ok() {
+            match merge(region, &mut LivePool(region), &plan, &mut writer.scratch) {
+                Err(Error::Full { .. }) if line_count < 1 << 32 => line_count *= 8,
+                _ => return,
+            }
+        }
+    }
+
+    /// Waits until the log is durable up to `lsn`, as a leader or behind one.
+    pub(crate) fn wait_durable(&self, lsn: u64, is_awaited: bool) -> Result<()> {
+        self.group.wait_for(lsn, || {
+            let (ranges, lsn) = {
+                let mut writer = self.lock()?;
+                writer.is_sync_due = false;
+                writer.log.take_unsynced(is_awaited)
+            };
+            for (offset, bytes) in ranges {
+                self.region.write("sync", |storage| storage.sync_range(offset, bytes))?;
+            }
+            self.region.live().set_durable_lsn(lsn);
+            Ok(lsn)
+        })
+    }
+
+    /// Makes every change so far durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        if self.access == Access::ReadOnly {
+            return Ok(());
+        }
+        self.sync_now(true)
+    }
+
+    /// As [`sync`](Self::sync), without anybody who waits for the next one.
+    pub(crate) fn sync_in_background(&self) -> Result<()> {
+        self.sync_now(false)
+    }
+
+    fn sync_now(&self, is_awaited: bool) -> Result<()> {
+        let lsn = self.lock()?.log.position().lsn;
+        self.wait_durable(lsn, is_awaited)
+    }
+
+    /// Syncs log and index and marks the store clean, once.
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.access == Access::ReadOnly {
+            return Ok(());
+        }
+        let mut writer = self.lock()?;
+        if writer.is_closed {
+            return Ok(());
+        }
+        self.region.live().clear_pid();
+        writer.is_closed = true;
+        if !writer.is_dirty {
+            return Ok(());
+        }
+        // The log may have gone on without a commit, into a segment for a change that was not made.
+        self.commit(&mut writer);
+        let lsn = writer.log.position().lsn;
+        drop(writer);
+        // Log and index together: what is not dirty costs nothing, and one flush is enough.
+        self.group.sync_always(|| {
+            let bytes = self.region.file_bytes();
+            self.region.write("sync", |storage| storage.sync_range(0, bytes))?;
+            self.region.live().set_durable_lsn(lsn);
+            Ok(lsn)
+        })?;
+        let mut writer = self.lock()?;
+        self.region.write_superblock(&mut writer.superblock, true)
+    }
+
+    /// Counts chains and collects what the writer knows.
+    pub(crate) fn collect_stats(&self, writer: &Writer) -> Result<Stats> {
+        let region = &self.region;
+        let live = region.live();
+        let geometry = self.shape().geometry;
+        let mut occupancy = Occupancy::new(geometry, SLOT_COUNT as u64);
+        let mut overflow_line_count = 0;
+        let mut keys_per_line = Vec::new();
+        for bucket in (0..geometry.bucket_count()).map(BucketIndex) {
+            keys_per_line.clear();
+            for_each_line(region, bucket, |_, line| keys_per_line.push(line.slot_count()))?;
+            overflow_line_count += keys_per_line.len() as u64 - 1;
+            occupancy.add_chain(bucket, &keys_per_line);
+        }
+        let slot_count = (geometry.bucket_count() + overflow_line_count) * SLOT_COUNT as u64;
+        let storage = region.storage();
+        let index = region.line_count(LineWindow::Buckets) * LINE_BYTES;
+        let overflow = region.line_count(LineWindow::Overflow) * LINE_BYTES;
+        let private_bytes = if region.is_private() { index + overflow } else { 0 };
+        Ok(Stats {
+            path: (!storage.is_volatile()).then(|| storage.path().to_path_buf()),
+            record_count: writer.state.record_count,
+            geometry,
+            fill_factor: self.fill_thousandths as f64 / 1000.0,
+            load_factor: writer.state.record_count as f64 / slot_count as f64,
+            overflow_line_count,
+            overflow_line_free_count: region.line_count(LineWindow::Overflow) - overflow_line_count,
+            live_bytes: writer.state.live_bytes,
+            dead_bytes: writer.state.dead_bytes,
+            file_bytes: region.file_bytes() + private_bytes,
+            segments: SegmentBytes {
+                header: HEADER_BYTES,
+                log: live.log_bytes(),
+                big: live.big_bytes(),
+                index,
+                overflow,
+                free: writer.space.free_bytes(),
+            },
+            hash_name: self.hash.name().to_string(),
+            log_bytes: writer.log.position().lsn,
+            durable_bytes: self.group.durable_lsn(),
+            recovery: self.recovery,
+            chains: occupancy.finish(),
+        })
+    }
+
+    /// Returns the end of the log segment at `offset`.
+    pub(crate) fn tail_segment_end(&self, offset: u64) -> u64 {
+        self.region.segment(offset).map_or(offset, |header| offset + header.segment_bytes)
+    }
+
+    /// Returns the number of buckets that `record_count` records ask for.
+    pub(crate) fn geometry_for(record_count: u64, fill_thousandths: u32) -> Geometry {
+        let buckets = u128::from(record_count) * 1000 / u128::from(fill_thousandths.max(1));
+        Geometry::with_bucket_count(u64::try_from(buckets).unwrap_or(u64::MAX))
+    }
+}
+
+/// Size in bytes of a record that deletes: header, prev and hash.
+pub(crate) const TOMBSTONE_BYTES: u64 = 24;
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("region", &self.region).finish_non_exhaustive()
+    }
+}
