@@ -1,5 +1,12 @@
 //! `Db`: a store in a file or in memory, as a program uses it.
 
+#[cfg(test)]
+#[cfg(not(loom))]
+mod kill_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod miri_tests;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};

@@ -26,15 +26,9 @@ mod format;
 pub mod hash;
 mod identify;
 mod index;
-#[cfg(test)]
-#[cfg(not(loom))]
-mod kill_tests;
 pub mod linear;
 mod live;
 mod log;
-#[cfg(test)]
-#[cfg(not(loom))]
-mod miri_tests;
 mod options;
 mod piece;
 mod recovery;

@@ -1,6 +1,6 @@
 //! The live header: the words that the writer shares with readers and with the next process.
 
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering, may_be_killed};
 use crate::error::{Error, Result};
 use crate::format::{
     FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_MAGIC, LIVE_OFFSET, LSN_MAX,
@@ -122,11 +122,9 @@ impl<'a> Live<'a> {
 
     /// In a test, a place where the process may be killed.
     fn store(self, word: usize, value: u64) {
-        #[cfg(all(test, not(loom)))]
-        crate::kill_tests::may_be_killed();
+        may_be_killed();
         self.0[word].store(value, Ordering::Release);
-        #[cfg(all(test, not(loom)))]
-        crate::kill_tests::may_be_killed();
+        may_be_killed();
     }
 
     /// Returns the word with the shape of the table.

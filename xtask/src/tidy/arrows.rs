@@ -14,7 +14,7 @@ const SOURCES: &str = "crates/splitpoint/src/";
 /// it, which do not know each other. A submodule or an item that stands lower or higher than its
 /// module has its own place. Inside one module the order is its own affair.
 const LAYERS: &[&[&str]] = &[
-    &["storage::sim", "kill_tests", "miri_tests"], // A machine with faults, and tests on it.
+    &["storage::sim"], // A store with faults, made for crash tests.
     &["db"],
     &["snapshot", "transaction", "check", "cursor", "syncer", "recovery"],
     &["store"],
@@ -36,8 +36,6 @@ const LAYERS: &[&[&str]] = &[
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("options", "db", "`Options::open` returns a `Db`"),
     ("table", "db", "`open` returns a `Db` as a `Table`"),
-    ("index", "kill_tests", "in a test, every store is a place to be killed at"),
-    ("live", "kill_tests", "in a test, every store is a place to be killed at"),
 ];
 
 pub(super) fn modules_use_only_those_below(tree: &Tree) -> Vec<Finding> {

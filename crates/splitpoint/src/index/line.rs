@@ -1,7 +1,7 @@
 //! One line: seven slots and a word that leads to the next line.
 
 use super::slot::{Slot, Tag};
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering, may_be_killed};
 
 /// Slots of a line.
 pub(crate) const SLOT_COUNT: usize = 7;
@@ -33,11 +33,9 @@ const _: () = assert!(size_of::<Line>() as u64 == LINE_BYTES);
 /// Every store to a line: in a test, a place where the process may be killed.
 #[inline]
 fn store(word: &AtomicU64, value: u64) {
-    #[cfg(all(test, not(loom)))]
-    crate::kill_tests::may_be_killed();
+    may_be_killed();
     word.store(value, Ordering::Release);
-    #[cfg(all(test, not(loom)))]
-    crate::kill_tests::may_be_killed();
+    may_be_killed();
 }
 
 impl Line {

@@ -9,10 +9,10 @@ use super::overflow::LinePool;
 use super::shape::Shape;
 use super::slot::{Slot, Tag};
 use super::split::{Scratch, insert, merge, repair_last_split, split};
+use crate::atomic::kill_points::is_killed;
 use crate::atomic::{AtomicU64, Ordering};
 use crate::error::{Error, Result};
 use crate::format::Addr;
-use crate::kill_tests::is_killed;
 use crate::linear::{BucketIndex, Geometry};
 
 /// Lines in vectors.

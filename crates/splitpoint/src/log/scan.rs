@@ -47,7 +47,9 @@ impl<'a> LogWalk<'a> {
             offset: start.record_offset,
             lsn: start.lsn,
         };
-        match enter(region, start.segment_offset, start.salt, None) {
+        let entered = enter(region, start.segment_offset, start.salt, None)
+            .and_then(|_| segment_of(region, position));
+        match entered {
             Ok(header) => Ok(Some(Self { region, header, position, trust, end_lsn })),
             Err(_) if trust == Trust::Nothing => Ok(None),
             Err(error) => Err(error),

@@ -201,7 +201,7 @@ fn readers_of_a_table_in_memory_see_current_values_while_it_splits_and_merges() 
     {
         within(120, "readers in memory", move || {
             let db = options(hash, fill_factor).in_memory().unwrap();
-            readers_against_a_writer(&db, rounds(300, 6000));
+            readers_against_a_writer(&db, rounds(300, 1500));
         });
     }
 }
@@ -213,7 +213,7 @@ fn readers_of_a_file_see_current_values_while_it_splits_and_merges() {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("busy.spt");
             let db = options(hash, fill_factor).open(&path).unwrap();
-            readers_against_a_writer(&db, rounds(200, 4000));
+            readers_against_a_writer(&db, rounds(200, 800));
         });
     }
 }
@@ -222,7 +222,7 @@ fn readers_of_a_file_see_current_values_while_it_splits_and_merges() {
 fn readers_of_a_simulated_disk_see_current_values() {
     within(120, "readers of a simulated disk", || {
         let db = SimDisk::new().open(&options(bad_hash(), 1.0)).unwrap();
-        readers_against_a_writer(&db, rounds(100, 2000));
+        readers_against_a_writer(&db, rounds(100, 500));
     });
 }
 

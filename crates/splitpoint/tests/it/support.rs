@@ -157,6 +157,7 @@ pub(crate) fn within<T: Send + 'static>(
     name: &str,
     what: impl FnOnce() -> T + Send + 'static,
 ) -> T {
+    let seconds = if is_slow() { 10 * seconds } else { seconds };
     let (sender, receiver) = mpsc::channel();
     let worker = std::thread::spawn(move || {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what));

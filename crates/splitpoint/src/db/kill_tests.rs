@@ -1,51 +1,14 @@
 //! Every store to an index line or to the live header as the last one of a process.
 //!
-//! The stores call [`may_be_killed`] before and after; a test makes of that what it wants: an end,
-//! or a copy of the machine as a killed process leaves it.
+//! Before and after each, a copy of the machine is taken as a killed process leaves it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::atomic::kill_points::observe;
 use crate::hash::{HashFunction, HashId};
 use crate::{Create, Db, Durability, Options, Recovery, SimDisk};
-
-type Observer = Box<dyn FnMut()>;
-
-thread_local! {
-    static OBSERVER: RefCell<Option<Observer>> = const { RefCell::new(None) };
-}
-
-/// Tells the test of this thread, if there is one, that a store is about to happen or has.
-pub(crate) fn may_be_killed() {
-    // The observer itself may store.
-    let observer = OBSERVER.take();
-    if let Some(mut observer) = observer {
-        observer();
-        OBSERVER.set(Some(observer));
-    }
-}
-
-/// Runs `change` while `observer` is told of each place.
-fn observe<T>(observer: impl FnMut() + 'static, change: impl FnOnce() -> T) -> T {
-    OBSERVER.set(Some(Box::new(observer)));
-    let result = change();
-    OBSERVER.set(None);
-    result
-}
-
-/// Runs `change` and kills it at place `at`; returns whether it was still running.
-pub(crate) fn is_killed(at: u64, change: impl FnOnce()) -> bool {
-    let left = Cell::new(at);
-    let observer = move || match left.get() {
-        0 => std::panic::resume_unwind(Box::new("killed")),
-        more => left.set(more - 1),
-    };
-    let change = std::panic::AssertUnwindSafe(|| observe(observer, change));
-    let result = std::panic::catch_unwind(change);
-    OBSERVER.set(None);
-    result.is_err()
-}
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
