@@ -223,7 +223,7 @@ impl Region {
     /// Returns the header of the segment at `offset`.
     pub(crate) fn segment(&self, offset: u64) -> Result<SegmentHeader> {
         if offset < crate::format::HEADER_BYTES || !offset.is_multiple_of(GRANULE_BYTES) {
-            let expected = offset.next_multiple_of(GRANULE_BYTES);
+            let expected = offset / GRANULE_BYTES * GRANULE_BYTES;
             return Err(Error::Corrupt { what: "segment offset", offset, expected, found: offset });
         }
         let bytes = self.bytes("segment offset", offset, SegmentHeader::BYTES)?;
