@@ -265,6 +265,8 @@ impl Superblock {
     where
         F: Fn(&'static str, u64, u64, u64) -> Result<(), SuperblockFault>,
     {
+        // The next one must be a number too.
+        field("superblock generation", 16, self.generation.min(LSN_MAX), self.generation)?;
         let fill = u64::from(self.fill_thousandths);
         field("fill factor", 52, fill.clamp(1000, 7000), fill)?;
         for (offset, bytes) in [(104, self.segment_bytes_min), (108, self.segment_bytes_max)] {
