@@ -14,7 +14,7 @@ use crate::storage::Identity;
 /// Number of 8-byte words in the header.
 pub(crate) const WORD_COUNT: usize = (LIVE_BYTES / 8) as usize;
 /// Most pieces that a window may have.
-pub(crate) const PIECE_COUNT_MAX: usize = 128;
+pub(crate) const PIECE_COUNT_MAX: usize = 192;
 
 /// The live header, at byte 8192 of the file: 512 words that change one at a time.
 ///
@@ -49,9 +49,8 @@ pub(crate) const PIECE_COUNT_MAX: usize = 128;
 ///    424     8  pieces of the overflow window
 ///    432     8  free extents
 ///    512   512  free extents, 8 bytes each: first granule (bits 0-31), granule count (32-63)
-///   1024  1024  bucket pieces, 8 bytes each: first granule
-///   2048  1024  overflow pieces, 8 bytes each: first granule
-///   3072  1024  reserved, 0
+///   1024  1536  bucket pieces, 8 bytes each: first granule
+///   2560  1536  overflow pieces, 8 bytes each: first granule
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live<'a>(pub(crate) &'a [AtomicU64; WORD_COUNT]);
@@ -76,7 +75,7 @@ const BIG_BYTES: usize = 51;
 const PIECE_COUNTS: [usize; 2] = [52, 53];
 const EXTENT_COUNT: usize = 54;
 const EXTENTS: usize = 64;
-const PIECES: [usize; 2] = [128, 256];
+const PIECES: [usize; 2] = [128, 320];
 
 /// Byte offset of the number of overflow lines handed out in the file.
 pub(crate) const LINES_USED_OFFSET: u64 = LIVE_OFFSET + LINES_USED as u64 * 8;

@@ -1,6 +1,6 @@
 //! Which lines of a window are in which of its pieces. Pure.
 //!
-//! A table doubles in four steps, one piece each, so that it never asks for much at once, and
+//! A table doubles in eight steps, one piece each, so that it never asks for much at once, and
 //! the size and place of a piece in its window follow from its number alone.
 
 use crate::format::GRANULE_BYTES;
@@ -25,15 +25,15 @@ impl Piece {
     }
 }
 
-/// Returns piece `piece` of a window: a quarter of a doubling, but at least one granule.
+/// Returns piece `piece` of a window: an eighth of a doubling, but at least one granule.
 pub(crate) fn piece_of(piece: usize) -> Piece {
     let piece = piece as u64;
-    let Some(later) = piece.checked_sub(4) else {
+    let Some(later) = piece.checked_sub(8) else {
         return Piece { first_line: piece * LINES_MIN, line_count: LINES_MIN };
     };
-    let (generation, quarter) = (later / 4, later % 4);
+    let (generation, eighth) = (later / 8, later % 8);
     let line_count = LINES_MIN << generation;
-    Piece { first_line: (4 + quarter) * line_count, line_count }
+    Piece { first_line: (8 + eighth) * line_count, line_count }
 }
 
 /// Returns how many lines the first `piece_count` pieces have.
@@ -55,13 +55,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_follow_each_other_and_quarter_each_doubling() {
+    fn pieces_follow_each_other_in_eighths_of_a_doubling() {
         let mut line = 0;
         for number in 0..piece_count_for(1 << 32) {
             let piece = piece_of(number);
             assert_eq!(piece.first_line, line, "piece {number}");
             line += piece.line_count;
-            assert!(piece.line_count <= (piece.first_line / 4).max(LINES_MIN));
+            assert!(piece.line_count <= (piece.first_line / 8).max(LINES_MIN));
         }
         assert_eq!(line, 1 << 32);
         assert!(piece_count_for(1 << 32) <= crate::live::PIECE_COUNT_MAX);

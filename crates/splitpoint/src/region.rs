@@ -6,7 +6,7 @@
 //! buckets  | B0 | B1 | B2 | ... <--- contiguous by bucket number
 //! ```
 //!
-//! A table doubles in four steps, one piece of buckets each, so that it never asks for much at
+//! A table doubles in eight steps, one piece of buckets each, so that it never asks for much at
 //! once: the 1991 package's generations, whose overflow pages lie between them, with a window in
 //! place of the arithmetic of `spares`. The live header lists where each piece is.
 //!

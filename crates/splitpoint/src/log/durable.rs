@@ -5,6 +5,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 
+/// How often a leader gives way to threads that may join its sync: some tens of microseconds.
+const GATHER_YIELDS: usize = 64;
+
 /// The durable end of the log, and those who wait for it to pass their records.
 #[derive(Debug, Default)]
 pub(crate) struct GroupCommit {
@@ -18,6 +21,10 @@ pub(crate) struct GroupCommit {
 struct State {
     durable_lsn: u64,
     has_leader: bool,
+    /// What the threads wait for that have not returned yet.
+    waiting: Vec<u64>,
+    /// How many waited when the last sync began.
+    last_group_count: usize,
     /// The first sync that failed. What it covered may be lost although a later sync succeeds, so
     /// the handle promises nothing any more.
     failure: Option<String>,
@@ -56,17 +63,48 @@ impl GroupCommit {
     /// that were appended until then. The others wait for it.
     pub(crate) fn wait_for(&self, lsn: u64, sync: impl Fn() -> Result<u64>) -> Result<()> {
         let mut state = self.state();
-        loop {
-            state.check()?;
+        state.waiting.push(lsn);
+        let waited = loop {
+            if let Err(error) = state.check() {
+                break Err(error);
+            }
             if state.durable_lsn >= lsn {
-                return Ok(());
+                break Ok(());
             }
             if state.has_leader {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            state = self.lead(state, &sync)?;
+            state = self.gather(state);
+            match self.lead(state, &sync) {
+                Ok(led) => state = led,
+                Err(error) => {
+                    state = self.state();
+                    break Err(error);
+                }
+            }
+        };
+        if let Some(own) = state.waiting.iter().position(|&other| other == lsn) {
+            state.waiting.swap_remove(own);
         }
+        waited
+    }
+
+    /// Lets the threads that shared the last sync come back with their next records, so that they
+    /// share this one too: without it every second sync would be for one thread alone. A thread
+    /// that is alone does not wait.
+    fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.has_leader = true;
+        for _ in 0..GATHER_YIELDS {
+            if state.waiting_count() >= state.last_group_count {
+                break;
+            }
+            drop(state);
+            std::thread::yield_now();
+            state = self.state();
+        }
+        state.last_group_count = state.waiting_count();
+        state
     }
 
     /// Syncs whether or not anybody waits, after any sync that is under way.
@@ -106,6 +144,11 @@ impl GroupCommit {
 }
 
 impl State {
+    /// Returns how many threads wait for what is not durable.
+    fn waiting_count(&self) -> usize {
+        self.waiting.iter().filter(|&&lsn| lsn > self.durable_lsn).count()
+    }
+
     fn check(&self) -> Result<()> {
         match &self.failure {
             Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),

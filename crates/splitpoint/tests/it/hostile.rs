@@ -265,7 +265,7 @@ fn a_damaged_list_of_free_lines_is_reported_before_it_does_harm() {
     db.close().unwrap();
     let bytes = disk.file();
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-    let (overflow_at, first) = (word(8192 + 2048) as usize * 4096, word(8192 + 328) as usize);
+    let (overflow_at, first) = (word(8192 + 2560) as usize * 4096, word(8192 + 328) as usize);
     assert!(first > 0, "no line was given back");
     let link_at = overflow_at + (first - 1) * 64 + 60;
     for number in 0..=255 {
