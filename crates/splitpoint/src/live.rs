@@ -28,7 +28,7 @@ pub(crate) const PIECE_COUNT_MAX: usize = 192;
 ///     16    16  boot id of the kernel that ran the writer
 ///     32     8  device of the file
 ///     40     8  inode of the file
-///     48     8  reserved: session id
+///     48     8  when the file was made, in nanoseconds since 1970; 0 where that is not known
 ///     56     8  process id of the writer
 ///     64     8  shape: bucket count (bits 0-32), reuse epoch (bits 33-63)
 ///    128     8  commit: log sequence number, a multiple of 8, plus the number (0 or 1) of the
@@ -60,6 +60,7 @@ const FORMAT_VERSION: usize = 1;
 const BOOT_ID: usize = 2;
 const DEVICE: usize = 4;
 const INODE: usize = 5;
+const BIRTH: usize = 6;
 const PID: usize = 7;
 const SHAPE: usize = 8;
 const COMMIT: usize = 16;
@@ -151,6 +152,7 @@ impl<'a> Live<'a> {
         self.store(BOOT_ID + 1, high);
         self.store(DEVICE, identity.device);
         self.store(INODE, identity.inode);
+        self.store(BIRTH, identity.birth_ns);
         self.set_pid();
     }
 
@@ -175,6 +177,7 @@ impl<'a> Live<'a> {
         identity.boot_id != [0; 16]
             && boot_words(identity) == [self.load(BOOT_ID), self.load(BOOT_ID + 1)]
             && (self.load(DEVICE), self.load(INODE)) == (identity.device, identity.inode)
+            && self.load(BIRTH) == identity.birth_ns
     }
 
     /// Publishes a commit: its state first, then the word that switches to it.
@@ -445,11 +448,12 @@ mod tests {
         let words = words();
         let live = Live(&words);
         live.initialize();
-        let identity = Identity { boot_id: [7; 16], device: 1, inode: 2 };
+        let identity = Identity { boot_id: [7; 16], device: 1, inode: 2, birth_ns: 3 };
         assert!(!live.is_of(identity));
         live.set_identity(identity);
         assert!(live.is_of(identity));
         assert!(!live.is_of(Identity { inode: 3, ..identity }));
+        assert!(!live.is_of(Identity { birth_ns: 4, ..identity }));
         assert!(!live.is_of(Identity { boot_id: [8; 16], ..identity }));
         live.clear_identity();
         assert!(!live.is_of(Identity { boot_id: [0; 16], ..identity }));

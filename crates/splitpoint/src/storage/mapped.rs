@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::UNIX_EPOCH;
 
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 
@@ -69,8 +70,13 @@ impl Mapped {
             ));
         }
         let metadata = file.metadata()?;
-        let identity =
-            Identity { boot_id: boot_id(), device: metadata.dev(), inode: metadata.ino() };
+        let birth = metadata.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let identity = Identity {
+            boot_id: boot_id(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            birth_ns: birth.map_or(0, |since| since.as_nanos() as u64),
+        };
         let view_bytes = super::view_bytes(disk_bytes(&file).max(metadata.len()));
         let view = Reservation::new(view_bytes)?;
         let [live, buckets, overflow] =

@@ -153,6 +153,9 @@ pub(crate) struct Identity {
     pub(crate) boot_id: [u8; 16],
     pub(crate) device: u64,
     pub(crate) inode: u64,
+    /// When the file was made, in nanoseconds since 1970; 0 where that is not known. Numbers of
+    /// inodes are used again: a copy may have that of its deleted original.
+    pub(crate) birth_ns: u64,
 }
 
 /// A file, or what stands for it.

@@ -277,7 +277,7 @@ impl Storage for Sim {
     }
 
     fn identity(&self) -> Identity {
-        Identity { boot_id: [self.machine.boot as u8; 16], device: 1, inode: 1 }
+        Identity { boot_id: [self.machine.boot as u8; 16], device: 1, inode: 1, birth_ns: 1 }
     }
 
     fn file_bytes(&self) -> u64 {

@@ -9,6 +9,8 @@ mod conformance;
 #[cfg(test)]
 mod durability;
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod kill;
