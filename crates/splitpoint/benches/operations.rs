@@ -9,10 +9,11 @@ use splitpoint::Db;
 
 const RECORD_COUNT: u64 = 1_000_000;
 
-/// Returns key `i`: 16 hexadecimal digits that look random.
+/// Returns key `i`: 16 bytes that look random and cost nothing to make.
 fn key(i: u64) -> [u8; 16] {
-    let digits = format!("{:016x}", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    digits.as_bytes().try_into().expect("16 digits")
+    let bits = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let both = u128::from(bits) << 64 | u128::from(bits.rotate_left(32));
+    both.to_le_bytes()
 }
 
 /// Returns keys to use one after the other, in no order.
