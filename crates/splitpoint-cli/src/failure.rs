@@ -137,6 +137,7 @@ fn exit_of(kind: ErrorKind) -> Exit {
         | ErrorKind::Locked
         | ErrorKind::HashMismatch
         | ErrorKind::ReadOnly
+        | ErrorKind::Unsupported
         | ErrorKind::Exists => Exit::CannotOpen,
         // `Io`, `Full`, `Poisoned`, and kinds that a newer library may add.
         _ => Exit::Io,
@@ -282,6 +283,12 @@ mod tests {
             (StoreError::Exists { path: path() }, Exit::CannotOpen, Exit::CannotOpen, true),
             (StoreError::Poisoned { reason: reason.clone() }, Exit::Io, Exit::Io, true),
             (StoreError::Full { what: "disk", bytes: 1 }, Exit::Io, Exit::Io, true),
+            (
+                StoreError::Unsupported { path: path(), reason: reason.clone() },
+                Exit::CannotOpen,
+                Exit::CannotOpen,
+                false,
+            ),
             (StoreError::Invalid { what: "URL", reason }, Exit::Usage, Exit::Usage, false),
         ]
     }

@@ -366,8 +366,7 @@ impl Db {
     #[inline]
     fn schedule_sync(&self, writer: &mut Writer) {
         if !writer.is_sync_due && !self.store.region.storage().is_volatile() {
-            writer.is_sync_due = true;
-            self.syncer.schedule(&self.store);
+            writer.is_sync_due = self.syncer.schedule(&self.store);
         }
     }
 

@@ -92,6 +92,13 @@ pub enum Error {
         /// Bytes asked for.
         bytes: u64,
     },
+    /// The file cannot be used by this version, or where it is.
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// An option or a URL has a value that cannot be used.
     Invalid {
         /// Which one.
@@ -127,13 +134,15 @@ pub enum ErrorKind {
     Poisoned,
     /// [`Error::Full`].
     Full,
+    /// [`Error::Unsupported`].
+    Unsupported,
     /// [`Error::Invalid`].
     Invalid,
 }
 
 impl ErrorKind {
     /// Every kind, in a stable order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Io,
         Self::NotAStore,
         Self::Version,
@@ -145,6 +154,7 @@ impl ErrorKind {
         Self::Exists,
         Self::Poisoned,
         Self::Full,
+        Self::Unsupported,
         Self::Invalid,
     ];
 }
@@ -164,6 +174,7 @@ impl Error {
             Self::Exists { .. } => ErrorKind::Exists,
             Self::Poisoned { .. } => ErrorKind::Poisoned,
             Self::Full { .. } => ErrorKind::Full,
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Invalid { .. } => ErrorKind::Invalid,
         }
     }
@@ -209,6 +220,9 @@ impl fmt::Display for Error {
             }
             Self::Full { what, bytes } => {
                 write!(f, "the {what} is full: {bytes} more bytes do not fit")
+            }
+            Self::Unsupported { path, reason } => {
+                write!(f, "cannot use `{}`: {reason}", path.display())
             }
             Self::Invalid { what, reason } => write!(f, "invalid {what}: {reason}"),
         }

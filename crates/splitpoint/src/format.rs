@@ -146,6 +146,8 @@ pub(crate) struct Superblock {
     pub(crate) checkpoint_bytes: u64,
     pub(crate) file_bytes: u64,
     pub(crate) live_crc: u32,
+    /// What a writer would have to know: not 0 in a file that this version may only read.
+    pub(crate) write_features: u64,
 }
 
 /// Where replay begins: a position in the log and what proves it.
@@ -202,6 +204,7 @@ impl Superblock {
         put_u64(&mut block, 152, self.checkpoint_bytes);
         put_u64(&mut block, 160, self.file_bytes);
         put_u32(&mut block, 168, self.live_crc);
+        put_u64(&mut block, 184, self.write_features);
         let crc = crc32c::crc32c(&block);
         put_u32(&mut block, 12, crc);
         block
@@ -255,6 +258,7 @@ impl Superblock {
             checkpoint_bytes: u64_at(block, 152),
             file_bytes: u64_at(block, 160),
             live_crc: u32_at(block, 168),
+            write_features: u64_at(block, 184),
         };
         superblock.validate_fields(field)?;
         Ok(superblock)
@@ -274,6 +278,8 @@ impl Superblock {
             let expected = bytes.next_power_of_two().clamp(GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX);
             field("log segment size", offset, expected, bytes)?;
         }
+        // This version replays onto an empty table: with a checkpoint it would find too little.
+        field("checkpoint", 144, 0, self.checkpoint_offset)?;
         let start = self.log_start;
         let aligned = start.segment_offset / GRANULE_BYTES * GRANULE_BYTES;
         field("log start", 112, aligned.min(FILE_BYTES_MAX), start.segment_offset)?;
@@ -428,6 +434,7 @@ mod tests {
             checkpoint_bytes: 0,
             file_bytes: 131_072,
             live_crc: 5,
+            write_features: 6,
         }
     }
 

@@ -83,6 +83,9 @@ pub(crate) fn open_storage(
         let (expected, found) = (superblock.file_bytes, storage.file_bytes());
         return Err(Error::Corrupt { what: "file size", offset: found, expected, found });
     }
+    if options.access == Access::ReadWrite && superblock.write_features != 0 {
+        return Err(unknown_features(storage.path()));
+    }
     let hash = resolve_hash(&superblock, options)?;
     let log = Appender::new(
         random_u64()?,
@@ -171,9 +174,18 @@ pub(crate) fn read_superblock(storage: &dyn Storage) -> Result<Superblock> {
         [Err(SuperblockFault::Version(found)), _] | [_, Err(SuperblockFault::Version(found))] => {
             Err(Error::Version { path, expected: crate::format::VERSION, found })
         }
+        // So does one that asks for more than this library has.
+        [Err(SuperblockFault::Features(_)), _] | [_, Err(SuperblockFault::Features(_))] => {
+            Err(unknown_features(&path))
+        }
         [Ok(block), Err(_)] | [Err(_), Ok(block)] => Ok(block),
         [Err(a), Err(b)] => Err(superblock_error(storage, &bytes, a, b)),
     }
+}
+
+fn unknown_features(path: &Path) -> Error {
+    let reason = "it was written by a newer version, whose features this one lacks".to_string();
+    Error::Unsupported { path: path.to_path_buf(), reason }
 }
 
 fn superblock_error(
@@ -192,9 +204,7 @@ fn superblock_error(
         SuperblockFault::Version(found) => {
             Error::Version { path, expected: crate::format::VERSION, found }
         }
-        SuperblockFault::Features(found) => {
-            Error::Corrupt { what: "feature flags", offset: start + 176, expected: 0, found }
-        }
+        SuperblockFault::Features(_) => unknown_features(&path),
         SuperblockFault::Field { what, offset, expected, found } => {
             Error::Corrupt { what, offset: start + offset, expected, found }
         }
@@ -245,6 +255,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         checkpoint_bytes: 0,
         file_bytes: 0,
         live_crc: 0,
+        write_features: 0,
     };
     storage.grow(HEADER_BYTES).map_err(|source| io_error("extend", storage.path(), source))?;
     // In memory the index has windows of its own, and no place among the segments.
@@ -626,3 +637,45 @@ impl Survey {
 }
 
 const _: () = assert!(LINE_BYTES * 64 == GRANULE_BYTES);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::SimDisk;
+
+    /// Returns a closed store whose newest superblock has `word` at `offset`, its checksum mended.
+    fn with_newest_word(offset: usize, word: u64) -> SimDisk {
+        let disk = SimDisk::new();
+        let db = disk.open(&Options::new()).expect("a new store");
+        db.put(b"key", b"value").expect("there is room");
+        db.close().expect("nothing fails here");
+        let mut file = disk.file();
+        let newest = SUPERBLOCK_OFFSETS
+            .into_iter()
+            .max_by_key(|&at| u64_at(&file, at as usize + 16))
+            .expect("there are two");
+        let block = &mut file[newest as usize..][..SUPERBLOCK_BYTES as usize];
+        block[offset..offset + 8].copy_from_slice(&word.to_le_bytes());
+        block[12..16].fill(0);
+        let crc = crc32c::crc32c(block);
+        block[12..16].copy_from_slice(&crc.to_le_bytes());
+        SimDisk::with_file(&file)
+    }
+
+    #[test]
+    fn a_superblock_with_unknown_features_is_not_passed_over_for_the_older_copy() {
+        let disk = with_newest_word(176, 1);
+        for options in [Options::new(), Options::new().read_only()] {
+            let error = disk.open(&options).expect_err("a feature of a later version");
+            assert!(error.to_string().contains("newer version"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_store_with_unknown_write_features_may_be_read_only() {
+        let disk = with_newest_word(184, 1);
+        assert!(disk.open(&Options::new()).is_err());
+        let db = disk.open(&Options::new().read_only()).unwrap();
+        assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
+}

@@ -264,6 +264,10 @@ impl Store {
             self.reserve_overflow_lines(writer, 1)?;
             at = self.locate(put.payload.key, put.hash)?;
         }
+        let old_bytes = match prev {
+            Some(old) => region.record(old)?.bytes.len() as u64,
+            None => 0,
+        };
         let mut header = put.payload.header;
         header.prev = prev;
         let record_bytes = header.record_bytes();
@@ -275,8 +279,7 @@ impl Store {
         };
         let slot = Slot::new(Tag::of_hash(put.hash), addr);
         let mut begins_second_line = false;
-        if let Some((line, i, old)) = at.found {
-            let old_bytes = self.region.record(old.addr())?.bytes.len() as u64;
+        if let Some((line, i, _)) = at.found {
             line.set_slot(i, slot);
             writer.state.dead_bytes += old_bytes;
             writer.state.live_bytes -= old_bytes.min(writer.state.live_bytes);

@@ -34,9 +34,10 @@ struct State {
 }
 
 impl Syncer {
-    /// Asks for a sync of `store` after the interval.
+    /// Asks for a sync of `store` after the interval and returns whether there is a thread to do
+    /// it; if not, the next change asks again.
     #[cold]
-    pub(crate) fn schedule(&self, store: &Arc<Store>) {
+    pub(crate) fn schedule(&self, store: &Arc<Store>) -> bool {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).due =
             Some(Instant::now() + INTERVAL);
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,6 +50,7 @@ impl Syncer {
             *thread = spawned.ok();
         }
         self.shared.changed.notify_one();
+        thread.is_some()
     }
 
     /// Ends the thread, without a last sync.

@@ -31,7 +31,7 @@ pub(crate) fn open_and_lock(path: &Path, access: Access, create: Create) -> Resu
     if !metadata.is_file() {
         return Err(Error::NotAStore { path: path.to_path_buf(), found: "a special file" });
     }
-    refuse_network(&file)?;
+    refuse_network(&file, path)?;
     let locked = match access {
         Access::ReadWrite => file.try_lock(),
         Access::ReadOnly => file.try_lock_shared(),
@@ -81,7 +81,7 @@ fn open(path: &Path, access: Access, create: Create) -> Result<(File, bool)> {
 }
 
 /// Refuses file systems whose mappings are not coherent between machines.
-fn refuse_network(file: &File) -> Result<()> {
+fn refuse_network(file: &File, path: &Path) -> Result<()> {
     const NETWORK: [(i64, &str); 6] = [
         (0x6969, "NFS"),
         (0xff53_4d42, "CIFS"),
@@ -93,8 +93,8 @@ fn refuse_network(file: &File) -> Result<()> {
     let Ok(statistics) = rustix::fs::fstatfs(file) else { return Ok(()) };
     let kind = statistics.f_type & 0xffff_ffff;
     match NETWORK.iter().find(|(magic, _)| *magic == kind) {
-        Some((_, name)) => Err(Error::Invalid {
-            what: "file system",
+        Some((_, name)) => Err(Error::Unsupported {
+            path: path.to_path_buf(),
             reason: format!(
                 "{name} does not keep mappings coherent; copy the file to a local disk"
             ),
