@@ -108,7 +108,10 @@ impl Db {
     /// # Cost
     ///
     /// Two cache lines for a key that is there, the bucket and the record; one for a key that is
-    /// not. More only for an overflow line, or one key in 16 million with an equal tag.
+    /// not. More only for an overflow line, or for another key with an equal tag: as the table
+    /// grows, more of the tag's 24 bits are the same for a whole bucket. With `2^l` buckets, `l`
+    /// from 8 on, a slot of another key matches with probability `2^(l - 32)`: 1 in 2,048 at ten
+    /// million keys, 1 in 256 at eighty.
     ///
     /// # Examples
     ///
