@@ -368,7 +368,7 @@ impl Db {
 
     #[inline]
     fn schedule_sync(&self, writer: &mut Writer) {
-        if !writer.is_sync_due && !self.store.region.storage().is_volatile() {
+        if !writer.is_sync_due && self.store.region.storage().may_sync_in_background() {
             writer.is_sync_due = self.syncer.schedule(&self.store);
         }
     }

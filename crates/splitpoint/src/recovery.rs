@@ -41,9 +41,7 @@ use crate::space::{Extent, Space};
 use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
-use crate::storage::open::{
-    Locked, io_error, open_and_lock, random_u64, remove_new, sync_directory,
-};
+use crate::storage::open::{Locked, io_error, open_and_lock, remove_new, sync_directory};
 use crate::store::{Opened, Store, TOMBSTONE_BYTES, Writer};
 
 /// Opens or makes the store in the file at `path`.
@@ -88,7 +86,7 @@ pub(crate) fn open_storage(
     }
     let hash = resolve_hash(&superblock, options)?;
     let log = Appender::new(
-        random_u64()?,
+        random_u64(&*storage)?,
         superblock.segment_bytes_min.into(),
         superblock.segment_bytes_max.into(),
     );
@@ -228,17 +226,23 @@ fn resolve_hash(superblock: &Superblock, options: &Options) -> Result<HashFuncti
     Ok(hash)
 }
 
+/// Returns random bits for a seed, a uuid or the salts of a log.
+fn random_u64(storage: &dyn Storage) -> Result<u64> {
+    let action = "get random bits for";
+    storage.random_u64().map_err(|source| io_error(action, storage.path(), source))
+}
+
 /// Makes an empty store; its superblock is written last.
 fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     let hash = options.hash.clone().unwrap_or_else(HashFunction::rapidhash_v3);
     let seed = match options.seed {
         Some(seed) => seed,
-        None => random_u64()?,
+        None => random_u64(&*storage)?,
     };
     let fill_thousandths = (options.fill_factor * 1000.0).round() as u32;
     let mut uuid = [0; 16];
-    uuid[..8].copy_from_slice(&random_u64()?.to_le_bytes());
-    uuid[8..].copy_from_slice(&random_u64()?.to_le_bytes());
+    uuid[..8].copy_from_slice(&random_u64(&*storage)?.to_le_bytes());
+    uuid[8..].copy_from_slice(&random_u64(&*storage)?.to_le_bytes());
     let mut superblock = Superblock {
         generation: 0,
         is_clean: false,
@@ -273,7 +277,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     }
     region.write_superblock(&mut superblock, true)?;
     let log = Appender::new(
-        random_u64()?,
+        random_u64(region.storage())?,
         superblock.segment_bytes_min.into(),
         superblock.segment_bytes_max.into(),
     );

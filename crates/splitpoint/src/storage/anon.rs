@@ -221,6 +221,23 @@ impl Storage for Anon {
         Ok(())
     }
 
+    /// The memory stays: a table in memory gives back all of it or nothing.
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        let before = self.file_bytes();
+        assert!(bytes <= before);
+        self.punch(bytes, before - bytes)?;
+        self.file_bytes.store(bytes, Ordering::Release);
+        Ok(())
+    }
+
+    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let start = self.range(offset, bytes);
+        // SAFETY: `range` proved that the bytes are committed; the caller says that nothing refers
+        // to them.
+        unsafe { start.write_bytes(0, bytes as usize) };
+        Ok(())
+    }
+
     /// Index pieces are never in the file here, wherever they would be.
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, _: Backing) -> io::Result<()> {
         self.windows[kind.number()].commit(at + bytes)

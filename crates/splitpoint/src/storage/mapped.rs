@@ -14,7 +14,9 @@ use std::time::UNIX_EPOCH;
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 
 use super::anon::{release_span, reserve_span};
-use super::{Backing, Identity, Owner, Span, Storage, Tail, WindowKind};
+use super::{
+    Backing, Identity, Owner, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
+};
 
 /// A file behind shared mappings.
 #[derive(Debug)]
@@ -163,15 +165,31 @@ impl Storage for Mapped {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "no address space left"));
         }
         let flags = rustix::fs::FallocateFlags::empty();
-        match rustix::fs::fallocate(&self.file, flags, before, bytes - before) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+        let allocated =
+            uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, before, bytes - before)?));
+        match allocated {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 write_zeros(&self.file, before, bytes - before)?;
             }
-            Err(error) => return Err(error.into()),
+            other => other?,
         }
         self.file_bytes.store(bytes, Ordering::Release);
         Ok(())
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        assert!(bytes.is_multiple_of(crate::format::GRANULE_BYTES) && bytes <= self.file_bytes());
+        uninterrupted(|| Ok(rustix::fs::ftruncate(&self.file, bytes)?))?;
+        self.file_bytes.store(bytes, Ordering::Release);
+        Ok(())
+    }
+
+    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let granule = crate::format::GRANULE_BYTES;
+        assert!(offset.is_multiple_of(granule) && bytes.is_multiple_of(granule));
+        assert!(offset + bytes <= self.file_bytes());
+        let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, offset, bytes)?))
     }
 
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()> {
@@ -214,7 +232,7 @@ impl Storage for Mapped {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        write_whole(bytes, offset, |bytes, offset| self.file.write_at(bytes, offset))
     }
 
     fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()> {
@@ -225,12 +243,13 @@ impl Storage for Mapped {
     /// store would dirty 2 MiB.
     fn clear_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let flags = rustix::fs::FallocateFlags::ZERO_RANGE;
-        match rustix::fs::fallocate(&self.file, flags, offset, bytes) {
-            Ok(()) => Ok(()),
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+        let cleared =
+            uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, offset, bytes)?));
+        match cleared {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 self.write_zeros(offset, bytes)
             }
-            Err(error) => Err(error.into()),
+            other => other,
         }
     }
 

@@ -171,6 +171,17 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Returns whether a thread of the engine's own may sync behind the caller's back. Where it may
+    /// not, a run has one order of events, and can be repeated.
+    fn may_sync_in_background(&self) -> bool {
+        !self.is_volatile()
+    }
+
+    /// Returns random bits for a seed, a uuid or the salts of a log.
+    fn random_u64(&self) -> io::Result<u64> {
+        getrandom::u64().map_err(io::Error::other)
+    }
+
     /// Returns the size of the file in bytes.
     fn file_bytes(&self) -> u64;
 
@@ -196,6 +207,19 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// that a later store through a mapping cannot meet a full disk.
     fn grow(&self, bytes: u64) -> io::Result<()>;
 
+    /// Cuts the file to `bytes`, a multiple of the granule, and gives the blocks behind them back.
+    /// Nothing may refer to the bytes behind: in a file, to touch them is a fault until
+    /// [`grow`](Self::grow) has made them again, as zeros. A power loss before the next sync of the
+    /// new end may bring back the old size.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for checkpoints, which are being built"))]
+    fn truncate(&self, bytes: u64) -> io::Result<()>;
+
+    /// Makes whole granules zero and gives their blocks back; the file keeps its size. They can be
+    /// read, but a store through a mapping could meet a full disk: `clear_range` or `write_zeros`
+    /// first makes them anew. A file system without holes returns `Unsupported`, and nothing has
+    /// changed.
+    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()>;
+
     /// Puts a piece of `bytes` at offset `at` of a window.
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()>;
 
@@ -218,4 +242,102 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
 
     /// Lets go of the memory behind a range of the view; the next read brings it back.
     fn drop_resident(&self, _offset: u64, _bytes: u64) {}
+}
+
+/// Calls `call` again as long as a signal interrupts it. Not for syncs: after one that failed
+/// nobody knows which pages the kernel still holds to be dirty.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// Writes all of `bytes` at `offset` by calls that may write a part or be interrupted.
+pub(crate) fn write_whole(
+    bytes: &[u8],
+    offset: u64,
+    mut write: impl FnMut(&[u8], u64) -> io::Result<usize>,
+) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match uninterrupted(|| write(&bytes[done..], offset + done as u64))? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => done += written,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::options::{Access, Create};
+
+    /// Runs `check` on a file of 8 granules, one of each kind of storage.
+    fn on_every_storage(check: impl Fn(&dyn Storage)) {
+        let dir = tempfile::tempdir().expect("nothing fails here");
+        let path = dir.path().join("bytes");
+        let mapped = open::open_and_lock(&path, Access::ReadWrite, Create::New)
+            .expect("nothing fails here")
+            .storage;
+        let anon = anon::Anon::new().expect("nothing fails here");
+        let disk = crate::SimDisk::new();
+        let sim = disk.storage().expect("nothing fails here");
+        let storages: [&dyn Storage; 3] = [&mapped, &anon, &*sim];
+        for storage in storages {
+            storage.grow(8 * 4096).expect("nothing fails here");
+            storage.write_at(0, &vec![7; 8 * 4096]).expect("nothing fails here");
+            check(storage);
+        }
+    }
+
+    #[test]
+    fn truncate_cuts_the_file_and_grow_makes_zeros_of_what_was_cut() {
+        on_every_storage(|storage| {
+            storage.truncate(3 * 4096).unwrap();
+            assert_eq!(storage.file_bytes(), 3 * 4096);
+            storage.grow(5 * 4096).unwrap();
+            assert_eq!(storage.read(0, 3 * 4096), vec![7; 3 * 4096]);
+            assert_eq!(storage.read(3 * 4096, 2 * 4096), vec![0; 2 * 4096]);
+        });
+    }
+
+    #[test]
+    fn punch_makes_zeros_and_keeps_the_size() {
+        on_every_storage(|storage| {
+            if let Err(error) = storage.punch(4096, 2 * 4096) {
+                assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+                return;
+            }
+            assert_eq!(storage.file_bytes(), 8 * 4096);
+            assert_eq!(storage.read(0, 4096), vec![7; 4096]);
+            assert_eq!(storage.read(4096, 2 * 4096), vec![0; 2 * 4096]);
+            assert_eq!(storage.read(3 * 4096, 5 * 4096), vec![7; 5 * 4096]);
+            storage.clear_range(4096, 4096).unwrap();
+            storage.write_at(4096, &[9]).unwrap();
+            assert_eq!(storage.read(4096, 1), [9]);
+        });
+    }
+
+    #[test]
+    fn a_write_goes_on_after_a_signal_and_after_a_part() {
+        let mut file = [0; 20];
+        let mut calls = 0;
+        let written = write_whole(&[1, 2, 3, 4, 5], 10, |bytes, offset| {
+            calls += 1;
+            if calls % 2 == 1 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let part = bytes.len().min(2);
+            file[offset as usize..][..part].copy_from_slice(&bytes[..part]);
+            Ok(part)
+        });
+        written.unwrap();
+        assert_eq!((&file[10..15], calls), (&[1, 2, 3, 4, 5][..], 6));
+        let error = write_whole(&[1], 0, |_, _| Ok(0)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+    }
 }

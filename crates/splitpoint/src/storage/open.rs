@@ -136,10 +136,3 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
 pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
     Error::Io { action, path: path.to_path_buf(), source }
 }
-
-/// Returns random bits for a seed, a uuid or the salts of a log.
-pub(crate) fn random_u64() -> Result<u64> {
-    getrandom::u64().map_err(|source| {
-        io_error("get random bits for", Path::new("a new store"), io::Error::other(source))
-    })
-}

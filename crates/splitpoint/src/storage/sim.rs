@@ -49,6 +49,8 @@ struct Machine {
     boot: u64,
     open: Mutex<Option<Arc<Image>>>,
     fault: Mutex<Fault>,
+    /// How many random numbers were asked for.
+    random_count: AtomicU64,
 }
 
 impl Default for Machine {
@@ -96,6 +98,7 @@ impl Machine {
             boot,
             open: Mutex::default(),
             fault: Mutex::default(),
+            random_count: AtomicU64::new(0),
         }
     }
 
@@ -131,6 +134,12 @@ impl SimDisk {
         let may_create = options.create != Create::Never;
         let opened = crate::recovery::open_storage(Box::new(storage), options, may_create)?;
         Ok(Db::from_opened(opened, options))
+    }
+
+    /// Returns the storage alone, without a store in it.
+    #[cfg(test)]
+    pub(super) fn storage(&self) -> io::Result<Box<dyn Storage>> {
+        Ok(Box::new(Sim::new(self.0.clone())?))
     }
 
     /// Returns the bytes of the file, as the page cache has them.
@@ -280,6 +289,18 @@ impl Storage for Sim {
         Identity { boot_id: [self.machine.boot as u8; 16], device: 1, inode: 1, birth_ns: 1 }
     }
 
+    /// A run can be repeated: no thread makes events of its own.
+    fn may_sync_in_background(&self) -> bool {
+        false
+    }
+
+    /// The same numbers in every run.
+    fn random_u64(&self) -> io::Result<u64> {
+        let count = self.machine.random_count.fetch_add(1, Ordering::Relaxed) + 1;
+        let mixed = (count << 32 ^ self.machine.boot).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Ok(mixed ^ mixed >> 29)
+    }
+
     fn file_bytes(&self) -> u64 {
         self.image.file_bytes.load(Ordering::Acquire)
     }
@@ -296,6 +317,22 @@ impl Storage for Sim {
         self.call()?;
         self.image.view.commit(bytes)?;
         self.image.file_bytes.fetch_max(bytes, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.call()?;
+        let before = self.file_bytes();
+        assert!(bytes <= before);
+        // What comes back when the file grows again is zero.
+        self.write(bytes, &vec![0; (before - bytes) as usize]);
+        self.image.file_bytes.store(bytes, Ordering::Release);
+        Ok(())
+    }
+
+    fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.call()?;
+        self.write(offset, &vec![0; bytes as usize]);
         Ok(())
     }
 
