@@ -220,6 +220,9 @@ fn hint_of_io(source: &io::Error) -> Option<String> {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "free some space and try again; what was stored before is safe"
         }
+        io::ErrorKind::FileTooLarge => {
+            "files may not be so large here: see `ulimit -f`; what was stored before is safe"
+        }
         _ => return None,
     };
     Some(hint.to_string())

@@ -164,6 +164,7 @@ impl Storage for Mapped {
         if bytes > self.view.0.bytes {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "no address space left"));
         }
+        refuse_over_limit(bytes)?;
         let flags = rustix::fs::FallocateFlags::empty();
         let allocated =
             uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, before, bytes - before)?));
@@ -232,6 +233,7 @@ impl Storage for Mapped {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        refuse_over_limit(offset + bytes.len() as u64)?;
         write_whole(bytes, offset, |bytes, offset| self.file.write_at(bytes, offset))
     }
 
@@ -273,9 +275,20 @@ impl Storage for Mapped {
     }
 }
 
+/// Refuses what would end behind the process's limit on the size of a file (`ulimit -f`). The
+/// system's own refusal comes with a signal, SIGXFSZ, that ends a program which does not handle
+/// it; a library must not change what signals do. Costs one short system call.
+fn refuse_over_limit(end: u64) -> io::Result<()> {
+    match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
+        Some(limit_bytes) if end > limit_bytes => Err(rustix::io::Errno::FBIG.into()),
+        _ => Ok(()),
+    }
+}
+
 /// Writes zeros in calls as large as possible, so that the page cache uses large folios.
 fn write_zeros(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    refuse_over_limit(offset + bytes)?;
     let (mut offset, end) = (offset, offset + bytes);
     while offset < end {
         let left = (end - offset) as usize;

@@ -10,8 +10,9 @@ use std::path::Path;
 use std::process::Command;
 
 use splitpoint::hash::{HashFunction, HashId};
-use splitpoint::{Create, Db, Durability, Error, ErrorKind, Options, Recovery, SimDisk};
+use splitpoint::{Create, Db, Error, ErrorKind, Options, Recovery, SimDisk};
 
+use crate::small_disk::{FileSystem, SmallDisk};
 use crate::support::{
     Content, Rng, assert_content, content, rounds, seed, tiny, try_content, within, worst_hash,
 };
@@ -638,115 +639,10 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 
-/// A file system of its own, gone with the value. `None` with the reason printed where this
-/// process may not mount one.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn mount(kib: u32) -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let options = format!("size={kib}k");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &options, "splitpoint-test"])
-            .arg(dir.path())
-            .output();
-        match mounted {
-            Ok(output) if output.status.success() => Some(Self(dir)),
-            Ok(output) => {
-                println!("skipped: cannot mount: {}", String::from_utf8_lossy(&output.stderr));
-                None
-            }
-            Err(error) => {
-                println!("skipped: cannot mount: {error}");
-                None
-            }
-        }
-    }
-
-    fn remount(&self, options: &str) {
-        let remounted = Command::new("mount")
-            .args(["-o", &format!("remount,{options}")])
-            .arg(self.0.path())
-            .status();
-        assert!(remounted.unwrap().success(), "remount {options}");
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // What cannot be unmounted is gone with the machine.
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
-fn is_out_of_space(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.raw_os_error() == Some(28))
-}
-
-/// Fills a small disk until a put fails. The error names the reason, everything stored is there,
-/// the handle goes on once there is room, and no store through a mapping meets a missing block.
-#[test]
-fn a_full_disk_is_an_error_that_loses_nothing() {
-    for (segment_bytes, value_bytes) in [(4096, 100), (64 << 10, 3000), (4096, 20_000)] {
-        let Some(disk) = SmallDisk::mount(3 << 10) else { return };
-        let path = disk.0.path().join("full.spt");
-        let ballast = disk.0.path().join("ballast");
-        fs::write(&ballast, vec![1; 512 << 10]).unwrap();
-        let options = Options::new().segment_bytes_min(segment_bytes).fill_factor(1.0);
-        let db = options.open(&path).unwrap();
-        let mut expected = Content::new();
-        let mut put = |db: &Db, i: u32, durability| {
-            let value = vec![i as u8; value_bytes];
-            let result = db.put_with(&i.to_le_bytes(), &value, durability);
-            if result.is_ok() {
-                expected.insert(i.to_le_bytes().to_vec(), value);
-            }
-            result
-        };
-        let level =
-            |i: u32| if i.is_multiple_of(16) { Durability::Sync } else { Durability::Async };
-        let mut i = 0;
-        let error = loop {
-            i += 1;
-            if let Err(error) = put(&db, i, level(i)) {
-                break error;
-            }
-        };
-        assert!(is_out_of_space(&error), "{error}");
-        for i in i..i + 20 {
-            if let Err(error) = put(&db, i, Durability::Sync) {
-                assert!(is_out_of_space(&error), "{error}");
-            }
-        }
-        fs::remove_file(&ballast).unwrap();
-        for i in i + 20..i + 40 {
-            put(&db, i, level(i)).unwrap();
-        }
-        assert_content(&db, &expected);
-        db.close().unwrap();
-        assert_content(&options.open(&path).unwrap(), &expected);
-    }
-}
-
-#[test]
-fn making_a_store_on_a_full_disk_is_an_error_and_works_once_there_is_room() {
-    let Some(disk) = SmallDisk::mount(256) else { return };
-    let (path, ballast) = (disk.0.path().join("new.spt"), disk.0.path().join("ballast"));
-    fs::write(&ballast, vec![1; 244 << 10]).unwrap();
-    assert!(is_out_of_space(&Db::open(&path).unwrap_err()));
-    fs::remove_file(&ballast).unwrap();
-    let error = Options::new().expected_records(1 << 30).open(&path).unwrap_err();
-    assert!(is_out_of_space(&error), "{error}");
-    let db = Db::open(&path).unwrap();
-    db.put(b"key", b"value").unwrap();
-    db.close().unwrap();
-    assert!(Db::open(&path).unwrap().contains(b"key").unwrap());
-}
-
 #[test]
 fn a_store_on_read_only_media_is_read_and_not_written() {
-    let Some(disk) = SmallDisk::mount(1024) else { return };
-    let (closed, unclosed) = (disk.0.path().join("closed.spt"), disk.0.path().join("unclosed.spt"));
+    let Some(disk) = SmallDisk::mount(FileSystem::Tmpfs, 1024) else { return };
+    let (closed, unclosed) = (disk.path().join("closed.spt"), disk.path().join("unclosed.spt"));
     let db = Db::open(&closed).unwrap();
     db.put(b"key", b"value").unwrap();
     fs::copy(&closed, &unclosed).unwrap();
@@ -758,7 +654,7 @@ fn a_store_on_read_only_media_is_read_and_not_written() {
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
         assert_content(&Options::new().read_only().open(path).unwrap(), &expected);
     }
-    let error = Db::open(disk.0.path().join("new.spt")).unwrap_err();
+    let error = Db::open(disk.path().join("new.spt")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     disk.remount("rw");
     assert_content(&Db::open(&unclosed).unwrap(), &expected);

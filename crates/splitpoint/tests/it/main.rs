@@ -9,6 +9,8 @@ mod conformance;
 #[cfg(test)]
 mod durability;
 #[cfg(test)]
+mod full_disk;
+#[cfg(test)]
 mod golden;
 #[cfg(test)]
 mod hostile;
@@ -16,5 +18,7 @@ mod hostile;
 mod kill;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod small_disk;
 #[cfg(test)]
 mod support;

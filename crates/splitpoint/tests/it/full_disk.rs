@@ -1,0 +1,283 @@
+//! Disks that are full, and limits on the size of a file: errors, and nothing lost.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use splitpoint::{Create, Db, Durability, Error, Options, Recovery};
+
+use crate::small_disk::{FileSystem, SmallDisk};
+use crate::support::{Content, assert_content, assert_sound, content, tiny};
+
+const ENOSPC: i32 = 28;
+const EFBIG: i32 = 27;
+const CHILD_ENV: &str = "SPLITPOINT_TEST_LIMITED";
+
+/// Checks that an error names the file, what was tried and the system's reason.
+#[track_caller]
+fn assert_refused(error: &Error, path: &Path, errno: i32) {
+    let Error::Io { source, .. } = error else { panic!("{error:?}") };
+    assert_eq!(source.raw_os_error(), Some(errno), "{error}: {source}");
+    let message = error.to_string();
+    assert!(message.starts_with("cannot "), "{message}");
+    assert!(message.contains(&*path.to_string_lossy()), "{message}");
+}
+
+/// A store, what it must hold, and the file it is in.
+struct Filled<'a> {
+    db: Db,
+    expected: Content,
+    path: &'a Path,
+    value_bytes: usize,
+    errno: i32,
+}
+
+impl Filled<'_> {
+    /// Stores a value and notes it if it was acknowledged.
+    fn put(&mut self, number: u32, durability: Durability) -> splitpoint::Result<()> {
+        let key = number.to_le_bytes();
+        let value = vec![number as u8; self.value_bytes];
+        self.db.put_with(&key, &value, durability)?;
+        self.expected.insert(key.to_vec(), value);
+        Ok(())
+    }
+
+    fn level(number: u32) -> Durability {
+        match number % 16 {
+            0 => Durability::Sync,
+            1..8 => Durability::Async,
+            _ => Durability::Buffered,
+        }
+    }
+
+    /// Stores new keys until one is refused, and returns the number of that one.
+    fn fill(&mut self, from: u32) -> u32 {
+        for number in from.. {
+            if let Err(error) = self.put(number, Self::level(number)) {
+                assert_refused(&error, self.path, self.errno);
+                return number;
+            }
+        }
+        unreachable!("no disk is so large")
+    }
+
+    /// Deletes until that is refused or half of the keys are gone, then overwrites until that is
+    /// refused: the log has no room left for a record. Returns how many deletes were done.
+    fn exhaust(&mut self) -> usize {
+        let keys: Vec<Vec<u8>> = self.expected.keys().cloned().collect();
+        let mut deleted_count = 0;
+        for key in &keys[..keys.len() / 2] {
+            match self.db.delete(key) {
+                Ok(is_deleted) => assert!(is_deleted),
+                Err(error) => {
+                    assert_refused(&error, self.path, self.errno);
+                    break;
+                }
+            }
+            self.expected.remove(key);
+            deleted_count += 1;
+        }
+        let key = keys.last().expect("there is room for one");
+        loop {
+            // As large as a tombstone, so that a delete has no room where this has none.
+            if let Err(error) = self.db.put(key, b"") {
+                assert_refused(&error, self.path, self.errno);
+                break;
+            }
+            self.expected.insert(key.clone(), Vec::new());
+        }
+        for durability in [Durability::Buffered, Durability::Async, Durability::Sync] {
+            let error = self.db.put_with(key, b"more than nothing", durability).unwrap_err();
+            assert_refused(&error, self.path, self.errno);
+            let error = self.db.delete_with(key, durability).unwrap_err();
+            assert_refused(&error, self.path, self.errno);
+            assert!(self.db.contains(key).unwrap());
+        }
+        deleted_count
+    }
+}
+
+/// Fills a small disk until a put fails, then until no delete has room for its tombstone. Errors
+/// name the reason, reads and syncs go on, and so does closing. On the full disk the store opens
+/// and reads; what was acknowledged is there, also from the disk itself. With room everything
+/// goes on.
+fn fill_a_disk(file_system: FileSystem, kib: u64, segment_bytes: u64, value_bytes: usize) {
+    let Some(disk) = SmallDisk::mount(file_system, kib) else { return };
+    let path = disk.path().join("full.spt");
+    let ballast = disk.write_ballast(512 << 10);
+    let options = Options::new().segment_bytes_min(segment_bytes).fill_factor(1.0);
+    let db = options.open(&path).unwrap();
+    let expected = Content::new();
+    let mut filled = Filled { db, expected, path: &path, value_bytes, errno: ENOSPC };
+    let number = filled.fill(0);
+    assert_content(&filled.db, &filled.expected);
+    filled.db.sync().unwrap();
+    let deleted_count = filled.exhaust();
+    println!("{file_system:?}: {number} puts of {value_bytes} bytes, {deleted_count} deletes");
+    filled.db.sync().unwrap();
+    assert_content(&filled.db, &filled.expected);
+    let Filled { db, expected, .. } = filled;
+    db.close().unwrap();
+
+    disk.reattach();
+    let db = options.clone().read_only().open(&path).unwrap();
+    assert_content(&db, &expected);
+    drop(db);
+    let db = options.open(&path).unwrap();
+    assert_eq!(db.recovery(), Recovery::Clean);
+    assert_content(&db, &expected);
+    let mut filled = Filled { db, expected, path: &path, value_bytes, errno: ENOSPC };
+    let number = filled.fill(number);
+
+    fs::remove_file(&ballast).unwrap();
+    for number in number..number + 12 {
+        filled.put(number, Filled::level(number)).unwrap();
+    }
+    let key = filled.expected.keys().next().expect("there are many").clone();
+    assert!(filled.db.delete(&key).unwrap());
+    filled.expected.remove(&key);
+    assert_content(&filled.db, &filled.expected);
+    let Filled { db, expected, .. } = filled;
+    db.close().unwrap();
+    disk.reattach();
+    assert_content(&options.open(&path).unwrap(), &expected);
+}
+
+#[test]
+fn a_full_disk_in_memory_is_an_error_that_loses_nothing() {
+    for (segment_bytes, value_bytes) in [(4096, 100), (64 << 10, 3000), (4096, 20_000)] {
+        fill_a_disk(FileSystem::Tmpfs, 3 << 10, segment_bytes, value_bytes);
+    }
+}
+
+#[test]
+fn a_full_disk_with_a_journal_is_an_error_that_loses_nothing() {
+    for (segment_bytes, value_bytes) in [(4096, 100), (64 << 10, 3000), (4096, 20_000)] {
+        fill_a_disk(FileSystem::Ext4, 8 << 10, segment_bytes, value_bytes);
+    }
+}
+
+/// What a crash left on a full disk: reading needs no room, and a refused recovery leaves the
+/// file to the next one, which has it.
+#[test]
+fn a_store_that_needs_recovery_on_a_full_disk_is_read_and_opens_once_there_is_room() {
+    for file_system in FileSystem::ALL {
+        let Some(disk) = SmallDisk::mount(file_system, 8 << 10) else { return };
+        let (path, left) = (disk.path().join("full.spt"), disk.path().join("left.spt"));
+        let options = tiny();
+        let db = options.open(&path).unwrap();
+        for number in 0..3000_u32 {
+            db.put(&number.to_le_bytes(), &[7; 100]).unwrap();
+        }
+        let expected = content(&db);
+        // A copy is replayed, as the file is after a power loss.
+        fs::copy(&path, &left).unwrap();
+        db.close().unwrap();
+        let ballast = disk.write_ballast(16 << 20);
+        let existing = options.clone().create(Create::Never);
+        let mut refused_count = 0;
+        for _ in 0..3 {
+            let db = options.clone().read_only().open(&left).unwrap();
+            assert!(matches!(db.recovery(), Recovery::Replayed { .. }), "{:?}", db.recovery());
+            assert_content(&db, &expected);
+            drop(db);
+            match existing.clone().rebuild_index().open(&left) {
+                Ok(db) => assert_content(&db, &expected),
+                Err(error) => {
+                    assert_refused(&error, &left, ENOSPC);
+                    refused_count += 1;
+                }
+            }
+        }
+        println!("{file_system:?}: {refused_count} of 3 recoveries had no room");
+        fs::remove_file(&ballast).unwrap();
+        let db = existing.open(&left).unwrap();
+        assert_content(&db, &expected);
+        db.put(b"more", b"room").unwrap();
+        db.close().unwrap();
+        disk.reattach();
+        let db = existing.open(&left).unwrap();
+        assert_eq!(db.recovery(), Recovery::Clean);
+        assert_eq!(db.len(), 3001);
+        assert_sound(&db);
+    }
+}
+
+#[test]
+fn making_a_store_on_a_full_disk_is_an_error_and_works_once_there_is_room() {
+    let Some(disk) = SmallDisk::mount(FileSystem::Tmpfs, 256) else { return };
+    let path = disk.path().join("new.spt");
+    let ballast = disk.write_ballast(244 << 10);
+    assert_refused(&Db::open(&path).unwrap_err(), &path, ENOSPC);
+    assert!(!path.exists(), "what could not be made leaves nothing behind");
+    fs::remove_file(&ballast).unwrap();
+    let error = Options::new().expected_records(1 << 30).open(&path).unwrap_err();
+    assert_refused(&error, &path, ENOSPC);
+    let db = Db::open(&path).unwrap();
+    db.put(b"key", b"value").unwrap();
+    db.close().unwrap();
+    assert!(Db::open(&path).unwrap().contains(b"key").unwrap());
+}
+
+/// Not a test by itself: the process that the test below gives a limit to.
+#[test]
+fn limited_process_fills_its_file() {
+    let Some(path) = std::env::var_os(CHILD_ENV) else { return };
+    let path = Path::new(&path);
+    let unlimited = getrlimit(Resource::Fsize);
+    let limit_to = |bytes: Option<u64>| {
+        setrlimit(Resource::Fsize, Rlimit { current: bytes, maximum: unlimited.maximum }).unwrap();
+    };
+    let options = tiny();
+    limit_to(Some(4096));
+    assert_refused(&options.open(path).unwrap_err(), path, EFBIG);
+    assert!(!path.exists(), "what could not be made leaves nothing behind");
+    for value_bytes in [100, 3000, 70_000] {
+        limit_to(Some(1 << 20));
+        let db = options.open(path).unwrap();
+        let expected = Content::new();
+        let mut filled = Filled { db, expected, path, value_bytes, errno: EFBIG };
+        let number = filled.fill(0);
+        filled.exhaust();
+        assert_content(&filled.db, &filled.expected);
+        assert!(fs::metadata(path).unwrap().len() <= 1 << 20);
+        limit_to(Some(2 << 20));
+        let number = filled.fill(number);
+        // Lowered below what the file has: what needs no system call to be written still is.
+        limit_to(Some(1 << 16));
+        let error = filled.put(number, Durability::Sync).unwrap_err();
+        assert_refused(&error, path, EFBIG);
+        filled.db.sync().unwrap();
+        assert_content(&filled.db, &filled.expected);
+        let Filled { db, expected, .. } = filled;
+        db.close().unwrap();
+        let error = options.clone().rebuild_index().open(path).unwrap_err();
+        assert_refused(&error, path, EFBIG);
+        limit_to(None);
+        let db = options.open(path).unwrap();
+        assert_content(&db, &expected);
+        db.put(b"more", b"room").unwrap();
+        db.close().unwrap();
+        fs::remove_file(path).unwrap();
+    }
+    // So that the test knows that this one has run.
+    fs::write(path.with_extension("done"), "").unwrap();
+}
+
+/// A limit on the size of files is an error and not the signal that the system sends to a process
+/// which goes over it.
+#[test]
+fn a_file_size_limit_is_an_error_and_no_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("limited.spt");
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "full_disk::limited_process_fills_its_file", "--nocapture"])
+        .env(CHILD_ENV, &path)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    assert!(path.with_extension("done").exists(), "{said}");
+}
