@@ -1,212 +1,315 @@
-//! A real process that is killed in the middle of its work, and a real file.
+//! Real processes that are killed in the middle of their work, and real files.
 //!
-//! The process is this test binary, started again with an environment variable. It changes the
-//! store and reports each change that was acknowledged through a pipe: what is in a pipe survives
-//! its writer.
+//! The process is this test binary, started again with an environment variable: see `victim`.
+//! What must be found after each kill is known from a file that it shares with this one: see
+//! `oracle`.
 
-use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::path::Path;
+mod oracle;
+mod victim;
+
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use splitpoint::{Create, Durability, Options, Recovery};
+use splitpoint::Recovery;
 
-use crate::support::{Rng, assert_sound, bad_hash, content, rounds, seed, tiny, worst_hash};
+use crate::support::{Rng, assert_sound, content, rounds, seed};
+use oracle::{Oracle, Phase, Word, value_of};
+use victim::{Plan, Round};
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_KILLED";
-
-/// Keys that the process works on.
-const KEYS: u64 = 400;
-
-fn options(round: u64) -> Options {
-    let hash = match round % 3 {
-        0 => worst_hash(),
-        1 => bad_hash(),
-        _ => splitpoint::hash::HashFunction::rapidhash_v3(),
-    };
-    let fill_factor = [1.0, 4.5, 7.0][(round / 3 % 3) as usize];
-    tiny().hash(hash).fill_factor(fill_factor).create(Create::IfMissing)
-}
-
-/// The changes of a round: a number from 1 says which. All of it follows from the seed, so that
-/// the parent knows what each number did.
-struct Changes {
-    rng: Rng,
-    number: u64,
-}
-
-struct Change {
-    number: u64,
-    key: Vec<u8>,
-    value: Option<Vec<u8>>,
-    durability: Durability,
-}
-
-impl Changes {
-    fn new(seed: u64) -> Self {
-        Self { rng: Rng::new(seed), number: 0 }
-    }
-
-    fn next(&mut self) -> Change {
-        self.number += 1;
-        let key = self.rng.below(KEYS).to_le_bytes().to_vec();
-        // For a while the table grows, for a while it shrinks.
-        let is_growing = (self.number / 600).is_multiple_of(2);
-        let is_put = self.rng.below(10) < if is_growing { 9 } else { 2 };
-        let len = [10, 60, 300, 3000][(self.rng.below(40) / 13) as usize];
-        let value = is_put.then(|| {
-            let mut value = self.number.to_le_bytes().to_vec();
-            value.resize(8 + len, self.number as u8);
-            value
-        });
-        let durability =
-            if self.rng.below(200) == 0 { Durability::Sync } else { Durability::Buffered };
-        Change { number: self.number, key, value, durability }
-    }
-}
+/// The signal that kills, whatever the process thinks of it.
+const SIGKILL: i32 = 9;
+/// Processes that are killed one after the other over the same store.
+const ROUNDS_PER_STORE: u64 = 20;
+/// A process that lives so long will not be killed any more.
+const HANG: Duration = Duration::from_secs(120);
 
 /// Not a test by itself: the process that the test below starts and kills.
 #[test]
 fn killed_process_changes_the_store_until_it_is_killed() {
     let Some(arguments) = std::env::var_os(CHILD_ENV) else { return };
-    let arguments = arguments.into_string().unwrap();
-    let [path, round, seed] = arguments.split('|').collect::<Vec<_>>()[..] else {
-        panic!("three arguments")
-    };
-    let db = options(round.parse().unwrap()).open(path).unwrap();
-    let mut changes = Changes::new(seed.parse().unwrap());
-    let mut report = std::io::stderr().lock();
-    loop {
-        let Change { number, key, value, durability } = changes.next();
-        match value {
-            Some(value) => db.put_with(&key, &value, durability).unwrap(),
-            None => drop(db.delete_with(&key, durability).unwrap()),
-        }
-        report.write_all(&number.to_le_bytes()).unwrap();
-    }
+    victim::run(&Round::decode(&arguments.into_string().unwrap()));
 }
 
-fn start(path: &Path, round: u64, seed: u64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+fn start(round: &Round, log: &Path) -> Child {
+    Command::new(std::env::current_exe().expect("this program has a path"))
         .args(["--exact", "kill::killed_process_changes_the_store_until_it_is_killed"])
         .arg("--nocapture")
-        .env(CHILD_ENV, format!("{}|{round}|{seed}", path.display()))
+        .env(CHILD_ENV, round.encode())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stderr(fs::File::create(log).expect("the directory can be written"))
         .spawn()
-        .unwrap()
+        .expect("this program can be started")
 }
 
-/// Reads reports until `count` changes are acknowledged, kills the process, and returns how many
-/// it had acknowledged in the end.
-fn kill_after(mut child: Child, count: u64) -> u64 {
-    let mut pipe = child.stderr.take().expect("a pipe");
-    let mut report = [0; 8];
-    for number in 1..=count {
-        pipe.read_exact(&mut report).unwrap();
-        assert_eq!(u64::from_le_bytes(report), number, "{:?}", String::from_utf8_lossy(&report));
+/// Starts a process over the store of a round, kills it or waits until it has killed itself.
+fn run_and_kill(round: &Round) {
+    use std::os::unix::process::ExitStatusExt;
+    let log = round.dir.join("victim.log");
+    let mut child = start(round, &log);
+    let begun = Instant::now();
+    if let Plan::After(delay) = round.plan() {
+        std::thread::sleep(delay);
+        child.kill().expect("a child can be killed");
     }
-    child.kill().unwrap();
-    assert!(!child.wait().unwrap().success());
-    let mut rest = Vec::new();
-    pipe.read_to_end(&mut rest).unwrap();
-    count + rest.len() as u64 / 8
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            break status;
+        }
+        if begun.elapsed() > HANG {
+            // Leave no process behind.
+            let _ = child.kill();
+            panic!("{:?} has not come about in {HANG:?}", round.plan());
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    };
+    let said = fs::read_to_string(&log).unwrap_or_default();
+    assert_eq!(status.signal(), Some(SIGKILL), "{status}: {said}");
 }
 
-/// Kills a process at a random moment of its work and opens the file again, several times for
-/// each file. Every acknowledged change must be there, the one under way may be, and the index is
-/// taken over without reading the log.
+/// What a failure leaves behind and says.
+struct Scene {
+    dir: Option<tempfile::TempDir>,
+    seed: u64,
+    at: String,
+}
+
+impl Scene {
+    fn path(&self) -> PathBuf {
+        self.dir.as_ref().expect("until it is dropped").path().to_path_buf()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if let Some(dir) = self.dir.take().filter(|_| std::thread::panicking()) {
+            println!("{}", self.at);
+            println!("kept: {}; *.left is the file as the kill left it", dir.keep().display());
+            println!(
+                "repeat: SPLITPOINT_SEED={} cargo test -p splitpoint --test it kill:: \
+                 (the same programs and plans; the moments differ)",
+                self.seed
+            );
+        }
+    }
+}
+
+/// What came about, for the last line and for the assertions that the test does what it says.
+#[derive(Debug, Default)]
+struct Tally {
+    kills: u64,
+    kills_in: [u64; Phase::ALL.len()],
+    in_flight: u64,
+    in_flight_applied: u64,
+    copies_replayed: u64,
+    read_only: u64,
+    left_to_successor: u64,
+    words: [u64; Word::Applied as usize + 1],
+}
+
+impl Tally {
+    /// Adds what the processes over one store have counted.
+    fn add_store(&mut self, oracle: &Oracle) {
+        for word in Word::COUNTERS {
+            self.words[word as usize] += oracle.get(word);
+        }
+    }
+
+    fn print(&self) {
+        println!("{} kills", self.kills);
+        for (phase, count) in Phase::ALL.iter().zip(self.kills_in) {
+            println!("  {count} while {phase:?}");
+        }
+        println!("{} changes under way when killed", self.in_flight);
+        println!("  {} of them found", self.in_flight_applied);
+        println!("{} left to the next process", self.left_to_successor);
+        println!("{} copies replayed", self.copies_replayed);
+        println!("{} opened for reading only", self.read_only);
+        for word in Word::COUNTERS {
+            println!("{} {word:?}", self.words[word as usize]);
+        }
+    }
+
+    /// Checks that the test did what it is for. The bounds are far from what is usual.
+    fn assert_much_came_about(&self) {
+        let at_least = |count: u64, share: u64, what: &str| {
+            assert!(count > self.kills / share, "{count} {what} in {} kills", self.kills);
+        };
+        let word = |word: Word| self.words[word as usize];
+        for phase in [Phase::Opening, Phase::Rebuilding, Phase::Working, Phase::Closing] {
+            at_least(self.kills_in[phase as usize], 200, &format!("while {phase:?}"));
+        }
+        at_least(word(Word::TakenOver), 4, "taken over");
+        at_least(word(Word::Clean), 200, "found closed");
+        at_least(self.in_flight, 100, "changes under way");
+        at_least(self.copies_replayed, 20, "copies");
+        at_least(self.read_only, 20, "for reading");
+        at_least(self.left_to_successor, 20, "left to the next");
+        at_least(word(Word::Changes), 1, "changes");
+        at_least(word(Word::Reads), 1, "reads");
+        at_least(word(Word::Scans), 20, "scans");
+        at_least(word(Word::Growths), 20, "growths");
+        at_least(word(Word::Shrinks), 20, "shrinks");
+    }
+}
+
+/// Looks at what a kill left in other ways than by opening it: a copy, whose index is built again
+/// from the log, and a handle that only reads. Returns the content of the copy.
+fn visit(round: &Round, oracle: &Oracle, choice: u64, tally: &mut Tally) -> Option<Vec<u64>> {
+    let path = round.store_path();
+    if oracle.get(Word::Opened) == 0 {
+        // The file may not be one yet.
+        return None;
+    }
+    match choice {
+        0 => {
+            let db = round.options().read_only().open(&path).expect("it opens for reading");
+            oracle.versions(&db).unwrap_or_else(|error| panic!("read only: {error}"));
+            tally.read_only += 1;
+            None
+        }
+        1 => {
+            let copy = path.with_extension("copy");
+            fs::copy(path.with_extension("left"), &copy).expect("there is room");
+            let db = round.options().rebuild_index().open(&copy).expect("the log is whole");
+            assert!(matches!(db.recovery(), Recovery::Replayed { .. }), "{:?}", db.recovery());
+            assert_sound(&db);
+            let versions = oracle.versions(&db).unwrap_or_else(|error| panic!("copy: {error}"));
+            let before = content(&db);
+            db.close().expect("the copy closes");
+            let db = round.options().read_only().open(&copy).expect("the copy opens");
+            assert!(content(&db) == before, "the copy has changed by being closed");
+            tally.copies_replayed += 1;
+            Some(versions)
+        }
+        _ => None,
+    }
+}
+
+/// Opens what a kill left and checks it. Whoever was killed next to a change that was under way
+/// has made it or not; from now on it counts as what was found.
+fn open_and_settle(round: &Round, copied: Option<&[u64]>, is_to_close: bool) {
+    let oracle = Oracle::open(&round.oracle_path());
+    oracle.begin_open(false);
+    let db = round.options().open(round.store_path()).expect("what a kill left opens");
+    oracle.end_open(db.recovery());
+    let versions = oracle.settle(&db, round.writer_count());
+    if let Some(copied) = copied {
+        assert!(copied == versions, "index and log differ: {copied:?}, {versions:?}");
+    }
+    let buckets = db.stats().expect("the store can be counted").geometry.bucket_count();
+    oracle.begin_close(buckets);
+    if is_to_close {
+        db.close().expect("the store closes");
+    } else {
+        drop(db);
+    }
+    oracle.end_close();
+}
+
+/// Kills a process at a random moment: while it starts, opens, recovers, reads, writes, syncs,
+/// closes. What it left is opened by this process or by the next one that is killed; then every
+/// acknowledged change must be there, each one under way may be, nothing else is, and the index
+/// is taken over without reading the log. Readers check the same while the process lives.
 #[test]
 fn a_killed_process_loses_no_acknowledged_change() {
-    let mut rng = Rng::new(seed());
+    let seed = seed();
+    let mut rng = Rng::new(seed);
     let dir = tempfile::tempdir().unwrap();
-    let round_count = rounds(30, 300);
-    let mut applied_count = 0;
-    for round in 0..round_count {
-        let path = dir.path().join(format!("{}.spt", round / 5));
-        let round_options = options(round / 5);
-        let mut model: HashMap<Vec<u8>, Vec<u8>> = if path.exists() {
-            content(&round_options.open(&path).unwrap()).into_iter().collect()
-        } else {
-            HashMap::new()
-        };
-        let seed = rng.next();
-        let limit = if round % 5 == 0 { 10 } else { 4000 };
-        let count = kill_after(start(&path, round / 5, seed), rng.below(limit));
-        let mut changes = Changes::new(seed);
-        let mut apply = |model: &mut HashMap<Vec<u8>, Vec<u8>>| match changes.next() {
-            Change { key, value: Some(value), .. } => drop(model.insert(key, value)),
-            Change { key, value: None, .. } => drop(model.remove(&key)),
-        };
-        (0..count).for_each(|_| apply(&mut model));
-        let db = round_options.open(&path).unwrap();
-        match db.recovery() {
-            Recovery::TakenOver { records } => {
-                assert!(records <= 2, "round {round}: {records} records applied");
-                applied_count += records;
+    let mut scene = Scene { dir: Some(dir), seed, at: String::new() };
+    let mut tally = Tally::default();
+    let round_count = rounds(210, 10_000);
+    for number in 0..round_count {
+        let store = number / ROUNDS_PER_STORE;
+        let round = Round { dir: scene.path(), store, seed: rng.next() };
+        scene.at = format!("round {number}, {round:?}, {:?}", round.plan());
+        let is_first = number % ROUNDS_PER_STORE == 0;
+        let is_last = (number + 1) % ROUNDS_PER_STORE == 0 || number + 1 == round_count;
+        if is_first {
+            Oracle::create(&round.oracle_path());
+        }
+        Oracle::open(&round.oracle_path()).enter(Phase::Starting);
+        run_and_kill(&round);
+
+        let oracle = Oracle::open(&round.oracle_path());
+        oracle.set(Word::IsLeft, 1);
+        tally.kills += 1;
+        tally.kills_in[oracle.phase() as usize] += 1;
+        let in_flight = oracle.in_flight();
+        tally.in_flight += in_flight.len() as u64;
+        let intended: Vec<u64> = in_flight.iter().map(|&key| oracle.intended(key)).collect();
+        if round.store_path().exists() {
+            let left = round.store_path().with_extension("left");
+            fs::copy(round.store_path(), left).unwrap();
+        }
+        let copied = visit(&round, &oracle, rng.below(4), &mut tally);
+        if !is_last && rng.below(3) == 0 {
+            tally.left_to_successor += 1;
+            continue;
+        }
+        open_and_settle(&round, copied.as_deref(), rng.below(2) == 0);
+        let settled = Oracle::open(&round.oracle_path());
+        let applied = in_flight.iter().zip(intended).filter(|&(&key, intended)| {
+            value_of(key, intended).is_some() && settled.acknowledged(key) == intended
+        });
+        tally.in_flight_applied += applied.count() as u64;
+        if is_last {
+            tally.add_store(&settled);
+            for file in fs::read_dir(scene.path()).unwrap() {
+                fs::remove_file(file.unwrap().path()).unwrap();
             }
-            // Killed before its first change.
-            recovery => assert!(count == 0, "round {round}: {recovery:?} after {count} changes"),
-        }
-        let found: HashMap<_, _> = content(&db).into_iter().collect();
-        if found != model {
-            apply(&mut model);
-            assert!(found == model, "round {round}: not the first {count} changes nor one more");
-        }
-        assert!(found.iter().all(|(key, value)| db.get(key).unwrap().as_deref() == Some(value)));
-        assert_eq!(db.len(), model.len() as u64, "round {round}");
-        assert_sound(&db);
-        if round % 2 == 0 {
-            db.close().unwrap();
-        } else {
-            db.put(&[0; 8], b"one more change by the parent").unwrap();
         }
     }
-    println!("{applied_count} records applied in {round_count} rounds");
+    tally.print();
+    tally.assert_much_came_about();
 }
 
-/// A process that is killed while it waits for durability, again and again on one file: what a
-/// synced change stored is there, and the next process goes on in the same log.
+/// The checks of this test fail as they should: on an acknowledged change that is missing or
+/// older, on one that nobody began, on a key of somebody else, on a way in that is not allowed.
 #[test]
-fn a_store_goes_on_through_many_kills() {
-    let mut rng = Rng::new(seed());
+fn the_oracle_notices_what_is_missing_stale_early_or_foreign() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("often.spt");
-    for round in 0..rounds(8, 100) {
-        kill_after(start(&path, 1, rng.next()), rng.below(100));
-        if round % 3 == 2 {
-            let db = options(1).open(&path).unwrap();
-            assert_sound(&db);
-            assert_eq!(content(&db).len() as u64, db.len());
-        }
-    }
-}
+    let path = dir.path().join("0.oracle");
+    Oracle::create(&path);
+    let oracle = Oracle::open(&path);
+    let db = splitpoint::Db::in_memory().unwrap();
+    let version_with = |is_put: bool, from: u64| {
+        (from..1000).find(|&version| value_of(7, version).is_some() == is_put).unwrap()
+    };
+    let first = version_with(true, 1);
+    let second = version_with(true, first + 1);
+    let store = |version| db.put(&oracle::key_bytes(7), &value_of(7, version).unwrap()).unwrap();
+    let intend_until = |version| while oracle.intend(7) < version {};
+    oracle.versions(&db).expect("nothing is there and nothing was begun");
 
-/// A read-only handle on what a killed process left: it reads everything and leaves it to the
-/// next writer to take it over.
-#[test]
-fn a_read_only_handle_reads_what_a_killed_process_left() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("left.spt");
-    let count = kill_after(start(&path, 0, 77), 300);
-    let mut model = HashMap::new();
-    let mut changes = Changes::new(77);
-    for _ in 0..count {
-        match changes.next() {
-            Change { key, value: Some(value), .. } => drop(model.insert(key, value)),
-            Change { key, value: None, .. } => drop(model.remove(&key)),
-        }
+    store(first);
+    assert!(oracle.versions(&db).unwrap_err().contains("not one of 0..=0"), "early");
+    intend_until(first);
+    oracle.versions(&db).expect("it was begun");
+    oracle.acknowledge(7);
+    oracle.versions(&db).expect("it was acknowledged");
+    intend_until(second);
+    oracle.versions(&db).expect("the next one may be missing");
+    oracle.acknowledge(7);
+    assert!(oracle.versions(&db).unwrap_err().contains("version"), "stale");
+    db.delete(&oracle::key_bytes(7)).unwrap();
+    assert!(oracle.versions(&db).unwrap_err().contains("is missing"));
+    store(second);
+    oracle.versions(&db).expect("it is as it should be");
+    db.put(b"somebody", b"else's").unwrap();
+    assert!(oracle.versions(&db).unwrap_err().contains("a scan returned key"), "foreign");
+
+    for (recovery, is_allowed) in [
+        (Recovery::Replayed { records: 1, dropped_bytes: 0 }, false),
+        (Recovery::Clean, false),
+        (Recovery::TakenOver { records: 3 }, false),
+        (Recovery::TakenOver { records: 2 }, true),
+    ] {
+        oracle.set(Word::Ways, oracle::way::TAKEN_OVER);
+        let checked = std::panic::catch_unwind(|| Oracle::open(&path).end_open(recovery));
+        assert_eq!(checked.is_ok(), is_allowed, "{recovery:?}");
     }
-    let last = changes.next().key;
-    let db = options(0).read_only().open(&path).unwrap();
-    for (key, value) in &model {
-        if *key != last {
-            assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]));
-        }
-    }
-    drop(db);
-    let db = options(0).open(&path).unwrap();
-    assert!(matches!(db.recovery(), Recovery::TakenOver { .. }));
-    assert_sound(&db);
 }
