@@ -196,7 +196,7 @@ fn hint_of_foreign(found: &str, file: &str) -> String {
     match found {
         "a directory" => "give the path of a file".to_string(),
         "a special file" => "a store is a regular file".to_string(),
-        "an empty file" => {
+        "an empty file" | "a store whose creation was interrupted" => {
             format!("to make a store of it: rm {file} && splitpoint create {file}")
         }
         "text" => format!(

@@ -1,9 +1,8 @@
 //! Opening stores the way the commands want them.
 
-use std::io;
 use std::path::Path;
 
-use splitpoint::{Create, Db, Durability, Error, ErrorKind, Options, Recovery};
+use splitpoint::{Create, Db, Durability, Error, Options, Recovery};
 
 use crate::console::Console;
 use crate::failure::{Failure, Result};
@@ -54,28 +53,15 @@ pub(crate) fn open_to_write(path: &Path, options: &Options) -> Result<Db> {
     options.clone().create(Create::Never).open(path).map_err(|error| Failure::opening(path, &error))
 }
 
-/// Opens a store for writing; makes it where there is none, and says so.
+/// Opens a store for writing; makes it where there is none, and says so. An empty file, and one
+/// whose creation was interrupted, is none yet.
 pub(crate) fn open_or_create(path: &Path, options: &Options, console: Console) -> Result<Db> {
-    let opened = options.clone().create(Create::Never).open(path);
-    match opened {
-        Err(error) if is_missing(&error) => {
-            let db = options
-                .clone()
-                .create(Create::IfMissing)
-                .open(path)
-                .map_err(|error| Failure::opening(path, &error))?;
-            console.note(format_args!("created `{}`", path.display()));
-            Ok(db)
-        }
-        opened => opened.map_err(|error| Failure::opening(path, &error)),
+    let opened = options.clone().create(Create::IfMissing).open(path);
+    let db = opened.map_err(|error| Failure::opening(path, &error))?;
+    if db.recovery() == Recovery::Created {
+        console.note(format_args!("created `{}`", path.display()));
     }
-}
-
-fn is_missing(error: &Error) -> bool {
-    error.kind() == ErrorKind::Io
-        && std::error::Error::source(error)
-            .and_then(|source| source.downcast_ref::<io::Error>())
-            .is_some_and(|source| source.kind() == io::ErrorKind::NotFound)
+    Ok(db)
 }
 
 /// Closes a store that was written, which makes its changes durable.

@@ -1,5 +1,7 @@
 //! What a file is, by its first bytes: for the message that says it is not a store.
 
+use crate::format::{LIVE_MAGIC, LIVE_OFFSET};
+
 /// Returns a name for what begins with `head`, the first bytes of a file of `file_bytes`.
 pub(crate) fn identify(head: &[u8], file_bytes: u64) -> &'static str {
     let magic_at = |offset: usize, magic: &[u8]| {
@@ -27,6 +29,10 @@ pub(crate) fn identify(head: &[u8], file_bytes: u64) -> &'static str {
     {
         return name;
     }
+    let (zeros, rest) = head.split_at(head.len().min(LIVE_OFFSET as usize));
+    if zeros.iter().all(|&byte| byte == 0) && rest.starts_with(&LIVE_MAGIC.to_le_bytes()) {
+        return "a store whose creation was interrupted";
+    }
     if head.iter().all(|&byte| byte == 0) {
         return "a file that begins with zeros";
     }
@@ -47,5 +53,8 @@ mod tests {
         assert_eq!(identify(&[0; 64], 64), "a file that begins with zeros");
         assert_eq!(identify(&[], 0), "an empty file");
         assert_eq!(identify(&[1, 0, 255], 3), "other data");
+        let mut unfinished = vec![0; 16_384];
+        unfinished[LIVE_OFFSET as usize..][..8].copy_from_slice(&LIVE_MAGIC.to_le_bytes());
+        assert_eq!(identify(&unfinished, 20_480), "a store whose creation was interrupted");
     }
 }
