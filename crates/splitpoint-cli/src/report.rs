@@ -43,6 +43,7 @@ struct Segments {
     big: u64,
     index: u64,
     overflow: u64,
+    checkpoint: u64,
     free: u64,
 }
 
@@ -53,7 +54,7 @@ enum RecoveryReport {
     Created,
     Clean,
     TakenOver { records: u64 },
-    Replayed { records: u64, dropped_bytes: u64 },
+    Replayed { checkpoint_keys: u64, records: u64, dropped_bytes: u64 },
     Unknown,
 }
 
@@ -88,8 +89,8 @@ impl StatReport {
             Recovery::Created => RecoveryReport::Created,
             Recovery::Clean => RecoveryReport::Clean,
             Recovery::TakenOver { records } => RecoveryReport::TakenOver { records },
-            Recovery::Replayed { records, dropped_bytes } => {
-                RecoveryReport::Replayed { records, dropped_bytes }
+            Recovery::Replayed { checkpoint_keys, records, dropped_bytes } => {
+                RecoveryReport::Replayed { checkpoint_keys, records, dropped_bytes }
             }
             _ => RecoveryReport::Unknown,
         };
@@ -112,6 +113,7 @@ impl StatReport {
                 big: stats.segments.big,
                 index: stats.segments.index,
                 overflow: stats.segments.overflow,
+                checkpoint: stats.segments.checkpoint,
                 free: stats.segments.free,
             },
             hash: stats.hash_name.clone(),
@@ -173,7 +175,7 @@ impl StatReport {
     }
 
     fn push_segments(&self, out: &mut String) {
-        let Segments { header, log, big, index, overflow, free } = self.segments;
+        let Segments { header, log, big, index, overflow, checkpoint, free } = self.segments;
         let _ = writeln!(out, "{BOLD}{:<16}{:>17}{:>9}{BOLD:#}", "segments", "bytes", "share");
         for (name, part) in [
             ("header", header),
@@ -181,6 +183,7 @@ impl StatReport {
             ("big values", big),
             ("index", index),
             ("overflow", overflow),
+            ("checkpoint", checkpoint),
             ("free", free),
             ("file", self.file_bytes),
         ] {
@@ -199,14 +202,23 @@ impl RecoveryReport {
                 "the last writer was killed; its index was taken over, {} applied",
                 counted(*records, "record")
             ),
-            Self::Replayed { records, dropped_bytes } => format!(
+            Self::Replayed { checkpoint_keys, records, dropped_bytes } => format!(
                 "index rebuilt from {}, {} torn off the end",
-                counted(*records, "record"),
+                rebuilt_from(*checkpoint_keys, *records),
                 bytes(*dropped_bytes)
             ),
             Self::Unknown => "of a kind that this command does not know".to_string(),
         }
     }
+}
+
+/// Returns what an index was built from after a power loss.
+pub(crate) fn rebuilt_from(checkpoint_keys: u64, records: u64) -> String {
+    if checkpoint_keys == 0 {
+        return counted(records, "record");
+    }
+    let (keys, records) = (counted(checkpoint_keys, "key"), counted(records, "record"));
+    format!("a checkpoint of {keys} and {records} after it")
 }
 
 /// Returns bytes exactly and, where that is long, roughly.

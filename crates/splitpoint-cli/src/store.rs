@@ -6,7 +6,7 @@ use splitpoint::{Create, Db, Durability, Error, Options, Recovery};
 
 use crate::console::Console;
 use crate::failure::{Failure, Result};
-use crate::number::counted;
+use crate::report::rebuilt_from;
 
 /// How soon a change survives a power loss
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -33,11 +33,11 @@ impl From<DurabilityName> for Durability {
 /// Opens an existing store for reading, and says so if that took a pass over its log.
 pub(crate) fn open_to_read(path: &Path, console: Console) -> Result<Db> {
     let db = open_untouched(path).map_err(|error| Failure::opening(path, &error))?;
-    if let Recovery::Replayed { records, .. } = db.recovery() {
+    if let Recovery::Replayed { checkpoint_keys, records, .. } = db.recovery() {
         console.note(format_args!(
-            "`{}` was not closed: read {} again; the next write keeps the result",
+            "`{}` was not closed: index rebuilt from {}; the next write keeps the result",
             path.display(),
-            counted(records, "record")
+            rebuilt_from(checkpoint_keys, records)
         ));
     }
     Ok(db)

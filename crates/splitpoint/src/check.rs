@@ -3,9 +3,10 @@
 use std::fmt;
 
 use crate::atomic::Ordering;
+use crate::checkpoint::Image;
 use crate::error::Error;
 use crate::format::{
-    Addr, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockFault, u64_at,
+    Addr, CheckpointName, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockFault, u64_at,
 };
 use crate::index::Lines;
 use crate::index::lookup::{for_each_line, slots_in_use};
@@ -131,13 +132,18 @@ impl Store {
         if storage.is_volatile() {
             return;
         }
-        let mut valid_count = 0;
+        let _no_writes = self.superblock_writes();
+        let mut newest: Option<Superblock> = None;
         for offset in SUPERBLOCK_OFFSETS {
             let block = storage.read(offset, SUPERBLOCK_BYTES);
             // A new store has written only one of them.
             let is_unwritten = block.iter().all(|&byte| byte == 0);
             match Superblock::decode(&block) {
-                Ok(_) => valid_count += 1,
+                Ok(block) => {
+                    if newest.as_ref().is_none_or(|other| other.generation < block.generation) {
+                        newest = Some(block);
+                    }
+                }
                 Err(_) if is_unwritten => {}
                 Err(SuperblockFault::Field { what, offset: at, expected, found }) => {
                     report.note(what, offset + at, expected, found);
@@ -145,8 +151,23 @@ impl Store {
                 Err(_) => report.note("superblock magic", offset, 0, u64_at(&block, 0)),
             }
         }
-        if valid_count == 0 {
-            report.note("superblocks", 0, 1, 0);
+        match newest {
+            None => report.note("superblocks", 0, 1, 0),
+            Some(superblock) => {
+                if let Some(name) = superblock.checkpoint {
+                    self.check_checkpoint(name, report);
+                }
+            }
+        }
+    }
+
+    /// Verifies the checkpoint that a recovery would begin with.
+    fn check_checkpoint(&self, name: CheckpointName, report: &mut CheckReport) {
+        let region = &self.region;
+        let checked = Image::open(region, name)
+            .and_then(|image| image.for_each_entry(region, |_, _| Ok(()), |_| {}));
+        if let Err(error) = checked {
+            report.note_error(&error);
         }
     }
 

@@ -316,6 +316,7 @@ impl Db {
             if durability == Durability::Async {
                 self.schedule_sync(&mut writer);
             }
+            self.finish_checkpoint(writer);
         }
         match durability {
             Durability::Sync => self.sync(),
@@ -352,17 +353,30 @@ impl Db {
 
     /// Does what the durability of a change asks for, once the change is visible.
     fn finish(&self, mut writer: MutexGuard<'_, Writer>, durability: Durability) -> Result<()> {
+        let lsn = writer.log.position().lsn;
+        if durability == Durability::Async {
+            self.schedule_sync(&mut writer);
+        }
+        self.finish_checkpoint(writer);
         match durability {
-            Durability::Buffered => Ok(()),
-            Durability::Async => {
-                self.schedule_sync(&mut writer);
-                Ok(())
-            }
-            Durability::Sync => {
-                let lsn = writer.log.position().lsn;
-                drop(writer);
-                self.store.wait_durable(lsn, true)
-            }
+            Durability::Buffered | Durability::Async => Ok(()),
+            Durability::Sync => self.store.wait_durable(lsn, true),
+        }
+    }
+
+    /// Gives up the lock; a checkpoint that has been written is made durable, by the thread if the
+    /// storage allows one.
+    #[inline]
+    fn finish_checkpoint(&self, writer: MutexGuard<'_, Writer>) {
+        if !writer.checkpoints.is_written() {
+            return;
+        }
+        drop(writer);
+        if self.store.region.storage().may_sync_in_background() {
+            self.syncer.finish_checkpoint(&self.store);
+        } else {
+            // An error stays with the store: the next change and the next sync return it.
+            let _ = self.store.finish_checkpoint();
         }
     }
 

@@ -87,11 +87,11 @@ pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(*field)
 }
 
-fn put_u32(bytes: &mut [u8], offset: usize, value: u32) {
+pub(crate) fn put_u32(bytes: &mut [u8], offset: usize, value: u32) {
     bytes[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
+pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
     bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
 }
 
@@ -116,18 +116,20 @@ fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///     72    32  hash function: name, NUL-padded
 ///    104     4  size of the first log segments in bytes
 ///    108     4  size of the log segments of a large file in bytes
-///    112     8  log start: offset of the segment where replay begins, 0 for an empty log
+///    112     8  log start: offset of the first segment, 0 for an empty log
 ///    120     8  log start: salt of that segment
 ///    128     8  log start: log sequence number at the position
 ///    136     8  log start: offset of the first record to replay
-///    144     8  checkpoint: offset of its first segment, 0 for the empty table
+///    144     8  checkpoint: offset of its segment, 0 for none: the log is read from its start
 ///    152     8  checkpoint: size in bytes
 ///    160     8  file size in bytes at a clean close
 ///    168     4  crc32c of the live header at a clean close
 ///    172     4  reserved, 0
 ///    176     8  features without which the file must not be read, one bit each: none yet
 ///    184     8  features without which the file must not be written: none yet
-///    192  3904  reserved, 0
+///    192     8  checkpoint: log sequence number of the commit that it is the index of
+///    200     8  checkpoint: salt of its segment
+///    208  3888  reserved, 0
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
@@ -142,15 +144,28 @@ pub(crate) struct Superblock {
     pub(crate) segment_bytes_min: u32,
     pub(crate) segment_bytes_max: u32,
     pub(crate) log_start: LogStart,
-    pub(crate) checkpoint_offset: u64,
-    pub(crate) checkpoint_bytes: u64,
+    /// The checkpoint that recovery begins with, if there is one.
+    pub(crate) checkpoint: Option<CheckpointName>,
     pub(crate) file_bytes: u64,
     pub(crate) live_crc: u32,
     /// What a writer would have to know: not 0 in a file that this version may only read.
     pub(crate) write_features: u64,
 }
 
-/// Where replay begins: a position in the log and what proves it.
+/// Which checkpoint a superblock means, and what proves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CheckpointName {
+    /// Offset of its segment.
+    pub(crate) offset: u64,
+    /// Size of the segment in bytes.
+    pub(crate) bytes: u64,
+    /// Log sequence number of the commit that it is the index of.
+    pub(crate) lsn: u64,
+    /// Salt of the segment.
+    pub(crate) salt: u64,
+}
+
+/// A position in the log and what proves it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogStart {
     /// Offset of the segment, 0 for an empty log.
@@ -200,8 +215,12 @@ impl Superblock {
         put_u64(&mut block, 120, self.log_start.salt);
         put_u64(&mut block, 128, self.log_start.lsn);
         put_u64(&mut block, 136, self.log_start.record_offset);
-        put_u64(&mut block, 144, self.checkpoint_offset);
-        put_u64(&mut block, 152, self.checkpoint_bytes);
+        if let Some(CheckpointName { offset, bytes, lsn, salt }) = self.checkpoint {
+            put_u64(&mut block, 144, offset);
+            put_u64(&mut block, 152, bytes);
+            put_u64(&mut block, 192, lsn);
+            put_u64(&mut block, 200, salt);
+        }
         put_u64(&mut block, 160, self.file_bytes);
         put_u32(&mut block, 168, self.live_crc);
         put_u64(&mut block, 184, self.write_features);
@@ -254,8 +273,12 @@ impl Superblock {
                 lsn: u64_at(block, 128),
                 record_offset: u64_at(block, 136),
             },
-            checkpoint_offset: u64_at(block, 144),
-            checkpoint_bytes: u64_at(block, 152),
+            checkpoint: (u64_at(block, 144) != 0).then(|| CheckpointName {
+                offset: u64_at(block, 144),
+                bytes: u64_at(block, 152),
+                lsn: u64_at(block, 192),
+                salt: u64_at(block, 200),
+            }),
             file_bytes: u64_at(block, 160),
             live_crc: u32_at(block, 168),
             write_features: u64_at(block, 184),
@@ -278,8 +301,15 @@ impl Superblock {
             let expected = bytes.next_power_of_two().clamp(GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX);
             field("log segment size", offset, expected, bytes)?;
         }
-        // This version replays onto an empty table: with a checkpoint it would find too little.
-        field("checkpoint", 144, 0, self.checkpoint_offset)?;
+        if let Some(CheckpointName { offset, bytes, lsn, .. }) = self.checkpoint {
+            for (what, at, word) in
+                [("checkpoint offset", 144, offset), ("checkpoint size", 152, bytes)]
+            {
+                let aligned = word / GRANULE_BYTES * GRANULE_BYTES;
+                field(what, at, aligned.min(FILE_BYTES_MAX), word)?;
+            }
+            field("checkpoint sequence number", 192, lsn.min(LSN_MAX) / 8 * 8, lsn)?;
+        }
         let start = self.log_start;
         let aligned = start.segment_offset / GRANULE_BYTES * GRANULE_BYTES;
         field("log start", 112, aligned.min(FILE_BYTES_MAX), start.segment_offset)?;
@@ -302,7 +332,7 @@ pub(crate) enum SegmentKind {
     Big = 3,
     /// Segment and granule tables. Reserved.
     Map = 4,
-    /// Checkpoint of the index. Reserved.
+    /// Checkpoint of the index.
     Checkpoint = 5,
 }
 
@@ -318,7 +348,8 @@ pub(crate) enum SegmentKind {
 ///      5     3  reserved, 0
 ///      8     8  segment sequence number: one more for each segment
 ///     16     8  size in bytes, header included
-///     24     8  log sequence number of the first record (log), of the record that names it (big)
+///     24     8  log sequence number of the first record (log), of the record that names it (big),
+///               of the commit that it is the index of (checkpoint)
 ///     32     8  offset of the log segment before this one, 0 for none
 ///     40     8  salt: random; seeds the checksum of every record inside
 ///     48     8  reserved, 0
@@ -430,8 +461,7 @@ mod tests {
             segment_bytes_min: 64 << 10,
             segment_bytes_max: 2 << 20,
             log_start: LogStart { segment_offset: 65536, salt: 99, lsn: 0, record_offset: 65600 },
-            checkpoint_offset: 0,
-            checkpoint_bytes: 0,
+            checkpoint: Some(CheckpointName { offset: 1 << 20, bytes: 1 << 16, lsn: 800, salt: 5 }),
             file_bytes: 131_072,
             live_crc: 5,
             write_features: 6,

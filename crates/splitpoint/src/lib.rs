@@ -19,6 +19,7 @@ compile_error!("splitpoint maps whole files: it needs a 64-bit address space");
 
 mod atomic;
 mod check;
+mod checkpoint;
 mod cursor;
 mod db;
 mod error;
@@ -50,7 +51,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use options::{
     Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX,
 };
-pub use stats::{ChainHistogram, ChainRow, Occupancy, Recovery, SegmentBytes, Stats};
+pub use stats::{ChainHistogram, ChainRow, Checkpoint, Occupancy, Recovery, SegmentBytes, Stats};
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::SimDisk;
 pub use table::{

@@ -47,7 +47,10 @@ pub(crate) const PIECE_COUNT_MAX: usize = 192;
 ///    408     8  bytes in big segments
 ///    416     8  pieces of the bucket window
 ///    424     8  pieces of the overflow window
-///    432     8  free extents
+///    432     8  free extents (bits 0-31), crc32c of the end of the file and of them (32-63); 0 while
+///               they change
+///    448    32  segments of checkpoints, finished or not: two times first granule and granule
+///               count, 8 bytes each; 0 for none
 ///    512   512  free extents, 8 bytes each: first granule (bits 0-31), granule count (32-63)
 ///   1024  1536  bucket pieces, 8 bytes each: first granule
 ///   2560  1536  overflow pieces, 8 bytes each: first granule
@@ -75,6 +78,7 @@ const LOG_BYTES: usize = 50;
 const BIG_BYTES: usize = 51;
 const PIECE_COUNTS: [usize; 2] = [52, 53];
 const EXTENT_COUNT: usize = 54;
+const CHECKPOINTS: usize = 56;
 const EXTENTS: usize = 64;
 const PIECES: [usize; 2] = [128, 320];
 
@@ -141,7 +145,7 @@ impl<'a> Live<'a> {
         self.store(MAGIC, LIVE_MAGIC);
         self.store(FORMAT_VERSION, VERSION.into());
         self.store(SHAPE, 1);
-        self.store(END, HEADER_BYTES / GRANULE_BYTES);
+        self.set_space(&Space::new(HEADER_BYTES / GRANULE_BYTES, Vec::new()));
         self.store(NEXT_SEQUENCE, 1);
     }
 
@@ -298,7 +302,7 @@ impl<'a> Live<'a> {
 
     /// Returns the free space of the file.
     pub(crate) fn space(self) -> Space {
-        let count = (self.load(EXTENT_COUNT) as usize).min(Space::EXTENT_COUNT_MAX);
+        let count = (self.load(EXTENT_COUNT) as u32 as usize).min(Space::EXTENT_COUNT_MAX);
         let extent = |i| {
             let word = self.load(EXTENTS + i);
             Extent { granule: word & u64::from(u32::MAX), count: word >> 32 }
@@ -316,7 +320,33 @@ impl<'a> Live<'a> {
             let count = extent.count.min(u32::MAX.into());
             self.store(EXTENTS + i, count << 32 | extent.granule);
         }
-        self.store(EXTENT_COUNT, space.free().len() as u64);
+        let count = space.free().len();
+        self.store(EXTENT_COUNT, u64::from(self.space_crc(count)) << 32 | count as u64);
+    }
+
+    /// Returns the checksum of the end of the file and of the first `count` extents: damage there
+    /// would have granules used twice.
+    fn space_crc(self, count: usize) -> u32 {
+        let words = [END].into_iter().chain(EXTENTS..EXTENTS + count);
+        words.fold(0, |crc, word| crc32c::crc32c_append(crc, &self.load(word).to_le_bytes()))
+    }
+
+    /// Returns the segments of checkpoints, finished or not.
+    pub(crate) fn checkpoint_extents(self) -> [Option<Extent>; 2] {
+        [0, 1].map(|place| {
+            let (granule, count) =
+                (self.load(CHECKPOINTS + 2 * place), self.load(CHECKPOINTS + 2 * place + 1));
+            (count != 0).then_some(Extent { granule, count })
+        })
+    }
+
+    /// Notes the segment of a checkpoint before it is taken from the free space, and forgets it
+    /// after it was given back: a process killed between the two leaves the name of free granules.
+    pub(crate) fn set_checkpoint_extent(self, place: usize, extent: Option<Extent>) {
+        self.store(CHECKPOINTS + 2 * place + 1, 0);
+        let Extent { granule, count } = extent.unwrap_or(Extent { granule: 0, count: 0 });
+        self.store(CHECKPOINTS + 2 * place, granule);
+        self.store(CHECKPOINTS + 2 * place + 1, count);
     }
 
     /// Returns the checksum of all that a clean close vouches for: from the shape on, but for the
@@ -368,17 +398,22 @@ impl<'a> Live<'a> {
             FREE_LINE,
             lines_max,
         )?;
-        let extent_count = self.load(EXTENT_COUNT);
-        let extent_count_max = Space::EXTENT_COUNT_MAX as u64;
-        check(
-            extent_count <= extent_count_max,
-            "free extent count",
-            EXTENT_COUNT,
-            extent_count_max,
-        )?;
+        let extents = self.load(EXTENT_COUNT);
+        let count = extents & u64::from(u32::MAX);
+        let count_max = Space::EXTENT_COUNT_MAX as u64;
+        check(count <= count_max, "free extent count", EXTENT_COUNT, count_max)?;
+        let crc = u64::from(self.space_crc(count as usize));
+        check(extents == 0 || extents >> 32 == crc, "free extents checksum", EXTENT_COUNT, crc)?;
         for (i, extent) in self.space().free().iter().enumerate() {
             let is_inside = extent.granule >= 4 && extent.granule + extent.count <= end;
             check(is_inside, "free extent", EXTENTS + i, end)?;
+        }
+        for (place, extent) in self.checkpoint_extents().into_iter().enumerate() {
+            let is_inside = extent.is_none_or(|extent| {
+                let after = extent.granule.checked_add(extent.count);
+                extent.granule >= 4 && after.is_some_and(|after| after <= FILE_BYTES_MAX)
+            });
+            check(is_inside, "checkpoint segment", CHECKPOINTS + 2 * place, end)?;
         }
         let (lsn, state) = self.committed();
         check(lsn <= LSN_MAX, "commit sequence number", COMMIT, LSN_MAX)?;

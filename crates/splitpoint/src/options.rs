@@ -13,6 +13,9 @@ pub const VALUE_BYTES_MAX: u64 = u32::MAX as u64;
 /// Mean number of keys per bucket above which one bucket is split, when nothing else is asked.
 pub const FILL_FACTOR_DEFAULT: f64 = 4.5;
 
+/// Bytes that the log must grow by before there is a checkpoint.
+const CHECKPOINT_BYTES_MIN: u64 = 64 << 20;
+
 /// When a change is safe.
 ///
 /// | level | survives a killed process | survives a power loss |
@@ -79,6 +82,7 @@ pub struct Options {
     pub(crate) access: Access,
     pub(crate) create: Create,
     pub(crate) segment_bytes_min: u64,
+    pub(crate) checkpoint_bytes_min: u64,
     pub(crate) rebuild_index: bool,
 }
 
@@ -102,6 +106,7 @@ impl Options {
             access: Access::ReadWrite,
             create: Create::IfMissing,
             segment_bytes_min: crate::format::LOG_SEGMENT_BYTES_MIN,
+            checkpoint_bytes_min: CHECKPOINT_BYTES_MIN,
             rebuild_index: false,
         }
     }
@@ -184,6 +189,15 @@ impl Options {
     #[must_use]
     pub fn segment_bytes_min(mut self, bytes: u64) -> Self {
         self.segment_bytes_min = bytes;
+        self
+    }
+
+    /// Sets by how many bytes the log must grow before there is a checkpoint, for tests that want
+    /// many; 64 MiB otherwise.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn checkpoint_bytes_min(mut self, bytes: u64) -> Self {
+        self.checkpoint_bytes_min = bytes;
         self
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | closed | the live tables are believed | O(1) |
 //! | left by a killed process | what is after the last commit is applied | O(1) |
-//! | anything else | the index is built again from the log | two passes over the log |
+//! | anything else | the index is built again: from the newest checkpoint, if there is one, and the log after it | one pass over the checkpoint, two over the log |
 //!
 //! # Invariants
 //!
@@ -17,20 +17,23 @@
 use std::path::Path;
 
 use crate::atomic::Ordering;
+use crate::checkpoint::{Image, extent_of, release_all_but};
 use crate::error::{Error, Result};
 use crate::format::{
-    Addr, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET, LOG_SEGMENT_BYTES_MAX, LogStart,
-    SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader, Superblock, SuperblockFault, u64_at,
+    Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET,
+    LOG_SEGMENT_BYTES_MAX, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader,
+    Superblock, SuperblockFault, u64_at,
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
 use crate::identify::identify;
 use crate::index::Lines;
 use crate::index::line::LINE_BYTES;
-use crate::index::lookup::locate_addr;
+use crate::index::lookup::{locate_addr, locate_end};
 use crate::index::overflow::LinePool;
 use crate::index::shape::Shape;
 use crate::index::slot::{Slot, Tag};
 use crate::index::split::{insert, repair_last_split};
+use crate::linear::Geometry;
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::{Appender, Position};
 use crate::log::record::{Record, RecordKind};
@@ -107,7 +110,7 @@ pub(crate) fn open_storage(
             Tables::Unknown => {}
         }
     }
-    opening.replay(region)
+    opening.replay(region, options.rebuild_index)
 }
 
 /// Returns the first `bytes` of a storage, fewer if it is shorter.
@@ -255,8 +258,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         segment_bytes_min: u32::try_from(options.segment_bytes_min).unwrap_or(u32::MAX),
         segment_bytes_max: LOG_SEGMENT_BYTES_MAX as u32,
         log_start: LogStart::default(),
-        checkpoint_offset: 0,
-        checkpoint_bytes: 0,
+        checkpoint: None,
         file_bytes: 0,
         live_crc: 0,
         write_features: 0,
@@ -373,6 +375,7 @@ impl Opening {
         let durable_lsn = live.durable_lsn().min(lsn);
         let mut records = 0;
         if self.access == Access::ReadWrite {
+            self.take_over_checkpoints(region)?;
             let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key));
             let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
             repair_last_split(region, shape.geometry, hash_of)?;
@@ -400,18 +403,61 @@ impl Opening {
         self.hash.hash(key, self.superblock.seed)
     }
 
-    /// Builds the index again from the log, whatever the live tables say.
-    fn replay(mut self, region: Region) -> Result<Opened> {
-        let survey = Survey::of(&region, self.superblock.log_start)?;
+    /// Keeps the checkpoint that the superblock names, unless its segment was given back, and gives
+    /// back that of one which was not finished.
+    fn take_over_checkpoints(&mut self, region: &Region) -> Result<()> {
+        let live = region.live();
+        let mut space = live.space();
+        let is_kept = |name: CheckpointName| {
+            let extent = extent_of(name);
+            live.checkpoint_extents().contains(&Some(extent)) && !space.is_free(extent)
+        };
+        if self.superblock.checkpoint.is_some_and(|name| !is_kept(name)) {
+            self.superblock.checkpoint = None;
+            region.write_superblock(&mut self.superblock, false)?;
+        }
+        release_all_but(region, self.superblock.checkpoint, &mut space);
+        Ok(())
+    }
+
+    /// Builds the index again, whatever the live tables say: from the checkpoint and the log after
+    /// it, or from the whole log where there is no checkpoint or it is damaged.
+    fn replay(mut self, region: Region, is_log_alone: bool) -> Result<Opened> {
+        let name = self.superblock.checkpoint.filter(|_| !is_log_alone);
+        // Nothing has been written yet, and a private index is made without the file.
+        let base = name.and_then(|name| Base::of_checkpoint(&region, name).ok());
         let region = match self.access {
             Access::ReadWrite => {
                 if self.superblock.is_clean {
+                    // The log alone counts until the index is whole.
                     region.write_superblock(&mut self.superblock, false)?;
                 }
                 region
             }
             Access::ReadOnly => region.into_private()?,
         };
+        if let Some(base) = base {
+            match self.rebuild(&region, &base) {
+                // What is wrong with a checkpoint does not matter to the log.
+                Err(Error::Corrupt { .. }) => {}
+                rebuilt => {
+                    let rebuilt = rebuilt?;
+                    return self.go_on(region, rebuilt);
+                }
+            }
+        }
+        if self.superblock.checkpoint.take().is_some() && self.access == Access::ReadWrite {
+            // Its segment is about to be used for something else.
+            region.write_superblock(&mut self.superblock, false)?;
+        }
+        let base = Base::of_log(&region, self.superblock.log_start)?;
+        let rebuilt = self.rebuild(&region, &base)?;
+        self.go_on(region, rebuilt)
+    }
+
+    /// Builds the index: the image of the checkpoint, then what the log did after it.
+    fn rebuild(&self, region: &Region, base: &Base) -> Result<Rebuilt> {
+        let survey = &base.survey;
         let live = region.live();
         live.clear_identity();
         live.initialize();
@@ -423,15 +469,30 @@ impl Opening {
         live.set_next_sequence(survey.next_sequence);
         let geometry = Store::geometry_for(survey.record_count, self.superblock.fill_thousandths);
         region.reserve_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
-        set_geometry(&region, geometry);
+        set_geometry(region, geometry);
         let mut state = CommitState::default();
-        self.apply_all(&region, &mut state, &mut space)?;
+        if let Some(image) = &base.image {
+            live.set_checkpoint_extent(0, Some(extent_of(image.name())));
+            self.load_image(region, image, geometry, &mut space)?;
+            state = image.state.commit;
+        }
+        self.apply_all(region, base.start, &mut state, &mut space)?;
         let end = survey.end;
         (state.tail_offset, state.tail_segment) = (end.offset, end.segment_offset);
         live.commit(end.lsn, &state);
+        let recovery = Recovery::Replayed {
+            checkpoint_keys: base.image.as_ref().map_or(0, |image| image.state.commit.record_count),
+            records: survey.records,
+            dropped_bytes: survey.dropped_bytes,
+        };
+        Ok(Rebuilt { end, state, space, recovery })
+    }
+
+    /// Goes on behind the end of the log of a store whose index has been built.
+    fn go_on(mut self, region: Region, rebuilt: Rebuilt) -> Result<Opened> {
+        let Rebuilt { end, mut state, mut space, recovery } = rebuilt;
+        let live = region.live();
         self.resume(&region, end)?;
-        let recovery =
-            Recovery::Replayed { records: survey.records, dropped_bytes: survey.dropped_bytes };
         if self.access == Access::ReadOnly {
             return Ok(self.finish(region, state, recovery, end.lsn));
         }
@@ -455,9 +516,52 @@ impl Opening {
         Ok(opened)
     }
 
-    /// Applies every record of the log, in its order.
-    fn apply_all(&self, region: &Region, state: &mut CommitState, space: &mut Space) -> Result<()> {
-        let start = self.superblock.log_start;
+    /// Puts the slots of a checkpoint into an empty table of any geometry.
+    fn load_image(
+        &self,
+        region: &Region,
+        image: &Image,
+        geometry: Geometry,
+        space: &mut Space,
+    ) -> Result<()> {
+        let from = image.state.geometry;
+        // A bucket has its own number's bits of the hash, and the tag has bits 8 to 31.
+        let is_known = from.level() >= Tag::FIRST_BIT;
+        let mut pool = LivePool(region);
+        image.for_each_entry(
+            region,
+            |bucket, slots| {
+                for &slot in slots {
+                    let slot = Slot(u64::from_le_bytes(slot));
+                    let bucket = if from == geometry {
+                        bucket
+                    } else if is_known {
+                        geometry.bucket_of(slot.low_hash(bucket.0))
+                    } else {
+                        geometry.bucket_of(self.hash_of(region.version(slot.addr())?.key()))
+                    };
+                    let mut at = locate_end(region, bucket)?;
+                    if at.hole.is_none() && pool.free_count() == 0 {
+                        let line_count = region.line_count(LineWindow::Overflow) + 1;
+                        region.reserve_lines(LineWindow::Overflow, line_count, space)?;
+                        at = locate_end(region, bucket)?;
+                    }
+                    insert(region, &mut pool, &at, slot)?;
+                }
+                Ok(())
+            },
+            |_| {},
+        )
+    }
+
+    /// Applies every record of the log from `start` on, in its order.
+    fn apply_all(
+        &self,
+        region: &Region,
+        start: LogStart,
+        state: &mut CommitState,
+        space: &mut Space,
+    ) -> Result<()> {
         let Some(mut walk) = LogWalk::new(region, start, Trust::Nothing, 0)? else { return Ok(()) };
         // A window of records is read ahead, so that the cache misses of their buckets overlap.
         let mut ahead = Vec::with_capacity(READ_AHEAD);
@@ -566,8 +670,17 @@ fn no_prev(record: &Record<'_>) -> Error {
     Error::Corrupt { what: "record flags", offset: record.offset + 4, expected: 0x12, found: 0x02 }
 }
 
-/// What a first pass over the log finds: where it ends, what it uses, how much there is.
+/// An index that has been built, and where its log ends.
 #[derive(Debug)]
+struct Rebuilt {
+    end: Position,
+    state: CommitState,
+    space: Space,
+    recovery: Recovery,
+}
+
+/// What a first pass over the log finds: where it ends, what it uses, how much there is.
+#[derive(Debug, Default)]
 struct Survey {
     end: Position,
     used: Vec<Extent>,
@@ -579,50 +692,82 @@ struct Survey {
     dropped_bytes: u64,
 }
 
+/// What replay begins with, and the log after it.
+#[derive(Debug)]
+struct Base {
+    image: Option<Image>,
+    start: LogStart,
+    survey: Survey,
+}
+
+impl Base {
+    /// The checkpoint of that name and the log from its commit on.
+    fn of_checkpoint(region: &Region, name: CheckpointName) -> Result<Self> {
+        let image = Image::open(region, name)?;
+        let state = &image.state;
+        let start = state.replay_start;
+        let mut survey = Survey {
+            used: state.used.clone(),
+            record_count: state.commit.record_count,
+            log_bytes: state.log_bytes,
+            big_bytes: state.big_bytes,
+            next_sequence: state.next_sequence,
+            ..Survey::default()
+        };
+        survey.used.push(extent_of(name));
+        let walk = LogWalk::new(region, start, Trust::Nothing, 0)?;
+        // The log was durable that far: without it there is damage, and more of it before.
+        let walk = walk.ok_or(Error::Corrupt {
+            what: "log start of the checkpoint",
+            offset: name.offset,
+            expected: start.record_offset,
+            found: 0,
+        })?;
+        survey.walk(region, walk)?;
+        Ok(Self { image: Some(image), start, survey })
+    }
+
+    /// Nothing, and the log from its start on.
+    fn of_log(region: &Region, start: LogStart) -> Result<Self> {
+        let mut survey = Survey { next_sequence: 1, ..Survey::default() };
+        if let Some(walk) = LogWalk::new(region, start, Trust::Nothing, 0)? {
+            survey.add_segment(walk.position().segment_offset, walk.header());
+            survey.walk(region, walk)?;
+        }
+        Ok(Self { image: None, start, survey })
+    }
+}
+
 impl Survey {
-    fn of(region: &Region, start: LogStart) -> Result<Self> {
-        let mut survey = Self {
-            end: Position { segment_offset: 0, offset: 0, lsn: 0 },
-            used: Vec::new(),
-            records: 0,
-            record_count: 0,
-            log_bytes: 0,
-            big_bytes: 0,
-            next_sequence: 1,
-            dropped_bytes: 0,
-        };
-        let Some(mut walk) = LogWalk::new(region, start, Trust::Nothing, 0)? else {
-            return Ok(survey);
-        };
-        survey.add_segment(walk.position().segment_offset, walk.header());
+    fn walk(&mut self, region: &Region, mut walk: LogWalk<'_>) -> Result<()> {
         while let Some(record) = walk.next_record()? {
-            survey.records += 1;
+            self.records += 1;
             match record.header.kind {
                 RecordKind::Link => {
-                    survey.add_segment(walk.position().segment_offset, walk.header());
+                    self.add_segment(walk.position().segment_offset, walk.header());
                 }
                 RecordKind::BigPut => {
                     let offset = u64_at(record.value(), 0);
-                    survey.add_segment(offset, &region.segment(offset)?);
+                    self.add_segment(offset, &region.segment(offset)?);
                 }
                 _ => {}
             }
             match record.header.kind {
                 RecordKind::Put | RecordKind::BigPut if record.header.prev.is_none() => {
-                    survey.record_count += 1;
+                    self.record_count += 1;
                 }
                 RecordKind::Delete => {
-                    survey.record_count = survey.record_count.saturating_sub(1);
+                    self.record_count = self.record_count.saturating_sub(1);
                 }
                 _ => {}
             }
         }
-        survey.end = walk.position();
-        let segment_end = survey.end.segment_offset + walk.header().segment_bytes;
-        let rest = region.storage().read(survey.end.offset, segment_end - survey.end.offset);
+        self.end = walk.position();
+        let segment_end = self.end.segment_offset + walk.header().segment_bytes;
+        let rest = region.storage().read(self.end.offset, segment_end - self.end.offset);
         let last = rest.iter().rposition(|&byte| byte != 0);
-        survey.dropped_bytes = last.map_or(0, |last| last as u64 + 1);
-        Ok(survey)
+        self.dropped_bytes = last.map_or(0, |last| last as u64 + 1);
+        Ok(())
     }
 
     fn add_segment(&mut self, offset: u64, header: &SegmentHeader) {

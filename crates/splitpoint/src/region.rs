@@ -27,13 +27,17 @@ use crate::format::{
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, Line, LineNumber};
 use crate::index::overflow::LinePool;
+use crate::index::shape::Shape;
 use crate::linear::BucketIndex;
 use crate::live::{LineWindow, Live, WORD_COUNT};
 use crate::log::record::{Pair, Record, RecordHeader, RecordKind, ShortPut};
 use crate::piece::{Piece, piece_count_for, piece_of};
 use crate::residency::Residency;
-use crate::space::Space;
+use crate::space::{Extent, Space};
 use crate::storage::{Backing, Storage, WindowKind};
+
+/// Free extents from this size on are given back to the file system at a close.
+const PUNCH_BYTES_MIN: u64 = 256 << 10;
 
 /// A storage with its view, its windows and its live header.
 #[derive(Debug)]
@@ -101,6 +105,7 @@ impl Region {
     pub(crate) fn forget_pieces(&self) {
         self.bucket_lines.store(0, Ordering::Release);
         self.overflow_lines.store(0, Ordering::Release);
+        self.storage.forget_pieces();
     }
 
     /// Returns the storage.
@@ -130,7 +135,7 @@ impl Region {
 
     /// Returns bytes of the file that nobody writes: of a published record, of a segment header.
     #[inline]
-    fn bytes(&self, what: &'static str, offset: u64, bytes: u64) -> Result<&[u8]> {
+    pub(crate) fn bytes(&self, what: &'static str, offset: u64, bytes: u64) -> Result<&[u8]> {
         let end = self.file_bytes();
         if offset.checked_add(bytes).is_none_or(|needed| needed > end) {
             return Err(outside(what, offset, end, bytes));
@@ -316,8 +321,25 @@ impl Region {
         self.mapped_lines(window).load(Ordering::Acquire)
     }
 
+    /// Returns the size in bytes of the buckets and the overflow lines that are in use.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        let shape = Shape::of_word(self.shape().load(Ordering::Relaxed));
+        (shape.geometry.bucket_count() + self.live().lines_used()) * LINE_BYTES
+    }
+
     /// Takes `bytes` of the file, aligned to `alignment`, and makes the file that long.
     pub(crate) fn allocate(&self, bytes: u64, alignment: u64, space: &mut Space) -> Result<u64> {
+        self.allocate_noted(bytes, alignment, space, |_| {})
+    }
+
+    /// As [`allocate`](Self::allocate); `note` is told of the granules before they are taken.
+    pub(crate) fn allocate_noted(
+        &self,
+        bytes: u64,
+        alignment: u64,
+        space: &mut Space,
+        note: impl FnOnce(Extent),
+    ) -> Result<u64> {
         let mut after = space.clone();
         let granule = after.allocate(bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
         let end = after.end() * GRANULE_BYTES;
@@ -326,6 +348,7 @@ impl Region {
         }
         self.write("extend", |storage| storage.grow(end))?;
         self.file_bytes.fetch_max(end, Ordering::AcqRel);
+        note(Extent { granule, count: bytes / GRANULE_BYTES });
         *space = after;
         self.live().set_space(space);
         Ok(granule * GRANULE_BYTES)
@@ -335,6 +358,31 @@ impl Region {
     pub(crate) fn release(&self, offset: u64, bytes: u64, space: &mut Space) {
         space.add_free(offset / GRANULE_BYTES, bytes / GRANULE_BYTES);
         self.live().set_space(space);
+    }
+
+    /// Gives up the free granules at the end of the file; [`shrink`](Self::shrink) does it.
+    pub(crate) fn trim(&self, space: &mut Space) {
+        if space.trim() {
+            self.live().set_space(space);
+        }
+        // What a recovery left out may lie behind the end.
+        self.file_bytes.fetch_min(space.end() * GRANULE_BYTES, Ordering::AcqRel);
+    }
+
+    /// Gives the file system the end of the file that was trimmed, and the larger free extents.
+    /// Only when nothing on the disk names them.
+    pub(crate) fn shrink(&self, space: &Space) -> Result<()> {
+        let end = space.end() * GRANULE_BYTES;
+        if end < self.storage.file_bytes() {
+            self.write("truncate", |storage| storage.truncate(end))?;
+        }
+        for extent in space.free() {
+            let (offset, bytes) = (extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
+            if bytes >= PUNCH_BYTES_MIN {
+                self.write("punch holes into", |storage| storage.punch(offset, bytes))?;
+            }
+        }
+        Ok(())
     }
 
     /// Does something to the storage, with the action and the path in the error.

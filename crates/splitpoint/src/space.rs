@@ -45,6 +45,25 @@ impl Space {
         space
     }
 
+    /// Returns whether any granule of `extent` is free or behind the end.
+    pub(crate) fn is_free(&self, extent: Extent) -> bool {
+        let after = |extent: Extent| extent.granule.saturating_add(extent.count);
+        after(extent) > self.end
+            || self
+                .free
+                .iter()
+                .any(|free| free.granule < after(extent) && extent.granule < after(*free))
+    }
+
+    /// Gives up the free granules at the end, and returns whether there were any.
+    pub(crate) fn trim(&mut self) -> bool {
+        let last = self.free.iter().position(|extent| extent.granule + extent.count == self.end);
+        if let Some(last) = last {
+            self.end = self.free.swap_remove(last).granule;
+        }
+        last.is_some()
+    }
+
     /// Returns the end of the file in granules.
     pub(crate) fn end(&self) -> u64 {
         self.end
@@ -110,9 +129,51 @@ impl Space {
     }
 }
 
+/// Returns the granules from `start` to `end` that are in none of `extents`, in their order.
+pub(crate) fn between(start: u64, end: u64, mut extents: Vec<Extent>) -> Vec<Extent> {
+    extents.sort_unstable_by_key(|extent| extent.granule);
+    let mut rest = Vec::new();
+    let mut at = start;
+    for Extent { granule, count } in extents.into_iter().chain([Extent { granule: end, count: 0 }])
+    {
+        if granule > at {
+            rest.push(Extent { granule: at, count: granule - at });
+        }
+        at = at.max(granule + count);
+    }
+    rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_between_extents_and_the_extents_are_the_whole() {
+        let extents = vec![
+            Extent { granule: 20, count: 2 },
+            Extent { granule: 6, count: 4 },
+            Extent { granule: 4, count: 2 },
+        ];
+        let rest = between(4, 30, extents.clone());
+        assert_eq!(rest, [Extent { granule: 10, count: 10 }, Extent { granule: 22, count: 8 }]);
+        assert_eq!(between(4, 30, rest).len(), 2);
+        assert_eq!(between(4, 22, extents).len(), 1);
+        assert_eq!(between(4, 8, Vec::new()), [Extent { granule: 4, count: 4 }]);
+    }
+
+    #[test]
+    fn a_file_is_trimmed_to_what_is_used() {
+        let mut space = Space::new(20, Vec::new());
+        assert!(!space.trim());
+        space.add_free(16, 4);
+        space.add_free(6, 2);
+        assert!(space.is_free(Extent { granule: 7, count: 3 }));
+        assert!(!space.is_free(Extent { granule: 8, count: 8 }));
+        assert!(space.trim());
+        assert_eq!((space.end(), space.free_bytes()), (16, 2 * GRANULE_BYTES));
+        assert!(space.is_free(Extent { granule: 15, count: 2 }));
+    }
 
     #[test]
     fn alignment_gaps_are_filled_by_small_pieces() {

@@ -35,7 +35,9 @@ pub enum Recovery {
     },
     /// The index was built again from the log.
     Replayed {
-        /// Records read from the log.
+        /// Keys that came from the checkpoint; 0 without one: the whole log was read.
+        checkpoint_keys: u64,
+        /// Records read from the log, from the checkpoint on.
         records: u64,
         /// Bytes after the log's end that were left out: torn by the crash.
         dropped_bytes: u64,
@@ -55,8 +57,20 @@ pub struct SegmentBytes {
     pub index: u64,
     /// Overflow lines.
     pub overflow: u64,
+    /// Checkpoints of the index, the one that is being written included.
+    pub checkpoint: u64,
     /// Free, ready to be used again.
     pub free: u64,
+}
+
+/// The checkpoint that a recovery would begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checkpoint {
+    /// The commit that it is of: bytes of the log since the store was made.
+    pub log_bytes: u64,
+    /// Size of its segment.
+    pub bytes: u64,
 }
 
 /// Counters and occupancy of a table at one moment.
@@ -91,6 +105,8 @@ pub struct Stats {
     pub log_bytes: u64,
     /// How much of that is durable.
     pub durable_bytes: u64,
+    /// The last checkpoint, if there is one since the store was opened or left unclosed.
+    pub checkpoint: Option<Checkpoint>,
     /// How this handle came to its index.
     pub recovery: Recovery,
     /// Chains by the number of their keys, beside the ideal.

@@ -13,12 +13,14 @@
 //!
 //! What a program calls is in `db`; how a store is opened is in `recovery`.
 
+mod checkpointing;
+
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::atomic::Ordering;
 use crate::error::{Error, Result};
-use crate::format::{Addr, HEADER_BYTES, LogStart, Superblock};
+use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
 use crate::hash::HashFunction;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, SLOT_COUNT};
@@ -28,15 +30,17 @@ use crate::index::shape::Shape;
 use crate::index::slot::{Slot, Tag};
 use crate::index::split::{Scratch, insert, merge, split};
 use crate::linear::{BucketIndex, Geometry};
-use crate::live::{CommitState, LineWindow};
+use crate::live::{CommitState, LineWindow, Live};
 use crate::log::append::{Appender, OpenedSegments, Payload, Via};
 use crate::log::durable::GroupCommit;
 use crate::log::record::{Pair, RecordKind};
 use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
 use crate::region::{LivePool, Region};
 use crate::space::Space;
-use crate::stats::{Occupancy, Recovery, SegmentBytes, Stats};
+use crate::stats::{Checkpoint, Occupancy, Recovery, SegmentBytes, Stats};
 use crate::table::PutMode;
+
+pub(crate) use checkpointing::Checkpointing;
 
 /// Splits that one insert may do at most, so that a hostile chain cannot run away.
 const SPLITS_PER_INSERT: u32 = 2;
@@ -55,6 +59,8 @@ pub(crate) struct Store {
     pub(crate) group: GroupCommit,
     pub(crate) opened: Arc<OpenedSegments>,
     writer: Mutex<Writer>,
+    /// Held while a superblock is written without the lock of the writer.
+    superblock_writes: Mutex<()>,
 }
 
 /// What only the thread that holds the lock uses.
@@ -69,6 +75,7 @@ pub(crate) struct Writer {
     /// Whether a background sync is on its way.
     pub(crate) is_sync_due: bool,
     pub(crate) is_closed: bool,
+    pub(crate) checkpoints: Checkpointing,
     scratch: Scratch,
 }
 
@@ -87,6 +94,7 @@ impl Writer {
             is_dirty: false,
             is_sync_due: false,
             is_closed: false,
+            checkpoints: Checkpointing::default(),
             scratch: Scratch::default(),
         }
     }
@@ -120,7 +128,7 @@ pub(crate) fn via(durability: Durability) -> Via {
 impl Store {
     /// Takes what opening has given.
     pub(crate) fn new(opened: Opened, options: &Options) -> Self {
-        let Opened { mut region, hash, writer, recovery, durable_lsn } = opened;
+        let Opened { mut region, hash, mut writer, recovery, durable_lsn } = opened;
         if let Some(cache_bytes) = options.cache_bytes
             && !region.storage().is_volatile()
         {
@@ -128,6 +136,9 @@ impl Store {
         }
         let group = GroupCommit::default();
         group.start_at(durable_lsn);
+        if options.access == Access::ReadWrite && !region.storage().is_volatile() {
+            writer.schedule_first_checkpoint(&region, options.checkpoint_bytes_min);
+        }
         Self {
             region,
             hash,
@@ -139,7 +150,14 @@ impl Store {
             group,
             opened: writer.log.opened().clone(),
             writer: Mutex::new(writer),
+            superblock_writes: Mutex::default(),
         }
+    }
+
+    /// Waits until no superblock is being written, and keeps it so. Who needs the lock of the
+    /// writer as well takes that first.
+    pub(crate) fn superblock_writes(&self) -> MutexGuard<'_, ()> {
+        self.superblock_writes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the hash of a key.
@@ -278,6 +296,7 @@ impl Store {
             writer.log.append(&put.payload, prev, put.via, region)?
         };
         let slot = Slot::new(Tag::of_hash(put.hash), addr);
+        self.capture_bucket_of(writer, put.hash);
         let mut begins_second_line = false;
         if let Some((line, i, _)) = at.found {
             line.set_slot(i, slot);
@@ -292,6 +311,7 @@ impl Store {
         if at.found.is_none() {
             self.split_if_due(writer, begins_second_line);
         }
+        self.checkpoint_if_due(writer);
         Ok(true)
     }
 
@@ -311,12 +331,14 @@ impl Store {
         let tombstone = Payload::new(RecordKind::Delete, &[], &value);
         writer.log.reserve(TOMBSTONE_BYTES, region, &mut writer.space)?;
         writer.log.append(&tombstone, Some(slot.addr()), via, region)?;
+        self.capture_bucket_of(writer, hash);
         line.set_slot(i, Slot::EMPTY);
         writer.state.record_count = writer.state.record_count.saturating_sub(1);
         writer.state.live_bytes -= old_bytes.min(writer.state.live_bytes);
         writer.state.dead_bytes += old_bytes + TOMBSTONE_BYTES;
         self.commit(writer);
         self.merge_if_due(writer);
+        self.checkpoint_if_due(writer);
         Ok(true)
     }
 
@@ -369,6 +391,7 @@ impl Store {
         let region = &self.region;
         let Some(plan) = self.shape().geometry.plan_split() else { return Ok(()) };
         region.reserve_lines(LineWindow::Buckets, plan.upper.0 + 1, &mut writer.space)?;
+        self.capture(writer, plan.lower);
         let mut line_count = 4;
         loop {
             self.reserve_overflow_lines(writer, line_count)?;
@@ -391,6 +414,8 @@ impl Store {
         }
         let Some(plan) = geometry.plan_merge() else { return };
         let region = &self.region;
+        self.capture(writer, plan.lower);
+        self.capture(writer, plan.upper);
         let mut line_count = 4;
         // As with a split, a merge that cannot be done is done later.
         while self.reserve_overflow_lines(writer, line_count).is_ok() {
@@ -451,6 +476,8 @@ impl Store {
         }
         // The log may have gone on without a commit, into a segment for a change that was not made.
         self.commit(&mut writer);
+        self.drop_checkpoints(&mut writer);
+        self.region.trim(&mut writer.space);
         let lsn = writer.log.position().lsn;
         drop(writer);
         // Log and index together: what is not dirty costs nothing, and one flush is enough.
@@ -461,7 +488,11 @@ impl Store {
             Ok(lsn)
         })?;
         let mut writer = self.lock()?;
-        self.region.write_superblock(&mut writer.superblock, true)
+        writer.superblock.checkpoint = None;
+        self.region.write_superblock(&mut writer.superblock, true)?;
+        // Room that is not given back now is used by the next session.
+        let _ = self.region.shrink(&writer.space);
+        Ok(())
     }
 
     /// Counts chains and collects what the writer knows.
@@ -500,11 +531,16 @@ impl Store {
                 big: live.big_bytes(),
                 index,
                 overflow,
+                checkpoint: checkpoint_bytes(live),
                 free: writer.space.free_bytes(),
             },
             hash_name: self.hash.name().to_string(),
             log_bytes: writer.log.position().lsn,
             durable_bytes: self.group.durable_lsn(),
+            checkpoint: writer
+                .superblock
+                .checkpoint
+                .map(|name| Checkpoint { log_bytes: name.lsn, bytes: name.bytes }),
             recovery: self.recovery,
             chains: occupancy.finish(),
         })
@@ -520,6 +556,11 @@ impl Store {
         let buckets = u128::from(record_count) * 1000 / u128::from(fill_thousandths.max(1));
         Geometry::with_bucket_count(u64::try_from(buckets).unwrap_or(u64::MAX))
     }
+}
+
+fn checkpoint_bytes(live: Live<'_>) -> u64 {
+    let extents = live.checkpoint_extents();
+    extents.into_iter().flatten().map(|extent| extent.count * GRANULE_BYTES).sum()
 }
 
 /// Size in bytes of a record that deletes: header, prev and hash.

@@ -148,6 +148,22 @@ pub(crate) fn locate_addr<L: Lines + ?Sized>(
     locate(lines, hash, |other| Ok(other == addr))
 }
 
+/// Returns where a new key of `bucket` goes, for a table that is being built: nothing is found.
+#[inline]
+pub(crate) fn locate_end<L: Lines + ?Sized>(lines: &L, bucket: BucketIndex) -> Result<Located<'_>> {
+    let mut line = lines.bucket(bucket);
+    let mut line_count = 1;
+    loop {
+        let hole = line.hole().map(|i| (line, i));
+        let next = if hole.is_none() { line.next() } else { None };
+        let Some(next) = next else {
+            return Ok(Located { found: None, hole, last: line, line_count });
+        };
+        line = follow(lines, next, line_count)?;
+        line_count += 1;
+    }
+}
+
 /// Calls `each` with every line of the chain of `bucket`, in order.
 pub(crate) fn for_each_line<'a, L: Lines + ?Sized>(
     lines: &'a L,

@@ -53,6 +53,13 @@ impl Slot {
         Addr(self.0 & ((1 << Addr::BITS) - 1))
     }
 
+    /// Returns the lowest 32 bits of the hash of the slot's key, whose bits below the tag are in
+    /// `low`.
+    #[inline]
+    pub(crate) fn low_hash(self, low: u64) -> u64 {
+        self.tag().0 << Tag::FIRST_BIT | low & ((1 << Tag::FIRST_BIT) - 1)
+    }
+
     /// Returns bit `bit` of the hash of the slot's key, if the tag has it.
     #[inline]
     pub(crate) fn hash_bit(self, bit: u32) -> Option<bool> {
@@ -75,5 +82,6 @@ mod slot_tests {
             let expected = (8..32).contains(&bit).then(|| hash >> bit & 1 == 1);
             assert_eq!(slot.hash_bit(bit), expected, "bit {bit}");
         }
+        assert_eq!(slot.low_hash(0x1234_56ef), hash & 0xffff_ffff);
     }
 }

@@ -114,7 +114,7 @@ impl<'a> Payload<'a> {
 }
 
 /// A position in the log from which records are appended or read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
     /// Offset of the segment, 0 for an empty log.
     pub(crate) segment_offset: u64,
@@ -212,7 +212,7 @@ impl Appender {
         }
     }
 
-    /// Returns where replay of a log begins whose first record comes next.
+    /// Returns where replay begins with the next record.
     pub(crate) fn log_start(&self) -> LogStart {
         self.tail.as_ref().map_or(LogStart::default(), |tail| LogStart {
             segment_offset: tail.segment_offset,
@@ -326,7 +326,7 @@ impl Appender {
     }
 
     /// Returns the next number of a splitmix64 sequence with a random start.
-    fn next_salt(&mut self) -> u64 {
+    pub(crate) fn next_salt(&mut self) -> u64 {
         self.salts = self.salts.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.salts ^ self.salts >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -117,6 +117,16 @@ impl GroupCommit {
         self.lead(state, &sync).map(drop)
     }
 
+    /// Says that a sync failed which nobody waited for.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.note_failure(&mut self.state(), error);
+    }
+
+    fn note_failure(&self, state: &mut State, error: &Error) {
+        state.failure.get_or_insert(describe(error));
+        self.has_failed.store(true, Ordering::Release);
+    }
+
     /// Calls `sync` without the lock and tells everybody how far it got.
     fn lead<'a>(
         &'a self,
@@ -135,8 +145,7 @@ impl GroupCommit {
                 Ok(state)
             }
             Err(error) => {
-                state.failure.get_or_insert(describe(&error));
-                self.has_failed.store(true, Ordering::Release);
+                self.note_failure(&mut state, &error);
                 Err(error)
             }
         }

@@ -211,7 +211,6 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Nothing may refer to the bytes behind: in a file, to touch them is a fault until
     /// [`grow`](Self::grow) has made them again, as zeros. A power loss before the next sync of the
     /// new end may bring back the old size.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for checkpoints, which are being built"))]
     fn truncate(&self, bytes: u64) -> io::Result<()>;
 
     /// Makes whole granules zero and gives their blocks back; the file keeps its size. They can be
@@ -222,6 +221,10 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
 
     /// Puts a piece of `bytes` at offset `at` of a window.
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()>;
+
+    /// Says that no piece of the buckets and the overflow lines will be touched before it is mapped
+    /// again: the index is about to be built anew, somewhere else.
+    fn forget_pieces(&self) {}
 
     /// Returns writable memory over a segment of the file, whose first `used_bytes` are in use.
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail>;

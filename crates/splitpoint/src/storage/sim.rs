@@ -352,6 +352,10 @@ impl Storage for Sim {
         Ok(())
     }
 
+    fn forget_pieces(&self) {
+        lock(&self.image.pieces).retain(|piece| piece.kind == WindowKind::Live);
+    }
+
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail> {
         self.call()?;
         assert!(offset + bytes <= self.file_bytes());

@@ -1,0 +1,150 @@
+//! Checkpoints: what recovery finds with one, without one, and with a damaged one.
+
+use splitpoint::{Db, Durability, ErrorKind, Options, Recovery, SimDisk};
+
+use crate::support::{Content, Rng, assert_content};
+
+/// Options under which a checkpoint is due with every other kilobyte of the log.
+fn options() -> Options {
+    let options = Options::new().seed(7).segment_bytes_min(4096).fill_factor(2.0);
+    options.checkpoint_bytes_min(2048).durability(Durability::Buffered)
+}
+
+/// Makes random changes that grow, overwrite and shrink the table, and returns what it holds.
+fn change(db: &Db, rng: &mut Rng, content: &mut Content, change_count: u64) {
+    for i in 0..change_count {
+        // Waves: the table splits for a while and merges for a while.
+        let is_growing = i / 400 % 2 == 0;
+        let key = format!("key {}", rng.below(600)).into_bytes();
+        if rng.below(4) > 0 && is_growing || rng.below(8) == 0 {
+            let value = vec![i as u8; rng.below(60) as usize];
+            db.put(&key, &value).expect("there is room");
+            content.insert(key, value);
+        } else {
+            let is_deleted = db.delete(&key).expect("there is room");
+            assert_eq!(is_deleted, content.remove(&key).is_some());
+        }
+    }
+}
+
+fn checkpoint_keys(db: &Db) -> u64 {
+    match db.recovery() {
+        Recovery::Replayed { checkpoint_keys, .. } => checkpoint_keys,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn recovery_begins_with_the_newest_checkpoint_and_finds_the_same_content() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    let (mut rng, mut expected) = (Rng::new(1), Content::new());
+    let mut checkpoints = std::collections::BTreeSet::new();
+    for round in 0..120 {
+        change(&db, &mut rng, &mut expected, 25);
+        db.sync().unwrap();
+        let stats = db.stats().unwrap();
+        checkpoints.extend(stats.checkpoint.map(|checkpoint| checkpoint.log_bytes));
+        for seed in [0, 1 + round, u64::MAX] {
+            let found = disk.lose_power(seed).open(&options()).unwrap();
+            assert_eq!(checkpoint_keys(&found) > 0, stats.checkpoint.is_some(), "{stats:?}");
+            assert_content(&found, &expected);
+            assert!(found.check().unwrap().is_clean());
+        }
+        let killed = disk.kill().open(&options()).unwrap();
+        assert!(matches!(killed.recovery(), Recovery::TakenOver { .. }));
+        assert_content(&killed, &expected);
+    }
+    assert!(checkpoints.len() > 10, "{} checkpoints", checkpoints.len());
+}
+
+#[test]
+fn a_closed_store_has_log_and_index_only() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    let (mut rng, mut expected) = (Rng::new(2), Content::new());
+    change(&db, &mut rng, &mut expected, 2000);
+    assert!(db.stats().unwrap().segments.checkpoint > 0);
+    db.close().unwrap();
+    let closed_bytes = disk.file().len();
+    let db = disk.open(&options()).unwrap();
+    assert_eq!(db.recovery(), Recovery::Clean);
+    assert_content(&db, &expected);
+    let stats = db.stats().unwrap();
+    assert_eq!((stats.segments.checkpoint, stats.checkpoint), (0, None));
+    assert_eq!(stats.file_bytes, closed_bytes as u64);
+    let used = stats.segments;
+    let used = used.header + used.log + used.big + used.index + used.overflow + used.free;
+    assert_eq!(used, stats.file_bytes);
+    // The file can be written again, and a power loss finds the log.
+    change(&db, &mut rng, &mut expected, 3);
+    db.sync().unwrap();
+    let found = disk.lose_power(3).open(&options()).unwrap();
+    assert_content(&found, &expected);
+}
+
+#[test]
+fn a_damaged_checkpoint_costs_a_pass_over_the_log_and_nothing_else() {
+    let disk = SimDisk::new();
+    let db = disk.open(&options()).unwrap();
+    let (mut rng, mut expected) = (Rng::new(3), Content::new());
+    change(&db, &mut rng, &mut expected, 1200);
+    db.sync().unwrap();
+    let whole = disk.lose_power(0).file();
+    let word = |at: usize| u64::from_le_bytes(*whole[at..].first_chunk().unwrap());
+    let newest = if word(16) > word(4096 + 16) { 0 } else { 4096 };
+    let (offset, bytes) = (word(newest + 144) as usize, word(newest + 152) as usize);
+    assert!(bytes > 4096 && offset > 0);
+    let mut harmless_count = 0;
+    for at in (offset..offset + bytes).step_by(37) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x10;
+        let disk = SimDisk::with_file(&damaged);
+        let db = disk.open(&options()).unwrap();
+        harmless_count += u64::from(checkpoint_keys(&db) > 0);
+        assert_content(&db, &expected);
+        assert!(db.check().unwrap().is_clean());
+    }
+    // What lies behind the last block is not looked at.
+    assert!(harmless_count < (bytes as u64 / 37) / 2, "{harmless_count} of {}", bytes / 37);
+}
+
+#[test]
+fn a_failed_call_leaves_out_the_checkpoint_or_poisons_and_keeps_the_changes() {
+    let disk = SimDisk::new();
+    let mut db = disk.open(&options()).unwrap();
+    let (mut rng, mut expected) = (Rng::new(4), Content::new());
+    change(&db, &mut rng, &mut expected, 500);
+    let (mut poisoned_count, mut left_out_count) = (0, 0);
+    for call in 1..60 {
+        let calls_before = disk.call_count();
+        disk.fail_call(call, 28, false);
+        let mut error_count = 0;
+        while disk.call_count() < calls_before + call {
+            let (key, value) =
+                (format!("key {}", rng.below(600)).into_bytes(), vec![call as u8; 40]);
+            expected.insert(key.clone(), value.clone());
+            let Err(error) = db.put(&key, &value) else { continue };
+            error_count += 1;
+            if error.kind() == ErrorKind::Poisoned {
+                poisoned_count += 1;
+                drop(db);
+                db = disk.open(&options()).unwrap();
+            }
+            db.put(&key, &value).unwrap();
+        }
+        if let Err(error) = db.sync() {
+            assert_eq!(error.kind(), ErrorKind::Poisoned);
+            poisoned_count += 1;
+            drop(db);
+            db = disk.open(&options()).unwrap();
+        } else if error_count == 0 {
+            left_out_count += 1;
+        }
+        assert_content(&db, &expected);
+        assert!(db.check().unwrap().is_clean());
+    }
+    assert!(poisoned_count > 0 && left_out_count > 0, "{poisoned_count}, {left_out_count}");
+    db.close().unwrap();
+    assert_content(&disk.open(&options()).unwrap(), &expected);
+}
