@@ -105,6 +105,7 @@ struct Tally {
     in_flight: u64,
     in_flight_applied: u64,
     copies_replayed: u64,
+    copies_from_checkpoint: u64,
     read_only: u64,
     left_to_successor: u64,
     words: [u64; Word::Applied as usize + 1],
@@ -127,6 +128,7 @@ impl Tally {
         println!("  {} of them found", self.in_flight_applied);
         println!("{} left to the next process", self.left_to_successor);
         println!("{} copies replayed", self.copies_replayed);
+        println!("  {} of them from a checkpoint first", self.copies_from_checkpoint);
         println!("{} opened for reading only", self.read_only);
         for word in Word::COUNTERS {
             println!("{} {word:?}", self.words[word as usize]);
@@ -140,17 +142,22 @@ impl Tally {
         };
         let word = |word: Word| self.words[word as usize];
         for phase in [Phase::Opening, Phase::Rebuilding, Phase::Working, Phase::Closing] {
-            at_least(self.kills_in[phase as usize], 200, &format!("while {phase:?}"));
+            at_least(self.kills_in[phase as usize], 1000, &format!("while {phase:?}"));
         }
         at_least(word(Word::TakenOver), 4, "taken over");
         at_least(word(Word::Clean), 200, "found closed");
         at_least(self.in_flight, 100, "changes under way");
         at_least(self.copies_replayed, 20, "copies");
+        if self.kills >= 1000 {
+            // Few are in the middle of a log that goes on after its checkpoint.
+            at_least(self.copies_from_checkpoint, 1000, "copies with a checkpoint");
+        }
         at_least(self.read_only, 20, "for reading");
         at_least(self.left_to_successor, 20, "left to the next");
         at_least(word(Word::Changes), 1, "changes");
         at_least(word(Word::Reads), 1, "reads");
         at_least(word(Word::Scans), 20, "scans");
+        at_least(word(Word::Checkpoints), 20, "checkpoints");
         at_least(word(Word::Growths), 20, "growths");
         at_least(word(Word::Shrinks), 20, "shrinks");
     }
@@ -167,17 +174,31 @@ fn visit(round: &Round, oracle: &Oracle, choice: u64, tally: &mut Tally) -> Opti
     match choice {
         0 => {
             let db = round.options().read_only().open(&path).expect("it opens for reading");
-            oracle.versions(&db).unwrap_or_else(|error| panic!("read only: {error}"));
+            let versions =
+                oracle.versions(&db).unwrap_or_else(|error| panic!("read only: {error}"));
+            let record_count =
+                (0..).zip(&versions).filter(|&(key, &version)| value_of(key, version).is_some());
+            assert_eq!(db.len(), record_count.count() as u64, "read only");
+            assert_sound(&db);
             tally.read_only += 1;
             None
         }
         1 => {
             let copy = path.with_extension("copy");
             fs::copy(path.with_extension("left"), &copy).expect("there is room");
+            // Its tables are not believed: the newest checkpoint and the log after it are.
+            let db = round.options().read_only().open(&copy).expect("the copy opens");
+            let from_checkpoint = oracle.versions(&db).unwrap_or_else(|error| panic!("{error}"));
+            assert_sound(&db);
+            if let Recovery::Replayed { checkpoint_keys, .. } = db.recovery() {
+                tally.copies_from_checkpoint += u64::from(checkpoint_keys > 0);
+            }
+            drop(db);
             let db = round.options().rebuild_index().open(&copy).expect("the log is whole");
             assert!(matches!(db.recovery(), Recovery::Replayed { .. }), "{:?}", db.recovery());
             assert_sound(&db);
             let versions = oracle.versions(&db).unwrap_or_else(|error| panic!("copy: {error}"));
+            assert!(versions == from_checkpoint, "checkpoint and log differ");
             let before = content(&db);
             db.close().expect("the copy closes");
             let db = round.options().read_only().open(&copy).expect("the copy opens");
@@ -303,7 +324,7 @@ fn the_oracle_notices_what_is_missing_stale_early_or_foreign() {
     assert!(oracle.versions(&db).unwrap_err().contains("a scan returned key"), "foreign");
 
     for (recovery, is_allowed) in [
-        (Recovery::Replayed { records: 1, dropped_bytes: 0 }, false),
+        (Recovery::Replayed { checkpoint_keys: 0, records: 1, dropped_bytes: 0 }, false),
         (Recovery::Clean, false),
         (Recovery::TakenOver { records: 3 }, false),
         (Recovery::TakenOver { records: 2 }, true),

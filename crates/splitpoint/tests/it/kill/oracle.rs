@@ -54,6 +54,8 @@ pub(super) enum Word {
     Shrinks,
     /// Times that there were more.
     Growths,
+    /// Times that a process had made a checkpoint when it came to close.
+    Checkpoints,
     /// Opens after a kill that made the store.
     Created,
     /// Opens after a kill that found the store closed.
@@ -68,7 +70,7 @@ pub(super) enum Word {
 
 impl Word {
     /// Those that count.
-    pub(super) const COUNTERS: [Self; 14] = [
+    pub(super) const COUNTERS: [Self; 15] = [
         Self::OpenBegun,
         Self::Opened,
         Self::CloseBegun,
@@ -78,6 +80,7 @@ impl Word {
         Self::Scans,
         Self::Shrinks,
         Self::Growths,
+        Self::Checkpoints,
         Self::Created,
         Self::Clean,
         Self::TakenOver,

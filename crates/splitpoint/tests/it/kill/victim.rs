@@ -62,7 +62,8 @@ impl Round {
         };
         let fill_factor = [1.0, 4.5, 7.0][(self.store / 3 % 3) as usize];
         let durability = [Durability::Buffered, Durability::Async][(self.store % 2) as usize];
-        tiny().hash(hash).fill_factor(fill_factor).durability(durability).create(Create::IfMissing)
+        let options = tiny().hash(hash).fill_factor(fill_factor).checkpoint_bytes_min(8 << 10);
+        options.durability(durability).create(Create::IfMissing)
     }
 
     /// Returns how many threads write: each has keys of its own.
@@ -114,6 +115,7 @@ pub(super) fn run(round: &Round) {
         oracle.settle(&db, round.writer_count());
         work(&db, &oracle, round, &mut rng);
         let stats = db.stats().expect("the store can be counted");
+        oracle.add(Word::Checkpoints, u64::from(stats.checkpoint.is_some()));
         oracle.begin_close(stats.geometry.bucket_count());
         if rng.below(2) == 0 {
             db.close().expect("the store closes");
