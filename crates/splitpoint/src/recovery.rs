@@ -32,7 +32,7 @@ use crate::index::lookup::{locate_addr, locate_end};
 use crate::index::overflow::LinePool;
 use crate::index::shape::Shape;
 use crate::index::slot::{Slot, Tag};
-use crate::index::split::{insert, repair_last_split};
+use crate::index::split::{insert, is_last_split_whole, repair_last_split};
 use crate::linear::Geometry;
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::{Appender, Position};
@@ -98,6 +98,8 @@ pub(crate) fn open_storage(
     if !options.rebuild_index {
         match opening.state_of_tables(&region) {
             Tables::Clean => return opening.open_clean(region),
+            // Who may not finish the last change builds an index of its own.
+            Tables::Left if options.access == Access::ReadOnly && !opening.is_settled(&region) => {}
             Tables::Left => {
                 // What meets damage leaves it to the log.
                 if let Ok((state, recovery, durable_lsn)) = opening.take_over(&region) {
@@ -360,11 +362,29 @@ impl Opening {
         }
     }
 
-    /// Takes over the tables of a killed writer.
-    fn take_over(&mut self, region: &Region) -> Result<(CommitState, Recovery, u64)> {
-        region.map_listed_pieces()?;
-        let live = region.live();
-        let (lsn, mut state) = live.committed();
+    /// Returns whether a killed writer left no change half made: no record after the last commit,
+    /// whose slot readers may find already, and no split that goes on.
+    fn is_settled(&self, region: &Region) -> bool {
+        let settled = || -> Result<bool> {
+            region.map_listed_pieces()?;
+            let (position, _) = self.committed_position(region);
+            if position.segment_offset != 0 {
+                let mut walk = LogWalk::from_position(region, position, Trust::Nothing, 0)?;
+                if walk.next_record()?.is_some() {
+                    return Ok(false);
+                }
+            }
+            let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key));
+            let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
+            is_last_split_whole(region, shape.geometry, hash_of)
+        };
+        // What meets damage leaves it to the log.
+        settled().unwrap_or(false)
+    }
+
+    /// Returns where the log went on after the last commit that was published, and its counts.
+    fn committed_position(&self, region: &Region) -> (Position, CommitState) {
+        let (lsn, state) = region.live().committed();
         let mut position =
             Position { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
         let start = self.superblock.log_start;
@@ -372,7 +392,15 @@ impl Opening {
             let LogStart { segment_offset, record_offset: offset, lsn, .. } = start;
             position = Position { segment_offset, offset, lsn };
         }
-        let durable_lsn = live.durable_lsn().min(lsn);
+        (position, state)
+    }
+
+    /// Takes over the tables of a killed writer.
+    fn take_over(&mut self, region: &Region) -> Result<(CommitState, Recovery, u64)> {
+        region.map_listed_pieces()?;
+        let live = region.live();
+        let (mut position, mut state) = self.committed_position(region);
+        let durable_lsn = live.durable_lsn().min(live.committed().0);
         let mut records = 0;
         if self.access == Access::ReadWrite {
             self.take_over_checkpoints(region)?;

@@ -29,8 +29,23 @@ fn options(fill_factor: f64) -> Options {
     options.segment_bytes_min(4096).durability(Durability::Buffered)
 }
 
+/// Opens the machine that a kill has left for reading only and checks that it shows `before` or
+/// `after` in every way, and no damage.
+fn assert_readable(disk: &SimDisk, options: &Options, before: &Content, after: &Content, at: &str) {
+    let db = disk.open(&options.clone().read_only()).unwrap();
+    let found = content(&db);
+    assert!(found == *before || found == *after, "{at}: {} keys", found.len());
+    assert_eq!(db.len(), found.len() as u64, "{at}");
+    for key in before.keys().chain(after.keys()) {
+        assert_eq!(db.get(key).unwrap().as_deref(), found.get(key).map(|v| &v[..]), "{at}");
+    }
+    let report = db.check().unwrap();
+    assert!(report.is_clean(), "{at}, read only: {:?}", report.damages);
+}
+
 /// Opens the machine that a kill has left and checks that it holds `before` or `after`.
 fn assert_left(disk: &SimDisk, options: &Options, before: &Content, after: &Content, at: &str) {
+    assert_readable(disk, options, before, after, at);
     let db = disk.open(&options.clone().create(Create::Never)).unwrap();
     let found = content(&db);
     assert!(found == *before || found == *after, "{at}: {} keys", found.len());

@@ -275,6 +275,27 @@ pub(crate) fn repair_last_split<L: Lines + ?Sized>(
     geometry: Geometry,
     hash_of: &mut impl FnMut(Addr) -> Result<u64>,
 ) -> Result<()> {
+    for_each_stray(lines, geometry, hash_of, |line, i| line.set_slot(i, Slot::EMPTY))
+}
+
+/// Returns whether [`repair_last_split`] would find nothing to erase.
+pub(crate) fn is_last_split_whole<L: Lines + ?Sized>(
+    lines: &L,
+    geometry: Geometry,
+    hash_of: &mut impl FnMut(Addr) -> Result<u64>,
+) -> Result<bool> {
+    let mut is_whole = true;
+    for_each_stray(lines, geometry, hash_of, |_, _| is_whole = false)?;
+    Ok(is_whole)
+}
+
+/// Visits the slots of the last split's lower bucket that do not belong there or are there twice.
+fn for_each_stray<L: Lines + ?Sized>(
+    lines: &L,
+    geometry: Geometry,
+    hash_of: &mut impl FnMut(Addr) -> Result<u64>,
+    mut visit: impl FnMut(&Line, usize),
+) -> Result<()> {
     let Some(plan) = geometry.plan_merge() else { return Ok(()) };
     let mut seen = std::collections::HashSet::new();
     let mut fault = Ok(());
@@ -282,7 +303,7 @@ pub(crate) fn repair_last_split<L: Lines + ?Sized>(
         for (i, slot) in slots_in_use(line) {
             match hash_bit(slot, plan.bit, hash_of) {
                 Ok(false) if seen.insert(slot.0) => {}
-                Ok(_) => line.set_slot(i, Slot::EMPTY),
+                Ok(_) => visit(line, i),
                 Err(error) => fault = Err(error),
             }
         }
