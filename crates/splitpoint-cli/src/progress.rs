@@ -89,7 +89,11 @@ impl Progress {
                     Total::Records(_) | Total::Unknown => records,
                 };
                 bar.set_position(position);
-                bar.set_message(counted(records, "record"));
+                bar.set_message(match self.total {
+                    // Work on whole segments knows nothing of records.
+                    Total::Bytes(_) if records == 0 => number::bytes(bytes),
+                    _ => counted(records, "record"),
+                });
             }
         }
     }

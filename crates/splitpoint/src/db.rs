@@ -8,9 +8,11 @@ mod kill_tests;
 mod miri_tests;
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 
+use crate::backup::{Backup, BackupReport};
 use crate::check::CheckReport;
 use crate::cursor::Scan;
 use crate::error::Result;
@@ -493,6 +495,50 @@ impl Db {
     pub fn check(&self) -> Result<CheckReport> {
         let writer = self.store.lock()?;
         Ok(self.store.check(&writer))
+    }
+
+    /// Makes a consistent copy of the store in the file `dest`, while any thread goes on to write;
+    /// of a table in memory too.
+    ///
+    /// The copy holds every change that returned before this call and none after some moment of
+    /// it. [`Backup`] says how it is made, and has options; [`backup`](crate::backup()) copies a
+    /// file that another process has open.
+    ///
+    /// # Errors
+    ///
+    /// As [`Backup::write`]; [`ErrorKind::Exists`](crate::ErrorKind::Exists) if there is such a
+    /// file.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let copy = dir.path().join("copy.spt");
+    /// let db = splitpoint::Db::in_memory()?;
+    /// db.put(b"key", b"value")?;
+    /// db.backup(&copy)?;
+    /// assert_eq!(splitpoint::Db::open(&copy)?.get(b"key")?.as_deref(), Some(&b"value"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<BackupReport> {
+        self.backup_with().write(dest)
+    }
+
+    /// Writes a consistent copy of the store to a stream; who opens the file that is made of it
+    /// replays its log once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Backup::write_to`].
+    pub fn backup_to(&self, out: impl io::Write) -> Result<BackupReport> {
+        self.backup_with().write_to(out)
+    }
+
+    /// Prepares a copy of the store, to be given options.
+    pub fn backup_with(&self) -> Backup<'_> {
+        Backup::of_store(&self.store)
     }
 
     /// Returns how this handle came to its index.

@@ -18,6 +18,7 @@
 compile_error!("splitpoint maps whole files: it needs a 64-bit address space");
 
 mod atomic;
+mod backup;
 mod check;
 mod checkpoint;
 mod cursor;
@@ -44,6 +45,7 @@ mod store;
 mod syncer;
 mod table;
 
+pub use backup::{Backup, BackupProgress, BackupReport, BackupStage, backup};
 pub use check::{CheckReport, Damage};
 pub use cursor::Scan;
 pub use db::Db;

@@ -186,7 +186,7 @@ pub(crate) fn read_superblock(storage: &dyn Storage) -> Result<Superblock> {
     }
 }
 
-fn unknown_features(path: &Path) -> Error {
+pub(crate) fn unknown_features(path: &Path) -> Error {
     let reason = "it was written by a newer version, whose features this one lacks".to_string();
     Error::Unsupported { path: path.to_path_buf(), reason }
 }
@@ -215,7 +215,7 @@ fn superblock_error(
 }
 
 /// Returns the hash function of a store: the one it names, checked with the probe key.
-fn resolve_hash(superblock: &Superblock, options: &Options) -> Result<HashFunction> {
+pub(crate) fn resolve_hash(superblock: &Superblock, options: &Options) -> Result<HashFunction> {
     let expected = superblock.hash_name.clone();
     let known = options.hash.clone().or_else(|| HashFunction::by_id(HashId(superblock.hash_id)));
     let Some(hash) = known else {

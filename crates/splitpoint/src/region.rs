@@ -133,7 +133,15 @@ impl Region {
         self.file_bytes.load(Ordering::Acquire)
     }
 
-    /// Returns bytes of the file that nobody writes: of a published record, of a segment header.
+    /// Learns how long the file is now that another process is writing to.
+    pub(crate) fn see_size(&self) -> Result<()> {
+        let file_bytes = self.write("read the size of", |storage| storage.see_size())?;
+        self.file_bytes.store(file_bytes, Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns bytes of the file that nobody writes: of a published record, of a segment header,
+    /// of a segment of the log before its tail.
     #[inline]
     pub(crate) fn bytes(&self, what: &'static str, offset: u64, bytes: u64) -> Result<&[u8]> {
         let end = self.file_bytes();

@@ -16,6 +16,7 @@ const SOURCES: &str = "crates/splitpoint/src/";
 const LAYERS: &[&[&str]] = &[
     &["storage::sim"], // A store with faults, made for crash tests.
     &["db"],
+    &["backup"],
     &["snapshot", "transaction", "check", "cursor", "syncer", "recovery"],
     &["store"],
     &["checkpoint", "compaction", "readers"],

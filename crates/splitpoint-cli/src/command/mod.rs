@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod backup;
 mod bench;
 mod check;
 mod completions;
@@ -33,6 +34,7 @@ pub(crate) enum Command {
     Dump(dump::Args),
     Stat(stat::Args),
     Check(check::Args),
+    Backup(backup::Args),
     Bench(bench::Args),
     Demo(demo::Args),
     Completions(completions::Args),
@@ -53,6 +55,7 @@ impl Command {
             Self::Dump(args) => dump::run(args, console),
             Self::Stat(args) => stat::run(args, console),
             Self::Check(args) => check::run(args, console),
+            Self::Backup(args) => backup::run(args, console),
             Self::Bench(args) => bench::run(args, console),
             Self::Demo(args) => demo::run(args, console),
             Self::Completions(args) => completions::run(args),

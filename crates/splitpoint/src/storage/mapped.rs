@@ -148,6 +148,12 @@ impl Storage for Mapped {
         self.file_bytes.load(Ordering::Acquire)
     }
 
+    fn see_size(&self) -> io::Result<u64> {
+        let bytes = self.file.metadata()?.len().min(self.view.0.bytes);
+        self.file_bytes.store(bytes, Ordering::Release);
+        Ok(bytes)
+    }
+
     fn view(&self) -> Span {
         self.view.0
     }

@@ -10,6 +10,7 @@
 
 pub(crate) mod anon;
 pub(crate) mod mapped;
+pub(crate) mod new_file;
 pub(crate) mod open;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod sim;
@@ -184,6 +185,11 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
 
     /// Returns the size of the file in bytes.
     fn file_bytes(&self) -> u64;
+
+    /// Asks how long the file is now, for a storage whose file another process writes to.
+    fn see_size(&self) -> io::Result<u64> {
+        Ok(self.file_bytes())
+    }
 
     /// Returns the read-only view of the file; its first `file_bytes` are readable.
     fn view(&self) -> Span;

@@ -24,13 +24,7 @@ pub(crate) struct Locked {
 /// A new file is empty. An existing one has not been read.
 pub(crate) fn open_and_lock(path: &Path, access: Access, create: Create) -> Result<Locked> {
     let (file, is_new) = open(path, access, create)?;
-    let metadata = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
-    if metadata.is_dir() {
-        return Err(Error::NotAStore { path: path.to_path_buf(), found: "a directory" });
-    }
-    if !metadata.is_file() {
-        return Err(Error::NotAStore { path: path.to_path_buf(), found: "a special file" });
-    }
+    refuse_special(&file, path)?;
     refuse_network(&file, path)?;
     let locked = match access {
         Access::ReadWrite => file.try_lock(),
@@ -48,6 +42,65 @@ pub(crate) fn open_and_lock(path: &Path, access: Access, create: Create) -> Resu
         }
         Err(TryLockError::Error(source)) => Err(io_error("lock", path, source)),
     }
+}
+
+/// A file that this handle reads while others may write to it.
+#[derive(Debug)]
+pub(crate) struct Observed {
+    pub(crate) storage: Mapped,
+    pub(crate) observer: Observer,
+}
+
+/// What an observer can ask of the system about its file.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    file: File,
+}
+
+/// Keeps writers away until it is dropped.
+#[derive(Debug)]
+pub(crate) struct WritersOut<'a>(&'a File);
+
+impl Drop for WritersOut<'_> {
+    fn drop(&mut self) {
+        // The lock goes with the file anyway.
+        let _ = self.0.unlock();
+    }
+}
+
+impl Observer {
+    /// Keeps writers away, or returns `None` while there is one.
+    pub(crate) fn keep_writers_out(&self) -> Option<WritersOut<'_>> {
+        self.file.try_lock_shared().is_ok().then_some(WritersOut(&self.file))
+    }
+
+    /// Returns the process that has the file open for writing, where the file tells.
+    pub(crate) fn writer_pid(&self) -> Option<u32> {
+        writer_pid(&self.file)
+    }
+}
+
+/// Opens the file at `path` for reading and takes no lock.
+pub(crate) fn open_to_observe(path: &Path) -> Result<Observed> {
+    let (file, _) = open(path, Access::ReadOnly, Create::Never)?;
+    refuse_special(&file, path)?;
+    refuse_network(&file, path)?;
+    let observer =
+        Observer { file: file.try_clone().map_err(|source| io_error("open", path, source))? };
+    let storage = Mapped::new(file, path.to_path_buf(), false)
+        .map_err(|source| io_error("map", path, source))?;
+    Ok(Observed { storage, observer })
+}
+
+/// Refuses what is no regular file.
+pub(super) fn refuse_special(file: &File, path: &Path) -> Result<()> {
+    let metadata = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
+    let found = match metadata.file_type() {
+        kind if kind.is_file() => return Ok(()),
+        kind if kind.is_dir() => "a directory",
+        _ => "a special file",
+    };
+    Err(Error::NotAStore { path: path.to_path_buf(), found })
 }
 
 fn open(path: &Path, access: Access, create: Create) -> Result<(File, bool)> {
@@ -81,7 +134,7 @@ fn open(path: &Path, access: Access, create: Create) -> Result<(File, bool)> {
 }
 
 /// Refuses file systems whose mappings are not coherent between machines.
-fn refuse_network(file: &File, path: &Path) -> Result<()> {
+pub(super) fn refuse_network(file: &File, path: &Path) -> Result<()> {
     const NETWORK: [(i64, &str); 6] = [
         (0x6969, "NFS"),
         (0xff53_4d42, "CIFS"),
@@ -111,7 +164,7 @@ pub(crate) fn remove_new(path: &Path) {
 
 /// Returns the process that the live header names, if it lives: while somebody holds the lock,
 /// that is the writer, unless readers hold it after a writer that was killed.
-fn writer_pid(file: &File) -> Option<u32> {
+pub(super) fn writer_pid(file: &File) -> Option<u32> {
     let mut bytes = [0; 8];
     file.read_exact_at(&mut bytes, PID_OFFSET).ok()?;
     let pid = u32::try_from(u64::from_le_bytes(bytes)).ok()?;

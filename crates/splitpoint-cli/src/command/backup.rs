@@ -1,0 +1,224 @@
+//! `splitpoint backup`: copy a store, also while it is written.
+
+use std::io::{self, IsTerminal};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde::Serialize;
+use splitpoint::{Backup, BackupProgress, BackupReport, BackupStage, Error};
+
+use crate::bytes::shell_word;
+use crate::console::{self, Console};
+use crate::failure::{Exit, Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::number::{bytes, counted, duration};
+use crate::progress::{Progress, ProgressMode, Total};
+
+/// Make a consistent copy of a store, also while another process writes to it
+///
+/// The copy holds every change up to one moment. No process waits for it, and none need stop: the
+/// store is read without its lock. Every checksum is verified on the way; a damaged store is not
+/// copied, exit code 4.
+///
+/// DEST is written under the name DEST.backup-in-progress, given its index, closed, made durable
+/// and then renamed: a file named DEST is always whole. Ctrl-C leaves nothing.
+///
+/// On standard output the copy has no index yet: the first command that opens the file reads its
+/// log once, as after a power loss. `cp` of a store that is open is not a backup.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint backup words.spt words-copy.spt
+  splitpoint backup words.spt /mnt/usb/words.spt --force
+  splitpoint backup words.spt - | zstd > words.spt.zst
+  splitpoint backup words.spt | ssh host 'cat > words.spt'")]
+pub(crate) struct Args {
+    /// The store
+    file: PathBuf,
+
+    /// The copy; standard output if it is absent or `-`
+    dest: Option<PathBuf>,
+
+    /// Replace DEST if it exists; it stays until the copy is whole
+    #[arg(long)]
+    force: bool,
+
+    /// Print an object that says what was copied; not with standard output as DEST
+    #[arg(long)]
+    json: bool,
+
+    /// When to show progress
+    #[arg(long, value_enum, default_value_t)]
+    progress: ProgressMode,
+}
+
+/// What was copied.
+#[derive(Debug, Serialize)]
+struct Report {
+    store: String,
+    backup: String,
+    records: u64,
+    log_bytes: u64,
+    copied_bytes: u64,
+    file_bytes: u64,
+    /// Whether the store was not closed, nor open on this boot, and its log was read to its end.
+    is_recovered: bool,
+    seconds: f64,
+}
+
+/// Copies a store.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let dest = args.dest.as_deref().filter(|dest| *dest != Path::new("-"));
+    if dest.is_none() {
+        refuse_standard_output(args)?;
+    }
+    let interrupt = Interrupt::watch()?;
+    let started = Instant::now();
+    let mut meter = Meter { mode: args.progress, console, running: None };
+    let progress = |now: BackupProgress| {
+        meter.tell(now);
+        if interrupt.exit().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let backup = Backup::of_file(&args.file).on_progress(progress);
+    let backup = if args.force { backup.replace_existing() } else { backup };
+    let copied = match dest {
+        Some(dest) => backup.write(dest),
+        None => backup.write_to(console::data()),
+    };
+    meter.finish();
+    let report = match (copied, interrupt.exit()) {
+        (Ok(report), _) => report,
+        (Err(_), Some(exit)) => {
+            return Err(Failure::new(exit, "interrupted: no backup was made")
+                .hint("the store is as it was; start the backup again"));
+        }
+        (Err(error), None) => return Err(failure(args, &error)),
+    };
+    let name = dest.map_or("standard output".to_string(), |dest| format!("`{}`", dest.display()));
+    if args.json {
+        console::print_json(&report_of(args, dest, report, started))?;
+    }
+    if report.is_recovered {
+        console.note(format_args!(
+            "`{}` was not closed: its log was read to its end, as a recovery does",
+            args.file.display()
+        ));
+    }
+    console.note(format_args!(
+        "copied {} ({}) of `{}` to {name} in {}",
+        counted(report.record_count, "record"),
+        bytes(report.copied_bytes),
+        args.file.display(),
+        duration(started.elapsed())
+    ));
+    Ok(())
+}
+
+fn report_of(args: &Args, dest: Option<&Path>, report: BackupReport, started: Instant) -> Report {
+    Report {
+        store: args.file.display().to_string(),
+        backup: dest.unwrap_or(Path::new("-")).display().to_string(),
+        records: report.record_count,
+        log_bytes: report.log_bytes,
+        copied_bytes: report.copied_bytes,
+        file_bytes: report.file_bytes,
+        is_recovered: report.is_recovered,
+        seconds: started.elapsed().as_secs_f64(),
+    }
+}
+
+/// Refuses what makes no sense with a copy on standard output.
+fn refuse_standard_output(args: &Args) -> Result<()> {
+    let file = shell_word(&args.file.to_string_lossy());
+    if args.json {
+        let message = "--json and the copy cannot both go to standard output";
+        return Err(Failure::new(Exit::Usage, message)
+            .hint(format!("name a file: splitpoint backup {file} DEST --json")));
+    }
+    if io::stdout().is_terminal() {
+        return Err(Failure::new(Exit::Usage, "a copy of a store is not for a terminal")
+            .hint(format!("name a file: splitpoint backup {file} DEST")));
+    }
+    Ok(())
+}
+
+/// Returns what the user is told of an error, of the file that it is about.
+fn failure(args: &Args, error: &Error) -> Failure {
+    let path = match error {
+        Error::Io { path, .. }
+        | Error::Exists { path }
+        | Error::NotAStore { path, .. }
+        | Error::Locked { path, .. }
+        | Error::Unsupported { path, .. } => path,
+        _ => &args.file,
+    };
+    let is_opening = matches!(error, Error::Io { action: "open", .. }) && *path == args.file;
+    let failure =
+        if is_opening { Failure::opening(path, error) } else { Failure::using(path, error) };
+    let file = shell_word(&args.file.to_string_lossy());
+    match error {
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
+            Failure::output(source)
+        }
+        Error::Io { source, .. } if *path != args.file => match source.kind() {
+            io::ErrorKind::NotFound => {
+                failure.hint("the directory does not exist; make it first, or correct the path")
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                failure.hint("free some space and try again; nothing was left behind")
+            }
+            _ => failure,
+        },
+        Error::Corrupt { .. } => failure.hint(format!(
+            "no backup was made; save what can be read: splitpoint repair {file} -o NEW"
+        )),
+        Error::Exists { .. } => failure.hint("--force replaces it when the copy is whole"),
+        Error::Locked { .. } if *path == args.file => failure
+            .hint("that process is making or recovering the store: try again when it is done"),
+        Error::Locked { .. } => failure.hint("another process uses DEST: choose another name"),
+        Error::NotAStore { .. } | Error::Unsupported { .. } if *path != args.file => {
+            failure.hint(format!("write to standard output: splitpoint backup {file} - > DEST"))
+        }
+        Error::HashMismatch { .. } => failure.hint(format!(
+            "`splitpoint backup {file} -` does not need the function; the program that made the \
+             store opens the copy"
+        )),
+        _ => failure,
+    }
+}
+
+/// The progress of one stage after the other.
+struct Meter {
+    mode: ProgressMode,
+    console: Console,
+    running: Option<(BackupStage, Progress, u64)>,
+}
+
+impl Meter {
+    fn tell(&mut self, now: BackupProgress) {
+        let phase = match now.stage {
+            BackupStage::Verify => "verify",
+            BackupStage::Copy => "copy",
+            BackupStage::Index => "index",
+            _ => "backup",
+        };
+        if self.running.as_ref().is_none_or(|(stage, ..)| *stage != now.stage) {
+            self.finish();
+            let total =
+                if now.bytes_total == 0 { Total::Unknown } else { Total::Bytes(now.bytes_total) };
+            let progress = Progress::start(self.mode, self.console, phase, total);
+            self.running = Some((now.stage, progress, 0));
+        }
+        if let Some((_, progress, bytes)) = &mut self.running {
+            *bytes = now.bytes;
+            progress.update(0, now.bytes);
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some((_, mut progress, bytes)) = self.running.take() {
+            progress.finish(0, bytes);
+        }
+    }
+}

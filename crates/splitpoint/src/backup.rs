@@ -1,0 +1,713 @@
+//! A consistent copy of a store, also of one that is being written to.
+//!
+//! ```text
+//! source | header | log | index | log | big | index | log (tail)  P ... |
+//!                   |             |     |             |           ^ last commit
+//! copy   | header | log | hole  | log | big | hole  | log (tail)  0 ... |
+//! ```
+//!
+//! Bytes of the log before the last commit never change and are never given back, so the log up
+//! to some commit *is* a snapshot of the store, and copying it needs no lock: not the mutex of a
+//! handle, not the lock of the file. The segments are copied to the offsets they have, because
+//! checksums and addresses depend on them; the tail is cut behind the commit. The index is left
+//! out and built again from the copied log.
+//!
+//! # Where the last commit is found
+//!
+//! | source | the log ends at |
+//! |---|---|
+//! | an open handle | its last commit |
+//! | a file that is closed, or was opened on this boot | the commit in the live header |
+//! | any other file: after a power loss, itself a copy | its first invalid record |
+//!
+//! The last case needs that nobody writes meanwhile, so a shared lock is held; a file that is
+//! being made or recovered is waited for. Every checksum before the end is verified in all cases:
+//! a live header that is believed wrongly ends in an error and never in a wrong copy.
+//!
+//! # Invariants
+//!
+//! - Nothing is written to the source.
+//! - The copy has its name only when it is whole, closed and durable: data and index are synced,
+//!   then the superblock that says "clean", then the file as a whole, then the name is given, then
+//!   the directory is synced. A power loss before the name is durable leaves no copy, or the one
+//!   that was there.
+//! - Copies keep the uuid: it names the lineage of a log, and the same sequence numbers name the
+//!   same records in both up to the commit. Where they go on differently, their segments have
+//!   different salts.
+
+use std::fmt;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::format::{
+    HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, u64_at,
+};
+use crate::hash::HashFunction;
+use crate::live::CommitState;
+use crate::log::append::Position;
+use crate::log::record::{Record, RecordKind};
+use crate::log::scan::{LogWalk, Trust, big_record};
+use crate::options::{Create, Options};
+use crate::recovery::{open_storage, read_superblock, resolve_hash, unknown_features};
+use crate::region::Region;
+use crate::storage::new_file::NewFile;
+use crate::storage::open::{Observed, Observer, WritersOut, open_to_observe};
+use crate::store::Store;
+
+/// Bytes written between two calls of the progress function.
+const CHUNK_BYTES: u64 = 2 << 20;
+/// How often a source that is being made or recovered is looked at before giving up, and how long
+/// to wait in between.
+const LOOKS: u32 = 100;
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How often a last commit of 0 is read before it is believed, see [`FileSource::commit_left`].
+const LOOKS_AT_ZERO: u32 = 3;
+
+/// Makes a consistent copy of the store in the file `source`, with [`Backup::of_file`].
+///
+/// # Errors
+///
+/// As [`Backup::write`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> splitpoint::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let (path, copy) = (dir.path().join("a.spt"), dir.path().join("b.spt"));
+/// let db = splitpoint::Db::open(&path)?; // Open here, or in another process.
+/// db.put(b"key", b"value")?;
+/// splitpoint::backup(&path, &copy)?;
+/// assert_eq!(splitpoint::Db::open(&copy)?.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+pub fn backup(source: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<BackupReport> {
+    Backup::of_file(source).write(dest)
+}
+
+/// A copy of a store that is about to be made: of a file, or of an open handle with
+/// [`Db::backup_with`](crate::Db::backup_with).
+///
+/// The copy holds every change up to some moment between the beginning and the end of the call,
+/// and none after it. Changes go on meanwhile, in this process and in others, and wait for nothing.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> splitpoint::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// use std::ops::ControlFlow;
+///
+/// let db = splitpoint::Db::in_memory()?;
+/// db.put(b"key", b"value")?;
+/// let report = db
+///     .backup_with()
+///     .on_progress(|progress| {
+///         println!("{} of {} bytes", progress.bytes, progress.bytes_total);
+///         ControlFlow::Continue(())
+///     })
+///     .write(dir.path().join("saved.spt"))?;
+/// assert_eq!(report.record_count, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is copied before `write` or `write_to`"]
+pub struct Backup<'a> {
+    source: Source<'a>,
+    hash: Option<HashFunction>,
+    is_replacing: bool,
+    progress: Option<ProgressFunction<'a>>,
+}
+
+type ProgressFunction<'a> = Box<dyn FnMut(BackupProgress) -> ControlFlow<()> + 'a>;
+
+enum Source<'a> {
+    File(PathBuf),
+    Store(&'a Store),
+}
+
+/// What a backup is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BackupStage {
+    /// Reading and verifying the log, before anything can be written to a stream.
+    Verify,
+    /// Copying the log; to a file it is verified on the way.
+    Copy,
+    /// Building the index of the copy.
+    Index,
+}
+
+/// How far a backup is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackupProgress {
+    /// What is being done.
+    pub stage: BackupStage,
+    /// Bytes of segments that this stage has done.
+    pub bytes: u64,
+    /// How many there will be; about, while the source grows. Not known of [`BackupStage::Index`],
+    /// where it is 0.
+    pub bytes_total: u64,
+}
+
+/// What a backup has copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackupReport {
+    /// Keys in the copy.
+    pub record_count: u64,
+    /// Log sequence number of the commit that the copy holds: bytes of log.
+    pub log_bytes: u64,
+    /// Bytes of segments that were copied.
+    pub copied_bytes: u64,
+    /// Size of the copy in bytes, holes included.
+    pub file_bytes: u64,
+    /// Whether nothing but the log told where it ends, as after a power loss: the copy holds what
+    /// a recovery of the source would find.
+    pub is_recovered: bool,
+}
+
+impl<'a> Backup<'a> {
+    /// Prepares a copy of the store in the file at `path`, which this or another process may have
+    /// open and write to.
+    pub fn of_file(path: impl AsRef<Path>) -> Self {
+        Self::new(Source::File(path.as_ref().to_path_buf()))
+    }
+
+    pub(crate) fn of_store(store: &'a Store) -> Self {
+        let hash = Some(store.hash.clone());
+        Self { hash, ..Self::new(Source::Store(store)) }
+    }
+
+    fn new(source: Source<'a>) -> Self {
+        Self { source, hash: None, is_replacing: false, progress: None }
+    }
+
+    /// Gives the hash function of a store that was made with one of the user's; without it a copy
+    /// of such a file can only be written to a stream.
+    pub fn hash(mut self, function: HashFunction) -> Self {
+        self.hash = Some(function);
+        self
+    }
+
+    /// Replaces a file that exists under the name of the copy. Until the copy is whole and durable
+    /// the old file stays.
+    pub fn replace_existing(mut self) -> Self {
+        self.is_replacing = true;
+        self
+    }
+
+    /// Calls `function` about every 2 MiB; the copy is given up when it returns `Break`.
+    pub fn on_progress(
+        mut self,
+        function: impl FnMut(BackupProgress) -> ControlFlow<()> + 'a,
+    ) -> Self {
+        self.progress = Some(Box::new(function));
+        self
+    }
+
+    /// Makes the copy in a file, with its index, closed.
+    ///
+    /// It is written as `DEST.backup-in-progress`, with the permissions of the source, and renamed
+    /// when it is whole: whatever happens, a file named `dest` is a whole copy. Parts that the
+    /// copy does not need, such as the place of the source's index, are holes.
+    ///
+    /// # Errors
+    ///
+    /// No file is left behind by any of them, but by a killed process.
+    ///
+    /// - [`ErrorKind::Exists`](crate::ErrorKind::Exists) if there is a file already and
+    ///   [`replace_existing`](Self::replace_existing) was not asked for;
+    ///   [`Locked`](crate::ErrorKind::Locked) if a program has it open.
+    /// - [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `dest` is the source.
+    /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the source is damaged before its last
+    ///   commit. Its index is not looked at.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if the source was being made or recovered
+    ///   for two seconds.
+    /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if the hash function of the
+    ///   source is not known, see [`hash`](Self::hash).
+    /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses, the disk is full,
+    ///   or the progress function gave up ([`io::ErrorKind::Interrupted`]).
+    ///
+    /// # Durability
+    ///
+    /// The copy is durable when this returns. It may hold changes that are not durable in the
+    /// source yet.
+    ///
+    /// # Cost
+    ///
+    /// Reads the log of the source once and writes it once, then replays the copy: two passes over
+    /// its log. Memory does not grow with the log, but for 16 bytes a segment during the replay.
+    pub fn write(mut self, dest: impl AsRef<Path>) -> Result<BackupReport> {
+        let dest = dest.as_ref();
+        let progress = &mut self.progress;
+        match &self.source {
+            Source::Store(store) => {
+                let (region, snapshot) = (&store.region, snapshot_of(store)?);
+                let path = (!region.storage().is_volatile()).then(|| region.storage().path());
+                let options = options_for(&snapshot.superblock, self.hash.as_ref())?;
+                let identity = region.storage().identity();
+                let new = NewFile::begin(dest, self.is_replacing, identity, path)?;
+                let copied = copy_to_file(region, &snapshot, &new, progress)?;
+                finish(new, &snapshot, copied, &options, progress)
+            }
+            Source::File(path) => {
+                let source = FileSource::open(path)?;
+                let superblock = read_superblock(source.region.storage())?;
+                let options = options_for(&superblock, self.hash.as_ref())?;
+                let identity = source.region.storage().identity();
+                let new = NewFile::begin(dest, self.is_replacing, identity, Some(path))?;
+                let (snapshot, copied) = source.with_snapshot(|region, snapshot| {
+                    new.set_bytes(0)?;
+                    copy_to_file(region, snapshot, &new, progress)
+                })?;
+                finish(new, &snapshot, copied, &options, progress)
+            }
+        }
+    }
+
+    /// Writes the copy to a stream, zeros where the file has holes.
+    ///
+    /// A stream cannot be given an index, so whoever opens the file that is made of it replays its
+    /// log once, as after a power loss.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write), and those of the stream. The log is verified before the first
+    /// byte is written; what was written before an error is not a copy.
+    ///
+    /// # Cost
+    ///
+    /// Two passes over the log of the source; 16 bytes of memory for each run of adjacent segments.
+    pub fn write_to(mut self, mut out: impl io::Write) -> Result<BackupReport> {
+        let progress = &mut self.progress;
+        match &self.source {
+            Source::Store(store) => {
+                let snapshot = snapshot_of(store)?;
+                let (walked, extents) = survey(&store.region, &snapshot, progress)?;
+                stream(&store.region, &snapshot, walked, extents, &mut out, progress)
+            }
+            Source::File(path) => {
+                let source = FileSource::open(path)?;
+                let (snapshot, (walked, extents)) =
+                    source.with_snapshot(|region, snapshot| survey(region, snapshot, progress))?;
+                stream(&source.region, &snapshot, walked, extents, &mut out, progress)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Backup<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = match &self.source {
+            Source::File(path) => path.as_path(),
+            Source::Store(store) => store.region.storage().path(),
+        };
+        f.debug_struct("Backup").field("path", &path).finish_non_exhaustive()
+    }
+}
+
+/// Which prefix of which log is to be copied.
+#[derive(Clone, Debug)]
+struct Snapshot {
+    superblock: Superblock,
+    end: LogEnd,
+}
+
+/// Where a log ends.
+#[derive(Clone, Copy, Debug)]
+enum LogEnd {
+    /// At a commit.
+    Commit { lsn: u64, tail_segment: u64, tail_offset: u64 },
+    /// At its first invalid record.
+    FirstInvalid,
+}
+
+impl LogEnd {
+    fn of_commit((lsn, state): (u64, CommitState)) -> Self {
+        let CommitState { tail_segment, tail_offset, .. } = state;
+        Self::Commit { lsn, tail_segment, tail_offset }
+    }
+}
+
+/// Returns the last commit of an open handle.
+fn snapshot_of(store: &Store) -> Result<Snapshot> {
+    let writer = store.lock()?;
+    let end = LogEnd::of_commit(store.region.live().committed());
+    Ok(Snapshot { superblock: writer.superblock.clone(), end })
+}
+
+/// Returns how the copy is opened to build its index, if this library can do that.
+fn options_for(superblock: &Superblock, hash: Option<&HashFunction>) -> Result<Options> {
+    let mut options = Options::new().create(Create::Never);
+    if let Some(hash) = hash {
+        options = options.hash(hash.clone());
+    }
+    resolve_hash(superblock, &options)?;
+    Ok(options)
+}
+
+/// A file that is read without its lock.
+struct FileSource {
+    region: Region,
+    observer: Observer,
+}
+
+/// What one look at a file has found; the lock is there to be held.
+type Look<'a> = Option<(Snapshot, Option<WritersOut<'a>>)>;
+
+impl FileSource {
+    fn open(path: &Path) -> Result<Self> {
+        let Observed { storage, observer } = open_to_observe(path)?;
+        // Also tells what is no store, before the header is mapped.
+        let superblock = read_superblock(&storage)?;
+        if superblock.write_features != 0 {
+            return Err(unknown_features(path));
+        }
+        Ok(Self { region: Region::new(Box::new(storage), false)?, observer })
+    }
+
+    /// Calls `copy` with a snapshot of the store, again if the store turns out to have changed its
+    /// identity meanwhile: it was being made, closed or recovered.
+    fn with_snapshot<T>(
+        &self,
+        mut copy: impl FnMut(&Region, &Snapshot) -> Result<T>,
+    ) -> Result<(Snapshot, T)> {
+        for _ in 0..LOOKS {
+            let Some((snapshot, lock)) = self.look()? else {
+                std::thread::sleep(LOOK_AGAIN);
+                continue;
+            };
+            let copied = copy(&self.region, &snapshot);
+            drop(lock);
+            let now = read_superblock(self.region.storage())?;
+            let before = &snapshot.superblock;
+            let is_same = (now.uuid, now.log_start) == (before.uuid, before.log_start);
+            match copied {
+                Ok(copied) if is_same => return Ok((snapshot, copied)),
+                // What looked like damage may have been a header in the middle of a change.
+                Err(Error::Corrupt { .. }) if now.generation != before.generation || !is_same => {}
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let path = self.region.storage().path().to_path_buf();
+        Err(Error::Locked { path, pid: self.observer.writer_pid() })
+    }
+
+    /// Looks for the end of the log once; `None` while the file is being made or recovered.
+    fn look(&self) -> Result<Look<'_>> {
+        if let Some(snapshot) = self.commit_in_header(None)? {
+            return Ok(Some((snapshot, None)));
+        }
+        let Some(lock) = self.observer.keep_writers_out() else { return Ok(None) };
+        // Until there was a lock, a writer may have come and gone.
+        if let Some(snapshot) = self.commit_in_header(Some(&lock))? {
+            return Ok(Some((snapshot, None)));
+        }
+        let superblock = read_superblock(self.region.storage())?;
+        Ok(Some((Snapshot { superblock, end: LogEnd::FirstInvalid }, Some(lock))))
+    }
+
+    /// Returns the last commit, if the live header can be believed as it is now.
+    fn commit_in_header(&self, lock: Option<&WritersOut<'_>>) -> Result<Option<Snapshot>> {
+        let (region, live) = (&self.region, self.region.live());
+        region.see_size()?;
+        // The commit is read before the superblock, which is durable before the first commit.
+        let Some(end) = self.commit_left() else { return self.commit_closed(lock) };
+        let superblock = read_superblock(region.storage())?;
+        if superblock.is_clean || live.validate(region.file_bytes()).is_err() {
+            return self.commit_closed(lock);
+        }
+        region.see_size()?;
+        Ok(Some(Snapshot { superblock, end }))
+    }
+
+    /// Returns the last commit of a store that was closed.
+    fn commit_closed(&self, lock: Option<&WritersOut<'_>>) -> Result<Option<Snapshot>> {
+        let (region, live) = (&self.region, self.region.live());
+        let superblock = read_superblock(region.storage())?;
+        region.see_size()?;
+        if superblock.is_clean && region.file_bytes() < superblock.file_bytes {
+            // Opened, closed and cut meanwhile, or damaged: without a writer it is the latter.
+            if lock.is_none() {
+                return Ok(None);
+            }
+            let (expected, found) = (superblock.file_bytes, region.file_bytes());
+            return Err(Error::Corrupt { what: "file size", offset: found, expected, found });
+        }
+        let end = LogEnd::of_commit(live.committed());
+        let is_closed = superblock.is_clean
+            && live.validate(region.file_bytes()).is_ok()
+            && live.crc() == superblock.live_crc;
+        Ok(is_closed.then_some(Snapshot { superblock, end }))
+    }
+
+    /// Returns the last commit of a store that a process of this boot has or had open.
+    ///
+    /// A recovery takes the identity away, zeroes the header and says who it is again at the end.
+    /// If all of that happened between two loads of ours, the commit could be the 0 in the middle:
+    /// so a 0 is looked at again, some time later, before it is believed.
+    fn commit_left(&self) -> Option<LogEnd> {
+        let live = self.region.live();
+        let identity = self.region.storage().identity();
+        let mut looks_left = LOOKS_AT_ZERO;
+        loop {
+            if !live.is_of(identity) {
+                return None;
+            }
+            let committed = live.committed();
+            if !live.is_of(identity) {
+                return None;
+            }
+            looks_left -= 1;
+            if committed.0 != 0 || looks_left == 0 {
+                return Some(LogEnd::of_commit(committed));
+            }
+            std::thread::sleep(LOOK_AGAIN / 4);
+        }
+    }
+}
+
+/// A run of bytes of the log that is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    offset: u64,
+    bytes: u64,
+}
+
+/// What a walk over a snapshot has found.
+#[derive(Clone, Copy, Debug)]
+struct Walked {
+    report: BackupReport,
+    is_empty: bool,
+}
+
+/// Verifies a snapshot record by record and hands out its segments in the order of the log: whole
+/// ones, but for the tail, which ends with the snapshot.
+fn walk(
+    region: &Region,
+    snapshot: &Snapshot,
+    mut take: impl FnMut(Extent) -> Result<()>,
+) -> Result<Walked> {
+    let (trust, end_lsn) = match snapshot.end {
+        LogEnd::Commit { lsn, .. } => (Trust::Published, lsn),
+        LogEnd::FirstInvalid => (Trust::Nothing, 0),
+    };
+    let mut report = BackupReport {
+        file_bytes: HEADER_BYTES,
+        is_recovered: trust == Trust::Nothing,
+        ..BackupReport::default()
+    };
+    let start = snapshot.superblock.log_start;
+    let Some(mut log) = LogWalk::new(region, start, trust, end_lsn)? else {
+        return Ok(Walked { report, is_empty: true });
+    };
+    let mut copy = |report: &mut BackupReport, offset, bytes, segment_bytes| {
+        report.copied_bytes += bytes;
+        report.file_bytes = report.file_bytes.max(offset + segment_bytes);
+        take(Extent { offset, bytes })
+    };
+    let (mut offset, mut header) = (log.position().segment_offset, *log.header());
+    while let Some(record) = log.next_record()? {
+        if trust == Trust::Published {
+            record.verify(header.salt)?;
+        }
+        match record.header.kind {
+            RecordKind::Link => {
+                copy(&mut report, offset, header.segment_bytes, header.segment_bytes)?;
+                (offset, header) = (log.position().segment_offset, *log.header());
+            }
+            RecordKind::BigPut => {
+                big_record(region, &record)?;
+                let (offset, bytes) = (u64_at(record.value(), 0), u64_at(record.value(), 8));
+                copy(&mut report, offset, bytes, bytes)?;
+            }
+            _ => {}
+        }
+        count(&mut report, &record);
+    }
+    let end = log.position();
+    expect_end(snapshot.end, end)?;
+    report.log_bytes = end.lsn;
+    copy(&mut report, offset, end.offset - offset, header.segment_bytes)?;
+    Ok(Walked { report, is_empty: false })
+}
+
+fn count(report: &mut BackupReport, record: &Record<'_>) {
+    match record.header.kind {
+        RecordKind::Put | RecordKind::BigPut if record.header.prev.is_none() => {
+            report.record_count += 1;
+        }
+        RecordKind::Delete => report.record_count = report.record_count.saturating_sub(1),
+        _ => {}
+    }
+}
+
+/// Checks that the walk ended where the snapshot does.
+fn expect_end(expected: LogEnd, found: Position) -> Result<()> {
+    let LogEnd::Commit { lsn, tail_segment, tail_offset } = expected else { return Ok(()) };
+    let expected = Position { segment_offset: tail_segment, offset: tail_offset, lsn };
+    if expected == found {
+        return Ok(());
+    }
+    Err(Error::Corrupt {
+        what: "end of the log",
+        offset: tail_offset,
+        expected: lsn,
+        found: found.lsn,
+    })
+}
+
+/// Tells the caller how far the work is, and stops it if that is wanted.
+fn tell(progress: &mut Option<ProgressFunction<'_>>, now: BackupProgress) -> Result<()> {
+    match progress.as_mut().map_or(ControlFlow::Continue(()), |function| function(now)) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(Error::Io {
+            action: "finish",
+            path: PathBuf::from("the backup"),
+            source: io::ErrorKind::Interrupted.into(),
+        }),
+    }
+}
+
+/// Returns about how many bytes of segments there are to copy.
+fn segment_bytes(region: &Region) -> u64 {
+    region.live().log_bytes().saturating_add(region.live().big_bytes())
+}
+
+/// Cuts an extent into pieces that are written at once.
+fn chunks(extent: Extent) -> impl Iterator<Item = Extent> {
+    let end = extent.offset + extent.bytes;
+    (extent.offset..end)
+        .step_by(CHUNK_BYTES as usize)
+        .map(move |offset| Extent { offset, bytes: CHUNK_BYTES.min(end - offset) })
+}
+
+/// Copies a snapshot into a file, but for its header and its index.
+fn copy_to_file(
+    region: &Region,
+    snapshot: &Snapshot,
+    new: &NewFile,
+    progress: &mut Option<ProgressFunction<'_>>,
+) -> Result<Walked> {
+    let bytes_total = segment_bytes(region);
+    let mut bytes = 0;
+    walk(region, snapshot, |extent| {
+        for chunk in chunks(extent) {
+            new.write_at(chunk.offset, region.bytes("log segment", chunk.offset, chunk.bytes)?)?;
+            bytes += chunk.bytes;
+            tell(progress, BackupProgress { stage: BackupStage::Copy, bytes, bytes_total })?;
+        }
+        Ok(())
+    })
+}
+
+/// Gives the copy its header and its index and then its name.
+fn finish(
+    new: NewFile,
+    snapshot: &Snapshot,
+    copied: Walked,
+    options: &Options,
+    progress: &mut Option<ProgressFunction<'_>>,
+) -> Result<BackupReport> {
+    new.set_bytes(copied.report.file_bytes)?;
+    new.write_at(0, &header(&snapshot.superblock, copied.is_empty))?;
+    tell(progress, BackupProgress { stage: BackupStage::Index, bytes: 0, bytes_total: 0 })?;
+    let mut opened = open_storage(Box::new(new.storage()?), options, false)?;
+    // Also an empty one is to say that it is closed.
+    opened.writer.is_dirty = true;
+    let store = Store::new(opened, options);
+    store.close()?;
+    let file_bytes = store.region.file_bytes();
+    drop(store);
+    new.publish()?;
+    Ok(BackupReport { file_bytes, ..copied.report })
+}
+
+/// Returns the header of a copy: superblocks that say nothing of a checkpoint or an index, and a
+/// live header that is believed by nobody.
+fn header(source: &Superblock, is_empty: bool) -> Vec<u8> {
+    let mut header = vec![0; HEADER_BYTES as usize];
+    // Both, as a store has them from its first change on: one may be damaged.
+    for generation in [1, 2] {
+        let superblock = Superblock {
+            generation,
+            is_clean: false,
+            log_start: if is_empty { LogStart::default() } else { source.log_start },
+            checkpoint: None,
+            file_bytes: 0,
+            live_crc: 0,
+            ..source.clone()
+        };
+        let at = SUPERBLOCK_OFFSETS[(generation & 1) as usize] as usize;
+        header[at..at + SUPERBLOCK_BYTES as usize].copy_from_slice(&superblock.encode());
+    }
+    header
+}
+
+/// Verifies a snapshot and returns what it consists of, in the order of the file.
+fn survey(
+    region: &Region,
+    snapshot: &Snapshot,
+    progress: &mut Option<ProgressFunction<'_>>,
+) -> Result<(Walked, Vec<Extent>)> {
+    let bytes_total = segment_bytes(region);
+    let mut bytes = 0;
+    let mut extents: Vec<Extent> = Vec::new();
+    let walked = walk(region, snapshot, |extent| {
+        bytes += extent.bytes;
+        match extents.last_mut() {
+            Some(last) if last.offset + last.bytes == extent.offset => last.bytes += extent.bytes,
+            _ => extents.push(extent),
+        }
+        tell(progress, BackupProgress { stage: BackupStage::Verify, bytes, bytes_total })
+    })?;
+    extents.sort_unstable_by_key(|extent| extent.offset);
+    Ok((walked, extents))
+}
+
+/// Writes a verified snapshot from its first byte to its last.
+fn stream(
+    region: &Region,
+    snapshot: &Snapshot,
+    walked: Walked,
+    extents: Vec<Extent>,
+    out: &mut impl io::Write,
+    progress: &mut Option<ProgressFunction<'_>>,
+) -> Result<BackupReport> {
+    let failed = |source| Error::Io {
+        action: "write the backup of",
+        path: region.storage().path().to_path_buf(),
+        source,
+    };
+    let Walked { report, is_empty } = walked;
+    let bytes_total = report.copied_bytes;
+    out.write_all(&header(&snapshot.superblock, is_empty)).map_err(failed)?;
+    let (mut at, mut bytes) = (HEADER_BYTES, 0);
+    for extent in extents {
+        // Segments of a file that was made to harm may overlap.
+        let skip = at.saturating_sub(extent.offset).min(extent.bytes);
+        let extent = Extent { offset: extent.offset + skip, bytes: extent.bytes - skip };
+        write_zeros(out, extent.offset.saturating_sub(at)).map_err(failed)?;
+        for chunk in chunks(extent) {
+            let chunk_bytes = region.bytes("log segment", chunk.offset, chunk.bytes)?;
+            out.write_all(chunk_bytes).map_err(failed)?;
+            bytes += chunk.bytes;
+            tell(progress, BackupProgress { stage: BackupStage::Copy, bytes, bytes_total })?;
+        }
+        at = at.max(extent.offset + extent.bytes);
+    }
+    write_zeros(out, report.file_bytes.saturating_sub(at)).map_err(failed)?;
+    out.flush().map_err(failed)?;
+    Ok(report)
+}
+
+fn write_zeros(out: &mut impl io::Write, bytes: u64) -> io::Result<()> {
+    io::copy(&mut io::Read::take(io::repeat(0), bytes), out).map(drop)
+}

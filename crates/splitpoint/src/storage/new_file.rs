@@ -1,0 +1,195 @@
+//! `NewFile`: a file that has its name only once it is whole and durable.
+//!
+//! It is written under the name `NAME.backup-in-progress`, beside where it belongs, and renamed at
+//! the end. A process that is killed before leaves that file, which the next one writes anew.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags};
+
+use super::Identity;
+use super::mapped::Mapped;
+use super::open::{io_error, refuse_network, refuse_special, sync_directory, writer_pid};
+use crate::error::{Error, Result};
+
+/// What is added to the name of a file that is not whole.
+const SUFFIX: &str = ".backup-in-progress";
+/// Permissions of a file whose original has none, before the process's mask.
+const MODE: u32 = 0o666;
+
+/// A file that is being written; it is removed when this is dropped before
+/// [`publish`](Self::publish).
+#[derive(Debug)]
+pub(crate) struct NewFile {
+    /// Locked, so that two processes do not write it at once.
+    file: File,
+    partial: PathBuf,
+    /// The name as it was given, for messages.
+    path: PathBuf,
+    /// Where it leads, if a file is there already.
+    target: PathBuf,
+    is_replacing: bool,
+    /// What is there already, locked so that it is not replaced under a program that has it open.
+    replaced: Option<File>,
+    is_published: bool,
+}
+
+impl NewFile {
+    /// Begins the file at `path`, which is not to be the one of `original`; its permissions are
+    /// those of `original_path`. An existing file is replaced only if `is_replacing`.
+    pub(crate) fn begin(
+        path: &Path,
+        is_replacing: bool,
+        original: Identity,
+        original_path: Option<&Path>,
+    ) -> Result<Self> {
+        let (target, replaced) = examine(path, is_replacing, original)?;
+        let mode = original_path.and_then(|path| fs::metadata(path).ok());
+        let mode = mode.map_or(MODE, |metadata| metadata.mode() & 0o777 | 0o600);
+        let mut partial = target.clone().into_os_string();
+        partial.push(SUFFIX);
+        let partial = PathBuf::from(partial);
+        let file = open_partial(&partial, path, mode)?;
+        let new = Self {
+            file,
+            partial,
+            path: path.to_path_buf(),
+            target,
+            is_replacing,
+            replaced,
+            is_published: false,
+        };
+        refuse_network(&new.file, path)?;
+        Ok(new)
+    }
+
+    /// Writes bytes.
+    pub(crate) fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.file
+            .write_all_at(bytes, offset)
+            .map_err(|source| io_error("write", &self.path, source))
+    }
+
+    /// Makes the file `bytes` long: what is not written is a hole and reads as zeros.
+    pub(crate) fn set_bytes(&self, bytes: u64) -> Result<()> {
+        self.file.set_len(bytes).map_err(|source| io_error("extend", &self.path, source))
+    }
+
+    /// Returns a storage over the file.
+    pub(crate) fn storage(&self) -> Result<Mapped> {
+        // Opened anew: with a clone, the storage would take our lock away when it is dropped.
+        let file = OpenOptions::new().read(true).write(true).open(&self.partial);
+        file.and_then(|file| Mapped::new(file, self.path.clone(), true))
+            .map_err(|source| io_error("map", &self.path, source))
+    }
+
+    /// Gives the file its name; it is whole and durable before, and the name when this returns.
+    pub(crate) fn publish(mut self) -> Result<()> {
+        self.file.sync_all().map_err(|source| io_error("sync", &self.path, source))?;
+        self.rename()?;
+        self.is_published = true;
+        sync_directory(&self.target)
+    }
+
+    fn rename(&self) -> Result<()> {
+        let failed = |source| io_error("rename a new file to", &self.path, source);
+        if self.is_replacing {
+            return fs::rename(&self.partial, &self.target).map_err(failed);
+        }
+        let flags = RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(CWD, &self.partial, CWD, &self.target, flags) {
+            Ok(()) => Ok(()),
+            Err(rustix::io::Errno::EXIST) => Err(Error::Exists { path: self.path.clone() }),
+            // A file system that cannot exclude it: a link to an existing name is refused too.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+                match fs::hard_link(&self.partial, &self.target) {
+                    Ok(()) => fs::remove_file(&self.partial).map_err(failed),
+                    Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
+                        Err(Error::Exists { path: self.path.clone() })
+                    }
+                    Err(source) => Err(failed(source)),
+                }
+            }
+            Err(source) => Err(failed(source.into())),
+        }
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_published {
+            // The error that led here is the one to tell.
+            let _ = fs::remove_file(&self.partial);
+        }
+        // A program that another thread is just starting has these files until it runs.
+        for file in std::iter::once(&self.file).chain(&self.replaced) {
+            let _ = file.unlock();
+        }
+    }
+}
+
+/// Looks at what is at `path`, and returns where it leads and what is there, locked.
+fn examine(path: &Path, is_replacing: bool, original: Identity) -> Result<(PathBuf, Option<File>)> {
+    let exists = || Error::Exists { path: path.to_path_buf() };
+    let Ok(metadata) = fs::metadata(path) else {
+        // A link that leads nowhere is something, too.
+        let is_link = fs::symlink_metadata(path).is_ok();
+        return if is_link { Err(exists()) } else { Ok((path.to_path_buf(), None)) };
+    };
+    if (metadata.dev(), metadata.ino()) == (original.device, original.inode) {
+        let reason = format!("`{}` is the store itself", path.display());
+        return Err(Error::Invalid { what: "destination", reason });
+    }
+    if !metadata.is_file() {
+        let found = if metadata.is_dir() { "a directory" } else { "a special file" };
+        return Err(Error::NotAStore { path: path.to_path_buf(), found });
+    }
+    if !is_replacing {
+        return Err(exists());
+    }
+    let target = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
+    // What may not be read may be replaced all the same.
+    let Ok(file) = File::open(&target) else { return Ok((target, None)) };
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) })
+        }
+        Ok(()) | Err(TryLockError::Error(_)) => Ok((target, Some(file))),
+    }
+}
+
+/// Makes and locks the file that is not whole yet, or empties one that was left behind.
+fn open_partial(partial: &Path, path: &Path, mode: u32) -> Result<File> {
+    let failed = |source| io_error("create", path, source);
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
+    loop {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(mode)
+            .custom_flags(flags.bits().cast_signed())
+            .open(partial)
+            .map_err(failed)?;
+        refuse_special(&file, partial)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::Locked { path: partial.to_path_buf(), pid: None });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        // Who had it locked until now may have given it its final name, or removed it.
+        let opened = file.metadata().map_err(failed)?;
+        let is_named = fs::metadata(partial)
+            .is_ok_and(|named| (named.dev(), named.ino()) == (opened.dev(), opened.ino()));
+        if is_named {
+            file.set_len(0).map_err(failed)?;
+            return Ok(file);
+        }
+    }
+}
