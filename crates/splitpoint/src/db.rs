@@ -2,6 +2,9 @@
 
 #[cfg(test)]
 #[cfg(not(loom))]
+mod crash_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
 mod kill_tests;
 #[cfg(test)]
 #[cfg(not(loom))]

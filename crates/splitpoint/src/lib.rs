@@ -19,6 +19,7 @@ compile_error!("splitpoint maps whole files: it needs a 64-bit address space");
 
 mod atomic;
 mod backup;
+mod canary;
 mod check;
 mod checkpoint;
 mod cursor;
@@ -55,7 +56,7 @@ pub use options::{
 };
 pub use stats::{ChainHistogram, ChainRow, Checkpoint, Occupancy, Recovery, SegmentBytes, Stats};
 #[cfg(any(test, feature = "sim"))]
-pub use storage::sim::SimDisk;
+pub use storage::sim::{SimDisk, SimFault};
 pub use table::{
     BatchAtomicity, Capabilities, Change, Entries, Entry, PutMode, ScanGuarantee, Table, Value,
     open, open_with,

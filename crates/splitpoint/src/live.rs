@@ -35,6 +35,7 @@ pub(crate) const PIECE_COUNT_MAX: usize = 192;
 ///               commit state that belongs to it
 ///    136     8  durable log sequence number
 ///    144     8  reserved: reader epoch
+///    152     8  1 after a sync has failed: pages may be neither durable nor dirty
 ///    192    64  commit state 0: record count, live bytes, dead bytes, tail offset, offset of the
 ///               tail segment, 8 bytes each; 24 reserved
 ///    256    64  commit state 1
@@ -68,6 +69,7 @@ const PID: usize = 7;
 const SHAPE: usize = 8;
 const COMMIT: usize = 16;
 const DURABLE: usize = 17;
+const SYNC_FAILED: usize = 19;
 const COMMIT_STATES: [usize; 2] = [24, 32];
 const LINES_USED: usize = 40;
 const FREE_LINE: usize = 41;
@@ -142,6 +144,7 @@ impl<'a> Live<'a> {
         for word in self.0 {
             word.store(0, Ordering::Relaxed);
         }
+        may_be_killed();
         self.store(MAGIC, LIVE_MAGIC);
         self.store(FORMAT_VERSION, VERSION.into());
         self.store(SHAPE, 1);
@@ -190,12 +193,15 @@ impl<'a> Live<'a> {
         debug_assert!(lsn.is_multiple_of(8));
         let number = (self.0[COMMIT].load(Ordering::Relaxed) & 1) ^ 1;
         let words = &self.0[COMMIT_STATES[number as usize]..];
+        may_be_killed();
         words[0].store(state.record_count, Ordering::Relaxed);
         words[1].store(state.live_bytes, Ordering::Relaxed);
         words[2].store(state.dead_bytes, Ordering::Relaxed);
         words[3].store(state.tail_offset, Ordering::Relaxed);
         words[4].store(state.tail_segment, Ordering::Relaxed);
+        may_be_killed();
         self.0[COMMIT].store(lsn | number, Ordering::Release);
+        may_be_killed();
     }
 
     /// Returns the last commit. Exact for the writer; a reader may mix two commits, and looks at
@@ -230,6 +236,17 @@ impl<'a> Live<'a> {
 
     pub(crate) fn set_durable_lsn(self, lsn: u64) {
         self.store(DURABLE, lsn);
+    }
+
+    /// Returns whether a sync has failed since the tables were built. The kernel marks the pages
+    /// clean that it could not write: a later sync passes over them, and the cache may drop them.
+    pub(crate) fn has_failed_sync(self) -> bool {
+        self.load(SYNC_FAILED) != 0
+    }
+
+    /// Says that a sync has failed, until [`initialize`](Self::initialize).
+    pub(crate) fn set_sync_failed(self) {
+        self.store(SYNC_FAILED, 1);
     }
 
     pub(crate) fn log_bytes(self) -> u64 {

@@ -17,6 +17,7 @@
 use std::path::Path;
 
 use crate::atomic::Ordering;
+use crate::canary::{self, Canary};
 use crate::checkpoint::{Image, extent_of, release_all_but};
 use crate::error::{Error, Result};
 use crate::format::{
@@ -124,8 +125,8 @@ fn head(storage: &dyn Storage, bytes: u64) -> Vec<u8> {
 /// Returns whether nothing was ever stored: the file is empty, or a crash interrupted its
 /// creation, which writes the superblock last.
 ///
-/// A power loss may have left any part of the live header, so nothing in it is asked for beyond
-/// its first sector; all else is still zero.
+/// A power loss may have left any words of the live header: those that tell it from other things
+/// are zero or what a creation stores there. All else is still zero.
 fn is_unfinished_creation(storage: &dyn Storage) -> bool {
     let file_bytes = storage.file_bytes();
     if file_bytes == 0 {
@@ -140,13 +141,13 @@ fn is_unfinished_creation(storage: &dyn Storage) -> bool {
     if file_bytes < HEADER_BYTES || !is_zero(0, LIVE_OFFSET) {
         return false;
     }
-    let has_magic = u64_at(&storage.read(LIVE_OFFSET, 8), 0) == crate::format::LIVE_MAGIC;
-    (has_magic || is_zero(LIVE_OFFSET, LIVE_OFFSET + SECTOR_BYTES))
-        && is_zero(LIVE_OFFSET + LIVE_BYTES, file_bytes)
+    let word = |number: u64| u64_at(&storage.read(LIVE_OFFSET + 8 * number, 8), 0);
+    let is_header = [0, crate::format::LIVE_MAGIC].contains(&word(0))
+        && [0, crate::format::VERSION.into()].contains(&word(1))
+        && is_zero(LIVE_OFFSET + 16, LIVE_OFFSET + 56);
+    is_header && is_zero(LIVE_OFFSET + LIVE_BYTES, file_bytes)
 }
 
-/// What a device writes whole, in bytes.
-const SECTOR_BYTES: u64 = 512;
 /// Bytes looked at together for being zero.
 const CHUNK_BYTES: u64 = 1 << 20;
 
@@ -277,7 +278,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     set_geometry(&region, geometry);
     if !region.storage().is_volatile() {
         let bytes = region.file_bytes() - LIVE_OFFSET;
-        region.write("sync", |storage| storage.sync_range(LIVE_OFFSET, bytes))?;
+        region.sync_range(LIVE_OFFSET, bytes)?;
     }
     region.write_superblock(&mut superblock, true)?;
     let log = Appender::new(
@@ -317,7 +318,8 @@ enum Tables {
 impl Opening {
     fn state_of_tables(&self, region: &Region) -> Tables {
         let live = region.live();
-        if live.validate(region.file_bytes()).is_err() {
+        // After a failed sync the cache may have lost records that the tables name.
+        if live.has_failed_sync() || live.validate(region.file_bytes()).is_err() {
             return Tables::Unknown;
         }
         if self.superblock.is_clean {
@@ -451,13 +453,22 @@ impl Opening {
     /// Builds the index again, whatever the live tables say: from the checkpoint and the log after
     /// it, or from the whole log where there is no checkpoint or it is damaged.
     fn replay(mut self, region: Region, is_log_alone: bool) -> Result<Opened> {
-        let name = self.superblock.checkpoint.filter(|_| !is_log_alone);
+        let has_failed_sync = region.live().has_failed_sync();
+        let name = self.superblock.checkpoint.filter(|_| !is_log_alone && !has_failed_sync);
         // Nothing has been written yet, and a private index is made without the file.
         let base = name.and_then(|name| Base::of_checkpoint(&region, name).ok());
         let region = match self.access {
             Access::ReadWrite => {
-                if self.superblock.is_clean {
-                    // The log alone counts until the index is whole.
+                if has_failed_sync {
+                    // So that the next sync writes it.
+                    for used in &Base::of_log(&region, self.superblock.log_start)?.survey.used {
+                        let (offset, bytes) = (used.granule, used.count);
+                        region.write_again(offset * GRANULE_BYTES, bytes * GRANULE_BYTES)?;
+                    }
+                }
+                // The log alone counts until the index is whole. The superblock that was found need
+                // not be durable after a failed sync.
+                if self.superblock.is_clean || has_failed_sync {
                     region.write_superblock(&mut self.superblock, false)?;
                 }
                 region
@@ -489,6 +500,9 @@ impl Opening {
         let live = region.live();
         live.clear_identity();
         live.initialize();
+        if canary::is_made(Canary::WholeBeforeBuilt) {
+            live.set_identity(region.storage().identity());
+        }
         region.forget_pieces();
         let mut space = survey.space();
         live.set_space(&space);

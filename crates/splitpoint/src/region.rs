@@ -38,6 +38,8 @@ use crate::storage::{Backing, Storage, WindowKind};
 
 /// Free extents from this size on are given back to the file system at a close.
 const PUNCH_BYTES_MIN: u64 = 256 << 10;
+/// Bytes that are read and written again at a time.
+const AGAIN_BYTES: u64 = 1 << 20;
 
 /// A storage with its view, its windows and its live header.
 #[derive(Debug)]
@@ -406,6 +408,27 @@ impl Region {
         })
     }
 
+    /// Makes a range of the file durable. A failure is remembered in the live header, for the next
+    /// process: see [`write_again`](Self::write_again).
+    pub(crate) fn sync_range(&self, offset: u64, bytes: u64) -> Result<()> {
+        let synced = self.write("sync", |storage| storage.sync_range(offset, bytes));
+        if synced.is_err() {
+            self.live().set_sync_failed();
+        }
+        synced
+    }
+
+    /// Writes what a range of the file has over itself: after a failed sync its pages may be marked
+    /// clean without being durable, and the next sync writes only what is dirty.
+    pub(crate) fn write_again(&self, offset: u64, bytes: u64) -> Result<()> {
+        let end = offset + bytes;
+        for at in (offset..end).step_by(AGAIN_BYTES as usize) {
+            let content = self.storage.read(at, AGAIN_BYTES.min(end - at));
+            self.write("write to", |storage| storage.write_at(at, &content))?;
+        }
+        Ok(())
+    }
+
     /// Writes the superblock over the older copy and waits until it is durable.
     pub(crate) fn write_superblock(
         &self,
@@ -422,7 +445,7 @@ impl Region {
         next.file_bytes = self.file_bytes();
         let offset = SUPERBLOCK_OFFSETS[(next.generation & 1) as usize];
         self.write("write the superblock of", |storage| storage.write_at(offset, &next.encode()))?;
-        self.write("sync", |storage| storage.sync_range(offset, SUPERBLOCK_BYTES))?;
+        self.sync_range(offset, SUPERBLOCK_BYTES)?;
         *superblock = next;
         Ok(())
     }

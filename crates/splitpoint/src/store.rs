@@ -19,6 +19,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::atomic::Ordering;
+use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
 use crate::hash::HashFunction;
@@ -237,7 +238,9 @@ impl Store {
             // Once more than needed: a damaged copy must not leave one that knows of no log.
             self.region.write_superblock(&mut writer.superblock, false)?;
         }
-        self.region.write_superblock(&mut writer.superblock, false)?;
+        if !canary::is_made(Canary::StaysClean) {
+            self.region.write_superblock(&mut writer.superblock, false)?;
+        }
         self.region.live().set_identity(self.region.storage().identity());
         writer.is_dirty = true;
         Ok(())
@@ -293,6 +296,13 @@ impl Store {
             writer.log.append_big(&put.payload, prev, region, &mut writer.space)?
         } else {
             writer.log.reserve(record_bytes, region, &mut writer.space)?;
+            if canary::is_made(Canary::SlotBeforeRecord) {
+                let addr = Addr::of_offset(writer.log.position().offset);
+                let place = at.found.map(|(line, i, _)| (line, i)).or(at.hole);
+                if let Some((line, i)) = place {
+                    line.set_slot(i, Slot::new(Tag::of_hash(put.hash), addr));
+                }
+            }
             writer.log.append(&put.payload, prev, put.via, region)?
         };
         let slot = Slot::new(Tag::of_hash(put.hash), addr);
@@ -435,7 +445,7 @@ impl Store {
                 writer.log.take_unsynced(is_awaited)
             };
             for (offset, bytes) in ranges {
-                self.region.write("sync", |storage| storage.sync_range(offset, bytes))?;
+                self.region.sync_range(offset, bytes)?;
             }
             self.region.live().set_durable_lsn(lsn);
             Ok(lsn)
@@ -479,11 +489,14 @@ impl Store {
         self.drop_checkpoints(&mut writer);
         self.region.trim(&mut writer.space);
         let lsn = writer.log.position().lsn;
+        if canary::is_made(Canary::CleanBeforeSync) {
+            self.region.write_superblock(&mut writer.superblock, true)?;
+        }
         drop(writer);
         // Log and index together: what is not dirty costs nothing, and one flush is enough.
         self.group.sync_always(|| {
             let bytes = self.region.file_bytes();
-            self.region.write("sync", |storage| storage.sync_range(0, bytes))?;
+            self.region.sync_range(0, bytes)?;
             self.region.live().set_durable_lsn(lsn);
             Ok(lsn)
         })?;

@@ -30,7 +30,7 @@ const LAYERS: &[&[&str]] = &[
     &["options", "stats"],
     &["format"],
     &["hash", "linear"],
-    &["error", "atomic"],
+    &["error", "atomic", "canary"],
 ];
 
 /// Arrows that point up nevertheless, each with its reason. One that is not needed is a finding.

@@ -6,7 +6,8 @@ use super::lookup::{Located, follow, for_each_line, slots_in_use};
 use super::overflow::LinePool;
 use super::shape::Shape;
 use super::slot::Slot;
-use crate::atomic::Ordering;
+use crate::atomic::{Ordering, may_be_killed};
+use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::Addr;
 use crate::linear::{BucketIndex, Geometry, Plan};
@@ -127,8 +128,15 @@ pub(crate) fn split<L: Lines + ?Sized>(
     debug_assert_eq!(shape.geometry.plan_split(), Some(*plan));
     build_chain(lines, pool, plan.upper, &scratch.moving)?;
     let shape = Shape { geometry: plan.after, ..shape };
-    lines.shape().store(shape.word(), Ordering::Release);
+    publish(lines, shape);
     shorten_chain(lines, pool, plan.lower, shape, scratch)
+}
+
+/// Stores the shape of the table, after everything stored before.
+fn publish<L: Lines + ?Sized>(lines: &L, shape: Shape) {
+    may_be_killed();
+    lines.shape().store(shape.word(), Ordering::Release);
+    may_be_killed();
 }
 
 /// Writes the chain of a bucket that no reader can reach.
@@ -190,13 +198,14 @@ fn shorten_chain<L: Lines + ?Sized>(
     }
     debug_assert!(leaving.next().is_none());
     if kept_count < chain_count {
-        lines.shape().store(shape.in_next_epoch().word(), Ordering::Release);
+        publish(lines, shape.in_next_epoch());
         scratch.line(lines, bucket, kept_count - 1)?.set_next(None);
     }
     for (chain, kept) in kept.iter().enumerate() {
         let line = scratch.line(lines, bucket, chain)?;
         for i in 0..SLOT_COUNT {
-            if kept >> i & 1 == 0 && !line.slot(i).is_empty() {
+            let is_left = kept >> i & 1 == 0 && !line.slot(i).is_empty();
+            if is_left && !canary::is_made(Canary::MoversStay) {
                 line.set_slot(i, Slot::EMPTY);
             }
         }
@@ -228,7 +237,7 @@ pub(crate) fn merge<L: Lines + ?Sized>(
     debug_assert_eq!(shape.geometry.plan_merge(), Some(*plan));
     fill_chain(lines, pool, plan.lower, &scratch.moving)?;
     let shape = Shape { geometry: plan.after, ..shape }.in_next_epoch();
-    lines.shape().store(shape.word(), Ordering::Release);
+    publish(lines, shape);
     for &number in &scratch.numbers {
         pool.give(number);
     }

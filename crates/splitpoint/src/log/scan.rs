@@ -2,6 +2,7 @@
 
 use super::append::{Position, segment_of};
 use super::record::{Pair, Record, RecordKind};
+use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::{Addr, LogStart, SegmentHeader, SegmentKind, u64_at};
 use crate::region::Region;
@@ -129,7 +130,7 @@ impl<'a> LogWalk<'a> {
         let offset = self.position.offset;
         let segment_end = self.position.segment_offset + self.header.segment_bytes;
         let record = self.region.record_before(offset, segment_end)?;
-        if self.trust == Trust::Nothing {
+        if self.trust == Trust::Nothing && !canary::is_made(Canary::AnyChecksum) {
             record.verify(self.header.salt)?;
         }
         let lsn = self.position.lsn + record.bytes.len() as u64;

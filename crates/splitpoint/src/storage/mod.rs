@@ -19,6 +19,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use crate::atomic::may_be_killed;
+
 /// A span of address space that belongs to a storage and lives as long as it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
@@ -81,10 +83,12 @@ impl Tail {
         // that nothing refers to bytes that have not been stored.
         unsafe { last.cast::<u64>().write(0) };
         let mut target = self.base.wrapping_add(at as usize);
+        may_be_killed();
         for part in parts {
             // SAFETY: the parts end inside the memory, as asserted; as above.
             unsafe { target.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
             target = target.wrapping_add(part.len());
+            may_be_killed();
         }
     }
 

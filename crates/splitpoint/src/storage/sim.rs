@@ -1,22 +1,31 @@
 //! `Sim`: a memory image and a disk image, for tests of crashes and faults.
 //!
-//! The memory image is what the process and the page cache have; the disk image is what is
-//! durable. A [`SimDisk`] stands for the machine: it can be asked what a killed process or a
-//! power loss would leave, and to fail a call.
+//! The memory image is what the process and the page cache have; the disk ([`disk`]) has all that a
+//! power loss may leave. A [`SimDisk`] stands for the machine: it can be asked what a killed process
+//! or a power loss would leave, and to fail a call.
+//!
+//! Every call to the storage is noted at once. Stores through mappings are found by comparison: at
+//! each place where a test of this crate may kill the process, which is before and after each store,
+//! and otherwise at the next call or question.
+//!
+//! Nothing depends on time, threads or chance: the same calls make the same events.
+
+mod disk;
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::disk::{Disk, How};
 use super::anon::Memory;
-use super::{Backing, Identity, Span, Storage, Tail, WindowKind};
+use super::{Backing, Identity, Span, Storage, Tail, WindowKind, uninterrupted, write_whole};
+use crate::atomic::may_be_killed;
 use crate::db::Db;
 use crate::error::Result;
 use crate::options::{Create, Options};
 
-/// Size of a sector in bytes: what a device writes whole.
-const SECTOR_BYTES: usize = 512;
 /// Largest file in bytes; the windows have as much each.
 const FILE_BYTES_MAX: u64 = if cfg!(miri) { 1 << 20 } else { 64 << 20 };
 
@@ -42,29 +51,43 @@ pub struct SimDisk(Arc<Machine>);
 
 #[derive(Debug)]
 struct Machine {
-    /// The file as the page cache has it when no store is open.
-    cached: Mutex<Vec<u8>>,
-    /// The file as a power loss leaves it.
-    durable: Mutex<Vec<u8>>,
+    disk: Mutex<Disk>,
     boot: u64,
     open: Mutex<Option<Arc<Image>>>,
-    fault: Mutex<Fault>,
+    fault: Mutex<FaultPlan>,
     /// How many random numbers were asked for.
     random_count: AtomicU64,
 }
 
 impl Default for Machine {
     fn default() -> Self {
-        Self::with_file(Vec::new(), Vec::new(), 1)
+        Self::with_disk(Disk::new(Vec::new()), 1)
     }
 }
 
-#[derive(Debug, Default)]
-struct Fault {
+/// What may go wrong with a call to the storage of a [`SimDisk`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SimFault {
+    /// It returns this error. Half of what a write was to write is written. A sync may have
+    /// written any part and leaves its pages marked clean, so that no later sync writes them.
+    Error(i32),
+    /// A write writes half of its bytes and says so; any other call is not affected.
+    ShortWrite,
+    /// A sync returns as if it had been done, and was not; any other call is not affected. No
+    /// correct disk does this: tests show with it that they would notice a missing sync.
+    SkippedSync,
+}
+
+#[derive(Debug)]
+struct FaultPlan {
     call_count: u64,
     fail_at: Option<u64>,
-    errno: i32,
+    fault: SimFault,
     is_permanent: bool,
+    /// Whether the call that goes on is a sync that is about to be done.
+    is_before_sync: bool,
+    /// Which calls were syncs, and of what.
+    syncs: Vec<(u64, Range<u64>)>,
 }
 
 /// The memory of an open store.
@@ -77,12 +100,13 @@ struct Image {
 }
 
 /// A piece of a window that shows a part of the file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct MappedPiece {
     kind: WindowKind,
     at: u64,
-    bytes: u64,
     offset: u64,
+    /// What window and file had in common when they were last compared.
+    common: Vec<u8>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -91,23 +115,33 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Machine {
-    fn with_file(cached: Vec<u8>, durable: Vec<u8>, boot: u64) -> Self {
+    fn with_disk(disk: Disk, boot: u64) -> Self {
+        let fault = FaultPlan {
+            call_count: 0,
+            fail_at: None,
+            fault: SimFault::ShortWrite,
+            is_permanent: false,
+            is_before_sync: false,
+            syncs: Vec::new(),
+        };
         Self {
-            cached: Mutex::new(cached),
-            durable: Mutex::new(durable),
+            disk: Mutex::new(disk),
             boot,
             open: Mutex::default(),
-            fault: Mutex::default(),
+            fault: Mutex::new(fault),
             random_count: AtomicU64::new(0),
         }
     }
 
-    /// Returns the file as every process on the machine would read it.
-    fn file(&self) -> Vec<u8> {
-        match &*lock(&self.open) {
-            Some(image) => image.file(),
-            None => lock(&self.cached).clone(),
+    /// Returns the disk, with all that was stored through mappings until now.
+    fn disk(&self) -> MutexGuard<'_, Disk> {
+        let open = lock(&self.open).clone();
+        let mut disk = lock(&self.disk);
+        if let Some(image) = open {
+            let file = image.file();
+            disk.see(0, &file, How::Stored);
         }
+        disk
     }
 }
 
@@ -119,7 +153,7 @@ impl SimDisk {
 
     /// Returns a machine whose file has these bytes, all durable.
     pub fn with_file(bytes: &[u8]) -> Self {
-        Self(Arc::new(Machine::with_file(bytes.to_vec(), bytes.to_vec(), 1)))
+        Self(Arc::new(Machine::with_disk(Disk::new(bytes.to_vec()), 1)))
     }
 
     /// Opens the store in the file.
@@ -128,7 +162,7 @@ impl SimDisk {
     ///
     /// As [`Options::open`], and the fault that was asked for.
     pub fn open(&self, options: &Options) -> Result<Db> {
-        *lock(&self.0.cached) = self.0.file();
+        drop(self.0.disk());
         let storage = Sim::new(self.0.clone())
             .map_err(|source| super::open::io_error("open", Path::new(PATH), source))?;
         let may_create = options.create != Create::Never;
@@ -144,64 +178,159 @@ impl SimDisk {
 
     /// Returns the bytes of the file, as the page cache has them.
     pub fn file(&self) -> Vec<u8> {
-        self.0.file()
+        self.0.disk().file().to_vec()
     }
 
     /// Returns the machine as it is after the process is killed now: the page cache is whole.
     #[must_use]
     pub fn kill(&self) -> Self {
-        let durable = lock(&self.0.durable).clone();
-        Self(Arc::new(Machine::with_file(self.0.file(), durable, self.0.boot)))
+        let disk = self.0.disk().clone();
+        Self(Arc::new(Machine::with_disk(disk, self.0.boot)))
     }
 
-    /// Returns the machine as it may be after a power loss now: of the sectors that are not
-    /// durable, a part chosen by `seed` has reached the disk.
+    /// Returns the machine as it is after the process is killed and the page cache has given up
+    /// what a failed sync has marked clean: there the file is what the disk has, chosen by `seed`.
+    #[must_use]
+    pub fn kill_and_drop_clean_pages(&self, seed: u64) -> Self {
+        let mut disk = self.0.disk().clone();
+        disk.drop_clean_pages(seed);
+        Self(Arc::new(Machine::with_disk(disk, self.0.boot)))
+    }
+
+    /// Returns the machine as it may be after a power loss now: of what is not durable, a part
+    /// chosen by `seed` has reached the disk, by sectors, and by words of 8 bytes where stores went
+    /// through a mapping; and of each, any version since its last sync.
     ///
-    /// Seed 0 chooses none of them, and `u64::MAX` all.
+    /// Seed 0 chooses none of it, and `u64::MAX` all.
     #[must_use]
     pub fn lose_power(&self, seed: u64) -> Self {
-        let memory = self.0.file();
-        let mut disk = lock(&self.0.durable).clone();
-        disk.resize(memory.len().max(disk.len()), 0);
-        let mut state = seed;
-        for (new, old) in memory.chunks(SECTOR_BYTES).zip(disk.chunks_mut(SECTOR_BYTES)) {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
-            let is_written = match seed {
-                0 => false,
-                u64::MAX => true,
-                _ => state >> 63 == 1,
-            };
-            if is_written {
-                old[..new.len()].copy_from_slice(new);
-            }
-        }
-        Self(Arc::new(Machine::with_file(disk.clone(), disk, self.0.boot + 1)))
+        let image = self.0.disk().images().seeded(seed);
+        self.after_power_loss(image)
+    }
+
+    fn after_power_loss(&self, image: Vec<u8>) -> Self {
+        Self(Arc::new(Machine::with_disk(Disk::new(image), self.0.boot + 1)))
     }
 
     /// Makes the `call`th call to the storage from now on, counted from 1, fail with `errno`, and
     /// all after it if `is_permanent`.
     pub fn fail_call(&self, call: u64, errno: i32, is_permanent: bool) {
-        let mut fault = lock(&self.0.fault);
-        let fail_at = Some(fault.call_count + call);
-        *fault = Fault { fail_at, errno, is_permanent, call_count: fault.call_count };
+        self.set_fault(call, SimFault::Error(errno), is_permanent);
+    }
+
+    /// Makes the `call`th call to the storage from now on, counted from 1, go wrong, once.
+    pub fn fail_once(&self, call: u64, fault: SimFault) {
+        self.set_fault(call, fault, false);
+    }
+
+    fn set_fault(&self, call: u64, fault: SimFault, is_permanent: bool) {
+        let mut plan = lock(&self.0.fault);
+        plan.fail_at = Some(plan.call_count.saturating_add(call));
+        plan.fault = fault;
+        plan.is_permanent = is_permanent;
     }
 
     /// Returns how many calls to the storage there were that may fail.
     pub fn call_count(&self) -> u64 {
         lock(&self.0.fault).call_count
     }
+
+    /// Returns which calls to the storage were syncs, and of what.
+    #[cfg(test)]
+    pub(crate) fn syncs(&self) -> Vec<(u64, Range<u64>)> {
+        lock(&self.0.fault).syncs.clone()
+    }
+
+    /// Returns a number that changes with each event that changes what a crash may leave.
+    #[cfg(test)]
+    pub(crate) fn event_count(&self) -> u64 {
+        self.0.disk().event_count()
+    }
+
+    /// Returns whether the next event is a sync: what a power loss may leave is never more than
+    /// now until the sync after that.
+    #[cfg(test)]
+    pub(crate) fn is_before_sync(&self) -> bool {
+        lock(&self.0.fault).is_before_sync
+    }
+
+    /// Returns everything that a power loss may leave now.
+    #[cfg(test)]
+    pub(crate) fn outcomes(&self) -> Outcomes {
+        let images = self.0.disk().images();
+        Outcomes { machine: Self(self.0.clone()), images }
+    }
+}
+
+/// Everything that a power loss may leave at one moment.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct Outcomes {
+    machine: SimDisk,
+    images: disk::Images,
+}
+
+#[cfg(test)]
+impl Outcomes {
+    /// Returns one chosen by `seed`, as [`SimDisk::lose_power`] does.
+    pub(crate) fn seeded(&self, seed: u64) -> SimDisk {
+        self.machine.after_power_loss(self.images.seeded(seed))
+    }
+
+    /// Shows `visit` every image of `ranges` of the file and of its size, with what else there is as
+    /// it was at the last sync, then as it is now. Returns how many.
+    pub(crate) fn every(&self, ranges: &[Range<usize>], visit: &mut dyn FnMut(Vec<u8>)) -> u64 {
+        let rests = [disk::Rest::Oldest, disk::Rest::Newest];
+        rests.into_iter().map(|rest| self.images.every(ranges, rest, visit)).sum()
+    }
+
+    /// Shows `visit` the images in which all is old, or all is new, but for one word or sector in
+    /// `range`. Returns how many.
+    pub(crate) fn each_alone(&self, range: &Range<usize>, visit: &mut dyn FnMut(Vec<u8>)) -> u64 {
+        self.images.each_alone(range, visit)
+    }
+
+    /// Returns the machine with this image.
+    pub(crate) fn of_image(&self, image: Vec<u8>) -> SimDisk {
+        self.machine.after_power_loss(image)
+    }
 }
 
 impl Image {
-    fn file(&self) -> Vec<u8> {
-        let bytes = self.file_bytes.load(Ordering::Acquire);
-        let mut file = copy_from(self.view.span(), 0, bytes);
-        for piece in &*lock(&self.pieces) {
-            let content =
-                copy_from(self.windows[piece.kind.number()].span(), piece.at, piece.bytes);
-            file[piece.offset as usize..][..content.len()].copy_from_slice(&content);
+    /// Carries what was stored through windows to the view.
+    fn carry(&self) {
+        let view = self.view.span();
+        for piece in &mut *lock(&self.pieces) {
+            let window = self.windows[piece.kind.number()].span();
+            let content = copy_from(window, piece.at, piece.common.len() as u64);
+            if content == piece.common {
+                continue;
+            }
+            // Only what has changed: the granules may belong to something else by now.
+            for (word, (new, old)) in content.chunks(8).zip(piece.common.chunks(8)).enumerate() {
+                if new != old {
+                    copy_to(view, piece.offset + 8 * word as u64, new);
+                }
+            }
+            piece.common = content;
         }
-        file
+    }
+
+    /// Returns the file.
+    fn file(&self) -> Vec<u8> {
+        self.carry();
+        copy_from(self.view.span(), 0, self.file_bytes.load(Ordering::Acquire))
+    }
+
+    /// Shows a change of the file in the windows that are mapped there.
+    fn refresh(&self, range: &Range<u64>) {
+        for piece in &mut *lock(&self.pieces) {
+            let bytes = piece.common.len() as u64;
+            if piece.offset < range.end && range.start < piece.offset + bytes {
+                piece.common = copy_from(self.view.span(), piece.offset, bytes);
+                copy_to(self.windows[piece.kind.number()].span(), piece.at, &piece.common);
+            }
+        }
     }
 }
 
@@ -243,7 +372,7 @@ impl Sim {
             pieces: Mutex::default(),
             file_bytes: AtomicU64::new(0),
         });
-        let file = lock(&machine.cached).clone();
+        let file = lock(&machine.disk).file().to_vec();
         image.view.commit(file.len() as u64)?;
         copy_to(image.view.span(), 0, &file);
         image.file_bytes.store(file.len() as u64, Ordering::Release);
@@ -251,31 +380,69 @@ impl Sim {
         Ok(Self { machine, image })
     }
 
-    /// Counts a call and fails it if that was asked for.
-    fn call(&self) -> io::Result<()> {
-        let mut fault = lock(&self.machine.fault);
-        fault.call_count += 1;
-        match fault.fail_at {
-            Some(at) if fault.call_count == at || fault.is_permanent && fault.call_count > at => {
-                Err(io::Error::from_raw_os_error(fault.errno))
-            }
-            _ => Ok(()),
+    /// Counts a call; returns its error, or what else goes wrong with it.
+    fn call(&self) -> io::Result<Option<SimFault>> {
+        may_be_killed();
+        let mut plan = lock(&self.machine.fault);
+        plan.call_count += 1;
+        let is_now = plan.fail_at == Some(plan.call_count);
+        let is_since = plan.is_permanent && plan.fail_at.is_some_and(|at| plan.call_count > at);
+        if !is_now && !is_since {
+            return Ok(None);
+        }
+        match plan.fault {
+            SimFault::Error(errno) => Err(io::Error::from_raw_os_error(errno)),
+            fault => Ok(Some(fault)),
         }
     }
 
+    /// Calls until no signal interrupts, as `Mapped` does.
+    fn call_again(&self) -> io::Result<()> {
+        uninterrupted(|| self.call()).map(drop)
+    }
+
+    /// Returns whether no later process has opened the file: what an earlier one does is nothing.
+    fn is_current(&self) -> bool {
+        lock(&self.machine.open).as_ref().is_some_and(|image| Arc::ptr_eq(image, &self.image))
+    }
+
+    /// Takes note of what was stored through mappings in a range.
+    fn note_stores(&self, range: &Range<u64>) {
+        self.image.carry();
+        if self.is_current() {
+            let stored = copy_from(self.view(), range.start, range.end - range.start);
+            lock(&self.machine.disk).see(range.start as usize, &stored, How::Stored);
+        }
+    }
+
+    /// Writes to the file, which the windows show at once.
     fn write(&self, offset: u64, bytes: &[u8]) {
-        assert!(offset + bytes.len() as u64 <= self.file_bytes());
+        let range = offset..offset + bytes.len() as u64;
+        assert!(range.end <= self.file_bytes());
+        self.note_stores(&range);
         copy_to(self.image.view.span(), offset, bytes);
+        self.image.refresh(&range);
+        if self.is_current() {
+            lock(&self.machine.disk).see(offset as usize, bytes, How::Written);
+        }
+        may_be_killed();
+    }
+
+    fn resize(&self, bytes: u64) {
+        self.image.file_bytes.store(bytes, Ordering::Release);
+        if self.is_current() {
+            lock(&self.machine.disk).resize(bytes as usize);
+        }
+        may_be_killed();
     }
 }
 
 impl Drop for Sim {
     fn drop(&mut self) {
-        let file = self.image.file();
+        drop(self.machine.disk());
         let mut open = lock(&self.machine.open);
         if open.as_ref().is_some_and(|image| Arc::ptr_eq(image, &self.image)) {
             *open = None;
-            *lock(&self.machine.cached) = file;
         }
     }
 }
@@ -314,38 +481,42 @@ impl Storage for Sim {
     }
 
     fn grow(&self, bytes: u64) -> io::Result<()> {
-        self.call()?;
+        self.call_again()?;
         self.image.view.commit(bytes)?;
-        self.image.file_bytes.fetch_max(bytes, Ordering::AcqRel);
+        self.resize(bytes.max(self.file_bytes()));
         Ok(())
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
-        self.call()?;
+        self.call_again()?;
         let before = self.file_bytes();
         assert!(bytes <= before);
+        self.note_stores(&(bytes..before));
         // What comes back when the file grows again is zero.
-        self.write(bytes, &vec![0; (before - bytes) as usize]);
-        self.image.file_bytes.store(bytes, Ordering::Release);
+        copy_to(self.image.view.span(), bytes, &vec![0; (before - bytes) as usize]);
+        self.image.refresh(&(bytes..before));
+        self.resize(bytes);
         Ok(())
     }
 
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.call()?;
+        self.call_again()?;
         self.write(offset, &vec![0; bytes as usize]);
         Ok(())
     }
 
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()> {
-        self.call()?;
+        self.call_again()?;
         let window = &self.image.windows[kind.number()];
         window.commit(at + bytes)?;
+        self.image.carry();
         let mut pieces = lock(&self.image.pieces);
         pieces.retain(|piece| (piece.kind, piece.at) != (kind, at));
         match backing {
             Backing::File(offset) => {
-                copy_to(window.span(), at, &copy_from(self.view(), offset, bytes));
-                pieces.push(MappedPiece { kind, at, bytes, offset });
+                let common = copy_from(self.view(), offset, bytes);
+                copy_to(window.span(), at, &common);
+                pieces.push(MappedPiece { kind, at, offset, common });
             }
             Backing::Private => copy_to(window.span(), at, &vec![0; bytes as usize]),
         }
@@ -357,7 +528,7 @@ impl Storage for Sim {
     }
 
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail> {
-        self.call()?;
+        self.call_again()?;
         assert!(offset + bytes <= self.file_bytes());
         let base = self.view().base.wrapping_add(offset as usize);
         // SAFETY: committed memory of this storage; only the log stores to the segment.
@@ -365,13 +536,26 @@ impl Storage for Sim {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.call() {
-            // What fails may have been written in part.
-            self.write(offset, &bytes[..bytes.len() / 2]);
-            return Err(error);
-        }
-        self.write(offset, bytes);
-        Ok(())
+        write_whole(bytes, offset, |bytes, offset| {
+            let half = &bytes[..bytes.len() / 2];
+            match self.call() {
+                Ok(Some(SimFault::ShortWrite)) if !half.is_empty() => {
+                    self.write(offset, half);
+                    Ok(half.len())
+                }
+                Ok(_) => {
+                    self.write(offset, bytes);
+                    Ok(bytes.len())
+                }
+                Err(error) => {
+                    // What fails may have been written in part; a signal comes before that.
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        self.write(offset, half);
+                    }
+                    Err(error)
+                }
+            }
+        })
     }
 
     fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()> {
@@ -379,13 +563,28 @@ impl Storage for Sim {
     }
 
     fn sync_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.call()?;
-        let memory = self.image.file();
-        let mut durable = lock(&self.machine.durable);
-        let end = memory.len().max(durable.len());
-        durable.resize(end, 0);
+        let called = self.call();
+        {
+            let plan = &mut *lock(&self.machine.fault);
+            plan.syncs.push((plan.call_count, offset..offset + bytes));
+        }
+        self.note_stores(&(offset..offset + bytes));
+        let set_before_sync = |is_it| lock(&self.machine.fault).is_before_sync = is_it;
+        set_before_sync(true);
+        may_be_killed();
+        set_before_sync(false);
+        if !self.is_current() {
+            return called.map(drop);
+        }
         let range = offset as usize..(offset + bytes) as usize;
-        durable[range.clone()].copy_from_slice(&memory[range]);
-        Ok(())
+        let mut disk = lock(&self.machine.disk);
+        match called {
+            Ok(Some(SimFault::SkippedSync)) => {}
+            Ok(_) => disk.sync(&range),
+            Err(_) => disk.fail_sync(&range),
+        }
+        drop(disk);
+        may_be_killed();
+        called.map(drop)
     }
 }

@@ -204,7 +204,7 @@ impl Store {
     fn make_durable(&self, name: CheckpointName) -> Result<Superblock> {
         self.wait_durable(name.lsn, false)?;
         let CheckpointName { offset, bytes, .. } = name;
-        self.region.write("sync", |storage| storage.sync_range(offset, bytes))?;
+        self.region.sync_range(offset, bytes)?;
         let mut superblock = self.lock()?.superblock.clone();
         superblock.checkpoint = Some(name);
         let _writing = self.superblock_writes();

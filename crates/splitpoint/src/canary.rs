@@ -1,0 +1,53 @@
+//! Deliberate breakage that the sweeps of `db::crash_tests` must find: a build of the tests can ask
+//! for one, any other build has none of it.
+
+/// A mistake that could be made in the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Canary {
+    /// A slot is stored before the record that it names.
+    SlotBeforeRecord,
+    /// A split leaves the slots that have moved in the old bucket as well.
+    MoversStay,
+    /// A close says that the tables are durable, and then makes them so.
+    CleanBeforeSync,
+    /// The first change after an open does not say that the tables are changing.
+    StaysClean,
+    /// Recovery says that the tables are whole before it builds them.
+    WholeBeforeBuilt,
+    /// Recovery believes records whatever their checksum.
+    AnyChecksum,
+}
+
+/// Returns whether the engine makes this mistake now: never, but in a test that asks for it.
+#[cfg(any(not(test), loom))]
+#[inline(always)]
+pub(crate) fn is_made(_: Canary) -> bool {
+    false
+}
+#[cfg(test)]
+#[cfg(not(loom))]
+pub(crate) use switch::{is_made, with};
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Canary;
+
+    thread_local! {
+        static MADE: Cell<Option<Canary>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn is_made(canary: Canary) -> bool {
+        MADE.get() == Some(canary)
+    }
+
+    /// Runs `what` on this thread with an engine that makes a mistake.
+    pub(crate) fn with<T>(canary: Canary, what: impl FnOnce() -> T) -> T {
+        MADE.set(Some(canary));
+        let result = what();
+        MADE.set(None);
+        result
+    }
+}

@@ -1,0 +1,464 @@
+//! Crashes at every event of a program, and what must be found afterwards.
+//!
+//! A program of operations runs on a simulated machine. At each event, which is a store to a mapping,
+//! a write, a sync or a change of the file's size, the machine is copied as a killed process leaves
+//! it, and as a power loss may leave it; each copy is opened and compared with the [`History`].
+//!
+//! | sweep | crash points | images of each |
+//! |---|---|---|
+//! | [`small`] | all | every one a power loss may leave, as far as recovery reads it |
+//! | [`large`] | all | some by seed; with `SPLITPOINT_SLOW=1` at least 1,000 |
+//! | [`canary`] | the same sweeps over a broken engine, which they must find | |
+//! | [`fault`] | each call to the storage goes wrong | killed, closed, power lost, cache dropped |
+//!
+//! Nothing depends on time, threads or chance: a failure says the seed, the operation and the event,
+//! and happens again with `SPLITPOINT_SEED` set to that seed.
+
+mod canary;
+mod fault;
+mod large;
+mod small;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use crate::atomic::kill_points::observe;
+use crate::hash::{HashFunction, HashId};
+use crate::table::{BatchAtomicity, Change, Table};
+use crate::{Db, Durability, Options, Recovery, SimDisk};
+
+type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn is_slow() -> bool {
+    std::env::var_os("SPLITPOINT_SLOW").is_some_and(|value| value == "1")
+}
+
+/// Returns the seed of this run.
+fn seed() -> u64 {
+    std::env::var("SPLITPOINT_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1991)
+}
+
+/// Returns the `i`th number of a sequence begun by `seed`, never one with a meaning of its own.
+fn mix(seed: u64, i: u64) -> u64 {
+    let mixed = (seed ^ i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ mixed >> 32).clamp(1, u64::MAX - 1)
+}
+
+/// One operation of a program.
+#[derive(Clone, Debug)]
+enum Op {
+    Put(Vec<u8>, Vec<u8>, Durability),
+    Delete(Vec<u8>, Durability),
+    /// Puts and deletes that commit together, where the store can.
+    Batch(Vec<(Vec<u8>, Option<Vec<u8>>)>),
+    Sync,
+    /// What the thread in the background does: a sync, then the end of a checkpoint that is written.
+    SyncInBackground,
+    Reopen,
+    /// The process is killed, and the next one opens the store.
+    Kill,
+    /// The power goes, with an image chosen by this seed.
+    LosePower(u64),
+}
+
+/// Changes that are there together or not at all.
+type Commit = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+/// What was tried, how much of it a killed process keeps, and how much of it anything keeps.
+#[derive(Clone, Debug)]
+struct History {
+    /// The content after each number of commits, with a digest to find it by.
+    states: Vec<(u64, Content)>,
+    acknowledged: usize,
+    synced: usize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { states: vec![(0, Content::new())], acknowledged: 0, synced: 0 }
+    }
+}
+
+fn digest(content: &Content) -> u64 {
+    content.iter().fold(0, |sum: u64, (key, value)| {
+        let key = u64::from(crc32c::crc32c(key)) << 32;
+        sum.wrapping_add(mix(key | u64::from(crc32c::crc32c(value)), 1))
+    })
+}
+
+impl History {
+    fn tried(&self) -> usize {
+        self.states.len() - 1
+    }
+
+    fn newest(&self) -> &Content {
+        &self.states[self.tried()].1
+    }
+
+    fn attempt(&mut self, commit: &Commit) {
+        let mut content = self.newest().clone();
+        for (key, value) in commit {
+            match value {
+                Some(value) => drop(content.insert(key.clone(), value.clone())),
+                None => drop(content.remove(key)),
+            }
+        }
+        self.states.push((digest(&content), content));
+    }
+
+    /// Returns the newest number of commits, at least `least`, after which `content` was there.
+    fn find(&self, content: &Content, least: usize) -> Option<usize> {
+        let digest = digest(content);
+        let is_it = |i: &usize| self.states[*i].0 == digest && self.states[*i].1 == *content;
+        (least..=self.tried()).rev().find(is_it)
+    }
+}
+
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    /// Events after which the machine may stop.
+    points: u64,
+    /// Killed processes whose store was opened.
+    kills: u64,
+    /// Images of a power loss that were recovered.
+    images: u64,
+    /// Images of a second crash, during the recovery of one of those.
+    second: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: Self) {
+        self.points += other.points;
+        self.kills += other.kills;
+        self.images += other.images;
+        self.second += other.second;
+    }
+}
+
+/// Opens what a crash has left and returns the number of commits found there; an error says what is
+/// wrong with it. The machine goes on with the handle that is returned.
+fn examine(
+    disk: &SimDisk,
+    options: &Options,
+    history: &History,
+    least: usize,
+) -> Result<(usize, Db), String> {
+    let examined = catch_unwind(AssertUnwindSafe(|| {
+        let db = disk.open(options).map_err(|error| format!("cannot open: {error}"))?;
+        let content = read(&db)?;
+        let report = db.check().map_err(|error| format!("cannot check: {error}"))?;
+        if !report.is_clean() {
+            return Err(format!("damage: {:?}", report.damages.first()));
+        }
+        let found = history.find(&content, least).ok_or_else(|| {
+            let any = history.find(&content, 0);
+            let what = any.map_or("no prefix".to_string(), |count| format!("the first {count}"));
+            let keys = content.len();
+            format!("{keys} keys: {what} of {} commits, not the first {least}", history.tried())
+        })?;
+        Ok((found, db))
+    }));
+    examined.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        Err(format!("panic: {}", text.unwrap_or_default()))
+    })
+}
+
+/// Reads everything, by a scan and by lookups.
+fn read(db: &Db) -> Result<Content, String> {
+    let mut content = Content::new();
+    for entry in db.scan().map_err(|error| format!("cannot scan: {error}"))? {
+        let entry = entry.map_err(|error| format!("cannot scan: {error}"))?;
+        if content.insert(entry.key.to_vec(), entry.value.to_vec()).is_some() {
+            return Err(format!("{:?} is there twice", entry.key.to_vec()));
+        }
+    }
+    if db.len() != content.len() as u64 {
+        return Err(format!("{} keys are counted, {} are there", db.len(), content.len()));
+    }
+    for (key, value) in &content {
+        let found = db.get(key).map_err(|error| format!("cannot get: {error}"))?;
+        if found.as_deref() != Some(&value[..]) {
+            return Err(format!("a lookup of {key:?} finds {found:?}"));
+        }
+    }
+    Ok(content)
+}
+
+/// A machine at an event of a program.
+struct Point<'a> {
+    disk: &'a SimDisk,
+    options: &'a Options,
+    history: &'a History,
+    /// What may be left now may be left later as well, until the sync that comes next.
+    is_before_sync: bool,
+    /// Number of the event in the run.
+    number: u64,
+    seed: u64,
+}
+
+impl Point<'_> {
+    /// Checks what a killed process leaves: all that was acknowledged, by the quick way in.
+    fn check_kill(&self) -> Result<(), String> {
+        let killed = self.disk.kill();
+        let least = self.history.acknowledged;
+        let (_, db) = examine(&killed, self.options, self.history, least)
+            .map_err(|error| format!("killed: {error}"))?;
+        if let Recovery::TakenOver { records } = db.recovery()
+            && records > 2
+        {
+            return Err(format!("killed: {records} records were applied"));
+        }
+        Ok(())
+    }
+
+    /// Checks one image that a power loss leaves and returns how many commits it has.
+    fn check_image(&self, lost: &SimDisk, what: &str) -> Result<(usize, Db), String> {
+        examine(lost, self.options, self.history, self.history.synced)
+            .map_err(|error| format!("power lost, {what}: {error}"))
+    }
+
+    /// Recovers the image of `image_seed` and crashes again at each event of that, killed and with
+    /// `images` images of a power loss: the same commits must be found.
+    fn check_second_crash(&self, image_seed: u64, images: u64) -> Result<u64, String> {
+        let outcomes = self.disk.outcomes();
+        let lost = outcomes.seeded(image_seed);
+        let (found, _) = self.check_image(&lost.kill(), "in peace")?;
+        let mut history = self.history.clone();
+        history.states.truncate(found + 1);
+        (history.acknowledged, history.synced) = (found, found);
+        let (seed, count) = (self.seed, Rc::new(Cell::new(0)));
+        let sum = count.clone();
+        let visit = move |point: &Point<'_>| {
+            point.check_kill()?;
+            for i in 0..images {
+                let lost = point.disk.lose_power(mix(seed ^ image_seed, point.number * images + i));
+                point.check_image(&lost, "again")?;
+            }
+            sum.set(sum.get() + images + 1);
+            Ok(())
+        };
+        let ops = [Op::Put(b"second".to_vec(), b"crash".to_vec(), Durability::Sync)];
+        let run = Run { options: self.options.clone(), seed, ops: ops.to_vec() };
+        run.on(lost, history, visit)
+            .map_err(|error| format!("image {image_seed}, recovered, and then {error}"))?;
+        Ok(count.get())
+    }
+}
+
+/// A program and how its store is made.
+#[derive(Clone, Debug)]
+struct Run {
+    options: Options,
+    ops: Vec<Op>,
+    seed: u64,
+}
+
+/// What the observer of events and the program share.
+struct Shared {
+    disk: RefCell<Rc<SimDisk>>,
+    history: RefCell<History>,
+    failure: RefCell<Option<String>>,
+    op: Cell<usize>,
+    number: Cell<u64>,
+    last_event: Cell<(u64, bool)>,
+}
+
+impl Run {
+    /// Runs the program and shows `visit` each event; an error says where. Returns the number of
+    /// events.
+    fn on(
+        &self,
+        disk: SimDisk,
+        history: History,
+        visit: impl FnMut(&Point<'_>) -> Result<(), String> + 'static,
+    ) -> Result<u64, String> {
+        let shared = Rc::new(Shared {
+            disk: RefCell::new(Rc::new(disk)),
+            history: RefCell::new(history),
+            failure: RefCell::default(),
+            op: Cell::new(0),
+            number: Cell::new(0),
+            last_event: Cell::new((u64::MAX, false)),
+        });
+        let observer = {
+            let (shared, options, seed) = (shared.clone(), self.options.clone(), self.seed);
+            let mut visit = visit;
+            move || shared.see(&options, seed, &mut visit)
+        };
+        let driven = catch_unwind(AssertUnwindSafe(|| observe(observer, || self.drive(&shared))));
+        let at = format!(
+            "event {} in operation {} of {}, SPLITPOINT_SEED={}",
+            shared.number.get(),
+            shared.op.get(),
+            self.ops.len(),
+            self.seed
+        );
+        let failure = shared.failure.borrow_mut().take();
+        match (failure, driven) {
+            (Some(failure), _) => Err(format!("{at}: {failure}")),
+            (None, Ok(Ok(()))) => Ok(shared.number.get()),
+            (None, Ok(Err(error))) => Err(format!("{at}: {error}")),
+            (None, Err(_)) => Err(format!("{at}: panic")),
+        }
+    }
+
+    fn drive(&self, shared: &Shared) -> Result<(), String> {
+        let open = || {
+            let disk = shared.disk.borrow().clone();
+            disk.open(&self.options).map_err(|error| format!("cannot open: {error}"))
+        };
+        let mut db = open()?;
+        for (i, op) in self.ops.iter().enumerate() {
+            if shared.failure.borrow().is_some() {
+                break;
+            }
+            shared.op.set(i);
+            let failed = |error: crate::Error| format!("{op:?}: {error}");
+            match op {
+                Op::Reopen => {
+                    db.close().map_err(failed)?;
+                    shared.settle(true);
+                    db = open()?;
+                }
+                Op::Kill => {
+                    let killed = shared.disk.borrow().kill();
+                    shared.become_machine(killed);
+                    drop(db);
+                    db = open()?;
+                }
+                Op::LosePower(seed) => {
+                    let lost = shared.disk.borrow().lose_power(*seed);
+                    let mut history = shared.history.borrow().clone();
+                    let (found, _) =
+                        examine(&lost.kill(), &self.options, &history, history.synced)?;
+                    history.states.truncate(found + 1);
+                    (history.acknowledged, history.synced) = (found, found);
+                    shared.become_machine(lost);
+                    shared.history.replace(history);
+                    drop(db);
+                    db = open()?;
+                }
+                _ => {
+                    let is_synced = step(&db, op, shared).map_err(failed)?;
+                    shared.settle(is_synced);
+                }
+            }
+        }
+        db.close().map_err(|error| format!("cannot close: {error}"))?;
+        shared.settle(true);
+        Ok(())
+    }
+}
+
+/// Makes one change and returns whether it is synced.
+fn step(db: &Db, op: &Op, shared: &Shared) -> crate::Result<bool> {
+    let attempt = |commit: Commit| shared.history.borrow_mut().attempt(&commit);
+    let is_there = |key: &[u8]| shared.history.borrow().newest().contains_key(key);
+    match op {
+        Op::Put(key, value, durability) => {
+            attempt(vec![(key.clone(), Some(value.clone()))]);
+            db.put_with(key, value, *durability)?;
+            Ok(*durability == Durability::Sync)
+        }
+        Op::Delete(key, durability) => {
+            let was_there = is_there(key);
+            if was_there {
+                attempt(vec![(key.clone(), None)]);
+            }
+            assert_eq!(db.delete_with(key, *durability)?, was_there);
+            // A delete that finds nothing waits for nothing of others.
+            Ok(was_there && *durability == Durability::Sync)
+        }
+        Op::Batch(commit) => {
+            let is_whole = db.capabilities().batch == BatchAtomicity::Whole;
+            for part in commit.chunks(if is_whole { commit.len() } else { 1 }) {
+                attempt(part.to_vec());
+                let changes: Vec<Change<'_>> = part.iter().map(change).collect();
+                Table::apply(db, &changes)?;
+                shared.settle(false);
+            }
+            Ok(false)
+        }
+        Op::Sync => db.sync().map(|()| true),
+        Op::SyncInBackground => {
+            db.store.sync_in_background()?;
+            // Nothing has changed since: what follows makes no change durable.
+            shared.settle(true);
+            db.store.finish_checkpoint().map(|()| true)
+        }
+        Op::Reopen | Op::Kill | Op::LosePower(_) => unreachable!("the caller does these"),
+    }
+}
+
+fn change((key, value): &(Vec<u8>, Option<Vec<u8>>)) -> Change<'_> {
+    match value {
+        Some(value) => Change::Put { key, value },
+        None => Change::Delete { key },
+    }
+}
+
+impl Shared {
+    /// Says that all that was tried has been acknowledged, as synced or not.
+    fn settle(&self, is_synced: bool) {
+        let mut history = self.history.borrow_mut();
+        history.acknowledged = history.tried();
+        if is_synced {
+            history.synced = history.tried();
+        }
+    }
+
+    fn become_machine(&self, disk: SimDisk) {
+        self.disk.replace(Rc::new(disk));
+        self.last_event.set((u64::MAX, false));
+    }
+
+    /// Shows `visit` the machine, if an event has changed it since the last time.
+    fn see(
+        &self,
+        options: &Options,
+        seed: u64,
+        visit: &mut impl FnMut(&Point<'_>) -> Result<(), String>,
+    ) {
+        if self.failure.borrow().is_some() {
+            return;
+        }
+        let disk = self.disk.borrow().clone();
+        let event = (disk.event_count(), disk.is_before_sync());
+        if self.last_event.replace(event) == event {
+            return;
+        }
+        self.number.set(self.number.get() + 1);
+        let point = Point {
+            disk: &disk,
+            options,
+            history: &self.history.borrow(),
+            is_before_sync: event.1,
+            number: self.number.get(),
+            seed,
+        };
+        if let Err(failure) = visit(&point) {
+            self.failure.replace(Some(failure));
+        }
+    }
+}
+
+/// Options for a table that soon has many segments, with a hash function of few values, so that
+/// chains overflow.
+fn options(fill_factor: f64) -> Options {
+    let few_bits = |key: &[u8], _| crate::hash::fnv1a_64(key) & 0b0001_0011;
+    let hash =
+        HashFunction::user(HashId(0x8000_0001), "few-bits", few_bits).expect("an id of ours");
+    let options = Options::new().hash(hash).fill_factor(fill_factor).seed(1);
+    options.segment_bytes_min(4096).durability(Durability::Buffered)
+}
+
+/// Options for a store that makes a checkpoint whenever the log has grown by this many bytes.
+fn with_checkpoints(options: Options, bytes_min: u64) -> Options {
+    options.checkpoint_bytes_min(bytes_min)
+}

@@ -1,0 +1,234 @@
+//! Each call to the storage goes wrong, once, in each manner; the program runs on.
+//!
+//! An error is returned, or the engine tries again where that is right; nothing acknowledged is
+//! lost; the store can still be used or says that it is poisoned; what a crash then leaves opens.
+
+use super::{Commit, History, Op, examine, large, mix, options, seed, with_checkpoints};
+use crate::{Db, Durability, Error, ErrorKind, Options, SimDisk, SimFault};
+
+const EIO: i32 = 5;
+const EINTR: i32 = 4;
+const ENOSPC: i32 = 28;
+
+/// A program that runs on after errors.
+struct Run {
+    disk: SimDisk,
+    options: Options,
+    db: Option<Db>,
+    history: History,
+    /// Keys and values that may be there or not: of changes that have failed.
+    doubts: Vec<Commit>,
+    errors: Vec<Error>,
+    /// Whether the handle is poisoned, so that it can promise nothing more.
+    is_poisoned: bool,
+}
+
+impl Run {
+    fn new(disk: SimDisk) -> Self {
+        let mut run = Self {
+            disk,
+            options: with_checkpoints(options(1.0), 512),
+            db: None,
+            history: History::default(),
+            doubts: Vec::new(),
+            errors: Vec::new(),
+            is_poisoned: false,
+        };
+        run.open();
+        run
+    }
+
+    fn open(&mut self) {
+        self.is_poisoned = false;
+        match self.disk.open(&self.options) {
+            Ok(db) => self.db = Some(db),
+            Err(error) => self.errors.push(error),
+        }
+    }
+
+    fn step(&mut self, op: &Op) -> Result<(), String> {
+        let Some(db) = &self.db else {
+            self.open();
+            return Ok(());
+        };
+        let (commit, result, is_synced): (Commit, crate::Result<()>, bool) = match op {
+            Op::Put(key, value, durability) => {
+                let result = db.put_with(key, value, *durability);
+                let commit = vec![(key.clone(), Some(value.clone()))];
+                (commit, result, *durability == Durability::Sync)
+            }
+            Op::Delete(key, durability) => {
+                let was_there = self.history.newest().contains_key(key);
+                let result = db.delete_with(key, *durability).map(drop);
+                let commit = if was_there { vec![(key.clone(), None)] } else { Vec::new() };
+                (commit, result, was_there && *durability == Durability::Sync)
+            }
+            Op::Sync => (Vec::new(), db.sync(), true),
+            Op::SyncInBackground => {
+                // Nobody hears of its error: the next promise must.
+                let synced = db.store.sync_in_background();
+                let failed = synced.and_then(|()| db.store.finish_checkpoint()).is_err();
+                if failed && db.sync().is_ok() {
+                    return Err(
+                        "a sync after a failed background sync says all is well".to_string()
+                    );
+                }
+                self.is_poisoned |= failed;
+                (Vec::new(), Ok(()), !failed)
+            }
+            Op::Reopen => {
+                // The error, if any, is of the handle that is gone.
+                let closed = self.db.take().expect("there is a handle").close();
+                let is_synced = closed.is_ok();
+                self.errors.extend(closed.err());
+                self.open();
+                (Vec::new(), Ok(()), is_synced)
+            }
+            // Crashes are the sweeps' affair, and so are batches.
+            Op::Batch(_) | Op::Kill | Op::LosePower(_) => return Ok(()),
+        };
+        match result {
+            Ok(()) if self.is_poisoned && !commit.is_empty() => {
+                return Err("a change succeeds on a poisoned handle".to_string());
+            }
+            Ok(()) => {
+                if !commit.is_empty() {
+                    self.history.attempt(&commit);
+                }
+                self.history.acknowledged = self.history.tried();
+                if is_synced {
+                    self.history.synced = self.history.tried();
+                    self.doubts.clear();
+                }
+            }
+            Err(error) => {
+                if error.kind() == ErrorKind::Poisoned {
+                    self.is_poisoned = true;
+                } else if !commit.is_empty() {
+                    // Made and not durable, or not made.
+                    self.doubts.push(commit);
+                    self.settle_doubts()?;
+                }
+                self.errors.push(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the handle which of the changes that failed have been made.
+    fn settle_doubts(&mut self) -> Result<(), String> {
+        let Some(db) = &self.db else { return Ok(()) };
+        let content = super::read(db)?;
+        if content == *self.history.newest() {
+            return Ok(());
+        }
+        let doubt = self.doubts.last().expect("the caller added one").clone();
+        self.history.attempt(&doubt);
+        if content != *self.history.newest() {
+            return Err("a change that failed has changed something else".to_string());
+        }
+        Ok(())
+    }
+
+    /// Checks what the handle shows, then what a kill, power losses and a close leave.
+    fn check_end(mut self, call: u64, fault: SimFault) -> Result<(), String> {
+        if let Some(db) = &self.db {
+            let content = super::read(db).map_err(|error| format!("the handle: {error}"))?;
+            if content != *self.history.newest() {
+                return Err("the handle shows something else".to_string());
+            }
+        }
+        for error in &self.errors {
+            if !matches!(error.kind(), ErrorKind::Io | ErrorKind::Poisoned) {
+                return Err(format!("a strange error: {error}"));
+            }
+        }
+        let acknowledged = self.history.acknowledged;
+        self.examine(&self.disk.kill(), acknowledged, "killed")?;
+        for i in 0..6 {
+            let seed = [0, u64::MAX].get(i).copied().unwrap_or(mix(seed() ^ call, i as u64));
+            let what = format!("power lost, image {seed}");
+            self.examine(&self.disk.lose_power(seed), self.history.synced, &what)?;
+            // What a failed sync gave up, the cache may give up too.
+            if matches!(fault, SimFault::Error(_)) {
+                let dropped = self.disk.kill_and_drop_clean_pages(seed);
+                let what = format!("killed and pages dropped, image {seed}");
+                self.examine(&dropped, self.history.synced, &what)?;
+            }
+        }
+        self.db = None;
+        self.examine(&self.disk, acknowledged, "closed")
+    }
+
+    /// Opens a machine; then makes a synced change and cuts the power, which must keep both.
+    fn examine(&self, disk: &SimDisk, least: usize, what: &str) -> Result<(), String> {
+        let (found, db) = examine(disk, &self.options, &self.history, least)
+            .map_err(|error| format!("{what}: {error}"))?;
+        let mut history = self.history.clone();
+        history.states.truncate(found + 1);
+        history.attempt(&vec![(b"later".to_vec(), Some(b"change".to_vec()))]);
+        db.put_with(b"later", b"change", Durability::Sync)
+            .map_err(|error| format!("{what}: a later put: {error}"))?;
+        for seed in [0, u64::MAX] {
+            examine(&disk.lose_power(seed), &self.options, &history, found + 1)
+                .map_err(|error| format!("{what}, changed, power lost, image {seed}: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs the large program with each call going wrong in this manner, and returns how many calls
+/// there were and how many errors.
+fn sweep(fault: SimFault) -> Result<(u64, u64), String> {
+    let mut error_count = 0;
+    for call in 1.. {
+        let disk = SimDisk::new();
+        disk.fail_once(call, fault);
+        let mut run = Run::new(disk);
+        let when = |error: String| {
+            format!("call {call} goes wrong with {fault:?}, SPLITPOINT_SEED={}: {error}", seed())
+        };
+        for (i, op) in large::program().iter().enumerate() {
+            run.step(op).map_err(|error| when(format!("operation {i}: {error}")))?;
+        }
+        if run.disk.call_count() < call {
+            return Ok((call - 1, error_count));
+        }
+        error_count += run.errors.len() as u64;
+        run.check_end(call, fault).map_err(when)?;
+    }
+    unreachable!("a program ends")
+}
+
+#[track_caller]
+fn check(fault: SimFault, errors: std::ops::Range<u64>) {
+    match sweep(fault) {
+        Ok((calls, error_count)) => {
+            println!("{fault:?}: {calls} calls, {error_count} errors");
+            assert!(calls > 60 && errors.contains(&error_count), "{calls} {error_count}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_full_disk_at_any_call_loses_nothing() {
+    check(SimFault::Error(ENOSPC), 60..u64::MAX);
+}
+
+/// Among the calls are the syncs: pages that a failed one gave up are not written by a later one.
+#[test]
+fn an_input_output_error_at_any_call_loses_nothing() {
+    check(SimFault::Error(EIO), 60..u64::MAX);
+}
+
+/// Only syncs are not tried again.
+#[test]
+fn a_signal_at_any_call_is_an_error_of_syncs_only() {
+    check(SimFault::Error(EINTR), 10..u64::MAX);
+}
+
+#[test]
+fn a_short_write_at_any_call_is_written_in_full() {
+    check(SimFault::ShortWrite, 0..1);
+}

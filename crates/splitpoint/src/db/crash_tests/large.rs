@@ -1,0 +1,212 @@
+//! Large programs: every crash point, with images chosen by seed.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::{Counts, History, Op, Point, Run, is_slow, mix, options, seed, with_checkpoints};
+use crate::Durability::{Async, Buffered, Sync};
+use crate::SimDisk;
+
+fn key(i: u64) -> Vec<u8> {
+    format!("key {i}").into_bytes()
+}
+
+/// Grows a table, overwrites, deletes and shrinks it; small, big and empty records; all
+/// durabilities; several segments; closes, kills and power losses between.
+pub(super) fn program() -> Vec<Op> {
+    let put = |i: u64, bytes: usize, durability| {
+        Op::Put(key(i), (0..bytes).map(|at| (at as u64 * 7 + i) as u8).collect(), durability)
+    };
+    let mut ops = vec![
+        Op::Delete(key(0), Async),
+        put(0, 4, Async),
+        Op::Put(Vec::new(), Vec::new(), Sync),
+        put(1, 1500, Buffered),
+        put(1, 17_000, Sync),
+        Op::Delete(key(0), Sync),
+    ];
+    for i in 0..30 {
+        ops.push(put(i, 60 + i as usize, if i % 8 == 0 { Sync } else { Async }));
+        if i % 5 == 4 {
+            ops.push(Op::SyncInBackground);
+        }
+    }
+    ops.push(Op::Sync);
+    for i in 0..8 {
+        ops.push(put(2 * i, 300, Buffered));
+    }
+    ops.push(Op::Kill);
+    ops.push(put(3, 20, Buffered));
+    ops.push(put(50, 20_000, Async));
+    ops.push(Op::Batch((0..6).map(|i| (key(i), (i % 2 == 0).then(|| vec![i as u8; 9]))).collect()));
+    ops.push(Op::Reopen);
+    for i in 6..30 {
+        ops.push(Op::Delete(key(i), if i % 9 == 4 { Sync } else { Buffered }));
+        if i % 10 == 9 {
+            ops.push(Op::SyncInBackground);
+        }
+    }
+    ops.push(Op::LosePower(3));
+    ops.push(put(3, 6000, Async));
+    ops.push(Op::Reopen);
+    ops.push(put(4, 10, Sync));
+    ops.push(Op::Delete(Vec::new(), Async));
+    ops
+}
+
+/// How much the log grows between two checkpoints: several are made in each session.
+const CHECKPOINT_BYTES: u64 = 512;
+
+/// How many images of each crash point a sweep recovers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Depth {
+    /// Images of a power loss at each event, beside the oldest and the newest.
+    pub(super) images: u64,
+    /// At each of so many events, one image's recovery is crashed again at each of its events.
+    pub(super) second_every: u64,
+    /// Which share of the events this run looks at: the first number of the second.
+    pub(super) share: (u64, u64),
+}
+
+impl Depth {
+    pub(super) const QUICK: Self = Self { images: 1, second_every: 100, share: (0, 1) };
+}
+
+/// Runs a program; an error says where something was lost.
+pub(super) fn sweep(
+    disk: SimDisk,
+    fill_factor: f64,
+    ops: &[Op],
+    seed: u64,
+    depth: Depth,
+) -> Result<Counts, String> {
+    let options = with_checkpoints(options(fill_factor), CHECKPOINT_BYTES);
+    let run = Run { options, ops: ops.to_vec(), seed };
+    let counts = Rc::new(RefCell::new(Counts::default()));
+    let sum = counts.clone();
+    let visit = move |point: &Point<'_>| {
+        if point.number % depth.share.1 != depth.share.0 {
+            return Ok(());
+        }
+        let counts = &mut *sum.borrow_mut();
+        counts.points += 1;
+        counts.kills += 1;
+        point.check_kill()?;
+        let outcomes = point.disk.outcomes();
+        let seeds = (0..depth.images).map(|i| mix(point.seed, point.number << 20 | i));
+        for image_seed in [0, u64::MAX].into_iter().chain(seeds) {
+            let lost = outcomes.seeded(image_seed);
+            let what = format!("image {image_seed}");
+            let (found, db) = point.check_image(&lost, &what)?;
+            counts.images += 1;
+            if image_seed % 16 == 5 {
+                check_goes_on(point, &lost, db, found)
+                    .map_err(|error| format!("{what}: {error}"))?;
+            }
+        }
+        if (point.number / depth.share.1).is_multiple_of(depth.second_every) {
+            let image_seed = mix(point.seed, !point.number);
+            counts.second += point.check_second_crash(image_seed, 1 + depth.images / 128)?;
+        }
+        Ok(())
+    };
+    run.on(disk, History::default(), visit)?;
+    let counts = *counts.borrow();
+    Ok(counts)
+}
+
+/// Makes a synced change to what a crash has left, and cuts the power: both must be there.
+fn check_goes_on(
+    point: &Point<'_>,
+    lost: &SimDisk,
+    db: crate::Db,
+    found: usize,
+) -> Result<(), String> {
+    let mut history = point.history.clone();
+    history.states.truncate(found + 1);
+    history.attempt(&vec![(b"later".to_vec(), Some(b"change".to_vec()))]);
+    db.put_with(b"later", b"change", Sync).map_err(|error| format!("a later put: {error}"))?;
+    for seed in [0, point.seed, u64::MAX] {
+        super::examine(&lost.lose_power(seed), point.options, &history, found + 1)
+            .map_err(|error| format!("after a later put: {error}"))?;
+    }
+    drop(db);
+    Ok(())
+}
+
+#[test]
+fn every_crash_point_of_a_large_program_leaves_a_prefix_with_everything_synced() {
+    for fill_factor in [1.0, 7.0] {
+        match sweep(SimDisk::new(), fill_factor, &program(), seed(), Depth::QUICK) {
+            Ok(counts) => {
+                println!("fill factor {fill_factor}: {counts:?}");
+                assert!(counts.points > 500 && counts.second > 1000, "{counts:?}");
+            }
+            Err(error) => panic!("fill factor {fill_factor}: {error}"),
+        }
+    }
+}
+
+/// The program is what it says.
+#[test]
+fn the_large_program_splits_merges_overflows_and_fills_segments() {
+    let shape = Rc::new(RefCell::new((0, 0, 0, 0)));
+    let last = shape.clone();
+    let checkpoint_count = Rc::new(Cell::new(0));
+    let from_checkpoint = checkpoint_count.clone();
+    let visit = move |point: &Point<'_>| {
+        if point.number.is_multiple_of(10) {
+            let lost =
+                point.disk.lose_power(0).open(point.options).map_err(|error| error.to_string())?;
+            if let crate::Recovery::Replayed { checkpoint_keys, .. } = lost.recovery() {
+                from_checkpoint.set(from_checkpoint.get() + u64::from(checkpoint_keys > 0));
+            }
+            let db = point.disk.kill().open(point.options).map_err(|error| error.to_string())?;
+            let stats = db.stats().map_err(|error| error.to_string())?;
+            let (most, _, overflow, segments) = *last.borrow();
+            let now = stats.geometry.bucket_count();
+            let lines = stats.overflow_line_count;
+            last.replace((
+                now.max(most),
+                now,
+                lines.max(overflow),
+                stats.segments.log.max(segments),
+            ));
+        }
+        Ok(())
+    };
+    let options = with_checkpoints(options(1.0), CHECKPOINT_BYTES);
+    let run = Run { options, ops: program(), seed: seed() };
+    run.on(SimDisk::new(), History::default(), visit).expect("nothing fails here");
+    let checkpoint_count = checkpoint_count.get();
+    assert!(checkpoint_count > 10, "{checkpoint_count} recoveries began with a checkpoint");
+    let (most, last, overflow, log_bytes) = *shape.borrow();
+    assert!(most > 15 && last < most / 2 && overflow > 0, "{most} {last} {overflow}");
+    assert!(log_bytes >= 4 * 4096, "{log_bytes}");
+}
+
+/// With `SPLITPOINT_SLOW=1`: a thousand images of each crash point, on two threads.
+#[test]
+fn a_thousand_images_of_every_crash_point_are_prefixes_with_everything_synced() {
+    let (images, threads) = if is_slow() { (1000, 2) } else { (8, 2) };
+    let share_count = if is_slow() { threads } else { 20 * threads };
+    let sum = std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..threads)
+            .map(|thread| {
+                let depth = Depth { images, second_every: 4, share: (thread, share_count) };
+                scope.spawn(move || sweep(SimDisk::new(), 2.0, &program(), seed(), depth))
+            })
+            .collect();
+        let mut sum = Counts::default();
+        for run in runs {
+            match run.join() {
+                Ok(Ok(counts)) => sum.add(counts),
+                Ok(Err(error)) => panic!("{error}"),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        sum
+    });
+    println!("{images} images each: {sum:?}");
+    assert!(sum.images >= sum.points * images && sum.points > 0, "{sum:?}");
+}
