@@ -48,7 +48,7 @@ const AFTER_LONG_HELP: &str = concat!(
 
 Exit codes:
   0    done
-  1    no: a key is missing, check found damage, not every record was carried
+  1    no: a key is missing, check found damage, not every record was carried or saved
   2    the command line is wrong
   3    the store cannot be opened, or another process has it open
   4    the store is corrupt

@@ -18,7 +18,8 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 pub(crate) enum Exit {
     /// Nobody reads our output any more, which is not an error.
     BrokenPipe = 0,
-    /// A key is missing or exists, a check found damage, or not every record was carried.
+    /// A key is missing or exists, a check found damage, or not every record was carried or
+    /// saved.
     No = 1,
     /// The command line is wrong.
     Usage = 2,
@@ -165,8 +166,8 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
                                        one and load the dump with this one"
             .to_string(),
         StoreError::Corrupt { .. } => format!(
-            "`splitpoint check {file}` lists every damage; restore the file from a backup, or \
-             save what can be read with `splitpoint dump {file}`"
+            "restore the file from a backup, or save what can be read: splitpoint repair {file} \
+             -o NEW.spt"
         ),
         StoreError::Locked { pid: Some(pid), .. } => format!(
             "a store that is being written is closed to others: wait until process {pid} is done"
@@ -205,7 +206,10 @@ fn hint_of_foreign(found: &str, file: &str) -> String {
         "a Berkeley DB hash file" | "a Berkeley DB btree file" => {
             format!("load it into a store: db5.3_dump {file} | splitpoint load NEW.spt")
         }
-        _ => "check the path; splitpoint opens only the files that it made".to_string(),
+        _ => format!(
+            "check the path; if it was a store, save what it still holds: splitpoint repair {file} \
+             -o NEW.spt"
+        ),
     }
 }
 

@@ -37,6 +37,7 @@ mod piece;
 mod recovery;
 #[expect(unsafe_code, reason = "pointers into windows and the view; listed in ARCHITECTURE.md")]
 mod region;
+mod repair;
 mod residency;
 mod space;
 mod stats;
@@ -54,6 +55,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use options::{
     Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX,
 };
+pub use repair::{DamagedRange, RepairProgress, RepairReport, repair, repair_with};
 pub use stats::{ChainHistogram, ChainRow, Checkpoint, Occupancy, Recovery, SegmentBytes, Stats};
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::{SimDisk, SimFault};

@@ -15,6 +15,7 @@ const SOURCES: &str = "crates/splitpoint/src/";
 /// module has its own place. Inside one module the order is its own affair.
 const LAYERS: &[&[&str]] = &[
     &["storage::sim"], // A store with faults, made for crash tests.
+    &["repair"],
     &["db"],
     &["backup"],
     &["snapshot", "transaction", "check", "cursor", "syncer", "recovery"],

@@ -66,8 +66,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let damages = counted(report.damage_count, "damage");
     Err(Failure::new(Exit::No, format!("`{}` is corrupt: {damages} found", report.store)).hint(
         format!(
-            "restore the file from a backup, or save what can be read: splitpoint dump {file} > \
-             saved.hex"
+            "restore the file from a backup, or save what can be read: splitpoint repair {file} \
+             -o NEW.spt"
         ),
     ))
 }

@@ -87,8 +87,9 @@ fn damaged(args: &Args, damage_count: u64) -> Failure {
     let damages = counted(damage_count, "damage");
     let message = format!("`{file}` is corrupt: {damages} found, the dump may hold wrong bytes");
     let file = shell_word(&args.file.to_string_lossy());
-    Failure::new(Exit::Corrupt, message)
-        .hint(format!("`splitpoint check {file}` lists every damage; a backup may be better"))
+    Failure::new(Exit::Corrupt, message).hint(format!(
+        "a backup is better, or only what is not damaged: splitpoint repair {file} -o NEW.spt"
+    ))
 }
 
 fn unfit(args: &Args, key: &[u8], reason: &str, written: u64) -> Failure {

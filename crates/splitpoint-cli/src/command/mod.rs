@@ -14,6 +14,7 @@ mod list;
 mod load;
 mod man;
 mod put;
+mod repair;
 mod stat;
 
 use clap::Subcommand;
@@ -35,6 +36,7 @@ pub(crate) enum Command {
     Stat(stat::Args),
     Check(check::Args),
     Backup(backup::Args),
+    Repair(repair::Args),
     Bench(bench::Args),
     Demo(demo::Args),
     Completions(completions::Args),
@@ -56,6 +58,7 @@ impl Command {
             Self::Stat(args) => stat::run(args, console),
             Self::Check(args) => check::run(args, console),
             Self::Backup(args) => backup::run(args, console),
+            Self::Repair(args) => repair::run(args, console),
             Self::Bench(args) => bench::run(args, console),
             Self::Demo(args) => demo::run(args, console),
             Self::Completions(args) => completions::run(args),

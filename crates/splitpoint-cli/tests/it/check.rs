@@ -33,7 +33,7 @@ fn check_finds_a_flipped_bit_and_does_not_touch_the_file() {
     assert!(outcome.text().starts_with("damage: "), "{}", outcome.text());
     assert!(outcome.text().contains(" at byte "), "{}", outcome.text());
     assert!(outcome.stderr.starts_with("splitpoint: error: `a.spt` is corrupt: "));
-    assert!(outcome.stderr.contains("\nhint: restore the file from a backup"));
+    assert!(outcome.stderr.contains("\nhint: restore the file from a backup, or save what can be read: splitpoint repair a.spt -o "));
     assert!(sandbox.read("a.spt") == bytes, "check changed the file");
 
     let report = sandbox.run(&["check", "a.spt", "--json"]).json();

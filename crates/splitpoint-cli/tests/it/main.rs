@@ -18,6 +18,7 @@ mod list;
 mod load;
 mod man;
 mod put;
+mod repair;
 mod sandbox;
 mod stat;
 mod streams;

@@ -12,6 +12,7 @@ pub(crate) mod anon;
 pub(crate) mod mapped;
 pub(crate) mod new_file;
 pub(crate) mod open;
+pub(crate) mod raw;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod sim;
 

@@ -103,7 +103,8 @@ pub(super) fn refuse_special(file: &File, path: &Path) -> Result<()> {
     Err(Error::NotAStore { path: path.to_path_buf(), found })
 }
 
-fn open(path: &Path, access: Access, create: Create) -> Result<(File, bool)> {
+/// Opens or makes the file at `path` and returns whether it is new.
+pub(super) fn open(path: &Path, access: Access, create: Create) -> Result<(File, bool)> {
     let mut options = OpenOptions::new();
     options.read(true).write(access == Access::ReadWrite);
     // A pipe would make the caller wait for its other end.

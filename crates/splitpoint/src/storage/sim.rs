@@ -176,6 +176,16 @@ impl SimDisk {
         Ok(Box::new(Sim::new(self.0.clone())?))
     }
 
+    /// Saves what the file still holds into a table in memory, as [`repair`](fn@crate::repair) does
+    /// into a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`repair_with`](crate::repair_with).
+    pub fn repair(&self, options: &Options) -> Result<(Db, crate::repair::RepairReport)> {
+        crate::repair::repair_in_memory(&self.file(), options)
+    }
+
     /// Returns the bytes of the file, as the page cache has them.
     pub fn file(&self) -> Vec<u8> {
         self.0.disk().file().to_vec()

@@ -23,6 +23,8 @@ mod kill;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod repair;
+#[cfg(test)]
 mod small_disk;
 #[cfg(test)]
 mod support;

@@ -1,0 +1,244 @@
+//! `splitpoint repair`: save what a damaged store still holds.
+
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use splitpoint::{Error, ErrorKind, Options, RepairProgress, RepairReport};
+
+use crate::bytes::shell_word;
+use crate::console::{self, Console};
+use crate::failure::{Exit, Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::number::{bytes, counted, grouped};
+use crate::progress::{Progress, ProgressMode, Total};
+
+/// Save what a damaged store still holds into a new one
+///
+/// Takes the newest value of each key that can be read and says what could not be saved, with exit
+/// code 1 if anything is known to be missing. Keys that were deleted or changed in the part that is
+/// missing come back with what they were before.
+///
+/// The damaged file is never written. The new store appears when it is whole; after an error or
+/// Ctrl-C there is none. It may be made on another disk, and needs as much space as the damaged one
+/// has records.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint repair damaged.spt -o saved.spt
+  splitpoint repair damaged.spt -o saved.spt --json | jq .damaged
+  splitpoint repair damaged.spt -o saved.spt --quiet || echo 'not all of it'")]
+pub(crate) struct Args {
+    /// The damaged store
+    file: PathBuf,
+
+    /// The store to make; there must be no such file
+    #[arg(short, long, value_name = "NEW")]
+    output: PathBuf,
+
+    /// Print an object
+    #[arg(long)]
+    json: bool,
+
+    /// When to show progress
+    #[arg(long, value_enum, default_value_t)]
+    progress: ProgressMode,
+}
+
+/// What a repair saved and what it could not.
+#[derive(Debug, Serialize)]
+struct Report {
+    store: String,
+    output: String,
+    is_whole: bool,
+    keys: u64,
+    stale_max: u64,
+    file_bytes: u64,
+    records: u64,
+    record_bytes: u64,
+    superblocks: u32,
+    is_tail_found: bool,
+    is_end_known: bool,
+    segments: u64,
+    lost_segments: u64,
+    missing_bytes: u64,
+    damaged_count: u64,
+    damaged: Vec<Range>,
+    lost_big_records: u64,
+    doubtful_records: u64,
+    unknown_deletes: u64,
+    ignored_segments: u64,
+    ignored_bytes: u64,
+    unreadable_blocks: u64,
+    replaced_hash: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Range {
+    offset: u64,
+    bytes: u64,
+}
+
+/// Saves what a store still holds.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let interrupt = Interrupt::watch()?;
+    let mut bar: Option<(&'static str, Progress)> = None;
+    let mut last = (0, 0);
+    let watch = |progress: RepairProgress| {
+        if bar.as_ref().is_none_or(|(phase, _)| *phase != progress.phase) {
+            if let Some((_, mut bar)) = bar.take() {
+                bar.finish(last.0, last.1);
+            }
+            let total = Total::Bytes(progress.bytes_total);
+            let started = Progress::start(args.progress, console, progress.phase, total);
+            bar = Some((progress.phase, started));
+        }
+        last = (progress.records, progress.bytes);
+        if let Some((_, bar)) = &mut bar {
+            bar.update(progress.records, progress.bytes);
+        }
+        if interrupt.exit().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let repaired = splitpoint::repair_with(&args.file, &args.output, &Options::new(), watch);
+    if let Some((_, mut bar)) = bar {
+        bar.finish(last.0, last.1);
+    }
+    let report = match (repaired, interrupt.exit()) {
+        (Err(_), Some(exit)) => {
+            return Err(Failure::new(exit, "interrupted: no store was made")
+                .hint("the damaged file is as it was; the repair can be run again"));
+        }
+        (repaired, _) => repaired.map_err(|error| failed(args, &error))?,
+    };
+    let report = Report::new(args, &report);
+    if args.json {
+        console::print_json(&report)?;
+    } else {
+        console::print_styled(&report.in_words(console))?;
+    }
+    if report.is_whole { Ok(()) } else { Err(report.failure(args)) }
+}
+
+/// Says which of the two files an error is about.
+fn failed(args: &Args, error: &Error) -> Failure {
+    let target = shell_word(&args.output.to_string_lossy());
+    match error.kind() {
+        ErrorKind::Exists => Failure::opening(&args.output, error)
+            .hint(format!("give the name of a new file, or remove it first: rm {target}")),
+        ErrorKind::Full => Failure::using(&args.output, error)
+            .hint("give a file on a disk with more space; the damaged one is as it was"),
+        _ => Failure::opening(&args.file, error),
+    }
+}
+
+impl Report {
+    fn new(args: &Args, report: &RepairReport) -> Self {
+        let range_of =
+            |range: &splitpoint::DamagedRange| Range { offset: range.offset, bytes: range.bytes };
+        Self {
+            store: args.file.display().to_string(),
+            output: args.output.display().to_string(),
+            is_whole: report.is_whole(),
+            keys: report.key_count,
+            stale_max: report.stale_max(),
+            file_bytes: report.file_bytes,
+            records: report.record_count,
+            record_bytes: report.record_bytes,
+            superblocks: report.superblock_count,
+            is_tail_found: report.is_tail_found,
+            is_end_known: report.is_end_known,
+            segments: report.segment_count,
+            lost_segments: report.lost_segment_count,
+            missing_bytes: report.missing_bytes,
+            damaged_count: report.damaged_count,
+            damaged: report.damaged.iter().map(range_of).collect(),
+            lost_big_records: report.lost_big_count,
+            doubtful_records: report.doubtful_count,
+            unknown_deletes: report.unknown_delete_count,
+            ignored_segments: report.ignored_segment_count,
+            ignored_bytes: report.ignored_bytes,
+            unreadable_blocks: report.unreadable_count,
+            replaced_hash: report.replaced_hash.clone(),
+        }
+    }
+
+    fn in_words(&self, console: Console) -> String {
+        let mut text = String::new();
+        let mut line = |words: String| {
+            let _ = writeln!(text, "{words}");
+        };
+        for Range { offset, bytes } in &self.damaged {
+            line(format!("damage: {bytes} bytes of the log at byte {offset}"));
+        }
+        let unlisted = self.damaged_count - crate::number::count(self.damaged.len());
+        for (count, what) in [
+            (unlisted, "more damaged range"),
+            (self.lost_segments, "log segment lost, at least"),
+            (self.lost_big_records, "big record lost with its key"),
+            (self.unreadable_blocks, "block of 4 KiB that the disk cannot read"),
+            (self.doubtful_records, "big record saved that may not belong to the log"),
+            (self.unknown_deletes, "delete of a key that is not known"),
+        ] {
+            if count > 0 {
+                line(format!("damage: {} x {what}", grouped(count)));
+            }
+        }
+        if !console.is_quiet() {
+            for words in self.notes() {
+                line(words);
+            }
+            line(format!(
+                "saved {} of `{}` into `{}`, from {} ({})",
+                counted(self.keys, "key"),
+                self.store,
+                self.output,
+                counted(self.records, "log record"),
+                bytes(self.record_bytes)
+            ));
+        }
+        text
+    }
+
+    /// Returns what did no harm and is still good to know.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.superblocks == 0 {
+            notes.push("note: no superblock is valid: the new store has default parameters".into());
+        }
+        if let Some(name) = &self.replaced_hash {
+            notes.push(format!(
+                "note: hash function {name} is not known here: the new store has the default one"
+            ));
+        }
+        if self.ignored_segments > 0 || self.ignored_bytes > 0 {
+            notes.push(format!(
+                "note: left out {} and {} of records that an earlier recovery dropped",
+                counted(self.ignored_segments, "segment"),
+                bytes(self.ignored_bytes)
+            ));
+        }
+        if self.is_whole && !self.is_end_known {
+            notes.push(
+                "note: the live header is damaged or behind: nothing else tells where the log ends"
+                    .into(),
+            );
+        }
+        notes
+    }
+
+    fn failure(&self, args: &Args) -> Failure {
+        let mut message =
+            format!("`{}` has lost {} of its log", self.store, bytes(self.missing_bytes));
+        if self.stale_max > 0 {
+            let _ = write!(
+                message,
+                ": up to {} are missing, old, or back after they were deleted",
+                counted(self.stale_max, "key")
+            );
+        }
+        let target = shell_word(&args.output.to_string_lossy());
+        Failure::new(Exit::No, message)
+            .hint(format!("compare with a backup if there is one: splitpoint dump {target} | sort"))
+    }
+}

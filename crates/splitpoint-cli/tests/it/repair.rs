@@ -1,0 +1,166 @@
+//! `splitpoint repair`.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use crate::sandbox::Sandbox;
+
+/// Flips a bit of `what`, which `file` holds.
+fn flip(sandbox: &Sandbox, file: &str, what: &[u8]) {
+    let mut bytes = sandbox.read(file);
+    let at = bytes.windows(what.len()).position(|window| window == what);
+    bytes[at.expect("it is in the file")] ^= 1;
+    sandbox.write(file, &bytes);
+}
+
+#[test]
+fn repair_of_a_sound_store_gives_an_equal_one() {
+    let sandbox = Sandbox::with_awkward();
+    let before = sandbox.read("awkward.spt");
+    sandbox.run(&["repair", "awkward.spt", "-o", "saved.spt"]).check(
+        0,
+        "saved 7 keys of `awkward.spt` into `saved.spt`, from 7 log records (160 B)\n",
+        "",
+    );
+    let dump = |file: &str| {
+        let text = sandbox.run(&["dump", file]).text();
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(dump("awkward.spt"), dump("saved.spt"));
+    assert!(sandbox.read("awkward.spt") == before, "repair changed the file");
+    sandbox.run(&["repair", "awkward.spt", "-o", "quiet.spt", "--quiet"]).check(0, "", "");
+    assert_eq!(sandbox.run(&["check", "saved.spt"]).exit, 0);
+}
+
+#[test]
+fn repair_without_superblocks_says_what_it_does_not_know() {
+    let sandbox = Sandbox::with_words();
+    let mut bytes = sandbox.read("words.spt");
+    bytes[..12_288].fill(0xff);
+    sandbox.write("words.spt", &bytes);
+    assert_eq!(sandbox.run(&["count", "words.spt"]).exit, 3);
+    sandbox.run(&["repair", "words.spt", "-o", "saved.spt"]).check(
+        0,
+        "note: no superblock is valid: the new store has default parameters\n\
+         note: the live header is damaged or behind: nothing else tells where the log ends\n\
+         saved 3 keys of `words.spt` into `saved.spt`, from 3 log records (48 B)\n",
+        "",
+    );
+    sandbox.run(&["get", "saved.spt", "banana"]).check(0, "2", "");
+}
+
+/// The check points to the repair, and the repair says what it could not save.
+#[test]
+fn repair_says_what_it_could_not_save() {
+    let sandbox = Sandbox::with_words();
+    flip(&sandbox, "words.spt", b"banana");
+    let check = sandbox.run(&["check", "words.spt"]);
+    let hint = "\nhint: restore the file from a backup, or save what can be read: \
+                splitpoint repair words.spt -o NEW.spt\n";
+    assert!(check.exit == 1 && check.stderr.ends_with(hint), "{}", check.stderr);
+    let dump = sandbox.run(&["dump", "words.spt"]);
+    let hint = "splitpoint repair words.spt -o NEW.spt\n";
+    assert!(dump.exit == 4 && dump.stderr.ends_with(hint), "{}", dump.stderr);
+
+    sandbox.run(&["repair", "words.spt", "-o", "saved.spt"]).check(
+        1,
+        "damage: 16 bytes of the log at byte 65616\n\
+         saved 2 keys of `words.spt` into `saved.spt`, from 2 log records (32 B)\n",
+        "splitpoint: error: `words.spt` has lost 16 B of its log: up to 2 keys are missing, old, \
+         or back after they were deleted\n\
+         hint: compare with a backup if there is one: splitpoint dump saved.spt | sort\n",
+    );
+    sandbox.run(&["count", "saved.spt"]).check(0, "2\n", "");
+    let outcome = sandbox.run(&["repair", "words.spt", "-o", "again.spt", "--json"]);
+    let report = outcome.json();
+    assert_eq!((outcome.exit, &report["is_whole"]), (1, &false.into()));
+    assert_eq!((&report["keys"], &report["superblocks"]), (&2.into(), &2.into()));
+    assert_eq!(report["damaged"][0]["offset"], 65616);
+    assert_eq!(report["missing_bytes"], 16);
+}
+
+#[test]
+fn a_corrupt_store_that_does_not_open_points_to_repair() {
+    let sandbox = Sandbox::with_words();
+    let mut bytes = sandbox.read("words.spt");
+    bytes[20] ^= 1;
+    bytes[4116] ^= 1;
+    sandbox.write("words.spt", &bytes);
+    let outcome = sandbox.run(&["get", "words.spt", "apple"]);
+    assert_eq!(outcome.exit, 4, "{}", outcome.stderr);
+    let hint = "save what can be read: splitpoint repair words.spt -o NEW.spt\n";
+    assert!(outcome.stderr.ends_with(hint), "{}", outcome.stderr);
+    assert_eq!(sandbox.run(&["repair", "words.spt", "-o", "saved.spt"]).exit, 0);
+    sandbox.run(&["get", "saved.spt", "apple"]).check(0, "1", "");
+}
+
+#[test]
+fn repair_replaces_no_file() {
+    let sandbox = Sandbox::with_words();
+    sandbox.write("other.spt", b"precious");
+    for output in ["other.spt", "words.spt"] {
+        sandbox.run(&["repair", "words.spt", "-o", output]).check(
+            3,
+            "",
+            &format!(
+                "splitpoint: error: `{output}` exists already\n\
+                 hint: give the name of a new file, or remove it first: rm {output}\n"
+            ),
+        );
+    }
+    assert_eq!(sandbox.read("other.spt"), b"precious");
+    assert_eq!(sandbox.run(&["repair", "words.spt"]).exit, 2);
+}
+
+#[test]
+fn repair_of_what_is_no_store_names_it_and_makes_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.write("notes.txt", b"just a text file\n");
+    sandbox.write("empty", b"");
+    for (file, found) in [("notes.txt", "text"), ("empty", "an empty file")] {
+        let outcome = sandbox.run(&["repair", file, "-o", "saved.spt"]);
+        outcome.check_error(3, &format!("`{file}` is not a splitpoint store: found {found}"));
+        assert!(!sandbox.path("saved.spt").exists());
+    }
+    let outcome = sandbox.run(&["repair", "none.spt", "-o", "saved.spt"]);
+    outcome.check_error(3, "cannot open `none.spt`: No such file or directory (os error 2)");
+}
+
+#[test]
+fn repair_tells_its_progress_in_json() {
+    let sandbox = Sandbox::with_words();
+    let args = ["repair", "words.spt", "-o", "saved.spt", "--progress", "json"];
+    let outcome = sandbox.run(&args);
+    let phases: Vec<String> = outcome
+        .stderr
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("a line is JSON"))
+        .filter(|line| line["done"] == true)
+        .map(|line| line["phase"].as_str().expect("a phase has a name").to_string())
+        .collect();
+    assert_eq!(phases, ["search", "verify", "save"]);
+}
+
+/// A store that another process is writing is refused, as by every other command.
+#[test]
+fn repair_of_a_store_that_is_being_written_is_refused() {
+    let sandbox = Sandbox::with_words();
+    let mut writer = sandbox
+        .program(&["load", "words.spt", "--format", "tsv"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the program can be run");
+    // It opens the store when it has seen the beginning of its input.
+    let mut stdin = writer.stdin.take().expect("standard input is piped");
+    stdin.write_all(b"key\tvalue\n").expect("the input is taken");
+    // The lock is there when another reader is refused.
+    while sandbox.run(&["count", "words.spt"]).exit == 0 {}
+    let outcome = sandbox.run(&["repair", "words.spt", "-o", "saved.spt"]);
+    let locked = format!("`words.spt` is locked by process {}", writer.id());
+    outcome.check_error(3, &locked);
+    assert!(!sandbox.path("saved.spt").exists());
+    drop(stdin);
+    assert!(writer.wait().expect("the program ends").success());
+}
