@@ -4,7 +4,8 @@ use super::Finding;
 use crate::tree::{Tree, has_extension};
 
 /// Directories from which a document may name a file.
-const BASES: [&str; 4] = ["", "crates/", "crates/splitpoint/src/", "docs/"];
+const BASES: [&str; 5] =
+    ["", "crates/", "crates/splitpoint/src/", "crates/splitpoint-lab/src/", "docs/"];
 
 /// Endings by which a word is known to be a file.
 const ENDINGS: [&str; 4] = [".rs", ".md", ".toml", ".sh"];

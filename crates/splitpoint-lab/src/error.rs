@@ -1,0 +1,78 @@
+//! What can go wrong in the lab.
+
+use std::fmt;
+
+/// An error of the lab.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// No hash function has this name.
+    UnknownHash {
+        /// What was asked for.
+        name: String,
+        /// The function whose name is nearest.
+        nearest: &'static str,
+    },
+    /// No reduction has this name.
+    UnknownReduction {
+        /// What was asked for.
+        name: String,
+        /// The names that there are.
+        known: &'static str,
+    },
+    /// A reduction cannot address a table of this size.
+    BucketCount {
+        /// The reduction's name.
+        reduction: String,
+        /// What was asked for.
+        bucket_count: u64,
+        /// What it needs.
+        needs: &'static str,
+    },
+    /// A measurement would take more memory than was allowed.
+    Memory {
+        /// What it would take.
+        needed_bytes: u64,
+        /// What was allowed.
+        allowed_bytes: u64,
+    },
+    /// Two partial results are not of one measurement.
+    Different {
+        /// The part that differs.
+        what: &'static str,
+    },
+    /// Bytes are no partial result, or of another version.
+    Malformed {
+        /// What is wrong.
+        what: &'static str,
+        /// Where, in bytes from the start.
+        offset: u64,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownHash { name, nearest } => {
+                write!(f, "no hash function is called `{name}`; the nearest is `{nearest}`")
+            }
+            Self::UnknownReduction { name, known } => {
+                write!(f, "no reduction is called `{name}`; there are {known}")
+            }
+            Self::BucketCount { reduction, bucket_count, needs } => {
+                write!(f, "`{reduction}` needs {needs}, not {bucket_count} buckets")
+            }
+            Self::Memory { needed_bytes, allowed_bytes } => {
+                write!(f, "the counts take {needed_bytes} bytes, {allowed_bytes} are allowed")
+            }
+            Self::Different { what } => {
+                write!(f, "the partial results are of different measurements: the {what} differs")
+            }
+            Self::Malformed { what, offset } => {
+                write!(f, "no partial result: {what} at byte {offset}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

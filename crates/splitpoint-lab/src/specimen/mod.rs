@@ -1,0 +1,292 @@
+//! Hash functions under study: those of history, by their formulas, and today's, by their crates.
+//!
+//! A family is a file; its functions are public and plain, and its list tells what is known of
+//! each. To add one, write it into a family's list: everything else finds it there.
+//!
+//! # Invariants
+//!
+//! - A function is total: it never panics, whatever the key.
+//! - A function of 32 bits is computed in 32 bits, and gives nothing above its width.
+//! - A function whose output is frozen has vectors, in `golden` or in the tests of its family.
+
+use std::fmt;
+
+use crate::Error;
+pub use crate::reduction::Reduction;
+
+pub mod database;
+pub mod fnv;
+pub mod hsearch;
+pub mod jhash;
+pub mod linux;
+pub mod linux_2_2;
+mod modern;
+pub mod netbsd;
+
+#[cfg(test)]
+mod tests;
+
+/// A hash function and what is known of it.
+///
+/// # Examples
+///
+/// ```
+/// let fnv = splitpoint_lab::Specimen::by_name("fnv1a-32")?;
+/// assert_eq!(fnv.hash(b"foobar", 0), 0xbf9c_f968);
+/// # Ok::<(), splitpoint_lab::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Specimen {
+    name: &'static str,
+    width_bits: u32,
+    seeding: Seeding,
+    stability: Stability,
+    layout: KeyLayout,
+    historic: Option<Reduction>,
+    source: &'static str,
+    avoid: &'static str,
+    function: fn(key: &[u8], seed: u64) -> u64,
+}
+
+/// What a seed does to a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seeding {
+    /// There is none; it is not looked at.
+    None,
+    /// The low 32 bits are the seed.
+    Bits32,
+    /// All 64 bits are the seed.
+    Bits64,
+    /// The seed and its rotation by 32 bits are a key of 128 bits.
+    Key128,
+    /// The seed and zeros are a key of 256 bits.
+    Key256,
+}
+
+/// How long the output of a function stays what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stability {
+    /// For good, and the same on every machine: it may be named in a file.
+    Frozen,
+    /// Until the crate's next version, or only on this kind of machine: in memory alone.
+    Memory,
+}
+
+/// What the bytes of a key mean to a function.
+///
+/// Fields are little-endian; bytes that a short key lacks count as 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyLayout {
+    /// Any bytes.
+    Bytes,
+    /// One integer of 4 bytes.
+    Word32,
+    /// One integer of 8 bytes.
+    Word64,
+    /// Address of an inode and offset in the file, 4 bytes each.
+    Page,
+    /// Address of an `address_space` and number of the page, 4 bytes each.
+    PageIndex,
+    /// Device and block, 4 bytes each.
+    Buffer,
+    /// Address of the parent in 4 bytes, then the name.
+    Dentry,
+    /// Address of the parent in 8 bytes, then the name.
+    Dentry64,
+    /// Address of the superblock and inode number, 4 bytes each.
+    Inode,
+    /// Address of the superblock and inode number, 8 bytes each.
+    Inode64,
+}
+
+impl KeyLayout {
+    /// Returns the fields in words.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Bytes => "any bytes",
+            Self::Word32 => "u32",
+            Self::Word64 => "u64",
+            Self::Page => "u32 inode address, u32 offset",
+            Self::PageIndex => "u32 address_space address, u32 page number",
+            Self::Buffer => "u32 device, u32 block",
+            Self::Dentry => "u32 parent address, name",
+            Self::Dentry64 => "u64 parent address, name",
+            Self::Inode => "u32 superblock address, u32 inode number",
+            Self::Inode64 => "u64 superblock address, u64 inode number",
+        }
+    }
+}
+
+impl Specimen {
+    const fn new(
+        name: &'static str,
+        width_bits: u32,
+        function: fn(&[u8], u64) -> u64,
+        source: &'static str,
+        avoid: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            width_bits,
+            seeding: Seeding::None,
+            stability: Stability::Frozen,
+            layout: KeyLayout::Bytes,
+            historic: None,
+            source,
+            avoid,
+            function,
+        }
+    }
+
+    const fn seeded(self, seeding: Seeding) -> Self {
+        Self { seeding, ..self }
+    }
+
+    const fn unstable(self) -> Self {
+        Self { stability: Stability::Memory, ..self }
+    }
+
+    const fn of(self, layout: KeyLayout) -> Self {
+        Self { layout, ..self }
+    }
+
+    const fn historic(self, reduction: Reduction) -> Self {
+        Self { historic: Some(reduction), ..self }
+    }
+
+    /// Returns every function, history first.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        FAMILIES.iter().flat_map(|family| family.iter())
+    }
+
+    /// Returns the function called `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownHash`] with the nearest name that there is.
+    pub fn by_name(name: &str) -> Result<&'static Self, Error> {
+        Self::all().find(|specimen| specimen.name == name).ok_or_else(|| Error::UnknownHash {
+            name: name.to_owned(),
+            nearest: nearest(name, Self::all().map(|specimen| specimen.name)),
+        })
+    }
+
+    /// Returns the name that commands and reports use.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns the width of the output in bits. Bits above it are 0.
+    pub const fn width_bits(&self) -> u32 {
+        self.width_bits
+    }
+
+    /// Returns what the seed does.
+    pub const fn seeding(&self) -> Seeding {
+        self.seeding
+    }
+
+    /// Returns how long the output stays what it is.
+    pub const fn stability(&self) -> Stability {
+        self.stability
+    }
+
+    /// Returns what the bytes of a key mean.
+    pub const fn layout(&self) -> KeyLayout {
+        self.layout
+    }
+
+    /// Returns the reduction that the function was used with where it comes from, if it had one
+    /// of its own.
+    pub const fn historic_reduction(&self) -> Option<Reduction> {
+        self.historic
+    }
+
+    /// Returns who made it, and where it was or is used.
+    pub const fn source(&self) -> &'static str {
+        self.source
+    }
+
+    /// Returns when not to use it: the end of a sentence that begins "do not use it".
+    pub const fn avoid(&self) -> &'static str {
+        self.avoid
+    }
+
+    /// Returns the hash of `key`.
+    #[inline]
+    pub fn hash(&self, key: &[u8], seed: u64) -> u64 {
+        (self.function)(key, seed)
+    }
+}
+
+impl fmt::Debug for Specimen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Specimen({})", self.name)
+    }
+}
+
+const FAMILIES: [&[Specimen]; 8] = [
+    database::SPECIMENS,
+    hsearch::SPECIMENS,
+    fnv::SPECIMENS,
+    netbsd::SPECIMENS,
+    linux_2_2::SPECIMENS,
+    linux::SPECIMENS,
+    jhash::SPECIMENS,
+    modern::SPECIMENS,
+];
+
+/// Returns the name that takes the fewest edits to become `wanted`; one that it is a part of first.
+///
+/// Only letters and digits are compared, since they are what one remembers of a name.
+fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> &'a str {
+    let plain = |name: &str| -> Vec<u8> {
+        name.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase()).collect()
+    };
+    let wanted = plain(wanted);
+    let cost = |name: &str| {
+        let name = plain(name);
+        (!wanted.is_empty() && !name.starts_with(&wanted), edit_distance(&wanted, &name))
+    };
+    names.min_by_key(|name| cost(name)).unwrap_or_default()
+}
+
+/// Returns the number of insertions, deletions and replacements of bytes from one to the other.
+///
+/// Source: Wagner and Fischer, 1974, with one row.
+fn edit_distance(from: &[u8], to: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (line, byte) in from.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = line + 1;
+        for (column, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(byte != other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+/// Returns the `at`-th little-endian word of 4 bytes; bytes that the key lacks are 0.
+fn word32(key: &[u8], at: usize) -> u32 {
+    let rest = key.get(at * 4..).unwrap_or_default();
+    match rest.first_chunk::<4>() {
+        Some(word) => u32::from_le_bytes(*word),
+        None => partial_word64(rest) as u32,
+    }
+}
+
+/// Returns the `at`-th little-endian word of 8 bytes; bytes that the key lacks are 0.
+fn word64(key: &[u8], at: usize) -> u64 {
+    let rest = key.get(at * 8..).unwrap_or_default();
+    match rest.first_chunk::<8>() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => partial_word64(rest),
+    }
+}
+
+/// Returns up to 8 bytes as a little-endian word.
+fn partial_word64(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+}
