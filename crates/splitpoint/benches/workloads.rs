@@ -4,9 +4,12 @@
 //!   synced, read, verified and scanned: the table of Seltzer and Yigit 1991.
 //! - W2: 10,000,000 records of 16 + 100 bytes; W3: of 8 + 8 bytes.
 //! - W4: one put per durable commit.
+//! - W5: the first open and get of the W2 store after a close, a `kill -9` and a power loss. The last
+//!   is a copy of what the killed process left, made before it is opened: another file, so that
+//!   nothing but superblocks, checkpoint and log is believed; the copy is in the page cache.
 //!
 //! ```text
-//! cargo bench -p splitpoint --bench workloads -- [W1|W2|W3|W4]... [--records N] [--memory]
+//! cargo bench -p splitpoint --bench workloads -- [W1|W2|W3|W4|W5]... [--records N] [--memory]
 //!     [--words FILE] [--dir DIR]
 //! ```
 //!
@@ -35,18 +38,20 @@ fn main() -> Run {
             "--words" => plan.words = Some(value()?.into()),
             "--dir" => plan.dir = Some(value()?.into()),
             "--memory" => plan.in_memory = true,
-            "W1" | "W2" | "W3" | "W4" => plan.workloads.push(arg),
+            "--leave" => return leave(&plan, Path::new(&value()?)),
+            "W1" | "W2" | "W3" | "W4" | "W5" => plan.workloads.push(arg),
             _ => return Err(format!("unknown argument {arg}").into()),
         }
     }
     if plan.workloads.is_empty() {
-        plan.workloads = ["W1", "W2", "W3", "W4"].map(String::from).into();
+        plan.workloads = ["W1", "W2", "W3", "W4", "W5"].map(String::from).into();
     }
     for workload in &plan.workloads {
         match workload.as_str() {
             "W1" => words(&plan)?,
             "W2" => random_keys(&plan, "W2", 16, 100)?,
             "W4" => commits(&plan)?,
+            "W5" => recoveries(&plan)?,
             _ => random_keys(&plan, "W3", 8, 8)?,
         }
     }
@@ -222,6 +227,11 @@ impl<'a> RandomKeys<'a> {
             "size",
             stats.file_bytes as f64 / self.keys.count() as f64
         );
+        if let Some(path) = &stats.path {
+            let blocks = std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(path)?);
+            let bytes = (blocks * 512) as f64 / self.keys.count() as f64;
+            println!("  {:<22} {bytes:>10.1} B/record", "size on disk");
+        }
         println!(
             "  {:<22} {:>10.3} hit, {:.3} miss; {:.3} overflow lines per bucket",
             "lines looked at",
@@ -353,6 +363,72 @@ fn commits(plan: &Plan) -> Run {
         assert_eq!(db.len(), 2001);
     }
     Ok(())
+}
+
+/// Size of a key and of a value of W2 in bytes.
+const W2_BYTES: (usize, usize) = (16, 100);
+
+/// W5: what the next process waits for.
+fn recoveries(plan: &Plan) -> Run {
+    println!("W5: open and get of {} records of W2", plan.record_count);
+    let dir = plan.dir()?;
+    let path = dir.path().join("bench.spt");
+    let program = std::env::current_exe()?;
+    let records = plan.record_count.to_string();
+    let mut child = std::process::Command::new(program)
+        .args(["--records", &records, "--leave"])
+        .arg(&path)
+        .stdout(std::process::Stdio::piped())
+        .spawn()?;
+    // It says when it has stored everything; then it is killed.
+    let mut said = [0; 5];
+    let stdout = child.stdout.as_mut().ok_or("the child has an output")?;
+    std::io::Read::read_exact(stdout, &mut said)?;
+    child.kill()?;
+    child.wait()?;
+    let copy = dir.path().join("copy.spt");
+    let mut key = [0; W2_BYTES.0];
+    write_key(7, &mut key);
+    for name in ["power loss", "power loss again", "power loss, third"] {
+        std::fs::copy(&path, &copy)?;
+        let db = open_and_get(name, &copy, &key)?;
+        println!("  {:<22} {:?}", "", db.recovery());
+        assert_eq!(db.len() as usize, plan.record_count);
+        // Not closed: the next copy is made from the killed one.
+        std::fs::remove_file(&copy)?;
+    }
+    let db = open_and_get("kill -9", &path, &key)?;
+    println!("  {:<22} {:?}", "", db.recovery());
+    assert!(db.check()?.is_clean());
+    plan.close(db)?;
+    for name in ["close", "close again", "close, third"] {
+        open_and_get(name, &path, &key)?.close()?;
+    }
+    let db = timed("log alone", 1, || Options::new().rebuild_index().open(&path))?;
+    assert_eq!(db.len() as usize, plan.record_count);
+    Ok(())
+}
+
+fn open_and_get(name: &str, path: &Path, key: &[u8]) -> splitpoint::Result<Db> {
+    timed(name, 1, || {
+        let db = Db::open(path)?;
+        assert!(db.contains(key)?);
+        Ok(db)
+    })
+}
+
+/// Makes the W2 store at `path`, says so and waits to be killed.
+fn leave(plan: &Plan, path: &Path) -> Run {
+    let work = RandomKeys::new(plan, W2_BYTES.0, W2_BYTES.1);
+    let db = Db::open(path)?;
+    for (i, key) in work.keys.iter().enumerate() {
+        db.put(key, work.value(i))?;
+    }
+    println!("ready");
+    std::io::Write::flush(&mut std::io::stdout())?;
+    loop {
+        std::thread::park();
+    }
 }
 
 fn words(plan: &Plan) -> Run {
