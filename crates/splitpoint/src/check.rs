@@ -14,6 +14,7 @@ use crate::index::shape::Shape;
 use crate::index::slot::{Slot, Tag};
 use crate::linear::{BucketIndex, Geometry};
 use crate::live::{FREE_LINES_OFFSET, LINES_USED_OFFSET, LineWindow};
+use crate::log::batch::Batches;
 use crate::log::record::{Record, RecordKind};
 use crate::log::scan::{LogWalk, Trust, big_record};
 use crate::store::{Store, Writer};
@@ -165,7 +166,7 @@ impl Store {
     fn check_checkpoint(&self, name: CheckpointName, report: &mut CheckReport) {
         let region = &self.region;
         let checked = Image::open(region, name)
-            .and_then(|image| image.for_each_entry(region, |_, _| Ok(()), |_| {}));
+            .and_then(|image| image.for_each_entry(region, |_, _| Ok(()), |_| {}, |_| {}));
         if let Err(error) = checked {
             report.note_error(&error);
         }
@@ -184,6 +185,7 @@ impl Store {
                 return 0;
             }
         };
+        let mut batches = Batches::default();
         loop {
             let salt = walk.header().salt;
             let record = match walk.next_record() {
@@ -201,7 +203,9 @@ impl Store {
                 // What a damaged record says is not to be believed, not even its size.
                 return record_count;
             }
-            record_count = self.check_record(&record, record_count, live, report);
+            batches.add(&record, Some(record), |record| {
+                record_count = self.check_record(&record, record_count, live, report);
+            });
         }
         if walk.position() != end {
             report.note("end of the log", end.offset, end.lsn, walk.position().lsn);

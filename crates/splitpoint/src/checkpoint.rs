@@ -432,12 +432,14 @@ impl Image {
         self.name
     }
 
-    /// Calls `each` with every bucket and its slots, a bucket perhaps more than once, and after
-    /// each block `read` with its size in bytes. Stops at damage.
+    /// Calls `each` with every bucket and its slots, a bucket perhaps more than once; `ahead` with
+    /// the bucket some entries before that; after each block `read` with its size in bytes. Stops
+    /// at damage.
     pub(crate) fn for_each_entry(
         &self,
         region: &Region,
         mut each: impl FnMut(BucketIndex, &[[u8; 8]]) -> Result<()>,
+        mut ahead: impl FnMut(BucketIndex),
         mut read: impl FnMut(u64),
     ) -> Result<()> {
         let mut left = self.state.commit.record_count;
@@ -462,10 +464,12 @@ impl Image {
                 return Err(Error::Corrupt { what, offset, expected, found });
             }
             let (mut words, _) = block[BLOCK_HEAD_BYTES..].as_chunks::<8>();
+            let mut later = Entries(words).skip(ENTRIES_AHEAD);
             while let [first, rest @ ..] = words {
-                let first = u64::from_le_bytes(*first);
-                let bucket = BucketIndex(first >> COUNT_BITS);
-                let slot_count = (first & ((1 << COUNT_BITS) - 1)) as usize;
+                if let Some((bucket, _)) = later.next() {
+                    ahead(bucket);
+                }
+                let (bucket, slot_count) = bucket_and_count(*first);
                 let is_inside = bucket.0 < self.state.geometry.bucket_count();
                 if !is_inside || slot_count > rest.len() || slot_count as u64 > left {
                     return Err(short(offset, left));
@@ -480,6 +484,31 @@ impl Image {
         }
         Ok(())
     }
+}
+
+/// Entries whose buckets are told ahead.
+const ENTRIES_AHEAD: usize = 12;
+
+/// The first words of the entries of a block, which may say anything.
+struct Entries<'a>(&'a [[u8; 8]]);
+
+impl Iterator for Entries<'_> {
+    type Item = (BucketIndex, usize);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (first, rest) = self.0.split_first()?;
+        let (bucket, slot_count) = bucket_and_count(*first);
+        self.0 = rest.get(slot_count..).unwrap_or_default();
+        Some((bucket, slot_count))
+    }
+}
+
+/// Decodes the first word of an entry.
+#[inline]
+fn bucket_and_count(first: [u8; 8]) -> (BucketIndex, usize) {
+    let first = u64::from_le_bytes(first);
+    (BucketIndex(first >> COUNT_BITS), (first & ((1 << COUNT_BITS) - 1)) as usize)
 }
 
 fn short(offset: u64, left: u64) -> Error {

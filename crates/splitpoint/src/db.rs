@@ -356,6 +356,53 @@ impl Db {
         Ok(is_deleted)
     }
 
+    /// Makes all changes or none: after a crash, too, there are all of them or none.
+    ///
+    /// Of several changes of one key the last counts; a delete of a key that is not there is
+    /// nothing. Other threads may see the changes come one after the other.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put), and then none of them is made.
+    ///
+    /// # Durability
+    ///
+    /// That of the handle, see [`Durability`]. With [`Durability::Sync`] the whole batch waits for
+    /// the device once.
+    ///
+    /// # Cost
+    ///
+    /// As many changes one by one, and 24 bytes of log.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// # db.put(b"from", b"7")?;
+    /// use splitpoint::Change;
+    ///
+    /// db.apply(&[Change::Delete { key: b"from" }, Change::Put { key: b"to", value: b"7" }])?;
+    /// assert_eq!(db.get(b"to")?.as_deref(), Some(&b"7"[..]));
+    /// assert!(!db.contains(b"from")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
+        self.apply_with(changes, self.store.durability)
+    }
+
+    /// As [`apply`](Self::apply), with a durability of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`apply`](Self::apply).
+    pub fn apply_with(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {
+        let mut writer = self.store.lock_for_change()?;
+        self.store.apply_locked(&mut writer, changes)?;
+        self.finish(writer, durability)
+    }
+
     /// Does what the durability of a change asks for, once the change is visible.
     fn finish(&self, mut writer: MutexGuard<'_, Writer>, durability: Durability) -> Result<()> {
         let lsn = writer.log.position().lsn;
@@ -578,7 +625,7 @@ impl Table for Db {
             key_bytes_max: KEY_BYTES_MAX,
             value_bytes_max: VALUE_BYTES_MAX,
             is_read_only: self.store.access == Access::ReadOnly,
-            batch: BatchAtomicity::None,
+            batch: BatchAtomicity::Whole,
             scan: ScanGuarantee::ExactlyOnce,
             durability,
             may_lose_acknowledged: false,
@@ -602,16 +649,7 @@ impl Table for Db {
     }
 
     fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
-        let durability = self.store.durability;
-        // One wait for all of them: what is not waited for is at least visible.
-        let each = durability.min(Durability::Async);
-        for change in changes {
-            match change {
-                Change::Put { key, value } => self.put_with(key, value, each)?,
-                Change::Delete { key } => drop(self.delete_with(key, each)?),
-            }
-        }
-        if durability == Durability::Sync { self.sync() } else { Ok(()) }
+        Self::apply(self, changes)
     }
 
     fn scan(&self) -> Result<Entries<'_>> {

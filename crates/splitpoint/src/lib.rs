@@ -53,7 +53,8 @@ pub use cursor::Scan;
 pub use db::Db;
 pub use error::{Error, ErrorKind, Result};
 pub use options::{
-    Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX,
+    Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, RecoveryProgress,
+    VALUE_BYTES_MAX,
 };
 pub use repair::{DamagedRange, RepairProgress, RepairReport, repair, repair_with};
 pub use stats::{ChainHistogram, ChainRow, Checkpoint, Occupancy, Recovery, SegmentBytes, Stats};

@@ -1,6 +1,8 @@
 //! How a store is made and opened: the 1991 package's parameters and what came after.
 
+use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::db::Db;
 use crate::error::{Error, Result};
@@ -84,6 +86,46 @@ pub struct Options {
     pub(crate) segment_bytes_min: u64,
     pub(crate) checkpoint_bytes_min: u64,
     pub(crate) rebuild_index: bool,
+    pub(crate) on_recovery: Option<OnRecovery>,
+}
+
+/// What is told of a recovery; see [`Options::on_recovery`].
+#[derive(Clone)]
+pub(crate) struct OnRecovery(pub(crate) Arc<dyn Fn(RecoveryProgress) + Send + Sync>);
+
+// A panic in the function ends the opening, which leaves nothing half done behind.
+impl std::panic::UnwindSafe for OnRecovery {}
+impl std::panic::RefUnwindSafe for OnRecovery {}
+
+impl fmt::Debug for OnRecovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnRecovery")
+    }
+}
+
+/// How far the recovery of a store is that was not closed before a power loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecoveryProgress {
+    /// The log is read to its end, which is not known before.
+    ReadLog {
+        /// Bytes read.
+        bytes: u64,
+    },
+    /// The index is filled from the checkpoint.
+    LoadCheckpoint {
+        /// Bytes read.
+        bytes: u64,
+        /// Bytes of the checkpoint.
+        bytes_total: u64,
+    },
+    /// What the log did after the checkpoint, or since the store was made, is done again.
+    ApplyLog {
+        /// Records applied.
+        records: u64,
+        /// Records read from the log.
+        records_total: u64,
+    },
 }
 
 impl Default for Options {
@@ -108,6 +150,7 @@ impl Options {
             segment_bytes_min: crate::format::LOG_SEGMENT_BYTES_MIN,
             checkpoint_bytes_min: CHECKPOINT_BYTES_MIN,
             rebuild_index: false,
+            on_recovery: None,
         }
     }
 
@@ -183,6 +226,36 @@ impl Options {
         self
     }
 
+    /// Calls `function` now and then while opening rebuilds the index after a power loss, on the
+    /// thread that opens: for a progress bar. It is not called when there is nothing to rebuild.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("words.spt");
+    /// # splitpoint::Db::open(&path)?.put(b"key", b"value")?;
+    /// use splitpoint::{Options, RecoveryProgress};
+    ///
+    /// let options = Options::new().on_recovery(|progress| {
+    ///     if let RecoveryProgress::ApplyLog { records, records_total } = progress {
+    ///         eprintln!("{records} of {records_total} records");
+    ///     }
+    /// });
+    /// let db = options.open(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_recovery(
+        mut self,
+        function: impl Fn(RecoveryProgress) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_recovery = Some(OnRecovery(Arc::new(function)));
+        self
+    }
+
     /// Sets the size of the first log segments, for tests that want many; a power of two from
     /// 4 KiB to 2 MiB.
     #[doc(hidden)]
@@ -216,7 +289,8 @@ impl Options {
     ///
     /// # Cost
     ///
-    /// O(1) after a clean close or a killed process; after a power loss one pass over the log.
+    /// O(1) after a clean close or a killed process. After a power loss a pass over the last
+    /// checkpoint, 10 bytes a key, and the log after it; over the whole log if there is none.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         self.validate()?;
         Db::open_with(path.as_ref(), self)

@@ -14,39 +14,36 @@
 //! - Each step can be interrupted and begun again: the live header names its boot only when the
 //!   tables behind it are whole.
 
+mod replay;
+
 use std::path::Path;
 
+use replay::{Effect, Tally, apply_change};
+
 use crate::atomic::Ordering;
-use crate::canary::{self, Canary};
-use crate::checkpoint::{Image, extent_of, release_all_but};
+use crate::checkpoint::{extent_of, release_all_but};
 use crate::error::{Error, Result};
 use crate::format::{
-    Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET,
-    LOG_SEGMENT_BYTES_MAX, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader,
-    Superblock, SuperblockFault, u64_at,
+    Addr, CheckpointName, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET, LOG_SEGMENT_BYTES_MAX, LogStart,
+    SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockFault, u64_at,
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
 use crate::identify::identify;
 use crate::index::Lines;
-use crate::index::line::LINE_BYTES;
-use crate::index::lookup::{locate_addr, locate_end};
-use crate::index::overflow::LinePool;
 use crate::index::shape::Shape;
-use crate::index::slot::{Slot, Tag};
-use crate::index::split::{insert, is_last_split_whole, repair_last_split};
+use crate::index::split::{is_last_split_whole, repair_last_split};
 use crate::linear::Geometry;
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::{Appender, Position};
-use crate::log::record::{Record, RecordKind};
-use crate::log::scan::{LogWalk, Trust, big_record_unverified, expect_value_bytes};
-use crate::options::{Access, Create, Options};
-use crate::region::{LivePool, Region};
-use crate::space::{Extent, Space};
+use crate::log::batch::Batches;
+use crate::log::scan::{LogWalk, Trust};
+use crate::options::{Access, Create, OnRecovery, Options};
+use crate::region::Region;
 use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
 use crate::storage::open::{Locked, io_error, open_and_lock, remove_new, sync_directory};
-use crate::store::{Opened, Store, TOMBSTONE_BYTES, Writer};
+use crate::store::{Opened, Store, Writer};
 
 /// Opens or makes the store in the file at `path`.
 pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
@@ -95,7 +92,13 @@ pub(crate) fn open_storage(
         superblock.segment_bytes_max.into(),
     );
     let region = Region::new(storage, false)?;
-    let mut opening = Opening { superblock, hash, log, access: options.access };
+    let mut opening = Opening {
+        superblock,
+        hash,
+        log,
+        access: options.access,
+        on_recovery: options.on_recovery.clone(),
+    };
     if !options.rebuild_index {
         match opening.state_of_tables(&region) {
             Tables::Clean => return opening.open_clean(region),
@@ -290,7 +293,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     Ok(Opened { region, hash, writer, recovery: Recovery::Created, durable_lsn: 0 })
 }
 
-fn set_geometry(region: &Region, geometry: crate::linear::Geometry) {
+fn set_geometry(region: &Region, geometry: Geometry) {
     let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
     region.shape().store(Shape { geometry, ..shape }.word(), Ordering::Release);
 }
@@ -302,6 +305,7 @@ struct Opening {
     hash: HashFunction,
     log: Appender,
     access: Access,
+    on_recovery: Option<OnRecovery>,
 }
 
 /// What the live tables in the file are worth.
@@ -412,10 +416,20 @@ impl Opening {
             if position.segment_offset != 0 {
                 let mut space = live.space();
                 let mut walk = LogWalk::from_position(region, position, Trust::Nothing, 0)?;
+                let (mut tally, mut batches) = (Tally::default(), Batches::default());
+                let mut changes = Vec::new();
                 while let Some(record) = walk.next_record()? {
-                    self.apply(region, &record, &mut state, &mut space)?;
+                    let effect = self.effect_of(region, &record)?;
+                    batches.add(&record, effect, |effect: Effect| {
+                        tally.add(region, &effect);
+                        changes.push(effect.change);
+                    });
                     records += 1;
                 }
+                for change in &changes {
+                    apply_change(region, change, &mut space)?;
+                }
+                state = tally.after(region, state);
                 position = walk.position();
                 (state.tail_offset, state.tail_segment) =
                     (position.offset, position.segment_offset);
@@ -449,385 +463,7 @@ impl Opening {
         release_all_but(region, self.superblock.checkpoint, &mut space);
         Ok(())
     }
-
-    /// Builds the index again, whatever the live tables say: from the checkpoint and the log after
-    /// it, or from the whole log where there is no checkpoint or it is damaged.
-    fn replay(mut self, region: Region, is_log_alone: bool) -> Result<Opened> {
-        let has_failed_sync = region.live().has_failed_sync();
-        let name = self.superblock.checkpoint.filter(|_| !is_log_alone && !has_failed_sync);
-        // Nothing has been written yet, and a private index is made without the file.
-        let base = name.and_then(|name| Base::of_checkpoint(&region, name).ok());
-        let region = match self.access {
-            Access::ReadWrite => {
-                if has_failed_sync {
-                    // So that the next sync writes it.
-                    for used in &Base::of_log(&region, self.superblock.log_start)?.survey.used {
-                        let (offset, bytes) = (used.granule, used.count);
-                        region.write_again(offset * GRANULE_BYTES, bytes * GRANULE_BYTES)?;
-                    }
-                }
-                // The log alone counts until the index is whole. The superblock that was found need
-                // not be durable after a failed sync.
-                if self.superblock.is_clean || has_failed_sync {
-                    region.write_superblock(&mut self.superblock, false)?;
-                }
-                region
-            }
-            Access::ReadOnly => region.into_private()?,
-        };
-        if let Some(base) = base {
-            match self.rebuild(&region, &base) {
-                // What is wrong with a checkpoint does not matter to the log.
-                Err(Error::Corrupt { .. }) => {}
-                rebuilt => {
-                    let rebuilt = rebuilt?;
-                    return self.go_on(region, rebuilt);
-                }
-            }
-        }
-        if self.superblock.checkpoint.take().is_some() && self.access == Access::ReadWrite {
-            // Its segment is about to be used for something else.
-            region.write_superblock(&mut self.superblock, false)?;
-        }
-        let base = Base::of_log(&region, self.superblock.log_start)?;
-        let rebuilt = self.rebuild(&region, &base)?;
-        self.go_on(region, rebuilt)
-    }
-
-    /// Builds the index: the image of the checkpoint, then what the log did after it.
-    fn rebuild(&self, region: &Region, base: &Base) -> Result<Rebuilt> {
-        let survey = &base.survey;
-        let live = region.live();
-        live.clear_identity();
-        live.initialize();
-        if canary::is_made(Canary::WholeBeforeBuilt) {
-            live.set_identity(region.storage().identity());
-        }
-        region.forget_pieces();
-        let mut space = survey.space();
-        live.set_space(&space);
-        live.set_log_bytes(survey.log_bytes);
-        live.set_big_bytes(survey.big_bytes);
-        live.set_next_sequence(survey.next_sequence);
-        let geometry = Store::geometry_for(survey.record_count, self.superblock.fill_thousandths);
-        region.reserve_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
-        set_geometry(region, geometry);
-        let mut state = CommitState::default();
-        if let Some(image) = &base.image {
-            live.set_checkpoint_extent(0, Some(extent_of(image.name())));
-            self.load_image(region, image, geometry, &mut space)?;
-            state = image.state.commit;
-        }
-        self.apply_all(region, base.start, &mut state, &mut space)?;
-        let end = survey.end;
-        (state.tail_offset, state.tail_segment) = (end.offset, end.segment_offset);
-        live.commit(end.lsn, &state);
-        let recovery = Recovery::Replayed {
-            checkpoint_keys: base.image.as_ref().map_or(0, |image| image.state.commit.record_count),
-            records: survey.records,
-            dropped_bytes: survey.dropped_bytes,
-        };
-        Ok(Rebuilt { end, state, space, recovery })
-    }
-
-    /// Goes on behind the end of the log of a store whose index has been built.
-    fn go_on(mut self, region: Region, rebuilt: Rebuilt) -> Result<Opened> {
-        let Rebuilt { end, mut state, mut space, recovery } = rebuilt;
-        let live = region.live();
-        self.resume(&region, end)?;
-        if self.access == Access::ReadOnly {
-            return Ok(self.finish(region, state, recovery, end.lsn));
-        }
-        if end.segment_offset != 0 {
-            // Nothing tells which of it a killed process, or a copy, left unsynced.
-            self.log.distrust_durability(region.file_bytes());
-            self.log.leave_segment(&region, &mut space)?;
-            let position = self.log.position();
-            (state.tail_offset, state.tail_segment) = (position.offset, position.segment_offset);
-            live.commit(position.lsn, &state);
-        } else {
-            // The first segment never reached the disk: the next change begins another.
-            self.superblock.log_start = LogStart::default();
-        }
-        let is_dirty = end.segment_offset != 0;
-        if is_dirty {
-            live.set_identity(region.storage().identity());
-        }
-        let mut opened = self.finish(region, state, recovery, 0);
-        opened.writer.is_dirty = is_dirty;
-        Ok(opened)
-    }
-
-    /// Puts the slots of a checkpoint into an empty table of any geometry.
-    fn load_image(
-        &self,
-        region: &Region,
-        image: &Image,
-        geometry: Geometry,
-        space: &mut Space,
-    ) -> Result<()> {
-        let from = image.state.geometry;
-        // A bucket has its own number's bits of the hash, and the tag has bits 8 to 31.
-        let is_known = from.level() >= Tag::FIRST_BIT;
-        let mut pool = LivePool(region);
-        image.for_each_entry(
-            region,
-            |bucket, slots| {
-                for &slot in slots {
-                    let slot = Slot(u64::from_le_bytes(slot));
-                    let bucket = if from == geometry {
-                        bucket
-                    } else if is_known {
-                        geometry.bucket_of(slot.low_hash(bucket.0))
-                    } else {
-                        geometry.bucket_of(self.hash_of(region.version(slot.addr())?.key()))
-                    };
-                    let mut at = locate_end(region, bucket)?;
-                    if at.hole.is_none() && pool.free_count() == 0 {
-                        let line_count = region.line_count(LineWindow::Overflow) + 1;
-                        region.reserve_lines(LineWindow::Overflow, line_count, space)?;
-                        at = locate_end(region, bucket)?;
-                    }
-                    insert(region, &mut pool, &at, slot)?;
-                }
-                Ok(())
-            },
-            |_| {},
-        )
-    }
-
-    /// Applies every record of the log from `start` on, in its order.
-    fn apply_all(
-        &self,
-        region: &Region,
-        start: LogStart,
-        state: &mut CommitState,
-        space: &mut Space,
-    ) -> Result<()> {
-        let Some(mut walk) = LogWalk::new(region, start, Trust::Nothing, 0)? else { return Ok(()) };
-        // A window of records is read ahead, so that the cache misses of their buckets overlap.
-        let mut ahead = Vec::with_capacity(READ_AHEAD);
-        loop {
-            ahead.clear();
-            while ahead.len() < READ_AHEAD {
-                let Some(record) = walk.next_record()? else { break };
-                if let Some(hash) = self.hash_of_record(region, &record)? {
-                    let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
-                    region.prefetch_bucket(shape.geometry.bucket_of(hash));
-                }
-                ahead.push(record);
-            }
-            if ahead.is_empty() {
-                return Ok(());
-            }
-            for record in &ahead {
-                self.apply(region, record, state, space)?;
-            }
-        }
-    }
-
-    /// Returns the hash of the key that a record changes.
-    fn hash_of_record(&self, region: &Region, record: &Record<'_>) -> Result<Option<u64>> {
-        Ok(match record.header.kind {
-            RecordKind::Put => Some(self.hash_of(record.key())),
-            RecordKind::BigPut => Some(self.hash_of(big_record_unverified(region, record)?.key())),
-            RecordKind::Delete => {
-                expect_value_bytes(record, 8)?;
-                Some(u64_at(record.value(), 0))
-            }
-            _ => None,
-        })
-    }
-
-    /// Applies one record to the index; a record that has been applied changes nothing there.
-    fn apply(
-        &self,
-        region: &Region,
-        record: &Record<'_>,
-        state: &mut CommitState,
-        space: &mut Space,
-    ) -> Result<()> {
-        let Some(hash) = self.hash_of_record(region, record)? else { return Ok(()) };
-        let mut dead_bytes = 0;
-        if let Some(prev) = record.header.prev {
-            dead_bytes = region.record(prev)?.bytes.len() as u64;
-        }
-        state.dead_bytes += dead_bytes;
-        state.live_bytes -= dead_bytes.min(state.live_bytes);
-        if record.header.kind == RecordKind::Delete {
-            let prev = record.header.prev.ok_or(no_prev(record))?;
-            if let Some((line, i, _)) = locate_addr(region, hash, prev)?.found {
-                line.set_slot(i, Slot::EMPTY);
-            }
-            state.record_count = state.record_count.saturating_sub(1);
-            state.dead_bytes += TOMBSTONE_BYTES;
-            return Ok(());
-        }
-        let (addr, bytes) = if record.header.kind == RecordKind::BigPut {
-            let big = big_record_unverified(region, record)?;
-            (big.addr(), big.bytes.len())
-        } else {
-            (record.addr(), record.bytes.len())
-        };
-        state.live_bytes += bytes as u64;
-        if record.header.prev.is_none() {
-            state.record_count += 1;
-        }
-        apply_put(region, hash, addr, record.header.prev, space)
-    }
 }
-
-/// Puts the slot of a record where replay says it belongs.
-fn apply_put(
-    region: &Region,
-    hash: u64,
-    addr: Addr,
-    prev: Option<Addr>,
-    space: &mut Space,
-) -> Result<()> {
-    let slot = Slot::new(Tag::of_hash(hash), addr);
-    if let Some(prev) = prev
-        && let Some((line, i, _)) = locate_addr(region, hash, prev)?.found
-    {
-        line.set_slot(i, slot);
-        return Ok(());
-    }
-    let mut at = locate_addr(region, hash, addr)?;
-    if at.found.is_some() {
-        return Ok(());
-    }
-    let mut pool = LivePool(region);
-    if at.hole.is_none() && pool.free_count() == 0 {
-        let line_count = region.line_count(LineWindow::Overflow) + 1;
-        region.reserve_lines(LineWindow::Overflow, line_count, space)?;
-        at = locate_addr(region, hash, addr)?;
-    }
-    insert(region, &mut pool, &at, slot).map(drop)
-}
-
-/// Records that replay reads ahead of the one it applies.
-const READ_AHEAD: usize = 32;
-
-fn no_prev(record: &Record<'_>) -> Error {
-    Error::Corrupt { what: "record flags", offset: record.offset + 4, expected: 0x12, found: 0x02 }
-}
-
-/// An index that has been built, and where its log ends.
-#[derive(Debug)]
-struct Rebuilt {
-    end: Position,
-    state: CommitState,
-    space: Space,
-    recovery: Recovery,
-}
-
-/// What a first pass over the log finds: where it ends, what it uses, how much there is.
-#[derive(Debug, Default)]
-struct Survey {
-    end: Position,
-    used: Vec<Extent>,
-    records: u64,
-    record_count: u64,
-    log_bytes: u64,
-    big_bytes: u64,
-    next_sequence: u64,
-    dropped_bytes: u64,
-}
-
-/// What replay begins with, and the log after it.
-#[derive(Debug)]
-struct Base {
-    image: Option<Image>,
-    start: LogStart,
-    survey: Survey,
-}
-
-impl Base {
-    /// The checkpoint of that name and the log from its commit on.
-    fn of_checkpoint(region: &Region, name: CheckpointName) -> Result<Self> {
-        let image = Image::open(region, name)?;
-        let state = &image.state;
-        let start = state.replay_start;
-        let mut survey = Survey {
-            used: state.used.clone(),
-            record_count: state.commit.record_count,
-            log_bytes: state.log_bytes,
-            big_bytes: state.big_bytes,
-            next_sequence: state.next_sequence,
-            ..Survey::default()
-        };
-        survey.used.push(extent_of(name));
-        let walk = LogWalk::new(region, start, Trust::Nothing, 0)?;
-        // The log was durable that far: without it there is damage, and more of it before.
-        let walk = walk.ok_or(Error::Corrupt {
-            what: "log start of the checkpoint",
-            offset: name.offset,
-            expected: start.record_offset,
-            found: 0,
-        })?;
-        survey.walk(region, walk)?;
-        Ok(Self { image: Some(image), start, survey })
-    }
-
-    /// Nothing, and the log from its start on.
-    fn of_log(region: &Region, start: LogStart) -> Result<Self> {
-        let mut survey = Survey { next_sequence: 1, ..Survey::default() };
-        if let Some(walk) = LogWalk::new(region, start, Trust::Nothing, 0)? {
-            survey.add_segment(walk.position().segment_offset, walk.header());
-            survey.walk(region, walk)?;
-        }
-        Ok(Self { image: None, start, survey })
-    }
-}
-
-impl Survey {
-    fn walk(&mut self, region: &Region, mut walk: LogWalk<'_>) -> Result<()> {
-        while let Some(record) = walk.next_record()? {
-            self.records += 1;
-            match record.header.kind {
-                RecordKind::Link => {
-                    self.add_segment(walk.position().segment_offset, walk.header());
-                }
-                RecordKind::BigPut => {
-                    let offset = u64_at(record.value(), 0);
-                    self.add_segment(offset, &region.segment(offset)?);
-                }
-                _ => {}
-            }
-            match record.header.kind {
-                RecordKind::Put | RecordKind::BigPut if record.header.prev.is_none() => {
-                    self.record_count += 1;
-                }
-                RecordKind::Delete => {
-                    self.record_count = self.record_count.saturating_sub(1);
-                }
-                _ => {}
-            }
-        }
-        self.end = walk.position();
-        let segment_end = self.end.segment_offset + walk.header().segment_bytes;
-        let rest = region.storage().read(self.end.offset, segment_end - self.end.offset);
-        let last = rest.iter().rposition(|&byte| byte != 0);
-        self.dropped_bytes = last.map_or(0, |last| last as u64 + 1);
-        Ok(())
-    }
-
-    fn add_segment(&mut self, offset: u64, header: &SegmentHeader) {
-        let count = header.segment_bytes / GRANULE_BYTES;
-        self.used.push(Extent { granule: offset / GRANULE_BYTES, count });
-        match header.kind {
-            crate::format::SegmentKind::Big => self.big_bytes += header.segment_bytes,
-            _ => self.log_bytes += header.segment_bytes,
-        }
-        self.next_sequence = self.next_sequence.max(header.sequence + 1);
-    }
-
-    fn space(&self) -> Space {
-        Space::complement(HEADER_BYTES / GRANULE_BYTES, self.used.clone())
-    }
-}
-
-const _: () = assert!(LINE_BYTES * 64 == GRANULE_BYTES);
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -307,12 +307,14 @@ impl Region {
         Ok(())
     }
 
+    /// Says that all lines of a window are about to be written.
+    pub(crate) fn populate(&self, window: LineWindow) {
+        self.storage.populate(window_kind(window), self.line_count(window) * LINE_BYTES);
+    }
+
     fn map_one(&self, window: LineWindow, piece: usize, backing: Backing) -> Result<()> {
         let Piece { first_line, line_count } = piece_of(piece);
-        let kind = match window {
-            LineWindow::Buckets => WindowKind::Buckets,
-            LineWindow::Overflow => WindowKind::Overflow,
-        };
+        let kind = window_kind(window);
         let (at, bytes) = (first_line * LINE_BYTES, line_count * LINE_BYTES);
         map_piece(self.storage(), kind, at, bytes, backing)?;
         self.mapped_lines(window).store(first_line + line_count, Ordering::Release);
@@ -455,6 +457,13 @@ impl Region {
         let piece = piece_count_for(line + 1) - 1;
         let start = self.live().piece(window, piece) * GRANULE_BYTES;
         start + (line - piece_of(piece).first_line) * LINE_BYTES
+    }
+}
+
+fn window_kind(window: LineWindow) -> WindowKind {
+    match window {
+        LineWindow::Buckets => WindowKind::Buckets,
+        LineWindow::Overflow => WindowKind::Overflow,
     }
 }
 

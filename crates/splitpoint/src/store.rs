@@ -13,6 +13,7 @@
 //!
 //! What a program calls is in `db`; how a store is opened is in `recovery`.
 
+mod batch;
 mod checkpointing;
 
 use std::fmt;

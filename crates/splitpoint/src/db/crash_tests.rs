@@ -47,6 +47,9 @@ fn mix(seed: u64, i: u64) -> u64 {
     (mixed ^ mixed >> 32).clamp(1, u64::MAX - 1)
 }
 
+/// Most records that a takeover applies: the largest batch, what commits it and a link.
+const TAKEN_OVER_MAX: u64 = 8;
+
 /// One operation of a program.
 #[derive(Clone, Debug)]
 enum Op {
@@ -210,7 +213,7 @@ impl Point<'_> {
         let (_, db) = examine(&killed, self.options, self.history, least)
             .map_err(|error| format!("killed: {error}"))?;
         if let Recovery::TakenOver { records } = db.recovery()
-            && records > 2
+            && records > TAKEN_OVER_MAX
         {
             return Err(format!("killed: {records} records were applied"));
         }

@@ -85,6 +85,8 @@ struct TailSegment {
     salt: u64,
     /// Where the next record goes.
     offset: u64,
+    /// Where the last one went.
+    last_offset: u64,
     /// Where the bytes begin that are not durable.
     unsynced_offset: u64,
     /// Whether a sync has covered the whole segment, so that its blocks are allocated.
@@ -190,6 +192,7 @@ impl Appender {
             end: position.segment_offset + header.segment_bytes,
             salt: header.salt,
             offset: position.offset,
+            last_offset: position.offset,
             unsynced_offset: position.segment_offset,
             is_allocated: false,
         });
@@ -210,6 +213,11 @@ impl Appender {
             }
             None => self.standing,
         }
+    }
+
+    /// Returns where the last record was appended, the naming one of a big record.
+    pub(crate) fn last_record_offset(&self) -> u64 {
+        self.tail.as_ref().expect("a record was appended").last_offset
     }
 
     /// Returns where replay begins with the next record.
@@ -320,6 +328,7 @@ impl Appender {
             end: offset + segment_bytes,
             salt: header.salt,
             offset: offset + SegmentHeader::BYTES,
+            last_offset: offset + SegmentHeader::BYTES,
             unsynced_offset: offset,
             is_allocated: false,
         })
@@ -371,6 +380,7 @@ impl Appender {
             }
         }
         let addr = Addr::of_offset(tail.offset);
+        tail.last_offset = tail.offset;
         tail.offset += record_bytes;
         self.lsn += record_bytes;
         Ok(addr)
@@ -387,7 +397,9 @@ impl Appender {
         let header = RecordHeader { kind: RecordKind::Big, prev, ..payload.header };
         let bytes = SegmentHeader::BYTES + header.record_bytes();
         let segment_bytes = bytes.next_multiple_of(GRANULE_BYTES);
-        let naming = RecordHeader { prev, ..RecordHeader::new(RecordKind::BigPut, 0, 16) };
+        let is_in_transaction = header.is_in_transaction;
+        let new = RecordHeader::new(RecordKind::BigPut, 0, 16);
+        let naming = RecordHeader { is_in_transaction, prev, ..new };
         self.reserve(naming.record_bytes(), region, space)?;
         let offset = region.allocate(segment_bytes, GRANULE_BYTES, space)?;
         let written = self.write_big(offset, segment_bytes, &header, payload, region);
@@ -395,7 +407,8 @@ impl Appender {
             let mut value = [0; 16];
             value[..8].copy_from_slice(&offset.to_le_bytes());
             value[8..].copy_from_slice(&segment_bytes.to_le_bytes());
-            let naming = Payload::new(RecordKind::BigPut, &[], &value);
+            let mut naming = Payload::new(RecordKind::BigPut, &[], &value);
+            naming.header.is_in_transaction = is_in_transaction;
             self.unsynced.push((offset, segment_bytes));
             self.append(&naming, prev, Via::Mapping, region)
         });

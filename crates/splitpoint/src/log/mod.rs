@@ -21,6 +21,7 @@
 //! Which record is live is known to `index`.
 
 pub(crate) mod append;
+pub(crate) mod batch;
 pub(crate) mod durable;
 pub(crate) mod record;
 pub(crate) mod scan;

@@ -11,7 +11,8 @@ pub(crate) enum RecordKind {
     Put = 1,
     /// The record at `prev` is deleted; the value is the 8-byte hash of its key.
     Delete = 2,
-    /// The transaction before this record is whole. Reserved.
+    /// The batch before this record is whole; the value is the number of its records and a checksum
+    /// over theirs.
     Commit = 3,
     /// Compaction moved records. Reserved.
     Relocate = 4,
@@ -214,8 +215,9 @@ impl ShortPut {
     pub(crate) fn of_first(first: u64) -> Option<Self> {
         let flags = (first >> 32) as u8;
         let (key_bytes, value_bytes) = (first >> 40 & 0xff, first >> 48);
-        let is_short =
-            flags & !HAS_PREV == RecordKind::Put as u8 && key_bytes != 255 && value_bytes != 65535;
+        let is_short = flags & !(HAS_PREV | IN_TRANSACTION) == RecordKind::Put as u8
+            && key_bytes != 255
+            && value_bytes != 65535;
         let header_bytes = 8 + u64::from(flags & HAS_PREV) / 2;
         is_short.then_some(Self { header_bytes, key_bytes, value_bytes })
     }

@@ -130,6 +130,7 @@ impl<'a> LogWalk<'a> {
         let offset = self.position.offset;
         let segment_end = self.position.segment_offset + self.header.segment_bytes;
         let record = self.region.record_before(offset, segment_end)?;
+        self.region.prefetch_range(offset + AHEAD_BYTES, record.bytes.len() as u64);
         if self.trust == Trust::Nothing && !canary::is_made(Canary::AnyChecksum) {
             record.verify(self.header.salt)?;
         }

@@ -224,6 +224,14 @@ impl Storage for Mapped {
         Ok(())
     }
 
+    fn populate(&self, kind: WindowKind, bytes: u64) {
+        let base = self.windows[kind.number()].0.base;
+        // SAFETY: the range is mapped, says the caller; populating changes no content. Where the
+        // kernel cannot (before 5.14) the faults come one by one.
+        let _ =
+            unsafe { rustix::mm::madvise(base.cast(), bytes as usize, Advice::LinuxPopulateWrite) };
+    }
+
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail> {
         let reservation = Reservation::new(bytes)?;
         let base = reservation.0.base;

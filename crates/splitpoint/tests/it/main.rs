@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod backup;
 #[cfg(test)]
+mod batch;
+#[cfg(test)]
 mod checkpoint;
 #[cfg(test)]
 mod concurrency;

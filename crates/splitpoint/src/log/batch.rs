@@ -1,0 +1,110 @@
+//! Batches: records that count together or not at all.
+//!
+//! The records of a batch are flagged; a COMMIT record behind them says how many they are. What is
+//! flagged and has no COMMIT was left by a crash, or by an error in the middle: it stays in the
+//! log and counts for nothing.
+
+use super::record::{Record, RecordKind};
+use crate::format::u64_at;
+
+/// Size in bytes of a COMMIT record: header, count, checksum.
+pub(crate) const COMMIT_BYTES: u64 = 8 + 16;
+
+/// The checksum of a batch: over those of its records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BatchCrc {
+    count: u64,
+    crc: u32,
+}
+
+impl BatchCrc {
+    /// Goes on with the next record, by its checksum.
+    #[must_use]
+    pub(crate) fn with(self, record_crc: u32) -> Self {
+        let crc = crc32c::crc32c_append(self.crc, &record_crc.to_le_bytes());
+        Self { count: self.count + 1, crc }
+    }
+
+    /// Returns the value of the COMMIT record.
+    pub(crate) fn encode(self) -> [u8; 16] {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&self.count.to_le_bytes());
+        value[8..12].copy_from_slice(&self.crc.to_le_bytes());
+        value
+    }
+
+    /// Returns what a COMMIT record says, if it can be one.
+    fn decode(record: &Record<'_>) -> Option<Self> {
+        let value = record.value();
+        let is_sound = value.len() == 16 && record.key().is_empty();
+        is_sound.then(|| Self { count: u64_at(value, 0), crc: u64_at(value, 8) as u32 })
+    }
+}
+
+/// Holds back what the records of a batch do until the one that commits them.
+#[derive(Clone, Debug)]
+pub(crate) struct Batches<T> {
+    held: Vec<(T, u32)>,
+}
+
+impl<T> Default for Batches<T> {
+    fn default() -> Self {
+        Self { held: Vec::new() }
+    }
+}
+
+impl<T> Batches<T> {
+    /// Returns whether nothing is held back.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Takes the next record of the log, of any kind, with what it does, if anything, and calls
+    /// `committed` with all that counts now.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        record: &Record<'_>,
+        effect: Option<T>,
+        mut committed: impl FnMut(T),
+    ) {
+        if !record.header.is_in_transaction
+            && !matches!(record.header.kind, RecordKind::Commit | RecordKind::Link)
+        {
+            self.held.clear();
+            if let Some(effect) = effect {
+                committed(effect);
+            }
+            return;
+        }
+        self.add_to_batch(record, effect, committed);
+    }
+
+    #[cold]
+    fn add_to_batch(&mut self, record: &Record<'_>, effect: Option<T>, committed: impl FnMut(T)) {
+        match (record.header.kind, effect) {
+            (RecordKind::Commit, _) => {
+                if let Some(expected) = BatchCrc::decode(record) {
+                    self.commit(expected, committed);
+                }
+                self.held.clear();
+            }
+            (RecordKind::Link, _) | (_, None) => {}
+            (_, Some(effect)) => {
+                self.held.push((effect, crate::format::u32_at(record.bytes, 0)));
+            }
+        }
+    }
+
+    /// The last records that are held back are those of the COMMIT, if it is theirs.
+    fn commit(&mut self, expected: BatchCrc, committed: impl FnMut(T)) {
+        let count = usize::try_from(expected.count).unwrap_or(usize::MAX);
+        let Some(first) = self.held.len().checked_sub(count) else { return };
+        let own = &self.held[first..];
+        let found = own.iter().fold(BatchCrc::default(), |batch, &(_, crc)| batch.with(crc));
+        if found == expected {
+            self.held.drain(first..).map(|(effect, _)| effect).for_each(committed);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A batch of changes that a crash makes or does not make, never a part of them.
+//!
+//! All records are appended, then the one that commits them; only then are their slots stored. So
+//! what can fail does so before anything can be seen, and a process killed between the slots leaves
+//! a log from which the next one stores the rest.
+
+use std::collections::HashMap;
+
+use super::{Store, TOMBSTONE_BYTES, Writer};
+use crate::error::{Error, Result};
+use crate::format::{Addr, u32_at};
+use crate::index::line::SLOT_COUNT;
+use crate::index::lookup::for_each_line;
+use crate::index::slot::{Slot, Tag};
+use crate::index::split::insert;
+use crate::linear::BucketIndex;
+use crate::log::append::{Payload, Via};
+use crate::log::batch::{BatchCrc, COMMIT_BYTES};
+use crate::log::record::RecordKind;
+use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::region::LivePool;
+use crate::table::Change;
+
+/// One change of a batch that will be made.
+#[derive(Debug)]
+struct Member<'a> {
+    key: &'a [u8],
+    /// `None` for a delete.
+    value: Option<&'a [u8]>,
+    hash: u64,
+    /// The record that the key has now.
+    prev: Option<Addr>,
+    prev_bytes: u64,
+    /// The record it will have.
+    addr: Option<Addr>,
+    record_bytes: u64,
+}
+
+impl Store {
+    /// Makes all changes or, on an error, none.
+    pub(crate) fn apply_locked(&self, writer: &mut Writer, changes: &[Change<'_>]) -> Result<()> {
+        self.group_is_sound(Via::Mapping)?;
+        let mut members = self.plan_batch(changes)?;
+        if members.is_empty() {
+            return Ok(());
+        }
+        self.reserve_lines_for(writer, &members)?;
+        let lsn = writer.log.position().lsn;
+        if let Err(error) = self.append_batch(writer, &mut members) {
+            // What was appended counts for nothing.
+            writer.state.dead_bytes += writer.log.position().lsn - lsn;
+            return Err(error);
+        }
+        for member in &members {
+            if let Err(error) = self.publish(writer, member) {
+                // A damaged chain: the batch is in the log, and the next open makes all of it.
+                self.group.fail(&error);
+                return Err(error);
+            }
+        }
+        writer.state.dead_bytes += COMMIT_BYTES;
+        self.commit(writer);
+        for member in &members {
+            match (member.value, member.prev) {
+                (Some(_), None) => self.split_if_due(writer, false),
+                (Some(_), Some(_)) => {}
+                (None, _) => self.merge_if_due(writer),
+            }
+        }
+        self.checkpoint_if_due(writer);
+        Ok(())
+    }
+
+    /// Returns what is to be done: the last change of each key, without deletes of what is not
+    /// there.
+    fn plan_batch<'a>(&self, changes: &[Change<'a>]) -> Result<Vec<Member<'a>>> {
+        let mut last = HashMap::with_capacity(changes.len());
+        for (i, change) in changes.iter().enumerate() {
+            let (key, value) = parts(change);
+            for (what, bytes, bytes_max) in [
+                ("key", key.len(), KEY_BYTES_MAX),
+                ("value", value.map_or(0, <[u8]>::len), VALUE_BYTES_MAX),
+            ] {
+                let bytes = bytes as u64;
+                if bytes > bytes_max {
+                    return Err(Error::TooLarge { what, bytes, bytes_max });
+                }
+            }
+            last.insert(key, i);
+        }
+        let mut members = Vec::with_capacity(last.len());
+        for (i, change) in changes.iter().enumerate() {
+            let (key, value) = parts(change);
+            if last[key] != i {
+                continue;
+            }
+            let hash = self.hash_of(key);
+            let found = self.locate(key, hash)?.found;
+            let prev = found.map(|(_, _, slot)| slot.addr());
+            if value.is_none() && prev.is_none() {
+                continue;
+            }
+            let prev_bytes = match prev {
+                Some(prev) => self.region.record(prev)?.bytes.len() as u64,
+                None => 0,
+            };
+            members.push(Member {
+                key,
+                value,
+                hash,
+                prev,
+                prev_bytes,
+                addr: None,
+                record_bytes: 0,
+            });
+        }
+        Ok(members)
+    }
+
+    /// Makes sure that every new key finds a slot.
+    fn reserve_lines_for(&self, writer: &mut Writer, members: &[Member<'_>]) -> Result<()> {
+        let geometry = self.shape().geometry;
+        let is_new = |member: &&Member<'_>| member.value.is_some() && member.prev.is_none();
+        let mut buckets: Vec<BucketIndex> =
+            members.iter().filter(is_new).map(|member| geometry.bucket_of(member.hash)).collect();
+        buckets.sort_unstable();
+        let mut line_count = 0;
+        for new in buckets.chunk_by(|a, b| a == b) {
+            let mut hole_count = 0;
+            for_each_line(&self.region, new[0], |_, line| {
+                hole_count += SLOT_COUNT - line.slot_count() as usize;
+            })?;
+            line_count += new.len().saturating_sub(hole_count).div_ceil(SLOT_COUNT) as u64;
+        }
+        self.reserve_overflow_lines(writer, line_count)
+    }
+
+    /// Appends the records, then the one that commits them.
+    fn append_batch(&self, writer: &mut Writer, members: &mut [Member<'_>]) -> Result<()> {
+        let region = &self.region;
+        let mut batch = BatchCrc::default();
+        for member in members {
+            let hash = member.hash.to_le_bytes();
+            let mut payload = match member.value {
+                Some(value) => Payload::new(RecordKind::Put, member.key, value),
+                None => Payload::new(RecordKind::Delete, &[], &hash),
+            };
+            payload.header.is_in_transaction = true;
+            payload.header.prev = member.prev;
+            member.record_bytes = payload.header.record_bytes();
+            let addr = if writer.log.is_big(member.record_bytes, region) {
+                writer.log.append_big(&payload, member.prev, region, &mut writer.space)?
+            } else {
+                writer.log.reserve(member.record_bytes, region, &mut writer.space)?;
+                writer.log.append(&payload, member.prev, Via::Mapping, region)?
+            };
+            member.addr = member.value.is_some().then_some(addr);
+            let appended = writer.log.last_record_offset();
+            batch = batch.with(u32_at(region.bytes("record", appended, 8)?, 0));
+        }
+        let value = batch.encode();
+        let commit = Payload::new(RecordKind::Commit, &[], &value);
+        writer.log.reserve(COMMIT_BYTES, region, &mut writer.space)?;
+        writer.log.append(&commit, None, Via::Mapping, region)?;
+        Ok(())
+    }
+
+    /// Stores the slot of a change whose record is in the log, and counts it.
+    fn publish(&self, writer: &mut Writer, member: &Member<'_>) -> Result<()> {
+        let region = &self.region;
+        let at = self.locate(member.key, member.hash)?;
+        self.capture_bucket_of(writer, member.hash);
+        let state = &mut writer.state;
+        let slot = match member.addr {
+            Some(addr) => Slot::new(Tag::of_hash(member.hash), addr),
+            None => Slot::EMPTY,
+        };
+        match at.found {
+            Some((line, i, _)) => line.set_slot(i, slot),
+            None => drop(insert(region, &mut LivePool(region), &at, slot)?),
+        }
+        state.live_bytes -= member.prev_bytes.min(state.live_bytes);
+        state.dead_bytes += member.prev_bytes;
+        if let (Some(_), prev) = (member.value, member.prev) {
+            state.live_bytes += member.record_bytes;
+            state.record_count += u64::from(prev.is_none());
+        } else {
+            state.record_count = state.record_count.saturating_sub(1);
+            state.dead_bytes += TOMBSTONE_BYTES;
+        }
+        Ok(())
+    }
+}
+
+fn parts<'a>(change: &Change<'a>) -> (&'a [u8], Option<&'a [u8]>) {
+    match *change {
+        Change::Put { key, value } => (key, Some(value)),
+        Change::Delete { key } => (key, None),
+    }
+}

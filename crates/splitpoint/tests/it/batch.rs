@@ -1,0 +1,159 @@
+//! Batches: all changes or none, whatever fails.
+
+use splitpoint::{BatchAtomicity, Change, Durability, ErrorKind, Options, SimDisk, Table};
+
+use crate::support::{Content, Rng, assert_content, bad_hash, tiny};
+
+const ENOSPC: i32 = 28;
+
+fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Change<'a> {
+    Change::Put { key, value }
+}
+
+fn options() -> Options {
+    tiny().fill_factor(2.0).durability(Durability::Buffered)
+}
+
+/// Changes of random keys of a small range: new ones, overwrites, deletes, some big, some twice.
+fn random_batch(rng: &mut Rng, change_count: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    let mut batch = Vec::new();
+    for _ in 0..change_count {
+        let key = format!("key {}", rng.below(40)).into_bytes();
+        let value_bytes = if rng.below(9) == 0 { 3000 } else { rng.index(90) };
+        let value = (rng.below(3) > 0).then(|| rng.bytes(value_bytes));
+        batch.push((key, value));
+    }
+    batch
+}
+
+fn changes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<Change<'_>> {
+    batch
+        .iter()
+        .map(|(key, value)| match value {
+            Some(value) => Change::Put { key, value },
+            None => Change::Delete { key },
+        })
+        .collect()
+}
+
+fn apply_to(model: &mut Content, batch: &[(Vec<u8>, Option<Vec<u8>>)]) {
+    for (key, value) in batch {
+        match value {
+            Some(value) => drop(model.insert(key.clone(), value.clone())),
+            None => drop(model.remove(key)),
+        }
+    }
+}
+
+#[test]
+fn the_last_change_of_a_key_counts_and_a_delete_of_nothing_is_nothing() {
+    let db = Options::new().in_memory().unwrap();
+    assert_eq!(Table::capabilities(&db).batch, BatchAtomicity::Whole);
+    db.apply(&[]).unwrap();
+    db.apply(&[Change::Delete { key: b"nothing" }]).unwrap();
+    assert_eq!(db.stats().unwrap().log_bytes, 0);
+    db.put(b"old", b"1").unwrap();
+    db.apply(&[
+        put(b"a", b"1"),
+        put(b"b", b"2"),
+        put(b"a", b"3"),
+        Change::Delete { key: b"b" },
+        Change::Delete { key: b"old" },
+        put(b"", b""),
+    ])
+    .unwrap();
+    let expected = [(b"".to_vec(), b"".to_vec()), (b"a".to_vec(), b"3".to_vec())];
+    assert_content(&db, &expected.into());
+    assert!(db.check().unwrap().is_clean());
+}
+
+#[test]
+fn batches_and_single_changes_make_a_map_in_every_state_of_a_store() {
+    for hash in [None, Some(bad_hash())] {
+        let options = match hash {
+            Some(hash) => options().hash(hash),
+            None => options(),
+        };
+        let options = options.checkpoint_bytes_min(4096);
+        let mut disk = SimDisk::new();
+        let (mut rng, mut model) = (Rng::new(5), Content::new());
+        for round in 0..40 {
+            let db = disk.open(&options).unwrap();
+            assert_content(&db, &model);
+            for _ in 0..4 {
+                let change_count = 1 + rng.below(30);
+                let batch = random_batch(&mut rng, change_count);
+                db.apply(&changes(&batch)).unwrap();
+                apply_to(&mut model, &batch);
+                db.put(b"single", &[round]).unwrap();
+                model.insert(b"single".to_vec(), vec![round]);
+                assert_content(&db, &model);
+            }
+            assert!(db.check().unwrap().is_clean());
+            db.sync().unwrap();
+            let next = match round % 3 {
+                0 => disk.kill(),
+                1 => disk.lose_power(u64::from(round)),
+                _ => {
+                    db.close().unwrap();
+                    continue;
+                }
+            };
+            disk = next;
+        }
+    }
+}
+
+/// Fails each call to the storage in turn while a batch is made that opens segments, writes a big
+/// record and takes overflow lines. An error must leave nothing of it, now and after a crash.
+#[test]
+fn a_batch_that_fails_anywhere_has_changed_nothing() {
+    let options = options().hash(bad_hash());
+    let mut error_count = 0;
+    for call in 1.. {
+        let disk = SimDisk::new();
+        let db = disk.open(&options).unwrap();
+        let (mut rng, mut model) = (Rng::new(6), Content::new());
+        for _ in 0..3 {
+            let batch = random_batch(&mut rng, 12);
+            db.apply(&changes(&batch)).unwrap();
+            apply_to(&mut model, &batch);
+        }
+        db.sync().unwrap();
+        let batch = random_batch(&mut rng, 60);
+        disk.fail_call(call, ENOSPC, false);
+        let calls_before = disk.call_count();
+        let applied = db.apply(&changes(&batch));
+        if disk.call_count() < calls_before + call {
+            assert!(applied.is_ok() && error_count > 8, "{error_count} errors");
+            break;
+        }
+        match &applied {
+            // A split or a checkpoint that cannot be made is left out.
+            Ok(()) => apply_to(&mut model, &batch),
+            Err(error) => {
+                error_count += 1;
+                assert_eq!(error.kind(), ErrorKind::Io, "call {call}: {error}");
+            }
+        }
+        assert_content(&db, &model);
+        for after in [disk.kill(), disk.lose_power(0), disk.lose_power(u64::MAX)] {
+            let found = after.open(&options).unwrap();
+            // The last batch may not be durable when it was made.
+            if applied.is_err() {
+                assert_content(&found, &model);
+            }
+            assert!(found.check().unwrap().is_clean(), "call {call}");
+        }
+        // The same batch again, and what follows garbage in the log.
+        db.apply(&changes(&batch)).unwrap();
+        apply_to(&mut model, &batch);
+        db.sync().unwrap();
+        assert_content(&db, &model);
+        for after in [disk.kill(), disk.lose_power(7)] {
+            let found = after.open(&options).unwrap();
+            assert_content(&found, &model);
+            assert!(found.check().unwrap().is_clean(), "call {call}");
+        }
+    }
+}
