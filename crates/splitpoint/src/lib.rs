@@ -57,7 +57,9 @@ pub use options::{
     VALUE_BYTES_MAX,
 };
 pub use repair::{DamagedRange, RepairProgress, RepairReport, repair, repair_with};
-pub use stats::{ChainHistogram, ChainRow, Checkpoint, Occupancy, Recovery, SegmentBytes, Stats};
+pub use stats::{
+    ChainHistogram, ChainRow, Checkpoint, Ideal, Occupancy, Recovery, SegmentBytes, Stats,
+};
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::{SimDisk, SimFault};
 pub use table::{

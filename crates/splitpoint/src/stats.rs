@@ -9,7 +9,7 @@
 //!
 //! Who walks the index is `db`; how a histogram is printed is the command's business.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::linear::{BucketIndex, Geometry};
@@ -18,7 +18,8 @@ mod ideal;
 #[cfg(test)]
 mod tests;
 
-use ideal::{Ideal, real};
+pub use ideal::Ideal;
+use ideal::real;
 
 /// How a handle came to its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,12 +113,6 @@ pub struct Stats {
     /// Chains by the number of their keys, beside the ideal.
     pub chains: ChainHistogram,
 }
-
-/// Buckets of a size that an ideal hash must give for the size to have a row of its own.
-const IDEAL_ROW_MIN: f64 = 1e-6;
-
-/// Most rows that stand in a histogram for the ideal's sake alone.
-const IDEAL_ROWS_MAX: usize = 1024;
 
 /// One row of a [`ChainHistogram`]: the buckets that hold `size` keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -299,7 +294,7 @@ impl Occupancy {
         let longest_by_chance = ideal.longest_by_chance();
         let beyond_chance = self.bucket_count_by_size.range(longest_by_chance + 1..);
         ChainHistogram {
-            rows: self.rows(ideal),
+            rows: ideal.rows(&self.bucket_count_by_size),
             probes_hit: self.probes_hit(),
             probes_hit_ideal: ideal.probes_hit(self.slots_per_line),
             probes_miss: self.probes_miss(),
@@ -316,27 +311,6 @@ impl Occupancy {
     fn is_divided(&self, bucket: BucketIndex) -> bool {
         let (level, split) = (self.geometry.level(), self.geometry.split());
         bucket.0 < split || bucket.0 >= 1 << level
-    }
-
-    fn rows(&self, ideal: Ideal) -> Vec<ChainRow> {
-        let mut sizes: BTreeSet<u64> = self.bucket_count_by_size.keys().copied().collect();
-        sizes.extend(ideal.likely_sizes(IDEAL_ROW_MIN, IDEAL_ROWS_MAX));
-        let mut item_count_so_far = 0;
-        let mut rows = Vec::with_capacity(sizes.len());
-        for size in sizes {
-            let bucket_count = self.bucket_count_by_size.get(&size).copied().unwrap_or(0);
-            let item_count = size * bucket_count;
-            item_count_so_far += item_count;
-            rows.push(ChainRow {
-                size,
-                bucket_count,
-                item_count,
-                cumulative_percent: percent(item_count_so_far, self.key_count),
-                ideal_bucket_count: ideal.bucket_count(size),
-            });
-        }
-        assert_eq!(item_count_so_far, self.key_count);
-        rows
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a mean needs no more than 53 bits")]

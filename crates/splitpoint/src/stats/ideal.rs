@@ -1,8 +1,9 @@
-//! What an ideal hash gives in a linear-hashed table: the right-hand column of the histogram.
+//! What an ideal hash gives in a table: the right-hand column of the histogram.
 //!
-//! An ideal hash sends each of `n` keys to bucket `b` with a fixed probability, on its own.
-//! Half-way through a round that probability is not the same for all buckets, so their sizes are a
-//! mixture of two binomials; comparing with one of mean `n / N` would blame the hash for the shape.
+//! An ideal hash sends each of `n` keys to bucket `b` with a fixed probability, on its own. In a
+//! linear-hashed table half-way through a round that probability is not the same for all buckets,
+//! so their sizes are a mixture of two binomials; comparing with one of mean `n / N` would blame
+//! the hash for the shape.
 //!
 //! ```text
 //! level l, split s        buckets          a key lands in one with probability
@@ -19,6 +20,9 @@
 //! Lever, "Linux kernel hash table behavior", 2000 (the histograms); Loader, "Fast and accurate
 //! computation of binomial probabilities", 2000 (the binomial without cancellation).
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{ChainRow, percent};
 use crate::linear::Geometry;
 
 /// Terms of a sum smaller than this share of it are left out.
@@ -30,23 +34,29 @@ const NEGLIGIBLE: f64 = 1e-18;
 /// wrongly suspected with a probability of 3 %.
 pub(super) const CHANCE_MIN: f64 = 1.0 / 1_099_511_627_776.0;
 
+/// Buckets of a size that an ideal hash must give for the size to have a row of its own.
+pub(super) const IDEAL_ROW_MIN: f64 = 1e-6;
+
+/// Most rows that stand in a histogram for the ideal's sake alone.
+pub(super) const IDEAL_ROWS_MAX: usize = 1024;
+
 /// The keys that one bucket receives from an ideal hash: `trials` keys, each landing in it with
-/// probability `2^-halvings`.
+/// probability `1 / choices`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Binomial {
     trials: u64,
-    halvings: u32,
+    choices: u64,
 }
 
 impl Binomial {
     /// Returns the only number of keys the bucket can have, where there is only one.
     fn certain(self) -> Option<u64> {
-        (self.trials == 0 || self.halvings == 0).then_some(self.trials)
+        (self.trials == 0 || self.choices == 1).then_some(self.trials)
     }
 
     /// Returns the most likely number of keys: `floor((n + 1) p)`.
     fn mode(self) -> u64 {
-        self.certain().unwrap_or((self.trials + 1) >> self.halvings)
+        self.certain().unwrap_or((self.trials + 1) / self.choices)
     }
 
     /// Returns the probability that the bucket gets `size` keys: `C(n, k) p^k (1-p)^(n-k)`.
@@ -61,7 +71,7 @@ impl Binomial {
             return 0.0;
         }
         let (n, k, rest) = (real(self.trials), real(size), real(self.trials - size));
-        let p = 0.5_f64.powi(self.halvings.cast_signed());
+        let p = 1.0 / real(self.choices);
         if size == 0 {
             return (n * (-p).ln_1p()).exp();
         }
@@ -79,7 +89,7 @@ impl Binomial {
 
     /// Returns `P(size + 1) / P(size)`.
     fn ratio_up(self, size: u64) -> f64 {
-        let others = real((1 << self.halvings) - 1);
+        let others = real(self.choices - 1);
         real(self.trials - size) / (real(size + 1) * others)
     }
 
@@ -171,8 +181,22 @@ impl TailWalk {
 }
 
 /// What an ideal hash gives for so many keys in a table of this shape.
+///
+/// # Source
+///
+/// The sums are written at each function; see the module for the texts.
+///
+/// # Examples
+///
+/// ```
+/// use splitpoint::Ideal;
+///
+/// // Lever's page cache, 2000: the fullest of 256 buckets with 9785 inodes.
+/// let ideal = Ideal::uniform(256, 9785);
+/// assert!((ideal.longest_mean() - 56.8).abs() < 0.1);
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ideal {
+pub struct Ideal {
     keys: u64,
     bucket_count: u64,
     /// Number of buckets of each kind, divided in this round and whole, and the keys of one.
@@ -180,21 +204,68 @@ pub(super) struct Ideal {
 }
 
 impl Ideal {
-    pub(super) fn new(geometry: Geometry, keys: u64) -> Self {
+    /// Returns the ideal of a linear-hashed table.
+    pub fn new(geometry: Geometry, keys: u64) -> Self {
         let (level, split) = (geometry.level(), geometry.split());
         let whole_count = (1 << level) - split;
         let kinds = [
-            (2 * split, Binomial { trials: keys, halvings: level + 1 }),
-            (whole_count, Binomial { trials: keys, halvings: level }),
+            (2 * split, Binomial { trials: keys, choices: 2 << level }),
+            (whole_count, Binomial { trials: keys, choices: 1 << level }),
         ];
         debug_assert_eq!(kinds[0].0 + kinds[1].0, geometry.bucket_count());
         Self { keys, bucket_count: geometry.bucket_count(), kinds }
     }
 
+    /// Returns the ideal of a table all of whose buckets are equally likely.
+    ///
+    /// # Panics
+    ///
+    /// If there is no bucket.
+    pub fn uniform(bucket_count: u64, keys: u64) -> Self {
+        assert!(bucket_count > 0, "a table has a bucket");
+        let of_bucket = Binomial { trials: keys, choices: bucket_count };
+        Self { keys, bucket_count, kinds: [(0, of_bucket), (bucket_count, of_bucket)] }
+    }
+
+    /// Returns the probability that two keys land in one bucket: the sum of the squares.
+    pub fn pair_probability(self) -> f64 {
+        let by_kind = self
+            .kinds
+            .into_iter()
+            .map(|(count, keys)| real(count) / real(keys.choices) / real(keys.choices));
+        by_kind.sum()
+    }
+
+    /// Returns the rows of a histogram of the sizes that were counted, beside this ideal.
+    ///
+    /// # Panics
+    ///
+    /// If the items that were counted are not as many as the keys of the ideal.
+    pub fn rows(self, bucket_count_by_size: &BTreeMap<u64, u64>) -> Vec<ChainRow> {
+        let mut sizes: BTreeSet<u64> = bucket_count_by_size.keys().copied().collect();
+        sizes.extend(self.likely_sizes(IDEAL_ROW_MIN, IDEAL_ROWS_MAX));
+        let mut item_count_so_far = 0;
+        let mut rows = Vec::with_capacity(sizes.len());
+        for size in sizes {
+            let bucket_count = bucket_count_by_size.get(&size).copied().unwrap_or(0);
+            let item_count = size * bucket_count;
+            item_count_so_far += item_count;
+            rows.push(ChainRow {
+                size,
+                bucket_count,
+                item_count,
+                cumulative_percent: percent(item_count_so_far, self.keys),
+                ideal_bucket_count: self.bucket_count(size),
+            });
+        }
+        assert_eq!(item_count_so_far, self.keys, "the ideal is of the keys that were counted");
+        rows
+    }
+
     /// Returns the expected number of buckets with `size` keys.
     ///
     /// `E[N_k] = sum over kinds of m P(k)`.
-    pub(super) fn bucket_count(self, size: u64) -> f64 {
+    pub fn bucket_count(self, size: u64) -> f64 {
         self.kinds.iter().map(|&(count, keys)| real(count) * keys.probability(size)).sum()
     }
 
@@ -221,7 +292,7 @@ impl Ideal {
     ///
     /// A bucket of `k` keys in lines of `b` slots costs the sum of `ceil(i / b)` for `i = 1..=k`,
     /// counted here for all its keys; the mean is over keys: `(1 / n) sum of m P(k) cost(k)`.
-    pub(super) fn probes_hit(self, slots_per_line: u64) -> f64 {
+    pub fn probes_hit(self, slots_per_line: u64) -> f64 {
         if self.keys == 0 {
             return 0.0;
         }
@@ -236,12 +307,13 @@ impl Ideal {
     /// Returns the mean number of lines looked at for a key that is not there.
     ///
     /// Such a key lands in a bucket with that bucket's probability, so that a divided bucket
-    /// counts half a whole one: `sum of m 2^-halvings P(k) max(1, ceil(k / b))`.
-    pub(super) fn probes_miss(self, slots_per_line: u64) -> f64 {
+    /// counts half a whole one: `sum of m P(k) max(1, ceil(k / b)) / choices`.
+    pub fn probes_miss(self, slots_per_line: u64) -> f64 {
         let lines = |size: u64| real(size.div_ceil(slots_per_line).max(1));
-        let by_kind = self.kinds.iter().map(|&(count, keys)| {
-            mean_if(count, keys, lines) * 0.5_f64.powi(keys.halvings.cast_signed())
-        });
+        let by_kind = self
+            .kinds
+            .iter()
+            .map(|&(count, keys)| mean_if(count, keys, lines) / real(keys.choices));
         by_kind.sum()
     }
 
@@ -250,7 +322,7 @@ impl Ideal {
     /// `1 - product over buckets of F(size - 1)`, as if the buckets were independent. They are
     /// not quite: their sizes add up to `n`. In small tables that is felt, so that what is certain
     /// is treated as certain: the fullest bucket has `n / N` keys or more and `n` or less.
-    pub(super) fn longest_at_least(self, size: u64) -> f64 {
+    pub fn longest_at_least(self, size: u64) -> f64 {
         let tails =
             self.kinds.map(|(count, keys)| if count == 0 { 0.0 } else { keys.at_least(size) });
         self.longest_from_tails(size, tails)
@@ -276,7 +348,7 @@ impl Ideal {
     /// Returns the expected number of keys in the fullest bucket.
     ///
     /// `E[max] = sum over k >= 1 of P(max >= k)`.
-    pub(super) fn longest_mean(self) -> f64 {
+    pub fn longest_mean(self) -> f64 {
         let mut size = self.first_size_below(NEGLIGIBLE);
         let mut tails = self.kinds.map(|(_, keys)| TailWalk::new(keys, size));
         let mut sum = 0.0;
@@ -295,8 +367,8 @@ impl Ideal {
         sum
     }
 
-    /// Returns the size that no bucket exceeds, but with a probability below [`CHANCE_MIN`].
-    pub(super) fn longest_by_chance(self) -> u64 {
+    /// Returns the size that no bucket exceeds, but with a probability below 2^-40.
+    pub fn longest_by_chance(self) -> u64 {
         self.first_size_below(CHANCE_MIN) - 1
     }
 

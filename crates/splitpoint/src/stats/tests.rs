@@ -1,6 +1,6 @@
 //! The ideal against simulation, published figures and closed forms; the counts against sums.
 
-use super::ideal::{CHANCE_MIN, Ideal, real};
+use super::ideal::{CHANCE_MIN, IDEAL_ROW_MIN, IDEAL_ROWS_MAX, Ideal, real};
 use super::*;
 
 const SLOTS: u64 = 7;
@@ -358,4 +358,39 @@ fn rows_that_only_the_ideal_has_are_bounded() {
 #[should_panic(expected = "bucket 3 is not in the table")]
 fn a_bucket_outside_the_table_is_refused() {
     Occupancy::new(Geometry::with_bucket_count(3), SLOTS).add_chain(BucketIndex(3), &[1]);
+}
+
+/// A power of two and no bucket divided: the two ways to ask must give one answer.
+#[test]
+fn a_uniform_ideal_is_that_of_a_table_between_rounds() {
+    let by_shape = Ideal::new(Geometry::with_bucket_count(256), 9785);
+    let uniform = Ideal::uniform(256, 9785);
+    for size in 0..100 {
+        let (one, other) = (by_shape.bucket_count(size), uniform.bucket_count(size));
+        check_near(one, other, 1e-12 * one);
+    }
+    check_near(uniform.longest_mean(), by_shape.longest_mean(), 1e-9);
+    check_near(uniform.probes_miss(1), by_shape.probes_miss(1), 1e-9);
+    check_near(uniform.pair_probability(), 1.0 / 256.0, 1e-15);
+}
+
+/// Of 1009 buckets, which no shift addresses, against simulation.
+#[test]
+fn a_uniform_ideal_of_a_prime_number_of_buckets_agrees_with_simulation() {
+    let (mut random, rounds, keys) = (SplitMix64(1009), 400, 2000);
+    let (mut empty, mut pairs) = (0_u64, 0_u64);
+    for _ in 0..rounds {
+        let mut sizes = [0_u64; 1009];
+        for _ in 0..keys {
+            sizes[usize::try_from(random.next() % 1009).expect("below 1009")] += 1;
+        }
+        empty += sizes.iter().filter(|&&size| size == 0).count() as u64;
+        pairs += sizes.iter().map(|size| size * (size.max(&1) - 1) / 2).sum::<u64>();
+    }
+    let ideal = Ideal::uniform(1009, keys);
+    // Standard deviations of one round: about 9.2 buckets and 44 pairs.
+    let per_round = |sum: u64| real(sum) / real(rounds);
+    check_near(per_round(empty), ideal.bucket_count(0), 4.0 * 9.2 / 20.0);
+    let expected = real(keys * (keys - 1) / 2) * ideal.pair_probability();
+    check_near(per_round(pairs), expected, 4.0 * 44.5 / 20.0);
 }
