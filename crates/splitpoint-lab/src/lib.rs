@@ -1,11 +1,13 @@
 //! The lab: measures hash functions and hash tables on the user's own keys, beside the ideal.
 //!
 //! ```text
-//! keys --> Specimen --> hash --> Reduction --> bucket
+//! keys --> Specimen --> hash --> Reduction --> bucket --> PartialStats --> Report
+//!                                                           merge
 //! ```
 //!
 //! A [`Specimen`] is a hash function with its facts; a [`Reduction`] makes bucket numbers of
-//! hashes.
+//! hashes; a [`Setup`] of both and a table counts keys into [`PartialStats`], which add up over
+//! threads and machines; a [`Report`] says what they come to, beside an ideal hash.
 //!
 //! # Not here
 //!
@@ -13,11 +15,20 @@
 
 #![forbid(unsafe_code)]
 
+mod bit_counts;
 mod error;
 pub mod golden;
+pub mod measure;
+pub mod occupancy;
+mod partial;
+pub mod probability;
 pub mod reduction;
 pub mod specimen;
 
+pub use bit_counts::BitCounts;
 pub use error::Error;
+pub use measure::{Report, Verdict};
+pub use occupancy::Occupancy;
+pub use partial::{PartialStats, Setup};
 pub use reduction::{Reducer, Reduction};
 pub use specimen::Specimen;

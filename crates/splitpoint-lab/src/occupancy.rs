@@ -1,0 +1,278 @@
+//! Statistics of how many keys the buckets hold, beside what an ideal hash gives.
+//!
+//! ```text
+//! n keys, m buckets, c_j keys in bucket j, which an ideal hash picks with probability p_j
+//! ```
+//!
+//! # Source
+//!
+//! Knuth, The Art of Computer Programming 2, 3.3.1, and 3, 6.4; Pearson, 1900; Haldane, 1937, for
+//! the variance of chi-square with few keys a bucket.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use splitpoint::Ideal;
+use splitpoint::linear::Geometry;
+
+use crate::probability::{chi_square_upper, poisson_at_least};
+
+/// Pairs in one bucket below which their number is held against Poisson, not chi-square.
+const PAIRS_FEW: f64 = 50.0;
+
+/// Buckets of one probability, by the number of their keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kind {
+    /// An ideal hash picks one of these buckets with probability `1 / choices`.
+    choices: u64,
+    bucket_count_by_size: BTreeMap<u64, u64>,
+}
+
+/// How many keys the buckets of a table hold.
+#[derive(Clone, Debug)]
+pub struct Occupancy {
+    kinds: Vec<Kind>,
+    all: BTreeMap<u64, u64>,
+    bucket_count: u64,
+    key_count: u64,
+    ideal: Ideal,
+}
+
+/// Percentiles by nearest rank: the item at index `floor(N p)` of the sorted list, or the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Percentiles {
+    /// The median.
+    pub p50: u64,
+    /// Nine of ten are at or below.
+    pub p90: u64,
+    /// 99 of 100 are at or below.
+    pub p99: u64,
+}
+
+/// A statistic with the probability of one as large or larger, were the hash ideal.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Test {
+    /// The statistic.
+    pub value: f64,
+    /// Its degrees of freedom.
+    pub dof: f64,
+    /// Deviations from its mean in units of its standard deviation.
+    pub z: f64,
+    /// Probability of this value or a larger one.
+    pub p: f64,
+}
+
+impl Occupancy {
+    /// Returns the occupancy of a table all of whose buckets are equally likely.
+    ///
+    /// # Panics
+    ///
+    /// If no bucket was counted.
+    pub fn uniform(bucket_count_by_size: BTreeMap<u64, u64>) -> Self {
+        let bucket_count = bucket_count_by_size.values().sum();
+        let kind = Kind { choices: bucket_count, bucket_count_by_size };
+        Self::new(vec![kind], |key_count| Ideal::uniform(bucket_count, key_count))
+    }
+
+    /// Returns the occupancy of a linear-hashed table, from the sizes of the buckets that were
+    /// divided in this round and of those that were not.
+    pub(crate) fn split(geometry: Geometry, sizes: [BTreeMap<u64, u64>; 2]) -> Self {
+        let [divided, whole] = sizes;
+        let choices = 1 << geometry.level();
+        let kinds = vec![
+            Kind { choices: 2 * choices, bucket_count_by_size: divided },
+            Kind { choices, bucket_count_by_size: whole },
+        ];
+        Self::new(kinds, |key_count| Ideal::new(geometry, key_count))
+    }
+
+    fn new(kinds: Vec<Kind>, ideal: impl FnOnce(u64) -> Ideal) -> Self {
+        let mut all = BTreeMap::new();
+        for kind in &kinds {
+            for (&size, &count) in &kind.bucket_count_by_size {
+                if count == 0 {
+                    continue;
+                }
+                *all.entry(size).or_insert(0) += count;
+            }
+        }
+        let bucket_count = all.values().sum();
+        let key_count = all.iter().map(|(size, count)| size * count).sum();
+        Self { kinds, all, bucket_count, key_count, ideal: ideal(key_count) }
+    }
+
+    /// Returns the buckets by the number of their keys.
+    pub fn bucket_count_by_size(&self) -> &BTreeMap<u64, u64> {
+        &self.all
+    }
+
+    /// Returns the number of buckets.
+    pub fn bucket_count(&self) -> u64 {
+        self.bucket_count
+    }
+
+    /// Returns the number of keys.
+    pub fn key_count(&self) -> u64 {
+        self.key_count
+    }
+
+    /// Returns what an ideal hash gives for as many keys.
+    pub fn ideal(&self) -> Ideal {
+        self.ideal
+    }
+
+    /// Returns the number of buckets with `size` keys or more.
+    pub fn at_least(&self, size: u64) -> u64 {
+        self.all.range(size..).map(|(_, count)| count).sum()
+    }
+
+    /// Returns the number of keys in the fullest bucket.
+    pub fn longest(&self) -> u64 {
+        self.all.last_key_value().map_or(0, |(&size, _)| size)
+    }
+
+    /// Returns the sizes of the buckets that hold a key, each bucket counting once.
+    pub fn bucket_percentiles(&self) -> Percentiles {
+        percentiles(&self.all.range(1..).map(|(&size, &count)| (size, count)))
+    }
+
+    /// Returns the size of the bucket that a key is in, each key counting once.
+    pub fn item_percentiles(&self) -> Percentiles {
+        percentiles(&self.all.range(1..).map(|(&size, &count)| (size, size * count)))
+    }
+
+    /// Returns the pairs of keys in one bucket: `sum of c (c - 1) / 2`.
+    pub fn pair_count(&self) -> u128 {
+        let pairs = |(&size, &count): (&u64, &u64)| {
+            u128::from(size) * u128::from(size.saturating_sub(1)) / 2 * u128::from(count)
+        };
+        self.all.iter().map(pairs).sum()
+    }
+
+    /// Returns the pairs expected of an ideal hash: `n (n - 1) / 2` times the sum of `p^2`.
+    pub fn pair_count_ideal(&self) -> f64 {
+        let n = self.key_count as f64;
+        n * (n - 1.0).max(0.0) / 2.0 * self.ideal.pair_probability()
+    }
+
+    /// Returns the probability that an ideal hash gives as many pairs or more, by Poisson: exact
+    /// enough where few are expected.
+    pub fn pair_p(&self) -> f64 {
+        let pairs = u64::try_from(self.pair_count()).unwrap_or(u64::MAX);
+        poisson_at_least(pairs, self.pair_count_ideal())
+    }
+
+    /// Returns Pearson's chi-square of the buckets, or `None` without two buckets and a key.
+    ///
+    /// `sum of (c - n p)^2 / (n p)`, of `m - 1` degrees. Its variance for any number of keys is
+    /// `2 (m - 1) + (sum of 1/p - m^2 - 2 m + 2) / n`.
+    pub fn chi_square(&self) -> Option<Test> {
+        if self.bucket_count < 2 || self.key_count < 2 {
+            return None;
+        }
+        let (n, m) = (self.key_count as f64, self.bucket_count as f64);
+        let (mut value, mut variance) = (-n, 2.0 * (m - 1.0) + (2.0 - 2.0 * m - m * m) / n);
+        for Kind { choices, bucket_count_by_size } in &self.kinds {
+            let square = |(&size, &count): (&u64, &u64)| {
+                u128::from(size) * u128::from(size) * u128::from(count)
+            };
+            let squares: u128 = bucket_count_by_size.iter().map(square).sum();
+            let buckets: u64 = bucket_count_by_size.values().sum();
+            value += squares as f64 * *choices as f64 / n;
+            variance += buckets as f64 * *choices as f64 / n;
+        }
+        let dof = m - 1.0;
+        let value = value.max(0.0);
+        let z = (value - dof) / variance.sqrt();
+        Some(Test { value, dof, z, p: chi_square_upper(value, dof) })
+    }
+
+    /// Returns the probability that an ideal hash spreads the keys as unevenly or more so.
+    ///
+    /// By the pairs where few are expected, else by [`Self::chi_square`].
+    pub fn spread_p(&self) -> f64 {
+        match self.chi_square() {
+            Some(chi_square) if self.pair_count_ideal() >= PAIRS_FEW => chi_square.p,
+            Some(_) => self.pair_p(),
+            None => 1.0,
+        }
+    }
+
+    /// Returns how well the sizes of the buckets fit those of an ideal hash, or `None` if fewer
+    /// than three classes of sizes are expected.
+    ///
+    /// `sum of (N_k - E_k)^2 / E_k` over sizes `k`, pooled until 5 buckets are expected. Of
+    /// `classes - 2` degrees: the buckets and the keys both add up.
+    pub fn fit(&self) -> Option<Test> {
+        const EXPECTED_MIN: f64 = 5.0;
+        let rows = self.ideal.rows(&self.all);
+        let mut classes: Vec<(f64, f64)> = Vec::new();
+        let mut open = (0.0, 0.0);
+        for row in rows {
+            open = (open.0 + row.bucket_count as f64, open.1 + row.ideal_bucket_count);
+            if open.1 >= EXPECTED_MIN {
+                classes.push(open);
+                open = (0.0, 0.0);
+            }
+        }
+        let last = classes.last_mut()?;
+        *last = (last.0 + open.0, last.1 + open.1);
+        if classes.len() < 3 {
+            return None;
+        }
+        let value =
+            classes.iter().map(|(found, expected)| (found - expected).powi(2) / expected).sum();
+        let dof = classes.len() as f64 - 2.0;
+        let z = (value - dof) / (2.0 * dof).sqrt();
+        Some(Test { value, dof, z, p: chi_square_upper(value, dof) })
+    }
+
+    /// Returns the mean number of keys looked at to find each key once: `1 + pairs / n`, or 0
+    /// without keys.
+    pub fn probes_hit(&self) -> f64 {
+        if self.key_count == 0 {
+            return 0.0;
+        }
+        1.0 + self.pair_count() as f64 / self.key_count as f64
+    }
+
+    /// Returns the mean number of keys looked at for a key that is not there: the sum of `p c`.
+    pub fn probes_miss(&self) -> f64 {
+        let of_kind = |kind: &Kind| {
+            let keys: u64 = kind.bucket_count_by_size.iter().map(|(size, n)| size * n).sum();
+            keys as f64 / kind.choices as f64
+        };
+        self.kinds.iter().map(of_kind).sum()
+    }
+
+    /// Returns the same of an ideal hash: `n` times the sum of `p^2`.
+    pub fn probes_miss_ideal(&self) -> f64 {
+        self.key_count as f64 * self.ideal.pair_probability()
+    }
+
+    /// Returns the cost of a hit in units of the ideal's; 1 without keys.
+    ///
+    /// What the Red Dragon book and Perl call the quality score of a hash.
+    pub fn cost_ratio(&self) -> f64 {
+        if self.key_count == 0 { 1.0 } else { self.probes_hit() / self.ideal.probes_hit(1) }
+    }
+}
+
+/// Percentiles of `(value, weight)` by rising value.
+fn percentiles(values: &(impl Iterator<Item = (u64, u64)> + Clone)) -> Percentiles {
+    let total: u64 = values.clone().map(|(_, weight)| weight).sum();
+    let at = |hundredths: u64| {
+        let rank = u128::from(total) * u128::from(hundredths) / 100;
+        let mut passed = 0_u128;
+        let mut found = 0;
+        for (value, weight) in values.clone() {
+            found = value;
+            passed += u128::from(weight);
+            if passed > rank {
+                break;
+            }
+        }
+        found
+    };
+    Percentiles { p50: at(50), p90: at(90), p99: at(99) }
+}

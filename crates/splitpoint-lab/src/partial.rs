@@ -1,0 +1,346 @@
+//! The kernel: keys, a hash, a reduction and a table give partial statistics that can be merged.
+//!
+//! # Invariants
+//!
+//! - [`PartialStats::merge`] is associative and commutative, and a [`PartialStats`] that has
+//!   counted nothing changes nothing: any partition of the keys, merged in any order, gives what
+//!   one pass gives.
+//! - The keys of all buckets add up to the keys that were counted, however many they are.
+//!
+//! # Not here
+//!
+//! Threads, files and machines only drive this; what the counts say is in `measure`.
+
+use std::collections::BTreeMap;
+
+use splitpoint::linear::Geometry;
+
+use crate::bit_counts::BitCounts;
+use crate::occupancy::Occupancy;
+use crate::reduction::{Reducer, Reduction};
+use crate::{Error, Specimen};
+
+mod encoding;
+
+/// What is measured: a hash function with a seed, a reduction and a table.
+///
+/// # Examples
+///
+/// ```
+/// use splitpoint_lab::{Reduction, Setup, Specimen};
+///
+/// let setup = Setup::new(Specimen::by_name("fnv1a-32")?, 0, Reduction::LowMask, 256)?;
+/// let mut counts = setup.count(["a", "b"].map(str::as_bytes));
+/// counts.merge(&setup.count(["c"].map(str::as_bytes)))?;
+/// assert_eq!(counts.key_count(), 3);
+/// assert_eq!(counts.occupancy().longest(), 1);
+/// # Ok::<(), splitpoint_lab::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    specimen: &'static Specimen,
+    seed: u64,
+    reducer: Reducer,
+    sampling: u32,
+}
+
+/// Bytes of a counter of one bucket.
+const COUNTER_BYTES: u64 = 4;
+/// Bytes of a hash that is kept to find collisions.
+const HASH_BYTES: u64 = 8;
+
+impl Setup {
+    /// Makes a measurement of a table with `bucket_count` buckets.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BucketCount`] if the reduction cannot address that many.
+    pub fn new(
+        specimen: &'static Specimen,
+        seed: u64,
+        reduction: Reduction,
+        bucket_count: u64,
+    ) -> Result<Self, Error> {
+        let reducer = reduction.prepare(specimen.width_bits(), bucket_count)?;
+        Ok(Self { specimen, seed, reducer, sampling: 0 })
+    }
+
+    /// Keeps only one in `2^sampling` hashes to find collisions, so that they take less memory.
+    ///
+    /// Equal hashes are kept or dropped together: a sample of the pairs is `2^-sampling` of them.
+    #[must_use]
+    pub fn sample_hashes(self, sampling: u32) -> Self {
+        Self { sampling: sampling.min(63), ..self }
+    }
+
+    /// Returns the hash function.
+    pub fn specimen(&self) -> &'static Specimen {
+        self.specimen
+    }
+
+    /// Returns the seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Returns the reduction and the table.
+    pub fn reducer(&self) -> Reducer {
+        self.reducer
+    }
+
+    /// Returns how many hashes one that is kept stands for, as a power of two.
+    pub fn sampling(&self) -> u32 {
+        self.sampling
+    }
+
+    /// Returns the memory that counting `key_count` keys takes, in bytes.
+    pub fn memory_bytes(&self, key_count: u64) -> u64 {
+        let counters = self.reducer.bucket_count() * COUNTER_BYTES;
+        counters.saturating_add((key_count >> self.sampling).saturating_mul(HASH_BYTES))
+    }
+
+    /// Refuses to count `key_count` keys in more than `allowed_bytes` of memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] with the sum.
+    pub fn check_memory(&self, key_count: u64, allowed_bytes: u64) -> Result<(), Error> {
+        let needed_bytes = self.memory_bytes(key_count);
+        if needed_bytes > allowed_bytes {
+            return Err(Error::Memory { needed_bytes, allowed_bytes });
+        }
+        Ok(())
+    }
+
+    /// Counts keys, which should be distinct: equal keys count as collisions.
+    ///
+    /// # Cost
+    ///
+    /// One hash, one counter and a few steps for each key; [`Self::memory_bytes`] of memory.
+    pub fn count<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) -> PartialStats {
+        let mut stats = PartialStats::new(*self);
+        for key in keys {
+            stats.add(key);
+        }
+        stats
+    }
+
+    /// Returns what tells one measurement from another.
+    fn description(&self) -> String {
+        let Self { specimen, seed, reducer, sampling } = self;
+        let (reduction, bucket_count) = (reducer.reduction(), reducer.bucket_count());
+        format!("{} {seed:x} {reduction} {bucket_count} {sampling}", specimen.name())
+    }
+}
+
+/// Counts of some of the keys of one measurement.
+#[derive(Clone, Debug)]
+pub struct PartialStats {
+    setup: Setup,
+    key_count: u64,
+    key_bytes: u64,
+    /// Keys of each bucket, modulo 2^32.
+    counters: Vec<u32>,
+    /// Times that the counter of a bucket has passed 2^32.
+    carries: BTreeMap<u64, u64>,
+    bits: BitCounts,
+    hashes: Vec<u64>,
+}
+
+impl PartialStats {
+    /// Returns the counts of no keys.
+    ///
+    /// # Panics
+    ///
+    /// If the buckets do not fit into memory: see [`Setup::check_memory`].
+    pub fn new(setup: Setup) -> Self {
+        let bucket_count = usize::try_from(setup.reducer.bucket_count()).expect("fits in memory");
+        Self {
+            setup,
+            key_count: 0,
+            key_bytes: 0,
+            counters: vec![0; bucket_count],
+            carries: BTreeMap::new(),
+            bits: BitCounts::default(),
+            hashes: Vec::new(),
+        }
+    }
+
+    /// Counts one key.
+    #[inline]
+    pub fn add(&mut self, key: &[u8]) {
+        let hash = self.setup.specimen.hash(key, self.setup.seed);
+        self.key_count += 1;
+        self.key_bytes += key.len() as u64;
+        self.bits.add(hash);
+        if is_sampled(hash, self.setup.sampling) {
+            self.hashes.push(hash);
+        }
+        let bucket = self.setup.reducer.bucket_of(hash);
+        self.add_to_bucket(bucket, 1);
+    }
+
+    #[inline]
+    fn add_to_bucket(&mut self, bucket: u64, keys: u32) {
+        let counter = &mut self.counters[bucket as usize];
+        let (sum, has_carry) = counter.overflowing_add(keys);
+        *counter = sum;
+        if has_carry {
+            *self.carries.entry(bucket).or_insert(0) += 1;
+        }
+    }
+
+    /// Adds what `other` counted of other keys.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Different`] if it is of another measurement; nothing was added.
+    pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
+        if self.setup.description() != other.setup.description() {
+            return Err(Error::Different { what: "setup" });
+        }
+        self.key_count += other.key_count;
+        self.key_bytes += other.key_bytes;
+        self.bits.merge(&other.bits);
+        self.hashes.extend_from_slice(&other.hashes);
+        for (bucket, &keys) in (0..).zip(&other.counters) {
+            self.add_to_bucket(bucket, keys);
+        }
+        for (&bucket, &times) in &other.carries {
+            *self.carries.entry(bucket).or_insert(0) += times;
+        }
+        Ok(())
+    }
+
+    /// Returns what is measured.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// Returns the number of keys counted.
+    pub fn key_count(&self) -> u64 {
+        self.key_count
+    }
+
+    /// Returns the bytes of those keys.
+    pub fn key_bytes(&self) -> u64 {
+        self.key_bytes
+    }
+
+    /// Returns how often each bit of the hashes was set.
+    pub fn bits(&self) -> &BitCounts {
+        &self.bits
+    }
+
+    /// Returns the keys of each bucket, in the order of the buckets.
+    pub fn chains(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..).zip(&self.counters).map(|(bucket, &keys)| self.with_carry(bucket, keys))
+    }
+
+    fn with_carry(&self, bucket: u64, keys: u32) -> u64 {
+        let carries = if self.carries.is_empty() { None } else { self.carries.get(&bucket) };
+        u64::from(keys) + (carries.copied().unwrap_or(0) << 32)
+    }
+
+    /// Returns the sizes of the buckets, beside the ideal of this table.
+    pub fn occupancy(&self) -> Occupancy {
+        let reducer = self.setup.reducer;
+        if reducer.reduction() != Reduction::Split {
+            return Occupancy::uniform(by_size(self.chains()));
+        }
+        let geometry = Geometry::with_bucket_count(reducer.bucket_count());
+        let (level, split) = (geometry.level(), geometry.split());
+        let is_divided = |bucket: u64| bucket < split || bucket >= 1 << level;
+        let of_kind = |is_wanted: bool| {
+            let chains = (0..).zip(self.chains());
+            by_size(chains.filter(|&(b, _)| is_divided(b) == is_wanted).map(|(_, keys)| keys))
+        };
+        Occupancy::split(geometry, [of_kind(true), of_kind(false)])
+    }
+
+    /// Returns the hashes that were kept, in rising order.
+    pub fn sorted_hashes(&self) -> Vec<u64> {
+        let mut hashes = self.hashes.clone();
+        hashes.sort_unstable();
+        hashes
+    }
+}
+
+fn by_size(sizes: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {
+    // Nearly all sizes are small: a table of them spares the map a search for each bucket.
+    const SMALL: usize = 64;
+    let (mut small, mut by_size) = ([0_u64; SMALL], BTreeMap::new());
+    for size in sizes {
+        match usize::try_from(size).ok().and_then(|size| small.get_mut(size)) {
+            Some(count) => *count += 1,
+            None => *by_size.entry(size).or_insert(0) += 1,
+        }
+    }
+    let counted = (0..).zip(small).filter(|&(_, count)| count > 0);
+    by_size.extend(counted);
+    by_size
+}
+
+/// Returns true for one in `2^sampling` hashes, whatever bits of theirs are alike.
+///
+/// Mixed as in `SplitMix64` of Steele, Lea and Flood, 2014.
+fn is_sampled(hash: u64, sampling: u32) -> bool {
+    if sampling == 0 {
+        return true;
+    }
+    let mut mixed = hash.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)) >> (64 - sampling) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2^32 keys and more of one bucket, without hashing them one by one.
+    #[test]
+    fn counters_pass_two_to_the_32() {
+        let specimen = Specimen::by_name("fnv1a-32").unwrap();
+        let setup = Setup::new(specimen, 0, Reduction::LowMask, 4).unwrap();
+        let mut stats = PartialStats::new(setup);
+        stats.add_to_bucket(2, u32::MAX);
+        stats.key_count = u64::from(u32::MAX);
+        let other = stats.clone();
+        stats.merge(&other).unwrap();
+        stats.merge(&other).unwrap();
+        let expected = 3 * u64::from(u32::MAX);
+        assert_eq!(stats.chains().collect::<Vec<_>>(), [0, 0, expected, 0]);
+        assert_eq!(stats.occupancy().longest(), expected);
+        assert_eq!(stats.key_count(), expected);
+    }
+
+    #[test]
+    fn a_measurement_of_another_setup_is_not_merged() {
+        let specimen = Specimen::by_name("fnv1a-32").unwrap();
+        let small = Setup::new(specimen, 0, Reduction::LowMask, 4).unwrap();
+        let large = Setup::new(specimen, 0, Reduction::LowMask, 8).unwrap();
+        let mut stats = PartialStats::new(small);
+        assert!(stats.merge(&PartialStats::new(large)).is_err());
+        assert!(stats.merge(&PartialStats::new(small.sample_hashes(1))).is_err());
+    }
+
+    #[test]
+    fn memory_is_stated_before_it_is_used() {
+        let specimen = Specimen::by_name("xxh3-64").unwrap();
+        let setup = Setup::new(specimen, 0, Reduction::LowMask, 1 << 20).unwrap();
+        assert_eq!(setup.memory_bytes(1000), (4 << 20) + 8000);
+        assert_eq!(setup.sample_hashes(3).memory_bytes(1000), (4 << 20) + 1000);
+        assert_eq!(
+            setup.check_memory(1000, 1 << 20),
+            Err(Error::Memory { needed_bytes: (4 << 20) + 8000, allowed_bytes: 1 << 20 })
+        );
+        assert_eq!(setup.memory_bytes(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_sample_keeps_its_share_of_the_hashes_and_equal_ones_together() {
+        let kept = (0..100_000_u64).filter(|&hash| is_sampled(hash, 4)).count();
+        assert!((5800..6700).contains(&kept), "{kept} of 6250");
+    }
+}

@@ -1,0 +1,244 @@
+//! Partial statistics as bytes, to be carried between processes and machines.
+//!
+//! ```text
+//! magic "SPLP", version u16, length u16 and text of the setup, keys u64, bytes of keys u64,
+//! bits never clear u64, bits ever set u64, 64 counts of set bits u64,
+//! keys of each bucket as LEB128, hashes u64 and each of them rising, rapidhash v3 of it all u64
+//! ```
+//!
+//! All little-endian. The bytes of equal counts are equal, in whatever order they were made.
+
+use super::{PartialStats, Setup};
+use crate::Error;
+use crate::bit_counts::BitCounts;
+
+const MAGIC: [u8; 4] = *b"SPLP";
+const VERSION: u16 = 1;
+
+impl PartialStats {
+    /// Returns the counts as bytes.
+    ///
+    /// # Panics
+    ///
+    /// Never: the description of a setup is short.
+    pub fn encode(&self) -> Vec<u8> {
+        let description = self.setup.description();
+        let description_bytes = u16::try_from(description.len()).expect("names are short");
+        let mut out = Vec::with_capacity(self.counters.len() + 8 * self.hashes.len() + 1024);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&description_bytes.to_le_bytes());
+        out.extend_from_slice(description.as_bytes());
+        let words = [self.key_count, self.key_bytes, self.bits.always_set(), self.bits.ever_set()];
+        for word in words.into_iter().chain(self.bits.ones()) {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        for keys in self.chains() {
+            push_leb128(&mut out, keys);
+        }
+        let hashes = self.sorted_hashes();
+        out.extend_from_slice(&(hashes.len() as u64).to_le_bytes());
+        for hash in hashes {
+            out.extend_from_slice(&hash.to_le_bytes());
+        }
+        let checksum = checksum(&out);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out
+    }
+
+    /// Reads counts of this setup from bytes that nothing has vouched for.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Malformed`] if the bytes are damaged or of another version;
+    /// - [`Error::Different`] if they are of another measurement.
+    pub fn decode(bytes: &[u8], setup: Setup) -> Result<Self, Error> {
+        let content = bytes.len().saturating_sub(8);
+        let mut reader = Reader { bytes: &bytes[..content], offset: 0 };
+        if reader.take::<4>()? != MAGIC {
+            return Err(Error::Malformed { what: "another magic number", offset: 0 });
+        }
+        if u16::from_le_bytes(reader.take()?) != VERSION {
+            return Err(Error::Malformed { what: "another version", offset: 4 });
+        }
+        if checksum(&bytes[..content]).to_le_bytes() != bytes[content..] {
+            return Err(reader.malformed("a wrong checksum"));
+        }
+        let description_bytes = u16::from_le_bytes(reader.take()?);
+        if reader.take_slice(usize::from(description_bytes))? != setup.description().as_bytes() {
+            return Err(Error::Different { what: "setup" });
+        }
+        let mut stats = Self::new(setup);
+        stats.key_count = reader.word()?;
+        stats.key_bytes = reader.word()?;
+        let (always_set, ever_set) = (reader.word()?, reader.word()?);
+        let mut ones = [0; 64];
+        for count in &mut ones {
+            *count = reader.word()?;
+        }
+        stats.bits = BitCounts::of_sums(always_set, ever_set, &ones);
+        let mut key_count = 0_u64;
+        for bucket in 0..stats.counters.len() {
+            let keys = reader.leb128()?;
+            stats.counters[bucket] = keys as u32;
+            if keys >> 32 > 0 {
+                stats.carries.insert(bucket as u64, keys >> 32);
+            }
+            key_count = key_count.saturating_add(keys);
+        }
+        if key_count != stats.key_count {
+            return Err(reader.malformed("buckets that do not add up"));
+        }
+        stats.hashes = reader.hashes(stats.key_count)?;
+        if reader.offset != content {
+            return Err(reader.malformed("bytes after the end"));
+        }
+        Ok(stats)
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u64 {
+    rapidhash::v3::rapidhash_v3(bytes)
+}
+
+fn push_leb128(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Reads forward; every read is checked.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn malformed(&self, what: &'static str) -> Error {
+        Error::Malformed { what, offset: self.offset as u64 }
+    }
+
+    fn take_slice(&mut self, length: usize) -> Result<&'a [u8], Error> {
+        let end = self.offset.checked_add(length).filter(|&end| end <= self.bytes.len());
+        let end = end.ok_or_else(|| self.malformed("an early end"))?;
+        let slice = &self.bytes[self.offset..end];
+        self.offset = end;
+        Ok(slice)
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let slice = self.take_slice(N)?;
+        Ok(*slice.first_chunk().expect("as long as asked for"))
+    }
+
+    fn word(&mut self) -> Result<u64, Error> {
+        Ok(u64::from_le_bytes(self.take()?))
+    }
+
+    fn leb128(&mut self) -> Result<u64, Error> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.take::<1>()?;
+            let part = u64::from(byte & 0x7f);
+            if shift == 63 && part > 1 {
+                break;
+            }
+            value |= part << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(self.malformed("a number over 64 bits"))
+    }
+
+    /// Reads hashes in rising order, of which there are no more than keys.
+    fn hashes(&mut self, key_count: u64) -> Result<Vec<u64>, Error> {
+        let hash_count = self.word()?;
+        let rest = (self.bytes.len() - self.offset) as u64 / 8;
+        if hash_count > key_count || hash_count > rest {
+            return Err(self.malformed("too many hashes"));
+        }
+        let hashes = (0..hash_count).map(|_| self.word()).collect::<Result<Vec<u64>, Error>>()?;
+        if !hashes.is_sorted() {
+            return Err(self.malformed("hashes out of order"));
+        }
+        Ok(hashes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Reduction, Specimen};
+
+    fn counted() -> PartialStats {
+        let specimen = Specimen::by_name("xxh3-64").expect("is there");
+        let setup = Setup::new(specimen, 7, Reduction::Split, 100).expect("any size");
+        let keys: Vec<String> = (0..1000).map(|n| format!("key{n}")).collect();
+        setup.count(keys.iter().map(String::as_bytes))
+    }
+
+    #[test]
+    fn counts_come_back_from_their_bytes() {
+        let mut stats = counted();
+        stats.add_to_bucket(5, u32::MAX);
+        stats.key_count += u64::from(u32::MAX);
+        let bytes = stats.encode();
+        let again = PartialStats::decode(&bytes, *stats.setup()).unwrap();
+        assert_eq!(again.encode(), bytes);
+        assert_eq!(again.chains().max(), stats.chains().max());
+        assert!(again.chains().max() > Some(u64::from(u32::MAX)));
+    }
+
+    #[test]
+    fn every_shortened_or_flipped_byte_is_refused() {
+        let stats = counted();
+        let bytes = stats.encode();
+        for length in 0..bytes.len() {
+            assert!(PartialStats::decode(&bytes[..length], *stats.setup()).is_err(), "{length}");
+        }
+        for at in (0..bytes.len()).step_by(7) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            assert!(PartialStats::decode(&damaged, *stats.setup()).is_err(), "byte {at}");
+        }
+    }
+
+    /// The sum is right, so that only what it covers can be wrong.
+    #[test]
+    fn contents_that_cannot_be_are_refused() {
+        let stats = counted();
+        let bytes = stats.encode();
+        let resealed = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut content = bytes[..bytes.len() - 8].to_vec();
+            change(&mut content);
+            let sum = checksum(&content).to_le_bytes();
+            content.extend_from_slice(&sum);
+            PartialStats::decode(&content, *stats.setup()).map(|_| ())
+        };
+        assert_eq!(resealed(&|_| ()), Ok(()));
+        let what = |result: Result<(), Error>| match result {
+            Err(Error::Malformed { what, .. }) => what,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(what(resealed(&|content| content.push(0))), "bytes after the end");
+        assert_eq!(what(resealed(&|content| content[4] = 9)), "another version");
+        let keys_at = 8 + stats.setup().description().len();
+        assert_eq!(what(resealed(&|content| content[keys_at] ^= 1)), "buckets that do not add up");
+        let hashes_at = bytes.len() - 8 - 1000 * 8;
+        let many = |content: &mut Vec<u8>| content[hashes_at - 6] = 1;
+        assert_eq!(what(resealed(&many)), "too many hashes");
+        let high = |content: &mut Vec<u8>| content[hashes_at..hashes_at + 8].fill(0xff);
+        assert_eq!(what(resealed(&high)), "hashes out of order");
+    }
+
+    #[test]
+    fn counts_of_another_setup_are_refused() {
+        let stats = counted();
+        let other = Setup::new(stats.setup().specimen(), 8, Reduction::Split, 100).unwrap();
+        let result = PartialStats::decode(&stats.encode(), other);
+        assert!(matches!(result, Err(Error::Different { .. })), "{result:?}");
+    }
+}

@@ -1,0 +1,5 @@
+//! The lab by its public functions.
+
+mod edge;
+mod ideal;
+mod merge;
