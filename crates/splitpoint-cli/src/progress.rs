@@ -91,7 +91,7 @@ impl Progress {
                 bar.set_position(position);
                 bar.set_message(match self.total {
                     // Work on whole segments knows nothing of records.
-                    Total::Bytes(_) if records == 0 => number::bytes(bytes),
+                    Total::Bytes(_) | Total::Unknown if records == 0 => number::bytes(bytes),
                     _ => counted(records, "record"),
                 });
             }

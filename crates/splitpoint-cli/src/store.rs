@@ -1,11 +1,14 @@
 //! Opening stores the way the commands want them.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
-use splitpoint::{Create, Db, Durability, Error, Options, Recovery};
+use splitpoint::{Create, Db, Durability, Error, Options, Recovery, RecoveryProgress};
 
 use crate::console::Console;
 use crate::failure::{Failure, Result};
+use crate::number::counted;
+use crate::progress::{Progress, ProgressMode, Total};
 use crate::report::rebuilt_from;
 
 /// How soon a change survives a power loss
@@ -30,9 +33,9 @@ impl From<DurabilityName> for Durability {
     }
 }
 
-/// Opens an existing store for reading, and says so if that took a pass over its log.
+/// Opens an existing store for reading, and says so if its index had to be rebuilt.
 pub(crate) fn open_to_read(path: &Path, console: Console) -> Result<Db> {
-    let db = open_untouched(path).map_err(|error| Failure::opening(path, &error))?;
+    let db = open_untouched(path, console).map_err(|error| Failure::opening(path, &error))?;
     if let Recovery::Replayed { checkpoint_keys, records, .. } = db.recovery() {
         console.note(format_args!(
             "`{}` was not closed: index rebuilt from {}; the next write keeps the result",
@@ -44,24 +47,74 @@ pub(crate) fn open_to_read(path: &Path, console: Console) -> Result<Db> {
 }
 
 /// Opens an existing store for reading, or says what is wrong with it, without changing it.
-pub(crate) fn open_untouched(path: &Path) -> Result<Db, Error> {
-    Options::new().read_only().open(path)
+pub(crate) fn open_untouched(path: &Path, console: Console) -> Result<Db, Error> {
+    with_progress(&Options::new().read_only(), console).open(path)
 }
 
-/// Opens an existing store for writing.
-pub(crate) fn open_to_write(path: &Path, options: &Options) -> Result<Db> {
-    options.clone().create(Create::Never).open(path).map_err(|error| Failure::opening(path, &error))
+/// Opens an existing store for writing, and says so if it had not been closed.
+pub(crate) fn open_to_write(path: &Path, options: &Options, console: Console) -> Result<Db> {
+    open_as_left(path, &options.clone().create(Create::Never), console)
 }
 
 /// Opens a store for writing; makes it where there is none, and says so. An empty file, and one
 /// whose creation was interrupted, is none yet.
 pub(crate) fn open_or_create(path: &Path, options: &Options, console: Console) -> Result<Db> {
-    let opened = options.clone().create(Create::IfMissing).open(path);
+    open_as_left(path, &options.clone().create(Create::IfMissing), console)
+}
+
+/// Opens a store for writing and says what the last writer left.
+fn open_as_left(path: &Path, options: &Options, console: Console) -> Result<Db> {
+    let opened = with_progress(options, console).open(path);
     let db = opened.map_err(|error| Failure::opening(path, &error))?;
-    if db.recovery() == Recovery::Created {
-        console.note(format_args!("created `{}`", path.display()));
+    let file = path.display();
+    match db.recovery() {
+        Recovery::Created => console.note(format_args!("created `{file}`")),
+        Recovery::TakenOver { records } => console.note(format_args!(
+            "`{file}` was not closed: its last writer was killed; index taken over, {} applied",
+            counted(records, "record")
+        )),
+        Recovery::Replayed { checkpoint_keys, records, .. } => console.note(format_args!(
+            "`{file}` was not closed: index rebuilt from {}",
+            rebuilt_from(checkpoint_keys, records)
+        )),
+        _ => {}
     }
     Ok(db)
+}
+
+/// Returns options under which an opening that takes long shows how far it is.
+fn with_progress(options: &Options, console: Console) -> Options {
+    let shown: Mutex<Option<(&'static str, Progress)>> = Mutex::new(None);
+    options.clone().on_recovery(move |told| {
+        let (phase, total, done) = match told {
+            RecoveryProgress::ReadLog { bytes } => ("reading the log", Total::Unknown, bytes),
+            RecoveryProgress::LoadCheckpoint { bytes, bytes_total } => {
+                ("reading the checkpoint", Total::Bytes(bytes_total), bytes)
+            }
+            RecoveryProgress::ApplyLog { records, records_total } => {
+                ("rebuilding the index", Total::Records(records_total), records)
+            }
+            _ => return,
+        };
+        let (records, bytes) = match total {
+            Total::Records(_) => (done, 0),
+            Total::Bytes(_) | Total::Unknown => (0, done),
+        };
+        let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.as_ref().is_none_or(|(other, _)| *other != phase) {
+            if let Some((_, mut earlier)) = shown.take() {
+                earlier.finish(0, 0);
+            }
+            *shown = Some((phase, Progress::start(ProgressMode::Auto, console, phase, total)));
+        }
+        let Some((_, progress)) = &mut *shown else { return };
+        progress.update(records, bytes);
+        if total == Total::Records(done) {
+            // The last that is told.
+            progress.finish(records, bytes);
+            *shown = None;
+        }
+    })
 }
 
 /// Closes a store that was written, which makes its changes durable.

@@ -53,7 +53,7 @@ struct Damage {
 
 /// Verifies a store.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let report = check(&args.file)?;
+    let report = check(&args.file, console)?;
     if args.json {
         console::print_json(&report)?;
     } else {
@@ -72,9 +72,9 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     ))
 }
 
-fn check(path: &Path) -> Result<Report> {
+fn check(path: &Path, console: Console) -> Result<Report> {
     let store = path.display().to_string();
-    let db = match store::open_untouched(path) {
+    let db = match store::open_untouched(path, console) {
         Ok(db) => db,
         // Too damaged to open is what the user wants to know, not a failure to check.
         Err(Error::Corrupt { what, offset, expected, found }) => {

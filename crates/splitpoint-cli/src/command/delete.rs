@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let notation = Notation::with_hex(args.hex);
     let keys: Vec<Vec<u8>> =
         args.keys.iter().map(|key| notation.parse("key", key)).collect::<Result<_>>()?;
-    let db = store::open_to_write(&args.file, &Options::new())?;
+    let db = store::open_to_write(&args.file, &Options::new(), console)?;
     let mut missing = Vec::new();
     for key in &keys {
         if !db.delete(key).map_err(|error| Failure::using(&args.file, &error))? {

@@ -454,6 +454,8 @@ impl Opening {
         loop {
             apply_in_order(region, &changes, space)?;
             records += changes.len() as u64;
+            // Links and what was not committed count as applied with the last.
+            let records = if survey.rest.is_some() { records } else { records_total };
             self.tell(RecoveryProgress::ApplyLog { records, records_total });
             let Some(rest) = survey.rest else { return Ok(()) };
             changes.clear();
