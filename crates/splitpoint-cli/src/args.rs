@@ -71,9 +71,15 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// The command itself, its commands, and theirs.
+    fn all_commands(main: &clap::Command) -> Vec<&clap::Command> {
+        let inner = main.get_subcommands().flat_map(all_commands);
+        std::iter::once(main).chain(inner).collect()
+    }
+
     #[test]
     fn every_command_has_help_with_an_example() {
-        for command in Cli::command().get_subcommands() {
+        for command in &all_commands(&Cli::command())[1..] {
             let name = command.get_name();
             assert!(command.get_about().is_some(), "{name} has no help");
             let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -90,7 +96,7 @@ mod tests {
     fn every_example_is_a_command_line_that_parses() {
         let mut parsed = 0;
         let main = Cli::command();
-        for command in std::iter::once(&main).chain(main.get_subcommands()) {
+        for command in all_commands(&main) {
             let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             for line in after.lines().skip(1) {
                 let line = line.split(" # ").next().unwrap_or_default();

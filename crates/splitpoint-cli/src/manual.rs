@@ -15,6 +15,9 @@ pub(crate) fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     for command in visible(&main) {
         let name = format!("splitpoint-{}", command.get_name());
         pages.push(render(&name, command)?);
+        for inner in visible(command) {
+            pages.push(render(&format!("{name}-{}", inner.get_name()), inner)?);
+        }
     }
     Ok(pages)
 }
@@ -73,6 +76,10 @@ pub(crate) fn markdown() -> String {
     for command in visible(&main) {
         let _ = write!(out, "## `splitpoint {}`\n\n", command.get_name());
         push_help(&mut out, command);
+        for inner in visible(command) {
+            let _ = write!(out, "## `splitpoint {} {}`\n\n", command.get_name(), inner.get_name());
+            push_help(&mut out, inner);
+        }
     }
     out.truncate(out.trim_end().len());
     out.push('\n');

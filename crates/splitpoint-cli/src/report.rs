@@ -74,7 +74,7 @@ pub(crate) struct ChainReport {
 }
 
 #[derive(Debug, Serialize)]
-struct ChainRow {
+pub(crate) struct ChainRow {
     size: u64,
     buckets: u64,
     keys: u64,
@@ -257,28 +257,7 @@ impl ChainReport {
 
     /// Returns the histogram with its bars, and the lines below it.
     pub(crate) fn to_text(&self) -> String {
-        let mut out = String::new();
-        let _ = writeln!(
-            out,
-            "{BOLD}{:>5}{:>11}{:>14}{:>9}{:>13}{BOLD:#}  {MEASURED}#{MEASURED:#} measured  \
-             {IDEAL}|{IDEAL:#} ideal",
-            "size", "buckets", "keys", "sum-pct", "ideal"
-        );
-        let scale = self
-            .rows
-            .iter()
-            .map(|row| row.ideal_buckets.max(float(row.buckets)))
-            .fold(1., f64::max);
-        // Sizes that no bucket has and that are not to be expected say nothing.
-        let rows: Vec<&ChainRow> =
-            self.rows.iter().filter(|row| row.buckets > 0 || row.ideal_buckets >= 0.05).collect();
-        let (shown, rest) = rows.split_at(rows.len().min(ROWS_MAX));
-        for row in shown {
-            let _ = writeln!(out, "{}", row.to_text(&row.size.to_string(), scale));
-        }
-        if let Some(rest) = ChainRow::sum(rest) {
-            let _ = writeln!(out, "{}", rest.to_text(&format!("{}+", rest.size), scale));
-        }
+        let mut out = histogram_text(&self.rows);
         out.push('\n');
         self.push_means(&mut out);
         out
@@ -321,6 +300,41 @@ impl ChainReport {
             format!("p = {p:.3}")
         } else {
             format!("p = {p:.0e}")
+        }
+    }
+}
+
+/// Returns the rows of a histogram with their bars.
+pub(crate) fn histogram_text(rows: &[ChainRow]) -> String {
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "{BOLD}{:>5}{:>11}{:>14}{:>9}{:>13}{BOLD:#}  {MEASURED}#{MEASURED:#} measured  \
+             {IDEAL}|{IDEAL:#} ideal",
+        "size", "buckets", "keys", "sum-pct", "ideal"
+    );
+    let scale = rows.iter().map(|row| row.ideal_buckets.max(float(row.buckets))).fold(1., f64::max);
+    // Sizes that no bucket has and that are not to be expected say nothing.
+    let rows: Vec<&ChainRow> =
+        rows.iter().filter(|row| row.buckets > 0 || row.ideal_buckets >= 0.05).collect();
+    let (shown, rest) = rows.split_at(rows.len().min(ROWS_MAX));
+    for row in shown {
+        let _ = writeln!(out, "{}", row.to_text(&row.size.to_string(), scale));
+    }
+    if let Some(rest) = ChainRow::sum(rest) {
+        let _ = writeln!(out, "{}", rest.to_text(&format!("{}+", rest.size), scale));
+    }
+    out
+}
+
+impl From<&splitpoint_lab::measure::Row> for ChainRow {
+    fn from(row: &splitpoint_lab::measure::Row) -> Self {
+        Self {
+            size: row.size,
+            buckets: row.buckets,
+            keys: row.keys,
+            cumulative_percent: row.cumulative_percent,
+            ideal_buckets: row.ideal_buckets,
         }
     }
 }

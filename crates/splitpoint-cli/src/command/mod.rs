@@ -10,6 +10,7 @@ mod delete;
 mod demo;
 mod dump;
 mod get;
+mod lab;
 mod list;
 mod load;
 mod man;
@@ -39,6 +40,7 @@ pub(crate) enum Command {
     Repair(repair::Args),
     Bench(bench::Args),
     Demo(demo::Args),
+    Lab(lab::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -61,6 +63,7 @@ impl Command {
             Self::Repair(args) => repair::run(args, console),
             Self::Bench(args) => bench::run(args, console),
             Self::Demo(args) => demo::run(args, console),
+            Self::Lab(args) => lab::run(args, console),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args, console),
         }

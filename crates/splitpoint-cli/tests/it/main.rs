@@ -14,6 +14,7 @@ mod errors;
 mod exchange;
 mod get;
 mod interrupt;
+mod lab;
 mod list;
 mod load;
 mod man;

@@ -1,0 +1,109 @@
+//! `splitpoint lab list`: the hash functions and what is known of them.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use splitpoint_lab::Specimen;
+use splitpoint_lab::specimen::{Seeding, Stability};
+
+use crate::console;
+use crate::failure::{Exit, Failure, Result};
+
+/// List the hash functions, or print what is known of one
+///
+/// Each with its width, what a seed does, whether its output may be named in a file, the
+/// reduction that it was used with, who made it, and when not to use it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint lab list
+  splitpoint lab list fnv1a-32
+  splitpoint lab list --json | jq -r '.[] | select(.stable) | .name'")]
+pub(super) struct Args {
+    /// The function; without it all are listed
+    name: Option<String>,
+
+    /// Print an array of objects
+    #[arg(long)]
+    json: bool,
+}
+
+/// The facts of one function.
+#[derive(Debug, Serialize)]
+struct Facts {
+    name: &'static str,
+    width_bits: u32,
+    seed: &'static str,
+    stable: bool,
+    keys: &'static str,
+    reduction: Option<String>,
+    source: &'static str,
+    avoid: &'static str,
+}
+
+impl Facts {
+    fn of(specimen: &Specimen) -> Self {
+        Self {
+            name: specimen.name(),
+            width_bits: specimen.width_bits(),
+            seed: match specimen.seeding() {
+                Seeding::None => "none",
+                Seeding::Bits32 => "32 bits",
+                Seeding::Bits64 => "64 bits",
+                Seeding::Key128 => "a key of 128 bits",
+                Seeding::Key256 => "a key of 256 bits",
+            },
+            stable: specimen.stability() == Stability::Frozen,
+            keys: specimen.layout().description(),
+            reduction: specimen.historic_reduction().map(|reduction| reduction.to_string()),
+            source: specimen.source(),
+            avoid: specimen.avoid(),
+        }
+    }
+}
+
+/// Lists.
+pub(super) fn run(args: &Args) -> Result<()> {
+    let facts: Vec<Facts> = match &args.name {
+        Some(name) => vec![Facts::of(by_name(name)?)],
+        None => Specimen::all().map(Facts::of).collect(),
+    };
+    if args.json {
+        return console::print_json(&facts);
+    }
+    console::print_styled(&match args.name {
+        Some(_) => one_in_words(&facts[0]),
+        None => all_in_words(&facts),
+    })
+}
+
+/// Returns the function called `name`, or a usage failure that suggests the nearest.
+pub(super) fn by_name(name: &str) -> Result<&'static Specimen> {
+    Specimen::by_name(name).map_err(|error| {
+        Failure::new(Exit::Usage, error.to_string()).hint("splitpoint lab list shows them all")
+    })
+}
+
+fn all_in_words(facts: &[Facts]) -> String {
+    let mut out = format!("{:<27}{:>4}  {:<18}{:<9}reduction\n", "name", "bits", "seed", "output");
+    for Facts { name, width_bits, seed, stable, reduction, .. } in facts {
+        let output = if *stable { "frozen" } else { "memory" };
+        let reduction = reduction.as_deref().unwrap_or("-");
+        let _ = writeln!(out, "{name:<27}{width_bits:>4}  {seed:<18}{output:<9}{reduction}");
+    }
+    out
+}
+
+fn one_in_words(facts: &Facts) -> String {
+    let Facts { name, width_bits, seed, stable, keys, reduction, source, avoid } = facts;
+    let output = match stable {
+        true => "frozen: it may be named in a file",
+        false => "may change with the version or the machine: in memory only",
+    };
+    let reduction = reduction.as_deref().unwrap_or("any");
+    format!(
+        "{name}\n  source       {source}\n  width        {width_bits} bits\n  \
+         seed         {seed}\n  output       {output}\n  keys         {keys}\n  \
+         reduction    {reduction}\n  do not use   {avoid}\n"
+    )
+}

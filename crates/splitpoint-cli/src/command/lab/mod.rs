@@ -1,0 +1,48 @@
+//! `splitpoint lab`: hash functions on the user's own keys, beside the ideal.
+
+mod golden;
+mod hash;
+mod keys;
+mod list;
+mod measuring;
+mod table;
+
+use clap::Subcommand;
+
+use crate::console::Console;
+use crate::failure::Result;
+
+/// Measure hash functions on your own keys, beside the ideal
+///
+/// Every command takes a file of keys, one a line if nothing else is said, and tells how a hash
+/// function spreads them over a table, with what an ideal hash would do.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint lab hash /usr/share/dict/words        # every function, best first
+  splitpoint lab table words.txt --hash fnv1a-32   # one of them, in depth
+  splitpoint lab list                              # the functions
+  splitpoint lab golden                            # published figures, again")]
+pub(crate) struct Args {
+    /// What to do
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Hash(hash::Args),
+    Table(table::Args),
+    List(list::Args),
+    Golden(golden::Args),
+}
+
+/// Runs a command of the lab.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    match &args.command {
+        Command::Hash(args) => hash::run(args, console),
+        Command::Table(args) => table::run(args, console),
+        Command::List(args) => list::run(args),
+        Command::Golden(args) => golden::run(args, console),
+    }
+}

@@ -1,0 +1,179 @@
+//! `splitpoint lab table`: one hash function in one table, in depth.
+
+use std::fmt::Write as _;
+
+use splitpoint_lab::{Report, Setup};
+
+use super::keys::Keys;
+use super::list::by_name;
+use super::measuring::{Measured, Measuring};
+use crate::bytes::shown;
+use crate::console::{self, Console};
+use crate::failure::Result;
+use crate::number::{bytes, counted, grouped};
+use crate::report::{ChainRow, histogram_text};
+
+/// Measure one hash function in one table, in depth
+///
+/// Prints the sizes of the buckets in the columns of Lever's histograms with the ideal beside
+/// them, the cost of hits and misses, statistics with their p values, equal hashes with example
+/// keys, and bits that are always the same.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint lab table /usr/share/dict/words --hash fnv1a-32
+  splitpoint lab table paths --hash linux-3.10-name --buckets 16777216
+  splitpoint lab table words.spt --keys store --hash rapidhash-v3 --seed 7
+  splitpoint lab table ids --keys u32 --hash linux-hash32 --json")]
+pub(super) struct Args {
+    #[command(flatten)]
+    measuring: Measuring,
+
+    /// The hash function
+    #[arg(long, value_name = "NAME")]
+    hash: String,
+
+    /// Print an object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Equal hashes of which keys are shown.
+const SHARED_SHOWN: usize = 3;
+/// Keys that are shown of each.
+const KEYS_SHOWN: usize = 3;
+
+/// Measures.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let specimen = by_name(&args.hash)?;
+    let keys = args.measuring.read_keys(console)?;
+    let setup = args.measuring.setup(specimen, keys.facts().key_count)?;
+    let report = Report::new(&setup.count(keys.iter()));
+    if args.json {
+        return console::print_json(&Measured::new(&keys, vec![report]));
+    }
+    console::print_styled(&in_words(&keys, &setup, &report))
+}
+
+fn in_words(keys: &Keys, setup: &Setup, report: &Report) -> String {
+    let mut out = facts(keys, report);
+    if let Some(lint) = setup.reducer().lint() {
+        let _ = writeln!(out, "  out of reach  {lint}");
+    }
+    let rows: Vec<ChainRow> = report.rows.iter().map(ChainRow::from).collect();
+    let _ = write!(out, "\n{}\n{}\n", histogram_text(&rows), costs(report));
+    out.push_str(&statistics(report));
+    out.push_str(&equal_hashes(keys, setup, report));
+    let _ = writeln!(out, "\nverdict: {} ({} tests)", report.verdict, report.test_count);
+    out
+}
+
+fn facts(keys: &Keys, report: &Report) -> String {
+    let facts = keys.facts();
+    format!(
+        "{}\n  keys          {} of {}\n  hash          {} (seed {}), reduction {}\n  \
+         buckets       {}, {} used ({:.1} %)\n",
+        facts.source,
+        grouped(facts.key_count),
+        bytes(facts.key_bytes),
+        report.hash,
+        report.seed,
+        report.reduction,
+        grouped(report.bucket_count),
+        grouped(report.used_count),
+        100.0 * report.utilization,
+    )
+}
+
+fn costs(report: &Report) -> String {
+    let mut out = format!("{:<26}{:>12}{:>12}\n", "", "measured", "ideal");
+    for (name, measured, ideal) in [
+        ("keys looked at, hit", report.probes_hit, report.probes_hit_ideal),
+        ("keys looked at, miss", report.probes_miss, report.probes_miss_ideal),
+        ("cost of a hit", report.cost_ratio, 1.0),
+        ("keys in fullest bucket", report.longest as f64, report.longest_ideal),
+        ("buckets used", report.used_count as f64, report.used_ideal),
+    ] {
+        let _ = writeln!(out, "{name:<26}{measured:>12.3}{ideal:>12.3}");
+    }
+    let (buckets, keys) = (report.bucket_percentiles, report.item_percentiles);
+    let _ = writeln!(
+        out,
+        "\n{:<26}{:>8}{:>8}{:>8}\n{:<26}{:>8}{:>8}{:>8}\n{:<26}{:>8}{:>8}{:>8}",
+        "",
+        "p50",
+        "p90",
+        "p99",
+        "keys of a used bucket",
+        buckets.p50,
+        buckets.p90,
+        buckets.p99,
+        "keys of a key's bucket",
+        keys.p50,
+        keys.p90,
+        keys.p99
+    );
+    out
+}
+
+fn statistics(report: &Report) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String, p: f64| {
+        let _ = writeln!(out, "{name:<26}{value:<36} p = {}", p_in_words(p));
+    };
+    if let Some(test) = report.chi_square {
+        let value = format!("{:.1}, {} degrees, z {:+.2}", test.value, test.dof, test.z);
+        line("chi-square", value, report.spread_p);
+    }
+    if let Some(test) = report.fit {
+        line("fit of the sizes", format!("{:.1}, {} degrees", test.value, test.dof), test.p);
+    }
+    line("fullest bucket", grouped(report.longest), report.longest_p);
+    for collisions in &report.collisions {
+        let name = format!("equal hashes, {} bits", collisions.window);
+        let value = format!(
+            "{}, {:.3} expected",
+            counted(collisions.pair_count, "pair"),
+            collisions.pair_count_ideal
+        );
+        line(&name, value, collisions.p);
+    }
+    if let Some(bit) = report.worst_bit {
+        let value = format!("bit {}, set in {:.2} %", bit.bit, 100.0 * bit.ones);
+        line("worst bit", value, bit.p);
+    }
+    for (name, bits) in
+        [("bits never set", report.bits_never_set), ("bits always set", report.bits_always_set)]
+    {
+        if bits != 0 {
+            let _ = writeln!(out, "{name:<26}{bits:#x}");
+        }
+    }
+    out
+}
+
+fn p_in_words(p: f64) -> String {
+    if p >= 0.001 {
+        format!("{p:.3}")
+    } else if p > 0.0 {
+        format!("{p:.0e}")
+    } else {
+        "0".to_string()
+    }
+}
+
+/// Looks for keys with the first of the equal hashes, in one more pass.
+fn equal_hashes(keys: &Keys, setup: &Setup, report: &Report) -> String {
+    let Some(collisions) = report.collisions.first() else { return String::new() };
+    if collisions.shared.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("\nkeys with equal hashes, the lowest hashes first\n");
+    for &shared in collisions.shared.iter().take(SHARED_SHOWN) {
+        let hash = |key: &[u8]| setup.specimen().hash(key, setup.seed());
+        let with_it = keys.iter().filter(|key| hash(key) == shared).take(KEYS_SHOWN);
+        let examples: Vec<String> = with_it.map(shown).collect();
+        let _ = writeln!(out, "  {shared:#x}: {}", examples.join(", "));
+    }
+    out
+}

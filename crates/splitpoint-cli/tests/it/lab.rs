@@ -1,0 +1,158 @@
+//! `splitpoint lab`.
+
+use crate::sandbox::Sandbox;
+
+fn with_keys() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let keys = (0..5000).map(|n| format!("a{n:06}\n")).collect::<Vec<_>>().concat();
+    sandbox.write("keys", keys.as_bytes());
+    sandbox
+}
+
+#[test]
+fn golden_results_are_met_and_slips_are_named() {
+    let sandbox = Sandbox::new();
+    let golden = sandbox.run(&["lab", "golden"]);
+    assert_eq!((golden.exit, golden.stderr.as_str()), (0, ""));
+    let text = golden.text();
+    for needle in [
+        "Bacik 2014: 12 of 12 are equal\n",
+        "  new hash: dupes: 987372\n",
+        "  new hash: p99 of buckets in use: 567\n",
+        "  Histogram 3: chi-square per degree of freedom: 1.003\n",
+        "2.2.16 sizes: 4 of 4 are equal\n",
+        "  mult, shift 17, 2^17 buckets: reached: 25 %\n",
+        "its log: 2644 buffers in 217 buckets\n",
+    ] {
+        assert!(text.contains(needle), "no `{needle}` in\n{text}");
+    }
+    assert!(!text.contains("computed"), "{text}");
+    let json = sandbox.run(&["lab", "golden", "--json"]).json();
+    let rows = json["rows"].as_array().expect("rows");
+    assert!(rows.len() > 180 && rows.iter().all(|row| row["is_equal"] == true));
+    assert_eq!(json["slips"].as_array().map(Vec::len), Some(6));
+}
+
+#[test]
+fn list_has_every_function_and_suggests_the_nearest() {
+    let sandbox = Sandbox::new();
+    let text = sandbox.run(&["lab", "list"]).text();
+    assert!(text.lines().count() > 60 && text.contains("\nfnv1a-32 "), "{text}");
+    let one = sandbox.run(&["lab", "list", "foldhash-fast"]).text();
+    assert!(one.contains("  do not use   in a file: the output may change"), "{one}");
+    let json = sandbox.run(&["lab", "list", "--json"]).json();
+    assert_eq!(json.as_array().map(Vec::len), Some(text.lines().count() - 1));
+    sandbox
+        .run(&["lab", "list", "fnv1a32"])
+        .check_error(2, "no hash function is called `fnv1a32`; the nearest is `fnv1a-32`");
+}
+
+#[test]
+fn the_league_puts_the_byte_sum_last() {
+    let sandbox = with_keys();
+    let league = sandbox.run(&["lab", "hash", "keys"]);
+    assert_eq!((league.exit, league.stderr.as_str()), (0, ""));
+    let text = league.text();
+    assert!(text.starts_with("keys: 5,000 keys, 34.2 KiB\n"), "{text}");
+    let last = text.lines().rfind(|line| line.ends_with("  worse"));
+    let worst = ["netbsd-byte-sum", "sysv-hsearch"];
+    assert!(last.is_some_and(|line| worst.iter().any(|name| line.starts_with(name))), "{text}");
+    assert!(text.lines().any(|l| l.starts_with("siphash-1-3 ") && l.ends_with(" fits")), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    let json = sandbox.run(&["lab", "hash", "keys", "--hash", "x33"]);
+    assert_eq!(json.exit, 2);
+    let json = sandbox
+        .run(&["lab", "hash", "keys", "--hash", "sdbm", "--hash", "xxh3-64", "--json"])
+        .json();
+    assert_eq!((&json["schema"], &json["keys"]["key_count"]), (&1.into(), &5000.into()));
+    assert_eq!(json["reports"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_table_is_shown_in_depth() {
+    let sandbox = with_keys();
+    let table = sandbox.run(&["lab", "table", "keys", "--hash", "netbsd-byte-sum"]);
+    assert_eq!((table.exit, table.stderr.as_str()), (0, ""));
+    let text = table.text();
+    for needle in [
+        "  keys          5,000 of 34.2 KiB\n",
+        "  hash          netbsd-byte-sum (seed 0), reduction low\n",
+        "sum-pct",
+        "keys looked at, hit",
+        "bits never set",
+        "verdict: worse than random: a hit costs x",
+    ] {
+        assert!(text.contains(needle), "no `{needle}` in\n{text}");
+    }
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    // The lowest sum is that of `a000000`, which it has alone; the next is shared.
+    assert!(text.contains("\n  0x182: a000001, a000010, a000100\n"), "{text}");
+    assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    let json = sandbox.run(&["lab", "table", "keys", "--hash", "xxh3-64", "--json"]).json();
+    let report = &json["reports"][0];
+    assert_eq!(
+        (&report["verdict"]["kind"], &report["bucket_count"]),
+        (&"fits".into(), &8192.into())
+    );
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(rows.iter().filter_map(|row| row["keys"].as_u64()).sum::<u64>(), 5000);
+}
+
+#[test]
+fn keys_come_from_stores_integers_and_standard_input() {
+    let sandbox = Sandbox::with_words();
+    let count = |args: &[&str], stdin: &[u8]| {
+        let args = [&["lab", "table", "--hash", "fnv1a-64", "--json", "-q"], args].concat();
+        let json = sandbox.run_with(&args, stdin).json();
+        json["keys"]["key_count"].as_u64().expect("a number")
+    };
+    assert_eq!(count(&["words.spt", "--keys", "store"], b""), 3);
+    assert_eq!(count(&["-"], b"a\nb\na\n\n"), 2);
+    assert_eq!(count(&["-", "--keep-duplicates"], b"a\nb\na\n"), 3);
+    assert_eq!(count(&["-", "--keys", "nul"], b"a\0b\0"), 2);
+    assert_eq!(count(&["-", "--keys", "u32-be"], &[0; 8]), 1);
+    assert_eq!(count(&["-", "--keys", "hex"], b"6161\n62\n"), 2);
+    let noted = sandbox.run_with(&["lab", "hash", "-", "--hash", "dbm"], b"a\r\n\na\r\n");
+    assert_eq!(
+        noted.stderr,
+        "splitpoint: 1 duplicate key left out\nsplitpoint: 1 blank line left out\n\
+         splitpoint: 2 lines with a carriage return at the end of the key\n"
+    );
+}
+
+#[test]
+fn bad_input_is_refused_with_what_to_do() {
+    let sandbox = with_keys();
+    sandbox.write("empty", b"");
+    sandbox.write("odd", b"12345");
+    for (args, exit, error) in [
+        (&["empty", "--hash", "dbm"][..], 1, "`empty` holds no keys"),
+        (
+            &["odd", "--hash", "dbm", "--keys", "u32"],
+            2,
+            "`odd`: 5 bytes are not a whole number of 4-byte integers",
+        ),
+        (
+            &["keys", "--hash", "dbm", "--buckets", "1000"],
+            2,
+            "`low` needs a power of two, not 1000 buckets",
+        ),
+        (
+            &["keys", "--hash", "dbm", "--memory-bytes", "1000"],
+            2,
+            "the counts take 72768 bytes, 1000 are allowed",
+        ),
+        (
+            &["keys", "--hash", "dbm", "--reduction", "mask"],
+            2,
+            "no reduction is called `mask`; there are low, high, shift:N, modulus, prime, range, \
+             split and hashbrown",
+        ),
+    ] {
+        let outcome = sandbox.run(&[&["lab", "table"], args].concat());
+        outcome.check_error(exit, error);
+    }
+    assert_eq!(sandbox.run(&["lab", "table", "absent", "--hash", "dbm"]).exit, 5);
+    let one = sandbox.run_with(&["lab", "table", "-", "--hash", "dbm"], b"only\n");
+    assert!(one.exit == 0 && one.text().contains("verdict: fits"), "{}", one.text());
+}
