@@ -16,6 +16,7 @@
 //! - A slice is made only of a record's bytes, which nobody writes once it is published, or of
 //!   bytes that recovery reads before there is a writer.
 
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
 use crate::atomic::Ordering;
@@ -307,9 +308,13 @@ impl Region {
         Ok(())
     }
 
-    /// Says that all lines of a window are about to be written.
-    pub(crate) fn populate(&self, window: LineWindow) {
-        self.storage.populate(window_kind(window), self.line_count(window) * LINE_BYTES);
+    /// Says that these lines of a window are about to be written.
+    pub(crate) fn populate(&self, window: LineWindow, lines: Range<u64>) {
+        assert!(lines.start <= lines.end && lines.end <= self.line_count(window));
+        let granule = GRANULE_BYTES / LINE_BYTES;
+        let start = lines.start / granule * granule * LINE_BYTES;
+        let bytes = lines.end * LINE_BYTES - start;
+        self.storage.populate(window_kind(window), start, bytes);
     }
 
     fn map_one(&self, window: LineWindow, piece: usize, backing: Backing) -> Result<()> {

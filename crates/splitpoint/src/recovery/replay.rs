@@ -35,7 +35,7 @@ use crate::space::{Extent, Space};
 use crate::stats::Recovery;
 use crate::store::{Store, TOMBSTONE_BYTES};
 
-/// Changes that are held in memory at a time, of 40 bytes each.
+/// Changes that are held in memory at a time, of 24 bytes each.
 const CHANGES_MAX: usize = 1 << 21;
 /// Changes, and records that they replace, that are asked for ahead.
 const READ_AHEAD: usize = 32;
@@ -48,11 +48,14 @@ const PROGRESS_BYTES: u64 = 4 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     hash: u64,
-    /// The record that the slot names from now on; `None` for a delete.
-    addr: Option<Addr>,
-    /// The record that it named before.
-    prev: Option<Addr>,
+    /// The record that the slot names from now on, 0 for a delete.
+    addr: Addr,
+    /// The record that it named before, 0 for none.
+    prev: Addr,
 }
+
+/// No record: none is at the beginning of the file.
+const NONE: Addr = Addr(0);
 
 /// What a record does to the index and to the counts.
 #[derive(Clone, Copy, Debug)]
@@ -76,16 +79,16 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) fn add(&mut self, region: &Region, effect: &Effect) {
         let Effect { change: Change { addr, prev, .. }, record_bytes } = *effect;
-        match (addr, prev) {
-            (Some(_), None) => self.inserted_count += 1,
-            (None, _) => {
-                self.deleted_count += 1;
-                self.tombstone_bytes += TOMBSTONE_BYTES;
-            }
-            (Some(_), Some(_)) => {}
+        if addr == NONE {
+            self.deleted_count += 1;
+            self.tombstone_bytes += TOMBSTONE_BYTES;
+        } else if prev == NONE {
+            self.inserted_count += 1;
         }
         self.added_bytes += record_bytes;
-        let Some(prev) = prev else { return };
+        if prev == NONE {
+            return;
+        }
         region.prefetch_record(prev);
         self.replaced.push(prev);
         if self.replaced.len() == READ_AHEAD {
@@ -311,21 +314,22 @@ impl Opening {
         let prev = record.header.prev;
         let (hash, addr, record_bytes) = match record.header.kind {
             RecordKind::Put => {
-                (self.hash_of(record.key()), Some(record.addr()), record.bytes.len() as u64)
+                (self.hash_of(record.key()), record.addr(), record.bytes.len() as u64)
             }
             RecordKind::BigPut => {
                 let big = big_record_unverified(region, record)?;
-                (self.hash_of(big.key()), Some(big.addr()), big.bytes.len() as u64)
+                (self.hash_of(big.key()), big.addr(), big.bytes.len() as u64)
             }
             RecordKind::Delete => {
                 expect_value_bytes(record, 8)?;
                 if prev.is_none() {
                     return Err(no_prev(record));
                 }
-                (u64_at(record.value(), 0), None, 0)
+                (u64_at(record.value(), 0), NONE, 0)
             }
             _ => return Ok(None),
         };
+        let prev = prev.unwrap_or(NONE);
         Ok(Some(Effect { change: Change { hash, addr, prev }, record_bytes }))
     }
 
@@ -352,13 +356,11 @@ impl Opening {
         if let Some(image) = &image {
             live.set_checkpoint_extent(0, Some(extent_of(image.name())));
         }
-        let space_after = &mut space;
-        beside_pages(region, || {
-            if let Some(image) = &image {
-                self.load_image(region, image, geometry, space_after)?;
-            }
-            self.apply_log(region, &mut survey, space_after)
-        })?;
+        make_pages(region);
+        if let Some(image) = &image {
+            self.load_image(region, image, geometry, &mut space)?;
+        }
+        self.apply_log(region, &mut survey, &mut space)?;
         let end = survey.end;
         (state.tail_offset, state.tail_segment) = (end.offset, end.segment_offset);
         live.commit(end.lsn, &state);
@@ -470,23 +472,25 @@ impl Opening {
     }
 }
 
-/// Does `work`, which fills the buckets, while a thread makes their pages: half of the time goes
-/// there if each page is made at its first store.
-fn beside_pages<T>(region: &Region, work: impl FnOnce() -> T) -> T {
-    let bytes = region.line_count(LineWindow::Buckets) * LINE_BYTES;
+/// Makes the pages of the buckets, which are about to be filled, on two cores if the machine has
+/// them: a third of the time goes there if each is made at its first store.
+fn make_pages(region: &Region) {
+    let line_count = region.line_count(LineWindow::Buckets);
     let has_cores = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
     let may_have_threads = region.storage().may_sync_in_background();
-    if bytes < POPULATE_BYTES_MIN || !has_cores || !may_have_threads {
-        region.populate(LineWindow::Buckets);
-        return work();
+    if line_count * LINE_BYTES < POPULATE_BYTES_MIN || !has_cores || !may_have_threads {
+        return region.populate(LineWindow::Buckets, 0..line_count);
     }
     std::thread::scope(|scope| {
-        // Without the thread the pages are made one by one.
-        let _ = std::thread::Builder::new()
-            .name("splitpoint-pages".to_string())
-            .spawn_scoped(scope, || region.populate(LineWindow::Buckets));
-        work()
-    })
+        // Without the thread its half of the pages are made one by one.
+        let _ = std::thread::Builder::new().name("splitpoint-pages".to_string()).spawn_scoped(
+            scope,
+            || {
+                region.populate(LineWindow::Buckets, line_count / 2..line_count);
+            },
+        );
+        region.populate(LineWindow::Buckets, 0..line_count / 2);
+    });
 }
 
 /// Applies changes in their order; the cache misses of their buckets overlap.
@@ -504,14 +508,17 @@ fn apply_in_order(region: &Region, changes: &[Change], space: &mut Space) -> Res
 /// Applies a change to the index; one that has been applied changes nothing.
 pub(super) fn apply_change(region: &Region, change: &Change, space: &mut Space) -> Result<()> {
     let Change { hash, addr, prev } = *change;
-    let slot = addr.map_or(Slot::EMPTY, |addr| Slot::new(Tag::of_hash(hash), addr));
-    if let Some(prev) = prev
+    let is_delete = addr == NONE;
+    let slot = if is_delete { Slot::EMPTY } else { Slot::new(Tag::of_hash(hash), addr) };
+    if prev != NONE
         && let Some((line, i, _)) = locate_addr(region, hash, prev)?.found
     {
         line.set_slot(i, slot);
         return Ok(());
     }
-    let Some(addr) = addr else { return Ok(()) };
+    if is_delete {
+        return Ok(());
+    }
     let mut at = locate_addr(region, hash, addr)?;
     if at.found.is_some() {
         return Ok(());

@@ -224,8 +224,8 @@ impl Storage for Mapped {
         Ok(())
     }
 
-    fn populate(&self, kind: WindowKind, bytes: u64) {
-        let base = self.windows[kind.number()].0.base;
+    fn populate(&self, kind: WindowKind, at: u64, bytes: u64) {
+        let base = self.windows[kind.number()].0.base.wrapping_add(at as usize);
         // SAFETY: the range is mapped, says the caller; populating changes no content. Where the
         // kernel cannot (before 5.14) the faults come one by one.
         let _ =

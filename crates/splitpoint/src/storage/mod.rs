@@ -233,9 +233,9 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Puts a piece of `bytes` at offset `at` of a window.
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()>;
 
-    /// Says that the first `bytes` of a window, all mapped, are about to be written: the faults of
-    /// all pages at once cost a fraction of one by one.
-    fn populate(&self, _kind: WindowKind, _bytes: u64) {}
+    /// Says that `bytes` from offset `at` of a window on, all mapped, are about to be written: the
+    /// faults of all pages at once cost a fraction of one by one.
+    fn populate(&self, _kind: WindowKind, _at: u64, _bytes: u64) {}
 
     /// Says that no piece of the buckets and the overflow lines will be touched before it is mapped
     /// again: the index is about to be built anew, somewhere else.
