@@ -125,7 +125,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(name_2_2(key)),
         "Linux 2.1.61 to 2.4, names: rotate by 4 and XOR, the \"simplified CRC\"",
-        "for names over 8 bytes: those that differ by a rotation of 8 bytes collide",
+        "for names over 8 bytes: swapping two bytes that are 8 apart changes nothing",
     )
     .historic(Reduction::XorFoldTwice),
     Specimen::new(

@@ -119,7 +119,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         64,
         highwayhash_64,
         "Alakuijala, Cox and Wassenberg, HighwayHash; crate highway",
-        "for short keys: it begins to pay at about 100 bytes",
+        "for short keys: it takes more than twice the cycles of rapidhash",
     )
     .seeded(Seeding::Key256),
     Specimen::new(
@@ -139,7 +139,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
             hasher.finish()
         },
         "Firefox's and rustc's FxHash, version 2; crate rustc-hash",
-        "for anything but a compiler's small keys: it fails most tests of SMHasher3",
+        "for anything but a compiler's small keys: fxhash64 fails 165 tests of SMHasher3",
     )
     .seeded(Seeding::Bits64)
     .unstable()
