@@ -95,7 +95,10 @@ fn no_permission_is_told_as_such() {
         std::fs::set_permissions(sandbox.path(name), permissions).unwrap();
     };
     let program = sandbox.path("splitpoint");
-    std::fs::copy(env!("CARGO_BIN_EXE_splitpoint"), &program).unwrap();
+    // Copied by another process: a program that another test starts meanwhile would inherit the
+    // copy open for writing for a moment, and so long it cannot be run ("Text file busy").
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_splitpoint")).arg(&program).status();
+    assert!(copied.unwrap().success());
     permit("", 0o755);
     permit("splitpoint", 0o755);
     permit("words.spt", 0o000);
