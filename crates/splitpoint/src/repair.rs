@@ -14,9 +14,11 @@
 //! - The damaged file is never written.
 //! - A value that is saved was stored under its key: every record that is used is valid under the
 //!   salt of its segment, at its place.
-//! - Records that an earlier recovery dropped do not come back, as far as the file tells.
+//! - Records that an earlier recovery dropped do not come back, as far as the file tells, and
+//!   neither do those of a batch that was never committed.
 //! - What could not be read is in the report: behind it may be newer values and deletes.
 
+mod batches;
 mod records;
 mod segments;
 
@@ -40,7 +42,8 @@ use crate::log::record::{HEADER_BYTES_MAX, Record, RecordHeader, RecordKind, fin
 use crate::options::{Create, Durability, Options};
 use crate::storage::raw::{Emerging, RawFile, ReadAt};
 
-use records::{decode_at, records_of};
+use batches::Undone;
+use records::{Tail, decode_at, records_of};
 use segments::{Headers, KnownEnd, Log, Losses, Part, Segment, losses, order};
 
 /// A range of a file whose bytes are damaged.
@@ -72,7 +75,7 @@ pub struct RepairReport {
     pub record_bytes: u64,
     /// Superblocks that are valid, of two; a store that was never changed has one.
     pub superblock_count: u32,
-    /// Whether the log ends as a writer leaves it, and not in damage.
+    /// Whether the log ends as a writer leaves it, and not in damage; there may be damage before.
     pub is_tail_found: bool,
     /// Whether the live header agrees that the log ends there. Where it is damaged too, a log whose
     /// last sectors are lost as zeros cannot be told from a whole one.
@@ -92,6 +95,12 @@ pub struct RepairReport {
     /// Big records that were saved although the records that name them are lost. Perhaps they were
     /// never part of the log.
     pub doubtful_count: u64,
+    /// Records of batches that were saved although damage hides whether all of their batch was
+    /// written: perhaps it was never committed, or some of its changes are lost.
+    pub doubtful_batched_count: u64,
+    /// Records of batches that were never committed: an error or a crash came before. They were not
+    /// saved, as opening the store does not find them.
+    pub uncommitted_count: u64,
     /// Deletes whose key is not known: so many keys may have come back.
     pub unknown_delete_count: u64,
     /// Segments with a valid header that are not part of the log: what an earlier recovery dropped,
@@ -117,6 +126,7 @@ impl RepairReport {
             && self.lost_segment_count == 0
             && self.lost_big_count == 0
             && self.doubtful_count == 0
+            && self.doubtful_batched_count == 0
             && self.unknown_delete_count == 0
             && self.unreadable_count == 0
     }
@@ -127,6 +137,7 @@ impl RepairReport {
         let at_least_each = self.lost_segment_count + self.lost_big_count;
         self.unknown_delete_count
             + self.doubtful_count
+            + self.doubtful_batched_count
             + at_least_each
             + self.missing_bytes.div_ceil(RECORD_BYTES_MIN)
     }
@@ -210,8 +221,10 @@ pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Repa
 ///
 /// # Cost
 ///
-/// Reads the file once and the segments of the log four times. Takes, beside the cache of the new store, one
-/// bit of memory for each 8 bytes of the log and as much as the largest record.
+/// Reads the file once and the segments of the log four times, five times if there are batches.
+/// Takes, beside the cache of the new store, one bit of memory for each 8 bytes of the log, two where
+/// there are batches, 24 bytes for each record of the largest batch, and as much as the largest
+/// record.
 pub fn repair_with(
     source: impl AsRef<Path>,
     target: impl AsRef<Path>,
@@ -322,30 +335,37 @@ fn find(reader: &mut Reader<'_>, options: &Options) -> Result<Found> {
         return Err(Error::NotAStore { path, found: identify(&head, file_bytes) });
     }
     let start = superblock.as_ref().map(|superblock| superblock.log_start);
-    let log = order(reader, headers, start, known_end)?;
+    let mut log = order(reader, headers, start, known_end)?;
     let mut losses = losses(&log, known_end);
     let is_known_empty = start.is_some_and(|start| start.segment_offset == 0);
     if log.parts.is_empty() && !is_known_empty {
         losses.segments += 1;
     }
+    let is_tail_found = log.has_tail || log.parts.is_empty() && is_known_empty;
+    // The end that was published; what a process was about to publish may lie behind it.
+    let is_reached = |end: KnownEnd| log.end_lsn() >= end.lsn;
+    let is_end_known = is_tail_found && known_end.is_some_and(is_reached);
+    let is_end_sure = is_end_known || log.ends_in_a_sector() && known_end.is_none();
+    let undone = batches::decide(reader, &mut log, is_end_sure)?;
+    let Undone { uncommitted_count, doubtful_count: doubtful_batched_count } = undone;
     let bigs = Bigs::find(reader, &log, &losses)?;
     let mut report = RepairReport {
         file_bytes: reader.file_bytes(),
         superblock_count,
+        is_tail_found,
+        is_end_known,
         segment_count: log.parts.iter().filter(|part| !part.scan.runs.is_empty()).count() as u64,
         lost_segment_count: losses.segments,
         missing_bytes: losses.missing.iter().map(|range| range.end - range.start).sum(),
         lost_big_count: bigs.lost_count,
         doubtful_count: bigs.doubtful.len() as u64,
+        doubtful_batched_count,
+        uncommitted_count,
         ignored_segment_count: log.ignored_segments,
         ignored_bytes: log.ignored_bytes,
         record_bytes: log.record_bytes() + bigs.record_bytes,
         ..RepairReport::default()
     };
-    // The end that was published; what a process was about to publish may lie behind it.
-    report.is_tail_found = log.has_tail || log.parts.is_empty() && is_known_empty;
-    let is_reached = known_end.is_some_and(|end| log.end_lsn() >= end.lsn);
-    report.is_end_known = report.is_tail_found && is_reached;
     for range in &losses.damaged {
         report.note(range.start, range.end - range.start);
     }
@@ -567,6 +587,11 @@ impl Log {
         self.parts.last().map_or(0, |part| part.segment.lsn_at(part.scan.end(&part.segment)))
     }
 
+    /// Returns whether the log ends where nothing but a writer stops.
+    fn ends_in_a_sector(&self) -> bool {
+        self.has_tail && self.parts.last().is_some_and(|part| part.scan.tail == Tail::Yes)
+    }
+
     /// Returns the size of the valid records in log segments, in bytes.
     fn record_bytes(&self) -> u64 {
         let runs = self.parts.iter().flat_map(|part| &part.scan.runs);
@@ -588,7 +613,7 @@ impl Log {
 }
 
 impl Part {
-    /// Calls `visit` for each record, in order.
+    /// Calls `visit` for each record, in order, but not for those that no COMMIT made count.
     fn each_record(
         &self,
         reader: &mut Reader<'_>,
@@ -602,7 +627,10 @@ impl Part {
         reader.read(self.segment.offset, here, &mut bytes);
         for run in &self.scan.runs {
             for record in records_of(&bytes, &self.segment, run) {
-                visit(reader, &record)?;
+                let uncommitted = self.uncommitted.as_ref();
+                if !uncommitted.is_some_and(|marks| marks.has(record.offset)) {
+                    visit(reader, &record)?;
+                }
             }
         }
         Ok(())
@@ -642,7 +670,7 @@ impl Found {
         if let (Some(superblock), None) = (&self.superblock, &self.hash) {
             self.report.replaced_hash = Some(superblock.hash_name.clone());
         }
-        self.report.record_count = record_count;
+        self.report.record_count = record_count + self.report.uncommitted_count;
         self.report.unknown_delete_count = unknown;
         self.report.key_count = db.len();
         self.report.unreadable_count = reader.unreadable.len() as u64;
@@ -669,6 +697,7 @@ fn wide_hash(found: &Found) -> Option<(&HashFunction, u64)> {
 }
 
 /// One bit for each 8 bytes of a log segment.
+#[derive(Clone, Debug)]
 struct Marks {
     offset: u64,
     words: Vec<u64>,

@@ -67,6 +67,8 @@ struct Report {
     damaged: Vec<Range>,
     lost_big_records: u64,
     doubtful_records: u64,
+    doubtful_batched: u64,
+    uncommitted: u64,
     unknown_deletes: u64,
     ignored_segments: u64,
     ignored_bytes: u64,
@@ -155,6 +157,8 @@ impl Report {
             damaged: report.damaged.iter().map(range_of).collect(),
             lost_big_records: report.lost_big_count,
             doubtful_records: report.doubtful_count,
+            doubtful_batched: report.doubtful_batched_count,
+            uncommitted: report.uncommitted_count,
             unknown_deletes: report.unknown_delete_count,
             ignored_segments: report.ignored_segment_count,
             ignored_bytes: report.ignored_bytes,
@@ -178,6 +182,10 @@ impl Report {
             (self.lost_big_records, "big record lost with its key"),
             (self.unreadable_blocks, "block of 4 KiB that the disk cannot read"),
             (self.doubtful_records, "big record saved that may not belong to the log"),
+            (
+                self.doubtful_batched,
+                "change saved of a batch that may not have been committed, or not whole",
+            ),
             (self.unknown_deletes, "delete of a key that is not known"),
         ] {
             if count > 0 {
@@ -216,6 +224,12 @@ impl Report {
                 "note: left out {} and {} of records that an earlier recovery dropped",
                 counted(self.ignored_segments, "segment"),
                 bytes(self.ignored_bytes)
+            ));
+        }
+        if self.uncommitted > 0 {
+            notes.push(format!(
+                "note: left out {} of batches that were never committed",
+                counted(self.uncommitted, "record")
             ));
         }
         if self.is_whole && !self.is_end_known {

@@ -60,6 +60,18 @@ impl<T> Batches<T> {
         self.held.is_empty()
     }
 
+    /// Returns whether `record` commits more records than are held back.
+    pub(crate) fn is_short_of(&self, record: &Record<'_>) -> bool {
+        let is_commit = record.header.kind == RecordKind::Commit;
+        let commit = BatchCrc::decode(record).filter(|_| is_commit);
+        commit.is_some_and(|commit| self.held.len() < commit.count as usize)
+    }
+
+    /// Gives out all that is held back.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = T> {
+        self.held.drain(..).map(|(effect, _)| effect)
+    }
+
     /// Takes the next record of the log, of any kind, with what it does, if anything, and calls
     /// `committed` with all that counts now.
     #[inline]

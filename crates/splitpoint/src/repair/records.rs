@@ -25,6 +25,8 @@ pub(super) struct SegmentScan {
     pub(super) last_used: u64,
     /// Whether the writer stopped where the first run ends.
     pub(super) tail: Tail,
+    /// Whether there are records of batches.
+    pub(super) has_batches: bool,
 }
 
 /// A LINK record.
@@ -92,6 +94,7 @@ pub(super) fn scan(bytes: &[u8], segment: &Segment, powers: &mut Powers) -> Segm
     while at + 8 <= bytes.len() {
         if let Some(record) = trial.record_at(at, powers) {
             at += record.bytes.len();
+            scan.has_batches |= record.header.is_in_transaction;
             if let Some(link) = link_of(&record) {
                 scan.links.push(link);
                 // The log went on there, and what is behind was never looked at again.

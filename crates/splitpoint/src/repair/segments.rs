@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::Reader;
 use super::records::{Link, Powers, SegmentScan, Tail, scan};
+use super::{Marks, Reader};
 use crate::error::Result;
 use crate::format::{
     FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LOG_SEGMENT_BYTES_MAX, LogStart, SegmentHeader,
@@ -57,7 +57,7 @@ impl Segment {
     }
 
     /// Returns where the LINK record was, if `next` follows this segment.
-    fn link_before(&self, next: &Segment) -> Option<u64> {
+    pub(super) fn link_before(&self, next: &Segment) -> Option<u64> {
         let before = next.base_lsn.checked_sub(self.base_lsn)?.checked_sub(LINK_BYTES)?;
         let at = self.first() + before;
         (next.previous_offset == self.offset && at + LINK_BYTES <= self.end()).then_some(at)
@@ -74,6 +74,8 @@ pub(super) struct Part {
     pub(super) end: u64,
     /// Whether its header had to be made up from the records before it.
     pub(super) is_rebuilt: bool,
+    /// Its records that no COMMIT made count, if it has any.
+    pub(super) uncommitted: Option<Marks>,
 }
 
 /// Where the live header says that the log ends.
@@ -310,7 +312,7 @@ impl Order {
             let after = if is_tail { None } else { self.after(&segment, &scan) };
             let end = match after {
                 Some((link_offset, _)) => link_offset + LINK_BYTES,
-                None if is_tail || scan.solid_link(&segment).is_some() => scan.solid_end(&segment),
+                None if is_tail || scan.solid_link(&segment).is_some() => scan.end(&segment),
                 // Only zeros are behind it, or the end of the file, or both.
                 None if here < segment.bytes => segment.end(),
                 None => scan.last_used.max(scan.end(&segment)),
@@ -321,7 +323,7 @@ impl Order {
                 None => segment.lsn_at(scan.end(&segment)),
             };
             self.log.has_tail = is_tail;
-            self.log.parts.push(Part { segment, scan, end, is_rebuilt });
+            self.log.parts.push(Part { segment, scan, end, is_rebuilt, uncommitted: None });
             next = after.map(|(_, candidate)| candidate);
         }
         Ok(())
@@ -338,17 +340,27 @@ impl Order {
 
     /// Returns whether the log ends in this segment.
     fn is_tail(&self, segment: &Segment, scan: &SegmentScan) -> bool {
-        let is_at = |end: KnownEnd| {
-            end.segment_offset == segment.offset && scan.solid_end(segment) >= end.offset
-        };
+        let is_at =
+            |end: KnownEnd| end.segment_offset == segment.offset && scan.end(segment) >= end.offset;
         match (scan.tail, self.known_end) {
-            (Tail::No, _) => false,
+            (Tail::No, Some(end)) => is_at(end) && self.ends_behind_damage(segment, scan, end),
+            (Tail::No, None) => false,
             // A writer that is known to have gone on has not stopped here: the zeros are damage.
             (_, Some(end)) if end.is_certain => is_at(end),
             (Tail::Yes, _) => true,
             (Tail::Perhaps, Some(end)) if self.known.contains(&segment.offset) => is_at(end),
             (Tail::Perhaps, _) => !self.followers.contains_key(&segment.offset),
         }
+    }
+
+    /// Returns whether the log ends here all the same although damage comes before: only zeros are
+    /// behind the last record, where the live header says that the log ends, and no segment
+    /// follows.
+    fn ends_behind_damage(&self, segment: &Segment, scan: &SegmentScan, end: KnownEnd) -> bool {
+        let is_left = !scan.links.is_empty() || self.followers.contains_key(&segment.offset);
+        scan.last_used <= scan.end(segment)
+            && self.known.contains(&segment.offset)
+            && (end.is_certain || !is_left)
     }
 
     /// Returns the segment that follows this one, and where its LINK is or was.

@@ -9,21 +9,49 @@ use std::fs;
 use std::ops::{ControlFlow, Range};
 
 use splitpoint::{
-    Create, Db, Durability, ErrorKind, Options, RepairReport, SimDisk, repair, repair_with,
+    Change, Create, Db, Durability, ErrorKind, Options, RepairReport, SimDisk, repair, repair_with,
 };
 
 use crate::support::{Content, Rng, bad_hash, content, rounds, seed, tiny, within};
 
 /// Where the granules begin.
 const HEADER_BYTES: usize = 16_384;
+const ENOSPC: i32 = 28;
 
 /// A store and all that was ever stored in it.
 struct Case {
     bytes: Vec<u8>,
     newest: Content,
     /// All values that each key has had, those included that a power loss took back.
-    versions: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
+    versions: Versions,
+    /// Keys of batches that failed.
+    failed: BTreeSet<Vec<u8>>,
     options: Options,
+}
+
+type Versions = BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>;
+
+/// Values, and `None` for a delete.
+type Batch = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+fn random_batch(rng: &mut Rng) -> Batch {
+    let change_count = 1 + rng.below(30);
+    let mut change = |_| {
+        let key = [b"key ".as_slice(), &[rng.below(60) as u8]].concat();
+        let value_bytes = 16 + if rng.below(20) == 0 { 1500 } else { rng.index(120) };
+        (key, (rng.below(5) > 0).then(|| rng.bytes(value_bytes)))
+    };
+    (0..change_count).map(&mut change).collect()
+}
+
+fn changes(batch: &Batch) -> Vec<Change<'_>> {
+    batch
+        .iter()
+        .map(|(key, value)| match value {
+            Some(value) => Change::Put { key, value },
+            None => Change::Delete { key },
+        })
+        .collect()
 }
 
 /// What ends the sessions of a program.
@@ -38,12 +66,14 @@ enum Ending {
 }
 
 impl Case {
-    /// Runs a random program: splits, overwrites, deletes, merges, big records, many segments.
+    /// Runs a random program: splits, overwrites, deletes, merges, big records, many segments,
+    /// batches of which some fail in the middle.
     fn new(seed: u64, ending: Ending) -> Self {
         let mut rng = Rng::new(seed);
         let options = tiny().fill_factor(3.0).durability(Durability::Buffered);
         let options = if seed % 4 == 3 { options.hash(bad_hash()) } else { options };
-        let (mut disk, mut versions) = (SimDisk::new(), BTreeMap::<Vec<u8>, BTreeSet<_>>::new());
+        let (mut disk, mut versions) = (SimDisk::new(), Versions::new());
+        let mut failed = BTreeSet::new();
         let session_count = 3;
         let mut newest = Content::new();
         for session in 0..session_count {
@@ -59,11 +89,28 @@ impl Case {
                         versions.entry(key).or_default().insert(value);
                     }
                 }
+                if rng.below(25) == 0 {
+                    let batch = random_batch(&mut rng);
+                    if rng.below(2) == 0 {
+                        disk.fail_call(1 + rng.below(3), ENOSPC, false);
+                    }
+                    if db.apply(&changes(&batch)).is_err() {
+                        failed.extend(batch.iter().map(|(key, _)| key.clone()));
+                    }
+                    disk.fail_call(u64::MAX, ENOSPC, false);
+                    for (key, value) in batch {
+                        versions.entry(key).or_default().extend(value);
+                    }
+                }
                 if rng.below(60) == 0 {
                     db.sync().expect("nothing fails here");
                 }
             }
+            // What ends the log is no batch, of which it could not be known without the live header
+            // whether lost zeros are behind it.
+            db.put(b"last", &rng.bytes(16)).expect("nothing fails here");
             newest = content(&db);
+            versions.entry(b"last".to_vec()).or_default().insert(newest[&b"last"[..]].clone());
             let is_last = session + 1 == session_count;
             match ending {
                 Ending::Kill => disk = disk.kill(),
@@ -75,7 +122,7 @@ impl Case {
                 _ => db.close().expect("nothing fails here"),
             }
         }
-        Self { bytes: disk.file(), newest, versions, options }
+        Self { bytes: disk.file(), newest, versions, failed, options }
     }
 
     fn repair(&self, bytes: &[u8]) -> (Content, RepairReport) {
@@ -118,6 +165,12 @@ impl Case {
         let segment = at / 4096 * 4096;
         let naming = naming(&self.bytes, segment);
         vec![segment..record.end, naming - 16..naming + 16]
+    }
+
+    /// Returns whether the key may have been changed by a batch that failed and that damage makes
+    /// look as if it may have been committed.
+    fn is_in_doubt(&self, key: &[u8], report: &RepairReport) -> bool {
+        report.doubtful_batched_count > 0 && self.failed.contains(key)
     }
 
     /// Returns the offsets of the headers of all segments.
@@ -236,7 +289,8 @@ fn a_lost_sector_loses_only_what_is_in_it() {
                 let what = format!("seed {seed}, {ending:?}, fill {fill}, sector at {at}");
                 case.check_honest(&saved, &report, &what);
                 for (key, places) in &places {
-                    if !places.iter().any(|place| overlap(place, &sector)) {
+                    let is_hit = places.iter().any(|place| overlap(place, &sector));
+                    if !is_hit && !case.is_in_doubt(key, &report) {
                         let newest = case.newest.get(*key);
                         assert!(saved.get(*key) == newest, "{what}: {key:?} {report:?}");
                     }
@@ -303,7 +357,8 @@ fn a_cut_file_gives_what_lies_before_the_cut() {
         assert!(saved == case.newest || !report.is_whole(), "{len}: {report:?}");
         case.check_honest(&saved, &report, &format!("length {len}"));
         for (key, places) in &places {
-            if places.iter().all(|place| place.end <= len) {
+            let is_before = places.iter().all(|place| place.end <= len);
+            if is_before && !case.is_in_doubt(key, &report) {
                 assert!(saved.contains_key(*key), "{len}: {key:?} {report:?}");
             }
         }
@@ -497,5 +552,134 @@ fn a_big_record_that_nothing_names_is_saved_in_doubt() {
         let (db, report) = SimDisk::with_file(&damaged).repair(&tiny()).unwrap();
         assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&kept[..]));
         assert_eq!((report.doubtful_count, report.lost_big_count), (1, 0), "{report:?}");
+    }
+}
+
+/// Fails each call to the storage in turn while a batch is made: repair finds what opening finds,
+/// whatever comes behind the records that no COMMIT made count, and wherever else damage is.
+#[test]
+fn a_batch_that_was_not_committed_is_not_saved() {
+    let mut uncommitted_max = 0;
+    for call in 1.. {
+        let disk = SimDisk::new();
+        let options = tiny().durability(Durability::Buffered);
+        let db = disk.open(&options).unwrap();
+        for key in 0..40_u8 {
+            db.put(&[key], b"an old value").unwrap();
+        }
+        let mut rng = Rng::new(8);
+        let values: Vec<Vec<u8>> = (0..60).map(|i| rng.bytes(100 + i % 7 * 400)).collect();
+        let batch: Batch = (0..60_u8)
+            .map(|key| (vec![key], (key % 5 > 0).then(|| values[usize::from(key)].clone())))
+            .collect();
+        let before = content(&db);
+        disk.fail_call(call, ENOSPC, false);
+        let call_count = disk.call_count();
+        let applied = db.apply(&changes(&batch));
+        if disk.call_count() < call_count + call {
+            assert!(applied.is_ok());
+            break;
+        }
+        let expected = if applied.is_ok() { content(&db) } else { before };
+        assert_eq!(content(&db), expected);
+        let killed = disk.kill().file();
+        db.put(b"behind", b"the batch").unwrap();
+        let followed = disk.kill().file();
+        db.close().unwrap();
+        for (file, is_followed) in [(killed, false), (followed, true), (disk.file(), true)] {
+            let mut expected = expected.clone();
+            if is_followed {
+                expected.insert(b"behind".to_vec(), b"the batch".to_vec());
+            }
+            let (saved, report) = SimDisk::with_file(&file).repair(&options).unwrap();
+            assert!(content(&saved) == expected, "call {call}: {report:?}");
+            // A LINK that was written in part is a gap.
+            assert!(report.is_whole() || !is_followed, "call {call}: {report:?}");
+            assert!(report.is_end_known, "call {call}: {report:?}");
+            assert!(applied.is_err() || report.uncommitted_count == 0, "call {call}: {report:?}");
+            uncommitted_max = uncommitted_max.max(report.uncommitted_count);
+
+            let mut damaged = file.clone();
+            let at = find(&file, b"an old value").unwrap();
+            damaged[at] ^= 1;
+            expected.remove(&[0_u8][..]);
+            let (saved, report) = SimDisk::with_file(&damaged).repair(&options).unwrap();
+            let mut found = content(&saved);
+            found.remove(&[0_u8][..]);
+            assert!(found == expected, "call {call}: {report:?}");
+            assert_eq!(report.doubtful_batched_count, 0, "call {call}: {report:?}");
+        }
+    }
+    assert!(uncommitted_max > 10, "at most {uncommitted_max} records had no COMMIT");
+}
+
+/// Damages each record of a batch in turn, its COMMIT as well: the others are saved, in doubt.
+#[test]
+fn what_damage_leaves_of_a_batch_is_saved_in_doubt() {
+    for is_followed in [false, true] {
+        let disk = SimDisk::new();
+        let db = disk.open(&tiny()).unwrap();
+        db.put(b"changed", b"the old value").unwrap();
+        db.put(b"deleted", b"a value to go").unwrap();
+        db.apply(&[
+            Change::Put { key: b"new", value: b"the first" },
+            Change::Delete { key: b"deleted" },
+            Change::Put { key: b"changed", value: b"the last" },
+        ])
+        .unwrap();
+        if is_followed {
+            db.put(b"behind", b"the batch").unwrap();
+        }
+        db.close().unwrap();
+        let bytes = disk.file();
+        let (saved, report) = SimDisk::with_file(&bytes).repair(&tiny()).unwrap();
+        assert_eq!(content(&saved), content(&disk.open(&tiny()).unwrap()));
+        assert!(report.is_whole() && report.uncommitted_count == 0, "{report:?}");
+
+        // Its kind, no key, 16 bytes of value, of which the first 8 are the count.
+        let commit = find(&bytes, &[3, 0, 16, 0, 3, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+        let [first, last] = [&b"the first"[..], b"the last"].map(|it| find(&bytes, it).unwrap());
+        for (damage, doubtful_count, new, changed) in [
+            (first, 2, None, &b"the last"[..]),
+            (last, 2, Some(&b"the first"[..]), b"the old value"),
+            (commit, 3, Some(b"the first"), b"the last"),
+        ] {
+            let mut damaged = bytes.clone();
+            damaged[damage] ^= 1;
+            let (saved, report) = SimDisk::with_file(&damaged).repair(&tiny()).unwrap();
+            assert_eq!(report.doubtful_batched_count, doubtful_count, "{report:?}");
+            assert_eq!((report.uncommitted_count, report.is_whole()), (0, false), "{report:?}");
+            assert!(report.stale_max() >= doubtful_count, "{report:?}");
+            assert_eq!(saved.get(b"new").unwrap().as_deref(), new);
+            assert_eq!(saved.get(b"changed").unwrap().as_deref(), Some(changed));
+            assert!(!saved.contains(b"deleted").unwrap());
+            assert_eq!(saved.contains(b"behind").unwrap(), is_followed);
+        }
+    }
+}
+
+/// The end of the log is damaged: a COMMIT may have been there.
+#[test]
+fn a_batch_before_a_damaged_end_is_in_doubt() {
+    let disk = SimDisk::new();
+    let db = disk.open(&tiny()).unwrap();
+    db.apply(&[Change::Put { key: b"a", value: b"1" }, Change::Put { key: b"b", value: b"2" }])
+        .unwrap();
+    db.close().unwrap();
+    let bytes = disk.file();
+    let commit = find(&bytes, &[3, 0, 16, 0, 2, 0, 0, 0, 0, 0, 0, 0]).unwrap() - 4;
+    // Zeros, the end of the file, and zeros without the live header.
+    let mut zeros = bytes.clone();
+    zeros[commit..].fill(0);
+    let mut headless = zeros.clone();
+    headless[8192..12_288].fill(0xff);
+    let is_border = commit.is_multiple_of(512);
+    for (damaged, is_sure) in
+        [(&zeros, false), (&bytes[..commit].to_vec(), false), (&headless, !is_border)]
+    {
+        let (saved, report) = SimDisk::with_file(damaged).repair(&tiny()).unwrap();
+        let (count, doubtful_count) = if is_sure { (0, 0) } else { (2, 2) };
+        assert_eq!((saved.len(), report.doubtful_batched_count), (count, doubtful_count));
+        assert_eq!(report.uncommitted_count, 2 - doubtful_count, "{report:?}");
     }
 }

@@ -1,0 +1,123 @@
+//! Decide which records of batches count, in a log that may have gaps.
+//!
+//! Where the log is whole, the rule is that of recovery: a batch counts with the COMMIT behind it.
+//! A gap may have taken that COMMIT, or some of the records that it counts. What is left of a batch
+//! beside a gap is saved, and counted as in doubt: a change too many can be found and undone, one
+//! that was left out cannot be brought back.
+
+use super::segments::{Log, Part, Segment};
+use super::{Marks, Reader};
+use crate::error::Result;
+use crate::log::batch::Batches;
+use crate::log::record::{Record, RecordKind};
+
+/// How many records of batches have not simply counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Undone {
+    /// No COMMIT made them count.
+    pub(super) uncommitted_count: u64,
+    /// They count although their COMMIT, or others of their batch, may be lost.
+    pub(super) doubtful_count: u64,
+}
+
+/// Marks the records of `log` that no COMMIT makes count. `is_end_sure` says that nothing is missing
+/// behind the last record.
+pub(super) fn decide(reader: &mut Reader<'_>, log: &mut Log, is_end_sure: bool) -> Result<Undone> {
+    if !log.parts.iter().any(|part| part.scan.has_batches) {
+        return Ok(Undone::default());
+    }
+    let mut pass = Pass::default();
+    for (i, part) in log.parts.iter().enumerate() {
+        pass.begin(part, i.checked_sub(1).map(|before| &log.parts[before].segment));
+        pass.uncommitted.push(part.scan.has_batches.then(|| Marks::new(&part.segment)));
+        part.each_record(reader, |_, record| {
+            pass.add(part, record);
+            Ok(())
+        })?;
+    }
+    if !is_end_sure {
+        pass.doubt();
+    }
+    for (part, uncommitted) in log.parts.iter_mut().zip(pass.uncommitted) {
+        part.uncommitted = uncommitted;
+    }
+    Ok(pass.undone)
+}
+
+/// A record of a batch: the number of its part of the log, and its offset.
+type Member = (usize, u64);
+
+/// The records of a log in their order.
+#[derive(Debug, Default)]
+struct Pass {
+    batches: Batches<Member>,
+    /// Where the log has got to.
+    lsn: u64,
+    /// Whether the batch that is held back may have begun in a gap.
+    is_cut: bool,
+    /// For each part so far that has any: its records that nothing has made count.
+    uncommitted: Vec<Option<Marks>>,
+    undone: Undone,
+}
+
+impl Pass {
+    /// Goes on with the next part.
+    fn begin(&mut self, part: &Part, previous: Option<&Segment>) {
+        let link = previous.and_then(|previous| {
+            let link = previous.link_before(&part.segment)?;
+            Some(previous.lsn_at(link))
+        });
+        // If all that is missing is the LINK, no COMMIT is.
+        if link == Some(self.lsn) {
+            self.lsn = part.segment.base_lsn;
+        }
+        self.advance(part.segment.base_lsn);
+    }
+
+    /// Goes on to `lsn`, across a gap if nothing has been read up to there.
+    fn advance(&mut self, lsn: u64) {
+        if self.lsn != lsn {
+            self.doubt();
+            self.is_cut = true;
+        }
+        self.lsn = lsn;
+    }
+
+    /// Takes the next record, of the part that was begun last.
+    fn add(&mut self, part: &Part, record: &Record<'_>) {
+        self.advance(part.segment.lsn_at(record.offset));
+        self.lsn += record.bytes.len() as u64;
+        if self.is_cut && self.batches.is_short_of(record) {
+            self.doubt();
+        }
+        let is_between = matches!(record.header.kind, RecordKind::Commit | RecordKind::Link);
+        let is_member = record.header.is_in_transaction && !is_between;
+        self.is_cut &= is_member || record.header.kind == RecordKind::Link;
+        let member = is_member.then(|| (self.uncommitted.len() - 1, record.offset));
+        if let Some(member) = member {
+            set(&mut self.uncommitted, member, true);
+            self.undone.uncommitted_count += 1;
+        }
+        let Self { batches, uncommitted, undone, .. } = self;
+        batches.add(record, member, |member| {
+            set(uncommitted, member, false);
+            undone.uncommitted_count -= 1;
+        });
+    }
+
+    /// Makes all count that is held back: nobody knows whether it does.
+    fn doubt(&mut self) {
+        for member in self.batches.take() {
+            set(&mut self.uncommitted, member, false);
+            self.undone.uncommitted_count -= 1;
+            self.undone.doubtful_count += 1;
+        }
+    }
+}
+
+/// Sets or clears the mark of a member.
+fn set(uncommitted: &mut [Option<Marks>], (part, offset): Member, is_marked: bool) {
+    if let Some(marks) = &mut uncommitted[part] {
+        marks.set(offset, is_marked);
+    }
+}
