@@ -1,4 +1,4 @@
-//! What the tests need beyond cargo: components, Debian packages, a toolchain with Miri.
+//! What the tests need beyond cargo: components, Debian packages, a nightly toolchain, cargo-fuzz.
 
 use std::env;
 use std::path::Path;
@@ -15,7 +15,7 @@ const PACKAGES: [(&str, &str); 5] = [
     ("fish", "fish"),
 ];
 
-/// Toolchain that has Miri.
+/// Toolchain that has Miri, and the sanitizers of the fuzzer.
 pub(crate) const NIGHTLY: &str = "nightly";
 
 /// What could not be installed, and so is not tested.
@@ -23,6 +23,8 @@ pub(crate) const NIGHTLY: &str = "nightly";
 pub(crate) struct Missing {
     /// Why Miri cannot be run.
     pub(crate) miri: Option<String>,
+    /// Why the fuzz targets cannot be run.
+    pub(crate) fuzz: Option<String>,
 }
 
 /// Installs what is missing. Fails only where nothing can be tested without it.
@@ -33,7 +35,17 @@ pub(crate) fn install(root: &Path) -> Result<Missing, Failure> {
     if let Some(reason) = &miri {
         console::say(&format!("Miri cannot be run: {reason}"));
     }
-    Ok(Missing { miri })
+    let fuzz = if is_slow() {
+        install_fuzz(root).err()
+    } else {
+        Some("SPLITPOINT_SLOW=1 runs it".to_owned())
+    };
+    Ok(Missing { miri, fuzz })
+}
+
+/// Returns whether more rounds and larger sizes were asked for.
+pub(crate) fn is_slow() -> bool {
+    env::var_os("SPLITPOINT_SLOW").is_some_and(|value| value == "1")
 }
 
 /// The pinned toolchain itself was installed when cargo was first run here.
@@ -115,6 +127,24 @@ fn install_miri(root: &Path) -> Result<(), Failure> {
         "rust-src",
         "--no-self-update",
     ];
+    run(&mut command(root, "rustup", &install))
+}
+
+/// Installs cargo-fuzz and the toolchain it needs, or says why not.
+fn install_fuzz(root: &Path) -> Result<(), Failure> {
+    let works = ["run", NIGHTLY, "rustc", "--version"];
+    if !has_program("rustup") {
+        return Err("there is no rustup to install a nightly toolchain with".to_owned());
+    }
+    if output(&mut command(root, "rustup", &works)).is_err() {
+        let install = ["toolchain", "install", NIGHTLY, "--profile", "minimal", "--no-self-update"];
+        run(&mut command(root, "rustup", &install))?;
+    }
+    let version = ["run", NIGHTLY, "cargo", "fuzz", "--version"];
+    if output(&mut command(root, "rustup", &version)).is_ok() {
+        return Ok(());
+    }
+    let install = ["run", NIGHTLY, "cargo", "install", "cargo-fuzz", "--locked"];
     run(&mut command(root, "rustup", &install))
 }
 

@@ -37,7 +37,7 @@ struct Line {
 pub(crate) fn run(root: &Path) -> Result<(), Failure> {
     console::say("== what the tests need");
     let missing = dependencies::install(root)?;
-    if env::var_os("SPLITPOINT_SLOW").is_some_and(|value| value == "1") {
+    if dependencies::is_slow() {
         console::say("SPLITPOINT_SLOW=1: more rounds, larger sizes");
     }
     climb(layers(root, missing))
@@ -64,6 +64,13 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
             Box::new(move || match missing.miri {
                 Some(reason) => Ok(Outcome::Skipped(reason)),
                 None => must_pass(&mut miri(root)),
+            }),
+        ),
+        layer(
+            "fuzz",
+            Box::new(move || match missing.fuzz {
+                Some(reason) => Ok(Outcome::Skipped(reason)),
+                None => fuzz(root),
             }),
         ),
         layer(
@@ -122,6 +129,35 @@ fn miri(root: &Path) -> Command {
     command.env("CARGO_TARGET_DIR", target(root).join("miri"));
     command
 }
+
+/// The fuzz targets, by the names of their files.
+const FUZZ_TARGETS: [&str; 4] = ["load_formats", "open_scan", "record", "recovery"];
+
+/// Each fuzz target for a minute, from its corpus and what earlier runs have added to it.
+fn fuzz(root: &Path) -> Result<Outcome, Failure> {
+    for name in FUZZ_TARGETS {
+        // What a run finds is kept apart from the inputs of the repository.
+        let found = target(root).join("fuzz-corpus").join(name);
+        std::fs::create_dir_all(&found)
+            .map_err(|cause| format!("cannot make `{}`: {cause}", found.display()))?;
+        let line = format!("run {NIGHTLY} cargo fuzz run --target-dir");
+        let mut command = command(root, "rustup", &line.split(' ').collect::<Vec<_>>());
+        command.arg(target(root).join("fuzz")).arg(name).arg(found);
+        command.arg(format!("fuzz/corpus/{name}")).args(FUZZ_LIMITS);
+        run_program(&mut command)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// One minute in all; an input of more than 60 s or 2 GiB is a failure.
+const FUZZ_LIMITS: [&str; 6] = [
+    "--",
+    "-max_total_time=60",
+    "-timeout=60",
+    "-rss_limit_mb=2048",
+    "-malloc_limit_mb=1024",
+    "-print_final_stats=1",
+];
 
 fn target(root: &Path) -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |path| root.join(path))
@@ -185,6 +221,22 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+
+    #[test]
+    fn every_fuzz_target_is_run_and_has_a_corpus() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
+        let names = |directory: &str| {
+            let entries = std::fs::read_dir(root.join(directory)).expect("it is there");
+            let paths = entries.map(|entry| entry.expect("it is listed").path());
+            let mut names: Vec<String> = paths
+                .map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned())
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names("fuzz/fuzz_targets"), FUZZ_TARGETS);
+        assert_eq!(names("fuzz/corpus"), FUZZ_TARGETS);
+    }
 
     #[test]
     fn layers_stop_at_the_first_that_fails() {

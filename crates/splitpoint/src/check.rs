@@ -6,17 +6,20 @@ use crate::atomic::Ordering;
 use crate::checkpoint::Image;
 use crate::error::Error;
 use crate::format::{
-    Addr, CheckpointName, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockFault, u64_at,
+    Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS,
+    SegmentHeader, Superblock, SuperblockFault, u64_at,
 };
 use crate::index::Lines;
 use crate::index::lookup::{for_each_line, slots_in_use};
 use crate::index::shape::Shape;
 use crate::index::slot::{Slot, Tag};
 use crate::linear::{BucketIndex, Geometry};
-use crate::live::{FREE_LINES_OFFSET, LINES_USED_OFFSET, LineWindow};
+use crate::live::{END_OFFSET, FREE_LINES_OFFSET, LINES_USED_OFFSET, LineWindow};
 use crate::log::batch::Batches;
 use crate::log::record::{Record, RecordKind};
 use crate::log::scan::{LogWalk, Trust, big_record};
+use crate::piece::piece_of;
+use crate::space::Extent;
 use crate::store::{Store, Writer};
 
 /// One damage that a check found.
@@ -115,7 +118,9 @@ impl Store {
             report.note_error(&error);
         }
         let mut live = AddrSet::for_file(self.region.file_bytes());
-        let record_count = self.check_log(writer, &mut live, &mut report);
+        let mut used = Vec::new();
+        let record_count = self.check_log(writer, &mut live, &mut used, &mut report);
+        self.check_space(used, &mut report);
         self.check_index(&mut live, &mut report);
         let missing: Vec<Addr> = live.iter().collect();
         for addr in missing {
@@ -173,7 +178,13 @@ impl Store {
     }
 
     /// Verifies every record of the log and collects the live ones; returns how many there are.
-    fn check_log(&self, writer: &Writer, live: &mut AddrSet, report: &mut CheckReport) -> u64 {
+    fn check_log(
+        &self,
+        writer: &Writer,
+        live: &mut AddrSet,
+        used: &mut Vec<Extent>,
+        report: &mut CheckReport,
+    ) -> u64 {
         let end = writer.log.position();
         let start = writer.superblock.log_start;
         let mut record_count: u64 = 0;
@@ -185,6 +196,7 @@ impl Store {
                 return 0;
             }
         };
+        used.push(extent_of(start.segment_offset, walk.header()));
         let mut batches = Batches::default();
         loop {
             let salt = walk.header().salt;
@@ -203,8 +215,11 @@ impl Store {
                 // What a damaged record says is not to be believed, not even its size.
                 return record_count;
             }
+            if record.header.kind == RecordKind::Link {
+                used.push(extent_of(walk.position().segment_offset, walk.header()));
+            }
             batches.add(&record, Some(record), |record| {
-                record_count = self.check_record(&record, record_count, live, report);
+                record_count = self.check_record(&record, record_count, live, used, report);
             });
         }
         if walk.position() != end {
@@ -218,6 +233,7 @@ impl Store {
         record: &Record<'_>,
         record_count: u64,
         live: &mut AddrSet,
+        used: &mut Vec<Extent>,
         report: &mut CheckReport,
     ) -> u64 {
         let addr = match record.header.kind {
@@ -225,6 +241,10 @@ impl Store {
             RecordKind::BigPut => match big_record(&self.region, record) {
                 Ok(big) => {
                     report.log_bytes += big.bytes.len() as u64;
+                    let segment_offset = big.offset - SegmentHeader::BYTES;
+                    if let Ok(header) = self.region.segment(segment_offset) {
+                        used.push(extent_of(segment_offset, &header));
+                    }
                     Some(big.addr())
                 }
                 Err(error) => {
@@ -247,6 +267,44 @@ impl Store {
             (RecordKind::Delete, _) => record_count.saturating_sub(1),
             (_, None) => record_count + 1,
             (_, Some(_)) => record_count,
+        }
+    }
+
+    /// Checks that no granule has two uses: `used` has the segments that the log is in. What will be
+    /// handed out must be in none of them, nor in a piece of the index, nor twice on the list.
+    ///
+    /// A granule that has no use at all is lost until the index is built again, which harms nobody.
+    fn check_space(&self, mut used: Vec<Extent>, report: &mut CheckReport) {
+        let region = &self.region;
+        let live = region.live();
+        let space = live.space();
+        if region.storage().is_volatile() {
+            return;
+        }
+        used.push(Extent { granule: 0, count: HEADER_BYTES / GRANULE_BYTES });
+        // Those of an index in memory are in no file.
+        if !region.is_private() {
+            for window in LineWindow::ALL {
+                used.extend((0..live.piece_count(window)).map(|piece| Extent {
+                    granule: live.piece(window, piece),
+                    count: piece_of(piece).granule_count(),
+                }));
+            }
+            // A killed process may have noted one before it was taken, or after it was given back.
+            let checkpoints = live.checkpoint_extents().into_iter().flatten();
+            used.extend(checkpoints.filter(|&extent| !space.is_free(extent)));
+        }
+        let last = used.iter().map(|extent| extent.granule + extent.count).max();
+        if let Some(last) = last.filter(|&last| last > space.end()) {
+            report.note("end of the file in granules", END_OFFSET, last, space.end());
+        }
+        used.extend_from_slice(space.free());
+        used.sort_unstable_by_key(|extent| extent.granule);
+        for pair in used.windows(2) {
+            let end = pair[0].granule + pair[0].count;
+            if end > pair[1].granule {
+                report.note("granule with two uses", pair[1].granule * GRANULE_BYTES, 1, 2);
+            }
         }
     }
 
@@ -334,6 +392,11 @@ impl Store {
             Err(error) => report.note_error(&error),
         }
     }
+}
+
+/// Returns the granules of the segment at `offset`.
+fn extent_of(offset: u64, header: &SegmentHeader) -> Extent {
+    Extent { granule: offset / GRANULE_BYTES, count: header.segment_bytes / GRANULE_BYTES }
 }
 
 impl CheckReport {

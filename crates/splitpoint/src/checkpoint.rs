@@ -34,7 +34,7 @@ use crate::region::Region;
 use crate::space::{Extent, Space, between};
 
 /// Size of a block of an image in bytes; the last one may be shorter.
-const BLOCK_BYTES: usize = 64 << 10;
+pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 /// Size of the head of a block in bytes.
 const BLOCK_HEAD_BYTES: usize = 8;
 /// Most words that a block has for buckets and slots.
@@ -77,7 +77,7 @@ pub(crate) struct CheckpointState {
     pub(crate) used: Vec<Extent>,
 }
 
-const CRC_OFFSET: usize = 152;
+pub(crate) const CRC_OFFSET: usize = 152;
 const EXTENTS_OFFSET: usize = 160;
 const _: () = assert!(EXTENTS_OFFSET as u64 == STATE_OFFSET + 8 * STATE_WORDS as u64);
 
@@ -144,7 +144,7 @@ impl CheckpointState {
         for (i, extent) in self.used.iter().enumerate() {
             put_u64(&mut block, EXTENTS_OFFSET + 8 * i, extent.count << 32 | extent.granule);
         }
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&block), &header.salt.to_le_bytes());
+        let crc = state_crc(&block, header.salt);
         put_u64(&mut block, CRC_OFFSET, crc.into());
         block
     }
@@ -169,7 +169,7 @@ impl CheckpointState {
         }
         let mut zeroed = block.to_vec();
         put_u64(&mut zeroed, CRC_OFFSET, 0);
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&zeroed), &name.salt.to_le_bytes());
+        let crc = state_crc(&zeroed, name.salt);
         let found = u64_at(block, CRC_OFFSET);
         if found != crc.into() {
             return corrupt("checkpoint checksum", CRC_OFFSET, crc.into(), found);
@@ -209,6 +209,11 @@ impl CheckpointState {
     }
 }
 
+/// Returns the checksum of the first granule of a checkpoint, in which its field is zero.
+pub(crate) fn state_crc(block: &[u8], salt: u64) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(block), &salt.to_le_bytes())
+}
+
 /// Finishes the block in `bytes`, which will be at `offset` of the file.
 fn seal(bytes: &mut [u8], salt: u64, offset: u64) {
     let len = u32::try_from(bytes.len()).expect("a block is small");
@@ -217,7 +222,8 @@ fn seal(bytes: &mut [u8], salt: u64, offset: u64) {
     put_u32(bytes, 0, crc);
 }
 
-fn block_crc(bytes: &[u8], salt: u64, offset: u64) -> u32 {
+/// Returns the checksum of a block at `offset` of the file, whatever it says itself.
+pub(crate) fn block_crc(bytes: &[u8], salt: u64, offset: u64) -> u32 {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[4..]), &salt.to_le_bytes());
     crc32c::crc32c_append(crc, &offset.to_le_bytes())
 }

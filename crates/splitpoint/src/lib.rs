@@ -26,6 +26,9 @@ mod cursor;
 mod db;
 mod error;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod hash;
 mod identify;
 mod index;

@@ -88,6 +88,8 @@ const PIECES: [usize; 2] = [128, 320];
 pub(crate) const LINES_USED_OFFSET: u64 = LIVE_OFFSET + LINES_USED as u64 * 8;
 /// Byte offset of the free overflow lines in the file.
 pub(crate) const FREE_LINES_OFFSET: u64 = LIVE_OFFSET + FREE_LINE as u64 * 8;
+/// Byte offset of the end of the file in granules in the file.
+pub(crate) const END_OFFSET: u64 = LIVE_OFFSET + END as u64 * 8;
 /// Byte offset of the writer's process id in the file.
 pub(crate) const PID_OFFSET: u64 = LIVE_OFFSET + PID as u64 * 8;
 

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::atomic::Ordering;
 use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
-use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
+use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, Superblock};
 use crate::hash::HashFunction;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, SLOT_COUNT};
@@ -222,7 +222,8 @@ impl Store {
             return Err(Error::ReadOnly);
         }
         let mut writer = self.lock()?;
-        if !writer.is_dirty {
+        // A store that was left open before its first change is dirty, and knows of no log.
+        if !writer.is_dirty || writer.superblock.log_start.segment_offset == 0 {
             self.begin_changes(&mut writer)?;
         }
         Ok(writer)
@@ -233,9 +234,13 @@ impl Store {
     #[cold]
     fn begin_changes(&self, writer: &mut Writer) -> Result<()> {
         self.group.check()?;
+        // What fails here is tried again by the next change.
+        writer.is_dirty = false;
         if writer.superblock.log_start == LogStart::default() {
             writer.log.reserve(0, &self.region, &mut writer.space)?;
-            writer.superblock.log_start = writer.log.log_start();
+            let start = writer.log.log_start();
+            self.make_nameable(start)?;
+            writer.superblock.log_start = start;
             // Once more than needed: a damaged copy must not leave one that knows of no log.
             self.region.write_superblock(&mut writer.superblock, false)?;
         }
@@ -245,6 +250,16 @@ impl Store {
         self.region.live().set_identity(self.region.storage().identity());
         writer.is_dirty = true;
         Ok(())
+    }
+
+    /// Makes the header of the first segment durable: whoever reads a superblock that names it
+    /// takes its absence for damage.
+    fn make_nameable(&self, start: LogStart) -> Result<()> {
+        let synced = self.region.write("sync", |storage| {
+            storage.sync_range(start.segment_offset, SegmentHeader::BYTES)
+        });
+        // A second sync that succeeds would prove nothing.
+        synced.inspect_err(|error| self.group.fail(error))
     }
 
     pub(crate) fn prepare_put<'a>(

@@ -32,8 +32,10 @@ pub(crate) struct LogWalk<'a> {
 }
 
 impl<'a> LogWalk<'a> {
-    /// Walks from `start`; `end_lsn` bounds a published log. `None` if the log is empty or, with
-    /// no trust, if its first segment never reached the disk.
+    /// Walks from `start`; `end_lsn` bounds a published log. `None` if the log is empty.
+    ///
+    /// The segment was durable before anything named it, so one that is not there is damage even
+    /// where nothing is trusted: else the whole log would be lost for one byte of it, without a word.
     pub(crate) fn new(
         region: &'a Region,
         start: LogStart,
@@ -48,13 +50,9 @@ impl<'a> LogWalk<'a> {
             offset: start.record_offset,
             lsn: start.lsn,
         };
-        let entered = enter(region, start.segment_offset, start.salt, None)
-            .and_then(|_| segment_of(region, position));
-        match entered {
-            Ok(header) => Ok(Some(Self { region, header, position, trust, end_lsn })),
-            Err(_) if trust == Trust::Nothing => Ok(None),
-            Err(error) => Err(error),
-        }
+        enter(region, start.segment_offset, start.salt, None)?;
+        let header = segment_of(region, position)?;
+        Ok(Some(Self { region, header, position, trust, end_lsn }))
     }
 
     /// Walks from a position in a segment that is known to be good.

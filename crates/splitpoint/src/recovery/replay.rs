@@ -201,11 +201,11 @@ impl Opening {
                 }
             }
         }
+        let base = self.survey_log(&region)?;
         if self.superblock.checkpoint.take().is_some() && self.access == Access::ReadWrite {
             // Its segment is about to be used for something else.
             region.write_superblock(&mut self.superblock, false)?;
         }
-        let base = self.survey_log(&region)?;
         let rebuilt = self.rebuild(&region, base)?;
         self.go_on(region, rebuilt)
     }
@@ -388,15 +388,13 @@ impl Opening {
             (state.tail_offset, state.tail_segment) = (position.offset, position.segment_offset);
             live.commit(position.lsn, &state);
         } else {
-            // The first segment never reached the disk: the next change begins another.
+            // The next change begins the log.
             self.superblock.log_start = LogStart::default();
         }
-        let is_dirty = end.segment_offset != 0;
-        if is_dirty {
-            live.set_identity(region.storage().identity());
-        }
+        live.set_identity(region.storage().identity());
         let mut opened = self.finish(region, state, recovery, 0);
-        opened.writer.is_dirty = is_dirty;
+        // The superblock on disk says so already; closing takes it back, also of an empty store.
+        opened.writer.is_dirty = true;
         Ok(opened)
     }
 

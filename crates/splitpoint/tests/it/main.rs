@@ -13,6 +13,8 @@ mod concurrency;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod damage;
+#[cfg(test)]
 mod durability;
 #[cfg(test)]
 mod full_disk;

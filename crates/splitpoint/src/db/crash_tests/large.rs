@@ -155,7 +155,7 @@ fn the_large_program_splits_merges_overflows_and_fills_segments() {
     let checkpoint_count = Rc::new(Cell::new(0));
     let from_checkpoint = checkpoint_count.clone();
     let visit = move |point: &Point<'_>| {
-        if point.number.is_multiple_of(10) {
+        if point.number.is_multiple_of(3) {
             let lost =
                 point.disk.lose_power(0).open(point.options).map_err(|error| error.to_string())?;
             if let crate::Recovery::Replayed { checkpoint_keys, .. } = lost.recovery() {

@@ -243,9 +243,11 @@ impl Oracle {
         (0..KEYS).filter(|&key| self.intended(key) > self.acknowledged(key)).collect()
     }
 
-    /// Returns whether any change was acknowledged.
+    /// Returns whether any change was acknowledged that the log has: not the delete of a key that
+    /// was never there.
     pub(super) fn has_changes(&self) -> bool {
-        (0..KEYS).any(|key| self.acknowledged(key) > 0)
+        let is_put = |key, version| value_of(key, version).is_some();
+        (0..KEYS).any(|key| (1..=self.acknowledged(key)).any(|version| is_put(key, version)))
     }
 
     /// Says that the store is about to be opened.

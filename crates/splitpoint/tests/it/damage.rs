@@ -1,0 +1,525 @@
+//! Every single byte of a small store damaged, and the file cut at every length.
+//!
+//! Opening or checking must notice it, or the byte is in a range that is listed here as harmless,
+//! with the reason; `docs/durability.md` shows the list. Damage that goes unnoticed outside the list
+//! is a failure, and so is a listed range in which all damage is noticed: the list is exact.
+//! Harmless means: everything is there, and still is after the store has grown, was killed, lost
+//! its power and was closed.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+
+use splitpoint::{Create, Db, Options, Recovery, SimDisk};
+
+use crate::support::{Content, content, is_slow, tiny, try_content, within};
+
+/// How the last writer of a store has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// It closed the store.
+    Closed,
+    /// It was killed, on this boot: its live tables are believed.
+    Killed,
+    /// With a power loss: its live tables are not believed.
+    PowerLost,
+}
+
+use Ended::{Closed, Killed, PowerLost};
+
+/// What became of a store that was damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Opening, reading or checking returned an error.
+    Refused,
+    /// The check reported damage.
+    Reported,
+    /// Opening said that it left out the end of the log, and the rest is what was once there.
+    Dropped,
+    /// Everything is there and stays there; nobody says anything.
+    Unnoticed,
+    /// Something is not there, or not after the store has grown, and nobody says so.
+    Harmful,
+}
+
+impl Outcome {
+    fn is_noticed(self) -> bool {
+        matches!(self, Self::Refused | Self::Reported | Self::Dropped)
+    }
+}
+
+/// A store with everything in it, and what it held after each change.
+#[derive(Clone, Debug)]
+struct Sample {
+    ended: Ended,
+    bytes: Vec<u8>,
+    options: Options,
+    states: Vec<Content>,
+}
+
+const LIVE: usize = 8192;
+const READER_TABLE: Range<usize> = 12_288..16_384;
+const GRANULE: usize = 4096;
+const LINE: usize = 64;
+
+impl Sample {
+    /// Makes a store with several segments and sessions, a big record, dead records, lines in
+    /// overflow and given back, pieces that are not full, a free granule.
+    fn new(ended: Ended) -> Self {
+        let options = tiny().segment_bytes_min(8192).fill_factor(7.0).checkpoint_bytes_min(3000);
+        let disk = SimDisk::new();
+        let mut states = vec![Content::new()];
+        let mut change = |db: &Db, key: &[u8], value: Option<&[u8]>| {
+            match value {
+                Some(value) => db.put(key, value).expect("there is room"),
+                None => assert!(db.delete(key).expect("nothing fails")),
+            }
+            states.push(content(db));
+        };
+        let db = disk.open(&options).expect("it opens");
+        for i in 0..180_u8 {
+            change(&db, &[i], Some(&[i; 6]));
+        }
+        for i in 30..160_u8 {
+            change(&db, &[i], None);
+        }
+        db.close().expect("nothing fails");
+        let db = disk.open(&options).expect("it opens");
+        for i in 0..20_u8 {
+            change(&db, &[i], Some(&vec![i; 15 * usize::from(i)]));
+        }
+        change(&db, b"big", Some(&[9; 5000]));
+        for i in 0..3_u8 {
+            change(&db, &[i], Some(&[9; 900]));
+            db.sync().expect("nothing fails");
+        }
+        let stats = db.stats().expect("nothing fails");
+        assert!(stats.segments.big > 0 && stats.segments.log > 8192 && stats.segments.free > 0);
+        assert!(stats.checkpoint.is_some() && stats.geometry.bucket_count() > 16);
+        let mut bytes = disk.file();
+        match ended {
+            Closed => {
+                db.close().expect("nothing fails");
+                bytes = disk.file();
+            }
+            Killed => {}
+            // As another boot finds it.
+            PowerLost => bytes[LIVE + 16..LIVE + 32].fill(0xb0),
+        }
+        let sample = Self { ended, bytes, options, states };
+        assert!(sample.word(LIVE + 328) != 0, "no overflow line was given back");
+        assert_eq!(sample.examine(&sample.bytes, true), Outcome::Unnoticed);
+        sample
+    }
+
+    /// Opens a file of these bytes, reads all of it in every way, and lets it grow if that is asked
+    /// for and nothing is wrong.
+    fn examine(&self, bytes: &[u8], may_grow: bool) -> Outcome {
+        let disk = SimDisk::with_file(bytes);
+        let options = self.options.clone().create(Create::Never);
+        let Ok(db) = disk.open(&options) else { return Outcome::Refused };
+        match db.check() {
+            Err(_) => return Outcome::Refused,
+            Ok(report) if !report.is_clean() => return Outcome::Reported,
+            Ok(_) => {}
+        }
+        let Ok(found) = try_content(&db) else { return Outcome::Refused };
+        let is_got = |(key, value): (&Vec<u8>, &Vec<u8>)| {
+            db.get(key).is_ok_and(|found| found.as_deref() == Some(&value[..]))
+        };
+        if db.len() != found.len() as u64 || !found.iter().all(is_got) {
+            return Outcome::Harmful;
+        }
+        match db.recovery() {
+            Recovery::Replayed { dropped_bytes: 1.., .. } if self.states.contains(&found) => {
+                return Outcome::Dropped;
+            }
+            _ if Some(&found) != self.states.last() => return Outcome::Harmful,
+            _ => {}
+        }
+        if may_grow && !self.grows(&disk, db, found) {
+            Outcome::Harmful
+        } else {
+            Outcome::Unnoticed
+        }
+    }
+
+    /// Returns whether a store takes many more changes, keeps what it had, and opens again.
+    fn grows(&self, disk: &SimDisk, db: Db, mut expected: Content) -> bool {
+        for i in 0..80_u8 {
+            let (key, value) = ([b'x', i], vec![i; 90 + usize::from(i)]);
+            if db.put(&key, &value).is_err() {
+                return false;
+            }
+            expected.insert(key.to_vec(), value);
+        }
+        for key in expected.keys().step_by(3).cloned().collect::<Vec<_>>() {
+            if !db.delete(&key).is_ok_and(|was_there| was_there) {
+                return false;
+            }
+            expected.remove(&key);
+        }
+        let is_sound = |db: &Db| {
+            db.check().is_ok_and(|report| report.is_clean())
+                && try_content(db).is_ok_and(|found| found == expected)
+        };
+        let options = self.options.clone().create(Create::Never);
+        let opens = |disk: &SimDisk| disk.open(&options).is_ok_and(|db| is_sound(&db));
+        opens(&disk.kill())
+            && opens(&disk.lose_power(u64::MAX))
+            && is_sound(&db)
+            && db.close().is_ok()
+            && opens(disk)
+    }
+
+    fn word(&self, at: usize) -> usize {
+        let bytes = self.bytes[at..at + 8].try_into().expect("8 bytes");
+        usize::try_from(u64::from_le_bytes(bytes)).expect("64 bits")
+    }
+
+    fn u32(&self, at: usize) -> usize {
+        let bytes = self.bytes[at..at + 4].try_into().expect("4 bytes");
+        u32::from_le_bytes(bytes) as usize
+    }
+
+    /// Returns where the superblock with the higher generation is.
+    fn newest_superblock(&self) -> Range<usize> {
+        let start = if self.word(16) > self.word(4096 + 16) { 0 } else { 4096 };
+        start..start + 4096
+    }
+
+    /// Returns the granules that are free.
+    fn free_granules(&self) -> Vec<Range<usize>> {
+        let count = self.u32(LIVE + 432);
+        let extent = |i| (self.u32(LIVE + 512 + 8 * i), self.u32(LIVE + 516 + 8 * i));
+        (0..count).map(extent).map(|(at, len)| at * GRANULE..(at + len) * GRANULE).collect()
+    }
+
+    /// Returns the segments that are in use, the tail of the log last.
+    fn segments(&self) -> Vec<Range<usize>> {
+        let free = self.free_granules();
+        let starts = (READER_TABLE.end..self.bytes.len()).step_by(GRANULE);
+        let mut segments: Vec<Range<usize>> = starts
+            .filter(|at| self.bytes[*at..*at + 4] == *b"SEGM")
+            .filter(|at| !free.iter().any(|range| range.contains(at)))
+            .map(|at| at..at + self.word(at + 16))
+            .collect();
+        let tail = self.word(LIVE + 192 + 64 * (self.word(LIVE + 128) & 1) + 32);
+        segments.sort_by_key(|segment| segment.start == tail);
+        assert_eq!(segments.last().map(|segment| segment.start), Some(tail));
+        segments
+    }
+
+    fn is_checkpoint(&self, segment: &Range<usize>) -> bool {
+        self.bytes[segment.start + 4] == 5
+    }
+
+    /// Returns what is behind the last record of a segment, which does not end in zeros.
+    fn behind_records(&self, segment: &Range<usize>) -> Range<usize> {
+        let last = self.bytes[segment.clone()].iter().rposition(|&byte| byte != 0);
+        segment.start + (last.expect("it has a header") + 1).next_multiple_of(8)..segment.end
+    }
+
+    /// Returns the lines of a window: those that are in use, and those that never were.
+    fn lines(&self, counts_at: usize, pieces_at: usize, used_count: usize) -> [Vec<usize>; 2] {
+        let pieces = (0..self.word(LIVE + counts_at)).map(|i| self.word(LIVE + pieces_at + 8 * i));
+        let lines =
+            pieces.flat_map(|granule| (granule * GRANULE..(granule + 1) * GRANULE).step_by(LINE));
+        let mut used: Vec<usize> = lines.collect();
+        let unused = used.split_off(used_count);
+        [used, unused]
+    }
+
+    fn bucket_lines(&self) -> [Vec<usize>; 2] {
+        self.lines(416, 1024, self.word(LIVE + 64) & 0x1_ffff_ffff)
+    }
+
+    fn overflow_lines(&self) -> [Vec<usize>; 2] {
+        self.lines(424, 2560, self.word(LIVE + 320))
+    }
+
+    /// Returns the overflow lines that were given back.
+    fn free_lines(&self) -> Vec<usize> {
+        let [used, _] = self.overflow_lines();
+        let first = self.word(LIVE + 328);
+        let next =
+            |&number: &usize| Some(self.u32(used[number - 1] + 60)).filter(|&next| next != 0);
+        std::iter::successors(Some(first), next).map(|number| used[number - 1]).collect()
+    }
+}
+
+/// What may be damaged without a word, and without harm.
+struct Harmless {
+    what: &'static str,
+    reason: &'static str,
+    /// In stores that ended so.
+    ended: &'static [Ended],
+    ranges: fn(&Sample) -> Vec<Range<usize>>,
+}
+
+fn one(range: Range<usize>) -> Vec<Range<usize>> {
+    std::iter::once(range).collect()
+}
+
+/// All that is harmless. Everything else is noticed.
+const HARMLESS: &[Harmless] = &[
+    Harmless {
+        what: "the reader table",
+        reason: "it is reserved: nothing reads it",
+        ended: &[Closed, Killed, PowerLost],
+        ranges: |_| one(READER_TABLE),
+    },
+    Harmless {
+        what: "free granules",
+        reason: "who takes one writes all of it first",
+        ended: &[Closed, Killed, PowerLost],
+        ranges: Sample::free_granules,
+    },
+    Harmless {
+        what: "the rest of a segment behind its last record",
+        reason: "no checksum fits there, and what is appended writes over it",
+        ended: &[Closed, Killed, PowerLost],
+        ranges: |sample| {
+            let mut segments = sample.segments();
+            if sample.ended == PowerLost {
+                // A replay says what it finds behind the end of the log.
+                segments.pop();
+                segments.retain(|segment| !sample.is_checkpoint(segment));
+            }
+            segments.iter().map(|segment| sample.behind_records(segment)).collect()
+        },
+    },
+    Harmless {
+        what: "the checkpoint",
+        reason: "the log has all of it: without one that is whole, recovery reads it from its start",
+        ended: &[PowerLost],
+        ranges: |sample| {
+            let segments = sample.segments().into_iter();
+            segments.filter(|segment| sample.is_checkpoint(segment)).collect()
+        },
+    },
+    Harmless {
+        what: "lines that no chain has: buckets to come, overflow lines not handed out yet",
+        reason: "a line is written before it is in a chain",
+        ended: &[Closed, Killed],
+        ranges: |sample| {
+            let [[_, buckets], [_, overflow]] = [sample.bucket_lines(), sample.overflow_lines()];
+            buckets.into_iter().chain(overflow).map(|at| at..at + LINE).collect()
+        },
+    },
+    Harmless {
+        what: "the slots and the chain of an overflow line that was given back",
+        reason: "they are written before the line is in a chain again",
+        ended: &[Closed, Killed],
+        ranges: |sample| sample.free_lines().into_iter().map(|at| at..at + 60).collect(),
+    },
+    Harmless {
+        what: "bytes 60 to 63 of a line in a chain",
+        reason: "they link the lines that were given back; this one is none",
+        ended: &[Closed, Killed],
+        ranges: |sample| {
+            let free = sample.free_lines();
+            let [[buckets, _], [overflow, _]] = [sample.bucket_lines(), sample.overflow_lines()];
+            let lines = buckets.into_iter().chain(overflow).filter(|line| !free.contains(line));
+            lines.map(|at| at + 60..at + 64).collect()
+        },
+    },
+    Harmless {
+        what: "the link to an overflow line that is empty and ends its chain",
+        reason: "without it a line is lost until the index is built again, and no record",
+        ended: &[Closed, Killed],
+        ranges: |sample| {
+            let [[buckets, _], [overflow, _]] = [sample.bucket_lines(), sample.overflow_lines()];
+            let is_empty_end = |number: usize| {
+                let line = overflow[number - 1];
+                sample.bytes[line..line + 60].iter().all(|&byte| byte == 0)
+            };
+            let links = buckets.iter().chain(&overflow).map(|at| at + 56);
+            links
+                .filter(|&at| sample.u32(at) != 0 && is_empty_end(sample.u32(at)))
+                .map(|at| at..at + 1)
+                .collect()
+        },
+    },
+    Harmless {
+        what: "the live header and the index",
+        reason: "after a power loss they are built again from the log",
+        ended: &[PowerLost],
+        ranges: |sample| {
+            let [[buckets, more], [overflow, rest]] =
+                [sample.bucket_lines(), sample.overflow_lines()];
+            let lines = buckets.into_iter().chain(more).chain(overflow).chain(rest);
+            lines.map(|at| at..at + LINE).chain(one(LIVE..READER_TABLE.start)).collect()
+        },
+    },
+    Harmless {
+        what: "the live header",
+        reason: "one that is not as it was closed is built again from the log, with the index",
+        ended: &[Closed],
+        ranges: |_| one(LIVE..READER_TABLE.start),
+    },
+    Harmless {
+        what: "the live header, but for the low bytes of the record count",
+        reason: "if it does not fit the file or the index, both are built again or it is reported; \
+                 the other fields are figures of `stat`, or are not believed",
+        ended: &[Killed],
+        ranges: |sample| {
+            let count_at = LIVE + 192 + 64 * (sample.word(LIVE + 128) & 1);
+            vec![LIVE..count_at, count_at + 1..READER_TABLE.start]
+        },
+    },
+    Harmless {
+        what: "the slots and the chain of the bucket that was divided last",
+        reason: "taking over looks at them, and builds an index with a damaged one again",
+        ended: &[Killed],
+        ranges: |sample| {
+            let [buckets, _] = sample.bucket_lines();
+            let last = buckets.len() - 1;
+            let source = buckets[last - (1 << last.ilog2())];
+            one(source..source + 60)
+        },
+    },
+    Harmless {
+        what: "the superblock written last",
+        reason: "the one before it names the same log, and opening writes it again",
+        ended: &[Closed, Killed],
+        ranges: |sample| one(sample.newest_superblock()),
+    },
+];
+
+/// A byte and what became of its damage, for a message.
+struct Found(Vec<(usize, Outcome)>);
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = &self.0[..];
+        while let Some(&(start, outcome)) = rest.first() {
+            let is_next = |(i, found): &(usize, &(usize, Outcome))| *found == &(start + i, outcome);
+            let len = rest.iter().enumerate().take_while(is_next).count();
+            write!(f, "{start}..{} {outcome:?}; ", start + len)?;
+            rest = &rest[len..];
+        }
+        Ok(())
+    }
+}
+
+/// Damages the byte at `offset` in several ways, and returns what is not noticed.
+fn unnoticed(sample: &Sample, offset: usize) -> Option<Outcome> {
+    let is_of_tables = (LIVE..LIVE + 512).contains(&offset);
+    let bits = if is_slow() || is_of_tables { 0..8 } else { offset % 8..offset % 8 + 1 };
+    let all = if is_slow() || offset.is_multiple_of(4) { 0xff } else { 0 };
+    // The last of them makes the byte zero.
+    let masks = bits.map(|bit| 1 << bit).chain([all, sample.bytes[offset]]);
+    let may_grow = is_of_tables || offset.is_multiple_of(if is_slow() { 4 } else { 32 });
+    let outcomes = masks.filter(|&mask: &u8| mask != 0).map(|mask| {
+        let mut bytes = sample.bytes.clone();
+        bytes[offset] ^= mask;
+        sample.examine(&bytes, may_grow)
+    });
+    // Harm counts more.
+    outcomes.filter(|outcome| !outcome.is_noticed()).max_by_key(|outcome| *outcome as u8)
+}
+
+/// Returns for each byte what it is on the list.
+fn listed(sample: &Sample) -> Vec<Option<&'static str>> {
+    let mut listed = vec![None; sample.bytes.len()];
+    for harmless in HARMLESS.iter().filter(|harmless| harmless.ended.contains(&sample.ended)) {
+        let ranges = (harmless.ranges)(sample);
+        assert!(!ranges.is_empty(), "the sample has nothing that is `{}`", harmless.what);
+        for offset in ranges.into_iter().flatten() {
+            let other = listed[offset].replace(harmless.what);
+            assert_eq!(other, None, "byte {offset} is also `{}`", harmless.what);
+        }
+    }
+    listed
+}
+
+/// Damages every byte and compares what goes unnoticed with the list.
+fn check_every_byte(ended: Ended) {
+    let sample = Sample::new(ended);
+    let listed = listed(&sample);
+    let (mut missing, mut surplus) = (Vec::new(), Vec::new());
+    for offset in 0..sample.bytes.len() {
+        // Of long runs of zeros that are listed, some bytes stand for all.
+        let mut around = offset.saturating_sub(32)..(offset + 32).min(sample.bytes.len());
+        let is_alike = |at| listed[at] == listed[offset] && sample.bytes[at] == 0;
+        let is_in_run = listed[offset].is_some() && around.all(is_alike);
+        if is_in_run && !offset.is_multiple_of(29) && !is_slow() {
+            continue;
+        }
+        match (unnoticed(&sample, offset), listed[offset]) {
+            (Some(Outcome::Unnoticed), Some(_)) | (None, None) => {}
+            (Some(outcome), _) => missing.push((offset, outcome)),
+            (None, Some(_)) => surplus.push((offset, Outcome::Reported)),
+        }
+    }
+    assert!(
+        missing.is_empty() && surplus.is_empty(),
+        "goes unnoticed and is not listed, or does harm: {}\nis listed and noticed: {}",
+        Found(missing),
+        Found(surplus),
+    );
+}
+
+/// Cuts the file at every length: there is no list of what is harmless.
+fn check_every_length(ended: Ended) {
+    let sample = Sample::new(ended);
+    let mut missing = Vec::new();
+    for len in 0..sample.bytes.len() {
+        // Between the ends of records only the log changes.
+        if len > 32_768 && len % 8 != 0 && len % 512 > 1 && !is_slow() {
+            continue;
+        }
+        let outcome = sample.examine(&sample.bytes[..len], true);
+        if !outcome.is_noticed() {
+            missing.push((len, outcome));
+        }
+    }
+    assert!(missing.is_empty(), "a file cut there goes unnoticed: {}", Found(missing));
+}
+
+/// Long enough for a debug build on a busy machine.
+const SECONDS: u64 = 900;
+
+#[test]
+fn every_damaged_byte_of_a_closed_store_is_noticed_or_listed() {
+    within(SECONDS, "bytes of a closed store", || check_every_byte(Closed));
+}
+
+#[test]
+fn every_damaged_byte_a_killed_process_left_is_noticed_or_listed() {
+    within(SECONDS, "bytes after a kill", || check_every_byte(Killed));
+}
+
+#[test]
+fn every_damaged_byte_after_a_power_loss_is_noticed_or_listed() {
+    within(SECONDS, "bytes after a power loss", || check_every_byte(PowerLost));
+}
+
+#[test]
+fn a_store_cut_at_any_length_is_noticed() {
+    for ended in [Closed, Killed, PowerLost] {
+        within(SECONDS, "cuts", move || check_every_length(ended));
+    }
+}
+
+/// Returns the list as the rows of a table.
+fn rows() -> String {
+    let name = |ended: &Ended| match ended {
+        Closed => "closed",
+        Killed => "killed",
+        PowerLost => "power loss",
+    };
+    let row = |harmless: &Harmless| {
+        let ended: Vec<&str> = harmless.ended.iter().map(name).collect();
+        format!("| {} | {} | {} |\n", harmless.what, ended.join(", "), harmless.reason)
+    };
+    HARMLESS.iter().map(row).collect()
+}
+
+#[test]
+fn the_document_has_the_list() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/durability.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    assert!(document.contains(&rows()), "docs/durability.md should have these rows:\n{}", rows());
+}
