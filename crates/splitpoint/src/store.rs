@@ -255,9 +255,7 @@ impl Store {
     /// Makes the header of the first segment durable: whoever reads a superblock that names it
     /// takes its absence for damage.
     fn make_nameable(&self, start: LogStart) -> Result<()> {
-        let synced = self.region.write("sync", |storage| {
-            storage.sync_range(start.segment_offset, SegmentHeader::BYTES)
-        });
+        let synced = self.region.sync_range(start.segment_offset, SegmentHeader::BYTES);
         // A second sync that succeeds would prove nothing.
         synced.inspect_err(|error| self.group.fail(error))
     }
