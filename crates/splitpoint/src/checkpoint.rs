@@ -452,7 +452,7 @@ impl Image {
         let mut at = GRANULE_BYTES;
         while left > 0 {
             let offset = self.name.offset + at;
-            let room = (self.name.bytes - at).min(BLOCK_BYTES as u64);
+            let room = self.name.bytes.saturating_sub(at).min(BLOCK_BYTES as u64);
             if room < BLOCK_HEAD_BYTES as u64 {
                 return Err(short(offset, left));
             }
