@@ -14,7 +14,7 @@ type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Opens a file made by `input` and uses it in every way.
 ///
 /// The first byte says how: bit 0 with the index rebuilt, bit 1 read-only, bit 2 in a real file,
-/// which `to_file` writes, bit 3 mended. With bit 3 the second byte says [what](mend) to mend; the
+/// which `to_file` writes, bit 3 mended. With bit 3 the second byte says what to mend; the
 /// file follows.
 ///
 /// Nothing may panic, go on for ever or touch memory that the file does not have. If opening finds
