@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | closed | the live tables are believed | O(1) |
 //! | left by a killed process | what is after the last commit is applied | O(1) |
-//! | anything else | the index is built again: from the newest checkpoint, if there is one, and the log after it | one pass over the checkpoint, two over the log |
+//! | anything else | the index is built again from the newest checkpoint, if there is one, and the log after it: see `replay` | a pass over both |
 //!
 //! # Invariants
 //!
