@@ -2,7 +2,7 @@
 
 use splitpoint::{BatchAtomicity, Change, Durability, ErrorKind, Options, SimDisk, Table};
 
-use crate::support::{Content, Rng, assert_content, bad_hash, tiny};
+use crate::support::{Content, Rng, assert_content, bad_hash, changes, tiny};
 
 const ENOSPC: i32 = 28;
 
@@ -24,16 +24,6 @@ fn random_batch(rng: &mut Rng, change_count: u64) -> Vec<(Vec<u8>, Option<Vec<u8
         batch.push((key, value));
     }
     batch
-}
-
-fn changes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<Change<'_>> {
-    batch
-        .iter()
-        .map(|(key, value)| match value {
-            Some(value) => Change::Put { key, value },
-            None => Change::Delete { key },
-        })
-        .collect()
 }
 
 fn apply_to(model: &mut Content, batch: &[(Vec<u8>, Option<Vec<u8>>)]) {

@@ -12,7 +12,7 @@ use splitpoint::{
     Change, Create, Db, Durability, ErrorKind, Options, RepairReport, SimDisk, repair, repair_with,
 };
 
-use crate::support::{Content, Rng, bad_hash, content, rounds, seed, tiny, within};
+use crate::support::{Content, Rng, bad_hash, changes, content, rounds, seed, tiny, within};
 
 /// Where the granules begin.
 const HEADER_BYTES: usize = 16_384;
@@ -42,16 +42,6 @@ fn random_batch(rng: &mut Rng) -> Batch {
         (key, (rng.below(5) > 0).then(|| rng.bytes(value_bytes)))
     };
     (0..change_count).map(&mut change).collect()
-}
-
-fn changes(batch: &Batch) -> Vec<Change<'_>> {
-    batch
-        .iter()
-        .map(|(key, value)| match value {
-            Some(value) => Change::Put { key, value },
-            None => Change::Delete { key },
-        })
-        .collect()
 }
 
 /// What ends the sessions of a program.

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use splitpoint::hash::{HashFunction, HashId};
-use splitpoint::{Create, Db, Options, SimDisk, Table};
+use splitpoint::{Change, Create, Db, Options, SimDisk, Table};
 
 /// Contents of a table.
 pub(crate) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -73,6 +73,17 @@ impl Rng {
         bytes.truncate(len);
         bytes
     }
+}
+
+/// Returns a batch as the store takes it: keys with their values, or without for a delete.
+pub(crate) fn changes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<Change<'_>> {
+    batch
+        .iter()
+        .map(|(key, value)| match value {
+            Some(value) => Change::Put { key, value },
+            None => Change::Delete { key },
+        })
+        .collect()
 }
 
 /// Options for a table that soon has many segments and buckets.
