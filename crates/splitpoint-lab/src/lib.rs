@@ -24,6 +24,7 @@ mod partial;
 pub mod probability;
 pub mod reduction;
 pub mod specimen;
+pub mod study;
 
 pub use bit_counts::BitCounts;
 pub use error::Error;
@@ -32,3 +33,4 @@ pub use occupancy::Occupancy;
 pub use partial::{PartialStats, Setup};
 pub use reduction::{Reducer, Reduction};
 pub use specimen::Specimen;
+pub use study::Study;

@@ -5,9 +5,10 @@
 //! The statistics of the buckets are in `occupancy`; for full-width collisions see Knuth 2, 3.3.2
 //! (the birthday bound), for the bits Sidak 1967.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use splitpoint::ChainRow;
 
 use crate::occupancy::{Percentiles, Test};
@@ -22,10 +23,10 @@ const FAILURE_BITS: f64 = 20.0;
 const SHARED_MAX: usize = 8;
 
 /// What was measured, beside what an ideal hash gives.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Name of the hash function.
-    pub hash: &'static str,
+    pub hash: Cow<'static, str>,
     /// Its seed.
     pub seed: u64,
     /// Its width in bits.
@@ -97,7 +98,7 @@ pub struct Report {
 }
 
 /// One row of the histogram, in Lever's columns and the ideal's.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Keys in the bucket.
     pub size: u64,
@@ -124,10 +125,10 @@ impl From<ChainRow> for Row {
 }
 
 /// Keys whose hashes are equal in some of their bits.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Collisions {
     /// Which bits.
-    pub window: &'static str,
+    pub window: Cow<'static, str>,
     /// How many.
     pub width_bits: u32,
     /// Pairs of keys with equal bits; if hashes were sampled, those of the sample.
@@ -141,7 +142,7 @@ pub struct Collisions {
 }
 
 /// A bit that is not set half of the time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BitBias {
     /// The bit, 0 the lowest.
     pub bit: u32,
@@ -154,7 +155,7 @@ pub struct BitBias {
 }
 
 /// What a measurement comes to, for these keys at this size.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Verdict {
     /// Not to be told from an ideal hash.
@@ -203,7 +204,7 @@ impl Report {
         let width = u64::MAX >> (64 - setup.specimen().width_bits());
         let longest_p = ideal.longest_at_least(longest);
         let mut report = Self {
-            hash: setup.specimen().name(),
+            hash: setup.specimen().name().into(),
             seed: setup.seed(),
             width_bits: setup.specimen().width_bits(),
             reduction: setup.reducer().reduction().to_string(),
@@ -290,7 +291,7 @@ fn of_window(
     let all = n * (n - 1.0).max(0.0) / 2.0 * 0.5_f64.powi(width_bits.cast_signed());
     let pair_count_ideal = all * share;
     Collisions {
-        window,
+        window: window.into(),
         width_bits,
         pair_count,
         pair_count_ideal,

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use splitpoint::Ideal;
 use splitpoint::linear::Geometry;
 
@@ -39,7 +39,7 @@ pub struct Occupancy {
 }
 
 /// Percentiles by nearest rank: the item at index `floor(N p)` of the sorted list, or the last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// The median.
     pub p50: u64,
@@ -50,7 +50,7 @@ pub struct Percentiles {
 }
 
 /// A statistic with the probability of one as large or larger, were the hash ideal.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Test {
     /// The statistic.
     pub value: f64,
