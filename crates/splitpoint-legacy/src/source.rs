@@ -1,0 +1,85 @@
+//! The bytes of an old file, read at checked offsets.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use splitpoint::{Error, Result};
+
+/// The bytes of a file that is not written.
+#[derive(Debug)]
+pub struct Source {
+    file: File,
+    path: PathBuf,
+    file_bytes: u64,
+}
+
+impl Source {
+    /// Opens the file at `path` to read it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the system refuses.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref().to_path_buf();
+        let failed = |source| Error::Io { action: "open", path: path.clone(), source };
+        let file = File::open(&path).map_err(failed)?;
+        let file_bytes = file.metadata().map_err(failed)?.len();
+        Ok(Self { file, path, file_bytes })
+    }
+
+    /// Returns where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the length of the file when it was opened.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Reads `bytes.len()` bytes at `offset`; those beyond the end of the file are 0.
+    ///
+    /// Returns how many were there: old files are sparse, and their last page may be short.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the system refuses.
+    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            let at = offset.saturating_add(filled as u64);
+            if at >= self.file_bytes {
+                break;
+            }
+            match self.file.read_at(&mut bytes[filled..], at) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(Error::Io { action: "read", path: self.path.clone(), source });
+                }
+            }
+        }
+        bytes[filled..].fill(0);
+        Ok(filled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_beyond_the_end_are_zero() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), b"abc").unwrap();
+        let source = Source::open(file.path()).unwrap();
+        assert_eq!(source.file_bytes(), 3);
+        let mut bytes = [0xff; 4];
+        assert_eq!(source.read_at(1, &mut bytes).unwrap(), 2);
+        assert_eq!(bytes, *b"bc\0\0");
+        assert_eq!(source.read_at(u64::MAX >> 1, &mut bytes).unwrap(), 0);
+        assert_eq!(bytes, [0; 4]);
+    }
+}
