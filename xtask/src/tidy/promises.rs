@@ -4,8 +4,14 @@ use super::Finding;
 use crate::tree::{Tree, has_extension};
 
 /// Directories from which a document may name a file.
-const BASES: [&str; 5] =
-    ["", "crates/", "crates/splitpoint/src/", "crates/splitpoint-lab/src/", "docs/"];
+const BASES: [&str; 6] = [
+    "",
+    "crates/",
+    "crates/splitpoint/src/",
+    "crates/splitpoint-lab/src/",
+    "crates/splitpoint-legacy/src/",
+    "docs/",
+];
 
 /// Endings by which a word is known to be a file.
 const ENDINGS: [&str; 4] = [".rs", ".md", ".toml", ".sh"];

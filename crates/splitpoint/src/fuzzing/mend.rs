@@ -144,7 +144,7 @@ fn mend_superblock(file: &mut [u8], at: usize, what: u8) {
     }
     if what & LINKS != 0 {
         let (segment, record) = (u64_at(file, at + 112), u64_at(file, at + 136));
-        let first = segment.wrapping_add(SegmentHeader::BYTES);
+        let first = segment.saturating_add(SegmentHeader::BYTES);
         if segment != 0 && first < file.len() as u64 {
             let segment = segment as usize;
             let lsn = u64_at(file, segment + 24).wrapping_add(record.wrapping_sub(first));
