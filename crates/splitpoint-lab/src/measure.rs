@@ -139,6 +139,18 @@ pub struct Collisions {
     pub p: f64,
     /// The lowest of the values that several keys share.
     pub shared: Vec<u64>,
+    /// Keys of the first of those, found by another pass over the keys; only for the whole width.
+    #[serde(default)]
+    pub examples: Vec<EqualHashes>,
+}
+
+/// Keys with one hash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EqualHashes {
+    /// The hash.
+    pub hash: u64,
+    /// The first few of the keys, readable.
+    pub keys: Vec<String>,
 }
 
 /// A bit that is not set half of the time.
@@ -297,6 +309,7 @@ fn of_window(
         pair_count_ideal,
         p: poisson_at_least(pair_count, pair_count_ideal),
         shared: runs.map(|run| run[0]).take(SHARED_MAX).collect(),
+        examples: Vec::new(),
     }
 }
 

@@ -50,6 +50,25 @@ pub struct Study {
     pub slots: Option<Slots>,
 }
 
+impl Study {
+    /// Returns a study of keys on which nothing has been measured yet.
+    pub fn new(program: Program, machine: Machine, keys: KeyFacts) -> Self {
+        Self {
+            schema: SCHEMA,
+            program,
+            machine,
+            keys,
+            interruption: None,
+            reports: Vec::new(),
+            timings: Vec::new(),
+            avalanches: Vec::new(),
+            key_positions: Vec::new(),
+            choices: Vec::new(),
+            slots: None,
+        }
+    }
+}
+
 /// A program and how it was called.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
@@ -93,6 +112,9 @@ pub struct KeyFacts {
     pub blank_count: u64,
     /// Lines that end in a carriage return, which is part of the key.
     pub carriage_return_count: u64,
+    /// Lines or fields that hold a NUL byte, as no text does.
+    #[serde(default)]
+    pub nul_count: u64,
     /// The first few keys, readable.
     pub examples: Vec<String>,
 }
@@ -115,6 +137,8 @@ pub enum Duplicates {
     /// They were counted like others.
     #[default]
     Kept,
+    /// They were counted like others, and nobody looked for them: the keys do not fit into memory.
+    Unchecked,
     /// They were left out; all bytes of the keys were compared.
     Removed,
     /// They were left out; fingerprints of 128 bits were compared.

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use splitpoint_lab::specimen::KeyLayout;
-use splitpoint_lab::{Report, Specimen, Verdict};
+use splitpoint_lab::{Report, Specimen, Study, Verdict};
 
-use super::keys::Keys;
 use super::list::by_name;
-use super::measuring::{Measured, Measuring};
-use crate::console::{self, Console};
+use super::measuring::Measuring;
+use super::saving::{self, Output};
+use crate::console::Console;
 use crate::failure::Result;
 use crate::number::{bytes, counted, grouped};
 
@@ -32,13 +32,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     hash: Vec<String>,
 
-    /// Print an object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Compares.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    args.output.check()?;
     let specimens = specimens(args)?;
     let keys = args.measuring.read_keys(console)?;
     let mut reports = Vec::with_capacity(specimens.len());
@@ -47,10 +47,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         reports.push(Report::new(&setup.count(keys.iter())));
     }
     reports.sort_by(|one, other| one.cost_ratio.total_cmp(&other.cost_ratio));
-    if args.json {
-        return console::print_json(&Measured::new(&keys, reports));
-    }
-    console::print_styled(&in_words(&keys, &reports))
+    let study = Study { reports, ..saving::study(keys.facts().clone()) };
+    args.output.deliver(&study, console, in_words)
 }
 
 fn specimens(args: &Args) -> Result<Vec<&'static Specimen>> {
@@ -66,8 +64,8 @@ fn specimens(args: &Args) -> Result<Vec<&'static Specimen>> {
     Ok(Specimen::all().filter(suits).collect())
 }
 
-fn in_words(keys: &Keys, reports: &[Report]) -> String {
-    let facts = keys.facts();
+fn in_words(study: &Study) -> String {
+    let Study { keys: facts, reports, .. } = study;
     let mut out = format!(
         "{}: {}, {}\n\n{:<19}{:<14}{:>9}{:>8}{:>8}{:>9}  {}\n",
         facts.source,

@@ -1,14 +1,15 @@
 //! Reading the keys that the lab measures on.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::Path;
 
-use serde::Serialize;
+use clap::ValueEnum as _;
+use splitpoint_lab::study::{Duplicates, KeyFacts, LengthRow};
 
-use crate::bytes::decode_hex;
+use crate::bytes::{decode_hex, shown};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::number::{count, counted};
@@ -50,22 +51,10 @@ pub(super) struct Keys {
     facts: KeyFacts,
 }
 
-/// What was noticed about the keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct KeyFacts {
-    /// Where they came from.
-    pub(super) source: String,
-    /// Keys that are measured.
-    pub(super) key_count: u64,
-    /// Bytes of those keys.
-    pub(super) key_bytes: u64,
-    /// Keys that were there before, and were left out.
-    pub(super) duplicate_count: u64,
-    /// Empty lines, which were left out.
-    pub(super) blank_count: u64,
-    /// Lines that end in a carriage return, which is part of the key.
-    pub(super) carriage_return_count: u64,
-}
+/// Rows of lengths.
+const LENGTHS_MAX: usize = 64;
+/// Keys that are shown.
+const EXAMPLES: usize = 5;
 
 impl Keys {
     /// Reads the keys of a file, or of standard input if it is `-`.
@@ -83,11 +72,13 @@ impl Keys {
                 .map_err(|reason| malformed(path, &reason))?,
         };
         keys.facts.source = path.display().to_string();
+        keys.facts.format =
+            format.to_possible_value().map_or_else(String::new, |value| value.get_name().into());
         if !keeps_duplicates {
+            keys.facts.duplicates = Duplicates::Removed;
             keys.remove_duplicates();
         }
-        keys.facts.key_count = count(keys.spans.len());
-        keys.facts.key_bytes = count(keys.spans.iter().map(Range::len).sum());
+        keys.gather_facts();
         keys.tell(console);
         Ok(keys)
     }
@@ -166,6 +157,24 @@ impl Keys {
         let mut seen = HashSet::with_capacity(before);
         self.spans.retain(|span| seen.insert(&self.bytes[span.clone()]));
         self.facts.duplicate_count = count(before - self.spans.len());
+    }
+
+    fn gather_facts(&mut self) {
+        self.facts.key_count = count(self.spans.len());
+        self.facts.key_bytes = count(self.spans.iter().map(Range::len).sum());
+        let mut lengths: BTreeMap<u64, u64> = BTreeMap::new();
+        for span in &self.spans {
+            *lengths.entry(count(span.len())).or_default() += 1;
+        }
+        let rows: Vec<(u64, u64)> = lengths.into_iter().collect();
+        let of_rows = |rows: &[(u64, u64)]| LengthRow {
+            bytes_min: rows[0].0,
+            bytes_max: rows[rows.len() - 1].0,
+            key_count: rows.iter().map(|row| row.1).sum(),
+        };
+        let per_row = rows.len().div_ceil(LENGTHS_MAX).max(1);
+        self.facts.lengths = rows.chunks(per_row).map(of_rows).collect();
+        self.facts.examples = self.iter().take(EXAMPLES).map(shown).collect();
     }
 
     fn tell(&self, console: Console) {

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
 use splitpoint_lab::reduction::prime_at_least;
-use splitpoint_lab::{Reduction, Report, Setup, Specimen};
+use splitpoint_lab::{Reduction, Setup, Specimen};
 
-use super::keys::{KeyFacts, KeyFormat, Keys};
+use super::keys::{KeyFormat, Keys};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 
@@ -44,23 +43,6 @@ pub(super) struct Measuring {
     /// Refuse to count in more memory than this
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 30)]
     memory_bytes: u64,
-}
-
-/// What `--json` prints. Fields are only added while the schema has this number.
-#[derive(Debug, Serialize)]
-pub(super) struct Measured {
-    pub(super) schema: u32,
-    pub(super) version: &'static str,
-    pub(super) keys: KeyFacts,
-    pub(super) reports: Vec<Report>,
-}
-
-impl Measured {
-    /// Gathers what was measured on keys.
-    pub(super) fn new(keys: &Keys, reports: Vec<Report>) -> Self {
-        let version = env!("CARGO_PKG_VERSION");
-        Self { schema: 1, version, keys: keys.facts().clone(), reports }
-    }
 }
 
 impl Measuring {

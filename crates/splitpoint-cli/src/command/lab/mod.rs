@@ -5,6 +5,7 @@ mod hash;
 mod keys;
 mod list;
 mod measuring;
+mod saving;
 mod table;
 
 use clap::Subcommand;

@@ -2,15 +2,18 @@
 
 use std::fmt::Write as _;
 
-use splitpoint_lab::{Report, Setup};
+use splitpoint_lab::measure::EqualHashes;
+use splitpoint_lab::study::KeyFacts;
+use splitpoint_lab::{Report, Setup, Study};
 
 use super::keys::Keys;
 use super::list::by_name;
-use super::measuring::{Measured, Measuring};
+use super::measuring::Measuring;
+use super::saving::{self, Output};
 use crate::bytes::shown;
-use crate::console::{self, Console};
+use crate::console::Console;
 use crate::failure::Result;
-use crate::number::{bytes, counted, grouped};
+use crate::number::{bytes, counted, grouped, percent};
 use crate::report::{ChainRow, histogram_text};
 
 /// Measure one hash function in one table, in depth
@@ -33,9 +36,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     hash: String,
 
-    /// Print an object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Equal hashes of which keys are shown.
@@ -48,28 +50,38 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let specimen = by_name(&args.hash)?;
     let keys = args.measuring.read_keys(console)?;
     let setup = args.measuring.setup(specimen, keys.facts().key_count)?;
-    let report = Report::new(&setup.count(keys.iter()));
-    if args.json {
-        return console::print_json(&Measured::new(&keys, vec![report]));
-    }
-    console::print_styled(&in_words(&keys, &setup, &report))
+    let mut report = Report::new(&setup.count(keys.iter()));
+    add_examples(&keys, &setup, &mut report);
+    let study = Study { reports: vec![report], ..saving::study(keys.facts().clone()) };
+    args.output.deliver(&study, console, in_words)
 }
 
-fn in_words(keys: &Keys, setup: &Setup, report: &Report) -> String {
+fn in_words(study: &Study) -> String {
+    study.reports.iter().map(|report| report_in_words(&study.keys, report)).collect()
+}
+
+fn report_in_words(keys: &KeyFacts, report: &Report) -> String {
     let mut out = facts(keys, report);
-    if let Some(lint) = setup.reducer().lint() {
-        let _ = writeln!(out, "  out of reach  {lint}");
+    if report.reachable_count < report.bucket_count {
+        let _ = writeln!(
+            out,
+            "  out of reach  `{}` of a hash of {} bits reaches {} of {} buckets ({:.3} %)",
+            report.reduction,
+            report.width_bits,
+            grouped(report.reachable_count),
+            grouped(report.bucket_count),
+            percent(report.reachable_count, report.bucket_count)
+        );
     }
     let rows: Vec<ChainRow> = report.rows.iter().map(ChainRow::from).collect();
     let _ = write!(out, "\n{}\n{}\n", histogram_text(&rows), costs(report));
     out.push_str(&statistics(report));
-    out.push_str(&equal_hashes(keys, setup, report));
+    out.push_str(&equal_hashes(report));
     let _ = writeln!(out, "\nverdict: {} ({} tests)", report.verdict, report.test_count);
     out
 }
 
-fn facts(keys: &Keys, report: &Report) -> String {
-    let facts = keys.facts();
+fn facts(facts: &KeyFacts, report: &Report) -> String {
     format!(
         "{}\n  keys          {} of {}\n  hash          {} (seed {}), reduction {}\n  \
          buckets       {}, {} used ({:.1} %)\n",
@@ -163,17 +175,23 @@ fn p_in_words(p: f64) -> String {
 }
 
 /// Looks for keys with the first of the equal hashes, in one more pass.
-fn equal_hashes(keys: &Keys, setup: &Setup, report: &Report) -> String {
-    let Some(collisions) = report.collisions.first() else { return String::new() };
-    if collisions.shared.is_empty() {
-        return String::new();
-    }
-    let mut out = String::from("\nkeys with equal hashes, the lowest hashes first\n");
-    for &shared in collisions.shared.iter().take(SHARED_SHOWN) {
-        let hash = |key: &[u8]| setup.specimen().hash(key, setup.seed());
-        let with_it = keys.iter().filter(|key| hash(key) == shared).take(KEYS_SHOWN);
-        let examples: Vec<String> = with_it.map(shown).collect();
-        let _ = writeln!(out, "  {shared:#x}: {}", examples.join(", "));
+fn add_examples(keys: &Keys, setup: &Setup, report: &mut Report) {
+    let Some(collisions) = report.collisions.first_mut() else { return };
+    let of_hash = |&hash: &u64| {
+        let has_it = |key: &&[u8]| setup.specimen().hash(key, setup.seed()) == hash;
+        let keys = keys.iter().filter(has_it).take(KEYS_SHOWN).map(shown).collect();
+        EqualHashes { hash, keys }
+    };
+    collisions.examples = collisions.shared.iter().take(SHARED_SHOWN).map(of_hash).collect();
+}
+
+fn equal_hashes(report: &Report) -> String {
+    let mut out = String::new();
+    for EqualHashes { hash, keys } in report.collisions.iter().flat_map(|found| &found.examples) {
+        if out.is_empty() {
+            out.push_str("\nkeys with equal hashes, the lowest hashes first\n");
+        }
+        let _ = writeln!(out, "  {hash:#x}: {}", keys.join(", "));
     }
     out
 }

@@ -1,0 +1,152 @@
+//! Studies as files: what every command of the lab can save, and what others begin from.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use splitpoint_lab::Study;
+use splitpoint_lab::study::{KeyFacts, Machine, Program, SCHEMA};
+
+use crate::bytes::{escaped, shell_word};
+use crate::console::{self, Console};
+use crate::failure::{Exit, Failure, Result};
+
+/// Where the result of a measurement goes.
+#[derive(Debug, clap::Args)]
+pub(super) struct Output {
+    /// Print the study as JSON, or save it in a file: what reports are made of
+    #[arg(long, value_name = "FILE", num_args = 0..=1, display_order = 800)]
+    #[expect(clippy::option_option, reason = "absent, alone, with a file")]
+    json: Option<Option<PathBuf>>,
+}
+
+impl Output {
+    /// Returns the file that was given to `--json`, if there was one.
+    pub(super) fn json_file(&self) -> Option<&Path> {
+        self.json.as_ref()?.as_deref()
+    }
+
+    /// Fails early if the study could not be saved in the end.
+    pub(super) fn check(&self) -> Result<()> {
+        self.json_file().map_or(Ok(()), may_replace)
+    }
+
+    /// Prints a study in words, or prints or saves it as JSON.
+    pub(super) fn deliver(
+        &self,
+        study: &Study,
+        console: Console,
+        in_words: impl FnOnce(&Study) -> String,
+    ) -> Result<()> {
+        match &self.json {
+            Some(None) => return console::print_json(study),
+            Some(Some(path)) => {
+                save(path, study)?;
+                console.note(format_args!("saved the study in `{}`", path.display()));
+            }
+            None => {}
+        }
+        console::print_styled(&in_words(study))
+    }
+}
+
+/// Saves a study in a file, which holds the old one or the whole new one at any time.
+///
+/// A file that is something else is not replaced.
+pub(super) fn save(path: &Path, study: &Study) -> Result<()> {
+    may_replace(path)?;
+    let mut text = serde_json::to_vec(study)
+        .map_err(|error| Failure::new(Exit::Bug, format!("the study cannot be saved: {error}")))?;
+    text.push(b'\n');
+    replace(path, &text)
+}
+
+/// Writes a file beside the one at `path`, then gives it its name.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |error: io::Error| Failure::io(format!("write `{}`", path.display()), &error);
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let mut file =
+        tempfile::NamedTempFile::new_in(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
+    // The directory's own file mode, not that of a private temporary file.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = fs::metadata(path).map_or(0o644, |metadata| metadata.permissions().mode());
+        file.as_file().set_permissions(fs::Permissions::from_mode(mode)).map_err(failed)?;
+    }
+    file.persist(path).map(drop).map_err(|error| failed(error.error))
+}
+
+/// Reads a saved study.
+#[expect(dead_code, reason = "for the commands that begin from a saved study")]
+pub(super) fn load(path: &Path) -> Result<Study> {
+    let shown = path.display();
+    let text = fs::read(path).map_err(|error| Failure::io(format!("read `{shown}`"), &error))?;
+    let no_study = |reason: &str| {
+        Failure::new(Exit::Usage, format!("`{shown}` is no saved study: {reason}"))
+            .hint("a study is saved by --json FILE, for example of `splitpoint lab hash`")
+    };
+    let value: serde_json::Value =
+        serde_json::from_slice(&text).map_err(|error| no_study(&error.to_string()))?;
+    match value["schema"].as_u64() {
+        Some(schema) if schema == u64::from(SCHEMA) => {}
+        Some(schema) => {
+            let message = format!("`{shown}` has schema {schema}, this splitpoint reads {SCHEMA}");
+            return Err(Failure::new(Exit::Usage, message).hint("save the study again"));
+        }
+        None => return Err(no_study("it has no number `schema`")),
+    }
+    serde_json::from_value(value).map_err(|error| no_study(&error.to_string()))
+}
+
+/// Refuses to write over anything but a saved study.
+fn may_replace(path: &Path) -> Result<()> {
+    let shown = path.display();
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::io(format!("replace `{shown}`"), &error)),
+    };
+    let has_fields = |value: serde_json::Value| {
+        value["schema"].is_u64() && value["program"].is_object() && value["keys"].is_object()
+    };
+    if text.is_empty() || serde_json::from_slice(&text).is_ok_and(has_fields) {
+        return Ok(());
+    }
+    let message = format!("`{shown}` exists and is no saved study: it is not replaced");
+    Err(Failure::new(Exit::Usage, message).hint(format!(
+        "give --json another name, or remove the file first: rm {}",
+        shell_word(&path.to_string_lossy())
+    )))
+}
+
+/// Returns a study of keys on which nothing has been measured yet.
+pub(super) fn study(keys: KeyFacts) -> Study {
+    Study::new(program(), machine(), keys)
+}
+
+/// Returns this program and how it was called.
+fn program() -> Program {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let arguments = std::env::args_os().skip(1);
+    Program {
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        arguments: arguments.map(|argument| escaped(argument.as_encoded_bytes(), "")).collect(),
+        started_unix_s: started.as_secs(),
+    }
+}
+
+/// Returns this machine.
+fn machine() -> Machine {
+    // Linux names the processor here; elsewhere only its kind is known.
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Machine {
+        processor: name.map_or(std::env::consts::ARCH, |(_, name)| name).to_string(),
+        core_count: crate::number::count(cores),
+        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+    }
+}
