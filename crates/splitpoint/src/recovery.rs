@@ -108,7 +108,7 @@ pub(crate) fn open_storage(
                 // What meets damage leaves it to the log.
                 if let Ok((state, recovery, durable_lsn)) = opening.take_over(&region) {
                     let mut opened = opening.finish(region, state, recovery, durable_lsn);
-                    // The superblock on disk says so already.
+                    // The superblock says so, though perhaps in the cache alone.
                     opened.writer.is_dirty = true;
                     return Ok(opened);
                 }

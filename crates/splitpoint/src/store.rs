@@ -72,8 +72,11 @@ pub(crate) struct Writer {
     pub(crate) space: Space,
     pub(crate) state: CommitState,
     pub(crate) superblock: Superblock,
-    /// Whether the superblock on disk says that the live tables may be changing.
+    /// Whether the superblock says "not clean", so that closing has to take it back.
     pub(crate) is_dirty: bool,
+    /// Whether this process has made that durable. What an earlier one wrote need not be: it may
+    /// have been killed before its sync.
+    pub(crate) may_change: bool,
     /// Whether a background sync is on its way.
     pub(crate) is_sync_due: bool,
     pub(crate) is_closed: bool,
@@ -94,6 +97,7 @@ impl Writer {
             state,
             superblock,
             is_dirty: false,
+            may_change: false,
             is_sync_due: false,
             is_closed: false,
             checkpoints: Checkpointing::default(),
@@ -223,7 +227,7 @@ impl Store {
         }
         let mut writer = self.lock()?;
         // A store that was left open before its first change is dirty, and knows of no log.
-        if !writer.is_dirty || writer.superblock.log_start.segment_offset == 0 {
+        if !writer.may_change || writer.superblock.log_start.segment_offset == 0 {
             self.begin_changes(&mut writer)?;
         }
         Ok(writer)
@@ -235,7 +239,7 @@ impl Store {
     fn begin_changes(&self, writer: &mut Writer) -> Result<()> {
         self.group.check()?;
         // What fails here is tried again by the next change.
-        writer.is_dirty = false;
+        writer.may_change = false;
         if writer.superblock.log_start == LogStart::default() {
             writer.log.reserve(0, &self.region, &mut writer.space)?;
             let start = writer.log.log_start();
@@ -249,6 +253,7 @@ impl Store {
         }
         self.region.live().set_identity(self.region.storage().identity());
         writer.is_dirty = true;
+        writer.may_change = true;
         Ok(())
     }
 

@@ -220,6 +220,25 @@ impl Point<'_> {
         Ok(())
     }
 
+    /// Kills the process, makes one change in the next, and shows `check` the machine then: what
+    /// the next process found in the cache need not be durable.
+    fn check_next_process(
+        &self,
+        check: impl FnOnce(&Point<'_>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let killed = self.disk.kill();
+        let (found, db) = examine(&killed, self.options, self.history, self.history.acknowledged)
+            .map_err(|error| format!("killed: {error}"))?;
+        let mut history = self.history.clone();
+        history.states.truncate(found + 1);
+        history.synced = history.synced.min(found);
+        history.attempt(&vec![(b"next".to_vec(), Some(b"process".to_vec()))]);
+        let put = db.put_with(b"next", b"process", Durability::Buffered);
+        put.map_err(|error| format!("killed, cannot put: {error}"))?;
+        let next = Point { disk: &killed, history: &history, ..*self };
+        check(&next).map_err(|error| format!("killed, a change, {error}"))
+    }
+
     /// Checks one image that a power loss leaves and returns how many commits it has.
     fn check_image(&self, lost: &SimDisk, what: &str) -> Result<(usize, Db), String> {
         examine(lost, self.options, self.history, self.history.synced)

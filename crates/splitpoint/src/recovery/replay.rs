@@ -182,11 +182,9 @@ impl Opening {
                         region.write_again(offset * GRANULE_BYTES, bytes * GRANULE_BYTES)?;
                     }
                 }
-                // The log alone counts until the index is whole. The superblock that was found need
-                // not be durable after a failed sync.
-                if self.superblock.is_clean || has_failed_sync {
-                    region.write_superblock(&mut self.superblock, false)?;
-                }
+                // The log alone counts until the index is whole. A superblock that says so already
+                // need not be durable: who wrote it may have been killed, or its sync has failed.
+                region.write_superblock(&mut self.superblock, false)?;
                 region
             }
             Access::ReadOnly => region.into_private()?,
@@ -393,8 +391,9 @@ impl Opening {
         }
         live.set_identity(region.storage().identity());
         let mut opened = self.finish(region, state, recovery, 0);
-        // The superblock on disk says so already; closing takes it back, also of an empty store.
+        // Closing takes that back, also of an empty store.
         opened.writer.is_dirty = true;
+        opened.writer.may_change = true;
         Ok(opened)
     }
 

@@ -92,6 +92,12 @@ pub(super) fn sweep(
         counts.points += 1;
         counts.kills += 1;
         point.check_kill()?;
+        if point.is_before_sync {
+            point.check_next_process(|next| {
+                let lost = next.disk.lose_power(mix(next.seed, next.number));
+                next.check_image(&lost, "one image").map(drop)
+            })?;
+        }
         let outcomes = point.disk.outcomes();
         let seeds = (0..depth.images).map(|i| mix(point.seed, point.number << 20 | i));
         for image_seed in [0, u64::MAX].into_iter().chain(seeds) {

@@ -228,6 +228,7 @@ pub(super) fn sweep(
         point.check_kill()?;
         if point.is_before_sync {
             check_every(point, counts)?;
+            point.check_next_process(|next| check_every(next, counts))?;
         }
         if point.number.is_multiple_of(second_every) {
             for image_seed in [0, super::mix(point.seed, point.number), u64::MAX] {
