@@ -114,6 +114,49 @@ pub struct Stats {
     pub chains: ChainHistogram,
 }
 
+impl Stats {
+    /// Returns the counts of a table that has no log, as far as its chains tell. The other fields
+    /// are 0 or empty and can be set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use splitpoint::linear::{BucketIndex, Geometry};
+    /// use splitpoint::{Occupancy, Stats};
+    ///
+    /// let mut occupancy = Occupancy::new(Geometry::ONE, 12);
+    /// occupancy.add_chain(BucketIndex(0), &[12, 3]);
+    /// let mut stats = Stats::of_chains(&occupancy);
+    /// stats.hash_name = "x33".to_string();
+    /// assert_eq!((stats.record_count, stats.overflow_line_count), (15, 1));
+    /// assert_eq!(stats.load_factor, 15.0 / 24.0);
+    /// ```
+    pub fn of_chains(occupancy: &Occupancy) -> Self {
+        let line_count = occupancy.lines_divided + occupancy.lines_whole;
+        let bucket_count = occupancy.divided_count + occupancy.whole_count;
+        let slot_count = line_count * occupancy.slots_per_line;
+        Self {
+            path: None,
+            record_count: occupancy.key_count,
+            geometry: occupancy.geometry,
+            fill_factor: 0.0,
+            load_factor: real(occupancy.key_count) / real(slot_count.max(1)),
+            overflow_line_count: line_count - bucket_count,
+            overflow_line_free_count: 0,
+            live_bytes: 0,
+            dead_bytes: 0,
+            file_bytes: 0,
+            segments: SegmentBytes::default(),
+            hash_name: String::new(),
+            log_bytes: 0,
+            durable_bytes: 0,
+            checkpoint: None,
+            recovery: Recovery::Clean,
+            chains: occupancy.finish(),
+        }
+    }
+}
+
 /// One row of a [`ChainHistogram`]: the buckets that hold `size` keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChainRow {

@@ -126,6 +126,32 @@ pub struct Capabilities {
     pub may_lose_acknowledged: bool,
 }
 
+impl Capabilities {
+    /// Returns those of an access method that promises the least: it is only read, its batches are
+    /// not atomic, a scan may return a key again, and nothing is durable. The fields can be set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use splitpoint::{Capabilities, ScanGuarantee};
+    ///
+    /// let mut capabilities = Capabilities::of_limits(1008, 1008);
+    /// assert!(capabilities.is_read_only);
+    /// capabilities.scan = ScanGuarantee::ExactlyOnce;
+    /// ```
+    pub fn of_limits(key_bytes_max: u64, value_bytes_max: u64) -> Self {
+        Self {
+            key_bytes_max,
+            value_bytes_max,
+            is_read_only: true,
+            batch: BatchAtomicity::None,
+            scan: ScanGuarantee::AtLeastOnce,
+            durability: Vec::new(),
+            may_lose_acknowledged: false,
+        }
+    }
+}
+
 /// A scan: keys with their values, in the order of the access method.
 pub type Entries<'table> = Box<dyn Iterator<Item = Result<Entry<'table>>> + 'table>;
 
