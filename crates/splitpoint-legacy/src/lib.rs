@@ -12,6 +12,10 @@
 
 #![forbid(unsafe_code)]
 
+mod byte_order;
+#[expect(dead_code, reason = "what changes a table comes next")]
+pub mod db185;
 mod source;
 
+pub use byte_order::ByteOrder;
 pub use source::Source;

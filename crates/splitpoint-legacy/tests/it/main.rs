@@ -1,0 +1,6 @@
+//! The public interface: one module per feature.
+//!
+//! `SPLITPOINT_SLOW=1` runs more rounds and larger sizes; `SPLITPOINT_SEED=n` runs other cases.
+
+#[cfg(test)]
+mod db185;
