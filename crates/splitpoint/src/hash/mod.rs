@@ -3,11 +3,21 @@
 //! A function with a [`HashId`] never changes its output and its id is never reused. Each table
 //! stores the id, the name, the seed and the hash of [`PROBE_KEY`], which are checked when it is
 //! opened: the check that the 1991 package made with `h_charkey`.
+//!
+//! [`dbm`](fn@dbm), [`sdbm`](fn@sdbm) and [`gdbm`](fn@gdbm) have no id: files of those names are
+//! read by them. They are here because they are the functions of formats on disk, of which there is
+//! one definition.
 
+mod dbm;
 mod fnv1a;
+mod gdbm;
+mod sdbm;
 mod x33;
 
+pub use dbm::dbm;
 pub use fnv1a::fnv1a_64;
+pub use gdbm::gdbm;
+pub use sdbm::sdbm;
 pub use x33::x33;
 
 use std::fmt;
@@ -17,6 +27,28 @@ use std::sync::Arc;
 ///
 /// It is the 1991 package's probe, with its final NUL.
 pub const PROBE_KEY: &[u8] = b"%$sniglet^&\0";
+
+/// How a C program takes a byte above 127 as a `char`.
+///
+/// Signed on x86, unsigned on Arm, POWER and s390x: hash functions that were written with `char`
+/// differ between them for such bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CharSign {
+    /// From -128 to 127.
+    Signed,
+    /// From 0 to 255.
+    Unsigned,
+}
+
+impl CharSign {
+    /// Returns `byte` as an `int` of 32 bits.
+    fn widen(self, byte: u8) -> u32 {
+        match self {
+            Self::Signed => i32::from(byte.cast_signed()).cast_unsigned(),
+            Self::Unsigned => u32::from(byte),
+        }
+    }
+}
 
 /// Names a hash function on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
