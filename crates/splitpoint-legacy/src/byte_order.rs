@@ -49,6 +49,35 @@ impl ByteOrder {
     }
 }
 
+/// Numbers at an offset. One that the end of the bytes cuts is 0, as where a sparse file has no
+/// byte.
+impl ByteOrder {
+    /// Returns the name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Little => "little-endian",
+            Self::Big => "big-endian",
+        }
+    }
+
+    pub(crate) fn u16_at(self, bytes: &[u8], offset: usize) -> u16 {
+        self.u16(array_at(bytes, offset))
+    }
+
+    pub(crate) fn u32_at(self, bytes: &[u8], offset: usize) -> u32 {
+        self.u32(array_at(bytes, offset))
+    }
+
+    pub(crate) fn u64_at(self, bytes: &[u8], offset: usize) -> u64 {
+        self.u64(array_at(bytes, offset))
+    }
+}
+
+fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    let rest = bytes.get(offset..).unwrap_or_default();
+    rest.first_chunk().copied().unwrap_or([0; N])
+}
+
 #[cfg(test)]
 mod tests {
     use super::ByteOrder::{self, Big, Little};
@@ -64,5 +93,14 @@ mod tests {
             assert_eq!(order.u16(order.bytes_of_u16(0xabcd)), 0xabcd);
             assert_eq!(order.u32(order.bytes_of_u32(0xabcd_ef01)), 0xabcd_ef01);
         }
+    }
+
+    #[test]
+    fn numbers_beyond_the_end_are_zero() {
+        let bytes = [1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(Big.u16_at(&bytes, 6), 0x0708);
+        assert_eq!(Big.u16_at(&bytes, 7), 0);
+        assert_eq!(Little.u32_at(&bytes, 4), 0x0807_0605);
+        assert_eq!(Big.u64_at(&bytes, usize::MAX), 0);
     }
 }

@@ -4,6 +4,16 @@
 //! file --> Source --> identify --> a reader of that format, which is a splitpoint::Table
 //! ```
 //!
+//! ```
+//! use splitpoint::Table as _;
+//!
+//! # fn main() -> splitpoint::Result<()> {
+//! let old = splitpoint_legacy::open("tests/fixtures/gdbm-be-std-word.gdbm")?;
+//! assert_eq!(old.len()?, 500);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Invariants
 //!
 //! - Every byte of a file is hostile: nothing panics, loops or takes more memory than the file is
@@ -12,10 +22,22 @@
 
 #![forbid(unsafe_code)]
 
+mod bdb;
 mod byte_order;
-#[expect(dead_code, reason = "what changes a table comes next")]
-pub mod db185;
+mod dbm;
+mod gdbm;
+mod identify;
+mod krb5;
+mod old_file;
+mod open;
+mod pages;
+mod reader;
+mod sdbm;
 mod source;
 
 pub use byte_order::ByteOrder;
+pub use identify::{Format, Identity, identify};
+pub use old_file::{BucketRow, Doubt, OldFile, Survey};
+pub use open::open;
+pub use reader::{Fault, Parameter};
 pub use source::Source;

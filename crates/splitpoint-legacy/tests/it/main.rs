@@ -1,6 +1,5 @@
-//! The public interface: one module per feature.
-//!
-//! `SPLITPOINT_SLOW=1` runs more rounds and larger sizes; `SPLITPOINT_SEED=n` runs other cases.
+//! Tests of the public API.
 
-#[cfg(test)]
-mod db185;
+mod fixtures;
+mod hostile;
+mod support;

@@ -1,0 +1,49 @@
+//! dbm and ndbm: which block of the `.pag` a key is in, by the bits of the `.dir`.
+//!
+//! ```text
+//! mask 0       bit 0 set: this block was split by bit 0 of the hash
+//! mask 1       bit (hash & 1) + 1 set: and that one by bit 1
+//! mask 3       bit (hash & 3) + 3 not set: the pairs are in block hash & 3
+//! ```
+//!
+//! # Source
+//!
+//! dbm of the seventh edition; ndbm of 4.3BSD.
+
+/// Bits of the trie that no file has: it would take 2^40 blocks.
+pub(crate) const DEPTH_MAX: u32 = 40;
+
+/// Returns the block for `hash` and how many bits of the hash chose it.
+pub(crate) fn leaf_of(dir: &[u8], hash: u64) -> (u64, u32) {
+    let (mut mask, mut depth) = (0_u64, 0);
+    while depth < DEPTH_MAX && is_set(dir, (hash & mask) + mask) {
+        mask = 2 * mask + 1;
+        depth += 1;
+    }
+    (hash & mask, depth)
+}
+
+/// Returns whether bit `bit` is set, the lowest of each byte first. Beyond the end none is.
+pub(crate) fn is_set(dir: &[u8], bit: u64) -> bool {
+    let byte = usize::try_from(bit / 8).ok().and_then(|byte| dir.get(byte));
+    byte.is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_set_bit_splits_one_block() {
+        assert_eq!(leaf_of(&[], 7), (0, 0));
+        assert_eq!(leaf_of(&[0b1], 7), (1, 1));
+        // Bit 2 is of the block of odd hashes.
+        assert_eq!(leaf_of(&[0b101], 7), (3, 2));
+        assert_eq!(leaf_of(&[0b101], 6), (0, 1));
+    }
+
+    #[test]
+    fn a_trie_without_an_end_ends() {
+        assert_eq!(leaf_of(&[0xff; 1 << 16], 0).1, 18);
+    }
+}

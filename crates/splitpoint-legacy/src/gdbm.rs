@@ -1,0 +1,456 @@
+//! GNU gdbm: a directory of buckets, each with the hashes and the addresses of its pairs.
+//!
+//! ```text
+//! header --> directory: 2^dir_bits offsets --> bucket: hash, four bytes of the key, address,
+//!                                                      sizes --> key and value, one after the other
+//! ```
+//!
+//! The file is the memory of the machine that wrote it: its byte order, the size of its `off_t`, and
+//! how its compiler aligned them.
+//!
+//! # Source
+//!
+//! GNU gdbm 1.8 to 1.23, whose files these facts were measured on.
+
+use splitpoint::Result;
+use splitpoint::hash::{self, CharSign};
+
+use crate::Source;
+use crate::byte_order::ByteOrder;
+use crate::identify::Identity;
+use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+
+/// Bits of a hash.
+const HASH_BITS: u32 = 31;
+
+/// Bytes that a file with counted syncs has after its header.
+const NUMSYNC_BYTES: u64 = 32;
+
+/// How a compiler laid out a header and a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// `off_t` of 8 bytes on a boundary of 8: 64-bit machines.
+    Lp64,
+    /// `off_t` of 8 bytes on a boundary of 4: i386 with large files.
+    I386Large,
+    /// `off_t` of 4 bytes.
+    Off32,
+}
+
+impl Layout {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Lp64 => "64-bit layout",
+            Self::I386Large => "i386 layout with 64-bit offsets",
+            Self::Off32 => "32-bit layout",
+        }
+    }
+
+    fn offset_bytes(self) -> usize {
+        if self == Self::Off32 { 4 } else { 8 }
+    }
+
+    fn header_bytes(self) -> u64 {
+        if self == Self::Off32 { 32 } else { 40 }
+    }
+
+    /// Where in a bucket the bits of its hashes, their count and the elements are.
+    fn bucket(self) -> (usize, usize, usize) {
+        match self {
+            Self::Lp64 => (104, 108, 112),
+            Self::I386Large => (76, 80, 84),
+            Self::Off32 => (52, 56, 60),
+        }
+    }
+
+    fn element_bytes(self) -> usize {
+        if self == Self::Off32 { 20 } else { 24 }
+    }
+
+    fn offset_at(self, order: ByteOrder, bytes: &[u8], at: usize) -> u64 {
+        match self {
+            Self::Off32 => u64::from(order.u32_at(bytes, at)),
+            Self::Lp64 | Self::I386Large => order.u64_at(bytes, at),
+        }
+    }
+
+    /// Returns how many elements a bucket of `bucket_bytes` has.
+    fn elements_of(self, bucket_bytes: u64) -> Option<u64> {
+        let (_, _, table) = self.bucket();
+        let elements = bucket_bytes.checked_sub(table as u64)? / self.element_bytes() as u64;
+        (elements > 0).then_some(elements)
+    }
+}
+
+/// Returns the kind of file that has this magic number.
+pub(crate) fn kind_of(magic: u32) -> Option<&'static str> {
+    match magic {
+        0x1357_9ace => Some("oldest standard format"),
+        0x1357_9acd | 0x1357_9acf => Some("standard format"),
+        0x1357_9ad0 | 0x1357_9ad1 => Some("numsync format"),
+        _ => None,
+    }
+}
+
+fn is_numsync(magic: u32) -> bool {
+    matches!(magic, 0x1357_9ad0 | 0x1357_9ad1)
+}
+
+/// The numbers of a header.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    block_bytes: u64,
+    dir_offset: u64,
+    dir_bytes: u64,
+    dir_bits: u32,
+    bucket_bytes: u64,
+    bucket_elements: u64,
+    end: u64,
+}
+
+impl Header {
+    fn read(order: ByteOrder, layout: Layout, head: &[u8]) -> Self {
+        let number = |at| u64::from(order.u32_at(head, at));
+        let offset = layout.offset_bytes();
+        Self {
+            block_bytes: number(4),
+            dir_offset: layout.offset_at(order, head, 8),
+            dir_bytes: number(8 + offset),
+            dir_bits: order.u32_at(head, 12 + offset),
+            bucket_bytes: number(16 + offset),
+            bucket_elements: number(20 + offset),
+            end: layout.offset_at(order, head, 24 + offset),
+        }
+    }
+
+    /// Returns how many numbers agree with each other under this layout.
+    fn agreement(self, layout: Layout) -> u32 {
+        let is_dir = self.dir_bits <= HASH_BITS
+            && self.dir_bytes == (layout.offset_bytes() as u64) << self.dir_bits;
+        let is_bucket = layout.elements_of(self.bucket_bytes) == Some(self.bucket_elements);
+        2 * u32::from(is_bucket) + u32::from(is_dir)
+    }
+}
+
+/// Returns the layout of a file by its header: the one in which the count of elements follows from
+/// the size of a bucket. `None` if none is any better than another.
+pub(crate) fn layout_of(order: ByteOrder, magic: u32, head: &[u8]) -> Option<Layout> {
+    let candidates: &[Layout] = match magic {
+        0x1357_9acd | 0x1357_9ad0 => &[Layout::Off32],
+        0x1357_9acf | 0x1357_9ad1 => &[Layout::Lp64, Layout::I386Large],
+        _ => &[Layout::Lp64, Layout::I386Large, Layout::Off32],
+    };
+    let agreement = |layout: &&Layout| Header::read(order, **layout, head).agreement(**layout);
+    // `max_by_key` takes the last of equals, and the first is the likeliest.
+    candidates.iter().rev().max_by_key(agreement).copied()
+}
+
+/// An open gdbm file.
+#[derive(Debug)]
+pub(crate) struct GdbmFile {
+    identity: Identity,
+    source: Source,
+    order: ByteOrder,
+    layout: Layout,
+    magic: u32,
+    header: Header,
+    /// Number of the bucket of each entry of the directory.
+    directory: Vec<u32>,
+    /// Where each bucket is.
+    buckets: Vec<u64>,
+    /// How the machine that wrote it took a `char`.
+    sign: CharSign,
+    faults: Vec<Fault>,
+}
+
+impl GdbmFile {
+    pub(crate) fn open(source: Source, identity: Identity) -> Result<Self> {
+        let mut head = [0; 64];
+        source.read_at(0, &mut head)?;
+        let order = identity.byte_order.unwrap_or(ByteOrder::Little);
+        let magic = order.u32_at(&head, 0);
+        let layout = layout_of(order, magic, &head).unwrap_or(Layout::Lp64);
+        let header = Header::read(order, layout, &head);
+        let mut file = Self {
+            identity,
+            source,
+            order,
+            layout,
+            magic,
+            header,
+            directory: Vec::new(),
+            buckets: Vec::new(),
+            sign: CharSign::Signed,
+            faults: Vec::new(),
+        };
+        file.validate()?;
+        file.read_directory()?;
+        file.guess_sign()?;
+        Ok(file)
+    }
+
+    /// Checks the header; without a directory and the size of a bucket there is nothing to read.
+    fn validate(&mut self) -> Result<()> {
+        let header = self.header;
+        let file_bytes = self.source.file_bytes();
+        let offset_bytes = self.layout.offset_bytes() as u64;
+        let at = |plain: u64, wide: u64| if offset_bytes == 4 { plain } else { wide };
+        if header.dir_bits > HASH_BITS - 1 {
+            return Err(Fault::new(
+                "directory bits",
+                at(16, 20),
+                u64::from(HASH_BITS - 1),
+                u64::from(header.dir_bits),
+            )
+            .into());
+        }
+        let dir_bytes = offset_bytes << header.dir_bits;
+        if header.dir_bytes != dir_bytes {
+            self.faults.push(Fault::new("directory size", at(12, 16), dir_bytes, header.dir_bytes));
+        }
+        let dir_end = header.dir_offset.checked_add(dir_bytes);
+        if dir_end.is_none_or(|end| end > file_bytes) {
+            let limit = file_bytes.saturating_sub(dir_bytes);
+            return Err(Fault::new("directory", 8, limit, header.dir_offset).into());
+        }
+        match self.layout.elements_of(header.bucket_bytes) {
+            Some(elements) if header.bucket_bytes <= file_bytes => {
+                if elements != header.bucket_elements {
+                    let found = header.bucket_elements;
+                    self.faults.push(Fault::new("bucket elements", at(24, 28), elements, found));
+                }
+            }
+            _ => {
+                let found = header.bucket_bytes;
+                let expected = header.block_bytes;
+                return Err(Fault::new("bucket size", at(20, 24), expected, found).into());
+            }
+        }
+        if header.end > file_bytes {
+            self.faults.push(Fault::new("end of the file", at(28, 32), header.end, file_bytes));
+        }
+        Ok(())
+    }
+
+    /// Numbers the buckets in the order of the directory. Entries of one bucket stand together.
+    fn read_directory(&mut self) -> Result<()> {
+        let entry_bytes = self.layout.offset_bytes();
+        let mut bytes = vec![0; entry_bytes << self.header.dir_bits];
+        self.source.read_at(self.header.dir_offset, &mut bytes)?;
+        // As many buckets of their size as the file has room for: others overlap.
+        let buckets_max = self.source.file_bytes() / self.header.bucket_bytes + 1;
+        let mut last = None;
+        for at in (0..bytes.len()).step_by(entry_bytes) {
+            let offset = self.layout.offset_at(self.order, &bytes, at);
+            if last != Some(offset) {
+                last = Some(offset);
+                if self.buckets.len() as u64 > buckets_max {
+                    let at = self.header.dir_offset + at as u64;
+                    let found = self.buckets.len() as u64;
+                    self.faults.push(Fault::new("buckets", at, buckets_max, found));
+                    break;
+                }
+                self.buckets.push(offset);
+            }
+            self.directory.push((self.buckets.len() - 1) as u32);
+        }
+        Ok(())
+    }
+
+    /// Takes the sign of `char` from the first key that tells it.
+    fn guess_sign(&mut self) -> Result<()> {
+        for &bucket in self.buckets.iter().take(64) {
+            let unit = self.bucket(bucket)?;
+            for item in &unit.items {
+                let Piece::At { offset, bytes } = item.key else { continue };
+                if bytes > 1 << 20 {
+                    continue;
+                }
+                let key = crate::reader::run_of(&self.source, offset, bytes)?;
+                let signed = hash::gdbm(&key, CharSign::Signed);
+                let unsigned = hash::gdbm(&key, CharSign::Unsigned);
+                let stored = unit.hash_of(offset);
+                if signed != unsigned && stored == Some(unsigned) {
+                    self.sign = CharSign::Unsigned;
+                }
+                if signed != unsigned {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the bucket at `offset`.
+    fn bucket(&self, offset: u64) -> Result<Bucket> {
+        let mut bytes = vec![0; self.header.bucket_bytes as usize];
+        let available = self.source.read_at(offset, &mut bytes)?;
+        Ok(self.decode(offset, &bytes, available))
+    }
+
+    /// Takes the elements out of the bytes of a bucket, of which `available` were in the file.
+    fn decode(&self, offset: u64, bytes: &[u8], available: usize) -> Bucket {
+        let mut bucket = Bucket::default();
+        let (bits_at, count_at, table) = self.layout.bucket();
+        if available < bytes.len() {
+            let (expected, found) = (bytes.len() as u64, available as u64);
+            bucket.faults.push(Fault::new("size of a bucket", offset, expected, found));
+        }
+        bucket.bits = self.order.u32_at(bytes, bits_at);
+        if bucket.bits > self.header.dir_bits {
+            let (expected, found) = (u64::from(self.header.dir_bits), u64::from(bucket.bits));
+            bucket.faults.push(Fault::new(
+                "bits of a bucket",
+                offset + bits_at as u64,
+                expected,
+                found,
+            ));
+        }
+        let element_bytes = self.layout.element_bytes();
+        let mut elements = 0;
+        for at in (table..).step_by(element_bytes) {
+            if at + element_bytes > available {
+                break;
+            }
+            let hash = self.order.u32_at(bytes, at);
+            if hash == u32::MAX {
+                continue;
+            }
+            elements += 1;
+            match self.element(bytes, at) {
+                Ok(item) => {
+                    bucket.hashes.push(hash);
+                    bucket.items.push(item);
+                }
+                Err(fault) => {
+                    bucket.faults.push(Fault { offset: offset + at as u64, ..fault });
+                }
+            }
+        }
+        let count = u64::from(self.order.u32_at(bytes, count_at));
+        if count != elements {
+            let at = offset + count_at as u64;
+            bucket.faults.push(Fault::new("count of a bucket", at, elements, count));
+        }
+        bucket
+    }
+
+    fn element(&self, bytes: &[u8], at: usize) -> Result<Item, Fault> {
+        let hash = self.order.u32_at(bytes, at);
+        if hash >> HASH_BITS != 0 {
+            return Err(Fault::new("hash of a pair", 0, u64::from(hash >> 1), u64::from(hash)));
+        }
+        let offset_bytes = self.layout.offset_bytes();
+        let offset = self.layout.offset_at(self.order, bytes, at + 8);
+        let key_bytes = u64::from(self.order.u32_at(bytes, at + 8 + offset_bytes));
+        let value_bytes = u64::from(self.order.u32_at(bytes, at + 12 + offset_bytes));
+        let end = offset.checked_add(key_bytes + value_bytes);
+        if end.is_none_or(|end| end > self.source.file_bytes()) {
+            let found = end.unwrap_or(u64::MAX);
+            return Err(Fault::new("end of a pair", 0, self.source.file_bytes(), found));
+        }
+        Ok(Item {
+            key: Piece::At { offset, bytes: key_bytes },
+            value: Piece::At { offset: offset + key_bytes, bytes: value_bytes },
+            further_values: 0,
+        })
+    }
+
+    fn home(&self, key: &[u8], sign: CharSign) -> Option<u64> {
+        let hash = hash::gdbm(key, sign);
+        // No bits, no shift: a directory of one entry.
+        let entry = u64::from(hash) >> (HASH_BITS - self.header.dir_bits);
+        self.directory.get(entry as usize).map(|&bucket| u64::from(bucket))
+    }
+}
+
+/// What a bucket holds, with the hashes that stand beside its pairs.
+#[derive(Debug, Default)]
+struct Bucket {
+    items: Vec<Item>,
+    hashes: Vec<u32>,
+    faults: Vec<Fault>,
+    bits: u32,
+}
+
+impl Bucket {
+    fn hash_of(&self, key_offset: u64) -> Option<u32> {
+        let is_it =
+            |item: &Item| matches!(item.key, Piece::At { offset, .. } if offset == key_offset);
+        self.items.iter().position(is_it).map(|index| self.hashes[index])
+    }
+}
+
+impl Reader for GdbmFile {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn unit_count(&self) -> u64 {
+        self.buckets.len() as u64
+    }
+
+    fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    fn unit(&self, index: u64) -> Result<Unit> {
+        let Some(&offset) = self.buckets.get(index as usize) else { return Ok(Unit::default()) };
+        let bucket = self.bucket(offset)?;
+        Ok(Unit {
+            items: bucket.items,
+            faults: bucket.faults,
+            read_bytes: self.header.bucket_bytes,
+            overflow_pages: 0,
+            depth: Some(bucket.bits.min(self.header.dir_bits)),
+            is_in_use: true,
+        })
+    }
+
+    fn homes(&self, key: &[u8]) -> Homes {
+        let other = match self.sign {
+            CharSign::Signed => CharSign::Unsigned,
+            CharSign::Unsigned => CharSign::Signed,
+        };
+        match (self.home(key, self.sign), self.home(key, other)) {
+            (Some(first), Some(second)) => Homes::of(first, second),
+            (Some(only), None) | (None, Some(only)) => Homes::of(only, only),
+            (None, None) => Homes::UNKNOWN,
+        }
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        let header = &self.header;
+        let sign = if self.sign == CharSign::Signed { "signed" } else { "unsigned" };
+        let mut parameters = vec![
+            Parameter::new("block size", header.block_bytes),
+            Parameter::new("byte order", self.order.name()),
+            Parameter::new("layout", self.layout.name()),
+            Parameter::new("directory", format!("{} entries", 1_u64 << header.dir_bits)),
+            Parameter::new("buckets", self.buckets.len()),
+            Parameter::new("bucket size", header.bucket_bytes),
+            Parameter::new("pairs a bucket holds", header.bucket_elements),
+            Parameter::new("char", sign),
+        ];
+        if is_numsync(self.magic) {
+            let mut syncs = [0; NUMSYNC_BYTES as usize];
+            if self.source.read_at(self.layout.header_bytes(), &mut syncs).is_ok() {
+                parameters.push(Parameter::new("syncs", self.order.u32_at(&syncs, 4)));
+            }
+        }
+        parameters
+    }
+
+    fn hash_name(&self) -> &'static str {
+        if self.sign == CharSign::Signed { "gdbm-signed" } else { "gdbm" }
+    }
+
+    fn hash_of(&self, key: &[u8]) -> Option<u64> {
+        // The highest bits choose a bucket: turned round, they are the lowest.
+        Some(u64::from(hash::gdbm(key, self.sign).reverse_bits() >> 1))
+    }
+}

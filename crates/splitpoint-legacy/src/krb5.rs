@@ -1,0 +1,296 @@
+//! Kerberos 5's libdb2 hash files, version 3: the "Berkeley DB 2.0-ALPHA" that was never released.
+//!
+//! They have the magic number of db 1.85 and are another format: pages have a header with their
+//! number, the next page and a type.
+//!
+//! ```text
+//! page     | number | next | pairs | type | free | key, value offsets ... | ... values and keys |
+//! big page | number | next | pairs | type | free | key bytes, value bytes | key | value |
+//! ```
+//!
+//! # Source
+//!
+//! The facts of the format; its sample files.
+
+use splitpoint::hash;
+use splitpoint::linear::Geometry;
+use splitpoint::{Error, Result};
+
+use crate::Source;
+use crate::byte_order::ByteOrder;
+use crate::identify::Identity;
+use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+
+const HEADER_BYTES: usize = 248;
+const PAGE_HEADER_BYTES: usize = 14;
+/// Where keys and values of a big page begin.
+const BIG_HEADER_BYTES: usize = 18;
+/// The last page of a chain names this one as the next.
+const NO_PAGE: u32 = u32::MAX;
+/// Types of pages.
+const BUCKET: u8 = 2;
+const BIG: u8 = 3;
+const OVERFLOW: u8 = 4;
+/// Hash of the probe by the default function.
+const PROBE_HASH: u32 = 0x956e_7de3;
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct Krb5File {
+    identity: Identity,
+    source: Source,
+    order: ByteOrder,
+    page_bytes: usize,
+    header_pages: u64,
+    geometry: Geometry,
+    fill_factor: u32,
+    key_count: u32,
+    spares: [u32; 32],
+    is_hash_known: bool,
+    faults: Vec<Fault>,
+}
+
+impl Krb5File {
+    pub(crate) fn open(source: Source, identity: Identity) -> Result<Self> {
+        let mut head = [0; HEADER_BYTES];
+        source.read_at(0, &mut head)?;
+        // The header is big-endian whatever the pages are.
+        let field = |at| ByteOrder::Big.u32_at(&head, at);
+        let order = match field(8) {
+            1234 => ByteOrder::Little,
+            4321 => ByteOrder::Big,
+            other => return Err(Fault::new("byte order", 8, 1234, u64::from(other)).into()),
+        };
+        let page_bytes = field(12);
+        if !page_bytes.is_power_of_two() || !(64..=1 << 16).contains(&page_bytes) {
+            return Err(Fault::new("page size", 12, 4096, u64::from(page_bytes)).into());
+        }
+        let max_bucket = u64::from(field(28));
+        let geometry = Geometry::with_bucket_count(max_bucket + 1);
+        let mut faults = Vec::new();
+        let masks = [(32, "high mask", geometry.level() + 1), (36, "low mask", geometry.level())];
+        for (at, what, bits) in masks {
+            // A table of a power of two buckets may be at the end of one round or the start of
+            // the next.
+            let expected = (1_u64 << bits) - 1;
+            let found = u64::from(field(at));
+            if found != expected && !(geometry.split() == 0 && found == expected >> 1) {
+                faults.push(Fault::new(what, at as u64, expected, found));
+            }
+        }
+        let mut spares = [0; 32];
+        for (index, spare) in spares.iter_mut().enumerate() {
+            *spare = field(56 + 4 * index);
+        }
+        Ok(Self {
+            identity,
+            order,
+            page_bytes: page_bytes as usize,
+            header_pages: u64::from(field(48)),
+            geometry,
+            fill_factor: field(40),
+            key_count: field(44),
+            spares,
+            is_hash_known: field(52) == PROBE_HASH,
+            faults,
+            source,
+        })
+    }
+
+    fn page_count(&self) -> u64 {
+        self.source.file_bytes().div_ceil(self.page_bytes as u64)
+    }
+
+    fn page_of_bucket(&self, bucket: u64) -> u64 {
+        let before = match bucket {
+            0 => 0,
+            _ => u64::from(self.spares[(ceil_log2(bucket + 1) - 1).min(31) as usize]),
+        };
+        bucket + self.header_pages + before
+    }
+
+    /// Returns the page of an overflow address: the split point above, the page's number below.
+    fn page_of_address(&self, address: u64) -> u64 {
+        let (split_point, number) = (address >> 11, address & 0x7ff);
+        self.page_of_bucket((1 << split_point.min(32)) - 1) + number
+    }
+
+    fn page(&self, number: u64) -> Result<Vec<u8>> {
+        let mut page = vec![0; self.page_bytes];
+        self.source.read_at(number.saturating_mul(page.len() as u64), &mut page)?;
+        Ok(page)
+    }
+
+    fn next_of(&self, page: &[u8]) -> Option<u64> {
+        let next = self.order.u32_at(page, 4);
+        (next != NO_PAGE).then_some(u64::from(next))
+    }
+
+    /// Takes the pairs of a page at `offset` in the file.
+    fn pairs_of(&self, page: &[u8], offset: u64, unit: &mut Unit) {
+        let mut end = page.len();
+        let pair_count = usize::from(self.order.u16_at(page, 8));
+        for index in 0..pair_count {
+            let at = PAGE_HEADER_BYTES + 4 * index;
+            if at + 4 > page.len() {
+                let most = (page.len() - PAGE_HEADER_BYTES) / 4;
+                let fault =
+                    Fault::new("pairs of a page", offset + 8, most as u64, pair_count as u64);
+                return unit.faults.push(fault);
+            }
+            let key = usize::from(self.order.u16_at(page, at));
+            let value = usize::from(self.order.u16_at(page, at + 2));
+            if key == 0 {
+                let first = Piece::Pages { page: self.page_of_address(value as u64), bytes: None };
+                unit.items.push(Item { key: first.clone(), value: first, further_values: 0 });
+                continue;
+            }
+            if key > end || value > key || value < at + 4 {
+                let fault =
+                    Fault::new("offset in a page", offset + at as u64, end as u64, key as u64);
+                return unit.faults.push(fault);
+            }
+            unit.items.push(Item {
+                key: Piece::Here(page[key..end].to_vec()),
+                value: Piece::Here(page[value..key].to_vec()),
+                further_values: 0,
+            });
+            end = value;
+        }
+    }
+}
+
+/// Returns the smallest `i` for which `2^i` is `number` or more.
+pub(crate) fn ceil_log2(number: u64) -> u32 {
+    number.next_power_of_two().ilog2()
+}
+
+impl Reader for Krb5File {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The pages of further buckets are beyond the end of the file: empty.
+    fn unit_count(&self) -> u64 {
+        self.geometry.bucket_count().min(self.page_count())
+    }
+
+    fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    fn unit(&self, index: u64) -> Result<Unit> {
+        let mut unit = Unit { is_in_use: true, ..Unit::default() };
+        let mut number = self.page_of_bucket(index);
+        for turn in 0_u64.. {
+            let page = self.page(number)?;
+            let offset = number.saturating_mul(page.len() as u64);
+            unit.read_bytes += page.len() as u64;
+            let kind = page[10];
+            if kind == 0 {
+                // A hole: nothing was ever written here. No page of a chain is one.
+                if turn > 0 {
+                    unit.faults.push(Fault::new("page of a chain", offset, u64::from(OVERFLOW), 0));
+                }
+                break;
+            }
+            if kind != BUCKET && kind != OVERFLOW {
+                let (expected, found) = (u64::from(BUCKET), u64::from(kind));
+                unit.faults.push(Fault::new("type of a page", offset + 10, expected, found));
+                break;
+            }
+            unit.overflow_pages += u64::from(turn > 0);
+            self.pairs_of(&page, offset, &mut unit);
+            let Some(next) = self.next_of(&page) else { break };
+            if turn >= self.page_count() {
+                let most = self.page_count();
+                unit.faults.push(Fault::new("pages of a chain", offset + 4, most, most + 1));
+                break;
+            }
+            number = next;
+        }
+        Ok(unit)
+    }
+
+    fn pages(&self, first: u64, _bytes: Option<u64>, is_key: bool) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut number = first;
+        for _ in 0..=self.page_count() {
+            let page = self.page(number)?;
+            let offset = number.saturating_mul(page.len() as u64);
+            if page[10] != BIG {
+                let (expected, found) = (u64::from(BIG), u64::from(page[10]));
+                return Err(Fault::new("type of a page", offset + 10, expected, found).into());
+            }
+            let key_end = BIG_HEADER_BYTES + usize::from(self.order.u16_at(&page, 14));
+            let value_end = key_end + usize::from(self.order.u16_at(&page, 16));
+            if value_end > page.len() {
+                let (expected, found) = (page.len() as u64, value_end as u64);
+                return Err(Fault::new("end of a pair", offset + 14, expected, found).into());
+            }
+            bytes.extend_from_slice(if is_key {
+                &page[BIG_HEADER_BYTES..key_end]
+            } else {
+                &page[key_end..value_end]
+            });
+            match self.next_of(&page) {
+                None => return Ok(bytes),
+                Some(next) => number = next,
+            }
+        }
+        let most = self.page_count();
+        Err(Fault::new("pages of a big pair", first * self.page_bytes as u64, most, most + 1)
+            .into())
+    }
+
+    fn homes(&self, key: &[u8]) -> Homes {
+        if !self.is_hash_known {
+            return Homes::UNKNOWN;
+        }
+        let bucket = self.geometry.bucket_of(u64::from(hash::x33(key))).0;
+        Homes::of(bucket, bucket)
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        vec![
+            Parameter::new("bsize", self.page_bytes),
+            Parameter::new("lorder", if self.order == ByteOrder::Little { 1234 } else { 4321 }),
+            Parameter::new("ffactor", self.fill_factor),
+            Parameter::new("max_bucket", self.geometry.bucket_count() - 1),
+            Parameter::new("nkeys", self.key_count),
+            Parameter::new("hash", if self.is_hash_known { "default" } else { "another" }),
+        ]
+    }
+
+    fn hash_name(&self) -> &'static str {
+        if self.is_hash_known { "x33" } else { "" }
+    }
+
+    fn hash_of(&self, key: &[u8]) -> Option<u64> {
+        self.is_hash_known.then(|| u64::from(hash::x33(key)))
+    }
+
+    fn linear_bucket_count(&self) -> Option<u64> {
+        self.is_hash_known.then(|| self.geometry.bucket_count())
+    }
+}
+
+/// Says that a version is one that this library does not read.
+pub(crate) fn version(identity: &Identity, expected: u32, found: u32) -> Error {
+    Error::Version { path: identity.path.clone(), expected, found }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logarithm_is_rounded_up() {
+        let logs = [1, 2, 3, 4, 5, 8, 9, 1 << 32].map(ceil_log2);
+        assert_eq!(logs, [0, 1, 2, 2, 3, 3, 4, 32]);
+    }
+}

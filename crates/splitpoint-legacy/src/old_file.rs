@@ -1,0 +1,593 @@
+//! An old file as a table that is only read.
+//!
+//! # Invariants
+//!
+//! - A scan gives each key once: the pair that the original's own lookup finds, or the first one
+//!   where it finds none.
+//! - A lookup gives what a scan gives. A miss is believed only where no pair is out of place and
+//!   nothing is damaged where the key would be.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::sync::OnceLock;
+
+use splitpoint::linear::{BucketIndex, Geometry};
+use splitpoint::{
+    Capabilities, Entries, Entry, Error, Ideal, Occupancy, PutMode, Result, ScanGuarantee, Stats,
+    Table, Value,
+};
+
+use crate::identify::Identity;
+use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit, key_of, value_of};
+
+/// Doubts that are kept one by one; further ones are counted.
+const DOUBTS_MAX: usize = 1000;
+
+/// Cells that hashes are counted in: more than any histogram needs rows.
+const CELL_BITS_MAX: u32 = 20;
+
+/// What in a file cannot be taken as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Doubt {
+    /// Something breaks the format; what it held is lost to a scan.
+    Fault(Fault),
+    /// A key is there twice, as a crash in a split leaves it. The scan has the pair that a lookup
+    /// of the original finds.
+    Twice {
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// A pair is where a lookup of the original does not find it. The scan has it.
+    Stray {
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// A key has several values, which a table cannot hold. The scan has the first.
+    FurtherValues {
+        /// The key.
+        key: Vec<u8>,
+        /// How many more there are.
+        count: u64,
+    },
+}
+
+impl Doubt {
+    /// Returns whether something that the file holds is not in a scan of it.
+    pub fn is_loss(&self) -> bool {
+        !matches!(self, Self::Stray { .. })
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fault(fault) => fault.fmt(f),
+            Self::Twice { key } => write!(f, "key `{}` is there twice", key.escape_ascii()),
+            Self::Stray { key } => {
+                write!(f, "key `{}` is where a lookup does not find it", key.escape_ascii())
+            }
+            Self::FurtherValues { key, count } => {
+                write!(f, "key `{}` has more values: {count}", key.escape_ascii())
+            }
+        }
+    }
+}
+
+/// Buckets that hold `size` pairs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BucketRow {
+    /// Pairs in the bucket.
+    pub size: u64,
+    /// Buckets with that many pairs.
+    pub bucket_count: u64,
+    /// Buckets of this size that an ideal hash would give.
+    pub ideal_bucket_count: f64,
+}
+
+/// What a walk over a whole file found.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// Pairs that a scan gives.
+    pub pair_count: u64,
+    /// Buckets or blocks.
+    pub bucket_count: u64,
+    /// Pages of chains after their first.
+    pub overflow_pages: u64,
+    /// What cannot be taken as it is; the first thousand.
+    pub doubts: Vec<Doubt>,
+    /// How many doubts there are in all.
+    pub doubt_count: u64,
+    /// How many of them are losses: see [`Doubt::is_loss`].
+    pub loss_count: u64,
+    /// Buckets by the number of their pairs, by rising size.
+    pub buckets: Vec<BucketRow>,
+    /// What breaks the format first.
+    fault: Option<Fault>,
+    /// Keys of which a pair is out of place, and the place of the one that counts, if it is none
+    /// in its place.
+    strays: HashMap<Vec<u8>, Option<Place>>,
+}
+
+/// Which item of which unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    unit: u64,
+    index: usize,
+}
+
+impl Survey {
+    /// Returns what breaks the format first, if anything does.
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
+    pub(crate) fn doubt(&mut self, doubt: Doubt) {
+        self.doubt_count += 1;
+        self.loss_count += u64::from(doubt.is_loss());
+        if let Doubt::Fault(fault) = doubt {
+            self.fault.get_or_insert(fault);
+        }
+        if self.doubts.len() < DOUBTS_MAX {
+            self.doubts.push(doubt);
+        }
+    }
+}
+
+/// An old file that is only read, as a table.
+///
+/// It is made by [`open`](crate::open).
+#[derive(Debug)]
+pub struct OldFile {
+    reader: Box<dyn Reader>,
+    survey: OnceLock<Survey>,
+}
+
+impl OldFile {
+    pub(crate) fn new(reader: Box<dyn Reader>) -> Self {
+        Self { reader, survey: OnceLock::new() }
+    }
+
+    /// Returns what the file is.
+    pub fn identity(&self) -> &Identity {
+        self.reader.identity()
+    }
+
+    /// Returns the parameters of the file, as its format names them.
+    pub fn parameters(&self) -> Vec<Parameter> {
+        self.reader.parameters()
+    }
+
+    /// Returns what a walk over the whole file finds; the walk is made once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the system refuses; damage is in the survey.
+    ///
+    /// # Cost
+    ///
+    /// Reads every bucket and every key. Takes memory for the keys that are out of place: none in
+    /// a file that is sound, all of them if the hash function is not known.
+    pub fn survey(&self) -> Result<&Survey> {
+        if let Some(survey) = self.survey.get() {
+            return Ok(survey);
+        }
+        let survey = Walk::new(&*self.reader).run()?;
+        Ok(self.survey.get_or_init(|| survey))
+    }
+
+    /// Counts the keys by their hashes, which says how evenly the hash function spreads them.
+    ///
+    /// For linear hashing the cells are its buckets. For the others they are equal parts of the
+    /// hash's range, as many as there are keys, rounded down to a power of two: their buckets are
+    /// split where they are full, which says little of the hash.
+    fn occupancy(&self) -> Result<Occupancy> {
+        let key_count = self.survey()?.pair_count;
+        let cells = match self.reader.linear_bucket_count() {
+            Some(buckets) => buckets.min(1 << CELL_BITS_MAX),
+            None => 1 << key_count.max(1).ilog2().min(CELL_BITS_MAX),
+        };
+        let geometry = Geometry::with_bucket_count(cells);
+        let mut keys_by_cell = vec![0_u64; cells as usize];
+        for entry in self.scan()? {
+            let Ok(entry) = entry else { continue };
+            if let Some(hash) = self.reader.hash_of(&entry.key) {
+                keys_by_cell[geometry.bucket_of(hash).0 as usize] += 1;
+            }
+        }
+        let slots = keys_by_cell.iter().copied().max().unwrap_or_default().max(1);
+        let mut occupancy = Occupancy::new(geometry, slots);
+        for (cell, &keys) in (0..).zip(&keys_by_cell) {
+            occupancy.add_chain(BucketIndex(cell), &[keys]);
+        }
+        Ok(occupancy)
+    }
+
+    /// Looks for `key` where the original would.
+    fn find_at_home(&self, key: &[u8], homes: Homes) -> Result<Found> {
+        let mut fault = None;
+        for home in homes.iter() {
+            let unit = self.reader.unit(home)?;
+            if let Some(item) = find(&*self.reader, &unit, key)? {
+                return Ok(Found::Value(value_of(&*self.reader, item)?));
+            }
+            fault = fault.or(unit.faults.first().copied());
+        }
+        Ok(Found::Nothing { fault })
+    }
+}
+
+enum Found {
+    Value(Vec<u8>),
+    /// And what was damaged where it would have been.
+    Nothing {
+        fault: Option<Fault>,
+    },
+}
+
+/// Finds the first item with `key`; one whose key cannot be read is not it.
+fn find<'u>(reader: &dyn Reader, unit: &'u Unit, key: &[u8]) -> Result<Option<&'u Item>> {
+    for item in &unit.items {
+        let bytes = match &item.key {
+            Piece::Here(found) => Some(found.len() as u64),
+            Piece::At { bytes, .. } => Some(*bytes),
+            Piece::Pages { bytes, .. } => *bytes,
+        };
+        if bytes.is_some_and(|bytes| bytes != key.len() as u64) {
+            continue;
+        }
+        if or_fault(key_of(reader, item))?.is_ok_and(|found| found == key) {
+            return Ok(Some(item));
+        }
+    }
+    Ok(None)
+}
+
+/// Tells damage, which is a result, from a refusal of the system.
+pub(crate) fn or_fault<T>(result: Result<T>) -> Result<Result<T, Fault>> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(Error::Corrupt { what, offset, expected, found }) => {
+            Ok(Err(Fault { what, offset, expected, found }))
+        }
+        Err(other) => Err(other),
+    }
+}
+
+impl Table for OldFile {
+    fn capabilities(&self) -> Capabilities {
+        let bytes_max = self.reader.source().file_bytes();
+        let mut capabilities = Capabilities::of_limits(bytes_max, bytes_max);
+        capabilities.scan = ScanGuarantee::ExactlyOnce;
+        capabilities
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
+        let homes = self.reader.homes(key);
+        let fault = match self.find_at_home(key, homes)? {
+            Found::Value(value) => return Ok(Some(Value::owned(value))),
+            Found::Nothing { fault } => fault,
+        };
+        let survey = self.survey()?;
+        if let Some(Some(place)) = survey.strays.get(key) {
+            let unit = self.reader.unit(place.unit)?;
+            if let Some(item) = unit.items.get(place.index) {
+                return Ok(Some(Value::owned(value_of(&*self.reader, item)?)));
+            }
+        }
+        let fault = if homes == Homes::UNKNOWN { survey.fault } else { fault };
+        fault.map_or(Ok(None), |fault| Err(fault.into()))
+    }
+
+    fn put(&self, _key: &[u8], _value: &[u8], _mode: PutMode) -> Result<bool> {
+        Err(Error::ReadOnly)
+    }
+
+    fn delete(&self, _key: &[u8]) -> Result<bool> {
+        Err(Error::ReadOnly)
+    }
+
+    fn scan(&self) -> Result<Entries<'_>> {
+        Ok(Box::new(Scan {
+            file: self,
+            next_unit: 0,
+            place: Place { unit: 0, index: 0 },
+            items: Vec::new().into_iter(),
+            faults: self.reader.faults().to_vec().into_iter(),
+            seen: HashSet::new(),
+            budget: Budget::new(&*self.reader),
+        }))
+    }
+
+    fn len(&self) -> Result<u64> {
+        let survey = self.survey()?;
+        survey.fault.map_or(Ok(survey.pair_count), |fault| Err(fault.into()))
+    }
+
+    fn sync(&self) -> Result<()> {
+        Err(Error::ReadOnly)
+    }
+
+    fn stats(&self) -> Result<Stats> {
+        let occupancy = self.occupancy()?;
+        let survey = self.survey()?;
+        let mut stats = Stats::of_chains(&occupancy);
+        stats.record_count = survey.pair_count;
+        stats.hash_name = self.reader.hash_name().to_string();
+        stats.path = Some(self.identity().path.clone());
+        stats.file_bytes = self.reader.source().file_bytes();
+        stats.overflow_line_count = survey.overflow_pages;
+        Ok(stats)
+    }
+}
+
+/// Bytes that a walk may still look at.
+///
+/// The pairs of a sound file lie beside each other, and so do its buckets: a walk that has looked
+/// at more bytes than twice those of the file is in a file that was made to keep it busy.
+#[derive(Debug)]
+struct Budget {
+    left_bytes: u64,
+    file_bytes: u64,
+}
+
+impl Budget {
+    fn new(reader: &dyn Reader) -> Self {
+        let file_bytes = reader.source().file_bytes();
+        let left_bytes = file_bytes.saturating_mul(3).saturating_add(1 << 20);
+        Self { left_bytes, file_bytes }
+    }
+
+    /// Takes `bytes`, or says what is wrong.
+    fn take(&mut self, bytes: u64) -> Result<(), Fault> {
+        if let Some(left_bytes) = self.left_bytes.checked_sub(bytes) {
+            self.left_bytes = left_bytes;
+            return Ok(());
+        }
+        self.left_bytes = 0;
+        let found = self.file_bytes.saturating_mul(3);
+        Err(Fault::new("sum of the pairs", 0, self.file_bytes, found))
+    }
+}
+
+/// The walk of a survey.
+struct Walk<'a> {
+    reader: &'a dyn Reader,
+    survey: Survey,
+    budget: Budget,
+    sizes: BTreeMap<(Option<u32>, u64), u64>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(reader: &'a dyn Reader) -> Self {
+        let budget = Budget::new(reader);
+        Self { reader, survey: Survey::default(), budget, sizes: BTreeMap::new() }
+    }
+
+    fn run(mut self) -> Result<Survey> {
+        for &fault in self.reader.faults() {
+            self.survey.doubt(Doubt::Fault(fault));
+        }
+        for unit in 0..self.reader.unit_count() {
+            if self.unit(unit)?.is_err() {
+                break;
+            }
+        }
+        self.settle_strays()?;
+        self.survey.buckets = self.rows();
+        Ok(self.survey)
+    }
+
+    /// Counts one unit; an error ends the walk.
+    fn unit(&mut self, index: u64) -> Result<Result<(), Fault>> {
+        let unit = self.reader.unit(index)?;
+        if let Err(fault) = self.budget.take(unit.read_bytes) {
+            self.survey.doubt(Doubt::Fault(fault));
+            return Ok(Err(fault));
+        }
+        for &fault in &unit.faults {
+            self.survey.doubt(Doubt::Fault(fault));
+        }
+        let mut seen = HashSet::new();
+        for (at, item) in unit.items.iter().enumerate() {
+            let place = Place { unit: index, index: at };
+            let key = match or_fault(key_of(self.reader, item))? {
+                Ok(key) => key,
+                Err(fault) => {
+                    self.survey.doubt(Doubt::Fault(fault));
+                    continue;
+                }
+            };
+            if let Err(fault) = self.budget.take(key.len() as u64) {
+                self.survey.doubt(Doubt::Fault(fault));
+                return Ok(Err(fault));
+            }
+            self.pair(place, item, key, &mut seen);
+        }
+        if unit.is_in_use {
+            self.survey.bucket_count += 1;
+            *self.sizes.entry((unit.depth, unit.items.len() as u64)).or_insert(0) += 1;
+        }
+        self.survey.overflow_pages += unit.overflow_pages;
+        Ok(Ok(()))
+    }
+
+    fn pair(&mut self, place: Place, item: &Item, key: Vec<u8>, seen: &mut HashSet<Vec<u8>>) {
+        if self.reader.homes(&key).first() == Some(place.unit) {
+            if seen.contains(&key) {
+                return self.survey.doubt(Doubt::Twice { key });
+            }
+            self.survey.pair_count += 1;
+            if item.further_values > 0 {
+                let count = item.further_values;
+                self.survey.doubt(Doubt::FurtherValues { key: key.clone(), count });
+            }
+            seen.insert(key);
+            return;
+        }
+        if self.survey.strays.contains_key(&key) {
+            return self.survey.doubt(Doubt::Twice { key });
+        }
+        self.survey.pair_count += 1;
+        if item.further_values > 0 {
+            let count = item.further_values;
+            self.survey.doubt(Doubt::FurtherValues { key: key.clone(), count });
+        }
+        self.survey.strays.insert(key, Some(place));
+    }
+
+    /// Finds which strays have a pair in their place as well, or a better one.
+    fn settle_strays(&mut self) -> Result<()> {
+        let mut by_home: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+        let mut keys: Vec<Vec<u8>> = self.survey.strays.keys().cloned().collect();
+        keys.sort_unstable();
+        for key in keys {
+            // Where the function is not known, nothing is out of place.
+            if let Some(home) = self.reader.homes(&key).first() {
+                by_home.entry(home).or_default().push(key);
+            }
+        }
+        for (home, keys) in by_home {
+            let unit = self.reader.unit(home)?;
+            let mut at_home = HashSet::new();
+            for item in &unit.items {
+                if let Ok(key) = or_fault(key_of(self.reader, item))? {
+                    at_home.insert(key);
+                }
+            }
+            for key in keys {
+                self.settle(key, &at_home);
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, key: Vec<u8>, at_home: &HashSet<Vec<u8>>) {
+        if at_home.contains(&key) {
+            self.survey.pair_count -= 1;
+            self.survey.strays.insert(key.clone(), None);
+            return self.survey.doubt(Doubt::Twice { key });
+        }
+        let place = self.survey.strays.get(&key).copied().flatten();
+        let homes = self.reader.homes(&key);
+        // Under the other sign of `char` it is in its place.
+        if !place.is_some_and(|place| homes.iter().any(|home| home == place.unit)) {
+            self.survey.doubt(Doubt::Stray { key });
+        }
+    }
+
+    /// Returns the histogram of the buckets beside the ideal: each bucket gets keys by chance, in
+    /// proportion to its share of the hash's range.
+    fn rows(&self) -> Vec<BucketRow> {
+        let mut by_size: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut by_depth: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+        for (&(depth, size), &count) in &self.sizes {
+            *by_size.entry(size).or_insert(0) += count;
+            *by_depth.entry(depth).or_insert(0) += count;
+        }
+        let keys = self.survey.pair_count;
+        let ideal_of = |size| {
+            let shares = by_depth.iter().map(|(&depth, &count)| {
+                let cells = depth.map_or(self.survey.bucket_count, |depth| 1 << depth.min(32));
+                count as f64 * Ideal::uniform(cells, keys).bucket_count(size) / cells as f64
+            });
+            shares.sum()
+        };
+        let rows = by_size.into_iter();
+        rows.map(|(size, bucket_count)| BucketRow {
+            size,
+            bucket_count,
+            ideal_bucket_count: ideal_of(size),
+        })
+        .collect()
+    }
+}
+
+/// A scan of an old file.
+struct Scan<'a> {
+    file: &'a OldFile,
+    next_unit: u64,
+    /// The next item of `items`.
+    place: Place,
+    items: std::vec::IntoIter<Item>,
+    faults: std::vec::IntoIter<Fault>,
+    /// Keys of this unit.
+    seen: HashSet<Vec<u8>>,
+    budget: Budget,
+}
+
+impl Scan<'_> {
+    /// Returns the next unit's items or says that there is none.
+    fn turn(&mut self) -> Result<bool> {
+        if self.next_unit >= self.file.reader.unit_count() {
+            return Ok(false);
+        }
+        let unit = self.file.reader.unit(self.next_unit)?;
+        self.place = Place { unit: self.next_unit, index: 0 };
+        self.next_unit += 1;
+        self.seen.clear();
+        if let Err(fault) = self.budget.take(unit.read_bytes) {
+            self.end();
+            return Err(fault.into());
+        }
+        self.items = unit.items.into_iter();
+        self.faults = unit.faults.into_iter();
+        Ok(true)
+    }
+
+    fn end(&mut self) {
+        self.next_unit = u64::MAX;
+        self.items = Vec::new().into_iter();
+        self.faults = Vec::new().into_iter();
+    }
+
+    /// Returns the pair of `item`, if it is the one of its key that counts.
+    fn entry(&mut self, item: &Item, place: Place) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let reader = &*self.file.reader;
+        let key = key_of(reader, item)?;
+        if reader.homes(&key).first() == Some(place.unit) {
+            if !self.seen.insert(key.clone()) {
+                return Ok(None);
+            }
+        } else if self.file.survey()?.strays.get(&key) != Some(&Some(place)) {
+            return Ok(None);
+        }
+        let value = value_of(reader, item)?;
+        if let Err(fault) = self.budget.take((key.len() + value.len()) as u64) {
+            self.end();
+            return Err(fault.into());
+        }
+        Ok(Some((key, value)))
+    }
+}
+
+impl<'a> Iterator for Scan<'a> {
+    type Item = Result<Entry<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(fault) = self.faults.next() {
+                return Some(Err(fault.into()));
+            }
+            let Some(item) = self.items.next() else {
+                match self.turn() {
+                    Ok(true) => continue,
+                    Ok(false) => return None,
+                    Err(error) => {
+                        self.end();
+                        return Some(Err(error));
+                    }
+                }
+            };
+            let place = self.place;
+            self.place.index += 1;
+            match self.entry(&item, place) {
+                Ok(Some((key, value))) => {
+                    return Some(Ok(Entry { key: Value::owned(key), value: Value::owned(value) }));
+                }
+                Ok(None) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Opening a file by its content.
+
+use std::path::Path;
+
+use splitpoint::{Error, Result};
+
+use crate::Source;
+use crate::bdb::BdbFile;
+use crate::gdbm::GdbmFile;
+use crate::identify::{Format, Identity, by_magic, files_of, unknown};
+use crate::krb5::Krb5File;
+use crate::old_file::OldFile;
+use crate::pages::PagedFile;
+use crate::reader::Reader;
+
+/// Opens the old file at `path` to read it, whatever its format is.
+///
+/// Of a table in two files, `.dir` and `.pag`, either may be given, or what their names begin
+/// with. The file is never written.
+///
+/// # Errors
+///
+/// - [`ErrorKind::NotAStore`](splitpoint::ErrorKind::NotAStore) if the content is of no format that
+///   is known.
+/// - [`ErrorKind::Unsupported`](splitpoint::ErrorKind::Unsupported) if it is known and not read.
+/// - [`ErrorKind::Corrupt`](splitpoint::ErrorKind::Corrupt) if the header is damaged, so that
+///   nothing can be found by it.
+/// - [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if the system refuses.
+///
+/// # Cost
+///
+/// As [`identify`](crate::identify()); for gdbm, the directory is read too.
+///
+/// # Examples
+///
+/// ```
+/// use splitpoint::Table as _;
+///
+/// # fn main() -> splitpoint::Result<()> {
+/// let old = splitpoint_legacy::open("tests/fixtures/ndbm-le-onepage")?;
+/// assert_eq!(old.scan()?.count(), 10);
+/// # Ok(())
+/// # }
+/// ```
+pub fn open(path: impl AsRef<Path>) -> Result<OldFile> {
+    let path = path.as_ref();
+    let files = files_of(path);
+    let source = Source::open(&files.data)?;
+    let reader: Box<dyn Reader> = match by_magic(&source, &files)? {
+        Some(identity) => by_format(source, identity)?,
+        None => match PagedFile::recognize(source, &files)? {
+            Some(file) => Box::new(file),
+            None => return Err(unknown(path)),
+        },
+    };
+    Ok(OldFile::new(reader))
+}
+
+fn by_format(source: Source, identity: Identity) -> Result<Box<dyn Reader>> {
+    match identity.format {
+        Format::Gdbm => Ok(Box::new(GdbmFile::open(source, identity)?)),
+        Format::Krb5Hash => Ok(Box::new(Krb5File::open(source, identity)?)),
+        Format::BdbHash => Ok(Box::new(BdbFile::open(source, identity)?)),
+        _ => {
+            let reason = format!("a {} file is not read", identity.format.name());
+            Err(Error::Unsupported { path: identity.path, reason })
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! dbm, ndbm and sdbm: pairs in blocks of one size, and a trie beside them that names the block of
+//! each key.
+//!
+//! ```text
+//! | n | key 0 | value 0 | key 1 | ...        | value 1 | key 1 | value 0 | key 0 |
+//!   ^ offsets, 16 bits each                  ^ each ends where the one before it starts
+//! ```
+//!
+//! Nothing in the files says what they are, how large a block is or in which order the bytes of a
+//! number are. All is found by trial: a block of the right size and order has falling offsets, and
+//! by the right hash function its keys belong where they are.
+
+use splitpoint::hash::{self, CharSign};
+use splitpoint::{Error, Result};
+
+use crate::byte_order::ByteOrder;
+use crate::identify::{Files, Format, Identity, of_blocks};
+use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::{Source, dbm, sdbm};
+
+/// Sizes that blocks have: 512 in the seventh edition, 1024 in BSD and sdbm, more by some vendors.
+const BLOCK_BYTES: [usize; 7] = [512, 1024, 2048, 4096, 8192, 16384, 32768];
+
+/// The largest `.dir` that is read: half a billion blocks.
+const DIR_BYTES_MAX: u64 = 64 << 20;
+
+/// Keys by which hash functions are tried.
+const SAMPLE_KEYS: u64 = 1 << 16;
+
+/// Size and byte order of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) block_bytes: usize,
+    pub(crate) order: ByteOrder,
+}
+
+/// Which trie, and which hash function goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Dbm,
+    Sdbm {
+        multiplier: u32,
+        sign: CharSign,
+    },
+    /// No function puts the keys where they are, or every one does.
+    Unknown,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [
+        Self::Dbm,
+        Self::Sdbm { multiplier: 65_599, sign: CharSign::Signed },
+        Self::Sdbm { multiplier: 65_599, sign: CharSign::Unsigned },
+        Self::Sdbm { multiplier: 65_587, sign: CharSign::Unsigned },
+        Self::Sdbm { multiplier: 65_587, sign: CharSign::Signed },
+    ];
+
+    pub(crate) fn format(self) -> Format {
+        match self {
+            Self::Dbm => Format::Dbm,
+            Self::Sdbm { .. } => Format::Sdbm,
+            Self::Unknown => Format::DbmOrSdbm,
+        }
+    }
+
+    pub(crate) fn detail(self) -> Option<&'static str> {
+        match self {
+            Self::Sdbm { multiplier: 65_587, .. } => Some("hash of Ruby"),
+            Self::Sdbm { .. } => Some("hash of Perl and Apache"),
+            Self::Dbm | Self::Unknown => None,
+        }
+    }
+
+    fn hash(self, key: &[u8]) -> Option<u64> {
+        match self {
+            Self::Dbm => Some(u64::from(hash::dbm(key))),
+            Self::Sdbm { multiplier, sign } => Some(u64::from(hash::sdbm(key, multiplier, sign))),
+            Self::Unknown => None,
+        }
+    }
+
+    fn leaf_of(self, dir: &[u8], hash: u64) -> (u64, u32) {
+        match self {
+            Self::Dbm => dbm::leaf_of(dir, hash),
+            Self::Sdbm { .. } => sdbm::leaf_of(dir, hash),
+            Self::Unknown => (hash, 0),
+        }
+    }
+
+    /// The same function on a machine with the other sign of `char`.
+    fn other_sign(self) -> Self {
+        match self {
+            Self::Sdbm { multiplier, sign: CharSign::Signed } => {
+                Self::Sdbm { multiplier, sign: CharSign::Unsigned }
+            }
+            Self::Sdbm { multiplier, sign: CharSign::Unsigned } => {
+                Self::Sdbm { multiplier, sign: CharSign::Signed }
+            }
+            other => other,
+        }
+    }
+}
+
+/// An open table of blocks.
+#[derive(Debug)]
+pub(crate) struct PagedFile {
+    pub(crate) identity: Identity,
+    pag: Source,
+    dir: Option<Vec<u8>>,
+    shape: Shape,
+    kind: Kind,
+    /// Whether the trie puts the keys where they are.
+    is_trie_right: bool,
+    faults: Vec<Fault>,
+}
+
+impl PagedFile {
+    /// Finds out what the file is, or that it is none of these.
+    pub(crate) fn recognize(pag: Source, files: &Files) -> Result<Option<Self>> {
+        let dir = match &files.dir {
+            Some(path) => Some(read_dir(path)?),
+            None => None,
+        };
+        let Some(Guess { shape, kind, placed }) = guess(&pag, dir.as_deref())? else {
+            return Ok(None);
+        };
+        let is_trie_right = dir.is_some() && placed.is_trie_right();
+        let mut faults = Vec::new();
+        if dir.is_some() && kind != Kind::Unknown && !is_trie_right {
+            faults.push(Fault::new("trie in .dir", 0, placed.keys, placed.by_trie));
+        }
+        Ok(Some(Self {
+            identity: of_blocks(files, shape, kind),
+            is_trie_right,
+            pag,
+            dir,
+            shape,
+            kind,
+            faults,
+        }))
+    }
+
+    fn trie(&self) -> Option<&[u8]> {
+        self.dir.as_deref().filter(|_| self.is_trie_right && self.kind != Kind::Unknown)
+    }
+}
+
+fn read_dir(path: &std::path::Path) -> Result<Vec<u8>> {
+    let dir = Source::open(path)?;
+    let (bytes, bytes_max) = (dir.file_bytes(), DIR_BYTES_MAX);
+    if bytes > bytes_max {
+        return Err(Error::TooLarge { what: "the .dir beside the .pag", bytes, bytes_max });
+    }
+    let mut bits = vec![0; bytes as usize];
+    dir.read_at(0, &mut bits)?;
+    Ok(bits)
+}
+
+impl Reader for PagedFile {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn source(&self) -> &Source {
+        &self.pag
+    }
+
+    fn unit_count(&self) -> u64 {
+        self.pag.file_bytes().div_ceil(self.shape.block_bytes as u64)
+    }
+
+    fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    fn unit(&self, index: u64) -> Result<Unit> {
+        let mut block = vec![0; self.shape.block_bytes];
+        let offset = index.saturating_mul(block.len() as u64);
+        let available = self.pag.read_at(offset, &mut block)?;
+        let (pairs, fault) = pairs_of(&block, available, self.shape.order);
+        let mut unit = Unit { read_bytes: block.len() as u64, ..Unit::default() };
+        unit.faults.extend(fault.map(|fault| Fault { offset: offset + fault.offset, ..fault }));
+        unit.items = pairs
+            .into_iter()
+            .map(|[key, value]| Item {
+                key: Piece::Here(block[key].to_vec()),
+                value: Piece::Here(block[value].to_vec()),
+                further_values: 0,
+            })
+            .collect();
+        let leaf = self.trie().map(|dir| self.kind.leaf_of(dir, index));
+        unit.depth = leaf.map(|(_, depth)| depth);
+        unit.is_in_use = leaf.map_or(!unit.items.is_empty(), |(block, _)| block == index);
+        Ok(unit)
+    }
+
+    fn homes(&self, key: &[u8]) -> Homes {
+        let Some(dir) = self.trie() else { return Homes::UNKNOWN };
+        let home = |kind: Kind| kind.hash(key).map(|hash| kind.leaf_of(dir, hash).0);
+        match (home(self.kind), home(self.kind.other_sign())) {
+            (Some(first), Some(second)) => Homes::of(first, second),
+            _ => Homes::UNKNOWN,
+        }
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        let mut parameters = vec![
+            Parameter::new("block size", self.shape.block_bytes),
+            Parameter::new("byte order", self.shape.order.name()),
+            Parameter::new("blocks", self.unit_count()),
+        ];
+        if let Some(dir) = &self.dir {
+            let splits: u32 = dir.iter().map(|byte| byte.count_ones()).sum();
+            parameters.push(Parameter::new("splits", splits));
+        }
+        if let Kind::Sdbm { multiplier, sign } = self.kind {
+            parameters.push(Parameter::new("hash multiplier", multiplier));
+            let sign = if sign == CharSign::Signed { "signed" } else { "unsigned" };
+            parameters.push(Parameter::new("char", sign));
+        }
+        parameters
+    }
+
+    fn hash_name(&self) -> &'static str {
+        match self.kind {
+            Kind::Dbm => "dbm",
+            Kind::Sdbm { multiplier: 65_587, .. } => "sdbm-65587",
+            Kind::Sdbm { .. } => "sdbm",
+            Kind::Unknown => "",
+        }
+    }
+
+    fn hash_of(&self, key: &[u8]) -> Option<u64> {
+        self.kind.hash(key)
+    }
+}
+
+type Range = std::ops::Range<usize>;
+
+/// Returns where the pairs of a block are, key and value, and what is wrong after them.
+///
+/// Only the first `available` bytes of the block were in the file. The fault's offset is within
+/// the block.
+fn pairs_of(block: &[u8], available: usize, order: ByteOrder) -> (Vec<[Range; 2]>, Option<Fault>) {
+    let slot = |index: usize| usize::from(order.u16_at(block, 2 * index));
+    let slot_count = slot(0);
+    let slots_bytes = 2 * (slot_count + 1);
+    if slot_count % 2 == 1 || slots_bytes > block.len() {
+        let expected = (slot_count & !1).min(block.len() / 2 - 1);
+        let fault = Fault::new("slot count of a block", 0, expected as u64, slot_count as u64);
+        return (Vec::new(), Some(fault));
+    }
+    let mut pairs = Vec::with_capacity(slot_count / 2);
+    let mut fault = None;
+    let mut end = block.len();
+    for index in (1..slot_count).step_by(2) {
+        let (key, value) = (slot(index), slot(index + 1));
+        for (index, start, end) in [(index, key, end), (index + 1, value, key)] {
+            if start > end || start < slots_bytes {
+                let at = 2 * index as u64;
+                let fault = Fault::new("offset in a block", at, end as u64, start as u64);
+                return (pairs, Some(fault));
+            }
+        }
+        if end > available {
+            let (at, end) = (available as u64, end as u64);
+            fault.get_or_insert(Fault::new("end of a block", at, end, at));
+        } else {
+            pairs.push([key..end, value..key]);
+        }
+        end = value;
+    }
+    (pairs, fault)
+}
+
+/// Counts of the blocks of one shape.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trial {
+    good: u64,
+    bad: u64,
+}
+
+/// What trial found.
+#[derive(Clone, Copy, Debug)]
+struct Guess {
+    shape: Shape,
+    kind: Kind,
+    placed: Placement,
+}
+
+/// Guesses block size, byte order and hash function.
+fn guess(pag: &Source, dir: Option<&[u8]>) -> Result<Option<Guess>> {
+    let shapes = plausible_shapes(pag, dir.is_some())?;
+    let mut best: Option<(f64, Guess)> = None;
+    for &(shape, trial) in &shapes {
+        let valid = trial.good as f64 / (trial.good + trial.bad).max(1) as f64;
+        for (kind, placed) in Kind::ALL.into_iter().zip(Placement::of(pag, dir, shape)?) {
+            // Where only block 0 has keys, every function is right.
+            if !placed.is_decisive || !placed.is_likely() {
+                continue;
+            }
+            let score = (placed.trie_share() + placed.bits_share()) * valid;
+            if best.is_none_or(|(other, _)| score > other) {
+                best = Some((score, Guess { shape, kind, placed }));
+            }
+        }
+    }
+    if let Some((_, guess)) = best {
+        return Ok(Some(guess));
+    }
+    // No function is right, or each is. That blocks are blocks is enough then, if all are.
+    let is_certain = |shape: Shape, trial: Trial| {
+        let is_whole = pag.file_bytes().is_multiple_of(shape.block_bytes as u64);
+        if dir.is_some() { trial.good >= 9 * trial.bad } else { trial.bad == 0 && is_whole }
+    };
+    let found = shapes.into_iter().find(|&(shape, trial)| is_certain(shape, trial));
+    let (kind, placed) = (Kind::Unknown, Placement::default());
+    Ok(found.map(|(shape, _)| Guess { shape, kind, placed }))
+}
+
+/// Returns the shapes of which at least half of the blocks that are not empty are valid, the
+/// smallest first: by a larger one, the start of each block would look like a block.
+fn plausible_shapes(pag: &Source, has_dir: bool) -> Result<Vec<(Shape, Trial)>> {
+    let mut trials: Vec<(Shape, Trial)> = Vec::new();
+    for block_bytes in BLOCK_BYTES {
+        for order in ByteOrder::ALL {
+            trials.push((Shape { block_bytes, order }, Trial::default()));
+        }
+    }
+    let mut chunk = vec![0; 1 << 20];
+    let mut offset = 0;
+    while offset < pag.file_bytes() {
+        let filled = pag.read_at(offset, &mut chunk)?;
+        if filled == 0 {
+            break;
+        }
+        if chunk[..filled].iter().any(|&byte| byte != 0) {
+            for (shape, trial) in &mut trials {
+                try_blocks(&chunk[..filled], *shape, trial);
+            }
+        }
+        offset += filled as u64;
+    }
+    trials.retain(|(_, trial)| trial.good >= trial.bad && (trial.good > 0 || has_dir));
+    Ok(trials)
+}
+
+fn try_blocks(chunk: &[u8], shape: Shape, trial: &mut Trial) {
+    for block in chunk.chunks(shape.block_bytes) {
+        if block.len() == shape.block_bytes {
+            let (pairs, fault) = pairs_of(block, block.len(), shape.order);
+            trial.good += u64::from(!pairs.is_empty() && fault.is_none());
+            trial.bad += u64::from(fault.is_some());
+        }
+    }
+}
+
+/// How many keys are where a hash function puts them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Placement {
+    keys: u64,
+    /// Keys in the block that the trie names.
+    by_trie: u64,
+    /// Keys in a block whose number is in the lowest bits of their hash, whatever the trie says.
+    by_bits: u64,
+    /// Whether a block other than the first has keys.
+    is_decisive: bool,
+}
+
+impl Placement {
+    /// Tries every function, in the order of [`Kind::ALL`].
+    fn of(pag: &Source, dir: Option<&[u8]>, shape: Shape) -> Result<[Self; Kind::ALL.len()]> {
+        let mut placed = [Self::default(); Kind::ALL.len()];
+        let mut block = vec![0; shape.block_bytes];
+        let block_count = pag.file_bytes().div_ceil(shape.block_bytes as u64);
+        for index in 0..block_count {
+            let available = pag.read_at(index * block.len() as u64, &mut block)?;
+            let (pairs, _) = pairs_of(&block, available, shape.order);
+            for [key, _] in pairs {
+                for (kind, placed) in Kind::ALL.into_iter().zip(&mut placed) {
+                    placed.count(kind, dir, index, &block[key.clone()]);
+                }
+            }
+            if placed[0].keys > SAMPLE_KEYS {
+                break;
+            }
+        }
+        Ok(placed)
+    }
+
+    fn count(&mut self, kind: Kind, dir: Option<&[u8]>, index: u64, key: &[u8]) {
+        self.keys += 1;
+        self.is_decisive |= index > 0;
+        let Some(hash) = kind.hash(key) else { return };
+        let bits = u64::BITS - index.leading_zeros();
+        self.by_bits += u64::from(hash & ((1 << bits) - 1) == index);
+        if let Some(dir) = dir {
+            self.by_trie += u64::from(kind.leaf_of(dir, hash).0 == index);
+        }
+    }
+
+    fn trie_share(self) -> f64 {
+        self.by_trie as f64 / self.keys.max(1) as f64
+    }
+
+    fn bits_share(self) -> f64 {
+        self.by_bits as f64 / self.keys.max(1) as f64
+    }
+
+    /// Returns whether the keys are not where they are by chance.
+    fn is_likely(self) -> bool {
+        self.bits_share() >= 0.8
+    }
+
+    fn is_trie_right(self) -> bool {
+        self.trie_share() >= 0.5
+    }
+}

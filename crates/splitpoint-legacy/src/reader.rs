@@ -1,0 +1,198 @@
+//! What every format that is only read has in common: units, each with the pairs in it.
+//!
+//! ```text
+//! format   unit                                   the original looks for a key in
+//! dbm      block                                  the block that the trie in .dir names
+//! gdbm     bucket                                 the bucket that the directory names
+//! krb5     bucket page and its overflow pages     the bucket of its hash
+//! ```
+//!
+//! # Invariants
+//!
+//! - Reading a unit fails only where the system refuses: what is damaged in it is a [`Fault`], and
+//!   the pairs that can still be read are there.
+//! - A unit takes memory for its own bytes; keys and values outside it are read one at a time.
+
+use std::fmt;
+
+use splitpoint::{Error, Result};
+
+use crate::Source;
+use crate::identify::Identity;
+
+/// Something in a file that breaks its format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fault {
+    /// What is broken.
+    pub what: &'static str,
+    /// Where, in bytes from the start of the file.
+    pub offset: u64,
+    /// What the format asks for there.
+    pub expected: u64,
+    /// What is there.
+    pub found: u64,
+}
+
+impl Fault {
+    pub(crate) fn new(what: &'static str, offset: u64, expected: u64, found: u64) -> Self {
+        Self { what, offset, expected, found }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Error::from(*self).fmt(f)
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        let Fault { what, offset, expected, found } = fault;
+        Self::Corrupt { what, offset, expected, found }
+    }
+}
+
+/// A pair that was found; what is not in its unit is read when it is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) key: Piece,
+    pub(crate) value: Piece,
+    /// Further values of the same key, where the format has them.
+    pub(crate) further_values: u64,
+}
+
+/// Where a key or a value is.
+#[derive(Clone, Debug)]
+pub(crate) enum Piece {
+    /// It was in the unit.
+    Here(Vec<u8>),
+    /// It is one run of bytes of the file.
+    At { offset: u64, bytes: u64 },
+    /// It is on a chain of pages of its own, beginning with this one; `bytes` of it, where the
+    /// format says how many.
+    Pages { page: u64, bytes: Option<u64> },
+}
+
+/// What a unit holds.
+#[derive(Debug, Default)]
+pub(crate) struct Unit {
+    pub(crate) items: Vec<Item>,
+    pub(crate) faults: Vec<Fault>,
+    /// Bytes of the file that were looked at.
+    pub(crate) read_bytes: u64,
+    /// Pages after the first.
+    pub(crate) overflow_pages: u64,
+    /// Bits of the hash that tell this unit from others, where that differs between units.
+    pub(crate) depth: Option<u32>,
+    /// Whether it takes keys: a hole in the trie does not.
+    pub(crate) is_in_use: bool,
+}
+
+/// Where the original would look for a key, the most likely place first.
+///
+/// There are two where the file does not say with which sign of `char` it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Homes(pub(crate) [Option<u64>; 2]);
+
+impl Homes {
+    /// The hash function is not known.
+    pub(crate) const UNKNOWN: Self = Self([None, None]);
+
+    pub(crate) fn of(first: u64, second: u64) -> Self {
+        Self([Some(first), (second != first).then_some(second)])
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = u64> {
+        self.0.into_iter().flatten()
+    }
+
+    pub(crate) fn first(self) -> Option<u64> {
+        self.0[0]
+    }
+}
+
+/// A parameter of a file, as its format names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// The name.
+    pub name: &'static str,
+    /// The value, for people.
+    pub value: String,
+}
+
+impl Parameter {
+    pub(crate) fn new(name: &'static str, value: impl fmt::Display) -> Self {
+        Self { name, value: value.to_string() }
+    }
+}
+
+/// A format that is only read.
+pub(crate) trait Reader: fmt::Debug + Send + Sync {
+    /// What the file is.
+    fn identity(&self) -> &Identity;
+
+    /// The file that has the pairs.
+    fn source(&self) -> &Source;
+
+    /// Units are numbered from 0.
+    fn unit_count(&self) -> u64;
+
+    /// What is wrong outside all units.
+    fn faults(&self) -> &[Fault];
+
+    /// Reads one unit.
+    fn unit(&self, index: u64) -> Result<Unit>;
+
+    /// Reads a key or a value on pages of its own. `is_key` tells the two apart where they share
+    /// their pages.
+    fn pages(&self, first: u64, _bytes: Option<u64>, _is_key: bool) -> Result<Vec<u8>> {
+        Err(Fault::new("page of a big pair", first, 0, first).into())
+    }
+
+    /// Says where the original would look for `key`.
+    fn homes(&self, key: &[u8]) -> Homes;
+
+    /// The parameters of the file.
+    fn parameters(&self) -> Vec<Parameter>;
+
+    /// The name of the hash function, or nothing if it is not known.
+    fn hash_name(&self) -> &'static str;
+
+    /// The hash of `key`, whose lowest bits are those that buckets are told apart by first.
+    fn hash_of(&self, key: &[u8]) -> Option<u64>;
+
+    /// Buckets of the table where they are those of linear hashing.
+    fn linear_bucket_count(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Reads the key of `item`.
+pub(crate) fn key_of(reader: &dyn Reader, item: &Item) -> Result<Vec<u8>> {
+    piece(reader, &item.key, true)
+}
+
+/// Reads the value of `item`.
+pub(crate) fn value_of(reader: &dyn Reader, item: &Item) -> Result<Vec<u8>> {
+    piece(reader, &item.value, false)
+}
+
+fn piece(reader: &dyn Reader, piece: &Piece, is_key: bool) -> Result<Vec<u8>> {
+    match piece {
+        Piece::Here(bytes) => Ok(bytes.clone()),
+        Piece::At { offset, bytes } => run_of(reader.source(), *offset, *bytes),
+        Piece::Pages { page, bytes } => reader.pages(*page, *bytes, is_key),
+    }
+}
+
+/// Reads `bytes` bytes at `offset`, all of which must be in the file.
+pub(crate) fn run_of(source: &Source, offset: u64, bytes: u64) -> Result<Vec<u8>> {
+    let end = offset.checked_add(bytes).filter(|end| *end <= source.file_bytes());
+    let Some(_) = end else {
+        let end = offset.saturating_add(bytes);
+        return Err(Fault::new("end of a pair", offset, source.file_bytes(), end).into());
+    };
+    let mut run = vec![0; bytes as usize];
+    source.read_at(offset, &mut run)?;
+    Ok(run)
+}

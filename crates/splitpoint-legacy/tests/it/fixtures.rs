@@ -1,0 +1,131 @@
+//! Every sample file is read exactly.
+
+use splitpoint::{Error, PutMode, Table};
+use splitpoint_legacy::{ByteOrder, Format, identify, open};
+
+use crate::support::{expected, files_of, fixtures, names, pairs_of};
+
+/// Samples of the readers of this crate; those of db 1.85 have tests of their own.
+fn readable() -> Vec<String> {
+    let names: Vec<String> =
+        names().into_iter().filter(|name| !name.starts_with("db185-")).collect();
+    assert_eq!(names.len(), 31, "samples that are not of db 1.85");
+    names
+}
+
+/// Scans each sample, and looks up each of its keys and as many that are not there.
+#[test]
+fn every_sample_is_read_exactly() {
+    for name in readable() {
+        let expected = expected(&name);
+        let file = open(&files_of(&name)[0]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(pairs_of(&file) == expected, "{name}: the pairs differ");
+        assert_eq!(file.len().unwrap(), expected.len() as u64, "{name}");
+        for (key, value) in &expected {
+            let found = file.get(key).unwrap();
+            assert_eq!(found.as_deref(), Some(&value[..]), "{name}: {}", key.escape_ascii());
+            let absent = [&key[..], b"\xff not there"].concat();
+            assert!(file.get(&absent).unwrap().is_none(), "{name}");
+        }
+        let survey = file.survey().unwrap();
+        assert_eq!(survey.doubt_count, 0, "{name}: {:?}", survey.doubts);
+        let counted: u64 = survey.buckets.iter().map(|row| row.size * row.bucket_count).sum();
+        assert_eq!(counted, survey.pair_count, "{name}");
+    }
+}
+
+#[test]
+fn every_sample_is_known_by_its_content() {
+    for name in names() {
+        let path = &files_of(&name)[0];
+        let found = identify(path).unwrap().unwrap_or_else(|| panic!("{name} is not known"));
+        let is_single_block = name.ends_with("-onepage");
+        let format = match name.split('-').next().unwrap() {
+            _ if is_single_block => Format::DbmOrSdbm,
+            "bdb53" => Format::BdbHash,
+            "db185" => Format::Db185Hash,
+            "krb5db2" => Format::Krb5Hash,
+            "gdbm" | "gdbmcompat" => Format::Gdbm,
+            "ndbm" => Format::Dbm,
+            "sdbm" => Format::Sdbm,
+            other => panic!("{other} is new"),
+        };
+        assert_eq!(found.format, format, "{name}");
+        let order = if name.contains("-be-") { ByteOrder::Big } else { ByteOrder::Little };
+        assert_eq!(found.byte_order, Some(order), "{name}: {found}");
+    }
+}
+
+/// Copies a pair of files to names that say nothing: what a file is called does not count.
+#[test]
+fn a_pair_of_files_is_found_by_either_and_by_their_common_name() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, keys) in [("sdbm-ruby-word", 900), ("ndbm-be-word", 900), ("gdbmcompat-ndbm", 200)] {
+        for end in [".pag", ".dir"] {
+            let file = format!("{name}{end}");
+            std::fs::copy(fixtures().join(&file), dir.path().join(&file)).unwrap();
+        }
+        for end in ["", ".pag", ".dir"] {
+            let file = open(dir.path().join(format!("{name}{end}"))).unwrap();
+            assert_eq!(file.len().unwrap(), keys, "{name}{end}");
+        }
+        // Without its trie every pair is still there, and is found.
+        std::fs::copy(fixtures().join(format!("{name}.pag")), dir.path().join("alone")).unwrap();
+        let alone = open(dir.path().join("alone")).unwrap();
+        assert!(pairs_of(&alone) == expected(name), "{name} alone");
+        let (key, value) = expected(name).pop_last().unwrap();
+        assert_eq!(alone.get(&key).unwrap().as_deref(), Some(&value[..]));
+        assert!(alone.get(b"not there").unwrap().is_none());
+    }
+}
+
+#[test]
+fn the_ruby_and_the_perl_hash_are_told_apart() {
+    let hash_of = |name: &str| open(&files_of(name)[0]).unwrap().stats().unwrap().hash_name;
+    assert_eq!(hash_of("sdbm-ruby-word"), "sdbm-65587");
+    assert_eq!(hash_of("sdbm-le-word"), "sdbm");
+    assert_eq!(hash_of("sdbm-apr-word"), "sdbm");
+    assert_eq!(hash_of("ndbm-be-word"), "dbm");
+    // x86 has signed characters; the other way round is not told by keys that are ASCII.
+    assert_eq!(hash_of("gdbm-std-bin"), "gdbm-signed");
+    assert_eq!(hash_of("bdb53-le-512-word"), "fnv1-32 from 0");
+    assert_eq!(hash_of("krb5db2-v3-be-1024-big"), "x33");
+}
+
+#[test]
+fn nothing_is_written() {
+    let file = open(&files_of("gdbm-std-512")[0]).unwrap();
+    assert!(file.capabilities().is_read_only);
+    assert!(matches!(file.put(b"k", b"v", PutMode::Replace), Err(Error::ReadOnly)));
+    assert!(matches!(file.delete(b"k"), Err(Error::ReadOnly)));
+}
+
+#[test]
+fn what_is_known_and_not_read_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut btree = vec![0; 4096];
+    btree[12..16].copy_from_slice(&0x0005_3162_u32.to_le_bytes());
+    btree[16] = 9;
+    let mut old_btree = vec![0; 4096];
+    old_btree[..4].copy_from_slice(&[0, 5, 0x31, 0x62]);
+    let mut recno = btree.clone();
+    recno[48] = 2;
+    let mut queue = btree.clone();
+    queue[12..16].copy_from_slice(&0x0004_2253_u32.to_le_bytes());
+    for (bytes, format) in [
+        (btree, Format::BdbBtree),
+        (old_btree, Format::Db185Btree),
+        (recno, Format::BdbRecno),
+        (queue, Format::BdbQueue),
+    ] {
+        let path = dir.path().join("file");
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(identify(&path).unwrap().unwrap().format, format);
+        assert!(matches!(open(&path), Err(Error::Unsupported { .. })), "{format:?}");
+    }
+    std::fs::write(dir.path().join("text"), "neither\n".repeat(1000)).unwrap();
+    assert_eq!(identify(dir.path().join("text")).unwrap(), None);
+    assert!(matches!(open(dir.path().join("text")), Err(Error::NotAStore { .. })));
+    std::fs::write(dir.path().join("empty"), "").unwrap();
+    assert_eq!(identify(dir.path().join("empty")).unwrap(), None);
+}

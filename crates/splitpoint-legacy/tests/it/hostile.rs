@@ -1,0 +1,148 @@
+//! Damaged files give an error or a partial result that says so.
+
+use std::path::{Path, PathBuf};
+
+use splitpoint::{Error, Table};
+use splitpoint_legacy::open;
+
+use crate::support::{expected, files_of, pairs_of};
+
+/// Samples that are small, one of each format.
+const SMALL: [&str; 5] =
+    ["sdbm-be-bin", "ndbm-le-churn", "gdbm-std-bin", "krb5db2-v3-le-512-word", "bdb53-le-512-word"];
+
+/// Reads all that a file gives; an error is one of those that a damaged file may have.
+fn read_all(path: &Path) -> usize {
+    let is_fair = |error: &Error| {
+        let kinds = (
+            matches!(
+                error,
+                Error::Corrupt { .. } | Error::NotAStore { .. } | Error::Version { .. }
+            ),
+            matches!(error, Error::Unsupported { .. } | Error::TooLarge { .. }),
+        );
+        assert!(kinds.0 || kinds.1, "{error:?}");
+    };
+    let file = match open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            is_fair(&error);
+            return 0;
+        }
+    };
+    let (mut pairs, mut faults) = (0, 0);
+    for entry in file.scan().expect("a scan") {
+        match entry {
+            Ok(entry) => {
+                pairs += 1;
+                // A lookup agrees with the scan.
+                if pairs % 64 == 1 {
+                    let value = file.get(&entry.key).expect("a lookup");
+                    assert_eq!(value.as_deref(), Some(&*entry.value));
+                }
+            }
+            Err(error) => {
+                is_fair(&error);
+                faults += 1;
+            }
+        }
+    }
+    let survey = file.survey().expect("a survey");
+    assert!(survey.pair_count >= pairs as u64);
+    if faults > 0 {
+        assert!(survey.loss_count > 0 || survey.pair_count > pairs as u64);
+    }
+    let _ = (file.len(), file.stats(), file.get(b"some key"), file.parameters());
+    pairs
+}
+
+/// A copy of a sample that is damaged again and again.
+struct Victim {
+    dir: tempfile::TempDir,
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl Victim {
+    fn new(name: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut files = files_of(name);
+        for file in &files {
+            let name = file.file_name().expect("a name");
+            std::fs::copy(file, dir.path().join(name)).expect("a copy");
+        }
+        let path = dir.path().join(files.remove(0).file_name().expect("a name"));
+        let bytes = std::fs::read(&path).expect("the copy");
+        Self { dir, path, bytes }
+    }
+
+    fn write(&self, bytes: &[u8]) {
+        std::fs::write(&self.path, bytes).expect("the copy is written");
+    }
+}
+
+fn rounds(few: usize) -> usize {
+    if std::env::var_os("SPLITPOINT_SLOW").is_some_and(|value| value == "1") {
+        few * 40
+    } else {
+        few
+    }
+}
+
+#[test]
+fn files_that_are_cut_short_give_what_is_left() {
+    for name in SMALL {
+        let victim = Victim::new(name);
+        let whole = pairs_of(&open(&victim.path).unwrap());
+        let step = (victim.bytes.len() / rounds(30)).max(1);
+        for length in (0..victim.bytes.len()).step_by(step) {
+            victim.write(&victim.bytes[..length]);
+            assert!(read_all(&victim.path) <= whole.len(), "{name} cut at {length}");
+        }
+    }
+}
+
+#[test]
+fn files_with_a_flipped_byte_give_an_error_or_the_rest() {
+    for name in SMALL {
+        let victim = Victim::new(name);
+        let count = victim.bytes.len();
+        // All of the header, then bytes all over the file.
+        let step = (count / rounds(30)).max(1);
+        let offsets = (0..rounds(100).min(count)).chain((0..count).step_by(step));
+        for offset in offsets {
+            for mask in [0xff, 0x80, 0x01] {
+                let mut bytes = victim.bytes.clone();
+                bytes[offset] ^= mask;
+                victim.write(&bytes);
+                read_all(&victim.path);
+            }
+        }
+    }
+}
+
+/// A trie with a bit flipped names other blocks; every pair is still found.
+#[test]
+fn a_damaged_trie_loses_no_pair() {
+    for name in ["sdbm-be-bin", "ndbm-le-churn"] {
+        let victim = Victim::new(name);
+        let path = victim.dir.path().join(format!("{name}.dir"));
+        let dir = std::fs::read(&path).unwrap();
+        let expected = expected(name);
+        for bit in 0..dir.len().min(16) * 8 {
+            let mut bytes = dir.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&path, bytes).unwrap();
+            let file = open(&victim.path).unwrap();
+            let pairs = file.scan().unwrap().filter_map(Result::ok);
+            assert_eq!(pairs.count(), expected.len(), "{name}, bit {bit}");
+            for (key, value) in expected.iter().step_by(37) {
+                assert_eq!(
+                    file.get(key).unwrap().as_deref(),
+                    Some(&value[..]),
+                    "{name}, bit {bit}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The sample files and what is in them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use splitpoint::Table;
+
+/// Returns the directory of the sample files.
+pub(crate) fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// Returns the files of the sample `name`, the one with the pairs first.
+pub(crate) fn files_of(name: &str) -> Vec<PathBuf> {
+    let endings = [".pag", ".dir", ".gdbm", ".db", ".bdb53"];
+    let candidates = endings.map(|ending| fixtures().join(format!("{name}{ending}")));
+    candidates.into_iter().filter(|path| path.is_file()).collect()
+}
+
+/// Returns the name of every sample, in order.
+pub(crate) fn names() -> Vec<String> {
+    let entries = std::fs::read_dir(fixtures()).expect("the fixtures are there");
+    let files = entries.map(|entry| entry.expect("a directory").file_name());
+    let names = files.filter_map(|name| {
+        let name = name.into_string().expect("ASCII");
+        name.strip_suffix(".expect.txt").map(str::to_owned)
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort_unstable();
+    names
+}
+
+/// Returns what is in the sample `name`.
+pub(crate) fn expected(name: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let path = fixtures().join(format!("{name}.expect.txt"));
+    let text = std::fs::read_to_string(path).expect("the list of its pairs");
+    let pairs = text.lines().map(|line| {
+        let (key, value) = line.split_once(' ').expect("key and value");
+        (unhex(key), unhex(value))
+    });
+    pairs.collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    if text == "-" {
+        return Vec::new();
+    }
+    let digits = text.as_bytes().chunks(2);
+    let byte = |digits: &[u8]| {
+        let digits = std::str::from_utf8(digits).expect("ASCII");
+        u8::from_str_radix(digits, 16).expect("hex")
+    };
+    digits.map(byte).collect()
+}
+
+/// Returns every pair of a scan, which must not have a key twice.
+pub(crate) fn pairs_of(table: &dyn Table) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut pairs = BTreeMap::new();
+    for entry in table.scan().expect("a scan") {
+        let entry = entry.expect("a pair");
+        let earlier = pairs.insert(entry.key.to_vec(), entry.value.to_vec());
+        assert_eq!(earlier, None, "key {} twice", entry.key.escape_ascii());
+    }
+    pairs
+}
