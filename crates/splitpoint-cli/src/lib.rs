@@ -5,6 +5,7 @@
 mod args;
 mod bug;
 mod bytes;
+mod chains;
 mod command;
 mod console;
 mod failure;

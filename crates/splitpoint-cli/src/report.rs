@@ -2,15 +2,14 @@
 
 use std::fmt::Write as _;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use serde::Serialize;
 use splitpoint::{ChainHistogram, Recovery, Stats};
 
-use crate::number::{bytes, counted, float, grouped, grouped_tenths, percent};
+use crate::chains;
+use crate::number::{bytes, counted, float, grouped, percent};
 
 const BOLD: Style = Style::new().bold();
-const MEASURED: Style = AnsiColor::Cyan.on_default();
-const IDEAL: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Everything that is known of a store.
 #[derive(Debug, Serialize)]
@@ -32,7 +31,8 @@ pub(crate) struct StatReport {
     log_bytes: u64,
     durable_bytes: u64,
     recovery: RecoveryReport,
-    chains: ChainReport,
+    #[serde(with = "splitpoint_lab::chains::histogram")]
+    chains: ChainHistogram,
 }
 
 /// Bytes of the file by the kind of segment.
@@ -56,30 +56,6 @@ enum RecoveryReport {
     TakenOver { records: u64 },
     Replayed { checkpoint_keys: u64, records: u64, dropped_bytes: u64 },
     Unknown,
-}
-
-/// Chains by the number of their keys.
-#[derive(Debug, Serialize)]
-pub(crate) struct ChainReport {
-    rows: Vec<ChainRow>,
-    probes_hit: f64,
-    probes_hit_ideal: f64,
-    probes_miss: f64,
-    probes_miss_ideal: f64,
-    longest: u64,
-    longest_ideal: f64,
-    longest_p: f64,
-    longest_by_chance: u64,
-    beyond_chance: u64,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct ChainRow {
-    size: u64,
-    buckets: u64,
-    keys: u64,
-    cumulative_percent: f64,
-    ideal_buckets: f64,
 }
 
 impl StatReport {
@@ -120,7 +96,7 @@ impl StatReport {
             log_bytes: stats.log_bytes,
             durable_bytes: stats.durable_bytes,
             recovery,
-            chains: ChainReport::new(&stats.chains),
+            chains: stats.chains.clone(),
         }
     }
 
@@ -131,7 +107,7 @@ impl StatReport {
         out.push('\n');
         self.push_segments(&mut out);
         out.push('\n');
-        out += &self.chains.to_text();
+        out += &chains::to_text(&self.chains);
         out
     }
 
@@ -224,250 +200,4 @@ pub(crate) fn rebuilt_from(checkpoint_keys: u64, records: u64) -> String {
 /// Returns bytes exactly and, where that is long, roughly.
 fn size(count: u64) -> String {
     if count < 1024 { bytes(count) } else { format!("{} ({})", grouped(count), bytes(count)) }
-}
-
-/// Width of the bars in columns.
-const BAR_COLUMNS: usize = 26;
-/// Rows of the histogram that are shown one by one; longer chains share the last row.
-const ROWS_MAX: usize = 32;
-
-impl ChainReport {
-    /// Makes the report of a histogram.
-    pub(crate) fn new(chains: &ChainHistogram) -> Self {
-        let row_of = |row: &splitpoint::ChainRow| ChainRow {
-            size: row.size,
-            buckets: row.bucket_count,
-            keys: row.item_count,
-            cumulative_percent: row.cumulative_percent,
-            ideal_buckets: row.ideal_bucket_count,
-        };
-        Self {
-            rows: chains.rows.iter().map(row_of).collect(),
-            probes_hit: chains.probes_hit,
-            probes_hit_ideal: chains.probes_hit_ideal,
-            probes_miss: chains.probes_miss,
-            probes_miss_ideal: chains.probes_miss_ideal,
-            longest: chains.longest,
-            longest_ideal: chains.longest_ideal,
-            longest_p: chains.longest_p,
-            longest_by_chance: chains.longest_by_chance,
-            beyond_chance: chains.beyond_chance_count,
-        }
-    }
-
-    /// Returns the histogram with its bars, and the lines below it.
-    pub(crate) fn to_text(&self) -> String {
-        let mut out = histogram_text(&self.rows);
-        out.push('\n');
-        self.push_means(&mut out);
-        out
-    }
-
-    fn push_means(&self, out: &mut String) {
-        let _ = writeln!(out, "{BOLD}{:<26}{:>9}{:>11}{BOLD:#}", "", "measured", "ideal");
-        for (name, measured, ideal, unit) in [
-            ("lines looked at, hit", self.probes_hit, self.probes_hit_ideal, "mean"),
-            ("lines looked at, miss", self.probes_miss, self.probes_miss_ideal, "mean"),
-        ] {
-            let _ = writeln!(out, "{name:<26}{measured:>9.3}{ideal:>11.3}   {unit}");
-        }
-        let _ = writeln!(
-            out,
-            "{:<26}{:>9}{:>11.1}   {}",
-            "keys in fullest bucket",
-            grouped(self.longest),
-            self.longest_ideal,
-            self.verdict()
-        );
-        if self.beyond_chance > 0 {
-            let _ = writeln!(
-                out,
-                "\n{} with more than {} keys, which chance does not give.\n\
-                 The hash function does not suit these keys, or somebody chose them to harm;\n\
-                 a store made with `splitpoint create FILE --hash siphash-1-3` resists both.",
-                counted(self.beyond_chance, "bucket"),
-                grouped(self.longest_by_chance)
-            );
-        }
-    }
-
-    /// Returns what the longest chain says of the hash function.
-    fn verdict(&self) -> String {
-        let p = self.longest_p;
-        if self.beyond_chance > 0 {
-            "not by chance: see below".to_string()
-        } else if p >= 0.0005 {
-            format!("p = {p:.3}")
-        } else {
-            format!("p = {p:.0e}")
-        }
-    }
-}
-
-/// Returns the rows of a histogram with their bars.
-pub(crate) fn histogram_text(rows: &[ChainRow]) -> String {
-    let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{BOLD}{:>5}{:>11}{:>14}{:>9}{:>13}{BOLD:#}  {MEASURED}#{MEASURED:#} measured  \
-             {IDEAL}|{IDEAL:#} ideal",
-        "size", "buckets", "keys", "sum-pct", "ideal"
-    );
-    let scale = rows.iter().map(|row| row.ideal_buckets.max(float(row.buckets))).fold(1., f64::max);
-    // Sizes that no bucket has and that are not to be expected say nothing.
-    let rows: Vec<&ChainRow> =
-        rows.iter().filter(|row| row.buckets > 0 || row.ideal_buckets >= 0.05).collect();
-    let (shown, rest) = rows.split_at(rows.len().min(ROWS_MAX));
-    for row in shown {
-        let _ = writeln!(out, "{}", row.to_text(&row.size.to_string(), scale));
-    }
-    if let Some(rest) = ChainRow::sum(rest) {
-        let _ = writeln!(out, "{}", rest.to_text(&format!("{}+", rest.size), scale));
-    }
-    out
-}
-
-impl From<&splitpoint_lab::measure::Row> for ChainRow {
-    fn from(row: &splitpoint_lab::measure::Row) -> Self {
-        Self {
-            size: row.size,
-            buckets: row.buckets,
-            keys: row.keys,
-            cumulative_percent: row.cumulative_percent,
-            ideal_buckets: row.ideal_buckets,
-        }
-    }
-}
-
-impl ChainRow {
-    /// Returns the sum of `rows`, under the size of the first.
-    fn sum(rows: &[&Self]) -> Option<Self> {
-        let (first, last) = (rows.first()?, rows.last()?);
-        Some(Self {
-            size: first.size,
-            buckets: rows.iter().map(|row| row.buckets).sum(),
-            keys: rows.iter().map(|row| row.keys).sum(),
-            cumulative_percent: last.cumulative_percent,
-            ideal_buckets: rows.iter().map(|row| row.ideal_buckets).sum(),
-        })
-    }
-
-    fn to_text(&self, size: &str, scale: f64) -> String {
-        format!(
-            "{size:>5}{:>11}{:>14}{:>9.2}{:>13}  {}",
-            grouped(self.buckets),
-            grouped(self.keys),
-            self.cumulative_percent,
-            grouped_tenths(self.ideal_buckets),
-            bar(float(self.buckets) / scale, self.ideal_buckets / scale)
-        )
-        .trim_end()
-        .to_string()
-    }
-}
-
-/// Draws a share of the full width with a mark where the ideal is: `#####|##` or `#####  |`.
-fn bar(measured: f64, ideal: f64) -> String {
-    let mut end = columns(measured);
-    if measured > 0.0 {
-        end = end.max(1);
-    }
-    let mark = (ideal > 0.0).then(|| columns(ideal)).filter(|mark| *mark > 0 || end > 0);
-    let mut out = String::new();
-    let piece = |from: usize, to: usize| -> String {
-        let filled = end.clamp(from, to) - from;
-        let (bar, gap) = ("#".repeat(filled), " ".repeat(to - from - filled));
-        if bar.is_empty() { gap } else { format!("{MEASURED}{bar}{MEASURED:#}{gap}") }
-    };
-    match mark {
-        None => out += &piece(0, end),
-        Some(mark) => {
-            out += &piece(0, mark);
-            let _ = write!(out, "{IDEAL}|{IDEAL:#}");
-            out += &piece(mark + 1, end.max(mark + 1));
-        }
-    }
-    out
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "a share of a few columns"
-)]
-fn columns(share: f64) -> usize {
-    (share.clamp(0.0, 1.0) * (BAR_COLUMNS - 1) as f64).round() as usize
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plain(text: &str) -> String {
-        anstream::adapter::strip_str(text).to_string()
-    }
-
-    fn sample() -> ChainReport {
-        let row = |size, buckets, cumulative_percent, ideal_buckets| ChainRow {
-            size,
-            buckets,
-            keys: size * buckets,
-            cumulative_percent,
-            ideal_buckets,
-        };
-        ChainReport {
-            rows: vec![
-                row(0, 10, 0.0, 12.5),
-                row(1, 40, 40.0, 30.0),
-                row(2, 30, 100.0, 31.0),
-                row(3, 0, 100.0, 0.2),
-            ],
-            probes_hit: 1.0,
-            probes_hit_ideal: 1.001,
-            probes_miss: 1.0,
-            probes_miss_ideal: 1.002,
-            longest: 2,
-            longest_ideal: 2.6,
-            longest_p: 0.93,
-            longest_by_chance: 9,
-            beyond_chance: 0,
-        }
-    }
-
-    #[test]
-    fn the_histogram_sets_the_measured_beside_the_ideal() {
-        let expected = "
- size    buckets          keys  sum-pct        ideal  # measured  | ideal
-    0         10             0     0.00         12.5  ######  |
-    1         40            40    40.00         30.0  ###################|#####
-    2         30            60   100.00         31.0  ###################|
-    3          0             0   100.00          0.2
-
-                           measured      ideal
-lines looked at, hit          1.000      1.001   mean
-lines looked at, miss         1.000      1.002   mean
-keys in fullest bucket            2        2.6   p = 0.930
-";
-        assert_eq!(plain(&sample().to_text()), expected[1..]);
-    }
-
-    #[test]
-    fn every_line_fits_80_columns() {
-        let mut report = sample();
-        for size in 4..100 {
-            report.rows.push(ChainRow {
-                size,
-                buckets: 4_294_967,
-                keys: 429_496_729,
-                cumulative_percent: 99.99,
-                ideal_buckets: 4_294_967.1,
-            });
-        }
-        report.longest_p = 1e-300;
-        report.beyond_chance = 4_294_967_296;
-        let text = plain(&report.to_text());
-        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
-        assert!(text.contains("  32+"), "{text}");
-    }
 }

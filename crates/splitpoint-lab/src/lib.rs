@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod bit_counts;
+pub mod chains;
 mod error;
 pub mod golden;
 pub mod measure;
@@ -27,6 +28,7 @@ pub mod specimen;
 pub mod study;
 
 pub use bit_counts::BitCounts;
+pub use chains::LiveTable;
 pub use error::Error;
 pub use measure::{Report, Verdict};
 pub use occupancy::Occupancy;

@@ -94,34 +94,8 @@ pub struct Report {
     /// What it comes to.
     pub verdict: Verdict,
     /// Buckets by the number of their keys.
-    pub rows: Vec<Row>,
-}
-
-/// One row of the histogram, in Lever's columns and the ideal's.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// Keys in the bucket.
-    pub size: u64,
-    /// Buckets with that many.
-    pub buckets: u64,
-    /// Keys in those buckets.
-    pub keys: u64,
-    /// Share of all keys in buckets of at most this size, in percent.
-    pub cumulative_percent: f64,
-    /// Buckets of this size that an ideal hash would give.
-    pub ideal_buckets: f64,
-}
-
-impl From<ChainRow> for Row {
-    fn from(row: ChainRow) -> Self {
-        Self {
-            size: row.size,
-            buckets: row.bucket_count,
-            keys: row.item_count,
-            cumulative_percent: row.cumulative_percent,
-            ideal_buckets: row.ideal_bucket_count,
-        }
-    }
+    #[serde(with = "crate::chains::rows")]
+    pub rows: Vec<ChainRow>,
 }
 
 /// Keys whose hashes are equal in some of their bits.
@@ -253,7 +227,7 @@ impl Report {
             collisions,
             worst_bit,
             verdict: Verdict::Fits,
-            rows: ideal.rows(occupancy.bucket_count_by_size()).into_iter().map(Row::from).collect(),
+            rows: ideal.rows(occupancy.bucket_count_by_size()),
         };
         report.verdict = report.judge();
         report

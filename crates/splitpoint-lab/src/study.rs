@@ -11,6 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::chains::LiveTable;
 use crate::measure::Report;
 
 /// The version of the saved form.
@@ -33,6 +34,9 @@ pub struct Study {
     /// One report for each function, reduction, size and seed.
     #[serde(default)]
     pub reports: Vec<Report>,
+    /// The table of the store that the keys are of, as it is in its file.
+    #[serde(default)]
+    pub live_table: Option<LiveTable>,
     /// How long the functions take on these keys.
     #[serde(default)]
     pub timings: Vec<Timing>,
@@ -60,6 +64,7 @@ impl Study {
             keys,
             interruption: None,
             reports: Vec::new(),
+            live_table: None,
             timings: Vec::new(),
             avalanches: Vec::new(),
             key_positions: Vec::new(),
@@ -205,7 +210,7 @@ pub struct Avalanche {
     /// For each bit of the key, from the lowest of its first byte, and each bit of the hash, from
     /// the lowest: how often the one flipped the other, of all tries.
     pub flip_rates: Vec<Vec<f64>>,
-    /// Keys that have the bit, for each bit of the key.
+    /// Tries, for each bit of the key: keys that have it, two that are each other's flip as one.
     pub key_counts: Vec<u64>,
     /// The entry farthest from a half in its own standard deviations.
     pub worst: Option<FlipRate>,

@@ -8,11 +8,11 @@ use anstyle::{AnsiColor, Style};
 use splitpoint::{Create, Db, Options, Stats};
 
 use crate::bytes::shell_word;
+use crate::chains;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::measure::timed;
 use crate::number::{bytes, count, counted, duration, each, grouped};
-use crate::report::ChainReport;
 use crate::words::Words;
 
 /// Show what a store does, on 51,294 English words
@@ -214,7 +214,7 @@ fn histogram(stats: &Stats) -> String {
          A get looks at {:.2} lines of 64 bytes to find a key; with an ideal hash, {:.2}.\n\n",
         stats.hash_name,
         counted(stats.geometry.bucket_count(), "bucket"),
-        ChainReport::new(&stats.chains).to_text(),
+        chains::to_text(&stats.chains),
         stats.chains.probes_hit,
         stats.chains.probes_hit_ideal
     )

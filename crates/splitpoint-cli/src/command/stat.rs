@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::chains::{self, Form};
 use crate::console::{self, Console};
 use crate::failure::{Failure, Result};
 use crate::report::StatReport;
@@ -16,10 +17,15 @@ use crate::store;
 #[command(after_help = "\
 Examples:
   splitpoint stat words.spt
-  splitpoint stat words.spt --json | jq .chains.longest")]
+  splitpoint stat words.spt --json | jq .chains.longest
+  splitpoint stat words.spt --style vmstat")]
 pub(crate) struct Args {
     /// The store
     file: PathBuf,
+
+    /// How the sizes of the buckets are printed
+    #[arg(long, value_enum, default_value_t, value_name = "STYLE", conflicts_with = "json")]
+    style: Form,
 
     /// Print everything in one object
     #[arg(long)]
@@ -30,6 +36,13 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let db = store::open_to_read(&args.file, console)?;
     let stats = db.stats().map_err(|error| Failure::using(&args.file, &error))?;
-    let report = StatReport::new(args.file.display().to_string(), &stats);
-    if args.json { console::print_json(&report) } else { console::print_styled(&report.to_text()) }
+    let name = args.file.display().to_string();
+    if args.json {
+        return console::print_json(&StatReport::new(name, &stats));
+    }
+    console::print_styled(&match args.style {
+        Form::Full => StatReport::new(name, &stats).to_text(),
+        Form::Lever => chains::lever_text(&stats.chains.rows),
+        Form::Vmstat => chains::vmstat_text(&name, &stats.chains.rows),
+    })
 }

@@ -58,3 +58,17 @@ fn stat_of_an_empty_store_has_a_histogram_too() {
     assert!(text.contains("records         0\n"), "{text}");
     assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
 }
+
+#[test]
+fn stat_prints_the_lines_of_lever_and_of_vmstat() {
+    let sandbox = Sandbox::with_words();
+    let lines = |style: &str| sandbox.run(&["stat", "words.spt", "--style", style]).text();
+    let lever = lines("lever");
+    assert!(lever.contains("hash table contains 3 objects\n"), "{lever}");
+    assert!(lever.ends_with("  >15          0             0      100\n"), "{lever}");
+    let vmstat = lines("vmstat");
+    assert_eq!(vmstat.lines().count(), 3);
+    let numbers: Vec<&str> =
+        vmstat.lines().last().expect("three lines").split_whitespace().collect();
+    assert_eq!((numbers[0], numbers[4]), ("words.spt", "3"));
+}

@@ -36,8 +36,8 @@ fn check_finite(report: &Report) {
     let p_values = [report.longest_p, report.spread_p].into_iter().chain(of_tests);
     let mut p_values = p_values.chain(of_collisions);
     assert!(p_values.all(|p| (0.0..=1.0).contains(&p)), "{report:?}");
-    assert_eq!(report.rows.iter().map(|row| row.buckets).sum::<u64>(), report.bucket_count);
-    assert_eq!(report.rows.iter().map(|row| row.keys).sum::<u64>(), report.key_count);
+    assert_eq!(report.rows.iter().map(|row| row.bucket_count).sum::<u64>(), report.bucket_count);
+    assert_eq!(report.rows.iter().map(|row| row.item_count).sum::<u64>(), report.key_count);
 }
 
 #[test]

@@ -11,10 +11,10 @@ use super::list::by_name;
 use super::measuring::Measuring;
 use super::saving::{self, Output};
 use crate::bytes::shown;
+use crate::chains::{self, Form};
 use crate::console::Console;
 use crate::failure::Result;
 use crate::number::{bytes, counted, grouped, percent};
-use crate::report::{ChainRow, histogram_text};
 
 /// Measure one hash function in one table, in depth
 ///
@@ -27,7 +27,8 @@ Examples:
   splitpoint lab table /usr/share/dict/words --hash fnv1a-32
   splitpoint lab table paths --hash linux-3.10-name --buckets 16777216
   splitpoint lab table words.spt --keys store --hash rapidhash-v3 --seed 7
-  splitpoint lab table ids --keys u32 --hash linux-hash32 --json")]
+  splitpoint lab table ids --keys u32 --hash linux-hash32 --json
+  splitpoint lab table handles --keys hex --hash fnv1-32-bsd --style vmstat")]
 pub(super) struct Args {
     #[command(flatten)]
     measuring: Measuring,
@@ -35,6 +36,10 @@ pub(super) struct Args {
     /// The hash function
     #[arg(long, value_name = "NAME")]
     hash: String,
+
+    /// How the sizes of the buckets are printed
+    #[arg(long, value_enum, default_value_t, value_name = "STYLE")]
+    style: Form,
 
     #[command(flatten)]
     output: Output,
@@ -53,11 +58,16 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let mut report = Report::new(&setup.count(keys.iter()));
     add_examples(&keys, &setup, &mut report);
     let study = Study { reports: vec![report], ..saving::study(keys.facts().clone()) };
-    args.output.deliver(&study, console, in_words)
+    args.output.deliver(&study, console, |study| in_words(study, args.style))
 }
 
-fn in_words(study: &Study) -> String {
-    study.reports.iter().map(|report| report_in_words(&study.keys, report)).collect()
+fn in_words(study: &Study, form: Form) -> String {
+    let of_report = |report: &Report| match form {
+        Form::Full => report_in_words(&study.keys, report),
+        Form::Lever => chains::lever_text(&report.rows),
+        Form::Vmstat => chains::vmstat_text(&report.hash, &report.rows),
+    };
+    study.reports.iter().map(of_report).collect()
 }
 
 fn report_in_words(keys: &KeyFacts, report: &Report) -> String {
@@ -73,8 +83,7 @@ fn report_in_words(keys: &KeyFacts, report: &Report) -> String {
             percent(report.reachable_count, report.bucket_count)
         );
     }
-    let rows: Vec<ChainRow> = report.rows.iter().map(ChainRow::from).collect();
-    let _ = write!(out, "\n{}\n{}\n", histogram_text(&rows), costs(report));
+    let _ = write!(out, "\n{}\n{}\n", chains::histogram_text(&report.rows), costs(report));
     out.push_str(&statistics(report));
     out.push_str(&equal_hashes(report));
     let _ = writeln!(out, "\nverdict: {} ({} tests)", report.verdict, report.test_count);
