@@ -15,14 +15,19 @@
 
 #![forbid(unsafe_code)]
 
+pub mod avalanche;
 mod bit_counts;
 pub mod chains;
 mod error;
 pub mod golden;
+pub mod key_positions;
+pub mod lookups;
 pub mod measure;
 pub mod occupancy;
+pub mod paging;
 mod partial;
 pub mod probability;
+pub mod probing;
 pub mod reduction;
 pub mod specimen;
 pub mod study;
@@ -30,6 +35,8 @@ pub mod study;
 pub use bit_counts::BitCounts;
 pub use chains::LiveTable;
 pub use error::Error;
+pub use key_positions::{KeyPositions, KeySample};
+pub use lookups::Lookups;
 pub use measure::{Report, Verdict};
 pub use occupancy::Occupancy;
 pub use partial::{PartialStats, Setup};

@@ -6,21 +6,26 @@
 //! (the birthday bound), for the bits Sidak 1967.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use splitpoint::ChainRow;
 
+use crate::key_positions::{Blame, KeyPositions, KeySample};
+use crate::lookups::{LookupCost, Lookups};
 use crate::occupancy::{Percentiles, Test};
+use crate::paging::{PAGE_SLOTS, PageCost};
 use crate::partial::PartialStats;
-use crate::probability::{bits_of, normal_two_sided, poisson_at_least, sidak};
+use crate::probing::{Probing, probing};
 
-/// Standard deviations below the mean from which buckets are too even for chance.
-const MORE_EVEN_Z: f64 = -4.0;
-/// Coin tosses of a p value from which chance is ruled out: that of `SMHasher3`'s failures.
-const FAILURE_BITS: f64 = 20.0;
-/// Hashes that several keys share of which a report gives the value.
-const SHARED_MAX: usize = 8;
+mod bits;
+mod collisions;
+mod shape;
+mod verdict;
+
+pub use bits::{BitBias, BitPair};
+pub use collisions::{Collisions, EqualHashes};
+pub use shape::{CELLS_MAX, ItemShare, Strip};
+pub use verdict::{Alternative, Verdict, Words};
 
 /// What was measured, beside what an ideal hash gives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,6 +84,9 @@ pub struct Report {
     pub chi_square: Option<Test>,
     /// Probability that an ideal hash spreads the keys as unevenly.
     pub spread_p: f64,
+    /// Probability that an ideal hash spreads the keys as evenly.
+    #[serde(default = "certain")]
+    pub even_p: f64,
     /// Fit of the sizes of the buckets.
     pub fit: Option<Test>,
     /// Keys with equal hashes, over the whole width and over parts of it.
@@ -89,84 +97,42 @@ pub struct Report {
     pub bits_always_set: u64,
     /// The bit whose share of ones is furthest from a half.
     pub worst_bit: Option<BitBias>,
-    /// Number of p values in this report.
+    /// The two bits that go together most.
+    #[serde(default)]
+    pub worst_pair: Option<BitPair>,
+    /// What lookups cost if the buckets are pages.
+    #[serde(default)]
+    pub pages: Vec<PageCost>,
+    /// What lookups cost in tables of open addressing; nothing if only some hashes were kept.
+    #[serde(default)]
+    pub probing: Vec<Probing>,
+    /// What the lookups of a trace cost, if there was one.
+    #[serde(default)]
+    pub lookups: Option<LookupCost>,
+    /// The distribution of the sizes of buckets, each key counting once.
+    #[serde(default)]
+    pub item_shares: Vec<ItemShare>,
+    /// The buckets in the order of their addresses.
+    #[serde(default)]
+    pub strip: Strip,
+    /// Bits of the keys that do not reach the bucket number as they should, if the keys were looked
+    /// at and the verdict is not that the hash fits.
+    #[serde(default)]
+    pub blame: Option<Blame>,
+    /// The same hashes by other reductions, if the verdict is worse.
+    #[serde(default)]
+    pub alternatives: Vec<Alternative>,
+    /// Number of p values in this report, the worst of several counting once: each of them says how
+    /// many it is of.
     pub test_count: u32,
     /// What it comes to.
     pub verdict: Verdict,
+    /// The verdict in words, with what is to blame and what to do.
+    #[serde(default)]
+    pub words: Words,
     /// Buckets by the number of their keys.
     #[serde(with = "crate::chains::rows")]
     pub rows: Vec<ChainRow>,
-}
-
-/// Keys whose hashes are equal in some of their bits.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Collisions {
-    /// Which bits.
-    pub window: Cow<'static, str>,
-    /// How many.
-    pub width_bits: u32,
-    /// Pairs of keys with equal bits; if hashes were sampled, those of the sample.
-    pub pair_count: u64,
-    /// Pairs expected of an ideal hash: `n (n - 1) / 2^(w + 1)`.
-    pub pair_count_ideal: f64,
-    /// Probability of as many pairs or more with an ideal hash.
-    pub p: f64,
-    /// The lowest of the values that several keys share.
-    pub shared: Vec<u64>,
-    /// Keys of the first of those, found by another pass over the keys; only for the whole width.
-    #[serde(default)]
-    pub examples: Vec<EqualHashes>,
-}
-
-/// Keys with one hash.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EqualHashes {
-    /// The hash.
-    pub hash: u64,
-    /// The first few of the keys, readable.
-    pub keys: Vec<String>,
-}
-
-/// A bit that is not set half of the time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BitBias {
-    /// The bit, 0 the lowest.
-    pub bit: u32,
-    /// Share of the hashes in which it is set.
-    pub ones: f64,
-    /// Deviations of the number of ones from a half of the keys, in standard deviations.
-    pub z: f64,
-    /// Probability that the worst of all bits is as bad with an ideal hash.
-    pub p: f64,
-}
-
-/// What a measurement comes to, for these keys at this size.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Verdict {
-    /// Not to be told from an ideal hash.
-    Fits,
-    /// More even than chance: the keys have a structure that the hash keeps.
-    Structured,
-    /// Less even than chance allows.
-    Worse {
-        /// Cost of a hit in units of the ideal's.
-        cost_ratio: f64,
-    },
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fits => f.write_str("fits"),
-            Self::Structured => {
-                f.write_str("better than random: structured, will not survive other keys")
-            }
-            Self::Worse { cost_ratio } => {
-                write!(f, "worse than random: a hit costs x{cost_ratio:.2}")
-            }
-        }
-    }
 }
 
 impl Report {
@@ -178,7 +144,7 @@ impl Report {
     ///
     /// # Cost
     ///
-    /// O(buckets + n log n) for `n` hashes that were kept.
+    /// O(buckets + n log n) for `n` hashes that were kept, some twenty times over.
     pub fn new(stats: &PartialStats) -> Self {
         let occupancy = stats.occupancy();
         let (setup, ideal) = (stats.setup(), occupancy.ideal());
@@ -186,7 +152,10 @@ impl Report {
         assert_eq!(key_count, stats.key_count(), "every key is in one bucket");
         let (used_count, longest) = (occupancy.at_least(1), occupancy.longest());
         let (chi_square, spread_p) = (occupancy.chi_square(), occupancy.spread_p());
-        let (fit, collisions, worst_bit) = (occupancy.fit(), collisions(stats), worst_bit(stats));
+        let collisions = collisions::collisions(stats);
+        let (fit, worst_bit, worst_pair) =
+            (occupancy.fit(), bits::worst_bit(stats), bits::worst_pair(stats));
+        let rows = ideal.rows(occupancy.bucket_count_by_size());
         let width = u64::MAX >> (64 - setup.specimen().width_bits());
         let longest_p = ideal.longest_at_least(longest);
         let mut report = Self {
@@ -217,87 +186,61 @@ impl Report {
             cost_ratio: occupancy.cost_ratio(),
             chi_square,
             spread_p,
+            even_p: occupancy.even_p(),
             fit,
             bits_never_set: if key_count == 0 { 0 } else { width & !stats.bits().ever_set() },
             bits_always_set: if key_count == 0 { 0 } else { width & stats.bits().always_set() },
-            test_count: 2
+            test_count: 3
                 + u32::from(fit.is_some())
                 + collisions.len() as u32
-                + u32::from(worst_bit.is_some()),
+                + u32::from(worst_bit.is_some())
+                + u32::from(worst_pair.is_some()),
             collisions,
             worst_bit,
+            worst_pair,
+            pages: PAGE_SLOTS.map(|slots| PageCost::new(&occupancy, slots)).to_vec(),
+            probing: probing(stats),
+            lookups: None,
+            item_shares: shape::item_shares(&rows),
+            strip: Strip::new(stats),
+            blame: None,
+            alternatives: Vec::new(),
             verdict: Verdict::Fits,
-            rows: ideal.rows(occupancy.bucket_count_by_size()),
+            words: Words::default(),
+            rows,
         };
         report.verdict = report.judge();
+        if matches!(report.verdict, Verdict::Worse { .. }) {
+            report.alternatives = verdict::alternatives(stats);
+        }
+        report.words = report.put_into_words();
         report
     }
 
-    /// The buckets alone decide: a hash may collide in full and still be what a table needs, or
-    /// have dead bits that the reduction does not use.
-    fn judge(&self) -> Verdict {
-        let p = sidak(self.spread_p.min(self.longest_p), 2.0);
-        if bits_of(p) > FAILURE_BITS {
-            Verdict::Worse { cost_ratio: self.cost_ratio }
-        } else if self.chi_square.is_some_and(|test| test.z < MORE_EVEN_Z) {
-            Verdict::Structured
-        } else {
-            Verdict::Fits
+    /// Adds what the lookups of a trace cost in the table of `stats`, of which this report is.
+    pub fn add_lookups(&mut self, stats: &PartialStats, lookups: &Lookups) {
+        self.lookups = Some(lookups.cost(stats));
+        self.words = self.put_into_words();
+    }
+
+    /// Looks for the bits of the keys that are to blame, unless the hash fits.
+    ///
+    /// # Cost
+    ///
+    /// That of [`Blame::new`]: a hash for each bit of each key of the sample.
+    pub fn find_blame(
+        &mut self,
+        stats: &PartialStats,
+        positions: &KeyPositions,
+        sample: &KeySample,
+    ) {
+        if self.verdict != Verdict::Fits {
+            self.blame = Some(Blame::new(stats.setup(), positions, sample));
+            self.words = self.put_into_words();
         }
     }
 }
 
-fn collisions(stats: &PartialStats) -> Vec<Collisions> {
-    let (width_bits, sampling) = (stats.setup().specimen().width_bits(), stats.setup().sampling());
-    let hashes = stats.sorted_hashes();
-    let share = 0.5_f64.powi(sampling.cast_signed());
-    let mut found = vec![of_window("all", width_bits, &hashes, stats.key_count(), share)];
-    // Hashes are sampled whole, so that a part of them says nothing of the parts left out.
-    if width_bits == 64 && sampling == 0 {
-        let mut part: Vec<u64> = hashes.iter().map(|hash| hash >> 32).collect();
-        found.push(of_window("high 32", 32, &part, stats.key_count(), share));
-        part = hashes.iter().map(|hash| hash & u64::from(u32::MAX)).collect();
-        part.sort_unstable();
-        found.push(of_window("low 32", 32, &part, stats.key_count(), share));
-    }
-    found
-}
-
-fn of_window(
-    window: &'static str,
-    width_bits: u32,
-    sorted: &[u64],
-    key_count: u64,
-    share: f64,
-) -> Collisions {
-    let runs = sorted.chunk_by(|left, right| left == right).filter(|run| run.len() > 1);
-    let pairs = |run: &[u64]| run.len() as u64 * (run.len() as u64 - 1) / 2;
-    let pair_count = runs.clone().map(pairs).sum();
-    let n = key_count as f64;
-    let all = n * (n - 1.0).max(0.0) / 2.0 * 0.5_f64.powi(width_bits.cast_signed());
-    let pair_count_ideal = all * share;
-    Collisions {
-        window: window.into(),
-        width_bits,
-        pair_count,
-        pair_count_ideal,
-        p: poisson_at_least(pair_count, pair_count_ideal),
-        shared: runs.map(|run| run[0]).take(SHARED_MAX).collect(),
-        examples: Vec::new(),
-    }
-}
-
-fn worst_bit(stats: &PartialStats) -> Option<BitBias> {
-    let (n, width_bits) = (stats.key_count() as f64, stats.setup().specimen().width_bits());
-    if stats.key_count() == 0 {
-        return None;
-    }
-    let ones = stats.bits().ones();
-    let bias = |bit: u32| {
-        let ones = ones[bit as usize] as f64;
-        let z = (2.0 * ones - n) / n.sqrt();
-        let p = sidak(normal_two_sided(z), f64::from(width_bits));
-        BitBias { bit, ones: ones / n, z, p }
-    };
-    (0..width_bits).map(bias).max_by(|one, other| one.z.abs().total_cmp(&other.z.abs()))
+fn certain() -> f64 {
+    1.0
 }

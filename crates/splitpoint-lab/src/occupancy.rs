@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use splitpoint::Ideal;
 use splitpoint::linear::Geometry;
 
-use crate::probability::{chi_square_upper, poisson_at_least};
+use crate::probability::{chi_square_lower, chi_square_upper, poisson_at_least, poisson_at_most};
 
 /// Pairs in one bucket below which their number is held against Poisson, not chi-square.
 const PAIRS_FEW: f64 = 50.0;
@@ -198,6 +198,20 @@ impl Occupancy {
         }
     }
 
+    /// Returns the probability that an ideal hash spreads the keys as evenly or more so.
+    pub fn even_p(&self) -> f64 {
+        match self.chi_square() {
+            Some(Test { value, dof, .. }) if self.pair_count_ideal() >= PAIRS_FEW => {
+                chi_square_lower(value, dof)
+            }
+            Some(_) => {
+                let pairs = u64::try_from(self.pair_count()).unwrap_or(u64::MAX);
+                poisson_at_most(pairs, self.pair_count_ideal())
+            }
+            None => 1.0,
+        }
+    }
+
     /// Returns how well the sizes of the buckets fit those of an ideal hash, or `None` if fewer
     /// than three classes of sizes are expected.
     ///
@@ -245,6 +259,16 @@ impl Occupancy {
         self.kinds.iter().map(of_kind).sum()
     }
 
+    /// Returns the mean of `weight` of the size of the bucket that a key comes to that is not there.
+    pub(crate) fn mean_of_miss(&self, weight: impl Fn(u64) -> f64) -> f64 {
+        let of_kind = |kind: &Kind| {
+            let sizes = kind.bucket_count_by_size.iter();
+            let sum: f64 = sizes.map(|(&size, &count)| weight(size) * count as f64).sum();
+            sum / kind.choices as f64
+        };
+        self.kinds.iter().map(of_kind).sum()
+    }
+
     /// Returns the same of an ideal hash: `n` times the sum of `p^2`.
     pub fn probes_miss_ideal(&self) -> f64 {
         self.key_count as f64 * self.ideal.pair_probability()
@@ -259,7 +283,7 @@ impl Occupancy {
 }
 
 /// Percentiles of `(value, weight)` by rising value.
-fn percentiles(values: &(impl Iterator<Item = (u64, u64)> + Clone)) -> Percentiles {
+pub(crate) fn percentiles(values: &(impl Iterator<Item = (u64, u64)> + Clone)) -> Percentiles {
     let total: u64 = values.clone().map(|(_, weight)| weight).sum();
     let at = |hundredths: u64| {
         let rank = u128::from(total) * u128::from(hundredths) / 100;

@@ -44,10 +44,10 @@ pub struct Setup {
     sampling: u32,
 }
 
-/// Bytes of a counter of one bucket.
-const COUNTER_BYTES: u64 = 4;
+/// Bytes of a counter of one bucket: 4, and as many in a table of another reduction.
+const COUNTER_BYTES: u64 = 8;
 /// Most bytes for a hash that is kept to find collisions: 8 in a vector that may have doubled just
-/// before, 8 in the sorted copy, and 8 of a part of its bits.
+/// before, 8 in the sorted copy, and 8 of a part of its bits or of slots of open addressing.
 const HASH_BYTES: u64 = 32;
 
 impl Setup {
@@ -239,6 +239,15 @@ impl PartialStats {
         (0..).zip(&self.counters).map(|(bucket, &keys)| self.with_carry(bucket, keys))
     }
 
+    /// Returns the keys of one bucket.
+    ///
+    /// # Panics
+    ///
+    /// If the table has no such bucket.
+    pub fn keys_of(&self, bucket: u64) -> u64 {
+        self.with_carry(bucket, self.counters[bucket as usize])
+    }
+
     fn with_carry(&self, bucket: u64, keys: u32) -> u64 {
         let carries = if self.carries.is_empty() { None } else { self.carries.get(&bucket) };
         u64::from(keys) + (carries.copied().unwrap_or(0) << 32)
@@ -260,6 +269,11 @@ impl PartialStats {
         Occupancy::split(geometry, [of_kind(true), of_kind(false)])
     }
 
+    /// Returns the hashes that were kept, in no order.
+    pub(crate) fn hashes(&self) -> &[u64] {
+        &self.hashes
+    }
+
     /// Returns the hashes that were kept, in rising order.
     pub fn sorted_hashes(&self) -> Vec<u64> {
         let mut hashes = self.hashes.clone();
@@ -268,7 +282,7 @@ impl PartialStats {
     }
 }
 
-fn by_size(sizes: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {
+pub(crate) fn by_size(sizes: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {
     // Nearly all sizes are small: a table of them spares the map a search for each bucket.
     const SMALL: usize = 64;
     let (mut small, mut by_size) = ([0_u64; SMALL], BTreeMap::new());
@@ -284,16 +298,18 @@ fn by_size(sizes: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {
 }
 
 /// Returns true for one in `2^sampling` hashes, whatever bits of theirs are alike.
+pub(crate) fn is_sampled(hash: u64, sampling: u32) -> bool {
+    sampling == 0 || mixed(hash) >> (64 - sampling) == 0
+}
+
+/// Mixes all bits of a word: other words give other words, and no pattern is left.
 ///
-/// Mixed as in `SplitMix64` of Steele, Lea and Flood, 2014.
-fn is_sampled(hash: u64, sampling: u32) -> bool {
-    if sampling == 0 {
-        return true;
-    }
-    let mut mixed = hash.wrapping_add(0x9e37_79b9_7f4a_7c15);
+/// Source: `SplitMix64` of Steele, Lea and Flood, 2014.
+pub(crate) fn mixed(word: u64) -> u64 {
+    let mut mixed = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ (mixed >> 31)) >> (64 - sampling) == 0
+    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]
@@ -331,11 +347,11 @@ mod tests {
     fn memory_is_stated_before_it_is_used() {
         let specimen = Specimen::by_name("xxh3-64").unwrap();
         let setup = Setup::new(specimen, 0, Reduction::LowMask, 1 << 20).unwrap();
-        assert_eq!(setup.memory_bytes(1000), (4 << 20) + 32_000);
-        assert_eq!(setup.sample_hashes(3).memory_bytes(1000), (4 << 20) + 4000);
+        assert_eq!(setup.memory_bytes(1000), (8 << 20) + 32_000);
+        assert_eq!(setup.sample_hashes(3).memory_bytes(1000), (8 << 20) + 4000);
         assert_eq!(
             setup.check_memory(1000, 1 << 20),
-            Err(Error::Memory { needed_bytes: (4 << 20) + 32_000, allowed_bytes: 1 << 20 })
+            Err(Error::Memory { needed_bytes: (8 << 20) + 32_000, allowed_bytes: 1 << 20 })
         );
         assert_eq!(setup.memory_bytes(u64::MAX), u64::MAX);
     }

@@ -17,6 +17,53 @@ pub fn poisson_at_least(count: u64, mean: f64) -> f64 {
     if count == 0 { 1.0 } else { gamma_tails(count as f64, mean).0 }
 }
 
+/// Returns the probability that a chi-square variable of `dof` degrees is `value` or less.
+pub fn chi_square_lower(value: f64, dof: f64) -> f64 {
+    gamma_tails(dof / 2.0, value / 2.0).0
+}
+
+/// Returns the probability that a Poisson variable of this mean is `count` or less.
+pub fn poisson_at_most(count: u64, mean: f64) -> f64 {
+    gamma_tails(count as f64 + 1.0, mean).1
+}
+
+/// Returns the probability that of `count` tosses of a coin as many or more are heads, or as many
+/// or more are tails, as the larger of `heads` and the rest: exactly, by its sum.
+///
+/// # Cost
+///
+/// O(count).
+pub fn coin_two_sided(heads: u64, count: u64) -> f64 {
+    let far = heads.max(count - heads);
+    if 2 * far == count {
+        return 1.0;
+    }
+    let (n, k) = (count as f64, far as f64);
+    let ln_ways = ln_gamma(n + 1.0) - ln_gamma(k + 1.0) - ln_gamma(n - k + 1.0);
+    let mut term = (ln_ways - n * std::f64::consts::LN_2).exp();
+    let mut sum = term;
+    for heads in far..count {
+        term *= (count - heads) as f64 / (heads + 1) as f64;
+        sum += term;
+    }
+    (2.0 * sum).min(1.0)
+}
+
+/// Returns the ends of the interval that holds the probability of a thing that was seen `hits`
+/// times of `count`, but for what `z` standard deviations leave out.
+///
+/// Source: Wilson, 1927.
+pub fn wilson_interval(hits: u64, count: u64, z: f64) -> [f64; 2] {
+    if count == 0 {
+        return [0.0, 1.0];
+    }
+    let n = count as f64;
+    let rate = hits as f64 / n;
+    let (scale, middle) = (1.0 + z * z / n, rate + z * z / (2.0 * n));
+    let reach = z * (rate * (1.0 - rate) / n + z * z / (4.0 * n * n)).sqrt();
+    [((middle - reach) / scale).max(0.0), ((middle + reach) / scale).min(1.0)]
+}
+
 /// Returns the probability that a normal variable is further than `z` from 0, on either side.
 pub fn normal_two_sided(z: f64) -> f64 {
     gamma_tails(0.5, z * z / 2.0).1
@@ -152,6 +199,27 @@ mod tests {
             factorial *= f64::from(n);
         }
         check_close(ln_gamma(0.5), std::f64::consts::PI.sqrt().ln());
+    }
+
+    #[test]
+    fn both_sides_add_up() {
+        for (count, mean) in [(0, 0.3), (3, 2.5), (40, 60.0)] {
+            let sum = poisson_at_most(count, mean) + poisson_at_least(count + 1, mean);
+            assert!((sum - 1.0).abs() < 1e-12, "{count} of {mean}");
+        }
+        let sum = chi_square_lower(90.0, 100.0) + chi_square_upper(90.0, 100.0);
+        assert!((sum - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn coins_are_counted_exactly() {
+        check_close(coin_two_sided(3, 6), 1.0);
+        check_close(coin_two_sided(10, 10), 2.0 / 1024.0);
+        check_close(coin_two_sided(1, 10), 22.0 / 1024.0);
+        check_close(coin_two_sided(0, 1000), (-999.0 * std::f64::consts::LN_2).exp());
+        let [low, high] = wilson_interval(500, 1000, 2.575_829);
+        assert!((low - 0.4595).abs() < 1e-4 && (high - 0.5405).abs() < 1e-4, "{low} {high}");
+        assert_eq!(wilson_interval(0, 0, 2.0), [0.0, 1.0]);
     }
 
     #[test]

@@ -218,6 +218,9 @@ pub struct Avalanche {
     pub mean_rate: f64,
     /// Probability of a worst entry as bad with an ideal hash, over all entries.
     pub worst_p: f64,
+    /// Entries that this is of.
+    #[serde(default)]
+    pub test_count: u64,
     /// Keys that really are neighbours, in the order of the bytes.
     pub neighbors: Option<Neighbors>,
 }

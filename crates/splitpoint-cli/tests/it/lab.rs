@@ -140,7 +140,7 @@ fn bad_input_is_refused_with_what_to_do() {
         (
             &["keys", "--hash", "dbm", "--memory-bytes", "1000"],
             2,
-            "the counts take 192768 bytes, 1000 are allowed",
+            "the counts take 225536 bytes, 1000 are allowed",
         ),
         (
             &["keys", "--hash", "dbm", "--reduction", "mask"],

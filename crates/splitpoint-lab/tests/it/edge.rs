@@ -31,10 +31,24 @@ fn check_finite(report: &Report) {
         report.cost_ratio,
     ];
     assert!(numbers.into_iter().chain(of_tests).all(f64::is_finite), "{report:?}");
+    let of_pages = report.pages.iter().flat_map(|page| {
+        let hit = [page.reads_hit, page.reads_hit_ideal, page.overflow_share];
+        hit.into_iter().chain([page.reads_miss, page.reads_miss_ideal, page.overflow_share_ideal])
+    });
+    let of_probing = report.probing.iter().flat_map(|found| {
+        assert!(found.hit >= 1.0 && found.miss >= 1.0, "{found:?}");
+        [found.hit, found.hit_ideal, found.miss, found.miss_ideal]
+    });
+    let of_shares = report.item_shares.iter().flat_map(|at| [at.share, at.share_ideal]);
+    assert!(of_pages.chain(of_probing).chain(of_shares).all(f64::is_finite), "{report:?}");
+    assert_eq!(report.strip.keys.iter().sum::<u64>(), report.key_count);
+    assert_eq!(report.strip.used.iter().sum::<u64>(), report.used_count);
+    assert!(!report.words.verdict.is_empty());
     let of_tests = tests.iter().flatten().map(|test| test.p);
     let of_collisions = report.collisions.iter().map(|collisions| collisions.p);
     let p_values = [report.longest_p, report.spread_p].into_iter().chain(of_tests);
-    let mut p_values = p_values.chain(of_collisions);
+    let of_bits = report.worst_pair.map(|pair| pair.p).into_iter().chain([report.even_p]);
+    let mut p_values = p_values.chain(of_collisions).chain(of_bits);
     assert!(p_values.all(|p| (0.0..=1.0).contains(&p)), "{report:?}");
     assert_eq!(report.rows.iter().map(|row| row.bucket_count).sum::<u64>(), report.bucket_count);
     assert_eq!(report.rows.iter().map(|row| row.item_count).sum::<u64>(), report.key_count);
@@ -46,6 +60,7 @@ fn no_keys_are_no_failure() {
         check_finite(&report);
         assert_eq!((report.key_count, report.longest, report.verdict), (0, 0, Verdict::Fits));
         assert_eq!((report.worst_bit, report.bits_never_set), (None, 0));
+        assert!(report.probing.is_empty() && report.item_shares.is_empty());
     }
 }
 

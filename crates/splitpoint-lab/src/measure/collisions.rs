@@ -1,0 +1,118 @@
+//! Keys with equal hashes, in all bits and in windows of 32, against the birthday bound.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::partial::PartialStats;
+use crate::probability::{poisson_at_least, sidak};
+
+/// Hashes that several keys share of which a report gives the value.
+const SHARED_MAX: usize = 8;
+/// Bits of a window.
+const WINDOW_BITS: u32 = 32;
+/// Bits from one window to the next.
+const WINDOW_STEP: u32 = 4;
+/// The same with over 2^20 keys, each window of which takes a second to sort.
+const WINDOW_STEP_MANY: u32 = 16;
+
+/// Keys whose hashes are equal in some of their bits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Collisions {
+    /// Which bits.
+    pub window: Cow<'static, str>,
+    /// How many.
+    pub width_bits: u32,
+    /// Pairs of keys with equal bits; if hashes were sampled, those of the sample.
+    pub pair_count: u64,
+    /// Pairs expected of an ideal hash: `n (n - 1) / 2^(w + 1)`.
+    pub pair_count_ideal: f64,
+    /// Probability of as many pairs or more with an ideal hash; of the worst of several windows,
+    /// over all of them.
+    pub p: f64,
+    /// Windows of which this is the worst.
+    #[serde(default = "one")]
+    pub test_count: u64,
+    /// The lowest of the values that several keys share.
+    pub shared: Vec<u64>,
+    /// Keys of the first of those, found by another pass over the keys; only for the whole width.
+    #[serde(default)]
+    pub examples: Vec<EqualHashes>,
+}
+
+/// Keys with one hash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EqualHashes {
+    /// The hash.
+    pub hash: u64,
+    /// The first few of the keys, readable.
+    pub keys: Vec<String>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// Returns the collisions of whole hashes and, of 64 bits that were all kept, those of the high
+/// half, the low half, and the worst window of 32 bits.
+///
+/// # Cost
+///
+/// O(n log n) for each of 9 windows, or of 3 with over 2^20 keys.
+pub(super) fn collisions(stats: &PartialStats) -> Vec<Collisions> {
+    let (width_bits, sampling) = (stats.setup().specimen().width_bits(), stats.setup().sampling());
+    let hashes = stats.sorted_hashes();
+    let share = 0.5_f64.powi(sampling.cast_signed());
+    let mut found = vec![of_window("all".into(), width_bits, &hashes, stats.key_count(), share)];
+    // Hashes are sampled whole, so that a part of them says nothing of the parts left out.
+    if width_bits == 64 && sampling == 0 {
+        let step = if hashes.len() > 1 << 20 { WINDOW_STEP_MANY } else { WINDOW_STEP };
+        let of_shift = |shift: u32| {
+            let part = |&hash: &u64| (hash >> shift) as u32;
+            let mut part: Vec<u32> = hashes.iter().map(part).collect();
+            part.sort_unstable();
+            let name = format!("{shift} to {}", shift + WINDOW_BITS - 1);
+            of_window(name.into(), WINDOW_BITS, &part, stats.key_count(), share)
+        };
+        let windows: Vec<Collisions> =
+            (0..=64 - WINDOW_BITS).step_by(step as usize).map(of_shift).collect();
+        let named = |window: Option<&Collisions>, name: &'static str| {
+            window.map(|found| Collisions { window: name.into(), ..found.clone() })
+        };
+        found.extend(named(windows.last(), "high 32"));
+        found.extend(named(windows.first(), "low 32"));
+        let test_count = windows.len() as u64;
+        let worst = windows.into_iter().min_by(|one, other| one.p.total_cmp(&other.p));
+        found.extend(worst.map(|worst| Collisions {
+            p: sidak(worst.p, test_count as f64),
+            test_count,
+            ..worst
+        }));
+    }
+    found
+}
+
+fn of_window<Word: Copy + Eq + Into<u64>>(
+    window: Cow<'static, str>,
+    width_bits: u32,
+    sorted: &[Word],
+    key_count: u64,
+    share: f64,
+) -> Collisions {
+    let runs = sorted.chunk_by(|left, right| left == right).filter(|run| run.len() > 1);
+    let pairs = |run: &[Word]| run.len() as u64 * (run.len() as u64 - 1) / 2;
+    let pair_count = runs.clone().map(pairs).sum();
+    let n = key_count as f64;
+    let all = n * (n - 1.0).max(0.0) / 2.0 * 0.5_f64.powi(width_bits.cast_signed());
+    let pair_count_ideal = all * share;
+    Collisions {
+        window,
+        width_bits,
+        pair_count,
+        pair_count_ideal,
+        p: poisson_at_least(pair_count, pair_count_ideal),
+        test_count: 1,
+        shared: runs.map(|run| run[0].into()).take(SHARED_MAX).collect(),
+        examples: Vec::new(),
+    }
+}

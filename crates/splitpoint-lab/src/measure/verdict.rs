@@ -1,0 +1,437 @@
+//! What a measurement comes to, in words: what is to blame, and what to do.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Report;
+use crate::key_positions::{Fault, bits_in_words};
+use crate::occupancy::{Occupancy, Test};
+use crate::partial::{PartialStats, by_size};
+use crate::probability::{bits_of, sidak};
+use crate::reduction::{Reduction, prime_at_least};
+
+/// Standard deviations below the mean from which buckets are too even for chance.
+const MORE_EVEN_Z: f64 = -4.0;
+/// Coin tosses of a p value from which chance is ruled out: that of `SMHasher3`'s failures.
+const FAILURE_BITS: f64 = 20.0;
+/// The p values of which the smaller decides whether a hash is worse than random.
+const DECIDING_TESTS: f64 = 2.0;
+
+/// What a measurement comes to, for these keys at this size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Verdict {
+    /// Not to be told from an ideal hash.
+    Fits,
+    /// Not by chance, though no worse: the keys have a structure that the hash keeps.
+    Structured,
+    /// Less even than chance allows.
+    Worse {
+        /// Cost of a hit in units of the ideal's.
+        cost_ratio: f64,
+    },
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fits => f.write_str("fits"),
+            Self::Structured => {
+                f.write_str("better than random: structured, will not survive other keys")
+            }
+            Self::Worse { cost_ratio } => {
+                write!(f, "worse than random: a hit costs x{cost_ratio:.2}")
+            }
+        }
+    }
+}
+
+/// The verdict in sentences.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Words {
+    /// What it comes to, with the tests behind it.
+    pub verdict: String,
+    /// What is to blame, or may be one day.
+    pub blame: Vec<String>,
+    /// What to do about it.
+    pub advice: Vec<String>,
+}
+
+/// What the same hashes cost in a table of about the same size by another reduction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Alternative {
+    /// The reduction.
+    pub reduction: String,
+    /// Buckets of the table.
+    pub bucket_count: u64,
+    /// Cost of a hit in units of the ideal's.
+    pub cost_ratio: f64,
+    /// What it would come to.
+    pub verdict: Verdict,
+}
+
+/// The statistics of the buckets alone decide: a hash may collide in full and still be what a table
+/// needs, or have dead bits that the reduction does not use.
+struct Evidence {
+    /// The smaller of the deciding p values, over all of them.
+    p: f64,
+    chi_square: Option<Test>,
+    fit: Option<Test>,
+    cost_ratio: f64,
+}
+
+impl Evidence {
+    fn new(spread_p: f64, longest_p: f64, of: (Option<Test>, Option<Test>), cost: f64) -> Self {
+        let p = sidak(spread_p.min(longest_p), DECIDING_TESTS);
+        Self { p, chi_square: of.0, fit: of.1, cost_ratio: cost }
+    }
+
+    fn is_too_even(&self) -> bool {
+        self.chi_square.is_some_and(|test| test.z < MORE_EVEN_Z)
+    }
+
+    fn judge(&self) -> Verdict {
+        if bits_of(self.p) > FAILURE_BITS {
+            Verdict::Worse { cost_ratio: self.cost_ratio }
+        } else if self.is_too_even() || self.fit.is_some_and(|fit| bits_of(fit.p) > FAILURE_BITS) {
+            Verdict::Structured
+        } else {
+            Verdict::Fits
+        }
+    }
+}
+
+/// Counts the hashes that were kept by other reductions; nothing if not all were kept.
+pub(super) fn alternatives(stats: &PartialStats) -> Vec<Alternative> {
+    let reducer = stats.setup().reducer();
+    if stats.setup().sampling() != 0 {
+        return Vec::new();
+    }
+    let own = match reducer.reduction() {
+        Reduction::Hashbrown => Reduction::LowMask,
+        other => other,
+    };
+    let others =
+        [Reduction::LowMask, Reduction::HighShift, Reduction::Range, Reduction::PrimeModulus];
+    let of_reduction = |reduction: Reduction| {
+        let bucket_count = match reduction {
+            Reduction::PrimeModulus => prime_at_least(reducer.bucket_count()),
+            _ if reduction.needs_power_of_two() => 1 << reducer.bucket_count().ilog2(),
+            _ => reducer.bucket_count(),
+        };
+        let other = reduction.prepare(reducer.width_bits(), bucket_count).ok()?;
+        let mut counters = vec![0_u32; bucket_count as usize];
+        for &hash in stats.hashes() {
+            counters[other.bucket_of(hash) as usize] += 1;
+        }
+        let occupancy = Occupancy::uniform(by_size(counters.into_iter().map(u64::from)));
+        let longest_p = occupancy.ideal().longest_at_least(occupancy.longest());
+        let of = (occupancy.chi_square(), occupancy.fit());
+        let cost_ratio = occupancy.cost_ratio();
+        let verdict = Evidence::new(occupancy.spread_p(), longest_p, of, cost_ratio).judge();
+        Some(Alternative { reduction: reduction.to_string(), bucket_count, cost_ratio, verdict })
+    };
+    others.into_iter().filter(|&reduction| reduction != own).filter_map(of_reduction).collect()
+}
+
+impl Report {
+    fn evidence(&self) -> Evidence {
+        let of = (self.chi_square, self.fit);
+        Evidence::new(self.spread_p, self.longest_p, of, self.cost_ratio)
+    }
+
+    pub(super) fn judge(&self) -> Verdict {
+        self.evidence().judge()
+    }
+
+    pub(super) fn put_into_words(&self) -> Words {
+        Words { verdict: self.verdict_in_words(), blame: self.blamed(), advice: self.advice() }
+    }
+
+    fn verdict_in_words(&self) -> String {
+        let (evidence, buckets) = (self.evidence(), grouped(self.bucket_count));
+        let tests = format!("p = {} over {DECIDING_TESTS} tests", p_in_words(evidence.p));
+        match self.verdict {
+            Verdict::Fits => {
+                format!("fits: not to be told from an ideal hash at {buckets} buckets ({tests})")
+            }
+            Verdict::Structured if evidence.is_too_even() => {
+                let z = evidence.chi_square.map_or(0.0, |test| test.z);
+                format!(
+                    "better than random at {buckets} buckets: the keys are spread more evenly than \
+                     by chance (z {z:+.1} of chi-square, 1 test); they are structured, the hash \
+                     keeps the structure, and this will not survive other keys"
+                )
+            }
+            Verdict::Structured => {
+                let p = self.fit.map_or(1.0, |fit| fit.p);
+                format!(
+                    "structured at {buckets} buckets: a hit costs no more than with an ideal hash, \
+                     but the sizes of the buckets are not those of chance (p = {}, 1 test); this \
+                     will not survive other keys",
+                    p_in_words(p)
+                )
+            }
+            Verdict::Worse { cost_ratio } => format!(
+                "worse by x{cost_ratio:.2} at {buckets} buckets: a hit looks at {:.2} keys, with \
+                 an ideal hash at {:.2}, and the fullest bucket holds {}, ideally {:.1} ({tests})",
+                self.probes_hit,
+                self.probes_hit_ideal,
+                grouped(self.longest),
+                self.longest_ideal
+            ),
+        }
+    }
+
+    fn blamed(&self) -> Vec<String> {
+        let mut blamed = Vec::new();
+        if self.reachable_count < self.bucket_count {
+            blamed.push(format!(
+                "the reduction `{}` reaches {} of {} buckets ({:.1} %) with a hash of {} bits: the \
+                 others stay empty, whatever the keys",
+                self.reduction,
+                grouped(self.reachable_count),
+                grouped(self.bucket_count),
+                100.0 * self.reachable_count as f64 / self.bucket_count as f64,
+                self.width_bits
+            ));
+        }
+        if self.verdict != Verdict::Fits {
+            self.blame_the_hash(&mut blamed);
+            self.blame_the_keys(&mut blamed);
+        }
+        for collisions in &self.collisions {
+            if bits_of(collisions.p) > FAILURE_BITS {
+                let bits = match &*collisions.window {
+                    "all" => format!("all {} bits", collisions.width_bits),
+                    "high 32" | "low 32" => format!("the {} bits", collisions.window),
+                    window => format!("bits {window}"),
+                };
+                blamed.push(format!(
+                    "{} pairs of keys have hashes that are equal in {bits}, {:.1} are expected \
+                     (p = {}, {} tests): a table of any size that takes its buckets from these \
+                     bits cannot part them",
+                    grouped(collisions.pair_count),
+                    collisions.pair_count_ideal,
+                    p_in_words(collisions.p),
+                    collisions.test_count
+                ));
+                // The other windows would say the same again.
+                break;
+            }
+        }
+        blamed
+    }
+
+    fn blame_the_hash(&self, blamed: &mut Vec<String>) {
+        // With few keys a bit may well be the same in all by chance.
+        let dead = self.bits_never_set | self.bits_always_set;
+        if dead != 0 && self.key_count >= 64 {
+            let dead = (0..64).filter(|bit| dead >> bit & 1 == 1);
+            let dead: Vec<String> = ranges(dead).collect();
+            blamed.push(format!("bits {} of the hash are the same for all keys", dead.join(", ")));
+        }
+        if let Some(pair) = self.worst_pair.filter(|pair| bits_of(pair.p) > FAILURE_BITS) {
+            let [low, high] = pair.bits;
+            blamed.push(format!(
+                "bits {low} and {high} of the hash go together (correlation {:+.2}, p = {} over {} \
+                 tests)",
+                pair.phi,
+                p_in_words(pair.p),
+                grouped(pair.test_count)
+            ));
+        }
+    }
+
+    fn blame_the_keys(&self, blamed: &mut Vec<String>) {
+        let Some(blame) = &self.blame else { return };
+        let of = |fault: Fault| {
+            Some(blame.with(fault)).filter(|bits| !bits.is_empty()).map(|bits| bits_in_words(&bits))
+        };
+        if let Some(bits) = of(Fault::Unused) {
+            blamed.push(format!(
+                "{bits} of the key differ between the keys but never reach the bucket number"
+            ));
+        }
+        if let Some(bits) = of(Fault::Rare) {
+            blamed.push(format!(
+                "{bits} of the key change the bucket less than half as often as they should"
+            ));
+        }
+        if let Some(bits) = of(Fault::Additive) {
+            let additive = blame.bits.iter().filter(|bit| bit.fault == Fault::Additive);
+            let most = additive.max_by_key(|bit| bit.distance_count);
+            let (found, ideal) =
+                most.map_or((0, 0.0), |bit| (bit.distance_count, bit.distance_count_ideal));
+            blamed.push(format!(
+                "{bits} of the key move a key by a few distances only when they change ({found} at \
+                 most, {ideal:.0} are ideal), so that changes of other bits undo it"
+            ));
+        }
+        if blame.bits.is_empty() {
+            blamed.push(format!(
+                "no single bit is to blame: each of the {} bits tested of the {} in which the keys \
+                 differ moves them as it should",
+                grouped(blame.tested_count),
+                grouped(blame.varied_count)
+            ));
+        }
+    }
+
+    fn advice(&self) -> Vec<String> {
+        let another = "take a function that mixes all bits of the key, such as `rapidhash-v3` or \
+                       `xxh3-64`, or `siphash-1-3` with a secret seed if others choose the keys; \
+                       `splitpoint lab recommend` weighs their time on these keys";
+        match self.verdict {
+            Verdict::Fits if self.reachable_count < self.bucket_count => {
+                vec!["choose a smaller table or another reduction: see above".to_owned()]
+            }
+            Verdict::Fits => Vec::new(),
+            Verdict::Structured => vec![format!(
+                "keep it if all keys will be of this kind and of these sizes, which `splitpoint \
+                 lab sweep` tries; else {another}"
+            )],
+            Verdict::Worse { .. } => {
+                let mut advice = Vec::new();
+                let fitting =
+                    |other: &&Alternative| !matches!(other.verdict, Verdict::Worse { .. });
+                let cheapest = |one: &&Alternative, other: &&Alternative| {
+                    one.cost_ratio.total_cmp(&other.cost_ratio)
+                };
+                let is_structured = |other: &Alternative| other.verdict == Verdict::Structured;
+                let best = self.alternatives.iter().filter(fitting).min_by(|one, other| {
+                    is_structured(one).cmp(&is_structured(other)).then(cheapest(one, other))
+                });
+                if let Some(Alternative { reduction, bucket_count, cost_ratio, .. }) = best {
+                    advice.push(format!(
+                        "the reduction is to blame more than the function: by `{reduction}` with \
+                         {} buckets the same hashes cost x{cost_ratio:.2} of the ideal",
+                        grouped(*bucket_count)
+                    ));
+                    advice.push(format!("or {another}"));
+                } else if let Some(best) = self.alternatives.iter().min_by(cheapest) {
+                    advice.push(format!(
+                        "no other reduction helps (the best is `{}`, x{:.2}): {another}",
+                        best.reduction, best.cost_ratio
+                    ));
+                } else {
+                    advice.push(another.to_owned());
+                }
+                advice
+            }
+        }
+    }
+}
+
+/// Returns rising numbers as `3` and `5 to 9`.
+fn ranges(numbers: impl Iterator<Item = u64>) -> impl Iterator<Item = String> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    ranges.into_iter().map(|(first, last)| {
+        if first == last { first.to_string() } else { format!("{first} to {last}") }
+    })
+}
+
+fn p_in_words(p: f64) -> String {
+    match p {
+        0.001.. => format!("{p:.3}"),
+        0.0 => "0".to_owned(),
+        _ => format!("{p:.0e}"),
+    }
+}
+
+/// Returns a number with a comma between every three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{KeyPositions, KeySample, Setup, Specimen};
+
+    fn report(keys: &[Vec<u8>], name: &str, reduction: Reduction, buckets: u64) -> Report {
+        let setup = Setup::new(Specimen::by_name(name).unwrap(), 0, reduction, buckets).unwrap();
+        let stats = setup.count(keys.iter().map(Vec::as_slice));
+        let (mut report, mut positions) = (Report::new(&stats), KeyPositions::default());
+        keys.iter().for_each(|key| positions.add(key));
+        let sample = KeySample::of(256, keys.iter().map(Vec::as_slice));
+        report.find_blame(&stats, &positions, &sample);
+        report
+    }
+
+    fn numbers(count: u32, step: u32) -> Vec<Vec<u8>> {
+        (0..count).map(|n| (n * step).to_le_bytes().to_vec()).collect()
+    }
+
+    #[track_caller]
+    fn check(report: &Report, verdict: &str, blame: &[&str], advice: &str) {
+        let Words { verdict: said, blame: blamed, advice: advised } = &report.words;
+        assert!(said.starts_with(verdict), "{:#?}", report.words);
+        for needle in blame {
+            assert!(blamed.iter().any(|text| text.contains(needle)), "{needle}: {blamed:#?}");
+        }
+        assert!(advised.join("\n").contains(advice), "{advised:#?}");
+    }
+
+    /// Inode numbers that all end in the same 16 bits, in a table that takes these: the function
+    /// passes the others on, and another reduction would use them.
+    #[test]
+    fn a_reduction_that_drops_the_bits_that_differ_is_to_blame() {
+        check(
+            &report(&numbers(5000, 1 << 16), "linux-uid", Reduction::LowMask, 8192),
+            "worse by x",
+            &["bits 0 to 4 of byte 3 of the key differ between the keys but never reach"],
+            "the reduction is to blame more than the function: by `",
+        );
+    }
+
+    #[test]
+    fn a_sum_of_bytes_is_to_blame_itself() {
+        let keys: Vec<Vec<u8>> = (0..5000).map(|n| format!("a{n:06}").into_bytes()).collect();
+        check(
+            &report(&keys, "netbsd-byte-sum", Reduction::LowMask, 8192),
+            "worse by x",
+            &["undo it", "of the hash are the same for all keys", "equal in all 32 bits"],
+            "no other reduction helps",
+        );
+    }
+
+    #[test]
+    fn keys_that_count_up_are_structured_and_an_ideal_hash_fits() {
+        let keys = numbers(50_000, 1);
+        check(
+            &report(&keys, "linux-uid", Reduction::LowMask, 1 << 16),
+            "better than random at 65,536 buckets",
+            &[],
+            "keep it if all keys will be of this kind",
+        );
+        let fits = report(&keys, "siphash-1-3", Reduction::LowMask, 1 << 16);
+        check(&fits, "fits: not to be told from an ideal hash at 65,536 buckets (p = ", &[], "");
+        assert_eq!((&fits.blame, fits.words.blame.len(), fits.words.advice.len()), (&None, 0, 0));
+    }
+
+    #[test]
+    fn buckets_out_of_reach_are_named() {
+        check(
+            &report(&numbers(30_000, 7919), "linux-hash32", Reduction::Shift(17), 1 << 17),
+            "worse by x",
+            &["`shift:17` reaches 32,768 of 131,072 buckets (25.0 %) with a hash of 32 bits"],
+            "the same hashes cost x",
+        );
+    }
+}
