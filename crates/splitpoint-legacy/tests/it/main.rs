@@ -1,5 +1,9 @@
-//! Tests of the public API.
+//! The public interface: one module per feature.
+//!
+//! `SPLITPOINT_SLOW=1` runs more rounds and larger sizes; `SPLITPOINT_SEED=n` runs other cases.
 
+#[cfg(test)]
+mod db185;
 mod fixtures;
 mod hostile;
 mod support;

@@ -1,0 +1,197 @@
+//! What a table does to its file: the door to the operating system.
+
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use splitpoint::{Create, Error, Result};
+
+/// A file of pages.
+pub(super) trait Disk: fmt::Debug + Send {
+    /// Returns where the file is.
+    fn path(&self) -> &Path;
+
+    /// Returns the length of the file.
+    fn file_bytes(&self) -> u64;
+
+    /// Reads `bytes.len()` bytes at `offset`; those beyond the end of the file are 0.
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()>;
+
+    /// Writes `bytes` at `offset`.
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Makes what was written durable.
+    fn sync(&mut self) -> Result<()>;
+}
+
+/// A file, locked as long as it is open.
+#[derive(Debug)]
+pub(super) struct FileDisk {
+    file: File,
+    path: PathBuf,
+    file_bytes: u64,
+}
+
+impl FileDisk {
+    /// Opens or makes the file at `path`.
+    ///
+    /// The original takes no lock and heeds none; this keeps handles of this library apart.
+    pub(super) fn open(path: &Path, create: Create, is_read_only: bool) -> Result<Self> {
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_path_buf() },
+            _ => Error::Io { action: "open", path: path.to_path_buf(), source },
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(!is_read_only)
+            .create(!is_read_only && create == Create::IfMissing)
+            .create_new(!is_read_only && create == Create::New)
+            .open(path)
+            .map_err(failed)?;
+        let locked = if is_read_only { file.try_lock_shared() } else { file.try_lock() };
+        match locked {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::Locked { path: path.to_path_buf(), pid: None });
+            }
+            // Some network file systems have no locks; the original had none anywhere.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
+        Ok(Self { file, path: path.to_path_buf(), file_bytes: metadata.len() })
+    }
+
+    fn failed(&self, action: &'static str, source: io::Error) -> Error {
+        Error::Io { action, path: self.path.clone(), source }
+    }
+}
+
+impl Disk for FileDisk {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let filled = read_fully(&self.file, offset, bytes);
+        let filled = filled.map_err(|source| self.failed("read", source))?;
+        bytes[filled..].fill(0);
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let written = self.file.write_all_at(bytes, offset);
+        written.map_err(|source| self.failed("write", source))?;
+        self.file_bytes = self.file_bytes.max(offset + bytes.len() as u64);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync_data().map_err(|source| self.failed("sync", source))
+    }
+}
+
+/// Reads to the end of `bytes` or of the file, and returns how much that was.
+fn read_fully(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Changed pages that the cache has no room for: a temporary file without a name.
+#[derive(Debug)]
+pub(super) struct Spill {
+    file: File,
+    directory: PathBuf,
+    page_bytes: usize,
+    free: Vec<u64>,
+    slot_count: u64,
+}
+
+impl Spill {
+    /// Makes the file in `directory`, or where temporary files go if that cannot be.
+    pub(super) fn new(directory: Option<&Path>, page_bytes: usize) -> Result<Self> {
+        let temporary = std::env::temp_dir();
+        let beside = directory.and_then(|directory| unnamed_file(directory).ok());
+        let directory = directory.filter(|_| beside.is_some()).unwrap_or(&temporary);
+        let file = match beside {
+            Some(file) => Ok(file),
+            None => unnamed_file(&temporary),
+        };
+        let failed = |source| Error::Io {
+            action: "make a temporary file in",
+            path: directory.to_path_buf(),
+            source,
+        };
+        let file = file.map_err(failed)?;
+        let directory = directory.to_path_buf();
+        Ok(Self { file, directory, page_bytes, free: Vec::new(), slot_count: 0 })
+    }
+
+    fn failed(&self, action: &'static str, source: io::Error) -> Error {
+        Error::Io { action, path: self.directory.clone(), source }
+    }
+
+    /// Stores a page and returns its slot.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<u64> {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slot_count += 1;
+            self.slot_count - 1
+        });
+        match self.file.write_all_at(bytes, slot * self.page_bytes as u64) {
+            Ok(()) => Ok(slot),
+            Err(source) => {
+                self.free.push(slot);
+                Err(self.failed("write a temporary file in", source))
+            }
+        }
+    }
+
+    /// Reads the page in `slot`.
+    pub(super) fn read(&self, slot: u64, bytes: &mut [u8]) -> Result<()> {
+        let read = self.file.read_exact_at(bytes, slot * self.page_bytes as u64);
+        read.map_err(|source| self.failed("read a temporary file in", source))
+    }
+
+    /// Gives back `slot`.
+    pub(super) fn release(&mut self, slot: u64) {
+        self.free.push(slot);
+    }
+}
+
+/// Makes a file that only this process can reach and that is gone when it is closed.
+fn unnamed_file(directory: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!(".splitpoint-{}-{count}.tmp", std::process::id()));
+        let mut options = OpenOptions::new();
+        match options.read(true).write(true).create_new(true).mode(0o600).open(&path) {
+            Ok(file) => {
+                std::fs::remove_file(&path)?;
+                return Ok(file);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
