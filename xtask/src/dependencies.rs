@@ -7,11 +7,12 @@ use crate::process::{command, output, run};
 use crate::{Failure, console};
 
 /// Debian packages that tests of the command use, each with a program by which it is known.
-const PACKAGES: [(&str, &str); 5] = [
-    ("db5.3-util", "db5.3_load"), // Dumps are exchanged with Berkeley DB.
-    ("tinycdb", "cdb"),           // The same with cdb.
-    ("mandoc", "mandoc"),         // The manual pages are checked,
-    ("zsh", "zsh"),               // and the completions.
+const PACKAGES: [(&str, &str); 6] = [
+    ("db5.3-util", "db5.3_load"),    // Dumps are exchanged with Berkeley DB.
+    ("tinycdb", "cdb"),              // The same with cdb.
+    ("libdb1-compat", "db_dump185"), // The original of the 1991 package.
+    ("mandoc", "mandoc"),            // The manual pages are checked,
+    ("zsh", "zsh"),                  // and the completions.
     ("fish", "fish"),
 ];
 

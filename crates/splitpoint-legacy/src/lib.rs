@@ -24,7 +24,6 @@
 
 mod bdb;
 mod byte_order;
-#[expect(dead_code, reason = "what changes a table comes next")]
 pub mod db185;
 mod dbm;
 mod gdbm;

@@ -147,6 +147,24 @@ impl Shape {
         (number <= self.spares[split_point as usize]).then(|| number - 1)
     }
 
+    /// Returns which overflow page has page number `page`, if one has.
+    pub(super) fn overflow_index_of_page(&self, page: u64) -> Option<u32> {
+        (0..=self.split_point).find_map(|split_point| {
+            let before = self.spares_before(split_point);
+            let count = self.spares[split_point as usize] - before;
+            let last_bucket = ((1_u64 << split_point) - 1) as u32;
+            let position = page.checked_sub(self.bucket_page(last_bucket) + 1)?;
+            (position < u64::from(count)).then(|| before + position as u32)
+        })
+    }
+
+    /// Returns the number of the page behind all that the table knows of.
+    pub(super) fn page_end(&self) -> u64 {
+        let last = self.overflow_count().checked_sub(1);
+        let last = last.and_then(|index| self.overflow_page(self.overflow_addr(index)));
+        self.bucket_page(self.max_bucket).max(last.unwrap_or(0)) + 1
+    }
+
     /// Returns the address of overflow page `index`, which has been allocated.
     pub(super) fn overflow_addr(&self, index: u32) -> OverflowAddr {
         assert!(index < self.overflow_count(), "overflow page {index} is not allocated");
@@ -275,25 +293,34 @@ mod tests {
             let mut shape = Shape::new(64, 8, 2);
             let mut pages: BTreeSet<u64> = (0..8).collect();
             let mut addrs = Vec::new();
-            let mut add = |page: u64| assert!(pages.insert(page), "page {page} is used twice");
-            (0..=shape.max_bucket).for_each(|bucket| add(shape.bucket_page(bucket)));
+            let add = |pages: &mut BTreeSet<u64>, page: u64| {
+                assert!(pages.insert(page), "page {page} is used twice");
+            };
+            for bucket in 0..=shape.max_bucket {
+                add(&mut pages, shape.bucket_page(bucket));
+            }
             for index in 0..shape.overflow_count() {
                 addrs.push(shape.overflow_addr(index));
-                add(shape.overflow_page(addrs[index as usize]).unwrap());
+                add(&mut pages, shape.overflow_page(addrs[index as usize]).unwrap());
             }
-            for _ in 0..300 {
+            for bucket in 0..300 {
+                let page = shape.bucket_page(bucket % 4);
+                assert_eq!(shape.overflow_index_of_page(page), None);
+                assert_eq!(pages.iter().last(), Some(&(shape.page_end() - 1)));
                 let split = shape.grow().unwrap();
                 assert_eq!(split.to, shape.max_bucket);
                 assert!(split.from < split.to && shape.bucket_of(split.to) == split.to);
-                add(shape.bucket_page(split.to));
+                add(&mut pages, shape.bucket_page(split.to));
                 for _ in 0..overflow_per_split {
                     let (addr, _) = shape.extend();
                     addrs.push(addr);
-                    add(shape.overflow_page(addr).unwrap());
+                    add(&mut pages, shape.overflow_page(addr).unwrap());
                 }
                 for (index, &addr) in addrs.iter().enumerate() {
                     assert_eq!(shape.overflow_addr(index as u32), addr);
                     assert_eq!(shape.overflow_index(addr), Some(index as u32));
+                    let page = shape.overflow_page(addr).unwrap();
+                    assert_eq!(shape.overflow_index_of_page(page), Some(index as u32));
                 }
             }
         }

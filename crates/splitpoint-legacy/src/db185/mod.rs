@@ -33,15 +33,23 @@
 
 mod addresses;
 mod big;
+mod change;
+mod check;
+#[cfg(test)]
+mod crash_tests;
 mod disk;
+mod flush;
 mod header;
 mod open;
 mod overflow;
 mod page;
 mod pool;
 mod scan;
+mod split;
 mod store;
 mod table;
 
+pub use check::CheckReport;
 pub use open::Options;
+pub use pool::CacheCounts;
 pub use table::{Db185, Parameters};

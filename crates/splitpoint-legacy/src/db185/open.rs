@@ -5,19 +5,51 @@ use std::path::Path;
 use splitpoint::hash::HashFunction;
 use splitpoint::{Create, Error, Result};
 
+use super::addresses::{OverflowAddr, Shape};
 use super::disk::{Disk, FileDisk};
-use super::header::Header;
+use super::header::{FILL_FACTOR_UNDECIDED, Header, PAGE_BYTES_MAX};
+use super::overflow::Overflow;
 use super::pool::Pool;
 use super::store::{Store, probe_hash};
 use super::table::Db185;
+use crate::ByteOrder;
 
 /// Cache when nothing else is asked, in bytes.
 const CACHE_BYTES_DEFAULT: usize = 64 << 10;
+/// Page when nothing else is asked, in bytes.
+const PAGE_BYTES_DEFAULT: u32 = 4096;
+/// Smallest page of a new table, in bytes.
+const PAGE_BYTES_MIN: u32 = 64;
 
-/// Parameters of a table; build them, then [`open`](Self::open) a file.
+/// Parameters of a table; build them, then [`open`](Self::open) a file or make a table
+/// [`in_memory`](Self::in_memory).
+///
+/// Nothing has to be set. An existing file keeps its page size, fill factor and byte order.
+///
+/// # Examples
+///
+/// ```
+/// use splitpoint::{PutMode, Table};
+/// use splitpoint_legacy::db185::Options;
+///
+/// # fn main() -> splitpoint::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let path = dir.path().join("words.db");
+/// let table = Options::new().page_bytes(512).fill_factor(8).open(&path)?;
+/// table.put(b"key", b"value", PutMode::Replace)?;
+/// table.close()?;
+/// let table = Options::new().read_only().open(&path)?;
+/// assert_eq!(table.get(b"key")?.as_deref(), Some(&b"value"[..]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
+    page_bytes: u32,
+    fill_factor: Option<u32>,
+    expected_records: u64,
     cache_bytes: usize,
+    byte_order: ByteOrder,
     hash: Option<HashFunction>,
     is_read_only: bool,
     is_any_hash: bool,
@@ -31,10 +63,20 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns the defaults of the package.
+    /// Returns the defaults of the package: pages of 4096 bytes, the fill factor that of the first
+    /// bucket that overflows, 64 KiB of cache, its own hash function, and this machine's byte
+    /// order; read and write, create if missing.
     pub fn new() -> Self {
         Self {
+            page_bytes: PAGE_BYTES_DEFAULT,
+            fill_factor: None,
+            expected_records: 1,
             cache_bytes: CACHE_BYTES_DEFAULT,
+            byte_order: if cfg!(target_endian = "big") {
+                ByteOrder::Big
+            } else {
+                ByteOrder::Little
+            },
             hash: None,
             is_read_only: false,
             is_any_hash: false,
@@ -42,11 +84,43 @@ impl Options {
         }
     }
 
+    /// Sets the bytes of a page of a new table, 64 to 32768, rounded up to a power of two:
+    /// `bsize`.
+    #[must_use]
+    pub fn page_bytes(mut self, bytes: u32) -> Self {
+        self.page_bytes = bytes;
+        self
+    }
+
+    /// Sets the mean number of keys per bucket of a new table above which one bucket is split:
+    /// `ffactor`.
+    #[must_use]
+    pub fn fill_factor(mut self, keys_per_bucket: u32) -> Self {
+        self.fill_factor = Some(keys_per_bucket);
+        self
+    }
+
+    /// Sets the number of records to make room for in a new table, 1 by default: `nelem`.
+    ///
+    /// It has an effect only together with a [fill factor](Self::fill_factor).
+    #[must_use]
+    pub fn expected_records(mut self, records: u64) -> Self {
+        self.expected_records = records;
+        self
+    }
+
     /// Sets how many bytes of pages are kept in memory, 64 KiB by default, and six pages at
-    /// least: `cachesize`.
+    /// least: `cachesize`. Changed pages beyond it go to a temporary file until the next sync.
     #[must_use]
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
+        self
+    }
+
+    /// Sets the byte order of the pages of a new table: `lorder`.
+    #[must_use]
+    pub fn byte_order(mut self, order: ByteOrder) -> Self {
+        self.byte_order = order;
         self
     }
 
@@ -74,7 +148,16 @@ impl Options {
         self.read_only()
     }
 
-    /// Opens the table in the file at `path`.
+    /// Sets what to do with a file that exists or does not.
+    #[must_use]
+    pub fn create(mut self, create: Create) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Opens the table in the file at `path`, or makes it.
+    ///
+    /// A new file is empty until the first sync.
     ///
     /// # Errors
     ///
@@ -82,21 +165,45 @@ impl Options {
     ///   [`Version`](splitpoint::ErrorKind::Version),
     ///   [`Unsupported`](splitpoint::ErrorKind::Unsupported) or
     ///   [`Corrupt`](splitpoint::ErrorKind::Corrupt) if the file is something else or its header
-    ///   is damaged.
+    ///   is damaged; also `Unsupported` if it is to be changed and the last program to write it
+    ///   has left it in a state that a change would harm.
     /// - [`ErrorKind::HashMismatch`](splitpoint::ErrorKind::HashMismatch) if it was made with
     ///   another hash function.
     /// - [`ErrorKind::Locked`](splitpoint::ErrorKind::Locked) if another handle has it open.
+    /// - [`ErrorKind::Invalid`](splitpoint::ErrorKind::Invalid) if a parameter cannot be used.
     /// - [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if the operating system refuses.
+    ///
+    /// # Cost
+    ///
+    /// Reads the header and the bitmaps. After a crash, a pass over the file if it is to be
+    /// changed.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db185> {
+        self.page_size()?;
         let disk = FileDisk::open(path.as_ref(), self.create, self.is_read_only)?;
         self.open_disk(Box::new(disk)).map(Db185::new)
     }
 
-    fn open_disk(&self, disk: Box<dyn Disk>) -> Result<Store> {
+    /// Makes an empty table in memory. What is more than the cache goes to a temporary file.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](splitpoint::ErrorKind::Invalid) if a parameter cannot be used.
+    pub fn in_memory(&self) -> Result<Db185> {
+        let header = self.new_header()?;
+        let pool = Pool::new(None, header.shape.page_bytes as usize, self.cache_bytes);
+        Ok(Db185::new(self.new_table(pool, header)))
+    }
+
+    pub(super) fn open_disk(&self, disk: Box<dyn Disk>) -> Result<Store> {
+        if disk.file_bytes() == 0 && !self.is_read_only {
+            let header = self.new_header()?;
+            let pool = Pool::new(Some(disk), header.shape.page_bytes as usize, self.cache_bytes);
+            return Ok(self.new_table(pool, header));
+        }
         let mut bytes = [0; Header::BYTES];
         disk.read_at(0, &mut bytes)?;
         let header = Header::decode(&bytes, disk.path())?;
-        let hash = self.hash.clone().unwrap_or_else(HashFunction::x33);
+        let hash = self.hash_function();
         let hash = if probe_hash(&hash) == header.probe_hash {
             Some(hash)
         } else if self.is_any_hash {
@@ -104,8 +211,65 @@ impl Options {
         } else {
             return Err(mismatch(&hash, &header));
         };
+        let overflow = read_bitmaps(&*disk, &header);
+        let is_longer =
+            disk.file_bytes().div_ceil(header.shape.page_bytes.into()) > header.shape.page_end();
         let pool = Pool::new(Some(disk), header.shape.page_bytes as usize, self.cache_bytes);
-        Ok(Store::new(pool, header, hash))
+        let mut store = Store::new(pool, header, hash);
+        match overflow {
+            Ok(overflow) => store.overflow = overflow,
+            Err(error) if !self.is_read_only => return Err(error),
+            // Nobody needs to know which pages are free.
+            Err(_) => {}
+        }
+        if !self.is_read_only {
+            prepare_to_change(&mut store, is_longer)?;
+        }
+        Ok(store)
+    }
+
+    fn hash_function(&self) -> HashFunction {
+        self.hash.clone().unwrap_or_else(HashFunction::x33)
+    }
+
+    fn page_size(&self) -> Result<u32> {
+        if self.page_bytes > PAGE_BYTES_MAX {
+            let reason = format!(
+                "{} bytes are more than {PAGE_BYTES_MAX}, the most that the format has offsets for",
+                self.page_bytes
+            );
+            return Err(Error::Invalid { what: "page size", reason });
+        }
+        if self.fill_factor == Some(0) {
+            let reason = "0 is not a number of keys per bucket".to_string();
+            return Err(Error::Invalid { what: "fill factor", reason });
+        }
+        Ok(self.page_bytes.max(PAGE_BYTES_MIN).next_power_of_two())
+    }
+
+    fn new_header(&self) -> Result<Header> {
+        let page_bytes = self.page_size()?;
+        let fill_factor = self.fill_factor.unwrap_or(FILL_FACTOR_UNDECIDED);
+        let bucket_count = self.expected_records.saturating_sub(1) / u64::from(fill_factor) + 1;
+        Ok(Header {
+            byte_order: self.byte_order,
+            last_freed: 0,
+            fill_factor,
+            record_count: 0,
+            probe_hash: probe_hash(&self.hash_function()),
+            is_interrupted: false,
+            shape: Shape::new(page_bytes, Header::pages(page_bytes), bucket_count),
+        })
+    }
+
+    fn new_table(&self, pool: Pool, header: Header) -> Store {
+        let mut store = Store::new(pool, header, Some(self.hash_function()));
+        store.overflow = Overflow::new(&store.shape);
+        store.synced_max_bucket = None;
+        store.record_count = Some(0);
+        store.is_read_only = false;
+        store.is_changed = true;
+        store
     }
 }
 
@@ -113,5 +277,54 @@ fn mismatch(hash: &HashFunction, header: &Header) -> Error {
     Error::HashMismatch {
         expected: format!("that maps the probe key to {:#010x}", header.probe_hash),
         found: format!("{}, which maps it to {:#010x}", hash.name(), probe_hash(hash)),
+    }
+}
+
+fn read_bitmaps(disk: &dyn Disk, header: &Header) -> Result<Overflow> {
+    let shape = &header.shape;
+    let mut pages = Vec::new();
+    for (page, addr) in shape.bitmaps[..shape.bitmap_count() as usize].iter().enumerate() {
+        let addr = OverflowAddr(*addr);
+        let number = shape.overflow_index(addr).and_then(|_| shape.overflow_page(addr));
+        let number = number.ok_or(Error::Corrupt {
+            what: "overflow address of a bitmap",
+            offset: 196 + 2 * page as u64,
+            expected: shape.overflow_count().into(),
+            found: addr.0.into(),
+        })?;
+        let mut bytes = vec![0; shape.page_bytes as usize];
+        disk.read_at(number * u64::from(shape.page_bytes), &mut bytes)?;
+        pages.push(bytes);
+    }
+    Ok(Overflow::decode(shape, header.byte_order, &pages))
+}
+
+/// Makes sure that a change will not harm what is there.
+///
+/// A file that is longer than its header tells was left by a crash. If the header is older than
+/// the pages, as the original leaves them, pages that it shows as free are in use.
+fn prepare_to_change(store: &mut Store, is_longer: bool) -> Result<()> {
+    store.is_read_only = false;
+    if store.is_interrupted {
+        return store.finish_interrupted_sync();
+    }
+    if !is_longer {
+        return Ok(());
+    }
+    let in_use = |store: &mut Store| {
+        let used = store.used_overflow_pages()?;
+        let all = 0..store.shape.overflow_count();
+        let mut all = all.filter(|index| used.contains(*index));
+        Ok(all.all(|index| store.overflow.is_needed(index)))
+    };
+    match in_use(store) {
+        Ok(true) => Ok(()),
+        Ok(false) | Err(Error::Corrupt { .. }) => Err(Error::Unsupported {
+            path: store.pool.disk().map(|disk| disk.path().to_path_buf()).unwrap_or_default(),
+            reason: "the program that wrote it last did not close it, and a change could destroy \
+                     what is left; it can be read: convert it"
+                .to_string(),
+        }),
+        Err(error) => Err(error),
     }
 }

@@ -207,6 +207,20 @@ impl<'a> Page<'a> {
         Ok(None)
     }
 
+    /// Returns where the ordinary pairs are whose keys are `wanted`, in their order.
+    pub(super) fn find_all(self, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<Found>> {
+        let mut all = Vec::new();
+        let mut end = self.bytes.len();
+        for slot in (1..self.pair_slots()).step_by(2) {
+            let (key, value) = self.pair(slot, end)?;
+            end = value.start;
+            if wanted(&self.bytes[key]) {
+                all.push(Found { slot, value });
+            }
+        }
+        Ok(all)
+    }
+
     /// Returns the ordinary pairs, each with its first slot, in their order.
     pub(super) fn pairs(self) -> impl Iterator<Item = Result<(usize, &'a [u8], &'a [u8])>> {
         let slots = if self.is_big() { 0 } else { self.pair_slots() };

@@ -19,15 +19,20 @@ use splitpoint::Result;
 
 use super::disk::{Disk, Spill};
 
+/// What the cache of a table holds and has done, for those who set its size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheCounts {
+    /// Bytes of pages in memory.
+    pub bytes: usize,
+    /// Pages read from the file.
+    pub reads: u64,
+    /// Pages given up.
+    pub evictions: u64,
+}
+
 /// Pages that the pool holds at least.
 const PAGES_MIN: usize = 6;
-
-/// Evictions and reads, for those who tune.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PoolCounts {
-    pub(super) reads: u64,
-    pub(super) evictions: u64,
-}
 
 #[derive(Debug)]
 struct Frame {
@@ -65,7 +70,8 @@ pub(super) struct Pool {
     spilled: HashMap<u64, Spilled>,
     /// Pages from this on have never been written.
     end: u64,
-    counts: PoolCounts,
+    reads: u64,
+    evictions: u64,
 }
 
 impl Pool {
@@ -83,7 +89,8 @@ impl Pool {
             spill: None,
             spilled: HashMap::new(),
             end: file_bytes.div_ceil(page_bytes as u64),
-            counts: PoolCounts::default(),
+            reads: 0,
+            evictions: 0,
         }
     }
 
@@ -95,18 +102,18 @@ impl Pool {
         self.disk.as_mut()
     }
 
-    pub(super) fn counts(&self) -> PoolCounts {
-        self.counts
-    }
-
     /// Returns the number of the first page behind all that have been written.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Returns the bytes in memory.
-    pub(super) fn cached_bytes(&self) -> usize {
-        self.frames.len() * self.page_bytes
+    /// Returns what is in memory and how it got there.
+    pub(super) fn cache(&self) -> CacheCounts {
+        CacheCounts {
+            bytes: self.frames.len() * self.page_bytes,
+            reads: self.reads,
+            evictions: self.evictions,
+        }
     }
 
     /// Returns page `number`, which belongs to `bucket`.
@@ -208,7 +215,7 @@ impl Pool {
             && number < self.end
         {
             disk.read_at(number * self.page_bytes as u64, &mut bytes)?;
-            self.counts.reads += 1;
+            self.reads += 1;
         }
         self.frames.insert(number, Frame { bytes, bucket, is_changed });
         self.enter_group(number, bucket);
@@ -247,7 +254,7 @@ impl Pool {
         }
         self.frames.remove(&number);
         self.leave_group(number, bucket);
-        self.counts.evictions += 1;
+        self.evictions += 1;
         Ok(())
     }
 
@@ -325,7 +332,7 @@ mod tests {
         let mut pool = pool(7);
         for number in 0..100_u64 {
             pool.new_page(number, number as u32 / 3).unwrap()[0] = number as u8;
-            assert!(pool.cached_bytes() <= 7 * PAGE_BYTES);
+            assert!(pool.cache().bytes <= 7 * PAGE_BYTES);
         }
         for round in 0..3 {
             for number in 0..100_u64 {
@@ -335,7 +342,7 @@ mod tests {
             }
         }
         assert_eq!(pool.changed_pages().values().map(Vec::len).sum::<usize>(), 100);
-        assert!(pool.counts().evictions > 300);
+        assert!(pool.cache().evictions > 300);
         pool.forget(5);
         assert_eq!(pool.page(5, 1).unwrap()[0], 0);
     }
@@ -348,7 +355,7 @@ mod tests {
         }
         pool.page(0, 0).unwrap(); // Bucket 1 is now the oldest.
         pool.new_page(8, 4).unwrap();
-        assert_eq!(pool.counts().evictions, 2);
+        assert_eq!(pool.cache().evictions, 2);
         assert!(!pool.frames.contains_key(&2) && !pool.frames.contains_key(&3));
         for number in [0, 1, 4, 5, 6, 7, 8] {
             assert!(pool.frames.contains_key(&number), "{number}");
@@ -363,7 +370,7 @@ mod tests {
         }
         for number in 0..50_u64 {
             assert_eq!(pool.page(number, 9).unwrap()[1], number as u8);
-            assert!(pool.cached_bytes() <= 6 * PAGE_BYTES);
+            assert!(pool.cache().bytes <= 6 * PAGE_BYTES);
         }
     }
 }

@@ -227,7 +227,7 @@ impl Store {
             let page = self.page(bucket, at)?;
             let next = if page.is_big() {
                 let mut value = Vec::new();
-                match self.compare_big(bucket, at, key, &mut value, &mut steps)? {
+                match self.compare_big(bucket, at, key, Some(&mut value), &mut steps)? {
                     Comparison::Same(_) => return Ok(Some(value)),
                     Comparison::Other(end) => end.next,
                 }
@@ -278,13 +278,13 @@ impl Store {
     }
 
     /// Compares the key of the big pair at `at` with `key`; if it is the same, the value is added
-    /// to `value`.
+    /// to `value`, if that is wanted.
     pub(super) fn compare_big(
         &mut self,
         bucket: u32,
         at: At,
         key: &[u8],
-        value: &mut Vec<u8>,
+        mut value: Option<&mut Vec<u8>>,
         steps: &mut Steps,
     ) -> Result<Comparison> {
         let mut rest = Some(key);
@@ -296,7 +296,9 @@ impl Store {
                 rest = None;
                 return ControlFlow::Break(());
             }
-            value.extend_from_slice(value_part);
+            if let Some(value) = &mut value {
+                value.extend_from_slice(value_part);
+            }
             ControlFlow::Continue(())
         })?;
         if rest == Some(&[]) { Ok(Comparison::Same(end)) } else { Ok(Comparison::Other(end)) }

@@ -8,12 +8,32 @@ use splitpoint::{
     Table, Value,
 };
 
+use super::change::PAIR_BYTES_MAX;
+use super::check::CheckReport;
 use super::page::{INDEX_BYTES, PAGE_META_BYTES};
+use super::pool::CacheCounts;
 use super::scan::Scan;
 use super::store::Store;
 use crate::ByteOrder;
 
-/// A hash table of the 1991 package, in a file.
+/// A hash table of the 1991 package, in a file or in memory.
+///
+/// One mutex is around all of it: threads take turns.
+///
+/// # Durability
+///
+/// Nothing is written before [`sync`](Table::sync), [`close`](Self::close) or the drop of the
+/// handle. A process that is killed before leaves the file as it was last synced. A `sync` writes
+/// in an order in which, at any moment, every pair that was synced before is found, or what
+/// replaced it. What remains, because the format has no log:
+///
+/// - A crash in the middle of a sync leaves some of the later changes made and others not.
+/// - If pages were written when the power failed and one was torn, that page is lost.
+/// - If the format has no overflow pages left, a crash in the middle of a sync can lose pairs of
+///   buckets of which several pages have changed.
+/// - After a crash in the middle of a sync, programs with the original library may see a pair twice
+///   in a scan, and should not be the first to write. This library sees each once, and mends
+///   the file when it opens it to change it.
 ///
 /// # Examples
 ///
@@ -65,6 +85,36 @@ impl Db185 {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Syncs and closes the table.
+    ///
+    /// A handle that is dropped does the same and says nothing of failures.
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::sync`].
+    pub fn close(self) -> Result<()> {
+        let mut store = self.store();
+        let result = store.sync();
+        // Once is enough, also if it has failed.
+        store.is_changed = false;
+        result
+    }
+
+    /// Verifies every page without changing anything.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if the file cannot be read. A damage is not an
+    /// error: it is in the report.
+    pub fn check(&self) -> Result<CheckReport> {
+        self.store().check()
+    }
+
+    /// Returns what the cache holds and has done.
+    pub fn cache(&self) -> CacheCounts {
+        self.store().pool.cache()
+    }
+
     /// Returns what the header says.
     pub fn parameters(&self) -> Parameters {
         let store = self.store();
@@ -80,11 +130,17 @@ impl Db185 {
     }
 }
 
+impl Drop for Db185 {
+    fn drop(&mut self) {
+        let store = self.store.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = store.sync();
+    }
+}
+
 impl Table for Db185 {
     fn capabilities(&self) -> Capabilities {
         let store = self.store();
-        let bytes_max = u64::from(u32::MAX);
-        let mut capabilities = Capabilities::of_limits(bytes_max, bytes_max);
+        let mut capabilities = Capabilities::of_limits(PAIR_BYTES_MAX, PAIR_BYTES_MAX);
         capabilities.is_read_only = store.is_read_only;
         capabilities.scan = ScanGuarantee::ExactlyOnce;
         if store.pool.disk().is_some() {
@@ -99,12 +155,12 @@ impl Table for Db185 {
         Ok(store.get(key)?.map(Value::owned))
     }
 
-    fn put(&self, _key: &[u8], _value: &[u8], _mode: PutMode) -> Result<bool> {
-        Err(Error::ReadOnly)
+    fn put(&self, key: &[u8], value: &[u8], mode: PutMode) -> Result<bool> {
+        self.store().put(key, value, mode)
     }
 
-    fn delete(&self, _key: &[u8]) -> Result<bool> {
-        Err(Error::ReadOnly)
+    fn delete(&self, key: &[u8]) -> Result<bool> {
+        self.store().delete(key)
     }
 
     fn scan(&self) -> Result<Entries<'_>> {
@@ -118,7 +174,7 @@ impl Table for Db185 {
     }
 
     fn sync(&self) -> Result<()> {
-        Ok(())
+        self.store().sync()
     }
 
     fn stats(&self) -> Result<Stats> {
@@ -150,6 +206,7 @@ impl Store {
         let mut stats = Stats::of_chains(&occupancy);
         stats.path = self.pool.disk().map(|disk| disk.path().to_path_buf());
         stats.fill_factor = self.fill_factor().map_or(0.0, f64::from);
+        stats.overflow_line_free_count = self.overflow.free_count().into();
         stats.file_bytes = self.pool.end() * u64::from(self.shape.page_bytes);
         stats.hash_name = self.hash.as_ref().map_or("unknown", |hash| hash.name()).to_string();
         Ok(stats)

@@ -1,12 +1,15 @@
 //! The 1991 package as an access method.
 
 mod fixtures;
+mod model;
+mod original;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use splitpoint::Table;
 use splitpoint::hash::{HashFunction, HashId};
+use splitpoint_legacy::db185::Db185;
 
 /// Contents of a table.
 pub(crate) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -81,4 +84,27 @@ pub(crate) fn assert_content(table: &dyn Table, expected: &Content) {
         let found = table.get(key).expect("nothing is damaged");
         assert_eq!(found.as_deref(), Some(&value[..]), "{key:?}");
     }
+}
+
+/// Checks that a check finds nothing.
+pub(crate) fn assert_sound(table: &Db185) {
+    let report = table.check().expect("the pages can be read");
+    assert!(report.is_clean(), "{} damages: {:?}", report.damage_count, report.damages.first());
+    assert_eq!(report.leaked_page_count, 0);
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "-".to_owned();
+    }
+    let digit = |half: u8| char::from_digit(half.into(), 16).expect("half a byte");
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// Returns the pairs as the lists of the samples have them.
+pub(crate) fn lines(content: &Content) -> String {
+    let lines = content.iter().map(|(key, value)| format!("{} {}\n", hex(key), hex(value)));
+    let mut lines: Vec<_> = lines.collect();
+    lines.sort();
+    lines.concat()
 }

@@ -1,0 +1,203 @@
+//! Random operations on tables of all parameters, compared with a `BTreeMap` and checked.
+
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+
+use splitpoint::{PutMode, Table};
+use splitpoint_legacy::ByteOrder;
+use splitpoint_legacy::db185::{Db185, Options};
+
+use super::{Content, assert_content, assert_sound, content};
+
+/// Parameters of a table.
+#[derive(Clone, Debug)]
+struct Setup {
+    page_bits: u32,
+    fill_factor: Option<u32>,
+    expected_records: u64,
+    order: ByteOrder,
+    cache_bytes: usize,
+    is_in_file: bool,
+}
+
+impl Setup {
+    fn options(&self) -> Options {
+        let options = Options::new()
+            .page_bytes(1 << self.page_bits)
+            .expected_records(self.expected_records)
+            .byte_order(self.order)
+            .cache_bytes(self.cache_bytes);
+        match self.fill_factor {
+            Some(fill_factor) => options.fill_factor(fill_factor),
+            None => options,
+        }
+    }
+}
+
+fn setups() -> impl Strategy<Value = Setup> {
+    let orders = prop_oneof![Just(ByteOrder::Little), Just(ByteOrder::Big)];
+    let fill_factors = prop_oneof![Just(None), (1..60_u32).prop_map(Some)];
+    let caches = prop_oneof![Just(0), Just(10_000), Just(1 << 20)];
+    let files = any::<bool>();
+    let pages = prop_oneof![6..10_u32, 6..=15_u32];
+    (pages, fill_factors, 1..300_u64, orders, caches, files).prop_map(
+        |(page_bits, fill_factor, expected_records, order, cache_bytes, is_in_file)| Setup {
+            page_bits,
+            fill_factor,
+            expected_records,
+            order,
+            cache_bytes,
+            is_in_file,
+        },
+    )
+}
+
+/// One step, on one of a few keys.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Key number, bytes to add to the key, bytes of the value relative to the page.
+    Put(u16, KeySize, ValueSize, PutMode),
+    Delete(u16, KeySize),
+    Get(u16, KeySize),
+    /// Delete everything that a scan returns, of which the first byte is below.
+    DeleteInScan(u8),
+    Sync,
+    Reopen,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum KeySize {
+    Short,
+    /// Near a multiple of what a page of a big pair holds.
+    Pages(u8, i8),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ValueSize {
+    Bytes(u8),
+    /// So that key and value are near a multiple of what a page of a big pair holds.
+    Fill(u8, i8),
+}
+
+fn key(number: u16, size: KeySize, page_bytes: usize) -> Vec<u8> {
+    let mut key = number.to_le_bytes().to_vec();
+    match size {
+        KeySize::Short if number == 0 => key.clear(),
+        KeySize::Short => key.truncate(1 + usize::from(number % 2)),
+        KeySize::Pages(pages, offset) => {
+            let bytes = usize::from(pages) * (page_bytes - 14);
+            key.resize(bytes.saturating_add_signed(offset.into()).max(2), b'k');
+        }
+    }
+    key
+}
+
+fn value(size: ValueSize, key_bytes: usize, page_bytes: usize, seed: u8) -> Vec<u8> {
+    let bytes = match size {
+        ValueSize::Bytes(bytes) => usize::from(bytes),
+        ValueSize::Fill(pages, offset) => {
+            let bytes = usize::from(pages) * (page_bytes - 14);
+            bytes.saturating_add_signed(offset.into()).saturating_sub(key_bytes)
+        }
+    };
+    (0..bytes).map(|i| (i as u8).wrapping_mul(7) ^ seed).collect()
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let keys = prop_oneof![6 => Just(KeySize::Short),
+        1 => (1..4_u8, -3..4_i8).prop_map(|(pages, offset)| KeySize::Pages(pages, offset))];
+    let values = prop_oneof![4 => any::<u8>().prop_map(ValueSize::Bytes),
+        1 => (1..5_u8, -9..10_i8).prop_map(|(pages, offset)| ValueSize::Fill(pages, offset))];
+    let modes = prop_oneof![3 => Just(PutMode::Replace), 1 => Just(PutMode::New)];
+    let number = 0..600_u16;
+    prop_oneof![
+        12 => (number.clone(), keys.clone(), values, modes)
+            .prop_map(|(number, key, value, mode)| Step::Put(number, key, value, mode)),
+        4 => (number.clone(), keys.clone()).prop_map(|(number, key)| Step::Delete(number, key)),
+        3 => (number, keys).prop_map(|(number, key)| Step::Get(number, key)),
+        1 => (0..40_u8).prop_map(Step::DeleteInScan),
+        1 => Just(Step::Sync),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+fn delete_in_scan(table: &Db185, below: u8, model: &mut Content) {
+    let mut seen = Content::new();
+    for entry in table.scan().expect("a scan begins") {
+        let entry = entry.expect("nothing is damaged");
+        assert!(seen.insert(entry.key.to_vec(), entry.value.to_vec()).is_none());
+        if entry.key.first().is_some_and(|first| *first < below) {
+            assert!(table.delete(&entry.key).expect("nothing is damaged"));
+        }
+    }
+    assert_eq!(seen, *model, "a scan that deletes");
+    model.retain(|key, _| key.first().is_none_or(|first| *first >= below));
+}
+
+fn run(setup: &Setup, steps: &[Step]) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("table.db");
+    let open = || {
+        let options = setup.options();
+        let table = if setup.is_in_file { options.open(&path) } else { options.in_memory() };
+        table.expect("the table opens")
+    };
+    let page_bytes = 1 << setup.page_bits;
+    let mut table = open();
+    let mut model = Content::new();
+    for (number, step) in steps.iter().enumerate() {
+        match *step {
+            Step::Put(key_number, key_size, value_size, mode) => {
+                let key = key(key_number, key_size, page_bytes);
+                let value = value(value_size, key.len(), page_bytes, number as u8);
+                let is_stored = table.put(&key, &value, mode).expect("there is room");
+                assert_eq!(is_stored, mode == PutMode::Replace || !model.contains_key(&key));
+                if is_stored {
+                    model.insert(key, value);
+                }
+            }
+            Step::Delete(number, size) => {
+                let key = key(number, size, page_bytes);
+                let was_there = table.delete(&key).expect("nothing is damaged");
+                assert_eq!(was_there, model.remove(&key).is_some());
+            }
+            Step::Get(number, size) => {
+                let key = key(number, size, page_bytes);
+                let value = table.get(&key).expect("nothing is damaged");
+                assert_eq!(value.as_deref(), model.get(&key).map(Vec::as_slice));
+            }
+            Step::DeleteInScan(below) => delete_in_scan(&table, below, &mut model),
+            Step::Sync => table.sync().expect("the file is written"),
+            Step::Reopen if setup.is_in_file => {
+                drop(table);
+                table = open();
+                assert_eq!(content(&table), model);
+            }
+            Step::Reopen => {}
+        }
+    }
+    assert_content(&table, &model);
+    assert_sound(&table);
+    if setup.is_in_file {
+        table.close().expect("the file is written");
+        let table = setup.options().read_only().open(&path).expect("the table opens");
+        assert_content(&table, &model);
+        assert_sound(&table);
+    }
+}
+
+proptest! {
+    #![proptest_config(Config {
+        cases: if std::env::var_os("SPLITPOINT_SLOW").is_some() { 3000 } else { 24 },
+        failure_persistence: None,
+        ..Config::default()
+    })]
+
+    #[test]
+    fn tables_of_all_parameters_agree_with_a_map(
+        setup in setups(),
+        steps in proptest::collection::vec(steps(), 1..400),
+    ) {
+        run(&setup, &steps);
+    }
+}
