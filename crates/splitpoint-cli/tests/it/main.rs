@@ -15,6 +15,7 @@ mod exchange;
 mod get;
 mod interrupt;
 mod lab;
+mod lab_depth;
 mod lab_keys;
 mod list;
 mod load;

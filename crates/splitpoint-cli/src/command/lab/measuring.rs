@@ -1,13 +1,14 @@
 //! What the commands that measure have in common: their arguments, and one measurement.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use splitpoint_lab::reduction::prime_at_least;
-use splitpoint_lab::{Reduction, Setup, Specimen};
+use splitpoint_lab::{LiveTable, Reduction, Setup, Specimen};
 
 use super::keys::{KeyFormat, Keys};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
+use crate::store;
 
 /// Arguments of every command that measures.
 #[derive(Debug, clap::Args)]
@@ -54,6 +55,26 @@ impl Measuring {
                 .hint("--keys says how keys are written: one a line if nothing else is said"));
         }
         Ok(keys)
+    }
+
+    /// Reads the keys of the file as those of a store, and the store's own table.
+    pub(super) fn read_store(&self, console: Console) -> Result<(Keys, LiveTable)> {
+        let keys = Keys::read(&self.file, KeyFormat::Store, true, console)?;
+        let stats = store::open_untouched(&self.file, console)
+            .and_then(|db| db.stats())
+            .map_err(|error| Failure::using(&self.file, &error))?;
+        let live_table = LiveTable {
+            hash: stats.hash_name,
+            bucket_count: stats.geometry.bucket_count(),
+            key_count: stats.record_count,
+            chains: stats.chains,
+        };
+        Ok((keys, live_table))
+    }
+
+    /// Reads a trace of lookups, written like the keys.
+    pub(super) fn read_lookups(&self, path: &Path, console: Console) -> Result<Keys> {
+        Keys::read(path, self.keys, true, console)
     }
 
     /// Returns whether the keys are integers of this width.

@@ -1,5 +1,7 @@
 //! `splitpoint lab`: hash functions on the user's own keys, beside the ideal.
 
+mod avalanche;
+mod depth;
 mod golden;
 mod hash;
 mod keys;
@@ -22,6 +24,7 @@ use crate::failure::Result;
 Examples:
   splitpoint lab hash /usr/share/dict/words        # every function, best first
   splitpoint lab table words.txt --hash fnv1a-32   # one of them, in depth
+  splitpoint lab avalanche ids --hash sdbm         # flip bits of the keys
   splitpoint lab list                              # the functions
   splitpoint lab golden                            # published figures, again")]
 pub(crate) struct Args {
@@ -34,6 +37,7 @@ pub(crate) struct Args {
 enum Command {
     Hash(hash::Args),
     Table(table::Args),
+    Avalanche(avalanche::Args),
     List(list::Args),
     Golden(golden::Args),
 }
@@ -43,6 +47,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     match &args.command {
         Command::Hash(args) => hash::run(args, console),
         Command::Table(args) => table::run(args, console),
+        Command::Avalanche(args) => avalanche::run(args, console),
         Command::List(args) => list::run(args),
         Command::Golden(args) => golden::run(args, console),
     }

@@ -1,11 +1,14 @@
 //! `splitpoint lab table`: one hash function in one table, in depth.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use splitpoint_lab::measure::EqualHashes;
 use splitpoint_lab::study::KeyFacts;
-use splitpoint_lab::{Report, Setup, Study};
+use splitpoint_lab::{KeyPositions, KeySample, Lookups, Report, Setup, Study};
 
+use super::depth;
 use super::keys::Keys;
 use super::list::by_name;
 use super::measuring::Measuring;
@@ -26,7 +29,8 @@ use crate::number::{bytes, counted, grouped, percent};
 Examples:
   splitpoint lab table /usr/share/dict/words --hash fnv1a-32
   splitpoint lab table paths --hash linux-3.10-name --buckets 16777216
-  splitpoint lab table words.spt --keys store --hash rapidhash-v3 --seed 7
+  splitpoint lab table --store words.spt --hash rapidhash-v3 --seed 7
+  splitpoint lab table names --hash sdbm --lookups names-asked-for
   splitpoint lab table ids --keys u32 --hash linux-hash32 --json
   splitpoint lab table handles --keys hex --hash fnv1-32-bsd --style vmstat")]
 pub(super) struct Args {
@@ -36,6 +40,14 @@ pub(super) struct Args {
     /// The hash function
     #[arg(long, value_name = "NAME")]
     hash: String,
+
+    /// The file is a store: measure its keys, and show the chains of its own table first
+    #[arg(long)]
+    store: bool,
+
+    /// A file of lookups, written like the keys: what they cost, and those of keys not there
+    #[arg(long, value_name = "FILE")]
+    lookups: Option<PathBuf>,
 
     /// How the sizes of the buckets are printed
     #[arg(long, value_enum, default_value_t, value_name = "STYLE")]
@@ -49,15 +61,40 @@ pub(super) struct Args {
 const SHARED_SHOWN: usize = 3;
 /// Keys that are shown of each.
 const KEYS_SHOWN: usize = 3;
+/// Keys whose bits are flipped to find those to blame.
+const BLAMED_KEYS: usize = 512;
 
 /// Measures.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let specimen = by_name(&args.hash)?;
-    let keys = args.measuring.read_keys(console)?;
-    let setup = args.measuring.setup(specimen, keys.facts().key_count)?;
-    let mut report = Report::new(&setup.count(keys.iter()));
+    let (keys, live_table) = if args.store {
+        let (keys, live_table) = args.measuring.read_store(console)?;
+        (keys, Some(live_table))
+    } else {
+        (args.measuring.read_keys(console)?, None)
+    };
+    let setup = args.measuring.setup(specimen, keys.facts().key_count.max(1))?;
+    let (mut positions, mut sample) = (KeyPositions::default(), KeySample::new(BLAMED_KEYS));
+    for key in keys.iter() {
+        positions.add(key);
+        sample.add(key);
+    }
+    let stats = setup.count(keys.iter());
+    let mut report = Report::new(&stats);
+    report.find_blame(&stats, &positions, &sample);
+    if let Some(path) = &args.lookups {
+        let there: HashSet<&[u8]> = keys.iter().collect();
+        let trace = args.measuring.read_lookups(path, console)?;
+        let lookups = trace.iter().map(|key| (key, there.contains(key)));
+        report.add_lookups(&stats, &Lookups::count(&stats, lookups));
+    }
     add_examples(&keys, &setup, &mut report);
-    let study = Study { reports: vec![report], ..saving::study(keys.facts().clone()) };
+    let study = Study {
+        reports: vec![report],
+        live_table,
+        key_positions: positions.finish(),
+        ..saving::study(keys.facts().clone())
+    };
     args.output.deliver(&study, console, |study| in_words(study, args.style))
 }
 
@@ -67,7 +104,19 @@ fn in_words(study: &Study, form: Form) -> String {
         Form::Lever => chains::lever_text(&report.rows),
         Form::Vmstat => chains::vmstat_text(&report.hash, &report.rows),
     };
-    study.reports.iter().map(of_report).collect()
+    let live = study.live_table.as_ref().map(|live| match form {
+        Form::Full => format!(
+            "the table of `{}`: {}, {}, {}\n\n{}\n",
+            study.keys.source,
+            live.hash,
+            counted(live.bucket_count, "bucket"),
+            counted(live.key_count, "key"),
+            chains::to_text(&live.chains)
+        ),
+        Form::Lever => chains::lever_text(&live.chains.rows),
+        Form::Vmstat => chains::vmstat_text(&study.keys.source, &live.chains.rows),
+    });
+    live.into_iter().chain(study.reports.iter().map(of_report)).collect()
 }
 
 fn report_in_words(keys: &KeyFacts, report: &Report) -> String {
@@ -86,7 +135,10 @@ fn report_in_words(keys: &KeyFacts, report: &Report) -> String {
     let _ = write!(out, "\n{}\n{}\n", chains::histogram_text(&report.rows), costs(report));
     out.push_str(&statistics(report));
     out.push_str(&equal_hashes(report));
-    let _ = writeln!(out, "\nverdict: {} ({} tests)", report.verdict, report.test_count);
+    out.push_str(&depth::pages(report));
+    out.push_str(&depth::probing(report));
+    out.push_str(&depth::lookups(report));
+    out.push_str(&depth::verdict(report));
     out
 }
 
@@ -149,6 +201,7 @@ fn statistics(report: &Report) -> String {
     if let Some(test) = report.fit {
         line("fit of the sizes", format!("{:.1}, {} degrees", test.value, test.dof), test.p);
     }
+    line("evenness", "the other side of chi-square".to_string(), report.even_p);
     line("fullest bucket", grouped(report.longest), report.longest_p);
     for collisions in &report.collisions {
         let name = format!("equal hashes, {} bits", collisions.window);
@@ -158,6 +211,11 @@ fn statistics(report: &Report) -> String {
             collisions.pair_count_ideal
         );
         line(&name, value, collisions.p);
+    }
+    if let Some(pair) = report.worst_pair {
+        let [low, high] = pair.bits;
+        let value = format!("bits {low} and {high}, correlation {:+.4}", pair.phi);
+        line("worst pair of bits", value, pair.p);
     }
     if let Some(bit) = report.worst_bit {
         let value = format!("bit {}, set in {:.2} %", bit.bit, 100.0 * bit.ones);
