@@ -7,13 +7,14 @@ use crate::process::{command, output, run};
 use crate::{Failure, console};
 
 /// Debian packages that tests of the command use, each with a program by which it is known.
-const PACKAGES: [(&str, &str); 6] = [
+const PACKAGES: [(&str, &str); 7] = [
     ("db5.3-util", "db5.3_load"),    // Dumps are exchanged with Berkeley DB.
     ("tinycdb", "cdb"),              // The same with cdb.
     ("libdb1-compat", "db_dump185"), // The original of the 1991 package.
     ("mandoc", "mandoc"),            // The manual pages are checked,
     ("zsh", "zsh"),                  // and the completions.
     ("fish", "fish"),
+    ("chromium", "chromium"), // Pages of the lab are looked at.
 ];
 
 /// Toolchain that has Miri, and the sanitizers of the fuzzer.

@@ -317,7 +317,9 @@ mod tests {
 
     fn blame(keys: &[Vec<u8>], name: &str, reduction: Reduction, buckets: u64) -> Blame {
         let mut positions = KeyPositions::default();
-        keys.iter().for_each(|key| positions.add(key));
+        for key in keys {
+            positions.add(key);
+        }
         let sample = KeySample::of(256, keys.iter().map(Vec::as_slice));
         let setup = Setup::new(Specimen::by_name(name).unwrap(), 0, reduction, buckets).unwrap();
         Blame::new(&setup, &positions, &sample)
@@ -371,7 +373,9 @@ mod tests {
         assert_eq!(found.with(Fault::Additive).len() as u64, found.varied_count);
         for seed in 0..20 {
             let mut positions = KeyPositions::default();
-            keys.iter().for_each(|key| positions.add(key));
+            for key in &keys {
+                positions.add(key);
+            }
             let sample = KeySample::of(256, keys.iter().map(Vec::as_slice));
             let sip = Specimen::by_name("siphash-1-3").unwrap();
             for buckets in [2, 16, 1024, 1 << 20] {

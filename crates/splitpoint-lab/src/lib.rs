@@ -29,6 +29,7 @@ mod partial;
 pub mod probability;
 pub mod probing;
 pub mod reduction;
+pub mod report;
 pub mod specimen;
 pub mod study;
 

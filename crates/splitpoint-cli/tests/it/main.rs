@@ -2,6 +2,7 @@
 
 mod backup;
 mod bench;
+mod browser;
 mod check;
 mod completions;
 mod count;
@@ -17,6 +18,7 @@ mod interrupt;
 mod lab;
 mod lab_depth;
 mod lab_keys;
+mod lab_report;
 mod list;
 mod load;
 mod man;

@@ -368,7 +368,9 @@ mod tests {
         let setup = Setup::new(Specimen::by_name(name).unwrap(), 0, reduction, buckets).unwrap();
         let stats = setup.count(keys.iter().map(Vec::as_slice));
         let (mut report, mut positions) = (Report::new(&stats), KeyPositions::default());
-        keys.iter().for_each(|key| positions.add(key));
+        for key in keys {
+            positions.add(key);
+        }
         let sample = KeySample::of(256, keys.iter().map(Vec::as_slice));
         report.find_blame(&stats, &positions, &sample);
         report

@@ -3,3 +3,4 @@
 mod edge;
 mod ideal;
 mod merge;
+mod page;

@@ -75,7 +75,8 @@ fn in_words(study: &Study) -> String {
         let Avalanche { hash, seed, sample_count, mean_rate, .. } = avalanche;
         let _ = writeln!(
             out,
-            "\n{hash} (seed {seed}): {} flipped bit by bit, {:.2} % of the hash's bits follow",
+            "\n{hash} (seed {seed}): {} flipped bit by bit\n{:.2} % of the hash's bits follow, \
+             50 % are ideal",
             counted(*sample_count, "key"),
             100.0 * mean_rate
         );

@@ -64,7 +64,8 @@ fn specimens(args: &Args) -> Result<Vec<&'static Specimen>> {
     Ok(Specimen::all().filter(suits).collect())
 }
 
-fn in_words(study: &Study) -> String {
+/// Returns the text of a study.
+pub(super) fn in_words(study: &Study) -> String {
     let Study { keys: facts, reports, .. } = study;
     let mut out = format!(
         "{}: {}, {}\n\n{:<19}{:<14}{:>9}{:>8}{:>8}{:>9}  {}\n",

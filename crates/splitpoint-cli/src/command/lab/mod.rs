@@ -1,12 +1,14 @@
 //! `splitpoint lab`: hash functions on the user's own keys, beside the ideal.
 
 mod avalanche;
+mod bars;
 mod depth;
 mod golden;
 mod hash;
 mod keys;
 mod list;
 mod measuring;
+mod report;
 mod saving;
 mod table;
 
@@ -25,6 +27,7 @@ Examples:
   splitpoint lab hash /usr/share/dict/words        # every function, best first
   splitpoint lab table words.txt --hash fnv1a-32   # one of them, in depth
   splitpoint lab avalanche ids --hash sdbm         # flip bits of the keys
+  splitpoint lab report words.json --html page.html  # a page of a saved study
   splitpoint lab list                              # the functions
   splitpoint lab golden                            # published figures, again")]
 pub(crate) struct Args {
@@ -38,6 +41,7 @@ enum Command {
     Hash(hash::Args),
     Table(table::Args),
     Avalanche(avalanche::Args),
+    Report(report::Args),
     List(list::Args),
     Golden(golden::Args),
 }
@@ -48,6 +52,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Hash(args) => hash::run(args, console),
         Command::Table(args) => table::run(args, console),
         Command::Avalanche(args) => avalanche::run(args, console),
+        Command::Report(args) => report::run(args, console),
         Command::List(args) => list::run(args),
         Command::Golden(args) => golden::run(args, console),
     }

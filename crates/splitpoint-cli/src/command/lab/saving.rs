@@ -5,8 +5,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use splitpoint_lab::Study;
 use splitpoint_lab::study::{KeyFacts, Machine, Program, SCHEMA};
+use splitpoint_lab::{Study, report};
 
 use crate::bytes::{escaped, shell_word};
 use crate::console::{self, Console};
@@ -19,6 +19,10 @@ pub(super) struct Output {
     #[arg(long, value_name = "FILE", num_args = 0..=1, display_order = 800)]
     #[expect(clippy::option_option, reason = "absent, alone, with a file")]
     json: Option<Option<PathBuf>>,
+
+    /// Make a page of the study, with pictures, in a file; - prints the page
+    #[arg(long, value_name = "FILE", display_order = 801)]
+    html: Option<PathBuf>,
 }
 
 impl Output {
@@ -29,7 +33,13 @@ impl Output {
 
     /// Fails early if the study could not be saved in the end.
     pub(super) fn check(&self) -> Result<()> {
-        self.json_file().map_or(Ok(()), may_replace)
+        self.json_file().map_or(Ok(()), may_replace)?;
+        self.html_file().map_or(Ok(()), may_replace_page)
+    }
+
+    /// Returns the file that was given to `--html`, if there was one.
+    fn html_file(&self) -> Option<&Path> {
+        self.html.as_deref().filter(|path| *path != Path::new("-"))
     }
 
     /// Prints a study in words, or prints or saves it as JSON.
@@ -39,13 +49,20 @@ impl Output {
         console: Console,
         in_words: impl FnOnce(&Study) -> String,
     ) -> Result<()> {
-        match &self.json {
-            Some(None) => return console::print_json(study),
-            Some(Some(path)) => {
-                save(path, study)?;
-                console.note(format_args!("saved the study in `{}`", path.display()));
-            }
-            None => {}
+        if let Some(path) = self.json_file() {
+            save(path, study)?;
+            console.note(format_args!("saved the study in `{}`", path.display()));
+        }
+        if let Some(path) = self.html_file() {
+            may_replace_page(path)?;
+            replace(path, report::html(study).as_bytes())?;
+            console.note(format_args!("made the page `{}`", path.display()));
+        }
+        if self.json == Some(None) {
+            return console::print_json(study);
+        }
+        if self.html.is_some() && self.html_file().is_none() {
+            return print_page(study);
         }
         console::print_styled(&in_words(study))
     }
@@ -80,7 +97,6 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Reads a saved study.
-#[expect(dead_code, reason = "for the commands that begin from a saved study")]
 pub(super) fn load(path: &Path) -> Result<Study> {
     let shown = path.display();
     let text = fs::read(path).map_err(|error| Failure::io(format!("read `{shown}`"), &error))?;
@@ -120,6 +136,32 @@ fn may_replace(path: &Path) -> Result<()> {
         "give --json another name, or remove the file first: rm {}",
         shell_word(&path.to_string_lossy())
     )))
+}
+
+/// Refuses to write over anything but a page of the lab.
+fn may_replace_page(path: &Path) -> Result<()> {
+    let shown = path.display();
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::io(format!("replace `{shown}`"), &error)),
+    };
+    if text.is_empty() || text.starts_with(report::PAGE_START.as_bytes()) {
+        return Ok(());
+    }
+    let message = format!("`{shown}` exists and is no page of the lab: it is not replaced");
+    Err(Failure::new(Exit::Usage, message).hint(format!(
+        "give --html another name, or remove the file first: rm {}",
+        shell_word(&path.to_string_lossy())
+    )))
+}
+
+/// Prints the page of a study.
+fn print_page(study: &Study) -> Result<()> {
+    let mut out = console::data();
+    out.write_all(report::html(study).as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::output(&error))
 }
 
 /// Returns a study of keys on which nothing has been measured yet.

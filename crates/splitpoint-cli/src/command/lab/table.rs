@@ -8,6 +8,7 @@ use splitpoint_lab::measure::EqualHashes;
 use splitpoint_lab::study::KeyFacts;
 use splitpoint_lab::{KeyPositions, KeySample, Lookups, Report, Setup, Study};
 
+use super::bars;
 use super::depth;
 use super::keys::Keys;
 use super::list::by_name;
@@ -98,7 +99,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     args.output.deliver(&study, console, |study| in_words(study, args.style))
 }
 
-fn in_words(study: &Study, form: Form) -> String {
+/// Returns the text of a study.
+pub(super) fn in_words(study: &Study, form: Form) -> String {
     let of_report = |report: &Report| match form {
         Form::Full => report_in_words(&study.keys, report),
         Form::Lever => chains::lever_text(&report.rows),
@@ -132,7 +134,9 @@ fn report_in_words(keys: &KeyFacts, report: &Report) -> String {
             percent(report.reachable_count, report.bucket_count)
         );
     }
-    let _ = write!(out, "\n{}\n{}\n", chains::histogram_text(&report.rows), costs(report));
+    let bars = bars::text(report, bars::terminal_columns());
+    let histogram = chains::histogram_text(&report.rows);
+    let _ = write!(out, "\n{histogram}\n{bars}\n{}\n", costs(report));
     out.push_str(&statistics(report));
     out.push_str(&equal_hashes(report));
     out.push_str(&depth::pages(report));
