@@ -5,8 +5,9 @@
 //! beside a gap is saved, and counted as in doubt: a change too many can be found and undone, one
 //! that was left out cannot be brought back.
 
+use super::marks::Marks;
+use super::reader::Reader;
 use super::segments::{Log, Part, Segment};
-use super::{Marks, Reader};
 use crate::error::Result;
 use crate::log::batch::Batches;
 use crate::log::record::{Record, RecordKind};

@@ -9,14 +9,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::records::{Link, Powers, SegmentScan, Tail, scan};
-use super::{Marks, Reader};
+use super::marks::Marks;
+use super::reader::Reader;
+use super::records::{Link, Powers, SegmentScan, Tail, records_of, scan};
 use crate::error::Result;
 use crate::format::{
     FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LOG_SEGMENT_BYTES_MAX, LogStart, SegmentHeader,
     SegmentKind,
 };
-use crate::log::record::LINK_BYTES;
+use crate::log::record::{LINK_BYTES, Record};
 
 /// A log segment, or a big one: what its header says, or what the records before it say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,62 @@ pub(super) struct Log {
     pub(super) has_start: bool,
     /// Whether the log ends as a writer leaves it.
     pub(super) has_tail: bool,
+}
+
+impl Log {
+    /// Returns the log sequence number after the last record.
+    pub(super) fn end_lsn(&self) -> u64 {
+        self.parts.last().map_or(0, |part| part.segment.lsn_at(part.scan.end(&part.segment)))
+    }
+
+    /// Returns whether the log ends where nothing but a writer stops.
+    pub(super) fn ends_in_a_sector(&self) -> bool {
+        self.has_tail && self.parts.last().is_some_and(|part| part.scan.tail == Tail::Yes)
+    }
+
+    /// Returns the size of the valid records in log segments, in bytes.
+    pub(super) fn record_bytes(&self) -> u64 {
+        let runs = self.parts.iter().flat_map(|part| &part.scan.runs);
+        runs.map(|run| run.end - run.start).sum()
+    }
+
+    /// Returns the part and the run of valid records that `offset` is in.
+    pub(super) fn run_at<'a>(
+        &'a self,
+        offset: u64,
+        by_offset: &BTreeMap<u64, usize>,
+    ) -> Option<(&'a Part, &'a Range<u64>)> {
+        let (_, &part) = by_offset.range(..=offset).next_back()?;
+        let part = &self.parts[part];
+        let run = part.scan.runs.partition_point(|run| run.end <= offset);
+        let run = part.scan.runs.get(run).filter(|run| run.contains(&offset))?;
+        Some((part, run))
+    }
+}
+
+impl Part {
+    /// Calls `visit` for each record, in order, but not for those that no COMMIT made count.
+    pub(super) fn each_record(
+        &self,
+        reader: &mut Reader<'_>,
+        mut visit: impl FnMut(&mut Reader<'_>, &Record<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut bytes = Vec::new();
+        if self.scan.runs.is_empty() {
+            return Ok(());
+        }
+        let here = self.segment.end().min(reader.file_bytes()) - self.segment.offset;
+        reader.read(self.segment.offset, here, &mut bytes);
+        for run in &self.scan.runs {
+            for record in records_of(&bytes, &self.segment, run) {
+                let uncommitted = self.uncommitted.as_ref();
+                if !uncommitted.is_some_and(|marks| marks.has(record.offset)) {
+                    visit(reader, &record)?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The headers of all segments of a file.

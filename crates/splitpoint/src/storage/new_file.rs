@@ -1,7 +1,8 @@
 //! `NewFile`: a file that has its name only once it is whole and durable.
 //!
-//! It is written under the name `NAME.backup-in-progress`, beside where it belongs, and renamed at
-//! the end. A process that is killed before leaves that file, which the next one writes anew.
+//! It is written under the name `NAME.backup-in-progress`, or `NAME.repair-in-progress`, beside where
+//! it belongs, and renamed at the end. A process that is killed before leaves that file, which the
+//! next one writes anew.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -15,8 +16,6 @@ use super::mapped::Mapped;
 use super::open::{io_error, refuse_network, refuse_special, sync_directory, writer_pid};
 use crate::error::{Error, Result};
 
-/// What is added to the name of a file that is not whole.
-const SUFFIX: &str = ".backup-in-progress";
 /// Permissions of a file whose original has none, before the process's mask.
 const MODE: u32 = 0o666;
 
@@ -46,11 +45,29 @@ impl NewFile {
         original: Identity,
         original_path: Option<&Path>,
     ) -> Result<Self> {
-        let (target, replaced) = examine(path, is_replacing, original)?;
+        let (target, replaced) = examine(path, is_replacing, Some(original))?;
         let mode = original_path.and_then(|path| fs::metadata(path).ok());
         let mode = mode.map_or(MODE, |metadata| metadata.mode() & 0o777 | 0o600);
+        Self::open(path, target, "backup", mode, is_replacing, replaced)
+    }
+
+    /// Begins the file at `path`, where there must be none. `work` is what makes it, for the name
+    /// that it has until it is whole.
+    pub(crate) fn begin_first(path: &Path, work: &str) -> Result<Self> {
+        let (target, replaced) = examine(path, false, None)?;
+        Self::open(path, target, work, MODE, false, replaced)
+    }
+
+    fn open(
+        path: &Path,
+        target: PathBuf,
+        work: &str,
+        mode: u32,
+        is_replacing: bool,
+        replaced: Option<File>,
+    ) -> Result<Self> {
         let mut partial = target.clone().into_os_string();
-        partial.push(SUFFIX);
+        partial.push(format!(".{work}-in-progress"));
         let partial = PathBuf::from(partial);
         let file = open_partial(&partial, path, mode)?;
         let new = Self {
@@ -132,14 +149,20 @@ impl Drop for NewFile {
 }
 
 /// Looks at what is at `path`, and returns where it leads and what is there, locked.
-fn examine(path: &Path, is_replacing: bool, original: Identity) -> Result<(PathBuf, Option<File>)> {
+fn examine(
+    path: &Path,
+    is_replacing: bool,
+    original: Option<Identity>,
+) -> Result<(PathBuf, Option<File>)> {
     let exists = || Error::Exists { path: path.to_path_buf() };
     let Ok(metadata) = fs::metadata(path) else {
         // A link that leads nowhere is something, too.
         let is_link = fs::symlink_metadata(path).is_ok();
         return if is_link { Err(exists()) } else { Ok((path.to_path_buf(), None)) };
     };
-    if (metadata.dev(), metadata.ino()) == (original.device, original.inode) {
+    let is_original =
+        |original: Identity| (metadata.dev(), metadata.ino()) == (original.device, original.inode);
+    if original.is_some_and(is_original) {
         let reason = format!("`{}` is the store itself", path.display());
         return Err(Error::Invalid { what: "destination", reason });
     }
@@ -191,5 +214,57 @@ fn open_partial(partial: &Path, path: &Path, mode: u32) -> Result<File> {
             file.set_len(0).map_err(failed)?;
             return Ok(file);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> usize {
+        fs::read_dir(dir).expect("it is a directory").count()
+    }
+
+    #[test]
+    fn a_new_file_is_there_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
+        let abandoned = NewFile::begin_first(&path, "test").unwrap();
+        abandoned.write_at(0, b"half").unwrap();
+        assert!(dir.path().join("new.test-in-progress").exists() && !path.exists());
+        drop(abandoned);
+        assert_eq!(names(dir.path()), 0);
+
+        let first = NewFile::begin_first(&path, "test").unwrap();
+        first.write_at(0, b"first").unwrap();
+        assert!(!path.exists());
+        first.publish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(names(dir.path()), 1);
+        assert!(matches!(NewFile::begin_first(&path, "test"), Err(Error::Exists { .. })));
+    }
+
+    #[test]
+    fn what_a_killed_process_has_left_is_written_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
+        fs::write(dir.path().join("new.test-in-progress"), b"left half-way").unwrap();
+        let new = NewFile::begin_first(&path, "test").unwrap();
+        new.write_at(0, b"whole").unwrap();
+        new.publish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+        assert_eq!(names(dir.path()), 1);
+    }
+
+    #[test]
+    fn a_new_file_does_not_replace_one_that_was_faster() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
+        let late = NewFile::begin_first(&path, "test").unwrap();
+        late.write_at(0, b"late").unwrap();
+        fs::write(&path, b"faster").unwrap();
+        assert!(matches!(late.publish(), Err(Error::Exists { .. })));
+        assert_eq!(fs::read(&path).unwrap(), b"faster");
+        assert_eq!(names(dir.path()), 1);
     }
 }

@@ -1,0 +1,125 @@
+//! What a repair says: how far it is, and what it found, saved and could not save.
+
+use std::fmt;
+
+/// A range of a file whose bytes are damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DamagedRange {
+    /// Where it begins, in bytes from the start of the file.
+    pub offset: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+impl fmt::Display for DamagedRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at byte {}", self.bytes, self.offset)
+    }
+}
+
+/// What a repair found, saved and could not save.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// Size of the damaged file in bytes.
+    pub file_bytes: u64,
+    /// Keys in the new store.
+    pub key_count: u64,
+    /// Valid records that were read, links and deletes included.
+    pub record_count: u64,
+    /// Their size in bytes.
+    pub record_bytes: u64,
+    /// Superblocks that are valid, of two; a store that was never changed has one.
+    pub superblock_count: u32,
+    /// Whether the log ends as a writer leaves it, and not in damage; there may be damage before.
+    pub is_tail_found: bool,
+    /// Whether the live header agrees that the log ends there. Where it is damaged too, a log whose
+    /// last sectors are lost as zeros cannot be told from a whole one.
+    pub is_end_known: bool,
+    /// Log segments that records were read from.
+    pub segment_count: u64,
+    /// Log segments of which nothing is there, at least.
+    pub lost_segment_count: u64,
+    /// The first damaged ranges among the records, at most [`RepairReport::RANGES_MAX`].
+    pub damaged: Vec<DamagedRange>,
+    /// How many there are in all.
+    pub damaged_count: u64,
+    /// Bytes of the log that are known to be missing: damaged, overwritten or cut off.
+    pub missing_bytes: u64,
+    /// Big records that are named and damaged: their keys and values are lost.
+    pub lost_big_count: u64,
+    /// Big records that were saved although the records that name them are lost. Perhaps they were
+    /// never part of the log.
+    pub doubtful_count: u64,
+    /// Records of batches that were saved although damage hides whether all of their batch was
+    /// written: perhaps it was never committed, or some of its changes are lost.
+    pub doubtful_batched_count: u64,
+    /// Records of batches that were never committed: an error or a crash came before. They were not
+    /// saved, as opening the store does not find them.
+    pub uncommitted_count: u64,
+    /// Deletes whose key is not known: so many keys may have come back.
+    pub unknown_delete_count: u64,
+    /// Segments with a valid header that are not part of the log: what an earlier recovery dropped,
+    /// or what was never finished.
+    pub ignored_segment_count: u64,
+    /// Bytes of valid records that are not part of the log, for the same reasons.
+    pub ignored_bytes: u64,
+    /// Blocks of 4 KiB that the disk could not read.
+    pub unreadable_count: u64,
+    /// The name of the hash function of the damaged store, if the new one has another.
+    pub replaced_hash: Option<String>,
+}
+
+impl RepairReport {
+    /// Damaged ranges that a report lists; the rest are counted.
+    pub const RANGES_MAX: usize = 1000;
+
+    /// Returns whether nothing is known to be lost, so that the new store has exactly the content
+    /// of the old one. Damage elsewhere, in superblocks, headers or index, has done no harm then.
+    pub fn is_whole(&self) -> bool {
+        self.is_tail_found
+            && self.missing_bytes == 0
+            && self.lost_segment_count == 0
+            && self.lost_big_count == 0
+            && self.doubtful_count == 0
+            && self.doubtful_batched_count == 0
+            && self.unknown_delete_count == 0
+            && self.unreadable_count == 0
+    }
+
+    /// Returns an upper bound of the keys that may have come back after they were deleted, or have
+    /// an older value than the last: one for each record that fits in what is missing.
+    pub fn stale_max(&self) -> u64 {
+        let at_least_each = self.lost_segment_count + self.lost_big_count;
+        self.unknown_delete_count
+            + self.doubtful_count
+            + self.doubtful_batched_count
+            + at_least_each
+            + self.missing_bytes.div_ceil(RECORD_BYTES_MIN)
+    }
+
+    /// Adds a damaged range.
+    pub(super) fn note(&mut self, offset: u64, bytes: u64) {
+        self.damaged_count += 1;
+        if self.damaged.len() < Self::RANGES_MAX {
+            self.damaged.push(DamagedRange { offset, bytes });
+        }
+    }
+}
+
+/// Size in bytes of the smallest record: a key that is stored for the first time.
+const RECORD_BYTES_MIN: u64 = 8;
+
+/// How far a repair is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepairProgress {
+    /// `search`, `verify` and `save`, one after the other.
+    pub phase: &'static str,
+    /// Records saved so far.
+    pub records: u64,
+    /// Bytes of the file that this phase is done with.
+    pub bytes: u64,
+    /// Size of the file in bytes.
+    pub bytes_total: u64,
+}
