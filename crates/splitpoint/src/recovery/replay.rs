@@ -473,9 +473,10 @@ impl Opening {
 /// them: a third of the time goes there if each is made at its first store.
 fn make_pages(region: &Region) {
     let line_count = region.line_count(LineWindow::Buckets);
-    let has_cores = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+    // Asked last: the system is asked for it by reading files.
+    let has_cores = || std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
     let may_have_threads = region.storage().may_sync_in_background();
-    if line_count * LINE_BYTES < POPULATE_BYTES_MIN || !has_cores || !may_have_threads {
+    if line_count * LINE_BYTES < POPULATE_BYTES_MIN || !may_have_threads || !has_cores() {
         return region.populate(LineWindow::Buckets, 0..line_count);
     }
     std::thread::scope(|scope| {

@@ -27,6 +27,12 @@ impl Memory {
     pub(super) fn span(&self) -> Span {
         self.span
     }
+
+    /// Returns how much of it is readable and writable, from its beginning on.
+    #[cfg(any(test, feature = "sim"))]
+    pub(super) fn committed_bytes(&self) -> u64 {
+        self.committed_bytes.load(Ordering::Relaxed)
+    }
 }
 
 #[cfg(not(miri))]
