@@ -110,3 +110,28 @@ fn a_kill_at_any_store_leaves_the_change_made_or_not_made() {
     }
     assert!(kill_count > 1500, "{kill_count}");
 }
+
+/// No checksum covers the durable position in the live header. Damage there may say of everything,
+/// or of more than there is, that it is durable: the next process syncs it all the same.
+#[test]
+fn a_damaged_durable_position_makes_no_sync_after_a_takeover_too_short() {
+    for damaged in [|committed: u64| committed, |_| u64::MAX & !7] {
+        let options = options(7.0);
+        let disk = SimDisk::new();
+        let db = disk.open(&options).unwrap();
+        db.put_with(&[0], b"synced", Durability::Sync).unwrap();
+        db.put_with(&[1], b"not synced", Durability::Buffered).unwrap();
+        let live = db.store.region.live();
+        live.set_durable_lsn(damaged(live.committed().0));
+        let left = disk.kill();
+
+        let db = left.open(&options).unwrap();
+        assert!(matches!(db.recovery(), Recovery::TakenOver { .. }), "{:?}", db.recovery());
+        let before_sync = left.lose_power(0).open(&options).unwrap();
+        assert_eq!(content(&before_sync).len(), 1, "the second change is durable without a sync");
+        db.sync().unwrap();
+        let after = left.lose_power(0).open(&options).unwrap();
+        assert_eq!(content(&after), content(&db));
+        assert_eq!(after.len(), 2);
+    }
+}
