@@ -14,7 +14,8 @@ use splitpoint::{Create, Db, Error, ErrorKind, Options, Recovery, SimDisk};
 
 use crate::small_disk::{FileSystem, SmallDisk};
 use crate::support::{
-    Content, Rng, assert_content, content, rounds, seed, tiny, try_content, within, worst_hash,
+    Content, Rng, assert_content, content, is_slow, rounds, seed, tiny, try_content, within,
+    worst_hash,
 };
 
 /// A small store with everything in it: several segments and sessions, a big record, overflow
@@ -249,6 +250,10 @@ fn a_flipped_byte_in_the_header_of_an_unclosed_store_loses_nothing_silently() {
         }
         let bytes = disk.file();
         for offset in 0..12_288 {
+            // The zeros of the superblocks, which `damage` flips one by one.
+            if offset < 8192 && bytes[offset] == 0 && !offset.is_multiple_of(16) && !is_slow() {
+                continue;
+            }
             let mut flipped = bytes.clone();
             flipped[offset] ^= 0xff;
             let outcome = examine(&flipped, &expected, &options);
