@@ -55,7 +55,7 @@ use crate::recovery::{open_storage, read_superblock, resolve_hash, unknown_featu
 use crate::region::Region;
 use crate::storage::new_file::NewFile;
 use crate::storage::open::{Observed, Observer, WritersOut, open_to_observe};
-use crate::store::Store;
+use crate::store::{Mark, Store};
 
 /// Bytes written between two calls of the progress function.
 const CHUNK_BYTES: u64 = 2 << 20;
@@ -621,7 +621,7 @@ fn finish(
     tell(progress, BackupProgress { stage: BackupStage::Index, bytes: 0, bytes_total: 0 })?;
     let mut opened = open_storage(Box::new(new.storage()?), options, false)?;
     // Also an empty one is to say that it is closed.
-    opened.writer.is_dirty = true;
+    opened.writer.mark = Mark::NotClean;
     let store = Store::new(opened, options);
     store.close()?;
     let file_bytes = store.region.file_bytes();

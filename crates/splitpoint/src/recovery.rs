@@ -43,7 +43,7 @@ use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
 use crate::storage::open::{Locked, io_error, open_and_lock, remove_new, sync_directory};
-use crate::store::{Opened, Store, Writer};
+use crate::store::{Mark, Opened, Store, Writer};
 
 /// Opens or makes the store in the file at `path`.
 pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
@@ -109,7 +109,7 @@ pub(crate) fn open_storage(
                 if let Ok((state, recovery, durable_lsn)) = opening.take_over(&region) {
                     let mut opened = opening.finish(region, state, recovery, durable_lsn);
                     // The superblock says so, though perhaps in the cache alone.
-                    opened.writer.is_dirty = true;
+                    opened.writer.mark = Mark::NotClean;
                     return Ok(opened);
                 }
             }

@@ -72,16 +72,23 @@ pub(crate) struct Writer {
     pub(crate) space: Space,
     pub(crate) state: CommitState,
     pub(crate) superblock: Superblock,
-    /// Whether the superblock says "not clean", so that closing has to take it back.
-    pub(crate) is_dirty: bool,
-    /// Whether this process has made that durable. What an earlier one wrote need not be: it may
-    /// have been killed before its sync.
-    pub(crate) may_change: bool,
+    pub(crate) mark: Mark,
     /// Whether a background sync is on its way.
     pub(crate) is_sync_due: bool,
     pub(crate) is_closed: bool,
     pub(crate) checkpoints: Checkpointing,
     scratch: Scratch,
+}
+
+/// What the superblock says of the live tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// "Clean": closing has nothing to take back.
+    Clean,
+    /// "Not clean", perhaps in the cache alone: who wrote it may have been killed before its sync.
+    NotClean,
+    /// "Not clean", which this process has made durable: the tables may change.
+    NotCleanDurably,
 }
 
 impl Writer {
@@ -96,8 +103,7 @@ impl Writer {
             space,
             state,
             superblock,
-            is_dirty: false,
-            may_change: false,
+            mark: Mark::Clean,
             is_sync_due: false,
             is_closed: false,
             checkpoints: Checkpointing::default(),
@@ -227,7 +233,7 @@ impl Store {
         }
         let mut writer = self.lock()?;
         // A store that was left open before its first change is dirty, and knows of no log.
-        if !writer.may_change || writer.superblock.log_start.segment_offset == 0 {
+        if writer.mark != Mark::NotCleanDurably || writer.superblock.log_start.segment_offset == 0 {
             self.begin_changes(&mut writer)?;
         }
         Ok(writer)
@@ -239,7 +245,9 @@ impl Store {
     fn begin_changes(&self, writer: &mut Writer) -> Result<()> {
         self.group.check()?;
         // What fails here is tried again by the next change.
-        writer.may_change = false;
+        if writer.mark == Mark::NotCleanDurably {
+            writer.mark = Mark::NotClean;
+        }
         if writer.superblock.log_start == LogStart::default() {
             writer.log.reserve(0, &self.region, &mut writer.space)?;
             let start = writer.log.log_start();
@@ -252,8 +260,7 @@ impl Store {
             self.region.write_superblock(&mut writer.superblock, false)?;
         }
         self.region.live().set_identity(self.region.storage().identity());
-        writer.is_dirty = true;
-        writer.may_change = true;
+        writer.mark = Mark::NotCleanDurably;
         Ok(())
     }
 
@@ -500,7 +507,7 @@ impl Store {
         }
         self.region.live().clear_pid();
         writer.is_closed = true;
-        if !writer.is_dirty {
+        if writer.mark == Mark::Clean {
             return Ok(());
         }
         // The log may have gone on without a commit, into a segment for a change that was not made.

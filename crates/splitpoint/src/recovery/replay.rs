@@ -33,7 +33,7 @@ use crate::options::{Access, OnRecovery, RecoveryProgress};
 use crate::region::{LivePool, Region};
 use crate::space::{Extent, Space};
 use crate::stats::Recovery;
-use crate::store::{Store, TOMBSTONE_BYTES};
+use crate::store::{Mark, Store, TOMBSTONE_BYTES};
 
 /// Changes that are held in memory at a time, of 24 bytes each.
 const CHANGES_MAX: usize = 1 << 21;
@@ -392,8 +392,7 @@ impl Opening {
         live.set_identity(region.storage().identity());
         let mut opened = self.finish(region, state, recovery, 0);
         // Closing takes that back, also of an empty store.
-        opened.writer.is_dirty = true;
-        opened.writer.may_change = true;
+        opened.writer.mark = Mark::NotCleanDurably;
         Ok(opened)
     }
 
