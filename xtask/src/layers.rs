@@ -33,14 +33,24 @@ struct Line {
     outcome: Result<Outcome, Failure>,
 }
 
-/// Runs the layers in order, to the first that fails.
-pub(crate) fn run(root: &Path) -> Result<(), Failure> {
+/// Runs the layers in order, to the first that fails; with a word only those that have it in their
+/// names.
+pub(crate) fn run(root: &Path, word: Option<&str>) -> Result<(), Failure> {
     console::say("== what the tests need");
     let missing = dependencies::install(root)?;
     if dependencies::is_slow() {
         console::say("SPLITPOINT_SLOW=1: more rounds, larger sizes");
     }
-    climb(layers(root, missing))
+    climb(chosen(layers(root, missing), word)?)
+}
+
+/// Returns the layers with `word` in their names; that there is none is a failure.
+fn chosen<'a>(layers: Vec<Layer<'a>>, word: Option<&str>) -> Result<Vec<Layer<'a>>, Failure> {
+    let Some(word) = word else { return Ok(layers) };
+    let names: Vec<&str> = layers.iter().map(|layer| layer.name).collect();
+    let none = format!("no layer has `{word}` in its name; there are: {}", names.join(", "));
+    let chosen: Vec<_> = layers.into_iter().filter(|layer| layer.name.contains(word)).collect();
+    if chosen.is_empty() { Err(none) } else { Ok(chosen) }
 }
 
 fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
@@ -51,11 +61,10 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
     let layer = |name, run| Layer { name, run };
     vec![
         layer("format", Box::new(program("fmt --all --check"))),
-        layer("clippy", Box::new(program("clippy --workspace --all-targets -- -D warnings"))),
-        layer("clippy with `sim`", Box::new(program(CLIPPY_ALL_FEATURES))),
+        layer("clippy", Box::new(program(CLIPPY))),
+        layer("clippy, no features", Box::new(program(CLIPPY_NO_FEATURES))),
         layer("tidy", Box::new(move || tidy::run(root).map(|()| Outcome::Done))),
-        layer("tests of the library", Box::new(tests("test -p splitpoint --no-default-features"))),
-        layer("tests with `sim`", Box::new(tests("test -p splitpoint --features sim"))),
+        layer("tests of the library", Box::new(tests("test -p splitpoint"))),
         layer("tests of the command", Box::new(tests("test -p splitpoint-cli"))),
         layer("tests of the rest", Box::new(tests(REST))),
         layer("loom", Box::new(move || must_pass(&mut loom(root)))),
@@ -96,8 +105,12 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
     ]
 }
 
-const CLIPPY_ALL_FEATURES: &str =
-    "clippy -p splitpoint --all-targets --all-features -- -D warnings";
+/// Tests and benchmarks too; they have the feature `sim` in any case, because the library is a
+/// dependency of its own tests.
+const CLIPPY: &str = "clippy --workspace --all-targets --all-features -- -D warnings";
+
+/// What users build.
+const CLIPPY_NO_FEATURES: &str = "clippy --workspace --lib --bins -- -D warnings";
 
 /// Links are checked in private documentation too. The public one is made last: the command's
 /// would be in its place, since both are called `splitpoint`.
@@ -258,6 +271,25 @@ mod tests {
         assert_eq!(failure, Err("three: broken".to_owned()));
         assert_eq!(*ran.borrow(), ["one", "two", "three"]);
         assert_eq!(climb(vec![layer("one", Ok(Outcome::Done))]), Ok(()));
+    }
+
+    #[test]
+    fn a_word_chooses_the_layers_that_have_it_in_their_names() {
+        let layers = || {
+            let done = || Ok(Outcome::Done);
+            ["tests of one", "tests of two", "fuzz"]
+                .map(|name| Layer { name, run: Box::new(done) })
+                .into_iter()
+                .collect::<Vec<_>>()
+        };
+        let names = |word| -> Result<Vec<&str>, Failure> {
+            Ok(chosen(layers(), word)?.iter().map(|layer| layer.name).collect())
+        };
+        assert_eq!(names(None).map(|names| names.len()), Ok(3));
+        assert_eq!(names(Some("tests")), Ok(vec!["tests of one", "tests of two"]));
+        assert_eq!(names(Some("fuzz")), Ok(vec!["fuzz"]));
+        let failure = names(Some("lint")).expect_err("no such layer");
+        assert!(failure.ends_with("there are: tests of one, tests of two, fuzz"), "{failure}");
     }
 
     #[test]

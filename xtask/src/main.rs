@@ -22,10 +22,11 @@ Automation of this repository.
 usage: cargo xtask <command>
 
 commands:
-  test      install what the tests need, then run them all, in layers
-  tidy      check the rules that no compiler checks
-  docs      bring the generated parts of docs/ up to date
-  ci-deps   install what the tests need
+  test [WORD]   install what the tests need, then run them all, in layers,
+                or only the layers with WORD in their names
+  tidy          check the rules that no compiler checks
+  docs          bring the generated parts of docs/ up to date
+  ci-deps       install what the tests need
 
 `cargo xtask test` stops at the first layer that fails. With SPLITPOINT_SLOW=1 the same tests run
 more rounds and larger sizes.
@@ -35,10 +36,11 @@ more rounds and larger sizes.
 type Failure = String;
 
 /// What the user asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Command {
     Help,
-    Test,
+    /// All layers, or those with a word in their names.
+    Test(Option<String>),
     Tidy,
     Docs,
     InstallDependencies,
@@ -60,7 +62,8 @@ fn parse(words: &[&str]) -> Result<Command, Failure> {
     match words {
         [] => Err(format!("which command?\n\n{HELP}")),
         ["help" | "-h" | "--help", ..] | [_, "-h" | "--help"] => Ok(Command::Help),
-        ["test"] => Ok(Command::Test),
+        ["test"] => Ok(Command::Test(None)),
+        ["test", word] => Ok(Command::Test(Some((*word).to_owned()))),
         ["tidy"] => Ok(Command::Tidy),
         ["docs"] => Ok(Command::Docs),
         ["ci-deps"] => Ok(Command::InstallDependencies),
@@ -73,7 +76,7 @@ fn run(command: Command) -> Result<(), Failure> {
     let root = repository_root();
     match command {
         Command::Help => console::say(HELP.trim_end()),
-        Command::Test => layers::run(&root)?,
+        Command::Test(word) => layers::run(&root, word.as_deref())?,
         Command::Tidy => tidy::run(&root)?,
         Command::Docs => docs::regenerate(&root)?,
         Command::InstallDependencies => drop(dependencies::install(&root)?),
@@ -95,7 +98,7 @@ mod tests {
 
     #[test]
     fn unknown_commands_are_refused_with_the_help() {
-        for words in [&[][..], &["tests"], &["tidy", "now"]] {
+        for words in [&[][..], &["tests"], &["tidy", "now"], &["test", "one", "more"]] {
             let failure = parse(words).expect_err("not a command");
             assert!(failure.contains("usage: cargo xtask"), "{words:?}: {failure}");
         }
