@@ -381,6 +381,18 @@ impl Reader for BdbFile {
         Ok(unit)
     }
 
+    fn loose_units(&self, visit: &mut dyn FnMut(Unit) -> Result<()>) -> Result<()> {
+        for number in 1..self.page_count() {
+            let page = self.page(number)?;
+            if matches!(page[25], page_type::HASH | page_type::HASH_UNSORTED) {
+                let mut unit = Unit::default();
+                self.pairs_of(&page, number, &mut unit)?;
+                visit(unit)?;
+            }
+        }
+        Ok(())
+    }
+
     fn pages(&self, first: u64, bytes: Option<u64>, _is_key: bool) -> Result<Vec<u8>> {
         let expected = bytes.unwrap_or_default();
         let mut run = Vec::new();

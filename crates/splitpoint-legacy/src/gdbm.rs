@@ -164,7 +164,8 @@ pub(crate) struct GdbmFile {
 }
 
 impl GdbmFile {
-    pub(crate) fn open(source: Source, identity: Identity) -> Result<Self> {
+    /// Opens the file; one to be salvaged also without a directory.
+    pub(crate) fn open(source: Source, identity: Identity, is_salvage: bool) -> Result<Self> {
         let mut head = [0; 64];
         source.read_at(0, &mut head)?;
         let order = identity.byte_order.unwrap_or(ByteOrder::Little);
@@ -183,14 +184,17 @@ impl GdbmFile {
             sign: CharSign::Signed,
             faults: Vec::new(),
         };
-        file.validate()?;
-        file.read_directory()?;
+        match file.validate() {
+            Ok(()) => file.read_directory()?,
+            Err(_) if is_salvage => file.give_up_directory(),
+            Err(fault) => return Err(fault.into()),
+        }
         file.guess_sign()?;
         Ok(file)
     }
 
     /// Checks the header; without a directory and the size of a bucket there is nothing to read.
-    fn validate(&mut self) -> Result<()> {
+    fn validate(&mut self) -> Result<(), Fault> {
         let header = self.header;
         let file_bytes = self.source.file_bytes();
         let offset_bytes = self.layout.offset_bytes() as u64;
@@ -201,8 +205,7 @@ impl GdbmFile {
                 at(16, 20),
                 u64::from(HASH_BITS - 1),
                 u64::from(header.dir_bits),
-            )
-            .into());
+            ));
         }
         let dir_bytes = offset_bytes << header.dir_bits;
         if header.dir_bytes != dir_bytes {
@@ -211,7 +214,7 @@ impl GdbmFile {
         let dir_end = header.dir_offset.checked_add(dir_bytes);
         if dir_end.is_none_or(|end| end > file_bytes) {
             let limit = file_bytes.saturating_sub(dir_bytes);
-            return Err(Fault::new("directory", 8, limit, header.dir_offset).into());
+            return Err(Fault::new("directory", 8, limit, header.dir_offset));
         }
         match self.layout.elements_of(header.bucket_bytes) {
             Some(elements) if header.bucket_bytes <= file_bytes => {
@@ -223,13 +226,26 @@ impl GdbmFile {
             _ => {
                 let found = header.bucket_bytes;
                 let expected = header.block_bytes;
-                return Err(Fault::new("bucket size", at(20, 24), expected, found).into());
+                return Err(Fault::new("bucket size", at(20, 24), expected, found));
             }
         }
         if header.end > file_bytes {
             self.faults.push(Fault::new("end of the file", at(28, 32), header.end, file_bytes));
         }
         Ok(())
+    }
+
+    /// Leaves buckets to be found by their looks. Their size is that of a block where the header
+    /// does not say.
+    fn give_up_directory(&mut self) {
+        const BLOCK_BYTES_DEFAULT: u64 = 4096;
+        self.faults.push(Fault::new("directory", 8, 0, self.header.dir_offset));
+        self.header.dir_bits = HASH_BITS - 1;
+        let file_bytes = self.source.file_bytes();
+        let is_bucket = |bytes: u64| (512..=file_bytes.min(1 << 26)).contains(&bytes);
+        let candidates = [self.header.bucket_bytes, self.header.block_bytes, BLOCK_BYTES_DEFAULT];
+        let found = candidates.into_iter().find(|bytes| is_bucket(*bytes));
+        self.header.bucket_bytes = found.unwrap_or(BLOCK_BYTES_DEFAULT);
     }
 
     /// Numbers the buckets in the order of the directory. Entries of one bucket stand together.
@@ -356,6 +372,36 @@ impl GdbmFile {
         })
     }
 
+    /// A bucket has at most six free areas, and some pairs, but not more than it has room for.
+    fn looks_like_bucket(&self, bytes: &[u8]) -> bool {
+        let (bits_at, count_at, _) = self.layout.bucket();
+        let elements = self.layout.elements_of(bytes.len() as u64).unwrap_or_default();
+        let count = u64::from(self.order.u32_at(bytes, count_at));
+        self.order.u32_at(bytes, 0) <= 6
+            && self.order.u32_at(bytes, bits_at) < HASH_BITS
+            && (1..=elements).contains(&count)
+    }
+
+    /// Leaves the pairs whose hash is that of their key.
+    fn verified(&self, bucket: Bucket, left_bytes: &mut u64) -> Result<Unit> {
+        let mut unit = Unit::default();
+        for (item, stored) in bucket.items.into_iter().zip(bucket.hashes) {
+            let Piece::At { offset, bytes } = item.key else { continue };
+            *left_bytes = left_bytes.saturating_sub(bytes);
+            if *left_bytes == 0 {
+                break;
+            }
+            let key = crate::reader::run_of(&self.source, offset, bytes)?;
+            if [CharSign::Signed, CharSign::Unsigned]
+                .into_iter()
+                .any(|sign| hash::gdbm(&key, sign) == stored)
+            {
+                unit.items.push(item);
+            }
+        }
+        Ok(unit)
+    }
+
     fn home(&self, key: &[u8], sign: CharSign) -> Option<u64> {
         let hash = hash::gdbm(key, sign);
         // No bits, no shift: a directory of one entry.
@@ -411,6 +457,36 @@ impl Reader for GdbmFile {
         })
     }
 
+    /// A bucket may begin at any multiple of 4. What looks like one is one if the hashes in it are
+    /// those of the keys that it names.
+    fn loose_units(&self, visit: &mut dyn FnMut(Unit) -> Result<()>) -> Result<()> {
+        const CHUNK_BYTES: usize = 1 << 20;
+        let bucket_bytes = self.header.bucket_bytes as usize;
+        let mut chunk = vec![0; CHUNK_BYTES + bucket_bytes];
+        // Keys that a file names again and again are not hashed without end.
+        let mut left_bytes = self.source.file_bytes().saturating_mul(64).saturating_add(1 << 24);
+        let mut start = 0;
+        while start < self.source.file_bytes() {
+            let filled = self.source.read_at(start, &mut chunk)?;
+            for at in (0..filled.min(CHUNK_BYTES)).step_by(4) {
+                let end = (at + bucket_bytes).min(filled);
+                if !self.looks_like_bucket(&chunk[at..end]) {
+                    continue;
+                }
+                let bucket = self.decode(start + at as u64, &chunk[at..end], end - at);
+                let unit = self.verified(bucket, &mut left_bytes)?;
+                if left_bytes == 0 {
+                    return Ok(());
+                }
+                if !unit.items.is_empty() {
+                    visit(unit)?;
+                }
+            }
+            start += CHUNK_BYTES as u64;
+        }
+        Ok(())
+    }
+
     fn homes(&self, key: &[u8]) -> Homes {
         let other = match self.sign {
             CharSign::Signed => CharSign::Unsigned,
@@ -430,7 +506,7 @@ impl Reader for GdbmFile {
             Parameter::new("block size", header.block_bytes),
             Parameter::new("byte order", self.order.name()),
             Parameter::new("layout", self.layout.name()),
-            Parameter::new("directory", format!("{} entries", 1_u64 << header.dir_bits)),
+            Parameter::new("directory", format!("{} entries", self.directory.len())),
             Parameter::new("buckets", self.buckets.len()),
             Parameter::new("bucket size", header.bucket_bytes),
             Parameter::new("pairs a bucket holds", header.bucket_elements),

@@ -216,6 +216,18 @@ impl Reader for Krb5File {
         Ok(unit)
     }
 
+    fn loose_units(&self, visit: &mut dyn FnMut(Unit) -> Result<()>) -> Result<()> {
+        for number in self.header_pages..self.page_count() {
+            let page = self.page(number)?;
+            if page[10] == BUCKET || page[10] == OVERFLOW {
+                let mut unit = Unit::default();
+                self.pairs_of(&page, number * page.len() as u64, &mut unit);
+                visit(unit)?;
+            }
+        }
+        Ok(())
+    }
+
     fn pages(&self, first: u64, _bytes: Option<u64>, is_key: bool) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut number = first;

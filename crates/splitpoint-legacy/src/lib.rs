@@ -39,6 +39,6 @@ mod source;
 pub use byte_order::ByteOrder;
 pub use identify::{Format, Identity, identify};
 pub use old_file::{BucketRow, Doubt, OldFile, Survey};
-pub use open::open;
+pub use open::{open, open_damaged};
 pub use reader::{Fault, Parameter};
 pub use source::Source;

@@ -17,6 +17,7 @@ use splitpoint::{
     Table, Value,
 };
 
+use crate::db185::{self, Db185};
 use crate::identify::Identity;
 use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit, key_of, value_of};
 
@@ -139,23 +140,45 @@ impl Survey {
 /// It is made by [`open`](crate::open).
 #[derive(Debug)]
 pub struct OldFile {
-    reader: Box<dyn Reader>,
+    identity: Identity,
+    inner: Inner,
     survey: OnceLock<Survey>,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Read(Box<dyn Reader>),
+    /// The one format that is written too has a table of its own.
+    Db185(Box<Db185>),
 }
 
 impl OldFile {
     pub(crate) fn new(reader: Box<dyn Reader>) -> Self {
-        Self { reader, survey: OnceLock::new() }
+        let identity = reader.identity().clone();
+        Self { identity, inner: Inner::Read(reader), survey: OnceLock::new() }
+    }
+
+    /// Opens a file of the 1991 package, also one with a hash function of the user's own.
+    pub(crate) fn db185(identity: Identity) -> Result<Self> {
+        let options = db185::Options::new();
+        let table = match options.clone().read_only().open(&identity.path) {
+            Err(Error::HashMismatch { .. }) => options.any_hash().open(&identity.path),
+            opened => opened,
+        }?;
+        Ok(Self { identity, inner: Inner::Db185(Box::new(table)), survey: OnceLock::new() })
     }
 
     /// Returns what the file is.
     pub fn identity(&self) -> &Identity {
-        self.reader.identity()
+        &self.identity
     }
 
     /// Returns the parameters of the file, as its format names them.
     pub fn parameters(&self) -> Vec<Parameter> {
-        self.reader.parameters()
+        match &self.inner {
+            Inner::Read(reader) => reader.parameters(),
+            Inner::Db185(table) => parameters_of(table),
+        }
     }
 
     /// Returns what a walk over the whole file finds; the walk is made once.
@@ -172,8 +195,60 @@ impl OldFile {
         if let Some(survey) = self.survey.get() {
             return Ok(survey);
         }
-        let survey = Walk::new(&*self.reader).run()?;
+        let survey = match &self.inner {
+            Inner::Read(reader) => Walk::new(&**reader).run()?,
+            Inner::Db185(table) => survey_of(&**table)?,
+        };
         Ok(self.survey.get_or_init(|| survey))
+    }
+
+    /// Gives everything that is still readable to `save`: each key once, and whether it is in doubt.
+    ///
+    /// First come the pairs of a scan, which are certain; then those that stand in buckets and pages
+    /// that nothing in the file leads to any more, of keys that the scan did not have. Such a pair
+    /// may have been deleted or replaced before the damage.
+    ///
+    /// # Errors
+    ///
+    /// Those of `save`; [`Error::Io`] if the system refuses to read. Damage is no error here: it is
+    /// returned, the first thousand of it.
+    ///
+    /// # Cost
+    ///
+    /// Reads the file twice, and keeps its keys in memory.
+    pub fn salvage(
+        &self,
+        mut save: impl FnMut(&[u8], &[u8], bool) -> Result<()>,
+    ) -> Result<Vec<Fault>> {
+        let mut faults = Vec::new();
+        let mut saved: HashSet<Vec<u8>> = HashSet::new();
+        for entry in self.scan()? {
+            match or_fault(entry)? {
+                Ok(entry) => {
+                    if saved.insert(entry.key.to_vec()) {
+                        save(&entry.key, &entry.value, false)?;
+                    }
+                }
+                Err(fault) if faults.len() < DOUBTS_MAX => faults.push(fault),
+                // A walk that cannot go on says so again and again.
+                Err(_) => break,
+            }
+        }
+        let Inner::Read(reader) = &self.inner else { return Ok(faults) };
+        let reader = &**reader;
+        reader.loose_units(&mut |unit| {
+            for item in &unit.items {
+                let Ok(key) = or_fault(key_of(reader, item))? else { continue };
+                if saved.contains(&key) {
+                    continue;
+                }
+                let Ok(value) = or_fault(value_of(reader, item))? else { continue };
+                save(&key, &value, true)?;
+                saved.insert(key);
+            }
+            Ok(())
+        })?;
+        Ok(faults)
     }
 
     /// Counts the keys by their hashes, which says how evenly the hash function spreads them.
@@ -181,9 +256,9 @@ impl OldFile {
     /// For linear hashing the cells are its buckets. For the others they are equal parts of the
     /// hash's range, as many as there are keys, rounded down to a power of two: their buckets are
     /// split where they are full, which says little of the hash.
-    fn occupancy(&self) -> Result<Occupancy> {
+    fn occupancy(&self, reader: &dyn Reader) -> Result<Occupancy> {
         let key_count = self.survey()?.pair_count;
-        let cells = match self.reader.linear_bucket_count() {
+        let cells = match reader.linear_bucket_count() {
             Some(buckets) => buckets.min(1 << CELL_BITS_MAX),
             None => 1 << key_count.max(1).ilog2().min(CELL_BITS_MAX),
         };
@@ -191,7 +266,7 @@ impl OldFile {
         let mut keys_by_cell = vec![0_u64; cells as usize];
         for entry in self.scan()? {
             let Ok(entry) = entry else { continue };
-            if let Some(hash) = self.reader.hash_of(&entry.key) {
+            if let Some(hash) = reader.hash_of(&entry.key) {
                 keys_by_cell[geometry.bucket_of(hash).0 as usize] += 1;
             }
         }
@@ -202,19 +277,53 @@ impl OldFile {
         }
         Ok(occupancy)
     }
+}
 
-    /// Looks for `key` where the original would.
-    fn find_at_home(&self, key: &[u8], homes: Homes) -> Result<Found> {
-        let mut fault = None;
-        for home in homes.iter() {
-            let unit = self.reader.unit(home)?;
-            if let Some(item) = find(&*self.reader, &unit, key)? {
-                return Ok(Found::Value(value_of(&*self.reader, item)?));
-            }
-            fault = fault.or(unit.faults.first().copied());
+/// Looks for `key` where the original would.
+fn find_at_home(reader: &dyn Reader, key: &[u8], homes: Homes) -> Result<Found> {
+    let mut fault = None;
+    for home in homes.iter() {
+        let unit = reader.unit(home)?;
+        if let Some(item) = find(reader, &unit, key)? {
+            return Ok(Found::Value(value_of(reader, item)?));
         }
-        Ok(Found::Nothing { fault })
+        fault = fault.or(unit.faults.first().copied());
     }
+    Ok(Found::Nothing { fault })
+}
+
+/// Returns what the header of a file of the 1991 package says.
+fn parameters_of(table: &Db185) -> Vec<Parameter> {
+    let found = table.parameters();
+    let lorder = if found.byte_order == crate::ByteOrder::Little { 1234 } else { 4321 };
+    vec![
+        Parameter::new("bsize", found.page_bytes),
+        Parameter::new("lorder", lorder),
+        match found.fill_factor {
+            Some(fill_factor) => Parameter::new("ffactor", fill_factor),
+            None => Parameter::new("ffactor", "not decided yet"),
+        },
+        Parameter::new("nkeys", format!("{} in the header", found.header_record_count)),
+        Parameter::new("h_charkey", format!("{:#010x}", found.probe_hash)),
+        Parameter::new("overflow pages", found.overflow_pages),
+        Parameter::new("bitmap pages", found.bitmap_pages),
+    ]
+}
+
+/// Walks a table that has a walk of its own.
+fn survey_of(table: &dyn Table) -> Result<Survey> {
+    let mut survey = Survey::default();
+    for entry in table.scan()? {
+        match or_fault(entry)? {
+            Ok(_) => survey.pair_count += 1,
+            Err(fault) => survey.doubt(Doubt::Fault(fault)),
+        }
+        // A walk that cannot go on says so again and again.
+        if survey.doubt_count > survey.pair_count + 10_000 {
+            break;
+        }
+    }
+    Ok(survey)
 }
 
 enum Found {
@@ -256,23 +365,32 @@ pub(crate) fn or_fault<T>(result: Result<T>) -> Result<Result<T, Fault>> {
 
 impl Table for OldFile {
     fn capabilities(&self) -> Capabilities {
-        let bytes_max = self.reader.source().file_bytes();
-        let mut capabilities = Capabilities::of_limits(bytes_max, bytes_max);
+        let mut capabilities = match &self.inner {
+            Inner::Read(reader) => {
+                let bytes_max = reader.source().file_bytes();
+                Capabilities::of_limits(bytes_max, bytes_max)
+            }
+            Inner::Db185(table) => table.capabilities(),
+        };
         capabilities.scan = ScanGuarantee::ExactlyOnce;
         capabilities
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        let homes = self.reader.homes(key);
-        let fault = match self.find_at_home(key, homes)? {
+        let reader = match &self.inner {
+            Inner::Read(reader) => &**reader,
+            Inner::Db185(table) => return table.get(key),
+        };
+        let homes = reader.homes(key);
+        let fault = match find_at_home(reader, key, homes)? {
             Found::Value(value) => return Ok(Some(Value::owned(value))),
             Found::Nothing { fault } => fault,
         };
         let survey = self.survey()?;
         if let Some(Some(place)) = survey.strays.get(key) {
-            let unit = self.reader.unit(place.unit)?;
+            let unit = reader.unit(place.unit)?;
             if let Some(item) = unit.items.get(place.index) {
-                return Ok(Some(Value::owned(value_of(&*self.reader, item)?)));
+                return Ok(Some(Value::owned(value_of(reader, item)?)));
             }
         }
         let fault = if homes == Homes::UNKNOWN { survey.fault } else { fault };
@@ -288,15 +406,19 @@ impl Table for OldFile {
     }
 
     fn scan(&self) -> Result<Entries<'_>> {
-        Ok(Box::new(Scan {
-            file: self,
-            next_unit: 0,
-            place: Place { unit: 0, index: 0 },
-            items: Vec::new().into_iter(),
-            faults: self.reader.faults().to_vec().into_iter(),
-            seen: HashSet::new(),
-            budget: Budget::new(&*self.reader),
-        }))
+        match &self.inner {
+            Inner::Read(reader) => Ok(Box::new(Scan {
+                file: self,
+                reader: &**reader,
+                next_unit: 0,
+                place: Place { unit: 0, index: 0 },
+                items: Vec::new().into_iter(),
+                faults: reader.faults().to_vec().into_iter(),
+                seen: HashSet::new(),
+                budget: Budget::new(&**reader),
+            })),
+            Inner::Db185(table) => table.scan(),
+        }
     }
 
     fn len(&self) -> Result<u64> {
@@ -309,13 +431,17 @@ impl Table for OldFile {
     }
 
     fn stats(&self) -> Result<Stats> {
-        let occupancy = self.occupancy()?;
+        let reader = match &self.inner {
+            Inner::Read(reader) => &**reader,
+            Inner::Db185(table) => return table.stats(),
+        };
+        let occupancy = self.occupancy(reader)?;
         let survey = self.survey()?;
         let mut stats = Stats::of_chains(&occupancy);
         stats.record_count = survey.pair_count;
-        stats.hash_name = self.reader.hash_name().to_string();
+        stats.hash_name = reader.hash_name().to_string();
         stats.path = Some(self.identity().path.clone());
-        stats.file_bytes = self.reader.source().file_bytes();
+        stats.file_bytes = reader.source().file_bytes();
         stats.overflow_line_count = survey.overflow_pages;
         Ok(stats)
     }
@@ -506,6 +632,7 @@ impl<'a> Walk<'a> {
 /// A scan of an old file.
 struct Scan<'a> {
     file: &'a OldFile,
+    reader: &'a dyn Reader,
     next_unit: u64,
     /// The next item of `items`.
     place: Place,
@@ -519,10 +646,10 @@ struct Scan<'a> {
 impl Scan<'_> {
     /// Returns the next unit's items or says that there is none.
     fn turn(&mut self) -> Result<bool> {
-        if self.next_unit >= self.file.reader.unit_count() {
+        if self.next_unit >= self.reader.unit_count() {
             return Ok(false);
         }
-        let unit = self.file.reader.unit(self.next_unit)?;
+        let unit = self.reader.unit(self.next_unit)?;
         self.place = Place { unit: self.next_unit, index: 0 };
         self.next_unit += 1;
         self.seen.clear();
@@ -543,7 +670,7 @@ impl Scan<'_> {
 
     /// Returns the pair of `item`, if it is the one of its key that counts.
     fn entry(&mut self, item: &Item, place: Place) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let reader = &*self.file.reader;
+        let reader = self.reader;
         let key = key_of(reader, item)?;
         if reader.homes(&key).first() == Some(place.unit) {
             if !self.seen.insert(key.clone()) {

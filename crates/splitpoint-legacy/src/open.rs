@@ -43,11 +43,27 @@ use crate::reader::Reader;
 /// # }
 /// ```
 pub fn open(path: impl AsRef<Path>) -> Result<OldFile> {
-    let path = path.as_ref();
+    open_as(path.as_ref(), false)
+}
+
+/// Opens the old file at `path` as [`open`] does, and goes on where a header is damaged: for
+/// [`OldFile::salvage`].
+///
+/// # Errors
+///
+/// As [`open`], less often.
+pub fn open_damaged(path: impl AsRef<Path>) -> Result<OldFile> {
+    open_as(path.as_ref(), true)
+}
+
+fn open_as(path: &Path, is_salvage: bool) -> Result<OldFile> {
     let files = files_of(path);
     let source = Source::open(&files.data)?;
     let reader: Box<dyn Reader> = match by_magic(&source, &files)? {
-        Some(identity) => by_format(source, identity)?,
+        Some(identity) if identity.format == Format::Db185Hash => {
+            return OldFile::db185(identity);
+        }
+        Some(identity) => by_format(source, identity, is_salvage)?,
         None => match PagedFile::recognize(source, &files)? {
             Some(file) => Box::new(file),
             None => return Err(unknown(path)),
@@ -56,9 +72,9 @@ pub fn open(path: impl AsRef<Path>) -> Result<OldFile> {
     Ok(OldFile::new(reader))
 }
 
-fn by_format(source: Source, identity: Identity) -> Result<Box<dyn Reader>> {
+fn by_format(source: Source, identity: Identity, is_salvage: bool) -> Result<Box<dyn Reader>> {
     match identity.format {
-        Format::Gdbm => Ok(Box::new(GdbmFile::open(source, identity)?)),
+        Format::Gdbm => Ok(Box::new(GdbmFile::open(source, identity, is_salvage)?)),
         Format::Krb5Hash => Ok(Box::new(Krb5File::open(source, identity)?)),
         Format::BdbHash => Ok(Box::new(BdbFile::open(source, identity)?)),
         _ => {

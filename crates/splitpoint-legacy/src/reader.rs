@@ -143,6 +143,12 @@ pub(crate) trait Reader: fmt::Debug + Send + Sync {
     /// Reads one unit.
     fn unit(&self, index: u64) -> Result<Unit>;
 
+    /// Gives every bucket or page that looks like one, whether or not anything leads to it: for
+    /// salvage. Not those where a scan sees all.
+    fn loose_units(&self, _visit: &mut dyn FnMut(Unit) -> Result<()>) -> Result<()> {
+        Ok(())
+    }
+
     /// Reads a key or a value on pages of its own. `is_key` tells the two apart where they share
     /// their pages.
     fn pages(&self, first: u64, _bytes: Option<u64>, _is_key: bool) -> Result<Vec<u8>> {

@@ -5,23 +5,18 @@ use splitpoint_legacy::{ByteOrder, Format, identify, open};
 
 use crate::support::{expected, files_of, fixtures, names, pairs_of};
 
-/// Samples of the readers of this crate; those of db 1.85 have tests of their own.
-fn readable() -> Vec<String> {
-    let names: Vec<String> =
-        names().into_iter().filter(|name| !name.starts_with("db185-")).collect();
-    assert_eq!(names.len(), 31, "samples that are not of db 1.85");
-    names
-}
-
 /// Scans each sample, and looks up each of its keys and as many that are not there.
 #[test]
 fn every_sample_is_read_exactly() {
-    for name in readable() {
+    assert_eq!(names().len(), 53);
+    for name in names() {
         let expected = expected(&name);
         let file = open(&files_of(&name)[0]).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(pairs_of(&file) == expected, "{name}: the pairs differ");
         assert_eq!(file.len().unwrap(), expected.len() as u64, "{name}");
-        for (key, value) in &expected {
+        // A lookup in a file that a crash or a bug has damaged fails as the original's does.
+        let is_damaged = name.contains("unclean") || name.contains("buggywriter");
+        for (key, value) in expected.iter().filter(|_| !is_damaged) {
             let found = file.get(key).unwrap();
             assert_eq!(found.as_deref(), Some(&value[..]), "{name}: {}", key.escape_ascii());
             let absent = [&key[..], b"\xff not there"].concat();
@@ -29,8 +24,11 @@ fn every_sample_is_read_exactly() {
         }
         let survey = file.survey().unwrap();
         assert_eq!(survey.doubt_count, 0, "{name}: {:?}", survey.doubts);
-        let counted: u64 = survey.buckets.iter().map(|row| row.size * row.bucket_count).sum();
-        assert_eq!(counted, survey.pair_count, "{name}");
+        // The 1991 package counts its chains itself.
+        if !name.starts_with("db185-") {
+            let counted = survey.buckets.iter().map(|row| row.size * row.bucket_count);
+            assert_eq!(counted.sum::<u64>(), survey.pair_count, "{name}");
+        }
     }
 }
 

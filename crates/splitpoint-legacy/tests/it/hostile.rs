@@ -146,3 +146,32 @@ fn a_damaged_trie_loses_no_pair() {
         }
     }
 }
+
+/// Breaks what leads to the buckets: the directory of gdbm, the number of buckets of the others.
+#[test]
+fn a_salvage_finds_the_buckets_that_nothing_leads_to() {
+    for (name, from, to) in [
+        // The offset and size of the directory.
+        ("gdbm-std-512", 8, 20),
+        ("gdbm-be-std-word", 8, 20),
+        ("gdbm-i386-off32-word", 8, 16),
+        // The number of buckets.
+        ("krb5db2-v3-le-512-word", 28, 32),
+        ("bdb53-le-512-word", 72, 76),
+    ] {
+        let victim = Victim::new(name);
+        let mut bytes = victim.bytes.clone();
+        bytes[from..to].fill(0);
+        victim.write(&bytes);
+        let file = splitpoint_legacy::open_damaged(&victim.path).unwrap();
+        let mut saved = std::collections::BTreeMap::new();
+        let save = |key: &[u8], value: &[u8], _is_doubtful: bool| {
+            assert_eq!(saved.insert(key.to_vec(), value.to_vec()), None, "{name}: twice");
+            Ok(())
+        };
+        file.salvage(save).unwrap();
+        let expected = expected(name);
+        let lost = expected.iter().filter(|(key, value)| saved.get(*key) != Some(*value));
+        assert_eq!(lost.count(), 0, "{name}: {} of {}", saved.len(), expected.len());
+    }
+}
