@@ -44,6 +44,6 @@ mod tests {
 
     #[test]
     fn a_trie_without_an_end_ends() {
-        assert_eq!(leaf_of(&[0xff; 1 << 16], 0).1, 18);
+        assert_eq!(leaf_of(&vec![0xff; 1 << 16], 0).1, 20);
     }
 }
