@@ -20,6 +20,13 @@ pub enum Error {
         /// The names that there are.
         known: &'static str,
     },
+    /// No format of keys, or encoding of their text, has this name.
+    UnknownFormat {
+        /// What was asked for.
+        name: String,
+        /// The one whose name is nearest.
+        nearest: String,
+    },
     /// A reduction cannot address a table of this size.
     BucketCount {
         /// The reduction's name.
@@ -58,6 +65,9 @@ impl fmt::Display for Error {
             }
             Self::UnknownReduction { name, known } => {
                 write!(f, "no reduction is called `{name}`; there are {known}")
+            }
+            Self::UnknownFormat { name, nearest } => {
+                write!(f, "no format of keys is called `{name}`; the nearest is `{nearest}`")
             }
             Self::BucketCount { reduction, bucket_count, needs } => {
                 write!(f, "`{reduction}` needs {needs}, not {bucket_count} buckets")

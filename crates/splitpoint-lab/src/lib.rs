@@ -18,9 +18,11 @@
 pub mod avalanche;
 mod bit_counts;
 pub mod chains;
+pub mod drive;
 mod error;
 pub mod golden;
 pub mod key_positions;
+pub mod keys;
 pub mod lookups;
 pub mod measure;
 pub mod occupancy;

@@ -171,9 +171,14 @@ impl PartialStats {
     /// Counts one key.
     #[inline]
     pub fn add(&mut self, key: &[u8]) {
-        let hash = self.setup.specimen.hash(key, self.setup.seed);
+        self.add_hash(self.setup.specimen.hash(key, self.setup.seed), key.len() as u64);
+    }
+
+    /// Counts one key of `key_bytes` bytes, whose hash is known.
+    #[inline]
+    pub(crate) fn add_hash(&mut self, hash: u64, key_bytes: u64) {
         self.key_count += 1;
-        self.key_bytes += key.len() as u64;
+        self.key_bytes += key_bytes;
         self.bits.add(hash);
         if is_sampled(hash, self.setup.sampling) {
             self.hashes.push(hash);

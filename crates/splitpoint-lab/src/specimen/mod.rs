@@ -239,7 +239,7 @@ const FAMILIES: [&[Specimen]; 8] = [
 /// Returns the name that takes the fewest edits to become `wanted`; one that it is a part of first.
 ///
 /// Only letters and digits are compared, since they are what one remembers of a name.
-fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> &'a str {
+pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> &'a str {
     let plain = |name: &str| -> Vec<u8> {
         name.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase()).collect()
     };

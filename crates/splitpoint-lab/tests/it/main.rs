@@ -1,5 +1,6 @@
 //! The lab by its public functions.
 
+mod drive;
 mod edge;
 mod ideal;
 mod merge;

@@ -1,0 +1,160 @@
+//! Keys one behind another in memory.
+
+use std::ops::Range;
+
+/// Keys in memory, in the order in which they came.
+///
+/// # Examples
+///
+/// ```
+/// use splitpoint_lab::keys::KeyBatch;
+///
+/// let mut batch = KeyBatch::default();
+/// batch.push(b"one");
+/// batch.push(b"");
+/// assert_eq!(batch.iter().collect::<Vec<_>>(), [&b"one"[..], b""]);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyBatch {
+    bytes: Vec<u8>,
+    /// Where each key ends.
+    ends: Vec<usize>,
+}
+
+/// Some of the keys of a batch, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct KeySlice<'a> {
+    bytes: &'a [u8],
+    ends: &'a [usize],
+    /// Where the first of the keys starts.
+    start: usize,
+}
+
+impl KeyBatch {
+    /// Adds a key at the end.
+    pub fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Adds a key that `write` appends to the bytes it is given; none if that fails.
+    pub(super) fn push_with<E>(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let start = self.bytes.len();
+        let written = write(&mut self.bytes);
+        match written {
+            Ok(()) => self.ends.push(self.bytes.len()),
+            Err(_) => self.bytes.truncate(start),
+        }
+        written
+    }
+
+    /// Removes the last key.
+    pub(super) fn pop(&mut self) {
+        self.ends.pop();
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
+    /// Removes the keys whose indexes `is_kept` refuses.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(usize) -> bool) {
+        let (mut kept, mut kept_bytes, mut start) = (0, 0, 0);
+        for index in 0..self.ends.len() {
+            let end = self.ends[index];
+            if is_kept(index) {
+                if kept < index {
+                    self.bytes.copy_within(start..end, kept_bytes);
+                }
+                kept_bytes += end - start;
+                self.ends[kept] = kept_bytes;
+                kept += 1;
+            }
+            start = end;
+        }
+        self.ends.truncate(kept);
+        self.bytes.truncate(kept_bytes);
+    }
+
+    /// Removes all keys and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Returns the number of keys.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns true if there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Returns the bytes of all keys together.
+    pub fn key_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Returns the memory that is in use, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()) as u64
+    }
+
+    /// Returns the key at `index`.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    pub fn key(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.bytes[start..self.ends[index]]
+    }
+
+    /// Returns the keys in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.slice(0..self.len()).iter()
+    }
+
+    /// Returns the keys whose indexes are in `range`.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    pub fn slice(&self, range: Range<usize>) -> KeySlice<'_> {
+        let start = if range.start == 0 { 0 } else { self.ends[range.start - 1] };
+        KeySlice { bytes: &self.bytes, ends: &self.ends[range], start }
+    }
+}
+
+impl<'a> KeySlice<'a> {
+    /// Returns the number of keys.
+    pub fn len(self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns true if there is no key.
+    pub fn is_empty(self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Returns the keys in order.
+    pub fn iter(self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        let Self { bytes, ends, start } = self;
+        let mut start = start;
+        ends.iter().map(move |&end| {
+            let key = &bytes[start..end];
+            start = end;
+            key
+        })
+    }
+
+    /// Returns part `index` of `count` parts whose lengths differ by one at most.
+    pub(crate) fn part(self, index: usize, count: usize) -> Self {
+        let at = |part: usize| self.len() * part / count;
+        let (from, to) = (at(index), at(index + 1));
+        let start = if from == 0 { self.start } else { self.ends[from - 1] };
+        Self { ends: &self.ends[from..to], start, ..self }
+    }
+}

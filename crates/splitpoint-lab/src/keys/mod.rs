@@ -1,0 +1,634 @@
+//! The keys that are measured: read once into memory, or again and again in bounded memory.
+//!
+//! ```text
+//! KeySource --open--> KeyInput --batches--> Keys: held, while memory suffices
+//!                                                 streamed beyond: opened for each pass
+//! ```
+//!
+//! # Invariants
+//!
+//! - A source gives the same keys in the same order whenever it is opened; that it did not is found.
+//! - Which keys are measured does not depend on whether they are held, but for the odds of
+//!   [`Duplicates::RemovedByFingerprint`].
+//!
+//! # Not here
+//!
+//! Opening files is the command's business; counting keys is that of `drive`.
+
+use std::fmt;
+use std::io::Write;
+use std::ops::ControlFlow;
+
+use crate::study::{Duplicates, KeyFacts};
+
+mod batch;
+mod distinct;
+mod facts;
+mod format;
+mod read;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use batch::{KeyBatch, KeySlice};
+pub use facts::shown;
+pub use format::{Column, Encoding, Framing, Integer, KeyFormat};
+pub use read::{KEY_BYTES_MAX, KeyInput, Noticed, Place, ReadError, reader};
+
+use distinct::{
+    Bitmap, ExactSet, FINGERPRINT_BYTES, FingerprintSet, fingerprint, part_of, wrong_p,
+};
+use facts::Tally;
+
+/// Where keys come from.
+pub trait KeySource: Sync {
+    /// Begins to read from the first key on.
+    ///
+    /// # Errors
+    ///
+    /// If that is not possible, as with a file that is gone.
+    fn open(&self) -> Result<Box<dyn KeyInput + Send + '_>, ReadError>;
+
+    /// Returns where to put the keys of a source that can be opened but once, or `None` if it can
+    /// be opened again. The keys are written as `varint`; after that, `open` gives them from there.
+    ///
+    /// # Errors
+    ///
+    /// If there is no place for them.
+    fn spill(&self) -> Result<Option<Box<dyn Write + '_>>, ReadError> {
+        Ok(None)
+    }
+
+    /// Returns whether no two keys are equal, as in a store.
+    fn is_distinct(&self) -> bool {
+        false
+    }
+}
+
+/// What to do with keys that have been there before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DuplicatePolicy {
+    /// Leave them out.
+    #[default]
+    Remove,
+    /// Measure them like others. They are looked for only while the keys fit into memory.
+    Keep,
+}
+
+/// A step of long work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// What is done.
+    pub name: &'static str,
+    /// Which pass over the keys it is, from 1.
+    pub pass: u64,
+    /// Passes of this kind.
+    pub pass_count: u64,
+}
+
+/// How far a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Keys.
+    pub key_count: u64,
+    /// Keys of the whole step, if that is known.
+    pub key_count_total: Option<u64>,
+    /// Bytes of the input that were read.
+    pub input_bytes: u64,
+}
+
+/// Who is told how far the work is, and can stop it.
+pub trait Watch: Send {
+    /// Takes note of progress, several times a second or more often.
+    fn progress(&mut self, phase: Phase, done: Done);
+
+    /// Returns whether the work is to stop.
+    fn is_stopped(&self) -> bool;
+}
+
+/// A [`Watch`] that looks away.
+impl Watch for () {
+    fn progress(&mut self, _phase: Phase, _done: Done) {}
+
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Keys that are measured, with what was noticed about them.
+///
+/// # Examples
+///
+/// ```
+/// use splitpoint_lab::keys::{Bytes, DuplicatePolicy, KeyFormat, Keys, Column};
+///
+/// let column = Column { name: "1".to_owned(), has_header: false };
+/// let source = Bytes { bytes: b"one\ntwo\none\n", format: KeyFormat::by_name("lines", column)? };
+/// let keys = Keys::read(Box::new(source), DuplicatePolicy::Remove, 1 << 20, &mut ())?;
+/// assert_eq!((keys.facts().key_count, keys.facts().duplicate_count), (2, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Keys<'s> {
+    place: Held<'s>,
+    facts: KeyFacts,
+    noticed: Noticed,
+}
+
+enum Held<'s> {
+    Memory(KeyBatch),
+    Stream(Stream<'s>),
+}
+
+/// Keys that are read anew for each pass.
+struct Stream<'s> {
+    source: Box<dyn KeySource + 's>,
+    /// Keys in it that are left out.
+    removed: Option<Bitmap>,
+    /// All keys in it.
+    key_count: u64,
+}
+
+impl fmt::Debug for Keys<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+/// Keys in bytes that are in memory already.
+#[derive(Clone, Debug)]
+pub struct Bytes<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// How the keys are written there.
+    pub format: KeyFormat,
+}
+
+impl KeySource for Bytes<'_> {
+    fn open(&self) -> Result<Box<dyn KeyInput + Send + '_>, ReadError> {
+        reader(self.bytes, &self.format)
+    }
+}
+
+impl<'s> Keys<'s> {
+    /// Reads keys, and finds those that have been there before.
+    ///
+    /// In at most `memory_bytes`, and a few megabytes or the longest key. Keys that do not fit are
+    /// not kept: each pass reads them again. Those that have been there before are then found by
+    /// fingerprints of 128 bits, in as many passes as it takes to compare them in that memory.
+    ///
+    /// # Errors
+    ///
+    /// If the source cannot be read or is malformed, was stopped by `watch`, or if one bit a key
+    /// and a million fingerprints do not fit either.
+    ///
+    /// # Cost
+    ///
+    /// One pass over the source while the keys fit; otherwise `1 + keys * 22 B / memory_bytes`.
+    pub fn read(
+        source: Box<dyn KeySource + 's>,
+        policy: DuplicatePolicy,
+        memory_bytes: u64,
+        watch: &mut dyn Watch,
+    ) -> Result<Self, ReadError> {
+        let mut first = FirstPass::new(policy, source.is_distinct());
+        let mut input = source.open()?;
+        let fits = first.read(&mut *input, memory_bytes, watch)?;
+        if fits {
+            let noticed = input.noticed();
+            drop(input);
+            return Ok(first.into_keys(noticed));
+        }
+        first.read_rest(&mut *input, &*source, watch)?;
+        let noticed = input.noticed();
+        drop(input);
+        let mut stream = Stream { source, removed: None, key_count: first.stream_count };
+        let (tally, duplicates, found) = match policy {
+            _ if first.is_distinct => (first.tally, Duplicates::Removed, 0),
+            DuplicatePolicy::Keep => (first.tally, Duplicates::Unchecked, 0),
+            DuplicatePolicy::Remove => {
+                let (tally, found) = stream.find_duplicates(memory_bytes, watch)?;
+                let wrong_p = wrong_p(stream.key_count);
+                (tally, Duplicates::RemovedByFingerprint { wrong_p }, found)
+            }
+        };
+        let duplicate_count = found + first.duplicate_count;
+        let facts = facts_of(tally, noticed, duplicates, duplicate_count);
+        Ok(Self { place: Held::Stream(stream), facts, noticed })
+    }
+
+    /// Returns what was noticed about the keys. Its source and format are the caller's to say.
+    pub fn facts(&self) -> &KeyFacts {
+        &self.facts
+    }
+
+    /// Returns the facts, to be added to.
+    pub fn facts_mut(&mut self) -> &mut KeyFacts {
+        &mut self.facts
+    }
+
+    /// Returns what was noticed about the form of the input.
+    pub fn noticed(&self) -> Noticed {
+        self.noticed
+    }
+
+    /// Returns the number of keys.
+    pub fn len(&self) -> u64 {
+        self.facts.key_count
+    }
+
+    /// Returns true if there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the keys, if they are in memory.
+    pub fn held(&self) -> Option<&KeyBatch> {
+        match &self.place {
+            Held::Memory(batch) => Some(batch),
+            Held::Stream(_) => None,
+        }
+    }
+
+    /// Returns the memory that the keys take, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        match &self.place {
+            Held::Memory(batch) => batch.memory_bytes(),
+            Held::Stream(stream) => {
+                let bits = if stream.removed.is_some() { stream.key_count } else { 0 };
+                Bitmap::memory_bytes(bits)
+            }
+        }
+    }
+
+    /// Gives every key to `visit` in order, until that breaks.
+    ///
+    /// # Errors
+    ///
+    /// If the source cannot be read, or gives other keys than before.
+    pub fn for_each(
+        &self,
+        mut visit: impl FnMut(&[u8]) -> ControlFlow<()> + Send,
+    ) -> Result<(), ReadError> {
+        self.for_each_window(|window| window.iter().try_for_each(&mut visit))
+    }
+
+    /// Gives the keys to `visit` in order, many at a time, until that breaks. The next ones are read
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If the source cannot be read, or gives other keys than before.
+    pub fn for_each_window(
+        &self,
+        mut visit: impl FnMut(KeySlice<'_>) -> ControlFlow<()> + Send,
+    ) -> Result<(), ReadError> {
+        match &self.place {
+            Held::Memory(batch) => {
+                for start in (0..batch.len()).step_by(WINDOW_KEYS) {
+                    let window = batch.slice(start..batch.len().min(start + WINDOW_KEYS));
+                    if visit(window).is_break() {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Held::Stream(stream) => stream.for_each_window(visit),
+        }
+    }
+
+    /// Returns up to `key_count_max` keys, evenly spaced and in order, of `bytes_max` bytes at most.
+    ///
+    /// # Errors
+    ///
+    /// If the source cannot be read, or gives other keys than before.
+    pub fn sample(&self, key_count_max: u64, bytes_max: u64) -> Result<KeyBatch, ReadError> {
+        let (all, mut sample, mut index) = (self.len(), KeyBatch::default(), 0_u64);
+        let wanted = key_count_max.min(all);
+        self.for_each(|key| {
+            let taken = sample.len() as u64;
+            // The first key of each of `wanted` equal ranges.
+            if u128::from(index) * u128::from(wanted) >= u128::from(taken) * u128::from(all) {
+                if taken == wanted || sample.key_bytes() + key.len() as u64 > bytes_max {
+                    return ControlFlow::Break(());
+                }
+                sample.push(key);
+            }
+            index += 1;
+            ControlFlow::Continue(())
+        })?;
+        Ok(sample)
+    }
+}
+
+/// Keys in memory that are counted between two looks at the clock.
+const WINDOW_KEYS: usize = 1 << 17;
+
+fn facts_of(
+    tally: Tally,
+    noticed: Noticed,
+    duplicates: Duplicates,
+    duplicate_count: u64,
+) -> KeyFacts {
+    KeyFacts {
+        key_count: tally.key_count,
+        key_bytes: tally.key_bytes,
+        lengths: tally.lengths(),
+        duplicate_count,
+        duplicates,
+        blank_count: noticed.blank_count,
+        carriage_return_count: noticed.carriage_return_count,
+        nul_count: noticed.nul_count,
+        examples: tally.examples,
+        ..KeyFacts::default()
+    }
+}
+
+/// The first pass: it keeps what it reads while that fits.
+struct FirstPass {
+    policy: DuplicatePolicy,
+    is_distinct: bool,
+    held: KeyBatch,
+    exact: ExactSet,
+    tally: Tally,
+    duplicate_count: u64,
+    /// Keys that a pass over the stream will find.
+    stream_count: u64,
+    read_count: u64,
+}
+
+const READ: Phase = Phase { name: "read keys", pass: 1, pass_count: 1 };
+
+impl FirstPass {
+    fn new(policy: DuplicatePolicy, is_distinct: bool) -> Self {
+        Self {
+            policy,
+            is_distinct,
+            held: KeyBatch::default(),
+            exact: ExactSet::default(),
+            tally: Tally::default(),
+            duplicate_count: 0,
+            stream_count: 0,
+            read_count: 0,
+        }
+    }
+
+    /// Reads until the end, which returns true, or until memory is full.
+    fn read(
+        &mut self,
+        input: &mut (dyn KeyInput + Send),
+        memory_bytes: u64,
+        watch: &mut dyn Watch,
+    ) -> Result<bool, ReadError> {
+        let mut batch = KeyBatch::default();
+        loop {
+            batch.clear();
+            let has_more = input.read_batch(&mut batch)?;
+            for key in batch.iter() {
+                self.add(key);
+            }
+            tell(watch, READ, self.read_count, None, input.offset())?;
+            if !has_more {
+                return Ok(true);
+            }
+            if self.memory_bytes() > memory_bytes {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let set = if self.is_distinct { 0 } else { ExactSet::memory_bytes(self.held.len()) };
+        self.held.memory_bytes() + set
+    }
+
+    fn add(&mut self, key: &[u8]) {
+        self.read_count += 1;
+        self.held.push(key);
+        if !self.is_distinct && !self.exact.insert_last(&self.held) {
+            self.duplicate_count += 1;
+            if self.policy == DuplicatePolicy::Remove {
+                self.held.pop();
+                return;
+            }
+        }
+        self.tally.add(key);
+    }
+
+    fn into_keys<'s>(self, noticed: Noticed) -> Keys<'s> {
+        let duplicates = match self.policy {
+            DuplicatePolicy::Keep => Duplicates::Kept,
+            DuplicatePolicy::Remove => Duplicates::Removed,
+        };
+        let facts = facts_of(self.tally, noticed, duplicates, self.duplicate_count);
+        Keys { place: Held::Memory(self.held), facts, noticed }
+    }
+
+    /// Reads to the end without keeping keys, but for those that can be read only once.
+    fn read_rest(
+        &mut self,
+        input: &mut (dyn KeyInput + Send),
+        source: &dyn KeySource,
+        watch: &mut dyn Watch,
+    ) -> Result<(), ReadError> {
+        self.exact = ExactSet::default();
+        let held = std::mem::take(&mut self.held);
+        let mut spill = source.spill()?;
+        if let Some(spill) = &mut spill {
+            // The duplicates among them are gone for good and have been counted.
+            self.stream_count = held.len() as u64;
+            held.iter().try_for_each(|key| write_varint_key(spill, key))?;
+        } else {
+            self.stream_count = self.read_count;
+            // They will be found again, by their fingerprints.
+            self.duplicate_count = 0;
+        }
+        drop(held);
+        let mut batch = KeyBatch::default();
+        let mut has_more = true;
+        while has_more {
+            batch.clear();
+            has_more = input.read_batch(&mut batch)?;
+            for key in batch.iter() {
+                self.tally.add(key);
+                if let Some(spill) = &mut spill {
+                    write_varint_key(spill, key)?;
+                }
+            }
+            self.read_count += batch.len() as u64;
+            self.stream_count += batch.len() as u64;
+            tell(watch, READ, self.read_count, None, input.offset())?;
+        }
+        if let Some(spill) = &mut spill {
+            spill.flush()?;
+        }
+        Ok(())
+    }
+}
+
+fn write_varint_key(out: &mut impl Write, key: &[u8]) -> Result<(), ReadError> {
+    let (mut length, mut prefix, mut used) = (key.len(), [0; 10], 0);
+    loop {
+        let has_more = length >= 0x80;
+        prefix[used] = (length & 0x7f) as u8 | if has_more { 0x80 } else { 0 };
+        (length, used) = (length >> 7, used + 1);
+        if !has_more {
+            break;
+        }
+    }
+    out.write_all(&prefix[..used])?;
+    out.write_all(key)?;
+    Ok(())
+}
+
+fn tell(
+    watch: &mut dyn Watch,
+    phase: Phase,
+    key_count: u64,
+    key_count_total: Option<u64>,
+    input_bytes: u64,
+) -> Result<(), ReadError> {
+    watch.progress(phase, Done { key_count, key_count_total, input_bytes });
+    if watch.is_stopped() { Err(ReadError::Stopped { key_count }) } else { Ok(()) }
+}
+
+/// Slots of fingerprints for each key, at least, in hundredths.
+const FINGERPRINT_SLOTS_HUNDREDTHS: u64 = 135;
+/// Fewest fingerprints that are compared in one pass.
+const FINGERPRINTS_MIN: u64 = 1 << 12;
+
+impl Stream<'_> {
+    /// Marks the keys that have been there before, and returns the facts of the others.
+    ///
+    /// The keys are cut into parts by their fingerprints, so that equal ones are in one part and
+    /// each part fits into memory; each pass looks at one part.
+    fn find_duplicates(
+        &mut self,
+        memory_bytes: u64,
+        watch: &mut dyn Watch,
+    ) -> Result<(Tally, u64), ReadError> {
+        let map_bytes = Bitmap::memory_bytes(self.key_count);
+        let slots_max = memory_bytes.saturating_sub(map_bytes) / FINGERPRINT_BYTES;
+        let keys_per_part = slots_max * 100 / FINGERPRINT_SLOTS_HUNDREDTHS;
+        if keys_per_part < FINGERPRINTS_MIN.min(self.key_count) {
+            return Err(ReadError::Memory {
+                needed_bytes: map_bytes + 2 * FINGERPRINTS_MIN * FINGERPRINT_BYTES,
+                allowed_bytes: memory_bytes,
+            });
+        }
+        let part_count = self.key_count.div_ceil(keys_per_part);
+        let per_part = self.key_count.div_ceil(part_count);
+        let slot_count = (per_part * FINGERPRINT_SLOTS_HUNDREDTHS / 100 + 1024).min(slots_max);
+        let mut set = FingerprintSet::new(slot_count as usize);
+        let (mut removed, mut tally) = (Bitmap::new(self.key_count), Tally::default());
+        for part in 0..part_count {
+            set.clear();
+            let phase = Phase { name: "find duplicates", pass: part + 1, pass_count: part_count };
+            self.mark_part(part, part_count, phase, &mut set, &mut removed, &mut tally, watch)?;
+        }
+        let found = self.key_count - tally.key_count;
+        self.removed = Some(removed);
+        tally.examples = self.first_examples()?;
+        Ok((tally, found))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the state of one loop")]
+    fn mark_part(
+        &self,
+        part: u64,
+        part_count: u64,
+        phase: Phase,
+        set: &mut FingerprintSet,
+        removed: &mut Bitmap,
+        tally: &mut Tally,
+        watch: &mut dyn Watch,
+    ) -> Result<(), ReadError> {
+        let mut ordinal = 0;
+        let mut outcome = Ok(());
+        self.for_each_window(|window| {
+            for key in window.iter() {
+                let fingerprint = fingerprint(key);
+                if part_of(fingerprint, part_count) == part {
+                    match set.insert(fingerprint) {
+                        Ok(true) => tally.add(key),
+                        Ok(false) => removed.set(ordinal),
+                        Err(distinct::Full) => {
+                            outcome = Err(ReadError::Malformed {
+                                place: Place::Key(ordinal + 1),
+                                reason: "the fingerprints of these keys are not spread: they may \
+                                         have been made so"
+                                    .to_owned(),
+                            });
+                            return ControlFlow::Break(());
+                        }
+                    }
+                }
+                ordinal += 1;
+            }
+            outcome = tell(watch, phase, ordinal, Some(self.key_count), 0);
+            if outcome.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        outcome
+    }
+
+    fn first_examples(&self) -> Result<Vec<String>, ReadError> {
+        let mut tally = Tally::default();
+        self.for_each_window(|window| {
+            window.iter().take(8).for_each(|key| tally.add(key));
+            ControlFlow::Break(())
+        })?;
+        Ok(tally.examples)
+    }
+
+    fn for_each_window(
+        &self,
+        mut visit: impl FnMut(KeySlice<'_>) -> ControlFlow<()> + Send,
+    ) -> Result<(), ReadError> {
+        let mut pass = StreamPass { stream: self, input: self.source.open()?, ordinal: 0 };
+        let (mut current, mut next) = (KeyBatch::default(), KeyBatch::default());
+        let mut has_more = pass.fill(&mut current)?;
+        loop {
+            let (flow, filled) = rayon::join(
+                || visit(current.slice(0..current.len())),
+                || if has_more { pass.fill(&mut next).map(Some) } else { Ok(None) },
+            );
+            if flow.is_break() {
+                return Ok(());
+            }
+            match filled? {
+                Some(more) => has_more = more,
+                None => break,
+            }
+            std::mem::swap(&mut current, &mut next);
+        }
+        if pass.ordinal != self.key_count {
+            let reason = format!(
+                "it changed while it was measured: {} keys, {} before",
+                pass.ordinal, self.key_count
+            );
+            return Err(ReadError::Malformed { place: Place::Whole, reason });
+        }
+        Ok(())
+    }
+}
+
+/// One pass over a stream.
+struct StreamPass<'a> {
+    stream: &'a Stream<'a>,
+    input: Box<dyn KeyInput + Send + 'a>,
+    ordinal: u64,
+}
+
+impl StreamPass<'_> {
+    /// Fills `batch` with the next keys that are not left out.
+    fn fill(&mut self, batch: &mut KeyBatch) -> Result<bool, ReadError> {
+        batch.clear();
+        let has_more = self.input.read_batch(batch)?;
+        let first = self.ordinal;
+        self.ordinal += batch.len() as u64;
+        if let Some(removed) = &self.stream.removed {
+            batch.retain(|index| !removed.has(first + index as u64));
+        }
+        Ok(has_more)
+    }
+}
