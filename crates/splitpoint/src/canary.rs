@@ -16,6 +16,10 @@ pub(crate) enum Canary {
     WholeBeforeBuilt,
     /// Recovery believes records whatever their checksum.
     AnyChecksum,
+    /// A superblock names a checkpoint that is not durable yet.
+    NamedBeforeSync,
+    /// Recovery goes on with the log one record behind the commit of the checkpoint.
+    ReplaysTooLate,
 }
 
 /// Returns whether the engine makes this mistake now: never, but in a test that asks for it.

@@ -15,10 +15,13 @@
 //!   tables behind it are whole.
 
 mod replay;
+mod survey;
 
 use std::path::Path;
+use std::sync::Mutex;
 
-use replay::{Effect, Tally, apply_change};
+use replay::apply_change;
+use survey::{Effect, KeyHash, Tally};
 
 use crate::atomic::Ordering;
 use crate::checkpoint::{extent_of, release_all_but};
@@ -421,15 +424,16 @@ impl Opening {
                 let (mut tally, mut batches) = (Tally::default(), Batches::default());
                 let mut changes = Vec::new();
                 while let Some(record) = walk.next_record()? {
-                    let effect = self.effect_of(region, &record)?;
+                    let effect = self.key_hash().effect_of(region, &record)?;
                     batches.add(&record, effect, |effect: Effect| {
                         tally.add(region, &effect);
                         changes.push(effect.change);
                     });
                     records += 1;
                 }
+                let space = Mutex::new(&mut space);
                 for change in &changes {
-                    apply_change(region, change, &mut space)?;
+                    apply_change(region, change, &space)?;
                 }
                 state = tally.after(region, state);
                 position = walk.position();
@@ -446,7 +450,11 @@ impl Opening {
     }
 
     fn hash_of(&self, key: &[u8]) -> u64 {
-        self.hash.hash(key, self.superblock.seed)
+        self.key_hash().of(key)
+    }
+
+    fn key_hash(&self) -> KeyHash<'_> {
+        KeyHash { function: &self.hash, seed: self.superblock.seed }
     }
 
     /// Keeps the checkpoint that the superblock names, unless its segment was given back, and gives

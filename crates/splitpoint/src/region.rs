@@ -286,6 +286,29 @@ impl Region {
         line_count: u64,
         space: &mut Space,
     ) -> Result<()> {
+        let clear = |storage: &dyn Storage, offset, bytes| storage.clear_range(offset, bytes);
+        self.take_lines(window, line_count, space, clear)
+    }
+
+    /// As [`reserve_lines`](Self::reserve_lines), but new lines have anything: for who is about to
+    /// write all of them.
+    pub(crate) fn claim_lines(
+        &self,
+        window: LineWindow,
+        line_count: u64,
+        space: &mut Space,
+    ) -> Result<()> {
+        let claim = |storage: &dyn Storage, offset, bytes| storage.claim_range(offset, bytes);
+        self.take_lines(window, line_count, space, claim)
+    }
+
+    fn take_lines(
+        &self,
+        window: LineWindow,
+        line_count: u64,
+        space: &mut Space,
+        make_ready: impl Fn(&dyn Storage, u64, u64) -> std::io::Result<()>,
+    ) -> Result<()> {
         while self.line_count(window) < line_count {
             let piece = self.live().piece_count(window);
             let bytes = piece_of(piece).line_count * LINE_BYTES;
@@ -297,7 +320,7 @@ impl Region {
             let offset = self.allocate(bytes, GRANULE_BYTES, space)?;
             // A piece of the file may have been something else before.
             let mapped = self
-                .write("clear index piece", |storage| storage.clear_range(offset, bytes))
+                .write("clear index piece", |storage| make_ready(storage, offset, bytes))
                 .and_then(|()| self.map_one(window, piece, Backing::File(offset)));
             if let Err(error) = mapped {
                 self.release(offset, bytes, space);
@@ -315,6 +338,19 @@ impl Region {
         let start = lines.start / granule * granule * LINE_BYTES;
         let bytes = lines.end * LINE_BYTES - start;
         self.storage.populate(window_kind(window), start, bytes);
+    }
+
+    /// Makes lines empty that nobody looks at yet.
+    pub(crate) fn erase_lines(&self, window: LineWindow, lines: Range<u64>) {
+        assert!(lines.end <= self.line_count(window));
+        let base = match window {
+            LineWindow::Buckets => self.buckets,
+            LineWindow::Overflow => self.overflow,
+        };
+        for number in lines {
+            // SAFETY: the line is mapped, as was just checked.
+            unsafe { &*base.wrapping_add(number as usize) }.erase();
+        }
     }
 
     fn map_one(&self, window: LineWindow, piece: usize, backing: Backing) -> Result<()> {

@@ -25,6 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use crate::atomic::kill_points::observe;
+use crate::format::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
 use crate::hash::{HashFunction, HashId};
 use crate::table::{BatchAtomicity, Change, Table};
 use crate::{Db, Durability, Options, Recovery, SimDisk};
@@ -172,6 +173,17 @@ fn examine(
     })
 }
 
+/// Returns whether the newest superblock names a checkpoint.
+fn names_checkpoint(disk: &SimDisk) -> bool {
+    let file = disk.file();
+    let blocks = SUPERBLOCK_OFFSETS.into_iter().filter_map(|offset| {
+        let block = file.get(offset as usize..)?.get(..SUPERBLOCK_BYTES as usize)?;
+        Superblock::decode(block).ok()
+    });
+    let newest = blocks.max_by_key(|block| block.generation);
+    newest.is_some_and(|block| block.checkpoint.is_some())
+}
+
 /// Reads everything, by a scan and by lookups.
 fn read(db: &Db) -> Result<Content, String> {
     let mut content = Content::new();
@@ -241,8 +253,16 @@ impl Point<'_> {
 
     /// Checks one image that a power loss leaves and returns how many commits it has.
     fn check_image(&self, lost: &SimDisk, what: &str) -> Result<(usize, Db), String> {
-        examine(lost, self.options, self.history, self.history.synced)
-            .map_err(|error| format!("power lost, {what}: {error}"))
+        let names_checkpoint = names_checkpoint(lost);
+        let (found, db) = examine(lost, self.options, self.history, self.history.synced)
+            .map_err(|error| format!("power lost, {what}: {error}"))?;
+        // One that is damaged is left out, which costs time and no content: only this shows it.
+        let writer = db.store.lock().map_err(|error| error.to_string())?;
+        if names_checkpoint && writer.superblock.checkpoint.is_none() {
+            return Err(format!("power lost, {what}: the checkpoint is named and not whole"));
+        }
+        drop(writer);
+        Ok((found, db))
     }
 
     /// Recovers the image of `image_seed` and crashes again at each event of that, killed and with

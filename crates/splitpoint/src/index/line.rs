@@ -104,6 +104,16 @@ impl Line {
         store(&self.meta, 0);
     }
 
+    /// Makes a line zero that has anything, for a table that nobody looks at yet.
+    #[inline]
+    pub(crate) fn erase(&self) {
+        for word in self.slots.iter().chain([&self.meta]) {
+            if word.load(Ordering::Relaxed) != 0 {
+                store(word, 0);
+            }
+        }
+    }
+
     /// Returns the first empty slot.
     #[inline]
     pub(crate) fn hole(&self) -> Option<usize> {

@@ -7,18 +7,19 @@
 //! Memory is bounded by [`CHANGES_MAX`], and by the largest batch: what does not fit is read
 //! again.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 
+use super::survey::{CHANGES_MAX, Change, KeyHash, NONE, Survey};
 use super::{Opened, Opening, set_geometry};
 use crate::canary::{self, Canary};
 use crate::checkpoint::{Image, extent_of};
 use crate::error::{Error, Result};
-use crate::format::{
-    Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, SegmentKind, u64_at,
-};
+use crate::format::{CheckpointName, GRANULE_BYTES, LogStart};
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, Line, SLOT_COUNT};
-use crate::index::lookup::{locate_addr, locate_end};
+use crate::index::lookup::{Located, locate_addr, locate_end};
 use crate::index::overflow::LinePool;
 use crate::index::shape::Shape;
 use crate::index::slot::{Slot, Tag};
@@ -27,95 +28,17 @@ use crate::linear::{BucketIndex, Geometry};
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::Position;
 use crate::log::batch::Batches;
-use crate::log::record::{Record, RecordKind};
-use crate::log::scan::{LogWalk, Trust, big_record_unverified, expect_value_bytes};
+use crate::log::scan::{LogWalk, Trust};
 use crate::options::{Access, OnRecovery, RecoveryProgress};
 use crate::region::{LivePool, Region};
-use crate::space::{Extent, Space};
+use crate::space::Space;
 use crate::stats::Recovery;
-use crate::store::{Mark, Store, TOMBSTONE_BYTES};
+use crate::store::{Mark, Store};
 
-/// Changes that are held in memory at a time, of 24 bytes each.
-const CHANGES_MAX: usize = 1 << 21;
-/// Changes, and records that they replace, that are asked for ahead.
+/// Changes that are asked for ahead.
 const READ_AHEAD: usize = 32;
-/// Size in bytes from which an index is worth a thread that makes its pages.
-const POPULATE_BYTES_MIN: u64 = 16 << 20;
-/// How often progress is told, in bytes.
-const PROGRESS_BYTES: u64 = 4 << 20;
-
-/// What a record does to the index.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Change {
-    hash: u64,
-    /// The record that the slot names from now on, 0 for a delete.
-    addr: Addr,
-    /// The record that it named before, 0 for none.
-    prev: Addr,
-}
-
-/// No record: none is at the beginning of the file.
-const NONE: Addr = Addr(0);
-
-/// What a record does to the index and to the counts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Effect {
-    pub(super) change: Change,
-    record_bytes: u64,
-}
-
-/// What records have done to the counts.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
-    inserted_count: u64,
-    deleted_count: u64,
-    added_bytes: u64,
-    tombstone_bytes: u64,
-    replaced_bytes: u64,
-    /// Records that were replaced, whose sizes are not known yet.
-    replaced: Vec<Addr>,
-}
-
-impl Tally {
-    pub(super) fn add(&mut self, region: &Region, effect: &Effect) {
-        let Effect { change: Change { addr, prev, .. }, record_bytes } = *effect;
-        if addr == NONE {
-            self.deleted_count += 1;
-            self.tombstone_bytes += TOMBSTONE_BYTES;
-        } else if prev == NONE {
-            self.inserted_count += 1;
-        }
-        self.added_bytes += record_bytes;
-        if prev == NONE {
-            return;
-        }
-        region.prefetch_record(prev);
-        self.replaced.push(prev);
-        if self.replaced.len() == READ_AHEAD {
-            self.add_replaced(region);
-        }
-    }
-
-    fn add_replaced(&mut self, region: &Region) {
-        for addr in self.replaced.drain(..) {
-            // Damage to what is dead matters to nobody but these counts.
-            let record = region.record(addr);
-            self.replaced_bytes += record.map_or(0, |record| record.bytes.len() as u64);
-        }
-    }
-
-    /// Returns what the counts are after all that, when they were `before`.
-    pub(super) fn after(mut self, region: &Region, before: CommitState) -> CommitState {
-        self.add_replaced(region);
-        CommitState {
-            record_count: (before.record_count + self.inserted_count)
-                .saturating_sub(self.deleted_count),
-            live_bytes: (before.live_bytes + self.added_bytes).saturating_sub(self.replaced_bytes),
-            dead_bytes: before.dead_bytes + self.replaced_bytes + self.tombstone_bytes,
-            ..before
-        }
-    }
-}
+/// Size in bytes from which a file is worth a second thread.
+const THREAD_BYTES_MIN: u64 = 16 << 20;
 
 /// An index that has been built, and where its log ends.
 #[derive(Debug)]
@@ -131,38 +54,6 @@ struct Rebuilt {
 struct Base {
     image: Option<Image>,
     survey: Survey,
-}
-
-/// What a pass over the log finds: where it ends, what it uses, what it does.
-#[derive(Debug, Default)]
-struct Survey {
-    end: Position,
-    used: Vec<Extent>,
-    records: u64,
-    tally: Tally,
-    log_bytes: u64,
-    big_bytes: u64,
-    next_sequence: u64,
-    dropped_bytes: u64,
-    /// The first changes, and where the others begin.
-    changes: Vec<Change>,
-    rest: Option<Position>,
-}
-
-impl Survey {
-    fn add_segment(&mut self, offset: u64, header: &SegmentHeader) {
-        let count = header.segment_bytes / GRANULE_BYTES;
-        self.used.push(Extent { granule: offset / GRANULE_BYTES, count });
-        match header.kind {
-            SegmentKind::Big => self.big_bytes += header.segment_bytes,
-            _ => self.log_bytes += header.segment_bytes,
-        }
-        self.next_sequence = self.next_sequence.max(header.sequence + 1);
-    }
-
-    fn space(&self) -> Space {
-        Space::complement(HEADER_BYTES / GRANULE_BYTES, self.used.clone())
-    }
 }
 
 impl Opening {
@@ -222,13 +113,16 @@ impl Opening {
         };
         survey.used.push(extent_of(name));
         // The log was durable that far: without it there is damage, and more of it before.
-        let walk = LogWalk::new(region, start, Trust::Nothing, 0)?.ok_or(Error::Corrupt {
+        let mut walk = LogWalk::new(region, start, Trust::Nothing, 0)?.ok_or(Error::Corrupt {
             what: "log start of the checkpoint",
             offset: name.offset,
             expected: start.record_offset,
             found: 0,
         })?;
-        self.survey(region, walk, &mut survey)?;
+        if canary::is_made(Canary::ReplaysTooLate) {
+            walk.next_record()?;
+        }
+        survey.read(region, self.key_hash(), &walk, &self.on_recovery)?;
         Ok(Base { image: Some(image), survey })
     }
 
@@ -238,51 +132,9 @@ impl Opening {
         let start = self.superblock.log_start;
         if let Some(walk) = LogWalk::new(region, start, Trust::Nothing, 0)? {
             survey.add_segment(walk.position().segment_offset, walk.header());
-            self.survey(region, walk, &mut survey)?;
+            survey.read(region, self.key_hash(), &walk, &self.on_recovery)?;
         }
         Ok(Base { image: None, survey })
-    }
-
-    fn survey(&self, region: &Region, mut walk: LogWalk<'_>, survey: &mut Survey) -> Result<()> {
-        let start_lsn = walk.position().lsn;
-        let mut told_lsn = start_lsn;
-        let mut batches = Batches::default();
-        loop {
-            let position = walk.position();
-            if survey.changes.len() >= CHANGES_MAX && batches.is_empty() {
-                survey.rest.get_or_insert(position);
-            }
-            if position.lsn - told_lsn >= PROGRESS_BYTES {
-                told_lsn = position.lsn;
-                self.tell(RecoveryProgress::ReadLog { bytes: position.lsn - start_lsn });
-            }
-            let Some(record) = walk.next_record()? else { break };
-            survey.records += 1;
-            match record.header.kind {
-                RecordKind::Link => {
-                    survey.add_segment(walk.position().segment_offset, walk.header());
-                }
-                RecordKind::BigPut => {
-                    let offset = u64_at(record.value(), 0);
-                    survey.add_segment(offset, &region.segment(offset)?);
-                }
-                _ => {}
-            }
-            let effect = self.effect_of(region, &record)?;
-            let Survey { tally, changes, rest, .. } = &mut *survey;
-            batches.add(&record, effect, |effect| {
-                tally.add(region, &effect);
-                if rest.is_none() {
-                    changes.push(effect.change);
-                }
-            });
-        }
-        survey.end = walk.position();
-        let segment_end = survey.end.segment_offset + walk.header().segment_bytes;
-        let rest = region.storage().read(survey.end.offset, segment_end - survey.end.offset);
-        let last = rest.iter().rposition(|&byte| byte != 0);
-        survey.dropped_bytes = last.map_or(0, |last| last as u64 + 1);
-        Ok(())
     }
 
     /// Collects the changes of the log from `rest` on, whose checksums have been verified; returns
@@ -301,34 +153,9 @@ impl Opening {
                 return Ok(Some(walk.position()));
             }
             let Some(record) = walk.next_record()? else { return Ok(None) };
-            let effect = self.effect_of(region, &record)?;
+            let effect = self.key_hash().effect_of(region, &record)?;
             batches.add(&record, effect, |effect| changes.push(effect.change));
         }
-    }
-
-    /// Returns what a record does.
-    #[inline]
-    pub(super) fn effect_of(&self, region: &Region, record: &Record<'_>) -> Result<Option<Effect>> {
-        let prev = record.header.prev;
-        let (hash, addr, record_bytes) = match record.header.kind {
-            RecordKind::Put => {
-                (self.hash_of(record.key()), record.addr(), record.bytes.len() as u64)
-            }
-            RecordKind::BigPut => {
-                let big = big_record_unverified(region, record)?;
-                (self.hash_of(big.key()), big.addr(), big.bytes.len() as u64)
-            }
-            RecordKind::Delete => {
-                expect_value_bytes(record, 8)?;
-                if prev.is_none() {
-                    return Err(no_prev(record));
-                }
-                (u64_at(record.value(), 0), NONE, 0)
-            }
-            _ => return Ok(None),
-        };
-        let prev = prev.unwrap_or(NONE);
-        Ok(Some(Effect { change: Change { hash, addr, prev }, record_bytes }))
     }
 
     /// Builds the index: the image of the checkpoint, then what the log did after it.
@@ -349,14 +176,14 @@ impl Opening {
         let before = image.as_ref().map_or(CommitState::default(), |image| image.state.commit);
         let mut state = std::mem::take(&mut survey.tally).after(region, before);
         let geometry = Store::geometry_for(state.record_count, self.superblock.fill_thousandths);
-        region.reserve_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
+        region.claim_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
         set_geometry(region, geometry);
         if let Some(image) = &image {
             live.set_checkpoint_extent(0, Some(extent_of(image.name())));
         }
         make_pages(region);
         if let Some(image) = &image {
-            self.load_image(region, image, geometry, &mut space)?;
+            self.load_checkpoint(region, image, geometry, &mut space)?;
         }
         self.apply_log(region, &mut survey, &mut space)?;
         let end = survey.end;
@@ -396,114 +223,233 @@ impl Opening {
         Ok(opened)
     }
 
-    /// Puts the slots of a checkpoint into an empty table of any geometry.
-    fn load_image(
+    /// Fills an empty table from a checkpoint.
+    fn load_checkpoint(
         &self,
         region: &Region,
         image: &Image,
         geometry: Geometry,
         space: &mut Space,
     ) -> Result<()> {
-        let from = image.state.geometry;
-        // A bucket has its own number's bits of the hash, and the tag has bits 8 to 31.
-        let is_known = from.level() >= Tag::FIRST_BIT;
-        let (mut bytes, bytes_total) = (0, image.name().bytes);
-        image.for_each_entry(
-            region,
-            |bucket, slots| {
-                // Most slots stay in their bucket or go to the one that it is divided into: the
-                // lines of the last slots of both.
-                let mut open: [Option<(BucketIndex, &Line, usize)>; 2] = [None; 2];
-                for &slot in slots {
-                    let slot = Slot(u64::from_le_bytes(slot));
-                    let target = if from == geometry {
-                        bucket
-                    } else if is_known {
-                        geometry.bucket_of(slot.low_hash(bucket.0))
-                    } else {
-                        geometry.bucket_of(self.hash_of(region.version(slot.addr())?.key()))
-                    };
-                    let open = &mut open[usize::from(target != bucket)];
-                    match open {
-                        Some((last, line, used)) if *last == target && *used < SLOT_COUNT => {
-                            line.set_slot(*used, slot);
-                            *used += 1;
-                        }
-                        _ => *open = Some(add_slot(region, target, slot, space)?),
-                    }
+        let (key_hash, on_recovery) = (self.key_hash(), &self.on_recovery);
+        let space = Mutex::new(space);
+        // The bits that a bucket has in both tables, if the image need not look at keys.
+        let level = geometry.level().min(image.state.geometry.level());
+        let shares = Share::all(region, level);
+        each_share(region, &shares, |share| {
+            load_image(region, image, key_hash, (share, &space), |progress| {
+                if share.value == 0 {
+                    tell(on_recovery, progress);
                 }
-                Ok(())
-            },
-            |bucket| {
-                // Where the slots of the bucket go, if the table has not grown much.
-                region.prefetch_bucket(geometry.bucket_of(bucket.0));
-            },
-            |block_bytes| {
-                bytes += block_bytes;
-                self.tell(RecoveryProgress::LoadCheckpoint { bytes, bytes_total });
-            },
-        )
+            })
+        })
     }
 
     /// Applies all changes of the log, in their order.
     fn apply_log(&self, region: &Region, survey: &mut Survey, space: &mut Space) -> Result<()> {
-        let mut changes = std::mem::take(&mut survey.changes);
+        let geometry = Shape::of_word(region.shape().load(Ordering::Relaxed)).geometry;
+        let shares = Share::all(region, geometry.level());
+        let space = Mutex::new(space);
+        let mut parts = std::mem::take(&mut survey.changes);
         let (mut records, records_total) = (0, survey.records);
         loop {
-            apply_in_order(region, &changes, space)?;
-            records += changes.len() as u64;
+            each_share(region, &shares, |share| {
+                parts.iter().try_for_each(|changes| apply_in_order(region, changes, share, &space))
+            })?;
+            records += parts.iter().map(|changes| changes.len() as u64).sum::<u64>();
             // Links and what was not committed count as applied with the last.
             let records = if survey.rest.is_some() { records } else { records_total };
-            self.tell(RecoveryProgress::ApplyLog { records, records_total });
+            tell(&self.on_recovery, RecoveryProgress::ApplyLog { records, records_total });
             let Some(rest) = survey.rest else { return Ok(()) };
+            parts.truncate(1);
+            let changes = &mut parts[0];
             changes.clear();
-            survey.rest = self.collect(region, rest, survey.end, &mut changes)?;
-        }
-    }
-
-    fn tell(&self, progress: RecoveryProgress) {
-        if let Some(OnRecovery(function)) = &self.on_recovery {
-            function(progress);
+            survey.rest = self.collect(region, rest, survey.end, changes)?;
         }
     }
 }
 
-/// Makes the pages of the buckets, which are about to be filled, on two cores if the machine has
-/// them: a third of the time goes there if each is made at its first store.
-fn make_pages(region: &Region) {
-    let line_count = region.line_count(LineWindow::Buckets);
-    // Asked last: the system is asked for it by reading files.
-    let has_cores = || std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
-    let may_have_threads = region.storage().may_sync_in_background();
-    if line_count * LINE_BYTES < POPULATE_BYTES_MIN || !may_have_threads || !has_cores() {
-        return region.populate(LineWindow::Buckets, 0..line_count);
+/// Tells the program how far a recovery is.
+pub(super) fn tell(on_recovery: &Option<OnRecovery>, progress: RecoveryProgress) {
+    if let Some(OnRecovery(function)) = on_recovery {
+        function(progress);
+    }
+}
+
+/// A share of the buckets, and of what goes to them: each is the business of one thread.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    /// The bits of a hash or of a bucket that tell.
+    mask: u64,
+    value: u64,
+}
+
+impl Share {
+    /// Returns shares that have all buckets of a table of a level.
+    fn all(region: &Region, level: u32) -> Vec<Self> {
+        if level == 0 || !has_shares(region) {
+            return vec![Self { mask: 0, value: 0 }];
+        }
+        let mask = 1 << (level - 1);
+        [0, mask].map(|value| Self { mask, value }).to_vec()
+    }
+
+    #[inline]
+    fn has(self, hash: u64) -> bool {
+        hash & self.mask == self.value
+    }
+}
+
+/// Calls `each` with every share, at the same time if the machine has the cores.
+fn each_share(
+    region: &Region,
+    shares: &[Share],
+    each: impl Fn(Share) -> Result<()> + Sync,
+) -> Result<()> {
+    let Some((&last, others)) = shares.split_last() else { return Ok(()) };
+    if shares.len() == 1 || !is_worth_a_thread(region) {
+        return shares.iter().try_for_each(|&share| each(share));
     }
     std::thread::scope(|scope| {
-        // Without the thread its half of the pages are made one by one.
-        let _ = std::thread::Builder::new().name("splitpoint-pages".to_string()).spawn_scoped(
-            scope,
-            || {
-                region.populate(LineWindow::Buckets, line_count / 2..line_count);
-            },
-        );
-        region.populate(LineWindow::Buckets, 0..line_count / 2);
+        let each = &each;
+        let spawn = |&share| {
+            let builder = std::thread::Builder::new().name("splitpoint-index".to_string());
+            (share, builder.spawn_scoped(scope, move || each(share)))
+        };
+        let threads: Vec<_> = others.iter().map(spawn).collect();
+        let mut result = each(last);
+        for (share, thread) in threads {
+            let done = match thread {
+                Ok(thread) => {
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                }
+                Err(_) => each(share),
+            };
+            result = result.and(done);
+        }
+        result
+    })
+}
+
+/// Returns whether a recovery of this store is done in two shares: if the machine has the cores and
+/// there is enough to do. On the simulated machine, which has no threads, they are done one after the
+/// other, so that its crashes are of the same steps.
+pub(super) fn has_shares(region: &Region) -> bool {
+    is_worth_a_thread(region) || !region.storage().may_sync_in_background()
+}
+
+/// Returns whether a second thread makes a recovery shorter.
+pub(super) fn is_worth_a_thread(region: &Region) -> bool {
+    region.file_bytes() >= THREAD_BYTES_MIN
+        && region.storage().may_sync_in_background()
+        && std::thread::available_parallelism().is_ok_and(|count| count.get() > 1)
+}
+
+/// Puts the slots of a share of the buckets of a checkpoint into an empty table of any geometry.
+fn load_image(
+    region: &Region,
+    image: &Image,
+    key_hash: KeyHash<'_>,
+    (share, space): (Share, &Mutex<&mut Space>),
+    tell: impl Fn(RecoveryProgress),
+) -> Result<()> {
+    let geometry = Shape::of_word(region.shape().load(Ordering::Relaxed)).geometry;
+    let from = image.state.geometry;
+    // A bucket has its own number's bits of the hash, and the tag has bits 8 to 31.
+    let is_known = from.level() >= Tag::FIRST_BIT;
+    let (mut bytes, bytes_total) = (0, image.name().bytes);
+    image.for_each_entry(
+        region,
+        |bucket, slots| {
+            if !share.has(bucket.0) {
+                return Ok(());
+            }
+            // Most slots stay in their bucket or go to the one that it is divided into: the
+            // lines of the last slots of both.
+            let mut open: [Option<(BucketIndex, &Line, usize)>; 2] = [None; 2];
+            for &slot in slots {
+                let slot = Slot(u64::from_le_bytes(slot));
+                let target = if from == geometry {
+                    bucket
+                } else if is_known {
+                    geometry.bucket_of(slot.low_hash(bucket.0))
+                } else {
+                    geometry.bucket_of(key_hash.of_record(region, slot.addr())?)
+                };
+                let open = &mut open[usize::from(target != bucket)];
+                match open {
+                    Some((last, line, used)) if *last == target && *used < SLOT_COUNT => {
+                        line.set_slot(*used, slot);
+                        *used += 1;
+                    }
+                    _ => *open = Some(add_slot(region, target, slot, space)?),
+                }
+            }
+            Ok(())
+        },
+        |bucket| {
+            // Where the slots of the bucket go, if the table has not grown much.
+            if share.has(bucket.0) {
+                region.prefetch_bucket(geometry.bucket_of(bucket.0));
+            }
+        },
+        |block_bytes| {
+            bytes += block_bytes;
+            tell(RecoveryProgress::LoadCheckpoint { bytes, bytes_total });
+        },
+    )
+}
+
+/// Makes the pages of the buckets, which are about to be filled, and the buckets empty; on two cores
+/// if the machine has them.
+fn make_pages(region: &Region) {
+    let line_count = region.line_count(LineWindow::Buckets);
+    let make = |lines: Range<u64>| {
+        region.populate(LineWindow::Buckets, lines.clone());
+        region.erase_lines(LineWindow::Buckets, lines);
+    };
+    let half = line_count / 2;
+    if !is_worth_a_thread(region) {
+        return make(0..line_count);
+    }
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("splitpoint-pages".to_string());
+        let other = builder.spawn_scoped(scope, || make(half..line_count));
+        make(0..half);
+        if other.is_err() {
+            make(half..line_count);
+        }
     });
 }
 
-/// Applies changes in their order; the cache misses of their buckets overlap.
-fn apply_in_order(region: &Region, changes: &[Change], space: &mut Space) -> Result<()> {
+/// Applies the changes of a share of the buckets in their order; the cache misses of their buckets
+/// overlap.
+fn apply_in_order(
+    region: &Region,
+    changes: &[Change],
+    share: Share,
+    space: &Mutex<&mut Space>,
+) -> Result<()> {
     let geometry = Shape::of_word(region.shape().load(Ordering::Relaxed)).geometry;
     for (i, change) in changes.iter().enumerate() {
-        if let Some(ahead) = changes.get(i + READ_AHEAD) {
+        if let Some(ahead) = changes.get(i + READ_AHEAD)
+            && share.has(ahead.hash)
+        {
             region.prefetch_bucket(geometry.bucket_of(ahead.hash));
         }
-        apply_change(region, change, space)?;
+        if share.has(change.hash) {
+            apply_change(region, change, space)?;
+        }
     }
     Ok(())
 }
 
 /// Applies a change to the index; one that has been applied changes nothing.
-pub(super) fn apply_change(region: &Region, change: &Change, space: &mut Space) -> Result<()> {
+pub(super) fn apply_change(
+    region: &Region,
+    change: &Change,
+    space: &Mutex<&mut Space>,
+) -> Result<()> {
     let Change { hash, addr, prev } = *change;
     let is_delete = addr == NONE;
     let slot = if is_delete { Slot::EMPTY } else { Slot::new(Tag::of_hash(hash), addr) };
@@ -516,14 +462,28 @@ pub(super) fn apply_change(region: &Region, change: &Change, space: &mut Space) 
     if is_delete {
         return Ok(());
     }
-    let mut at = locate_addr(region, hash, addr)?;
+    let at = locate_addr(region, hash, addr)?;
     if at.found.is_some() {
         return Ok(());
     }
-    if at.hole.is_none() && reserve_line(region, space)? {
-        at = locate_addr(region, hash, addr)?;
+    insert_at(region, &at, slot, space)
+}
+
+/// Puts a slot where there is room for it, in an overflow line where there is none; the shares have
+/// these in common.
+fn insert_at(
+    region: &Region,
+    at: &Located<'_>,
+    slot: Slot,
+    space: &Mutex<&mut Space>,
+) -> Result<()> {
+    if let Some((line, i)) = at.hole {
+        line.set_slot(i, slot);
+        return Ok(());
     }
-    insert(region, &mut LivePool(region), &at, slot).map(drop)
+    let mut space = space.lock().unwrap_or_else(PoisonError::into_inner);
+    reserve_line(region, &mut space)?;
+    insert(region, &mut LivePool(region), at, slot).map(drop)
 }
 
 /// Puts a slot at the end of a chain of a table that is being built. Returns the line that it went
@@ -532,29 +492,21 @@ fn add_slot<'a>(
     region: &'a Region,
     bucket: BucketIndex,
     slot: Slot,
-    space: &mut Space,
+    space: &Mutex<&mut Space>,
 ) -> Result<(BucketIndex, &'a Line, usize)> {
-    let mut at = locate_end(region, bucket)?;
-    if at.hole.is_none() && reserve_line(region, space)? {
-        at = locate_end(region, bucket)?;
-    }
-    insert(region, &mut LivePool(region), &at, slot)?;
+    let at = locate_end(region, bucket)?;
+    insert_at(region, &at, slot, space)?;
     // A line that was begun just now is found when the next slot comes.
     Ok(at.hole.map_or((bucket, at.last, SLOT_COUNT), |(line, i)| (bucket, line, i + 1)))
 }
 
-/// Makes sure that an overflow line can be taken; returns whether more were mapped.
-fn reserve_line(region: &Region, space: &mut Space) -> Result<bool> {
+/// Makes sure that an overflow line can be taken.
+fn reserve_line(region: &Region, space: &mut Space) -> Result<()> {
     if LivePool(region).free_count() > 0 {
-        return Ok(false);
+        return Ok(());
     }
     let line_count = region.line_count(LineWindow::Overflow) + 1;
-    region.reserve_lines(LineWindow::Overflow, line_count, space)?;
-    Ok(true)
-}
-
-fn no_prev(record: &Record<'_>) -> Error {
-    Error::Corrupt { what: "record flags", offset: record.offset + 4, expected: 0x12, found: 0x02 }
+    region.reserve_lines(LineWindow::Overflow, line_count, space)
 }
 
 const _: () = assert!(LINE_BYTES * 64 == GRANULE_BYTES);

@@ -255,6 +255,12 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         self.write_zeros(offset, bytes)
     }
 
+    /// Makes sure that a range has its blocks, for an index piece all of which is about to be mapped
+    /// and written; the bytes may be anything.
+    fn claim_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.clear_range(offset, bytes)
+    }
+
     /// Makes the bytes of the range durable, however they were written.
     fn sync_range(&self, offset: u64, bytes: u64) -> io::Result<()>;
 

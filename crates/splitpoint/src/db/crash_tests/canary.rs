@@ -62,6 +62,24 @@ fn records_believed_without_their_checksum_are_found() {
     check(Canary::AnyChecksum, "");
 }
 
+/// The small programs make no checkpoints.
+#[track_caller]
+fn check_with_checkpoints(canary: Canary) {
+    let found = large_finds(canary).unwrap_or_else(|| panic!("{canary:?} goes unnoticed"));
+    println!("{canary:?}: {found}");
+    assert!(found.contains("power lost"), "{found}");
+}
+
+#[test]
+fn a_superblock_before_the_checkpoint_that_it_names_is_found_by_power_loss() {
+    check_with_checkpoints(Canary::NamedBeforeSync);
+}
+
+#[test]
+fn a_log_that_is_replayed_from_behind_its_checkpoint_is_found_by_power_loss() {
+    check_with_checkpoints(Canary::ReplaysTooLate);
+}
+
 /// Skips each sync of small programs, one at a time, as if the engine had left it out. The sweep
 /// must find each, but for some of the superblock alone: the first change of a store writes it
 /// twice, either of which is enough, and one that says "clean" may be missing, since the tables are

@@ -1,0 +1,348 @@
+//! The pass over the log: where it ends, what it uses, what it does.
+//!
+//! The log is a chain, but its parts can be read at the same time: where one may be is guessed from
+//! the live header, which is not believed, and a part counts only when the one before it has come to
+//! its beginning, link by link. So a wrong guess costs time and nothing else.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::replay::{has_shares, is_worth_a_thread, tell};
+use crate::error::{Error, Result};
+use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, SegmentHeader, SegmentKind, u64_at};
+use crate::hash::HashFunction;
+use crate::live::CommitState;
+use crate::log::append::Position;
+use crate::log::batch::Batches;
+use crate::log::record::{Record, RecordKind};
+use crate::log::scan::{LogWalk, Trust, big_record_unverified, expect_value_bytes};
+use crate::options::{OnRecovery, RecoveryProgress};
+use crate::region::Region;
+use crate::space::{Extent, Space};
+use crate::store::TOMBSTONE_BYTES;
+
+/// Changes that are held in memory at a time, of 24 bytes each.
+pub(super) const CHANGES_MAX: usize = 1 << 21;
+/// Records that are replaced that are asked for ahead.
+const READ_AHEAD: usize = 32;
+/// How often progress is told, in bytes.
+const PROGRESS_BYTES: u64 = 4 << 20;
+/// Most segments that are looked at to find the beginning of a part.
+const SEGMENTS_MAX: usize = 1 << 14;
+
+/// What a record does to the index.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    pub(super) hash: u64,
+    /// The record that the slot names from now on, 0 for a delete.
+    pub(super) addr: Addr,
+    /// The record that it named before, 0 for none.
+    pub(super) prev: Addr,
+}
+
+/// No record: none is at the beginning of the file.
+pub(super) const NONE: Addr = Addr(0);
+
+/// What a record does to the index and to the counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effect {
+    pub(super) change: Change,
+    record_bytes: u64,
+}
+
+/// What records have done to the counts.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    inserted_count: u64,
+    deleted_count: u64,
+    added_bytes: u64,
+    tombstone_bytes: u64,
+    replaced_bytes: u64,
+    /// Records that were replaced, whose sizes are not known yet.
+    replaced: Vec<Addr>,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, region: &Region, effect: &Effect) {
+        let Effect { change: Change { addr, prev, .. }, record_bytes } = *effect;
+        if addr == NONE {
+            self.deleted_count += 1;
+            self.tombstone_bytes += TOMBSTONE_BYTES;
+        } else if prev == NONE {
+            self.inserted_count += 1;
+        }
+        self.added_bytes += record_bytes;
+        if prev == NONE {
+            return;
+        }
+        region.prefetch_record(prev);
+        self.replaced.push(prev);
+        if self.replaced.len() == READ_AHEAD {
+            self.add_replaced(region);
+        }
+    }
+
+    fn add_replaced(&mut self, region: &Region) {
+        for addr in self.replaced.drain(..) {
+            // Damage to what is dead matters to nobody but these counts.
+            let record = region.record(addr);
+            self.replaced_bytes += record.map_or(0, |record| record.bytes.len() as u64);
+        }
+    }
+
+    /// Goes on with what later records have done.
+    fn append(&mut self, later: Self) {
+        self.inserted_count += later.inserted_count;
+        self.deleted_count += later.deleted_count;
+        self.added_bytes += later.added_bytes;
+        self.tombstone_bytes += later.tombstone_bytes;
+        self.replaced_bytes += later.replaced_bytes;
+        self.replaced.extend(later.replaced);
+    }
+
+    /// Returns what the counts are after all that, when they were `before`.
+    pub(super) fn after(mut self, region: &Region, before: CommitState) -> CommitState {
+        self.add_replaced(region);
+        CommitState {
+            record_count: (before.record_count + self.inserted_count)
+                .saturating_sub(self.deleted_count),
+            live_bytes: (before.live_bytes + self.added_bytes).saturating_sub(self.replaced_bytes),
+            dead_bytes: before.dead_bytes + self.replaced_bytes + self.tombstone_bytes,
+            ..before
+        }
+    }
+}
+
+/// Hashes keys as a store does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyHash<'a> {
+    pub(super) function: &'a HashFunction,
+    pub(super) seed: u64,
+}
+
+impl KeyHash<'_> {
+    #[inline]
+    pub(super) fn of(self, key: &[u8]) -> u64 {
+        self.function.hash(key, self.seed)
+    }
+
+    /// Returns the hash of the key of a record that a slot names.
+    pub(super) fn of_record(self, region: &Region, addr: Addr) -> Result<u64> {
+        Ok(self.of(region.version(addr)?.key()))
+    }
+
+    /// Returns what a record does.
+    #[inline]
+    pub(super) fn effect_of(self, region: &Region, record: &Record<'_>) -> Result<Option<Effect>> {
+        let prev = record.header.prev;
+        let (hash, addr, record_bytes) = match record.header.kind {
+            RecordKind::Put => (self.of(record.key()), record.addr(), record.bytes.len() as u64),
+            RecordKind::BigPut => {
+                let big = big_record_unverified(region, record)?;
+                (self.of(big.key()), big.addr(), big.bytes.len() as u64)
+            }
+            RecordKind::Delete => {
+                expect_value_bytes(record, 8)?;
+                if prev.is_none() {
+                    return Err(no_prev(record));
+                }
+                (u64_at(record.value(), 0), NONE, 0)
+            }
+            _ => return Ok(None),
+        };
+        let prev = prev.unwrap_or(NONE);
+        Ok(Some(Effect { change: Change { hash, addr, prev }, record_bytes }))
+    }
+}
+
+/// What a pass over the log finds: where it ends, what it uses, what it does.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    pub(super) end: Position,
+    pub(super) used: Vec<Extent>,
+    pub(super) records: u64,
+    pub(super) tally: Tally,
+    pub(super) log_bytes: u64,
+    pub(super) big_bytes: u64,
+    pub(super) next_sequence: u64,
+    pub(super) dropped_bytes: u64,
+    /// The first changes, part after part, and where the others begin.
+    pub(super) changes: Vec<Vec<Change>>,
+    pub(super) rest: Option<Position>,
+}
+
+impl Survey {
+    pub(super) fn add_segment(&mut self, offset: u64, header: &SegmentHeader) {
+        let count = header.segment_bytes / GRANULE_BYTES;
+        self.used.push(Extent { granule: offset / GRANULE_BYTES, count });
+        match header.kind {
+            SegmentKind::Big => self.big_bytes += header.segment_bytes,
+            _ => self.log_bytes += header.segment_bytes,
+        }
+        self.next_sequence = self.next_sequence.max(header.sequence + 1);
+    }
+
+    pub(super) fn space(&self) -> Space {
+        Space::complement(HEADER_BYTES / GRANULE_BYTES, self.used.clone())
+    }
+
+    /// Reads the log from `walk` on, which is where this survey has come to.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if a record whose checksum is right makes no sense.
+    pub(super) fn read(
+        &mut self,
+        region: &Region,
+        key_hash: KeyHash<'_>,
+        walk: &LogWalk<'_>,
+        on_recovery: &Option<OnRecovery>,
+    ) -> Result<()> {
+        let start = walk.position();
+        let later = middle_of_log(region, start);
+        let changes_max = CHANGES_MAX / (1 + usize::from(later.is_some()));
+        let read_bytes = AtomicU64::new(0);
+        let part = |walk: LogWalk<'_>, until| {
+            Part::read(region, key_hash, walk, (until, changes_max), |bytes| {
+                let bytes = bytes + read_bytes.fetch_add(bytes, Ordering::Relaxed);
+                if until.is_some() || later.is_none() {
+                    tell(on_recovery, RecoveryProgress::ReadLog { bytes });
+                }
+            })
+        };
+        let Some(later) = later else {
+            self.append(part(walk.clone(), None)?.survey);
+            return Ok(());
+        };
+        let read_later = || part(LogWalk::from_position(region, later, Trust::Nothing, 0)?, None);
+        let (first, second) = if is_worth_a_thread(region) {
+            std::thread::scope(|scope| {
+                let builder = std::thread::Builder::new().name("splitpoint-log".to_string());
+                let second = builder.spawn_scoped(scope, read_later).ok();
+                let first = part(walk.clone(), Some(later));
+                let second = second.map(|thread| {
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                });
+                (first, second)
+            })
+        } else {
+            (part(walk.clone(), Some(later)), None)
+        };
+        let first = first?;
+        self.append(first.survey);
+        if first.is_cut {
+            self.append(second.unwrap_or_else(read_later)?.survey);
+        }
+        Ok(())
+    }
+
+    /// Goes on with what was found behind the end of this survey.
+    fn append(&mut self, later: Self) {
+        self.end = later.end;
+        self.used.extend(later.used);
+        self.records += later.records;
+        self.tally.append(later.tally);
+        self.log_bytes += later.log_bytes;
+        self.big_bytes += later.big_bytes;
+        self.next_sequence = self.next_sequence.max(later.next_sequence);
+        self.dropped_bytes = later.dropped_bytes;
+        if self.rest.is_none() {
+            self.changes.extend(later.changes);
+            self.rest = later.rest;
+        }
+    }
+}
+
+/// Returns where a second part of the log may begin: at the segment in the middle between `start`
+/// and the end, as far as the live header tells. Nothing vouches for that header, nor for the
+/// segments that lead back from there.
+fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
+    if !has_shares(region) {
+        return None;
+    }
+    let (_, state) = region.live().committed();
+    let mut segments = Vec::new();
+    let (mut offset, mut before_lsn) = (state.tail_segment, u64::MAX);
+    while segments.len() < SEGMENTS_MAX
+        && let Ok(header) = region.segment(offset)
+        && header.kind == SegmentKind::Log
+        && (start.lsn + 1..before_lsn).contains(&header.base_lsn)
+    {
+        segments.push((offset, header.base_lsn));
+        (offset, before_lsn) = (header.previous_offset, header.base_lsn);
+    }
+    let middle_lsn = start.lsn + (segments.first()?.1 - start.lsn) / 2;
+    let &(segment_offset, lsn) =
+        segments.iter().min_by_key(|(_, base_lsn)| base_lsn.abs_diff(middle_lsn))?;
+    Some(Position { segment_offset, offset: segment_offset + SegmentHeader::BYTES, lsn })
+}
+
+/// What one thread reads of the log.
+#[derive(Debug)]
+struct Part {
+    survey: Survey,
+    /// Whether it ends where it was told to, and not with the log.
+    is_cut: bool,
+}
+
+impl Part {
+    /// Reads from `walk` to the end of the log, or to a position with no batch open. Keeps a
+    /// number of changes; calls `read` with bytes that were read since the last time.
+    fn read(
+        region: &Region,
+        key_hash: KeyHash<'_>,
+        mut walk: LogWalk<'_>,
+        (until, changes_max): (Option<Position>, usize),
+        read: impl Fn(u64),
+    ) -> Result<Self> {
+        let mut survey = Survey::default();
+        let mut own_changes = Vec::new();
+        let mut told_lsn = walk.position().lsn;
+        let mut batches = Batches::default();
+        let is_cut = loop {
+            let position = walk.position();
+            if until == Some(position) && batches.is_empty() {
+                break true;
+            }
+            if own_changes.len() >= changes_max && batches.is_empty() {
+                survey.rest.get_or_insert(position);
+            }
+            if position.lsn - told_lsn >= PROGRESS_BYTES {
+                read(position.lsn - told_lsn);
+                told_lsn = position.lsn;
+            }
+            let Some(record) = walk.next_record()? else { break false };
+            survey.records += 1;
+            match record.header.kind {
+                RecordKind::Link => {
+                    survey.add_segment(walk.position().segment_offset, walk.header());
+                }
+                RecordKind::BigPut => {
+                    let offset = u64_at(record.value(), 0);
+                    survey.add_segment(offset, &region.segment(offset)?);
+                }
+                _ => {}
+            }
+            let effect = key_hash.effect_of(region, &record)?;
+            let Survey { tally, rest, .. } = &mut survey;
+            batches.add(&record, effect, |effect| {
+                tally.add(region, &effect);
+                if rest.is_none() {
+                    own_changes.push(effect.change);
+                }
+            });
+        };
+        survey.changes.push(own_changes);
+        survey.end = walk.position();
+        if !is_cut {
+            let segment_end = survey.end.segment_offset + walk.header().segment_bytes;
+            let rest = region.storage().read(survey.end.offset, segment_end - survey.end.offset);
+            let last = rest.iter().rposition(|&byte| byte != 0);
+            survey.dropped_bytes = last.map_or(0, |last| last as u64 + 1);
+        }
+        Ok(Self { survey, is_cut })
+    }
+}
+
+fn no_prev(record: &Record<'_>) -> Error {
+    Error::Corrupt { what: "record flags", offset: record.offset + 4, expected: 0x12, found: 0x02 }
+}
