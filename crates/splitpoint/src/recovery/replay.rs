@@ -4,6 +4,11 @@
 //! 2. *Load*: the slots of the checkpoint are put into an empty table that has the final size.
 //! 3. *Apply*: what the log did after the checkpoint is done again.
 //!
+//! Each is done in two shares, at the same time where the machine has two cores: the log is cut in its
+//! middle, the buckets by the highest bit of their number that all tables in question have. A bucket is
+//! the business of one thread, so its changes come in the order of the log; the overflow lines are
+//! handed out under a lock.
+//!
 //! Memory is bounded by [`CHANGES_MAX`], and by the largest batch: what does not fit is read
 //! again.
 
