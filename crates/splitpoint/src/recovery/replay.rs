@@ -127,7 +127,7 @@ impl Opening {
         if canary::is_made(Canary::ReplaysTooLate) {
             walk.next_record()?;
         }
-        survey.read(region, self.key_hash(), &walk, &self.on_recovery)?;
+        survey.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
         Ok(Base { image: Some(image), survey })
     }
 
@@ -137,7 +137,7 @@ impl Opening {
         let start = self.superblock.log_start;
         if let Some(walk) = LogWalk::new(region, start, Trust::Nothing, 0)? {
             survey.add_segment(walk.position().segment_offset, walk.header());
-            survey.read(region, self.key_hash(), &walk, &self.on_recovery)?;
+            survey.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
         }
         Ok(Base { image: None, survey })
     }
@@ -236,7 +236,7 @@ impl Opening {
         geometry: Geometry,
         space: &mut Space,
     ) -> Result<()> {
-        let (key_hash, on_recovery) = (self.key_hash(), &self.on_recovery);
+        let (key_hash, on_recovery) = (self.key_hash(), self.on_recovery.as_ref());
         let space = Mutex::new(space);
         // The bits that a bucket has in both tables, if the image need not look at keys.
         let level = geometry.level().min(image.state.geometry.level());
@@ -264,7 +264,7 @@ impl Opening {
             records += parts.iter().map(|changes| changes.len() as u64).sum::<u64>();
             // Links and what was not committed count as applied with the last.
             let records = if survey.rest.is_some() { records } else { records_total };
-            tell(&self.on_recovery, RecoveryProgress::ApplyLog { records, records_total });
+            tell(self.on_recovery.as_ref(), RecoveryProgress::ApplyLog { records, records_total });
             let Some(rest) = survey.rest else { return Ok(()) };
             parts.truncate(1);
             let changes = &mut parts[0];
@@ -275,7 +275,7 @@ impl Opening {
 }
 
 /// Tells the program how far a recovery is.
-pub(super) fn tell(on_recovery: &Option<OnRecovery>, progress: RecoveryProgress) {
+pub(super) fn tell(on_recovery: Option<&OnRecovery>, progress: RecoveryProgress) {
     if let Some(OnRecovery(function)) = on_recovery {
         function(progress);
     }

@@ -195,7 +195,7 @@ impl Survey {
         region: &Region,
         key_hash: KeyHash<'_>,
         walk: &LogWalk<'_>,
-        on_recovery: &Option<OnRecovery>,
+        on_recovery: Option<&OnRecovery>,
     ) -> Result<()> {
         let start = walk.position();
         let later = middle_of_log(region, start);

@@ -58,6 +58,41 @@ fn recovery_begins_with_the_newest_checkpoint_and_finds_the_same_content() {
     assert!(checkpoints.len() > 10, "{} checkpoints", checkpoints.len());
 }
 
+/// Files from 16 MiB on are recovered by two threads.
+#[test]
+fn a_file_that_two_threads_recover_has_the_same_content() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("large.spt");
+    let options = Options::new().checkpoint_bytes_min(4 << 20).durability(Durability::Buffered);
+    let db = options.open(&path).unwrap();
+    let mut expected = Content::new();
+    for i in 0..220_000_u32 {
+        // Some are overwritten and some deleted, and a few have segments of their own.
+        let (number, bytes) = (i % 150_000, if i % 50_000 == 0 { 70_000 } else { 60 + i % 50 });
+        let key = number.to_be_bytes().to_vec();
+        if i >= 150_000 && i % 3 == 0 {
+            assert!(db.delete(&key).unwrap());
+            expected.remove(&key);
+        } else {
+            let value = vec![(i >> 8) as u8; bytes as usize];
+            db.put(&key, &value).unwrap();
+            expected.insert(key, value);
+        }
+    }
+    db.sync().unwrap();
+    let copy = dir.path().join("copy.spt");
+    std::fs::copy(&path, &copy).unwrap();
+    assert!(std::fs::metadata(&copy).unwrap().len() > 16 << 20);
+    for (options, is_log_alone) in [(options.clone(), false), (options.rebuild_index(), true)] {
+        let lost = dir.path().join("lost.spt");
+        std::fs::copy(&copy, &lost).unwrap();
+        let found = options.open(&lost).unwrap();
+        assert_eq!(checkpoint_keys(&found) == 0, is_log_alone, "{:?}", found.recovery());
+        assert_content(&found, &expected);
+        assert!(found.check().unwrap().is_clean());
+    }
+}
+
 #[test]
 fn a_closed_store_has_log_and_index_only() {
     let disk = SimDisk::new();
