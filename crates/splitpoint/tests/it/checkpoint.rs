@@ -69,7 +69,7 @@ fn a_file_that_two_threads_recover_has_the_same_content() {
     for i in 0..220_000_u32 {
         // Some are overwritten and some deleted, and a few have segments of their own.
         let (number, bytes) = (i % 150_000, if i % 50_000 == 0 { 70_000 } else { 60 + i % 50 });
-        let key = number.to_be_bytes().to_vec();
+        let key = number.to_le_bytes().to_vec();
         if i >= 150_000 && i % 3 == 0 {
             assert!(db.delete(&key).unwrap());
             expected.remove(&key);

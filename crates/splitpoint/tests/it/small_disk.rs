@@ -84,7 +84,15 @@ impl SmallDisk {
     /// one in memory stays as it is.
     pub(crate) fn reattach(&self) {
         if let FileSystem::Ext4 = self.file_system {
-            run(Command::new("umount").arg(self.path())).expect("nothing uses it");
+            // A process that another test has just forked has all files open until it executes.
+            let unmounted = (0..100).any(|_| {
+                let unmounted = run(Command::new("umount").arg(self.path())).is_ok();
+                if !unmounted {
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                }
+                unmounted
+            });
+            assert!(unmounted, "something uses {}", self.path().display());
             self.attach().expect("what was mounted mounts again");
         }
     }
