@@ -157,7 +157,13 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
             }
         }
         StoreError::Io { source, .. } => return hint_of_io(source),
+        StoreError::NotAStore { found: "other data", .. } if is_old(path) => {
+            format!("it can only be read; make a store of it: splitpoint convert {file} NEW.spt")
+        }
         StoreError::NotAStore { found, .. } => return Some(hint_of_foreign(found, &file)),
+        StoreError::Unsupported { reason, .. } if reason.contains("Berkeley DB") => {
+            format!("load it into a store: db5.3_dump {file} | splitpoint load NEW.spt")
+        }
         StoreError::Version { expected, found, .. } if found > expected => {
             "a newer splitpoint wrote it: upgrade this one, or dump the store with that one"
                 .to_string()
@@ -192,6 +198,11 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
     Some(hint)
 }
 
+/// Returns whether an old format without a magic number is found in the file: dbm, sdbm.
+fn is_old(path: &Path) -> bool {
+    matches!(splitpoint_legacy::identify(path), Ok(Some(_)))
+}
+
 /// Returns what to do with `file`, which is `found` and not a store.
 fn hint_of_foreign(found: &str, file: &str) -> String {
     match found {
@@ -203,8 +214,11 @@ fn hint_of_foreign(found: &str, file: &str) -> String {
         "text" => format!(
             "if it is a dump or a list, load it into a store: splitpoint load NEW.spt {file}"
         ),
-        "a Berkeley DB hash file" | "a Berkeley DB btree file" => {
+        "a Berkeley DB btree file" => {
             format!("load it into a store: db5.3_dump {file} | splitpoint load NEW.spt")
+        }
+        "a Berkeley DB hash file" | "a gdbm file" | "a db 1.85 hash file" => {
+            format!("it can only be read; make a store of it: splitpoint convert {file} NEW.spt")
         }
         _ => format!(
             "check the path; if it was a store, save what it still holds: splitpoint repair {file} \

@@ -75,9 +75,11 @@ const fn load_format(format: DumpFormat) -> LoadFormat {
         DumpFormat::Hex => LoadFormat::Hex,
         DumpFormat::Tsv => LoadFormat::Tsv,
         DumpFormat::Cdb => LoadFormat::Cdb,
-        DumpFormat::Bytevalue => LoadFormat::Bytevalue,
+        DumpFormat::Bytevalue | DumpFormat::Mdb => LoadFormat::Bytevalue,
         DumpFormat::Print => LoadFormat::Print,
         DumpFormat::Jsonl => LoadFormat::Jsonl,
+        DumpFormat::GdbmAscii => LoadFormat::GdbmAscii,
+        DumpFormat::GdbmBinary => LoadFormat::GdbmBinary,
     }
 }
 

@@ -16,6 +16,7 @@ mod interrupt;
 mod manual;
 mod measure;
 mod number;
+mod old_report;
 mod progress;
 mod report;
 mod store;

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use splitpoint::{Create, Db, Durability, Error, Options, Recovery, RecoveryProgress};
+use splitpoint::{Create, Db, Durability, Error, Options, Recovery, RecoveryProgress, Table};
+use splitpoint_legacy::OldFile;
 
 use crate::console::Console;
 use crate::failure::{Failure, Result};
@@ -33,9 +34,63 @@ impl From<DurabilityName> for Durability {
     }
 }
 
+/// What commands that only read work on.
+#[derive(Debug)]
+pub(crate) enum Readable {
+    /// A store.
+    Store(Db),
+    /// A file of another package.
+    Old(Box<OldFile>),
+}
+
+impl Readable {
+    /// Returns it as a table.
+    pub(crate) fn table(&self) -> &dyn Table {
+        match self {
+            Self::Store(db) => db,
+            Self::Old(file) => &**file,
+        }
+    }
+}
+
+/// Opens a store or an old file for reading, whichever it is by its content.
+pub(crate) fn open_any(path: &Path, console: Console) -> Result<Readable> {
+    match open_untouched(path, console) {
+        Ok(db) => {
+            note_recovery(path, &db, console);
+            Ok(Readable::Store(db))
+        }
+        Err(error) => match open_old(path, &error) {
+            Some(opened) => opened.map(|file| Readable::Old(Box::new(file))),
+            None => Err(Failure::opening(path, &error)),
+        },
+    }
+}
+
+/// Opens what is no store, if `error` says so and the content is known. A table in two files is
+/// called by what their names begin with, so that there may be no such file.
+pub(crate) fn open_old(path: &Path, error: &Error) -> Option<Result<OldFile>> {
+    let is_missing = matches!(
+        error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound
+    );
+    if !is_missing && !matches!(error, Error::NotAStore { .. }) {
+        return None;
+    }
+    match splitpoint_legacy::open(path) {
+        Err(Error::NotAStore { .. }) => None,
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => None,
+        opened => Some(opened.map_err(|error| Failure::opening(path, &error))),
+    }
+}
+
 /// Opens an existing store for reading, and says so if its index had to be rebuilt.
 pub(crate) fn open_to_read(path: &Path, console: Console) -> Result<Db> {
     let db = open_untouched(path, console).map_err(|error| Failure::opening(path, &error))?;
+    note_recovery(path, &db, console);
+    Ok(db)
+}
+
+fn note_recovery(path: &Path, db: &Db, console: Console) {
     if let Recovery::Replayed { checkpoint_keys, records, .. } = db.recovery() {
         console.note(format_args!(
             "`{}` was not closed: index rebuilt from {}; the next write keeps the result",
@@ -43,7 +98,6 @@ pub(crate) fn open_to_read(path: &Path, console: Console) -> Result<Db> {
             rebuilt_from(checkpoint_keys, records)
         ));
     }
-    Ok(db)
 }
 
 /// Opens an existing store for reading, or says what is wrong with it, without changing it.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use splitpoint::{CheckReport, Error};
+use splitpoint_legacy::{Doubt, OldFile};
 
 use crate::bytes::shell_word;
 use crate::console::{self, Console};
@@ -23,7 +24,7 @@ Examples:
   splitpoint check words.spt --quiet || echo 'restore the backup'
   splitpoint check words.spt --json")]
 pub(crate) struct Args {
-    /// The store
+    /// The store, or an old file
     file: PathBuf,
 
     /// Print an object
@@ -89,10 +90,38 @@ fn check(path: &Path, console: Console) -> Result<Report> {
                 damages,
             });
         }
-        Err(error) => return Err(Failure::opening(path, &error)),
+        Err(error) => {
+            return match store::open_old(path, &error) {
+                Some(opened) => check_old(path, &opened?),
+                None => Err(Failure::opening(path, &error)),
+            };
+        }
     };
     let report = db.check().map_err(|error| Failure::using(path, &error))?;
     Ok(report_of(store, &report))
+}
+
+/// Walks an old file: its format has no checksums, so only its structure is verified.
+fn check_old(path: &Path, file: &OldFile) -> Result<Report> {
+    let survey = file.survey().map_err(|error| Failure::using(path, &error))?;
+    let damage_of = |doubt: &Doubt| match doubt {
+        Doubt::Fault(fault) => Damage {
+            what: fault.what.to_string(),
+            offset: fault.offset,
+            expected: fault.expected,
+            found: fault.found,
+        },
+        other => Damage { what: other.to_string(), offset: 0, expected: 1, found: 2 },
+    };
+    Ok(Report {
+        store: path.display().to_string(),
+        is_clean: survey.doubt_count == 0,
+        records: survey.pair_count,
+        log_bytes: 0,
+        lines: survey.bucket_count,
+        damage_count: survey.doubt_count,
+        damages: survey.doubts.iter().map(damage_of).collect(),
+    })
 }
 
 fn report_of(store: String, report: &CheckReport) -> Report {

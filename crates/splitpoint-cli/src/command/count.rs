@@ -13,7 +13,7 @@ use crate::store;
 Examples:
   splitpoint count words.spt")]
 pub(crate) struct Args {
-    /// The store
+    /// The store, or an old file
     file: PathBuf,
 
     /// Print an object with the number
@@ -23,8 +23,9 @@ pub(crate) struct Args {
 
 /// Prints the number of records.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let db = store::open_to_read(&args.file, console)?;
-    let record_count = db.len();
+    let opened = store::open_any(&args.file, console)?;
+    let counted = opened.table().len();
+    let record_count = counted.map_err(|error| Failure::using(&args.file, &error))?;
     if args.json {
         return console::print_json(&serde_json::json!({ "records": record_count }));
     }

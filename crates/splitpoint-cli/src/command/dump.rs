@@ -3,13 +3,16 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use splitpoint::{Error, Table};
+use splitpoint_legacy::Survey;
+
 use crate::bytes::{shell_word, shown};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::format::{DumpFormat, WriteError};
 use crate::number::counted;
 use crate::progress::{Progress, ProgressMode, Total};
-use crate::store;
+use crate::store::{self, Readable};
 
 /// Write every record to standard output in a portable format
 ///
@@ -30,7 +33,7 @@ Examples:
   splitpoint dump old.spt | splitpoint load new.spt
   splitpoint dump words.spt --format tsv | sort | head")]
 pub(crate) struct Args {
-    /// The store
+    /// The store, or an old file
     file: PathBuf,
 
     /// The format
@@ -44,11 +47,38 @@ pub(crate) struct Args {
 
 /// Writes every record.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let db = store::open_to_read(&args.file, console)?;
+    match store::open_any(&args.file, console)? {
+        Readable::Store(db) => {
+            let failed = |error| Failure::using(&args.file, &error);
+            // Reading alone does not compare checksums, and a dump may be all that is kept.
+            let report = db.check().map_err(failed)?;
+            write_records(args, &db, db.len(), OnDamage::Stop, console)?;
+            if report.is_clean() { Ok(()) } else { Err(damaged(args, report.damage_count)) }
+        }
+        Readable::Old(file) => {
+            let survey = file.survey().map_err(|error| Failure::using(&args.file, &error))?;
+            write_records(args, &*file, survey.pair_count, OnDamage::GoOn, console)?;
+            if survey.loss_count == 0 { Ok(()) } else { Err(incomplete(args, survey)) }
+        }
+    }
+}
+
+/// What to do where a record cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnDamage {
+    Stop,
+    /// The walk before told of the damage.
+    GoOn,
+}
+
+fn write_records(
+    args: &Args,
+    table: &dyn Table,
+    record_count: u64,
+    on_damage: OnDamage,
+    console: Console,
+) -> Result<()> {
     let failed = |error| Failure::using(&args.file, &error);
-    // Reading alone does not compare checksums, and a dump may be all that is kept.
-    let report = db.check().map_err(failed)?;
-    let record_count = db.len();
     let mut out = console::data();
     let mut writer = args.format.writer();
     let mode = match args.progress {
@@ -60,11 +90,16 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     writer.begin(&mut out, record_count).map_err(|error| Failure::output(&error))?;
     let mut written: u64 = 0;
     let mut written_bytes: u64 = 0;
-    for record in db.scan().map_err(failed)? {
-        let record = record.map_err(|error| {
-            let _ = out.flush();
-            failed(error).within(counted(written, "record") + " written before the error")
-        })?;
+    for record in table.scan().map_err(failed)? {
+        let record = match record {
+            Ok(record) => record,
+            Err(Error::Corrupt { .. }) if on_damage == OnDamage::GoOn => continue,
+            Err(error) => {
+                let _ = out.flush();
+                let context = counted(written, "record") + " written before the error";
+                return Err(failed(error).within(context));
+            }
+        };
         match writer.write(&mut out, &record.key, &record.value) {
             Ok(()) => {}
             Err(WriteError::Io(error)) => return Err(Failure::output(&error)),
@@ -79,7 +114,16 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
     writer.end(&mut out).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
     progress.finish(written, written_bytes);
-    if report.is_clean() { Ok(()) } else { Err(damaged(args, report.damage_count)) }
+    Ok(())
+}
+
+/// Not all that an old file holds is in the dump.
+fn incomplete(args: &Args, survey: &Survey) -> Failure {
+    let exit = if survey.fault().is_some() { Exit::Corrupt } else { Exit::No };
+    let lost = counted(survey.loss_count, "part");
+    let message = format!("`{}`: {lost} could not be dumped", args.file.display());
+    let file = shell_word(&args.file.to_string_lossy());
+    Failure::new(exit, message).hint(format!("for which, see: splitpoint check {file}"))
 }
 
 fn damaged(args: &Args, damage_count: u64) -> Failure {

@@ -21,9 +21,10 @@ Examples:
   splitpoint get capitals.spt France
   splitpoint get pictures.spt cat.png > cat.png   # exactly what was put
   splitpoint get any.spt --hex 00ff               # the value in hex
-  splitpoint get capitals.spt France --json")]
+  splitpoint get capitals.spt France --json
+  splitpoint get aliases.db root                  # old files too")]
 pub(crate) struct Args {
-    /// The store
+    /// The store, or an old file
     file: PathBuf,
 
     /// The key
@@ -42,8 +43,8 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let notation = Notation::with_hex(args.hex);
     let key = notation.parse("key", &args.key)?;
-    let db = store::open_to_read(&args.file, console)?;
-    let value = db.get(&key).map_err(|error| Failure::using(&args.file, &error))?;
+    let opened = store::open_any(&args.file, console)?;
+    let value = opened.table().get(&key).map_err(|error| Failure::using(&args.file, &error))?;
     let Some(value) = value else {
         let (key, file) = (shown(&key), args.file.display());
         return Err(Failure::new(Exit::No, format!("no key `{key}` in `{file}`")));

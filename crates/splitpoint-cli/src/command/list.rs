@@ -22,7 +22,7 @@ Examples:
   splitpoint list any.spt --values --json")]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags")]
 pub(crate) struct Args {
-    /// The store
+    /// The store, or an old file
     file: PathBuf,
 
     /// Print the value after each key, with a TAB between
@@ -44,11 +44,11 @@ pub(crate) struct Args {
 
 /// Prints every key.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let db = store::open_to_read(&args.file, console)?;
+    let opened = store::open_any(&args.file, console)?;
     let mut out = console::data();
     let is_shown = console::is_terminal() && !args.null && !args.hex;
     let failed = |error| Failure::using(&args.file, &error);
-    for record in db.scan().map_err(failed)? {
+    for record in opened.table().scan().map_err(failed)? {
         let record = record.map_err(failed)?;
         let value = args.values.then_some(&*record.value);
         let written = if args.json {

@@ -187,10 +187,8 @@ fn recognize(name: &str, input: &mut Input) -> Result<LoadFormat> {
             })
         }
         Detected::Foreign(Foreign::Gdbm) => {
-            ("a gdbm file", "no gdbm format is read yet: export it as TAB-separated text".into())
-        }
-        Detected::Foreign(Foreign::GdbmDump) => {
-            ("a gdbm dump", "no gdbm format is read yet: export it as TAB-separated text".into())
+            let file = shell_word(name.trim_matches('`'));
+            ("a gdbm file", format!("make a store of it: splitpoint convert {file} NEW.spt"))
         }
         Detected::Foreign(Foreign::Compressed) => {
             ("compressed", "decompress it into a pipe: zcat FILE.gz | splitpoint load ...".into())

@@ -4,18 +4,21 @@ mod backup;
 mod bench;
 mod check;
 mod completions;
+mod convert;
 mod count;
 mod create;
 mod delete;
 mod demo;
 mod dump;
 mod get;
+mod identify;
 mod lab;
 mod list;
 mod load;
 mod man;
 mod put;
 mod repair;
+mod salvage;
 mod stat;
 
 use clap::Subcommand;
@@ -38,6 +41,9 @@ pub(crate) enum Command {
     Check(check::Args),
     Backup(backup::Args),
     Repair(repair::Args),
+    Identify(identify::Args),
+    Convert(convert::Args),
+    Salvage(salvage::Args),
     Bench(bench::Args),
     Demo(demo::Args),
     Lab(lab::Args),
@@ -61,6 +67,9 @@ impl Command {
             Self::Check(args) => check::run(args, console),
             Self::Backup(args) => backup::run(args, console),
             Self::Repair(args) => repair::run(args, console),
+            Self::Identify(args) => identify::run(args, console),
+            Self::Convert(args) => convert::run(args, console),
+            Self::Salvage(args) => salvage::run(args, console),
             Self::Bench(args) => bench::run(args, console),
             Self::Demo(args) => demo::run(args, console),
             Self::Lab(args) => lab::run(args, console),

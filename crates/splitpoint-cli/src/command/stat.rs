@@ -5,14 +5,18 @@ use std::path::PathBuf;
 use crate::chains::{self, Form};
 use crate::console::{self, Console};
 use crate::failure::{Failure, Result};
+use crate::old_report::OldReport;
 use crate::report::StatReport;
-use crate::store;
+use crate::store::{self, Readable};
 
 /// Print counts, sizes and the chain histogram of a store
 ///
 /// The histogram counts buckets by the number of their keys and sets beside it what an ideal
 /// hash function would give in a table of this shape, so that a hash function that does not
 /// suit the keys is seen at once.
+///
+/// Of an old file it prints the parameters, the buckets by their pairs, and the same histogram of
+/// its keys.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +24,7 @@ Examples:
   splitpoint stat words.spt --json | jq .chains.longest
   splitpoint stat words.spt --style vmstat")]
 pub(crate) struct Args {
-    /// The store
+    /// The store, or an old file
     file: PathBuf,
 
     /// How the sizes of the buckets are printed
@@ -34,9 +38,20 @@ pub(crate) struct Args {
 
 /// Prints counts, sizes and the chain histogram.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let db = store::open_to_read(&args.file, console)?;
-    let stats = db.stats().map_err(|error| Failure::using(&args.file, &error))?;
+    let opened = store::open_any(&args.file, console)?;
+    let failed = |error| Failure::using(&args.file, &error);
+    let stats = opened.table().stats().map_err(failed)?;
     let name = args.file.display().to_string();
+    if let Readable::Old(file) = &opened {
+        let survey = file.survey().map_err(failed)?;
+        let report = OldReport::new(name.clone(), file, survey, &stats);
+        return match args.style {
+            _ if args.json => console::print_json(&report),
+            Form::Full => console::print_styled(&report.to_text()),
+            Form::Lever => console::print_styled(&chains::lever_text(&stats.chains.rows)),
+            Form::Vmstat => console::print_styled(&chains::vmstat_text(&name, &stats.chains.rows)),
+        };
+    }
     if args.json {
         return console::print_json(&StatReport::new(name, &stats));
     }

@@ -195,22 +195,35 @@ impl Reader {
 /// Writes one of the two.
 pub(super) struct Writer {
     encoding: Encoding,
+    is_for_lmdb: bool,
     line: Vec<u8>,
 }
 
+/// Largest table that `mdb_load` is to have room for, in bytes of addresses: no file is as large for
+/// that.
+const MAP_BYTES: u64 = 1 << 36;
+
 impl Writer {
     pub(super) fn bytevalue() -> Self {
-        Self { encoding: Encoding::Bytevalue, line: Vec::new() }
+        Self { encoding: Encoding::Bytevalue, is_for_lmdb: false, line: Vec::new() }
     }
 
     pub(super) fn print() -> Self {
-        Self { encoding: Encoding::Print, line: Vec::new() }
+        Self { encoding: Encoding::Print, is_for_lmdb: false, line: Vec::new() }
+    }
+
+    pub(super) fn lmdb() -> Self {
+        Self { is_for_lmdb: true, ..Self::bytevalue() }
     }
 }
 
 impl WriteRecords for Writer {
     fn begin(&mut self, out: &mut dyn Write, record_count: u64) -> io::Result<()> {
-        writeln!(out, "VERSION=3\nformat={}\ntype=hash", self.encoding.name())?;
+        writeln!(out, "VERSION=3\nformat={}", self.encoding.name())?;
+        if self.is_for_lmdb {
+            return writeln!(out, "type=btree\nmapsize={MAP_BYTES}\nHEADER=END");
+        }
+        writeln!(out, "type=hash")?;
         // db_load makes room for this many; its field has 32 bits, and db_dump leaves 0 out.
         if let Ok(record_count @ 1..) = u32::try_from(record_count) {
             writeln!(out, "h_nelem={record_count}")?;

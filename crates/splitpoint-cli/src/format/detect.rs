@@ -18,8 +18,6 @@ pub(crate) enum Detected {
 pub(crate) enum Foreign {
     /// A file of this program.
     Store,
-    /// A dump of gdbm.
-    GdbmDump,
     /// A file of gdbm.
     Gdbm,
     /// A file of Berkeley DB.
@@ -39,6 +37,12 @@ pub(crate) fn detect(start: &[u8]) -> Detected {
     if start.starts_with(b"VERSION=") {
         let is_print = start.windows(14).take(4096).any(|window| window == b"\nformat=print\n");
         return Detected::Format(if is_print { LoadFormat::Print } else { LoadFormat::Bytevalue });
+    }
+    if start.starts_with(b"# GDBM dump") {
+        return Detected::Format(LoadFormat::GdbmAscii);
+    }
+    if start.starts_with(b"!\r\n! GDBM") {
+        return Detected::Format(LoadFormat::GdbmBinary);
     }
     if is_cdb(start) {
         return Detected::Format(LoadFormat::Cdb);
@@ -110,9 +114,6 @@ fn detect_foreign(start: &[u8]) -> Option<Foreign> {
     if start.starts_with(STORE_MAGIC) {
         return Some(Foreign::Store);
     }
-    if start.starts_with(b"# GDBM dump") || start.starts_with(b"!\r\n! GDBM") {
-        return Some(Foreign::GdbmDump);
-    }
     if GDBM_MAGICS.iter().any(|magic| start.starts_with(magic)) {
         return Some(Foreign::Gdbm);
     }
@@ -145,6 +146,8 @@ mod tests {
         check(b"VERSION=3\nformat=bytevalue\ntype=hash\nHEADER=END\n", LoadFormat::Bytevalue);
         check(b"VERSION=3\nformat=print\ntype=hash\nHEADER=END\n", LoadFormat::Print);
         check(b"{\"key\":\"a\",\"value\":\"b\"}\n", LoadFormat::Jsonl);
+        check(b"# GDBM dump file created by GDBM version 1.23", LoadFormat::GdbmAscii);
+        check(b"!\r\n! GDBM FLAT FILE DUMP", LoadFormat::GdbmBinary);
     }
 
     #[test]
@@ -166,7 +169,6 @@ mod tests {
     fn foreign_files_are_named() {
         for (start, foreign) in [
             (&b"\x89SPLIT\r\n\x01"[..], Foreign::Store),
-            (b"# GDBM dump file created by GDBM", Foreign::GdbmDump),
             (b"\xcf\x9a\x57\x13\0\0", Foreign::Gdbm),
             (b"\0\0\0\0\x01\0\0\0\0\0\0\0\x61\x15\x06\0", Foreign::BerkeleyDb),
             (b"\x1f\x8b\x08", Foreign::Compressed),

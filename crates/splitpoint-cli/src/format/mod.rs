@@ -6,12 +6,15 @@
 //! | `lines` | keys only, `load` alone | - |
 //! | `tsv` | records without TAB in the key and newline in either | - |
 //! | `cdb` | every record | the empty line at the end |
-//! | `bytevalue`, `print` | every record | `DATA=END` |
+//! | `bytevalue`, `print`, `mdb` | every record | `DATA=END` |
 //! | `jsonl` | every record | the syntax of JSON |
+//! | `gdbm-ascii` | every record | `# End of data` and the number of records |
+//! | `gdbm-binary` | every record | - |
 
 mod cdb;
 mod db_dump;
 mod detect;
+mod gdbm_dump;
 mod hex;
 mod input;
 mod jsonl;
@@ -56,8 +59,14 @@ pub(crate) enum DumpFormat {
     Bytevalue,
     /// What `db_load` reads, in text with \xx escapes
     Print,
+    /// What `mdb_load` reads, in hex; LMDB has no empty key, and none over 511 bytes
+    Mdb,
     /// One JSON object a line; base64 for what is not UTF-8
     Jsonl,
+    /// What `gdbm_load` reads, in base64; gdbm 1.23 refuses an empty key or value
+    GdbmAscii,
+    /// What `gdbm_load` reads, in binary; gdbm 1.23 refuses an empty key or value
+    GdbmBinary,
 }
 
 /// A format that `load` reads.
@@ -77,6 +86,10 @@ pub(crate) enum LoadFormat {
     Print,
     /// One JSON object a line
     Jsonl,
+    /// What `gdbm_dump` writes
+    GdbmAscii,
+    /// What `gdbm_dump --format=binary` writes
+    GdbmBinary,
 }
 
 impl LoadFormat {
@@ -90,6 +103,8 @@ impl LoadFormat {
             Self::Bytevalue => "bytevalue",
             Self::Print => "print",
             Self::Jsonl => "jsonl",
+            Self::GdbmAscii => "gdbm-ascii",
+            Self::GdbmBinary => "gdbm-binary",
         }
     }
 
@@ -103,6 +118,8 @@ impl LoadFormat {
             // The header of the input says which of the two it is.
             Self::Bytevalue | Self::Print => Box::new(db_dump::Reader::default()),
             Self::Jsonl => Box::new(jsonl::Reader::default()),
+            Self::GdbmAscii => Box::new(gdbm_dump::AsciiReader::default()),
+            Self::GdbmBinary => Box::new(gdbm_dump::BinaryReader::default()),
         }
     }
 }
@@ -116,7 +133,10 @@ impl DumpFormat {
             Self::Cdb => Box::new(cdb::Writer),
             Self::Bytevalue => Box::new(db_dump::Writer::bytevalue()),
             Self::Print => Box::new(db_dump::Writer::print()),
+            Self::Mdb => Box::new(db_dump::Writer::lmdb()),
             Self::Jsonl => Box::new(jsonl::Writer::default()),
+            Self::GdbmAscii => Box::new(gdbm_dump::AsciiWriter::default()),
+            Self::GdbmBinary => Box::new(gdbm_dump::BinaryWriter),
         }
     }
 }

@@ -3,13 +3,16 @@
 use super::*;
 use proptest::prelude::*;
 
-const DUMP_FORMATS: [(DumpFormat, LoadFormat); 6] = [
+const DUMP_FORMATS: [(DumpFormat, LoadFormat); 9] = [
     (DumpFormat::Hex, LoadFormat::Hex),
     (DumpFormat::Tsv, LoadFormat::Tsv),
     (DumpFormat::Cdb, LoadFormat::Cdb),
     (DumpFormat::Bytevalue, LoadFormat::Bytevalue),
     (DumpFormat::Print, LoadFormat::Print),
+    (DumpFormat::Mdb, LoadFormat::Bytevalue),
     (DumpFormat::Jsonl, LoadFormat::Jsonl),
+    (DumpFormat::GdbmAscii, LoadFormat::GdbmAscii),
+    (DumpFormat::GdbmBinary, LoadFormat::GdbmBinary),
 ];
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
@@ -317,5 +320,24 @@ proptest! {
                 read(load, &bytes);
             }
         }
+    }
+}
+
+/// As the program writes it on machines of both byte orders, and on those of 32 bits.
+#[test]
+fn the_lengths_of_a_binary_gdbm_dump_are_found_out() {
+    let header = b"!\r\n! GDBM FLAT FILE DUMP -- THIS IS NOT A TEXT FILE\r\n! x\r\n!\r\n";
+    let records = vec![(b"k".to_vec(), b"one".to_vec()), (Vec::new(), vec![0; 300])];
+    for (before, behind) in [(0, 4), (4, 0), (0, 0)] {
+        let mut dump = header.to_vec();
+        for datum in records.iter().flat_map(|(key, value)| [key, value]) {
+            dump.extend(vec![0; before]);
+            dump.extend([0, 0, (datum.len() >> 8) as u8, datum.len() as u8]);
+            dump.extend(vec![0; behind]);
+            dump.extend(datum);
+        }
+        assert_eq!(read(LoadFormat::GdbmBinary, &dump), (records.clone(), None), "{before}");
+        let (_, cut) = read(LoadFormat::GdbmBinary, &dump[..dump.len() - 1]);
+        assert!(cut.is_some(), "{before}");
     }
 }

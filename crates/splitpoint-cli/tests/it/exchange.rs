@@ -55,3 +55,46 @@ fn cdb_loads_what_we_dump_and_we_load_what_it_dumps() {
     sandbox.run_with(&["load", "-q", "back.spt"], &theirs).check(0, "", "");
     assert_eq!(records(&sandbox, "back.spt"), records(&sandbox, "awkward.spt"));
 }
+
+/// `gdbm_load` 1.23 refuses an empty key or value, also in a dump of `gdbm_dump`, so dumps go there
+/// without them.
+#[test]
+fn gdbm_loads_what_we_dump_and_we_load_what_it_dumps() {
+    let Some(gdbm_load) = tool("gdbm_load", "gdbmtool") else { return };
+    let Some(gdbm_dump) = tool("gdbm_dump", "gdbmtool") else { return };
+    let sandbox = Sandbox::with_awkward();
+    for key in ["", &crate::sandbox::hex(b"the empty value")] {
+        sandbox.run(&["delete", "-q", "awkward.spt", "--hex", key]).check(0, "", "");
+    }
+    for (format, option) in [("gdbm-binary", "--format=binary"), ("gdbm-ascii", "--format=ascii")] {
+        let ours = sandbox.run(&["dump", "awkward.spt", "--format", format]).stdout;
+        sandbox.write("ours", &ours);
+        let there = format!("{format}.gdbm");
+        run(&sandbox, &gdbm_load, &["ours", &there], b"");
+        run(&sandbox, &gdbm_dump, &[option, &there, "theirs"], b"");
+        let back = format!("{format}.spt");
+        sandbox.run(&["load", "-q", &back, "theirs"]).check(0, "", "");
+        assert_eq!(records(&sandbox, &back), records(&sandbox, "awkward.spt"), "{format}");
+        // And its file itself.
+        assert_eq!(records(&sandbox, &there), records(&sandbox, "awkward.spt"), "{format}");
+    }
+}
+
+#[test]
+fn lmdb_loads_what_we_dump_and_we_load_what_it_dumps() {
+    let Some(mdb_load) = tool("mdb_load", "lmdb-utils") else { return };
+    let Some(mdb_dump) = tool("mdb_dump", "lmdb-utils") else { return };
+    let sandbox = Sandbox::with_awkward();
+    // LMDB has no empty key, and `mdb_dump -p` writes a backslash as if it began an escape.
+    for key in ["", "00ff5c0a0920"] {
+        sandbox.run(&["delete", "-q", "awkward.spt", "--hex", key]).check(0, "", "");
+    }
+    let ours = sandbox.run(&["dump", "awkward.spt", "--format", "mdb"]).stdout;
+    run(&sandbox, &mdb_load, &["-n", "there.mdb"], &ours);
+    for (format, options) in [("bytevalue", &["-n"][..]), ("print", &["-n", "-p"])] {
+        let theirs = run(&sandbox, &mdb_dump, &[options, &["there.mdb"]].concat(), b"");
+        let back = format!("mdb-{format}.spt");
+        sandbox.run_with(&["load", "-q", &back], &theirs).check(0, "", "");
+        assert_eq!(records(&sandbox, &back), records(&sandbox, "awkward.spt"), "{format}");
+    }
+}

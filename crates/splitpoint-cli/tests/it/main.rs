@@ -22,6 +22,7 @@ mod lab_report;
 mod list;
 mod load;
 mod man;
+mod old_files;
 mod put;
 mod repair;
 mod sandbox;

@@ -25,7 +25,7 @@ use crate::number::counted;
 Examples:
   splitpoint lab avalanche /usr/share/dict/words --hash fnv1a-32
   splitpoint lab avalanche ids --keys u64 --hash rustc-hash --hash xxh3-64
-  splitpoint lab avalanche words.spt --keys store --hash db-hash4 --json study.json")]
+  splitpoint lab avalanche words.spt --keys store --hash sdbm --html map.html")]
 pub(super) struct Args {
     #[command(flatten)]
     measuring: Measuring,

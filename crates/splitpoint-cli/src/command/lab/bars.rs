@@ -136,6 +136,6 @@ mod tests {
     fn a_distance_outside_the_band_is_marked() {
         assert_eq!(plain(&distance(1.26)), "    +1.3");
         assert_eq!(plain(&distance(-2.04)), "   !-2.0");
-        assert_eq!(plain(&distance(123_456.0)), "  !+1e5");
+        assert_eq!(plain(&distance(123_456.0)), "   !+1e5");
     }
 }

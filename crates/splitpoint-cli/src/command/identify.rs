@@ -1,0 +1,76 @@
+//! `splitpoint identify`: say what files are.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use splitpoint::{Error, Options};
+
+use crate::console::{self, Console};
+use crate::failure::{Exit, Failure, Result};
+
+/// Say what files are, by their content
+///
+/// Knows stores, the hash files of the 1991 package, Kerberos, Berkeley DB, gdbm, dbm, ndbm and
+/// sdbm, and the btrees and queues beside them. Names do not count; but of a table in two files,
+/// `.dir` and `.pag`, either may be given, or what their names begin with. A file that is none of
+/// these gives exit code 1.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint identify aliases.db
+  splitpoint identify old/* --json")]
+pub(crate) struct Args {
+    /// The files
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+
+    /// Print an object for each file
+    #[arg(long)]
+    json: bool,
+}
+
+/// Says what files are.
+pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
+    let mut out = console::data();
+    let mut unknown = None;
+    for file in &args.files {
+        let name = file.display().to_string();
+        let found = splitpoint_legacy::identify(file);
+        let found = found.map_err(|error| Failure::opening(file, &error))?;
+        let (words, is_readable) = match &found {
+            Some(identity) => (identity.to_string(), identity.format.is_readable()),
+            None => (other(file), false),
+        };
+        if found.is_none() {
+            unknown.get_or_insert(name.clone());
+        }
+        let written = if args.json {
+            let object = serde_json::json!({
+                "file": name,
+                "format": found.as_ref().map(|identity| identity.format.name()),
+                "what": words,
+                "is_readable": is_readable,
+            });
+            writeln!(out, "{object}")
+        } else {
+            let note = if found.is_some() && !is_readable { " (not read)" } else { "" };
+            writeln!(out, "{name}: {words}{note}")
+        };
+        written.map_err(|error| Failure::output(&error))?;
+    }
+    out.flush().map_err(|error| Failure::output(&error))?;
+    match unknown {
+        None => Ok(()),
+        Some(name) => {
+            Err(Failure::new(Exit::No, format!("`{name}` is no hash file that is known")))
+        }
+    }
+}
+
+/// Names what is no hash file, as far as opening it as a store tells.
+fn other(path: &Path) -> String {
+    match Options::new().read_only().open(path) {
+        Err(Error::NotAStore { found, .. }) => found.to_string(),
+        _ => "other data".to_string(),
+    }
+}

@@ -1,0 +1,110 @@
+//! `splitpoint salvage`: save what a damaged old file still holds.
+
+use std::path::PathBuf;
+
+use splitpoint::Error;
+
+use crate::command::convert::Target;
+use crate::console::{self, Console};
+use crate::failure::{Exit, Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::number::{count, counted};
+use crate::progress::{Progress, ProgressMode, Total};
+
+/// Save what a damaged old file still holds into a new store
+///
+/// For files of gdbm, dbm, ndbm, sdbm, Kerberos, Berkeley DB and the 1991 package that were not
+/// closed or are damaged; `repair` does it for stores. Takes each key once: what a lookup would
+/// find, and after that what stands in buckets that nothing leads to any more. Such a record is in
+/// doubt: it may have been deleted or replaced before the damage. Its key is listed. Exit code 1
+/// says that something is in doubt or damaged.
+///
+/// The old file is never written. The new store appears when it is whole.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint salvage damaged.gdbm -o saved.spt
+  splitpoint salvage damaged.gdbm -o saved.spt --json")]
+pub(crate) struct Args {
+    /// The damaged file
+    file: PathBuf,
+
+    /// The store to make; there must be no such file
+    #[arg(short, long, value_name = "NEW")]
+    output: PathBuf,
+
+    /// Print an object
+    #[arg(long)]
+    json: bool,
+
+    /// When to show progress
+    #[arg(long, value_enum, default_value_t)]
+    progress: ProgressMode,
+}
+
+/// Saves what an old file still holds.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let interrupt = Interrupt::watch()?;
+    let failed = |error: &Error| Failure::opening(&args.file, error);
+    let file = splitpoint_legacy::open_damaged(&args.file).map_err(|error| failed(&error))?;
+    let mut target = Target::create(&args.output)?;
+    let mut progress = Progress::start(args.progress, console, "salvage", Total::Unknown);
+    let mut doubtful = Vec::new();
+    let mut stopped = None;
+    let mut records = 0;
+    let salvaged = file.salvage(|key, value, is_doubtful| {
+        let outcome = match interrupt.exit() {
+            Some(exit) => Err(Failure::new(exit, "interrupted: no store was made")),
+            None => target.put(key, value),
+        };
+        if let Err(failure) = outcome {
+            stopped = Some(failure);
+            // Any error ends the walk.
+            return Err(Error::Poisoned { reason: "stopped".to_string() });
+        }
+        if is_doubtful {
+            doubtful.push(crate::bytes::shown(key));
+        }
+        records += 1;
+        progress.update(records, 0);
+        Ok(())
+    });
+    progress.finish(records, 0);
+    if let Some(failure) = stopped {
+        return Err(failure);
+    }
+    let faults = salvaged.map_err(|error| failed(&error))?;
+    let left_out = target.finish()?;
+    if args.json {
+        console::print_json(&serde_json::json!({
+            "file": args.file.display().to_string(),
+            "output": args.output.display().to_string(),
+            "records": records,
+            "in_doubt": doubtful,
+            "damages": faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "left_out": left_out,
+        }))?;
+    } else {
+        let lines = (faults.iter().map(|fault| format!("damage: {fault}\n")))
+            .chain(doubtful.iter().map(|key| format!("in doubt: key `{key}`\n")))
+            .chain(left_out.iter().map(|reason| format!("left out: {reason}\n")));
+        console::print_styled(&lines.collect::<String>())?;
+    }
+    console.note(format_args!(
+        "saved {} of `{}` into `{}`, {} in doubt",
+        counted(records, "record"),
+        args.file.display(),
+        args.output.display(),
+        doubtful.len()
+    ));
+    if faults.is_empty() && doubtful.is_empty() && left_out.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}`: {} and {} in doubt",
+        args.file.display(),
+        counted(count(faults.len()), "damage"),
+        counted(count(doubtful.len()), "record"),
+    );
+    Err(Failure::new(Exit::No, message).hint("compare with a backup if there is one"))
+}

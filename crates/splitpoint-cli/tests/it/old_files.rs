@@ -1,0 +1,138 @@
+//! Files of other packages: `identify`, `convert`, `salvage`, and the commands that only read.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use crate::sandbox::Sandbox;
+
+fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../splitpoint-legacy/tests/fixtures")
+}
+
+/// Makes a directory with a copy of these samples.
+fn with_samples(files: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::new();
+    for file in files {
+        sandbox.write(file, &std::fs::read(fixtures().join(file)).expect("the sample is there"));
+    }
+    sandbox
+}
+
+fn lines(bytes: &[u8]) -> BTreeSet<String> {
+    String::from_utf8(bytes.to_vec()).expect("text").lines().map(str::to_owned).collect()
+}
+
+/// One sample of each format: what is given, and its files.
+const SAMPLES: [(&str, &str, &[&str]); 6] = [
+    ("db185-be-512-small.db", "db185-be-512-small", &["db185-be-512-small.db"]),
+    ("gdbm-be-std-word.gdbm", "gdbm-be-std-word", &["gdbm-be-std-word.gdbm"]),
+    ("sdbm-ruby-word", "sdbm-ruby-word", &["sdbm-ruby-word.pag", "sdbm-ruby-word.dir"]),
+    ("ndbm-be-word.dir", "ndbm-be-word", &["ndbm-be-word.pag", "ndbm-be-word.dir"]),
+    ("krb5db2-v3-le-512-word.db", "krb5db2-v3-le-512-word", &["krb5db2-v3-le-512-word.db"]),
+    ("bdb53-be-4096-big.bdb53", "bdb53-be-4096-big", &["bdb53-be-4096-big.bdb53"]),
+];
+
+/// Dumps, counts, lists and converts each; the lists beside the samples are in the format of `dump`.
+#[test]
+fn every_format_is_read_by_the_commands_that_read_and_is_converted() {
+    for (given, name, files) in SAMPLES {
+        let sandbox = with_samples(files);
+        let before: Vec<Vec<u8>> = files.iter().map(|file| sandbox.read(file)).collect();
+        let expected = std::fs::read(fixtures().join(format!("{name}.expect.txt"))).unwrap();
+        let dump = sandbox.run(&["dump", given]);
+        assert_eq!((dump.exit, dump.stderr.as_str()), (0, ""), "{name}");
+        assert_eq!(lines(&dump.stdout), lines(&expected), "{name}");
+        let count = lines(&expected).len().to_string();
+        sandbox.run(&["count", given]).check(0, format!("{count}\n"), "");
+        let keys = sandbox.run(&["list", given, "--hex"]);
+        assert_eq!(lines(&keys.stdout).len().to_string(), count, "{name}");
+        let check = sandbox.run(&["check", given]);
+        assert_eq!((check.exit, check.stderr.as_str()), (0, ""), "{name}");
+        assert_eq!(sandbox.run(&["stat", given]).exit, 0, "{name}");
+
+        assert_eq!(sandbox.run(&["convert", "-q", given, "new.spt"]).exit, 0, "{name}");
+        let converted = sandbox.run(&["dump", "new.spt"]).stdout;
+        assert_eq!(lines(&converted), lines(&expected), "{name}");
+        let after: Vec<Vec<u8>> = files.iter().map(|file| sandbox.read(file)).collect();
+        assert!(before == after, "{name} was written");
+        assert!(!sandbox.path("new.spt.partial").exists());
+    }
+}
+
+#[test]
+fn identify_names_what_is_known_and_fails_for_the_rest() {
+    let sandbox = with_samples(&["sdbm-ruby-word.pag", "sdbm-ruby-word.dir"]);
+    sandbox.write("words", b"apple\n");
+    sandbox.run(&["identify", "sdbm-ruby-word"]).check(
+        0,
+        "sdbm-ruby-word: sdbm, blocks of 1024, hash of Ruby, little-endian\n",
+        "",
+    );
+    let outcome = sandbox.run(&["identify", "words"]);
+    assert_eq!((outcome.exit, outcome.text().as_str()), (1, "words: text\n"));
+}
+
+#[test]
+fn a_conversion_in_place_keeps_the_old_files() {
+    let pair = ["sdbm-be-bin.pag", "sdbm-be-bin.dir"];
+    let sandbox = with_samples(&["gdbm-std-bin.gdbm", pair[0], pair[1]]);
+    let old = sandbox.read("gdbm-std-bin.gdbm");
+    let dump = sandbox.run(&["dump", "gdbm-std-bin.gdbm"]).stdout;
+    assert_eq!(sandbox.run(&["convert", "-q", "--in-place", "gdbm-std-bin.gdbm"]).exit, 0);
+    assert!(sandbox.read("gdbm-std-bin.gdbm.old") == old);
+    let converted = sandbox.run(&["dump", "gdbm-std-bin.gdbm"]).stdout;
+    assert_eq!(lines(&converted), lines(&dump));
+    // Again there is nothing to keep it under.
+    assert_eq!(sandbox.run(&["convert", "-q", "--in-place", "gdbm-std-bin.gdbm"]).exit, 5);
+    assert_eq!(lines(&sandbox.run(&["dump", "gdbm-std-bin.gdbm"]).stdout), lines(&dump));
+
+    assert_eq!(sandbox.run(&["convert", "-q", "--in-place", "sdbm-be-bin"]).exit, 0);
+    sandbox.run(&["count", "sdbm-be-bin"]).check(0, "200\n", "");
+    for file in pair {
+        assert!(!sandbox.path(file).exists() && sandbox.path(&format!("{file}.old")).exists());
+    }
+}
+
+#[test]
+fn a_file_that_is_only_read_is_not_written_and_the_hint_converts_it() {
+    for (given, _, files) in &SAMPLES[..2] {
+        let sandbox = with_samples(files);
+        let outcome = sandbox.run(&["put", given, "key", "value"]);
+        assert_eq!(outcome.exit, 3);
+        let hint = format!("splitpoint convert {given} NEW.spt");
+        assert!(outcome.stderr.contains(&hint), "{}", outcome.stderr);
+    }
+}
+
+/// The header of a gdbm file names a directory that is not there: all is found by salvage.
+#[test]
+fn salvage_saves_what_no_directory_leads_to_and_says_what_is_in_doubt() {
+    let sandbox = with_samples(&["gdbm-std-512.gdbm"]);
+    let expected = lines(&sandbox.run(&["dump", "gdbm-std-512.gdbm"]).stdout);
+    let mut bytes = sandbox.read("gdbm-std-512.gdbm");
+    bytes[8..20].fill(0xff);
+    sandbox.write("gdbm-std-512.gdbm", &bytes);
+    let dump = sandbox.run(&["dump", "gdbm-std-512.gdbm"]);
+    assert_eq!(dump.exit, 4, "{}", dump.stderr);
+    let outcome = sandbox.run(&["salvage", "gdbm-std-512.gdbm", "-o", "saved.spt"]);
+    assert_eq!(outcome.exit, 1, "{}", outcome.stderr);
+    assert!(outcome.text().contains("in doubt: key"));
+    let saved = lines(&sandbox.run(&["dump", "saved.spt"]).stdout);
+    assert!(saved.is_superset(&expected), "{} of {}", saved.len(), expected.len());
+}
+
+/// A block that is damaged is listed, and the rest is carried.
+#[test]
+fn a_conversion_carries_what_is_not_damaged_and_says_what_is() {
+    let sandbox = with_samples(&["ndbm-be-word.pag", "ndbm-be-word.dir"]);
+    let mut bytes = sandbox.read("ndbm-be-word.pag");
+    bytes[0] = 0x7f;
+    sandbox.write("ndbm-be-word.pag", &bytes);
+    let outcome = sandbox.run(&["convert", "ndbm-be-word", "new.spt"]);
+    assert_eq!(outcome.exit, 1);
+    assert!(outcome.text().starts_with("left out: corrupt slot count"), "{}", outcome.text());
+    let count: u64 = sandbox.run(&["count", "new.spt"]).text().trim().parse().unwrap();
+    assert!((880..900).contains(&count), "{count}");
+    assert_eq!(sandbox.run(&["check", "ndbm-be-word"]).exit, 1);
+    assert_eq!(sandbox.run(&["dump", "ndbm-be-word"]).exit, 4);
+}
