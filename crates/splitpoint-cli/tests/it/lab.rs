@@ -130,7 +130,7 @@ fn bad_input_is_refused_with_what_to_do() {
         (
             &["odd", "--hash", "dbm", "--keys", "u32"],
             2,
-            "`odd`: 5 bytes are not a whole number of 4-byte integers",
+            "`odd`: byte 4: 4 bytes are expected, and 1 are left of the file",
         ),
         (
             &["keys", "--hash", "dbm", "--buckets", "1000"],
@@ -138,9 +138,9 @@ fn bad_input_is_refused_with_what_to_do() {
             "`low` needs a power of two, not 1000 buckets",
         ),
         (
-            &["keys", "--hash", "dbm", "--memory-bytes", "1000"],
+            &["keys", "--hash", "dbm", "--memory-bytes", "1000000", "--buckets", "1048576"],
             2,
-            "the counts take 225536 bytes, 1000 are allowed",
+            "the counts take 8388608 bytes, 868928 are allowed",
         ),
         (
             &["keys", "--hash", "dbm", "--reduction", "mask"],

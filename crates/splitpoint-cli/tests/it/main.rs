@@ -19,6 +19,7 @@ mod lab;
 mod lab_depth;
 mod lab_keys;
 mod lab_report;
+mod lab_sweep;
 mod list;
 mod load;
 mod man;

@@ -46,20 +46,22 @@ pub(super) struct Args {
 /// Flips.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let specimens = args.hash.iter().map(|name| by_name(name)).collect::<Result<Vec<_>>>()?;
-    args.output.check()?;
-    let keys = args.measuring.read_keys(console)?;
+    let session = args.measuring.keys.begin(&args.output, console)?;
     let sample_count = usize::try_from(args.sample).unwrap_or(SAMPLE_KEYS);
     let (mut positions, mut sample) = (KeyPositions::default(), KeySample::new(sample_count));
-    for key in keys.iter() {
+    session.for_each(&args.measuring.keys, |key| {
         positions.add(key);
         sample.add(key);
-    }
-    let mut sorted: Vec<&[u8]> = keys.iter().collect();
+        true
+    })?;
+    let keys = session.keys();
+    // Keys that do not fit into memory are not sorted: they get no neighbors.
+    let mut sorted: Vec<&[u8]> = keys.held().map_or_else(Vec::new, |keys| keys.iter().collect());
     sorted.sort_unstable();
     let mut study = saving::study(keys.facts().clone());
     study.key_positions = positions.finish();
+    let seed = args.measuring.seed();
     for specimen in specimens {
-        let seed = args.measuring.setup(specimen, keys.facts().key_count)?.seed();
         let mut avalanche = Avalanche::new(specimen, seed, &sample);
         avalanche.neighbors = Neighbors::new(specimen, seed, sorted.iter().copied());
         study.avalanches.push(avalanche);

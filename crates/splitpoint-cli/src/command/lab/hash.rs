@@ -2,10 +2,8 @@
 
 use std::fmt::Write as _;
 
-use splitpoint_lab::specimen::KeyLayout;
-use splitpoint_lab::{Report, Specimen, Study, Verdict};
+use splitpoint_lab::{Report, Setup, Study, Verdict};
 
-use super::list::by_name;
 use super::measuring::Measuring;
 use super::saving::{self, Output};
 use crate::console::Console;
@@ -38,30 +36,19 @@ pub(super) struct Args {
 
 /// Compares.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    args.output.check()?;
-    let specimens = specimens(args)?;
-    let keys = args.measuring.read_keys(console)?;
-    let mut reports = Vec::with_capacity(specimens.len());
-    for specimen in specimens {
-        let setup = args.measuring.setup(specimen, keys.facts().key_count)?;
-        reports.push(Report::new(&setup.count(keys.iter())));
-    }
-    reports.sort_by(|one, other| one.cost_ratio.total_cmp(&other.cost_ratio));
-    let study = Study { reports, ..saving::study(keys.facts().clone()) };
-    args.output.deliver(&study, console, in_words)
-}
-
-fn specimens(args: &Args) -> Result<Vec<&'static Specimen>> {
-    if !args.hash.is_empty() {
-        return args.hash.iter().map(|name| by_name(name)).collect();
-    }
-    let suits = |specimen: &&'static Specimen| match specimen.layout() {
-        KeyLayout::Bytes => true,
-        KeyLayout::Word32 => args.measuring.has_words_of(4),
-        KeyLayout::Word64 => args.measuring.has_words_of(8),
-        _ => false,
-    };
-    Ok(Specimen::all().filter(suits).collect())
+    let keys = &args.measuring.keys;
+    let specimens = keys.specimens(&args.hash)?;
+    let mut session = keys.begin(&args.output, console)?;
+    let key_count = session.keys().len();
+    let setups: Result<Vec<Setup>> =
+        specimens.iter().map(|specimen| args.measuring.setup(specimen, key_count)).collect();
+    let outcome = session.measure(keys, &setups?, Report::new)?;
+    let mut study = saving::study(session.keys().facts().clone());
+    study.reports = outcome.results;
+    study.reports.sort_by(|one, other| one.cost_ratio.total_cmp(&other.cost_ratio));
+    study.interruption = outcome.interruption;
+    args.output.deliver(&study, console, in_words)?;
+    session.end(study.interruption.as_ref())
 }
 
 /// Returns the text of a study.

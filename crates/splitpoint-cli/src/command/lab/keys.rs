@@ -1,264 +1,397 @@
-//! Reading the keys that the lab measures on.
+//! Where the keys are that the lab measures, and how they are read.
 
-use std::collections::{BTreeMap, HashSet};
-use std::fs;
-use std::io::{self, Read as _};
-use std::ops::Range;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use clap::ValueEnum as _;
-use splitpoint_lab::study::{Duplicates, KeyFacts, LengthRow};
+use splitpoint::Db;
+use splitpoint_lab::keys::{
+    Column, DuplicatePolicy, Framing, KeyBatch, KeyFormat, KeyInput, KeySource, Place, ReadError,
+    reader,
+};
+use splitpoint_lab::study::{Duplicates, KeyFacts};
+use splitpoint_lab::{Error, LiveTable};
 
-use crate::bytes::{decode_hex, shown};
+use super::watching::Watching;
+use crate::bytes::shell_word;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
-use crate::number::{count, counted};
+use crate::format::{Detected, Foreign, detect};
+use crate::number::{bytes, count, counted};
+use crate::progress::ProgressMode;
 use crate::store;
 
-/// How keys are written in a file
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum KeyFormat {
-    /// One a line
-    #[default]
-    Lines,
-    /// Ended by NUL bytes
-    Nul,
-    /// One a line, in hex
-    Hex,
-    /// Integers of 1 byte
-    U8,
-    /// Integers of 2 bytes, little-endian
-    U16,
-    /// Integers of 4 bytes, little-endian
-    U32,
-    /// Integers of 8 bytes, little-endian
-    U64,
-    /// Integers of 2 bytes, big-endian
-    U16Be,
-    /// Integers of 4 bytes, big-endian
-    U32Be,
-    /// Integers of 8 bytes, big-endian
-    U64Be,
-    /// The keys of a store
+/// Keys with what was noticed about them.
+pub(super) type Keys = splitpoint_lab::keys::Keys<'static>;
+
+/// Arguments of every command that reads keys.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct KeyArgs {
+    /// The file with the keys; - for standard input
+    file: Option<PathBuf>,
+
+    /// How the keys are written: lines, nul, hex, base64, decimal (text, one key a line or before
+    /// a NUL); csv, tsv (see --column); u8 to u64 (integers, little-endian; big-endian with -be);
+    /// len8, len16, len32, len64 (the length before each key; -be as well), varint (the same in
+    /// LEB128); store
+    #[arg(long = "keys", default_value = "lines", value_name = "FORMAT")]
+    format: String,
+
+    /// What the text of a key means: bytes, hex, base64, or u8 to u64 for a decimal number
+    #[arg(long = "as", value_name = "ENCODING")]
+    encoding: Option<String>,
+
+    /// The column of a CSV or TSV file, by its name in the header or its number [default: 1]
+    #[arg(long, value_name = "COLUMN")]
+    column: Option<String>,
+
+    /// The first row of a CSV or TSV file is a header
+    #[arg(long)]
+    header: bool,
+
+    /// Measure a key that comes again as another
+    #[arg(long)]
+    keep_duplicates: bool,
+
+    /// Use no more memory than this, but for a few megabytes; half of it holds keys, and those that
+    /// do not fit are read again for each pass
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 30)]
+    pub(super) memory_bytes: u64,
+
+    /// Threads [default: as many as there are cores]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(super) threads: usize,
+
+    /// When to show progress
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) progress: ProgressMode,
+}
+
+/// How keys are written, or the store that they are in.
+enum Format {
+    Bytes(KeyFormat),
     Store,
 }
 
-/// Keys in memory, in the order of the file.
-#[derive(Debug)]
-pub(super) struct Keys {
-    bytes: Vec<u8>,
-    spans: Vec<Range<usize>>,
-    facts: KeyFacts,
-}
+impl KeyArgs {
+    /// Fails if no file is given. `taken` is one that another argument named, which may have been
+    /// meant for this one.
+    pub(super) fn require_file(&self, taken: Option<&Path>) -> Result<()> {
+        if self.file.is_some() { Ok(()) } else { Err(missing_file(taken)) }
+    }
 
-/// Rows of lengths.
-const LENGTHS_MAX: usize = 64;
-/// Keys that are shown.
-const EXAMPLES: usize = 5;
-
-impl Keys {
-    /// Reads the keys of a file, or of standard input if it is `-`.
-    ///
-    /// Keys that were there before are left out, exactly, unless `keeps_duplicates`.
-    pub(super) fn read(
-        path: &Path,
-        format: KeyFormat,
-        keeps_duplicates: bool,
-        console: Console,
-    ) -> Result<Self> {
-        let mut keys = match format {
-            KeyFormat::Store => Self::of_store(path, console)?,
-            _ => Self::of_bytes(read_all(path)?, format)
-                .map_err(|reason| malformed(path, &reason))?,
+    /// Reads the keys; none is a failure.
+    pub(super) fn read(&self, watching: &mut Watching, console: Console) -> Result<Keys> {
+        let path = self.file();
+        let format = self.format()?;
+        let policy =
+            if self.keep_duplicates { DuplicatePolicy::Keep } else { DuplicatePolicy::Remove };
+        let source = source(path, &format, console)?;
+        watching.expect_bytes(path);
+        let keys =
+            splitpoint_lab::keys::Keys::read(source, policy, self.memory_bytes / 2, watching);
+        watching.end_phase();
+        let mut keys = keys.map_err(|error| self.failure(&error, watching.exit()))?;
+        keys.facts_mut().source = path.display().to_string();
+        keys.facts_mut().format = match &format {
+            Format::Bytes(format) => format.to_string(),
+            Format::Store => "store".to_string(),
         };
-        keys.facts.source = path.display().to_string();
-        keys.facts.format =
-            format.to_possible_value().map_or_else(String::new, |value| value.get_name().into());
-        if !keeps_duplicates {
-            keys.facts.duplicates = Duplicates::Removed;
-            keys.remove_duplicates();
+        self.tell(&keys, console);
+        if keys.is_empty() {
+            return Err(Failure::new(Exit::No, format!("`{}` holds no keys", path.display()))
+                .hint("--keys says how keys are written: one a line if nothing else is said"));
         }
-        keys.gather_facts();
-        keys.tell(console);
         Ok(keys)
     }
 
-    fn of_store(path: &Path, console: Console) -> Result<Self> {
-        let db = store::open_to_read(path, console)?;
-        let failed = |error| Failure::using(path, &error);
-        let (mut bytes, mut spans) = (Vec::new(), Vec::new());
-        for record in db.scan().map_err(failed)? {
-            let record = record.map_err(failed)?;
-            let start = bytes.len();
-            bytes.extend_from_slice(&record.key);
-            spans.push(start..bytes.len());
-        }
-        Ok(Self { bytes, spans, facts: KeyFacts::default() })
+    /// Returns the same arguments for a file that is a store.
+    pub(super) fn of_store(&self) -> Self {
+        Self { format: "store".to_string(), ..self.clone() }
     }
 
-    fn of_bytes(bytes: Vec<u8>, format: KeyFormat) -> Result<Self, String> {
-        match format {
-            KeyFormat::Lines => Ok(Self::ended_by(bytes, b'\n')),
-            KeyFormat::Nul => Ok(Self::ended_by(bytes, b'\0')),
-            KeyFormat::Hex => Self::ended_by(bytes, b'\n').decoded(),
-            KeyFormat::U8 => Self::of_width(bytes, 1, false),
-            KeyFormat::U16 => Self::of_width(bytes, 2, false),
-            KeyFormat::U32 => Self::of_width(bytes, 4, false),
-            KeyFormat::U64 => Self::of_width(bytes, 8, false),
-            KeyFormat::U16Be => Self::of_width(bytes, 2, true),
-            KeyFormat::U32Be => Self::of_width(bytes, 4, true),
-            KeyFormat::U64Be => Self::of_width(bytes, 8, true),
-            KeyFormat::Store => unreachable!("a store is not read as bytes"),
+    /// Returns the same arguments for a file of lookups, none of which is left out.
+    pub(super) fn of_trace(&self, path: &Path) -> Self {
+        Self { file: Some(path.to_owned()), keep_duplicates: true, ..self.clone() }
+    }
+
+    /// Returns the store's own table.
+    pub(super) fn live_table(&self, console: Console) -> Result<LiveTable> {
+        let stats = store::open_untouched(self.file(), console)
+            .and_then(|db| db.stats())
+            .map_err(|error| Failure::using(self.file(), &error))?;
+        Ok(LiveTable {
+            hash: stats.hash_name,
+            bucket_count: stats.geometry.bucket_count(),
+            key_count: stats.record_count,
+            chains: stats.chains,
+        })
+    }
+
+    /// Returns whether the keys are integers of this width.
+    pub(super) fn has_words_of(&self, width_bytes: u8) -> bool {
+        match self.format() {
+            Ok(Format::Bytes(format)) => format.width_bytes() == Some(width_bytes),
+            _ => false,
         }
     }
 
-    fn ended_by(bytes: Vec<u8>, end: u8) -> Self {
-        let (mut spans, mut facts, mut start) = (Vec::new(), KeyFacts::default(), 0);
-        for part in bytes.split_inclusive(|&byte| byte == end) {
-            let key = part.strip_suffix(&[end]).unwrap_or(part);
-            // NUL-ended keys come from programs, where an empty one is meant.
-            if end == b'\n' && (key.is_empty() || key == b"\r") {
-                facts.blank_count += 1;
-            } else {
-                facts.carriage_return_count += u64::from(end == b'\n' && key.ends_with(b"\r"));
-                spans.push(start..start + key.len());
+    /// Says what went wrong with the keys, and what to do; `signal` is of the one that came.
+    pub(super) fn failure(&self, error: &ReadError, signal: Option<Exit>) -> Failure {
+        let path = self.file();
+        let shown = path.display();
+        match error {
+            ReadError::Io(error) => match error.get_ref().and_then(|error| error.downcast_ref()) {
+                Some(error) => Failure::using(path, error),
+                None => Failure::io(format!("read `{shown}`"), error),
+            },
+            ReadError::Malformed { .. } => {
+                Failure::new(Exit::Usage, format!("`{shown}`: {error}")).hint(hint(path, error))
             }
-            start += part.len();
+            ReadError::Stopped { .. } => {
+                let exit = signal.unwrap_or(Exit::Interrupted);
+                Failure::new(exit, format!("interrupted: {error} of `{shown}`"))
+                    .hint("nothing has been measured yet")
+            }
+            ReadError::Memory { needed_bytes, allowed_bytes } => Failure::new(
+                Exit::Usage,
+                format!(
+                    "too little memory: {error} ({} of {})",
+                    bytes(*needed_bytes),
+                    bytes(*allowed_bytes)
+                ),
+            )
+            .hint("--memory-bytes allows more; smaller tables and --keep-duplicates need less"),
         }
-        Self { bytes, spans, facts }
     }
 
-    fn decoded(self) -> Result<Self, String> {
-        let (mut bytes, mut spans) = (Vec::new(), Vec::new());
-        for (number, span) in (1_u64..).zip(&self.spans) {
-            let digits = self.bytes[span.clone()].trim_ascii();
-            let start = bytes.len();
-            decode_hex(digits, &mut bytes).map_err(|error| format!("key {number}: {error}"))?;
-            spans.push(start..bytes.len());
-        }
-        let facts = KeyFacts { carriage_return_count: 0, ..self.facts };
-        Ok(Self { bytes, spans, facts })
+    fn file(&self) -> &Path {
+        self.file.as_deref().unwrap_or(Path::new("-"))
     }
 
-    fn of_width(mut bytes: Vec<u8>, width: usize, is_big_endian: bool) -> Result<Self, String> {
-        if !bytes.len().is_multiple_of(width) {
-            let length = bytes.len();
-            return Err(format!("{length} bytes are not a whole number of {width}-byte integers"));
-        }
-        if is_big_endian {
-            bytes.chunks_mut(width).for_each(<[u8]>::reverse);
-        }
-        let spans = (0..bytes.len()).step_by(width).map(|start| start..start + width).collect();
-        Ok(Self { bytes, spans, facts: KeyFacts::default() })
-    }
-
-    fn remove_duplicates(&mut self) {
-        let before = self.spans.len();
-        let mut seen = HashSet::with_capacity(before);
-        self.spans.retain(|span| seen.insert(&self.bytes[span.clone()]));
-        self.facts.duplicate_count = count(before - self.spans.len());
-    }
-
-    fn gather_facts(&mut self) {
-        self.facts.key_count = count(self.spans.len());
-        self.facts.key_bytes = count(self.spans.iter().map(Range::len).sum());
-        let mut lengths: BTreeMap<u64, u64> = BTreeMap::new();
-        for span in &self.spans {
-            *lengths.entry(count(span.len())).or_default() += 1;
-        }
-        let rows: Vec<(u64, u64)> = lengths.into_iter().collect();
-        let of_rows = |rows: &[(u64, u64)]| LengthRow {
-            bytes_min: rows[0].0,
-            bytes_max: rows[rows.len() - 1].0,
-            key_count: rows.iter().map(|row| row.1).sum(),
+    fn format(&self) -> Result<Format> {
+        let usage = |error: Error| {
+            Failure::new(Exit::Usage, error.to_string())
+                .hint("the formats are listed by: splitpoint lab hash --help")
         };
-        let per_row = rows.len().div_ceil(LENGTHS_MAX).max(1);
-        self.facts.lengths = rows.chunks(per_row).map(of_rows).collect();
-        self.facts.examples = self.iter().take(EXAMPLES).map(shown).collect();
+        if self.format == "store" {
+            return Ok(Format::Store);
+        }
+        let column = Column {
+            name: self.column.clone().unwrap_or_else(|| "1".to_string()),
+            has_header: self.header,
+        };
+        let mut format = KeyFormat::by_name(&self.format, column).map_err(usage)?;
+        if let Some(encoding) = &self.encoding {
+            if !format.is_text() {
+                let message = format!("--as is for text, and `{}` is none", self.format);
+                return Err(Failure::new(Exit::Usage, message).hint("leave out --as"));
+            }
+            format.encoding = encoding.parse().map_err(usage)?;
+        }
+        let is_table = matches!(format.framing, Framing::Csv(_) | Framing::Tsv(_));
+        if (self.column.is_some() || self.header) && !is_table {
+            return Err(Failure::new(Exit::Usage, "--column and --header are for csv and tsv")
+                .hint("add --keys csv or --keys tsv"));
+        }
+        Ok(Format::Bytes(format))
     }
 
-    fn tell(&self, console: Console) {
-        let KeyFacts { duplicate_count, blank_count, carriage_return_count, .. } = self.facts;
-        if duplicate_count > 0 {
-            let keys = counted(duplicate_count, "duplicate key");
-            console.note(format_args!("{keys} left out"));
+    fn tell(&self, keys: &Keys, console: Console) {
+        let KeyFacts { duplicate_count, duplicates, blank_count, .. } = keys.facts();
+        let KeyFacts { carriage_return_count, nul_count, .. } = keys.facts();
+        if keys.held().is_none() {
+            let half = bytes(self.memory_bytes / 2);
+            let rest = match duplicates {
+                Duplicates::RemovedByFingerprint { wrong_p } => format!(
+                    "; duplicates were found by fingerprints, which are wrong with a probability \
+                     of about {wrong_p:.0e}"
+                ),
+                Duplicates::Unchecked => "; nobody looked for duplicates".to_string(),
+                _ => String::new(),
+            };
+            console.note(format_args!(
+                "the keys do not fit into {half} of memory: they are read again for each pass{rest}"
+            ));
         }
-        if blank_count > 0 {
-            console.note(format_args!("{} left out", counted(blank_count, "blank line")));
+        if *duplicate_count > 0 {
+            let keys = counted(*duplicate_count, "duplicate key");
+            let outcome = if self.keep_duplicates { "kept" } else { "left out" };
+            console.note(format_args!("{keys} {outcome}"));
         }
-        if carriage_return_count > 0 {
-            let lines = counted(carriage_return_count, "line");
+        if *blank_count > 0 {
+            console.note(format_args!("{} left out", counted(*blank_count, "blank line")));
+        }
+        if *carriage_return_count > 0 {
+            let lines = counted(*carriage_return_count, "line");
             console.note(format_args!("{lines} with a carriage return at the end of the key"));
         }
-    }
-
-    /// Returns the keys.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
-        self.spans.iter().map(|span| &self.bytes[span.clone()])
-    }
-
-    /// Returns what was noticed about them.
-    pub(super) fn facts(&self) -> &KeyFacts {
-        &self.facts
+        if *nul_count > 0 {
+            let lines = counted(*nul_count, "line");
+            console.note(format_args!(
+                "{lines} with NUL bytes: if that is no text, --keys says how keys are written"
+            ));
+        }
     }
 }
 
-fn read_all(path: &Path) -> Result<Vec<u8>> {
-    if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        io::stdin()
-            .lock()
-            .read_to_end(&mut bytes)
-            .map_err(|error| Failure::io("read standard input", &error))?;
-        return Ok(bytes);
+fn hint(path: &Path, error: &ReadError) -> String {
+    let file = shell_word(&path.to_string_lossy());
+    match error {
+        ReadError::Malformed { place: Place::Whole, reason } if reason == IS_STORE => {
+            format!("to measure its keys: splitpoint lab ... {file} --keys store")
+        }
+        ReadError::Malformed { place: Place::Whole, reason } if reason == IS_COMPRESSED => {
+            format!("decompress it into a pipe: zcat {file} | splitpoint lab ... -")
+        }
+        _ => "--keys says how keys are written, --as what their text means".to_string(),
     }
-    fs::read(path).map_err(|error| Failure::io(format!("read `{}`", path.display()), &error))
 }
 
-fn malformed(path: &Path, reason: &str) -> Failure {
-    Failure::new(Exit::Usage, format!("`{}`: {reason}", path.display()))
-        .hint("--keys says how keys are written")
+fn source(path: &Path, format: &Format, console: Console) -> Result<Box<dyn KeySource>> {
+    Ok(match format {
+        Format::Store => Box::new(StoreSource { db: store::open_to_read(path, console)? }),
+        Format::Bytes(format) if !can_open_again(path) => Box::new(PipeSource {
+            path: path.to_owned(),
+            format: format.clone(),
+            spilled: Mutex::new(None),
+            console,
+        }),
+        Format::Bytes(format) => {
+            Box::new(FileSource { path: path.to_owned(), format: format.clone() })
+        }
+    })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn missing_file(taken: Option<&Path>) -> Failure {
+    let missing = Failure::new(Exit::Usage, "no file with keys is given");
+    match taken {
+        Some(path) => {
+            let file = shell_word(&path.to_string_lossy());
+            missing.hint(format!(
+                "{file} was taken as the file to save: put it before --json, or - for standard \
+                 input"
+            ))
+        }
+        None => missing.hint("give its name, or - for standard input"),
+    }
+}
 
-    #[track_caller]
-    fn check(bytes: &[u8], format: KeyFormat, expected: &[&[u8]]) -> KeyFacts {
-        let keys = Keys::of_bytes(bytes.to_vec(), format).expect("the bytes are keys");
-        assert_eq!(keys.iter().collect::<Vec<_>>(), expected);
-        keys.facts
+const IS_STORE: &str = "it is a store";
+const IS_COMPRESSED: &str = "it is compressed";
+
+/// Bytes that are read at once.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Keys in a file.
+struct FileSource {
+    path: PathBuf,
+    format: KeyFormat,
+}
+
+impl KeySource for FileSource {
+    fn open(&self) -> Result<Box<dyn KeyInput + Send + '_>, ReadError> {
+        let mut input = BufReader::with_capacity(BUFFER_BYTES, File::open(&self.path)?);
+        if self.format.is_text() {
+            let whole = |reason: &str| {
+                let reason = reason.to_string();
+                Err(ReadError::Malformed { place: Place::Whole, reason })
+            };
+            match detect(input.fill_buf()?) {
+                Detected::Foreign(Foreign::Store) => return whole(IS_STORE),
+                Detected::Foreign(Foreign::Compressed) => return whole(IS_COMPRESSED),
+                _ => {}
+            }
+        }
+        reader(input, &self.format)
+    }
+}
+
+/// Returns whether a file gives the same bytes each time, unlike standard input and other pipes.
+fn can_open_again(path: &Path) -> bool {
+    path != Path::new("-") && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+}
+
+/// Keys from a pipe, and then from a temporary file if they do not fit into memory.
+struct PipeSource {
+    path: PathBuf,
+    format: KeyFormat,
+    spilled: Mutex<Option<File>>,
+    console: Console,
+}
+
+impl KeySource for PipeSource {
+    fn open(&self) -> Result<Box<dyn KeyInput + Send + '_>, ReadError> {
+        let spilled = self.spilled.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*spilled {
+            None if self.path == Path::new("-") => {
+                reader(BufReader::with_capacity(BUFFER_BYTES, io::stdin()), &self.format)
+            }
+            None => {
+                let input = File::open(&self.path)?;
+                reader(BufReader::with_capacity(BUFFER_BYTES, input), &self.format)
+            }
+            Some(file) => {
+                // One pass at a time: they share the position.
+                let mut file = file.try_clone()?;
+                file.rewind()?;
+                let format = KeyFormat {
+                    framing: Framing::Varint,
+                    encoding: splitpoint_lab::keys::Encoding::Bytes,
+                };
+                reader(BufReader::with_capacity(BUFFER_BYTES, file), &format)
+            }
+        }
     }
 
-    #[test]
-    fn lines_are_keys_and_what_is_odd_is_noticed() {
-        let facts = check(b"a\r\n\nb\n\r\nlast", KeyFormat::Lines, &[b"a\r", b"b", b"last"]);
-        assert_eq!((facts.blank_count, facts.carriage_return_count), (2, 1));
-        check(b"a\0\0b", KeyFormat::Nul, &[b"a", b"", b"b"]);
-        check(b"", KeyFormat::Lines, &[]);
+    fn spill(&self) -> Result<Option<Box<dyn Write + '_>>, ReadError> {
+        let file = tempfile::tempfile()?;
+        self.console.note(format_args!(
+            "`{}` does not fit into memory: its keys go to a temporary file in `{}`",
+            self.path.display(),
+            std::env::temp_dir().display()
+        ));
+        let writer = BufWriter::with_capacity(BUFFER_BYTES, file.try_clone()?);
+        *self.spilled.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+        Ok(Some(Box::new(writer)))
+    }
+}
+
+/// The keys of a store.
+struct StoreSource {
+    db: Db,
+}
+
+impl KeySource for StoreSource {
+    fn open(&self) -> Result<Box<dyn KeyInput + Send + '_>, ReadError> {
+        let records = self.db.scan().map_err(of_store)?;
+        Ok(Box::new(StoreInput { records: records.map(|record| Ok(record?.key.to_vec())) }))
     }
 
-    #[test]
-    fn integers_are_keys_in_little_endian_bytes() {
-        check(&[1, 2, 3, 4], KeyFormat::U16, &[&[1, 2], &[3, 4]]);
-        check(&[1, 2, 3, 4], KeyFormat::U16Be, &[&[2, 1], &[4, 3]]);
-        check(&[1, 2], KeyFormat::U8, &[&[1], &[2]]);
-        assert!(Keys::of_bytes(vec![0; 7], KeyFormat::U32).is_err());
+    fn is_distinct(&self) -> bool {
+        true
     }
+}
 
-    #[test]
-    fn hex_is_decoded_or_refused_with_its_key() {
-        check(b"00ff\r\n61\n", KeyFormat::Hex, &[&[0, 0xff], b"a"]);
-        let error = Keys::of_bytes(b"61\nxy\n".to_vec(), KeyFormat::Hex).unwrap_err();
-        assert!(error.starts_with("key 2: "), "{error}");
-    }
+fn of_store(error: splitpoint::Error) -> ReadError {
+    ReadError::Io(io::Error::other(error))
+}
 
-    #[test]
-    fn duplicates_are_removed_and_counted_and_the_order_is_kept() {
-        let mut keys = Keys::ended_by(b"b\na\nb\nb\nc\n".to_vec(), b'\n');
-        keys.remove_duplicates();
-        assert_eq!(keys.iter().collect::<Vec<_>>(), [b"b", b"a", b"c"]);
-        assert_eq!(keys.facts.duplicate_count, 2);
+/// A scan of a store.
+struct StoreInput<I> {
+    records: I,
+}
+
+impl<I: Iterator<Item = splitpoint::Result<Vec<u8>>>> KeyInput for StoreInput<I> {
+    fn read_batch(&mut self, batch: &mut KeyBatch) -> Result<bool, ReadError> {
+        const BATCH_KEYS: u64 = 1 << 15;
+        while count(batch.len()) < BATCH_KEYS {
+            match self.records.next() {
+                Some(key) => batch.push(&key.map_err(of_store)?),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 }

@@ -1,28 +1,27 @@
-//! What the commands that measure have in common: their arguments, and one measurement.
+//! What the commands that measure have in common: their arguments, and the measurements.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use splitpoint_lab::drive::{Limits, Outcome, measure};
+use splitpoint_lab::keys::{KeyBatch, ReadError, Watch as _};
 use splitpoint_lab::reduction::prime_at_least;
-use splitpoint_lab::{LiveTable, Reduction, Setup, Specimen};
+use splitpoint_lab::specimen::KeyLayout;
+use splitpoint_lab::study::Interruption;
+use splitpoint_lab::{PartialStats, Reduction, Setup, Specimen};
 
-use super::keys::{KeyFormat, Keys};
+use super::keys::{KeyArgs, Keys};
+use super::list::by_name;
+use super::saving::Output;
+use super::watching::Watching;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
-use crate::store;
+use crate::number::{bytes, counted};
 
-/// Arguments of every command that measures.
+/// Arguments of the commands that measure one table.
 #[derive(Debug, clap::Args)]
 pub(super) struct Measuring {
-    /// The file with the keys; - for standard input
-    file: PathBuf,
-
-    /// How the keys are written
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    keys: KeyFormat,
-
-    /// Count a key that comes again as another
-    #[arg(long)]
-    keep_duplicates: bool,
+    #[command(flatten)]
+    pub(super) keys: KeyArgs,
 
     /// low, high, shift:N, modulus, prime, range, split, hashbrown, or own: the one that the
     /// function came with, else low
@@ -40,50 +39,134 @@ pub(super) struct Measuring {
     /// Keep one in 2^N hashes to find collisions: less memory
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=32))]
     sample_hashes: u32,
+}
 
-    /// Refuse to count in more memory than this
-    #[arg(long, value_name = "BYTES", default_value_t = 4 << 30)]
-    memory_bytes: u64,
+/// Keys that are being measured.
+pub(super) struct Session {
+    keys: Keys,
+    watching: Watching,
+    console: Console,
+}
+
+/// Memory for counts of which nothing is said.
+const UNSAID_BYTES: u64 = 1 << 30;
+/// Buffers of a pass over keys that are not held.
+const BUFFERS_BYTES: u64 = 8 << 20;
+
+impl KeyArgs {
+    /// Reads the keys, to measure them until Ctrl-C; no keys are a failure.
+    pub(super) fn begin(&self, output: &Output, console: Console) -> Result<Session> {
+        self.require_file(output.json_file())?;
+        output.check()?;
+        let mut watching = Watching::new(self.progress, console)?;
+        let keys = self.read(&mut watching, console)?;
+        Ok(Session { keys, watching, console })
+    }
+
+    /// Returns the functions that are called so, or without names all that suit the keys.
+    pub(super) fn specimens(&self, names: &[String]) -> Result<Vec<&'static Specimen>> {
+        if !names.is_empty() {
+            return names.iter().map(|name| by_name(name)).collect();
+        }
+        let suits = |specimen: &&'static Specimen| match specimen.layout() {
+            KeyLayout::Bytes => true,
+            KeyLayout::Word32 => self.has_words_of(4),
+            KeyLayout::Word64 => self.has_words_of(8),
+            _ => false,
+        };
+        Ok(Specimen::all().filter(suits).collect())
+    }
+}
+
+impl Session {
+    /// Returns the keys.
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Measures every setup, in threads, and makes a result of the counts of each.
+    pub(super) fn measure<T: Send>(
+        &mut self,
+        args: &KeyArgs,
+        setups: &[Setup],
+        finish: impl Fn(&PartialStats) -> T + Sync,
+    ) -> Result<Outcome<T>> {
+        let buffers = if self.keys.held().is_some() { 0 } else { BUFFERS_BYTES };
+        let key_bytes = self.keys.memory_bytes();
+        let memory_bytes = args.memory_bytes.saturating_sub(key_bytes + buffers);
+        let memory_bytes = memory_bytes.max(args.memory_bytes / 4);
+        let needed = |setup: &Setup| setup.memory_bytes(self.keys.len()).min(memory_bytes);
+        let needed_bytes = setups.iter().map(needed).fold(0, u64::saturating_add).min(memory_bytes);
+        if needed_bytes > UNSAID_BYTES {
+            self.console.note(format_args!(
+                "the counts of {} will take up to {}, the keys take {}",
+                counted(setups.len() as u64, "table"),
+                bytes(needed_bytes),
+                bytes(key_bytes)
+            ));
+        }
+        let limits = Limits { memory_bytes, thread_count: args.threads };
+        let outcome = measure(&self.keys, setups, limits, &mut self.watching, finish);
+        self.watching.end_phase();
+        let outcome = outcome.map_err(|error| match error {
+            ReadError::Memory { needed_bytes, allowed_bytes } => Failure::new(
+                Exit::Usage,
+                format!("the counts take {needed_bytes} bytes, {allowed_bytes} are allowed"),
+            )
+            .hint("--memory-bytes allows more, and smaller tables need less"),
+            error => args.failure(&error, self.watching.exit()),
+        })?;
+        if outcome.sampled_count > 0 {
+            self.console.note(format_args!(
+                "the hashes of {} do not fit into memory: equal ones are counted in a sample",
+                counted(outcome.sampled_count, "table")
+            ));
+        }
+        Ok(outcome)
+    }
+
+    /// Reads a trace of lookups, written like the keys, which has to fit into memory.
+    pub(super) fn read_trace(
+        &mut self,
+        args: &KeyArgs,
+        path: &Path,
+        console: Console,
+    ) -> Result<KeyBatch> {
+        let trace = args.of_trace(path).read(&mut self.watching, console)?;
+        trace.held().cloned().ok_or_else(|| {
+            Failure::new(Exit::Usage, format!("`{}` does not fit into memory", path.display()))
+                .hint("--memory-bytes allows more; a part of the lookups will do as well")
+        })
+    }
+
+    /// Gives every key to `visit` until that returns false.
+    pub(super) fn for_each(
+        &self,
+        args: &KeyArgs,
+        mut visit: impl FnMut(&[u8]) -> bool + Send,
+    ) -> Result<()> {
+        use std::ops::ControlFlow;
+        let flow =
+            |goes_on| if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        let is_stopped = || self.watching.is_stopped();
+        self.keys
+            .for_each(|key| flow(!is_stopped() && visit(key)))
+            .map_err(|error| args.failure(&error, self.watching.exit()))
+    }
+
+    /// Fails if the work was stopped, after its partial result has been printed.
+    pub(super) fn end(&self, interruption: Option<&Interruption>) -> Result<()> {
+        let Some(interruption) = interruption else { return Ok(()) };
+        let exit = self.watching.exit().unwrap_or(Exit::Interrupted);
+        Err(Failure::new(exit, format!("interrupted: {}", interruption.missing))
+            .hint("what is printed or saved is of the keys that were counted"))
+    }
 }
 
 impl Measuring {
-    /// Reads the keys; none is a failure.
-    pub(super) fn read_keys(&self, console: Console) -> Result<Keys> {
-        let keys = Keys::read(&self.file, self.keys, self.keep_duplicates, console)?;
-        if keys.facts().key_count == 0 {
-            return Err(Failure::new(Exit::No, format!("`{}` holds no keys", self.file.display()))
-                .hint("--keys says how keys are written: one a line if nothing else is said"));
-        }
-        Ok(keys)
-    }
-
-    /// Reads the keys of the file as those of a store, and the store's own table.
-    pub(super) fn read_store(&self, console: Console) -> Result<(Keys, LiveTable)> {
-        let keys = Keys::read(&self.file, KeyFormat::Store, true, console)?;
-        let stats = store::open_untouched(&self.file, console)
-            .and_then(|db| db.stats())
-            .map_err(|error| Failure::using(&self.file, &error))?;
-        let live_table = LiveTable {
-            hash: stats.hash_name,
-            bucket_count: stats.geometry.bucket_count(),
-            key_count: stats.record_count,
-            chains: stats.chains,
-        };
-        Ok((keys, live_table))
-    }
-
-    /// Reads a trace of lookups, written like the keys.
-    pub(super) fn read_lookups(&self, path: &Path, console: Console) -> Result<Keys> {
-        Keys::read(path, self.keys, true, console)
-    }
-
-    /// Returns whether the keys are integers of this width.
-    pub(super) fn has_words_of(&self, bytes: usize) -> bool {
-        match self.keys {
-            KeyFormat::U32 | KeyFormat::U32Be => bytes == 4,
-            KeyFormat::U64 | KeyFormat::U64Be => bytes == 8,
-            _ => false,
-        }
+    /// Returns the seed.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Returns the measurement of a function on so many keys.
@@ -101,10 +184,6 @@ impl Measuring {
         };
         let setup = Setup::new(specimen, self.seed, reduction, bucket_count)
             .map_err(|error| usage(error).hint("choose another --buckets or --reduction"))?;
-        let setup = setup.sample_hashes(self.sample_hashes);
-        setup.check_memory(key_count, self.memory_bytes).map_err(|error| {
-            usage(error).hint("--sample-hashes needs less, --memory-bytes allows more")
-        })?;
-        Ok(setup)
+        Ok(setup.sample_hashes(self.sample_hashes))
     }
 }

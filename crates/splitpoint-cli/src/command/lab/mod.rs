@@ -10,7 +10,9 @@ mod list;
 mod measuring;
 mod report;
 mod saving;
+mod sweep;
 mod table;
+mod watching;
 
 use clap::Subcommand;
 
@@ -28,6 +30,7 @@ Examples:
   splitpoint lab table words.txt --hash fnv1a-32   # one of them, in depth
   splitpoint lab avalanche ids --hash sdbm         # flip bits of the keys
   splitpoint lab report words.json --html page.html  # a page of a saved study
+  splitpoint lab sweep words.txt                   # at every table size
   splitpoint lab list                              # the functions
   splitpoint lab golden                            # published figures, again")]
 pub(crate) struct Args {
@@ -42,6 +45,7 @@ enum Command {
     Table(table::Args),
     Avalanche(avalanche::Args),
     Report(report::Args),
+    Sweep(sweep::Args),
     List(list::Args),
     Golden(golden::Args),
 }
@@ -53,6 +57,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Table(args) => table::run(args, console),
         Command::Avalanche(args) => avalanche::run(args, console),
         Command::Report(args) => report::run(args, console),
+        Command::Sweep(args) => sweep::run(args, console),
         Command::List(args) => list::run(args),
         Command::Golden(args) => golden::run(args, console),
     }

@@ -1,5 +1,6 @@
 //! Studies as files: what every command of the lab can save, and what others begin from.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -64,7 +65,12 @@ impl Output {
         if self.html.is_some() && self.html_file().is_none() {
             return print_page(study);
         }
-        console::print_styled(&in_words(study))
+        let mut text = String::new();
+        if let Some(interruption) = &study.interruption {
+            let _ = writeln!(text, "PARTIAL, it was interrupted: {}\n", interruption.missing);
+        }
+        text.push_str(&in_words(study));
+        console::print_styled(&text)
     }
 }
 

@@ -2,17 +2,18 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use splitpoint_lab::keys::KeyBatch;
 use splitpoint_lab::measure::EqualHashes;
 use splitpoint_lab::study::KeyFacts;
 use splitpoint_lab::{KeyPositions, KeySample, Lookups, Report, Setup, Study};
 
 use super::bars;
 use super::depth;
-use super::keys::Keys;
+use super::keys::KeyArgs;
 use super::list::by_name;
-use super::measuring::Measuring;
+use super::measuring::{Measuring, Session};
 use super::saving::{self, Output};
 use crate::bytes::shown;
 use crate::chains::{self, Form};
@@ -68,35 +69,66 @@ const BLAMED_KEYS: usize = 512;
 /// Measures.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let specimen = by_name(&args.hash)?;
-    let (keys, live_table) = if args.store {
-        let (keys, live_table) = args.measuring.read_store(console)?;
-        (keys, Some(live_table))
-    } else {
-        (args.measuring.read_keys(console)?, None)
-    };
-    let setup = args.measuring.setup(specimen, keys.facts().key_count.max(1))?;
+    let keys =
+        if args.store { args.measuring.keys.of_store() } else { args.measuring.keys.clone() };
+    let mut session = keys.begin(&args.output, console)?;
+    let live_table = if args.store { Some(keys.live_table(console)?) } else { None };
+    let setup = args.measuring.setup(specimen, session.keys().len())?;
     let (mut positions, mut sample) = (KeyPositions::default(), KeySample::new(BLAMED_KEYS));
-    for key in keys.iter() {
+    session.for_each(&keys, |key| {
         positions.add(key);
         sample.add(key);
-    }
-    let stats = setup.count(keys.iter());
-    let mut report = Report::new(&stats);
-    report.find_blame(&stats, &positions, &sample);
-    if let Some(path) = &args.lookups {
-        let there: HashSet<&[u8]> = keys.iter().collect();
-        let trace = args.measuring.read_lookups(path, console)?;
-        let lookups = trace.iter().map(|key| (key, there.contains(key)));
-        report.add_lookups(&stats, &Lookups::count(&stats, lookups));
-    }
-    add_examples(&keys, &setup, &mut report);
-    let study = Study {
-        reports: vec![report],
-        live_table,
-        key_positions: positions.finish(),
-        ..saving::study(keys.facts().clone())
+        true
+    })?;
+    let trace = match &args.lookups {
+        Some(path) => Some(Trace::read(&keys, path, &mut session, console)?),
+        None => None,
     };
-    args.output.deliver(&study, console, |study| in_words(study, args.style))
+    let outcome = session.measure(&keys, &[setup], |stats| {
+        let mut report = Report::new(stats);
+        report.find_blame(stats, &positions, &sample);
+        if let Some(trace) = &trace {
+            report.add_lookups(stats, &Lookups::count(stats, trace.lookups()));
+        }
+        report
+    })?;
+    let mut study = saving::study(session.keys().facts().clone());
+    study.reports = outcome.results;
+    study.interruption = outcome.interruption;
+    study.live_table = live_table;
+    study.key_positions = positions.finish();
+    for report in &mut study.reports {
+        add_examples(&session, &keys, &setup, report)?;
+    }
+    args.output.deliver(&study, console, |study| in_words(study, args.style))?;
+    session.end(study.interruption.as_ref())
+}
+
+/// Lookups, and which of them are of keys that are there.
+struct Trace {
+    lookups: KeyBatch,
+    there: HashSet<Vec<u8>>,
+}
+
+impl Trace {
+    /// Reads a trace, and looks for its keys among those of the session in one more pass.
+    fn read(keys: &KeyArgs, path: &Path, session: &mut Session, console: Console) -> Result<Self> {
+        let lookups = session.read_trace(keys, path, console)?;
+        let asked: HashSet<&[u8]> = lookups.iter().collect();
+        let mut there = HashSet::new();
+        session.for_each(keys, |key| {
+            if asked.contains(key) {
+                there.insert(key.to_vec());
+            }
+            true
+        })?;
+        drop(asked);
+        Ok(Self { lookups, there })
+    }
+
+    fn lookups(&self) -> impl Iterator<Item = (&[u8], bool)> {
+        self.lookups.iter().map(|key| (key, self.there.contains(key)))
+    }
 }
 
 /// Returns the text of a study.
@@ -246,14 +278,28 @@ fn p_in_words(p: f64) -> String {
 }
 
 /// Looks for keys with the first of the equal hashes, in one more pass.
-fn add_examples(keys: &Keys, setup: &Setup, report: &mut Report) {
-    let Some(collisions) = report.collisions.first_mut() else { return };
-    let of_hash = |&hash: &u64| {
-        let has_it = |key: &&[u8]| setup.specimen().hash(key, setup.seed()) == hash;
-        let keys = keys.iter().filter(has_it).take(KEYS_SHOWN).map(shown).collect();
-        EqualHashes { hash, keys }
-    };
-    collisions.examples = collisions.shared.iter().take(SHARED_SHOWN).map(of_hash).collect();
+fn add_examples(
+    session: &Session,
+    args: &KeyArgs,
+    setup: &Setup,
+    report: &mut Report,
+) -> Result<()> {
+    let Some(collisions) = report.collisions.first_mut() else { return Ok(()) };
+    let of_hash = |&hash: &u64| EqualHashes { hash, keys: Vec::new() };
+    let mut examples: Vec<EqualHashes> =
+        collisions.shared.iter().take(SHARED_SHOWN).map(of_hash).collect();
+    if !examples.is_empty() {
+        session.for_each(args, |key| {
+            let hash = setup.specimen().hash(key, setup.seed());
+            let found = examples.iter_mut().find(|example| example.hash == hash);
+            if let Some(example) = found.filter(|example| example.keys.len() < KEYS_SHOWN) {
+                example.keys.push(shown(key));
+            }
+            examples.iter().any(|example| example.keys.len() < KEYS_SHOWN)
+        })?;
+    }
+    collisions.examples = examples;
+    Ok(())
 }
 
 fn equal_hashes(report: &Report) -> String {
