@@ -13,6 +13,7 @@ mod docs;
 mod layers;
 mod process;
 mod rust;
+mod schema;
 mod tidy;
 mod tree;
 

@@ -47,11 +47,15 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that fail, each with the rule it holds.
-const CHECKS: [(&str, Check); 13] = [
+const CHECKS: [(&str, Check); 14] = [
     ("modules use only modules below them", arrows::modules_use_only_those_below),
     ("`unsafe` is only where ARCHITECTURE.md lists it", doors::unsafe_is_listed),
     ("only storage/ names the operating system", doors::only_storage_names_the_system),
     ("the tables of docs/format.md are those of the sources", tables::format_tables_are_current),
+    (
+        "the fields of docs/lab-json.md are those of the sources",
+        tables::fields_of_studies_are_current,
+    ),
     ("module names say what is inside", names::modules_are_named_by_content),
     ("open ends have an issue number", words::open_ends_are_numbered),
     ("no `dbg!`", words::no_dbg),

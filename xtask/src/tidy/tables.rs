@@ -1,7 +1,9 @@
-//! The byte layout is written once: docs/format.md holds the tables of the doc comments.
+//! What is saved is described once: docs/format.md and docs/lab-json.md hold what the doc comments
+//! say.
 
 use super::Finding;
 use crate::docs::{self, FORMAT};
+use crate::schema::{SCHEMA, with_current_fields};
 use crate::tree::Tree;
 
 pub(super) fn format_tables_are_current(tree: &Tree) -> Vec<Finding> {
@@ -25,6 +27,22 @@ pub(super) fn format_tables_are_current(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+pub(super) fn fields_of_studies_are_current(tree: &Tree) -> Vec<Finding> {
+    let Some(found) = tree.texts.get(SCHEMA) else {
+        return vec![Finding::new(SCHEMA, 0, "missing; it explains a saved study")];
+    };
+    match with_current_fields(tree, found) {
+        Err(failure) => vec![Finding::new(SCHEMA, 0, failure)],
+        Ok(current) => match first_difference(found, &current) {
+            None => Vec::new(),
+            Some(line) => {
+                let message = "not what the doc comments say: run `cargo xtask docs`";
+                vec![Finding::new(SCHEMA, line, message)]
+            }
+        },
+    }
 }
 
 /// Returns the first line, counted from 1, in which two texts differ.
@@ -76,5 +94,25 @@ mod tests {
     fn a_layout_that_the_document_leaves_out_is_found() {
         check("# Format\n", &["crates/splitpoint/src/log/record.rs:1"]);
         check_finds(format_tables_are_current, &[], &["docs/format.md:0"]);
+    }
+
+    #[test]
+    fn the_fields_of_a_study_are_those_of_the_sources() {
+        let source = (
+            "crates/splitpoint-lab/src/study.rs",
+            "/// All.\n#[derive(Serialize)]\npub struct Study {\n    /// One.\n    \
+             pub one: u64,\n}\n",
+        );
+        let check = |document: &str, expected: &[&str]| {
+            let files = [("docs/lab-json.md", document), source];
+            check_finds(fields_of_studies_are_current, &files, expected);
+        };
+        let current = "<!-- fields -->\n\n### `Study`\n\nAll. Fields:\n\n- `one` (number): One.\n\n\
+            <!-- end -->\n";
+        check(current, &[]);
+        check(
+            &current.replace("One.", "Two."),
+            &["docs/lab-json.md:7: not what the doc comments say: run `cargo xtask docs`"],
+        );
     }
 }

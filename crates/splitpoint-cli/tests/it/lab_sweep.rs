@@ -34,7 +34,7 @@ fn the_worst_size_is_the_headline_and_sizes_that_fail_are_named() {
     assert!(text.contains(out_of_reach), "{text}");
     // At the other sizes these bits are those that the addresses share.
     let line = text.lines().find(|line| line.starts_with("linux-hash32       shift:17"));
-    assert!(line.is_some_and(|line| line.ends_with("~~xxxx.~~~")), "{text}");
+    assert!(line.is_some_and(|line| line.contains("  ~~xxxx")), "{text}");
     assert!(
         text.contains("\n  linux-hash32 shift:17: 2^11 buckets, a hit costs x1.87\n"),
         "{text}"
