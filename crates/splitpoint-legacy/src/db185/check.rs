@@ -49,6 +49,7 @@ impl Store {
         let mut report = CheckReport::default();
         let mut used = Bits::default();
         let mut seen = Some(Bits::default());
+        let mut pair_steps = self.steps_of_all();
         for bucket in 0..self.bucket_end() {
             let bucket = bucket as u32;
             let mut steps = Steps { seen: seen.take(), ..self.steps() };
@@ -56,7 +57,8 @@ impl Store {
                 report.damage(format!("bucket {bucket}: {error}"));
             }
             seen = steps.seen;
-            self.check_pairs(bucket, &mut report);
+            pair_steps.left = self.steps().left;
+            self.check_pairs(bucket, &mut pair_steps, &mut report);
         }
         self.check_bits(&used, &mut report);
         let counted = self.record_count.filter(|count| *count != report.record_count);
@@ -88,9 +90,8 @@ impl Store {
         }
     }
 
-    fn check_pairs(&mut self, bucket: u32, report: &mut CheckReport) {
-        let mut steps = self.steps();
-        let (pairs, result) = self.pairs_before_damage(bucket, &mut steps);
+    fn check_pairs(&mut self, bucket: u32, steps: &mut Steps, report: &mut CheckReport) {
+        let (pairs, result) = self.pairs_before_damage(bucket, steps);
         if let Err(error) = result {
             report.damage(format!("bucket {bucket}: {error}"));
         }

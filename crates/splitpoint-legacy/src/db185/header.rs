@@ -181,7 +181,7 @@ fn validate(shape: &Shape, page_bits: u32) -> Result<()> {
     }
     let (low_mask, high_mask) = (shape.low_mask, shape.high_mask);
     if high_mask.checked_add(1).is_some_and(|next| !next.is_power_of_two()) || high_mask == 0 {
-        return Err(corrupt("high mask", 44, high_mask.next_power_of_two() - 1, high_mask));
+        return Err(corrupt("high mask", 44, low_mask << 1 | 1, high_mask));
     }
     if low_mask != high_mask >> 1 {
         return Err(corrupt("low mask", 48, high_mask >> 1, low_mask));
@@ -267,6 +267,7 @@ mod tests {
             (40, 3, "highest bucket"),
             (44, 62, "high mask"),
             (44, 0, "high mask"),
+            (44, u32::MAX - 1, "high mask"),
             (48, 63, "low mask"),
             (60, 0, "pages of the header"),
             (60, u32::MAX, "pages of the header"),

@@ -39,6 +39,9 @@ mod check;
 mod crash_tests;
 mod disk;
 mod flush;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod header;
 mod open;
 mod overflow;

@@ -178,6 +178,12 @@ impl Store {
         Steps { left: self.pool.end().min(u64::from(u16::MAX)) + 1, seen: None }
     }
 
+    /// Returns steps for a walk through all buckets, none of which may come to a page of another.
+    /// [`Steps::left`] is for one bucket.
+    pub(super) fn steps_of_all(&self) -> Steps {
+        Steps { seen: Some(Bits::default()), ..self.steps() }
+    }
+
     /// Counts a step to the page at `at`.
     ///
     /// # Errors
@@ -379,10 +385,9 @@ impl Store {
 
     /// Returns the number of pairs on each page of `bucket`: a big pair counts on its first, and
     /// its pages are one.
-    pub(super) fn keys_per_page(&mut self, bucket: u32) -> Result<Vec<u64>> {
+    pub(super) fn keys_per_page(&mut self, bucket: u32, steps: &mut Steps) -> Result<Vec<u64>> {
         let mut counts = Vec::new();
-        let mut steps = self.steps();
-        self.walk_chain(bucket, &mut steps, |store, at, steps| {
+        self.walk_chain(bucket, steps, |store, at, steps| {
             let page = store.page(bucket, at)?;
             if page.is_big() {
                 counts.push(1);
@@ -419,12 +424,14 @@ impl Store {
             return Ok(count);
         }
         let mut count = 0;
+        let mut steps = self.steps_of_all();
         for bucket in 0..self.bucket_end() {
             let bucket = bucket as u32;
+            steps.left = self.steps().left;
             if self.is_interrupted && self.hash.is_some() {
                 count += self.pairs_of(bucket)?.len() as u64;
             } else {
-                count += self.keys_per_page(bucket)?.iter().sum::<u64>();
+                count += self.keys_per_page(bucket, &mut steps)?.iter().sum::<u64>();
             }
         }
         self.record_count = Some(count);

@@ -199,8 +199,10 @@ impl Store {
             let found = self.shape.max_bucket.into();
             return Err(Error::Corrupt { what, offset: 40, expected, found });
         }
+        let mut steps = self.steps_of_all();
         for bucket in 0..=self.shape.max_bucket {
-            let keys = self.keys_per_page(bucket)?;
+            steps.left = self.steps().left;
+            let keys = self.keys_per_page(bucket, &mut steps)?;
             occupancy.add_chain(BucketIndex(bucket.into()), &keys);
         }
         let mut stats = Stats::of_chains(&occupancy);
