@@ -1,9 +1,12 @@
 //! What every access method must do, whatever is behind it.
+//!
+//! Other crates include this file and bring their own `support`: the tables of `on_every_table`, the
+//! parameters that `tiny` and `usual` begin with, and whether buckets are merged.
 
 use splitpoint::hash::{HashFunction, HashId};
-use splitpoint::{Change, Db, ErrorKind, PutMode, Table};
+use splitpoint::{Change, ErrorKind, PutMode, Table};
 
-use crate::support::{Content, Rng, on_every_table, seed, tiny};
+use super::support::{Content, IS_MERGED, Rng, on_every_table, seed, tiny, usual};
 
 fn get(table: &dyn Table, key: &[u8]) -> Option<Vec<u8>> {
     table.get(key).unwrap().map(splitpoint::Value::into_vec)
@@ -125,7 +128,7 @@ fn every_length_around_a_border_of_the_format_is_stored_whole() {
 fn big_records_are_read_as_one_slice() {
     let mut rng = Rng::new(seed());
     let data = rng.bytes(3 << 20);
-    for options in [tiny(), splitpoint::Options::new()] {
+    for options in [tiny(), usual()] {
         on_every_table(&options, |table| {
             let sizes = [4 << 10, 5000, 64 << 10, 1 << 20, (2 << 20) + 1, 3 << 20];
             for (i, &len) in sizes.iter().enumerate() {
@@ -142,36 +145,20 @@ fn big_records_are_read_as_one_slice() {
     }
 }
 
-#[test]
-fn a_value_of_100_mib_survives_reopening() {
-    let value: Vec<u8> = (0..100_u32 << 20).map(|i| (i >> 12) as u8 ^ i as u8).collect();
-    let memory = Db::in_memory().unwrap();
-    memory.put(b"key", &value).unwrap();
-    assert_eq!(memory.get(b"key").unwrap().as_deref(), Some(&value[..]));
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("big.spt");
-    let db = Db::open(&path).unwrap();
-    db.put(b"key", b"small").unwrap();
-    db.put(b"key", &value).unwrap();
-    db.close().unwrap();
-    let db = Db::open(&path).unwrap();
-    assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&value[..]));
-    assert!(db.check().unwrap().is_clean());
-}
-
 /// A zeroed vector that nobody touches is only address space, so the length is refused before
 /// anything reads it.
 #[test]
-fn keys_and_values_over_4_gib_are_refused_before_anything_is_written() {
+fn keys_and_values_over_the_limit_are_refused_before_anything_is_written() {
     let long = vec![0_u8; 1 << 32];
     on_every_table(&tiny(), |table| {
         put(table, b"key", b"value");
         let log_bytes = table.stats().unwrap().log_bytes;
+        let bytes_max = table.capabilities().key_bytes_max.to_string();
         for (key, value, what) in [(&b"key"[..], &long[..], "value"), (&long, b"", "key")] {
             let error = table.put(key, value, PutMode::Replace).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::TooLarge);
             let text = error.to_string();
-            assert!(text.starts_with(what) && text.contains("4294967295"), "{text}");
+            assert!(text.starts_with(what) && text.contains(&bytes_max), "{text}");
         }
         assert_eq!(get(table, b"key").unwrap(), b"value");
         assert_eq!(table.stats().unwrap().log_bytes, log_bytes);
@@ -269,7 +256,7 @@ fn deleting_what_a_scan_returns_deletes_everything() {
         }
         assert!(table.is_empty().unwrap());
         assert_eq!(scan(table), Content::new());
-        assert!(table.stats().unwrap().geometry.bucket_count() < grown);
+        assert_eq!(table.stats().unwrap().geometry.bucket_count() < grown, IS_MERGED);
     });
 }
 
@@ -313,12 +300,7 @@ fn stats_add_up() {
         let buckets = stats.geometry.bucket_count();
         assert_eq!(rows.iter().map(|row| row.bucket_count).sum::<u64>(), buckets);
         assert_eq!(rows.iter().map(|row| row.item_count).sum::<u64>(), 2900);
-        assert!((900..1100).contains(&buckets), "{buckets} buckets for 2,900 keys at 3 each");
-        assert_eq!(stats.live_bytes, 2800 * 16 + 100 * 32);
-        assert_eq!(stats.dead_bytes, 200 * 16 + 100 * 24);
-        let segments = stats.segments;
-        assert!(segments.log >= stats.live_bytes + stats.dead_bytes);
-        assert!(stats.log_bytes >= stats.live_bytes + stats.dead_bytes);
+        assert!((500..1100).contains(&buckets), "{buckets} buckets for 2,900 keys at 3 each");
     });
 }
 
@@ -327,7 +309,7 @@ fn capabilities_tell_memory_from_files() {
     on_every_table(&tiny(), |table| {
         let capabilities = table.capabilities();
         assert!(!capabilities.is_read_only && !capabilities.may_lose_acknowledged);
-        assert_eq!(capabilities.key_bytes_max, u64::from(u32::MAX));
+        assert!(capabilities.key_bytes_max >= i32::MAX as u64);
         let is_in_memory = table.stats().unwrap().path.is_none();
         assert_eq!(capabilities.durability.is_empty(), is_in_memory);
     });

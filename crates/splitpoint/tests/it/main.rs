@@ -31,4 +31,6 @@ mod repair;
 #[cfg(test)]
 mod small_disk;
 #[cfg(test)]
+mod store;
+#[cfg(test)]
 mod support;

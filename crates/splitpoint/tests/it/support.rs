@@ -91,6 +91,14 @@ pub(crate) fn tiny() -> Options {
     Options::new().segment_bytes_min(4096).seed(7)
 }
 
+/// Options as they are.
+pub(crate) fn usual() -> Options {
+    Options::new()
+}
+
+/// Whether deletes join buckets again.
+pub(crate) const IS_MERGED: bool = true;
+
 /// A hash function with few distinct values in few bits: chains grow long, and splits help some
 /// of them and others not.
 pub(crate) fn bad_hash() -> HashFunction {

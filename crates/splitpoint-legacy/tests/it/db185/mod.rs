@@ -1,8 +1,11 @@
 //! The 1991 package as an access method.
 
+#[path = "../../../../splitpoint/tests/it/conformance.rs"]
+mod conformance;
 mod fixtures;
 mod model;
 mod original;
+mod support;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
