@@ -310,7 +310,8 @@ impl<'a> Page<'a> {
         if self.lowest() < index_end + spare {
             return self.corrupt("offset of a value", self.pair_slots(), index_end + spare);
         }
-        Ok(())
+        // The last offset is the lowest only if all before it fall.
+        self.pairs().try_for_each(|pair| pair.map(drop))
     }
 
     /// Returns whether a pair would have room if the one at `found` were not there.
