@@ -73,6 +73,14 @@ impl FileDisk {
     }
 }
 
+impl Drop for FileDisk {
+    /// Gives the lock back: a child that is being forked just now has the file open as well, and
+    /// would keep it until it becomes another program.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
 impl Disk for FileDisk {
     fn path(&self) -> &Path {
         &self.path
