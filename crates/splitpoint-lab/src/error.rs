@@ -36,6 +36,11 @@ pub enum Error {
         /// What it needs.
         needs: &'static str,
     },
+    /// A cluster cannot have this many nodes.
+    NodeCount {
+        /// What was asked for.
+        node_count: u64,
+    },
     /// A measurement would take more memory than was allowed.
     Memory {
         /// What it would take.
@@ -71,6 +76,9 @@ impl fmt::Display for Error {
             }
             Self::BucketCount { reduction, bucket_count, needs } => {
                 write!(f, "`{reduction}` needs {needs}, not {bucket_count} buckets")
+            }
+            Self::NodeCount { node_count } => {
+                write!(f, "a cluster has 1 to 16384 nodes, not {node_count}")
             }
             Self::Memory { needed_bytes, allowed_bytes } => {
                 write!(f, "the counts take {needed_bytes} bytes, {allowed_bytes} are allowed")

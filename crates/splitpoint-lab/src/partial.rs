@@ -260,18 +260,7 @@ impl PartialStats {
 
     /// Returns the sizes of the buckets, beside the ideal of this table.
     pub fn occupancy(&self) -> Occupancy {
-        let reducer = self.setup.reducer;
-        if reducer.reduction() != Reduction::Split {
-            return Occupancy::uniform(by_size(self.chains()));
-        }
-        let geometry = Geometry::with_bucket_count(reducer.bucket_count());
-        let (level, split) = (geometry.level(), geometry.split());
-        let is_divided = |bucket: u64| bucket < split || bucket >= 1 << level;
-        let of_kind = |is_wanted: bool| {
-            let chains = (0..).zip(self.chains());
-            by_size(chains.filter(|&(b, _)| is_divided(b) == is_wanted).map(|(_, keys)| keys))
-        };
-        Occupancy::split(geometry, [of_kind(true), of_kind(false)])
+        occupancy(self.setup.reducer, || self.chains())
     }
 
     /// Returns the hashes that were kept, in no order.
@@ -285,6 +274,25 @@ impl PartialStats {
         hashes.sort_unstable();
         hashes
     }
+}
+
+/// Returns the sizes of the buckets of a table, of which `chains` gives the keys of each bucket in
+/// the order of the buckets, beside its ideal.
+pub(crate) fn occupancy<I: Iterator<Item = u64>>(
+    reducer: Reducer,
+    chains: impl Fn() -> I,
+) -> Occupancy {
+    if reducer.reduction() != Reduction::Split {
+        return Occupancy::uniform(by_size(chains()));
+    }
+    let geometry = Geometry::with_bucket_count(reducer.bucket_count());
+    let (level, split) = (geometry.level(), geometry.split());
+    let is_divided = |bucket: u64| bucket < split || bucket >= 1 << level;
+    let of_kind = |is_wanted: bool| {
+        let of_kind = (0..).zip(chains()).filter(|&(b, _)| is_divided(b) == is_wanted);
+        by_size(of_kind.map(|(_, keys)| keys))
+    };
+    Occupancy::split(geometry, [of_kind(true), of_kind(false)])
 }
 
 pub(crate) fn by_size(sizes: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {

@@ -137,7 +137,7 @@ fn upper_fraction(a: f64, x: f64) -> f64 {
     }
 }
 
-fn ln_gamma(x: f64) -> f64 {
+pub(crate) fn ln_gamma(x: f64) -> f64 {
     if x >= 10.0 {
         // Stirling's series; the first term left out is below 1e-16 here.
         let y = 1.0 / (x * x);

@@ -49,9 +49,18 @@ pub struct Study {
     /// What to use, cheapest first.
     #[serde(default)]
     pub choices: Vec<Choice>,
+    /// What was asked of them.
+    #[serde(default)]
+    pub wishes: Wishes,
     /// The keys over the nodes of a cluster.
     #[serde(default)]
     pub slots: Option<Slots>,
+    /// What two functions, or two studies, differ in.
+    #[serde(default)]
+    pub differences: Vec<Difference>,
+    /// Limits that were set, and whether they hold.
+    #[serde(default)]
+    pub gates: Vec<Gate>,
 }
 
 impl Study {
@@ -69,7 +78,10 @@ impl Study {
             avalanches: Vec::new(),
             key_positions: Vec::new(),
             choices: Vec::new(),
+            wishes: Wishes::default(),
             slots: None,
+            differences: Vec::new(),
+            gates: Vec::new(),
         }
     }
 }
@@ -173,10 +185,23 @@ pub struct Timing {
     pub bytes_max: u64,
     /// Keys of these lengths, of which a sample may have been hashed.
     pub key_count: u64,
+    /// All lengths, mixed as they are among the keys; else one class of lengths.
+    #[serde(default)]
+    pub is_mixed: bool,
+    /// Keys that were hashed in each run.
+    #[serde(default)]
+    pub sample_count: u64,
     /// Time per key if the next does not wait for it.
     pub throughput_ns: Spread,
     /// Time per key if the next waits for it.
     pub latency_ns: Spread,
+    /// Time per key of the same loop with a function that does nothing, which has been subtracted
+    /// from the throughput.
+    #[serde(default)]
+    pub throughput_overhead_ns: f64,
+    /// The same of the loop that waits, which has been subtracted from the latency.
+    #[serde(default)]
+    pub latency_overhead_ns: f64,
 }
 
 /// Several runs of the same work.
@@ -188,6 +213,9 @@ pub struct Spread {
     pub first: f64,
     /// The fastest of the others.
     pub min: f64,
+    /// Their mean.
+    #[serde(default)]
+    pub mean: f64,
     /// Their median.
     pub median: f64,
     /// The slowest.
@@ -266,6 +294,15 @@ pub struct KeyPosition {
     pub constant_mask: u8,
 }
 
+/// What a function must stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wishes {
+    /// Its hashes are kept in files: its output must be frozen.
+    pub on_disk: bool,
+    /// Keys may be chosen by an attacker: it must have a secret key.
+    pub hostile: bool,
+}
+
 /// A function, a reduction and a table to choose, and what they cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
@@ -277,20 +314,52 @@ pub struct Choice {
     pub bucket_count: u64,
     /// Time to hash a key of the set, where the next waits for it.
     pub hash_ns: f64,
-    /// Cache lines of the table that a hit looks at.
+    /// Cache lines that a hit looks at: one of the bucket, and one of each key that is compared.
+    ///
+    /// Of an ideal hash, times the worst cost ratio if that is more than chance explains.
     pub line_count: f64,
     /// Time to load one of those lines on this machine.
     pub line_ns: f64,
+    /// Bytes of the table over which that time was measured.
+    #[serde(default)]
+    pub table_bytes: u64,
     /// Time of a lookup: `hash_ns + line_count * line_ns`.
     pub lookup_ns: f64,
     /// Cost of the distribution in units of the ideal's; the worst over sizes and seeds.
     pub cost_ratio: f64,
+    /// Buckets where it was the worst.
+    #[serde(default)]
+    pub worst_bucket_count: u64,
+    /// Probability of a worst as bad with an ideal hash, over all sizes and seeds.
+    #[serde(default)]
+    pub worst_p: f64,
+    /// Sizes and seeds that were tried.
+    #[serde(default)]
+    pub trial_count: u64,
+    /// What the distribution does over those sizes and seeds.
+    #[serde(default)]
+    pub manner: Manner,
     /// In words: what speaks against it, or nothing.
     pub caution: String,
 }
 
+/// What the distribution of a function does over sizes and seeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Manner {
+    /// It is not to be told from an ideal hash at any.
+    #[default]
+    Fits,
+    /// It is more even than chance at some: the keys have a structure that the hash keeps.
+    Structured,
+    /// It fits at the size that was asked for and is worse than chance at others.
+    FailsElsewhere,
+    /// It is worse than chance at the size that was asked for.
+    Worse,
+}
+
 /// Keys over the 16,384 hash slots and the nodes of a cluster.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slots {
     /// Nodes, which share the slots evenly and in order.
     pub nodes: Vec<NodeLoad>,
@@ -308,10 +377,60 @@ pub struct Slots {
     pub fullest_slots: Vec<(u64, u64)>,
     /// Keys of the fullest node in units of the mean.
     pub imbalance: f64,
-    /// The same of an ideal hash of as many different tags of equal weight, expected.
+    /// The same of an ideal hash of tags with as many keys each, expected.
     pub imbalance_ideal: f64,
     /// Probability of nodes this uneven with an ideal hash of the tags.
     pub p: f64,
+    /// Ideal hashes that were simulated for the two: no probability below one in so many is told.
+    #[serde(default)]
+    pub round_count: u64,
+    /// Keys whose tags were not looked up among the others, since those were too many.
+    #[serde(default)]
+    pub unlisted_count: u64,
+}
+
+/// One figure of two functions on the same keys, or of the same function in two studies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// What is compared: the function, reduction and table of two studies, or the lengths of keys.
+    pub subject: String,
+    /// Which figure.
+    pub figure: String,
+    /// Of the first.
+    pub left: f64,
+    /// Of the second.
+    pub right: f64,
+    /// Of an ideal hash, where there is one.
+    pub ideal: Option<f64>,
+    /// Probability of a difference as large if chance alone made it, where that is known.
+    pub p: Option<f64>,
+}
+
+/// A limit that was set, and what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gate {
+    /// The function, reduction and table.
+    pub subject: String,
+    /// Which figure.
+    pub figure: String,
+    /// Which side of the limit is right.
+    pub bound: Bound,
+    /// The limit.
+    pub limit: f64,
+    /// What was measured.
+    pub measured: f64,
+    /// Whether the limit holds.
+    pub is_met: bool,
+}
+
+/// Which side of a limit is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// The limit or less.
+    AtMost,
+    /// The limit or more.
+    AtLeast,
 }
 
 /// The keys of one node.

@@ -17,6 +17,7 @@ pub use crate::reduction::Reduction;
 pub mod database;
 pub mod fnv;
 pub mod hsearch;
+mod identity;
 pub mod jhash;
 pub mod linux;
 pub mod linux_2_2;
@@ -212,6 +213,11 @@ impl Specimen {
         self.avoid
     }
 
+    /// Returns the function itself, for loops that must not look it up.
+    pub(crate) const fn function(&self) -> fn(&[u8], u64) -> u64 {
+        self.function
+    }
+
     /// Returns the hash of `key`.
     #[inline]
     pub fn hash(&self, key: &[u8], seed: u64) -> u64 {
@@ -225,7 +231,7 @@ impl fmt::Debug for Specimen {
     }
 }
 
-const FAMILIES: [&[Specimen]; 8] = [
+const FAMILIES: [&[Specimen]; 9] = [
     database::SPECIMENS,
     hsearch::SPECIMENS,
     fnv::SPECIMENS,
@@ -233,6 +239,7 @@ const FAMILIES: [&[Specimen]; 8] = [
     linux_2_2::SPECIMENS,
     linux::SPECIMENS,
     jhash::SPECIMENS,
+    identity::SPECIMENS,
     modern::SPECIMENS,
 ];
 
