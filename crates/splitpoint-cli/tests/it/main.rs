@@ -16,6 +16,7 @@ mod exchange;
 mod get;
 mod interrupt;
 mod lab;
+mod lab_choose;
 mod lab_depth;
 mod lab_keys;
 mod lab_report;

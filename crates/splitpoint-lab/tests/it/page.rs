@@ -79,11 +79,11 @@ fn hostile_text_is_shown_and_not_obeyed() {
         match value {
             Value::String(text) => *text = HOSTILE.to_string(),
             Value::Array(values) => values.iter_mut().for_each(poison),
-            // Names of variants are not free: those of verdicts and of methods.
+            // Names of variants are not free: those of verdicts, methods, manners and bounds.
             Value::Object(fields) => {
                 fields
                     .iter_mut()
-                    .filter(|(name, _)| *name != "kind" && *name != "method")
+                    .filter(|(name, _)| !["kind", "method", "manner", "bound"].contains(&&***name))
                     .for_each(|(_, v)| poison(v));
             }
             _ => {}

@@ -116,6 +116,21 @@ impl KeyArgs {
         Self { file: Some(path.to_owned()), keep_duplicates: true, ..self.clone() }
     }
 
+    /// Returns whether a file is given.
+    pub(super) fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Returns whether a key that comes again is measured as another.
+    pub(super) fn keeps_duplicates(&self) -> bool {
+        self.keep_duplicates
+    }
+
+    /// Returns the same arguments, by which no key is left out.
+    pub(super) fn with_duplicates(&self) -> Self {
+        Self { keep_duplicates: true, ..self.clone() }
+    }
+
     /// Returns the store's own table.
     pub(super) fn live_table(&self, console: Console) -> Result<LiveTable> {
         let stats = store::open_untouched(self.file(), console)
@@ -166,7 +181,7 @@ impl KeyArgs {
         }
     }
 
-    fn file(&self) -> &Path {
+    pub(super) fn file(&self) -> &Path {
         self.file.as_deref().unwrap_or(Path::new("-"))
     }
 

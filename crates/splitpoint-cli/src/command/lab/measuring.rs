@@ -154,6 +154,11 @@ impl Session {
             .map_err(|error| args.failure(&error, self.watching.exit()))
     }
 
+    /// Returns whether the work is to stop.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.watching.is_stopped()
+    }
+
     /// Fails if the work was stopped, after its partial result has been printed.
     pub(super) fn end(&self, interruption: Option<&Interruption>) -> Result<()> {
         let Some(interruption) = interruption else { return Ok(()) };

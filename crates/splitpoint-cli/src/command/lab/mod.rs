@@ -2,14 +2,18 @@
 
 mod avalanche;
 mod bars;
+mod compare;
 mod depth;
+mod gate;
 mod golden;
 mod hash;
 mod keys;
 mod list;
 mod measuring;
+mod recommend;
 mod report;
 mod saving;
+mod slots;
 mod sweep;
 mod table;
 mod watching;
@@ -31,6 +35,8 @@ Examples:
   splitpoint lab avalanche ids --hash sdbm         # flip bits of the keys
   splitpoint lab report words.json --html page.html  # a page of a saved study
   splitpoint lab sweep words.txt                   # at every table size
+  splitpoint lab recommend words.txt               # what to use
+  splitpoint lab gate words.txt --hash fnv1a-32    # fail if it does not fit
   splitpoint lab list                              # the functions
   splitpoint lab golden                            # published figures, again")]
 pub(crate) struct Args {
@@ -46,6 +52,10 @@ enum Command {
     Avalanche(avalanche::Args),
     Report(report::Args),
     Sweep(sweep::Args),
+    Compare(compare::Args),
+    Recommend(recommend::Args),
+    Gate(Box<gate::Args>),
+    Slots(slots::Args),
     List(list::Args),
     Golden(golden::Args),
 }
@@ -58,6 +68,10 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Avalanche(args) => avalanche::run(args, console),
         Command::Report(args) => report::run(args, console),
         Command::Sweep(args) => sweep::run(args, console),
+        Command::Compare(args) => compare::run(args, console),
+        Command::Recommend(args) => recommend::run(args, console),
+        Command::Gate(args) => gate::run(args, console),
+        Command::Slots(args) => slots::run(args, console),
         Command::List(args) => list::run(args),
         Command::Golden(args) => golden::run(args, console),
     }

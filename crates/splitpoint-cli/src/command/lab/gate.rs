@@ -1,0 +1,438 @@
+//! `splitpoint lab gate`: limits that a hash must keep, for a build to go on.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use splitpoint_lab::gate::Limits;
+use splitpoint_lab::reduction::prime_at_least;
+use splitpoint_lab::study::{Bound, Duplicates, Gate, KeyFacts};
+use splitpoint_lab::{Reduction, Report, Setup, Specimen, Study};
+
+use super::keys::KeyArgs;
+use super::list::by_name;
+use super::saving::{self, Output};
+use crate::bytes::shown;
+use crate::console::Console;
+use crate::failure::{Exit, Failure, Result};
+use crate::number::{count, counted, grouped};
+
+/// Fail if a hash function does not fit your keys: for continuous integration
+///
+/// Measures like `lab table` and holds the figures against limits. A limit that is missed is told
+/// on a line of its own, and gives exit code 1. Without limits a hit may cost 1.1 times the ideal.
+///
+/// Your own function, in any language: let your program write the hash of every key to a file, in
+/// the order of the keys, and give that file to --hashes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint lab gate keys.txt --hash fnv1a-32 --max-cost 1.05
+  splitpoint lab gate keys.txt --hash sdbm --buckets 1024 --buckets 65536
+  splitpoint lab gate keys.txt --hashes hashes.txt --max-collisions 0
+  splitpoint lab gate --hashes hashes.bin --hashes-as u64 --reduction high
+  splitpoint lab gate keys.txt --hash fnv1a-32 --json | jq '.gates[]'")]
+pub(super) struct Args {
+    #[command(flatten)]
+    keys: KeyArgs,
+
+    /// The hash function
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_unless_present = "hashes",
+        conflicts_with = "hashes"
+    )]
+    hash: Option<String>,
+
+    /// A file with the hash of every key, in the order of the keys, as your program computes it
+    #[arg(long, value_name = "FILE")]
+    hashes: Option<PathBuf>,
+
+    /// How the hashes are written
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", requires = "hashes")]
+    hashes_as: HashFormat,
+
+    /// Width of the hashes; without it 32 bits if they all fit, else 64
+    #[arg(long, value_name = "BITS", value_parser = ["32", "64"], requires = "hashes")]
+    width: Option<String>,
+
+    /// low, high, shift:N, modulus, prime, range, split, hashbrown, or own: the one that the
+    /// function came with, else low
+    #[arg(long, default_value = "own")]
+    reduction: String,
+
+    /// Buckets of the table, once for each size to be checked; without it as many as keys, rounded
+    /// up as the reduction needs
+    #[arg(long, value_name = "N")]
+    buckets: Vec<u64>,
+
+    /// The seed of functions that have one
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    #[command(flatten)]
+    limits: LimitArgs,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+/// The limits.
+#[derive(Debug, clap::Args)]
+struct LimitArgs {
+    /// Cost of a hit in units of the ideal's, at most
+    #[arg(long, value_name = "RATIO", value_parser = positive)]
+    max_cost: Option<f64>,
+
+    /// Keys in the fullest bucket, at most
+    #[arg(long, value_name = "KEYS")]
+    max_chain: Option<u64>,
+
+    /// Probability of so full a bucket with an ideal hash, at least
+    #[arg(long, value_name = "P", alias = "max-chain-p", value_parser = share)]
+    min_chain_p: Option<f64>,
+
+    /// Probability that an ideal hash spreads the keys as unevenly, at least
+    #[arg(long, value_name = "P", value_parser = share)]
+    min_spread_p: Option<f64>,
+
+    /// Share of the buckets that hold a key, at least
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    min_utilization: Option<f64>,
+
+    /// Keys that are not the first of their bucket, at most
+    #[arg(long, value_name = "KEYS")]
+    max_dupes: Option<u64>,
+
+    /// Pairs of keys whose hashes are equal in full, at most
+    #[arg(long, value_name = "PAIRS")]
+    max_collisions: Option<u64>,
+}
+
+/// The limit if none is given.
+const COST_MAX: f64 = 1.1;
+
+impl LimitArgs {
+    fn limits(&self) -> Limits {
+        let limits = Limits {
+            cost_max: self.max_cost,
+            longest_max: self.max_chain,
+            longest_p_min: self.min_chain_p,
+            spread_p_min: self.min_spread_p,
+            utilization_min: self.min_utilization,
+            dupes_max: self.max_dupes,
+            collisions_max: self.max_collisions,
+        };
+        if limits.is_empty() { Limits { cost_max: Some(COST_MAX), ..limits } } else { limits }
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if number > 0.0 && f64::is_finite(number) => Ok(number),
+        _ => Err("a number above 0 is needed".to_owned()),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if (0.0..=1.0).contains(&number) => Ok(number),
+        _ => Err("a number from 0 to 1 is needed".to_owned()),
+    }
+}
+
+/// How hashes are written in a file
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum HashFormat {
+    /// One a line, in hex, with or without 0x
+    #[default]
+    Hex,
+    /// One a line, in decimal; negative ones as signed integers of 64 bits
+    Decimal,
+    /// Integers of 4 bytes, little-endian
+    U32,
+    /// Integers of 8 bytes, little-endian
+    U64,
+    /// Integers of 4 bytes, big-endian
+    U32Be,
+    /// Integers of 8 bytes, big-endian
+    U64Be,
+}
+
+/// Measures, and fails if a limit is missed.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let mut study = match &args.hashes {
+        Some(path) => given(args, path, console)?,
+        None => return computed(args, console),
+    };
+    judge(args, &mut study, console)
+}
+
+/// Holds the reports of a study against the limits.
+fn judge(args: &Args, study: &mut Study, console: Console) -> Result<()> {
+    let limits = args.limits.limits();
+    study.gates = study.reports.iter().flat_map(|report| limits.check(report)).collect();
+    args.output.deliver(study, console, in_words)?;
+    match study.gates.iter().filter(|gate| !gate.is_met).count() {
+        0 => Ok(()),
+        missed => {
+            let limits = counted(count(study.gates.len()), "limit");
+            let verb = if missed == 1 { "is" } else { "are" };
+            let message = format!("{missed} of {limits} {verb} missed");
+            Err(Failure::new(Exit::No, message)
+                .hint("splitpoint lab table shows the figures, lab recommend what fits better"))
+        }
+    }
+}
+
+/// Measures a function on the keys.
+fn computed(args: &Args, console: Console) -> Result<()> {
+    let specimen = by_name(args.hash.as_deref().unwrap_or_default())?;
+    let mut session = args.keys.begin(&args.output, console)?;
+    let setups = setups(args, specimen, session.keys().len())?;
+    let outcome = session.measure(&args.keys, &setups, Report::new)?;
+    let mut study = saving::study(session.keys().facts().clone());
+    study.reports = outcome.results;
+    study.interruption = outcome.interruption;
+    if study.interruption.is_some() {
+        // A part of the keys passes or misses no limit.
+        args.output.deliver(&study, console, in_words)?;
+        return session.end(study.interruption.as_ref());
+    }
+    judge(args, &mut study, console)
+}
+
+/// Measures hashes that another program has computed, and reads the keys they are of, if given.
+fn given(args: &Args, path: &Path, console: Console) -> Result<Study> {
+    args.output.check()?;
+    let source = path.display().to_string();
+    let malformed = |reason: String| {
+        Failure::new(Exit::Usage, format!("`{source}`: {reason}")).hint(
+            "--hashes-as says how the hashes are written: hex, one a line, if nothing else is said",
+        )
+    };
+    let bytes = read(path)?;
+    let mut hashes = parse(&bytes, args.hashes_as).map_err(malformed)?;
+    drop(bytes);
+    if hashes.is_empty() {
+        return Err(Failure::new(Exit::No, format!("`{source}` holds no hashes")));
+    }
+    let facts = if args.keys.has_file() {
+        facts_of(args, &source, &mut hashes, console)?
+    } else {
+        KeyFacts {
+            source: source.clone(),
+            format: "hashes".to_owned(),
+            key_count: count(hashes.len()),
+            ..KeyFacts::default()
+        }
+    };
+    let fits_32 = hashes.iter().all(|&hash| u32::try_from(hash).is_ok());
+    let specimen = match (args.width.as_deref(), fits_32) {
+        (Some("32"), false) => {
+            return Err(malformed("a hash has more than the 32 bits of --width".to_owned()));
+        }
+        (Some("32"), _) | (None, true) => by_name("identity-32")?,
+        _ => by_name("identity-64")?,
+    };
+    let hashes: Vec<[u8; 8]> = hashes.into_iter().map(u64::to_le_bytes).collect();
+    let mut study = saving::study(facts);
+    for setup in setups(args, specimen, count(hashes.len()))? {
+        setup.check_memory(count(hashes.len()), args.keys.memory_bytes).map_err(|error| {
+            Failure::new(Exit::Usage, error.to_string()).hint("--memory-bytes allows more")
+        })?;
+        let mut report = Report::new(&setup.count(hashes.iter().map(<[u8; 8]>::as_slice)));
+        report.hash = source.clone().into();
+        report.key_bytes = study.keys.key_bytes;
+        study.reports.push(report);
+    }
+    Ok(study)
+}
+
+/// Reads the keys that the hashes are of, and leaves out the hashes of keys that come again.
+fn facts_of(
+    args: &Args,
+    source: &str,
+    hashes: &mut Vec<u64>,
+    console: Console,
+) -> Result<KeyFacts> {
+    let path = args.keys.file().display().to_string();
+    // With all keys, so that the hashes can be told apart by their order; what becomes of those that
+    // come again is said below.
+    let session = args.keys.with_duplicates().begin(&args.output, Console::new(true))?;
+    let Some(keys) = session.keys().held() else {
+        return Err(Failure::new(Exit::Usage, format!("`{path}` does not fit into memory"))
+            .hint("--memory-bytes allows more; without the keys the hashes alone are measured"));
+    };
+    if hashes.len() != keys.len() {
+        let (hashes, keys) = (grouped(count(hashes.len())), counted(count(keys.len()), "key"));
+        let message = format!("`{source}` holds {hashes} hashes, `{path}` {keys}");
+        return Err(Failure::new(Exit::Usage, message)
+            .hint("one hash for each key is needed, in the order of the keys"));
+    }
+    let mut seen: HashMap<&[u8], u64> = HashMap::with_capacity(hashes.len());
+    let mut kept = Vec::with_capacity(hashes.len());
+    for (key, &hash) in keys.iter().zip(hashes.iter()) {
+        match seen.insert(key, hash) {
+            Some(other) if other != hash => {
+                let key = shown(key);
+                let message = format!("`{key}` has the hashes {other:#x} and {hash:#x}");
+                return Err(Failure::new(Exit::Usage, format!("`{source}`: {message}"))
+                    .hint("a function gives a key one hash: are the two files in one order?"));
+            }
+            Some(_) if !args.keys.keeps_duplicates() => {}
+            _ => kept.push(hash),
+        }
+    }
+    let mut facts = session.keys().facts().clone();
+    if kept.len() < hashes.len() {
+        facts.duplicate_count = count(hashes.len() - kept.len());
+        facts.duplicates = Duplicates::Removed;
+        facts.key_count = count(kept.len());
+        facts.key_bytes = seen.keys().map(|key| count(key.len())).sum();
+        let keys = counted(facts.duplicate_count, "duplicate key");
+        console.note(format_args!("{keys} left out, with their hashes"));
+    }
+    *hashes = kept;
+    Ok(facts)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut io::stdin().lock(), &mut bytes)
+            .map_err(|error| Failure::io("read standard input", &error))?;
+        return Ok(bytes);
+    }
+    fs::read(path).map_err(|error| Failure::io(format!("read `{}`", path.display()), &error))
+}
+
+fn parse(bytes: &[u8], format: HashFormat) -> Result<Vec<u64>, String> {
+    match format {
+        HashFormat::Hex => lines(bytes, |text| {
+            let digits = text.strip_prefix("0x").or(text.strip_prefix("0X")).unwrap_or(text);
+            u64::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))
+        }),
+        HashFormat::Decimal => {
+            lines(bytes, |text| text.parse().or_else(|_| text.parse().map(i64::cast_unsigned)).ok())
+        }
+        HashFormat::U32 => integers(bytes, |part: [u8; 4]| u32::from_le_bytes(part).into()),
+        HashFormat::U64 => integers(bytes, u64::from_le_bytes),
+        HashFormat::U32Be => integers(bytes, |mut part: [u8; 4]| {
+            part.reverse();
+            u32::from_le_bytes(part).into()
+        }),
+        HashFormat::U64Be => integers(bytes, |mut part: [u8; 8]| {
+            part.reverse();
+            u64::from_le_bytes(part)
+        }),
+    }
+}
+
+fn lines(bytes: &[u8], of: impl Fn(&str) -> Option<u64>) -> Result<Vec<u64>, String> {
+    let mut hashes = Vec::new();
+    for (number, line) in (1_u64..).zip(bytes.split(|&byte| byte == b'\n')) {
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            continue;
+        }
+        let hash = std::str::from_utf8(line).ok().and_then(&of);
+        hashes.push(
+            hash.ok_or_else(|| {
+                format!("line {number}: `{}` is no integer of 64 bits", shown(line))
+            })?,
+        );
+    }
+    Ok(hashes)
+}
+
+fn integers<const N: usize>(bytes: &[u8], of: impl Fn([u8; N]) -> u64) -> Result<Vec<u64>, String> {
+    let (parts, rest) = bytes.as_chunks::<N>();
+    if !rest.is_empty() {
+        let length = bytes.len();
+        return Err(format!("{length} bytes are not a whole number of {N}-byte integers"));
+    }
+    Ok(parts.iter().copied().map(of).collect())
+}
+
+/// Returns one measurement for each size.
+fn setups(args: &Args, specimen: &'static Specimen, key_count: u64) -> Result<Vec<Setup>> {
+    let usage = |error: splitpoint_lab::Error| Failure::new(Exit::Usage, error.to_string());
+    let reduction = match args.reduction.as_str() {
+        "own" => specimen.historic_reduction().unwrap_or(Reduction::LowMask),
+        name => name.parse().map_err(usage)?,
+    };
+    let by_keys = match reduction {
+        Reduction::PrimeModulus => prime_at_least(key_count),
+        _ if reduction.needs_power_of_two() => key_count.next_power_of_two(),
+        _ => key_count,
+    };
+    let sizes = if args.buckets.is_empty() { &[by_keys][..] } else { &args.buckets };
+    let setup = |&bucket_count: &u64| {
+        Setup::new(specimen, args.seed, reduction, bucket_count)
+            .map_err(|error| usage(error).hint("choose another --buckets or --reduction"))
+    };
+    sizes.iter().map(setup).collect()
+}
+
+fn in_words(study: &Study) -> String {
+    let mut out = format!("{}, {}\n", study.keys.source, counted(study.keys.key_count, "key"));
+    let gates: Vec<&Gate> = study.gates.iter().collect();
+    for gates in gates.chunk_by(|one, other| one.subject == other.subject) {
+        let _ = writeln!(out, "\n{}", gates[0].subject);
+        for Gate { figure, bound, limit, measured, is_met, .. } in gates {
+            let word = if *is_met { "met" } else { "MISSED" };
+            let bound = match bound {
+                Bound::AtMost => "at most",
+                Bound::AtLeast => "at least",
+            };
+            let (measured, limit) = (figure_text(*measured), figure_text(*limit));
+            let _ = writeln!(out, "  {word:<8}{figure:<26}{measured:>12}  {bound} {limit}");
+        }
+    }
+    out
+}
+
+/// Shows counts as such, shares and ratios with what matters of them.
+fn figure_text(figure: f64) -> String {
+    if figure.fract() == 0.0 && (0.0..1e15).contains(&figure) {
+        grouped(figure as u64)
+    } else if figure >= 0.001 {
+        format!("{figure:.4}")
+    } else {
+        format!("{figure:.0e}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_read_in_every_form() {
+        for (bytes, format, hashes) in [
+            (&b"0xff\nFF\r\n\n 10 \n"[..], HashFormat::Hex, &[255, 255, 16][..]),
+            (b"255\n-1\n18446744073709551615", HashFormat::Decimal, &[255, u64::MAX, u64::MAX]),
+            (&[1, 0, 0, 0, 2, 0, 0, 0], HashFormat::U32, &[1, 2]),
+            (&[1, 0, 0, 0, 2, 0, 0, 0], HashFormat::U64, &[0x2_0000_0001]),
+            (&[0, 0, 0, 1], HashFormat::U32Be, &[1]),
+            (&[0, 0, 0, 0, 0, 0, 1, 0], HashFormat::U64Be, &[256]),
+            (b"", HashFormat::Hex, &[]),
+        ] {
+            assert_eq!(parse(bytes, format).as_deref(), Ok(hashes), "{format:?}");
+        }
+        for (bytes, format, error) in [
+            (&b"1\nxyz\n"[..], HashFormat::Hex, "line 2: "),
+            (b"12345678901234567", HashFormat::Hex, "line 1: "),
+            (b"+5", HashFormat::Hex, "line 1: "),
+            (b"ff", HashFormat::Decimal, "line 1: "),
+            (b"12345", HashFormat::U32, "5 bytes are not a whole number of 4-byte"),
+        ] {
+            let found = parse(bytes, format).unwrap_err();
+            assert!(found.starts_with(error), "{found}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! `splitpoint lab recommend`: which function and reduction to use.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
+
+use splitpoint_lab::choose::{self, Distribution, REDUCTIONS, SEEDS};
+use splitpoint_lab::line_load::{TABLE_BYTES_MAX, line_load_ns};
+use splitpoint_lab::specimen::Seeding;
+use splitpoint_lab::study::{Choice, Interruption, Manner, Spread, Timing, Wishes};
+use splitpoint_lab::timing::{self, Sampler};
+use splitpoint_lab::{Specimen, Study};
+
+use super::keys::KeyArgs;
+use super::measuring::Session;
+use super::saving::{self, Output};
+use super::slots::wrapped;
+use crate::console::Console;
+use crate::failure::{Exit, Failure, Result};
+use crate::number::{bytes, count, counted, grouped};
+use crate::progress::{Progress, Total};
+
+/// Say which hash function and reduction cost least on your keys
+///
+/// The cost is that of a lookup that finds its key in a chained table, measured on this machine:
+/// the time of the hash on these keys, where the next waits for it, and a cache line for the
+/// bucket and for every key that is compared, at the time that a line takes in a table of this
+/// size. How many keys are compared is the worst over seven sizes and three seeds, where that is
+/// more than chance.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint lab recommend /usr/share/dict/words
+  splitpoint lab recommend ids --keys u64 --buckets 1048576
+  splitpoint lab recommend paths --on-disk       # hashes are kept in files
+  splitpoint lab recommend names --hostile       # keys come from strangers
+  splitpoint lab recommend paths --json | jq '.choices[0]'")]
+pub(super) struct Args {
+    #[command(flatten)]
+    keys: KeyArgs,
+
+    /// Buckets of the table; without it as many as keys, rounded up to a power of two
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    buckets: Option<u64>,
+
+    /// Only functions whose output is frozen: hashes are kept in files
+    #[arg(long)]
+    on_disk: bool,
+
+    /// Only functions with a secret key: keys may be chosen by an attacker
+    #[arg(long)]
+    hostile: bool,
+
+    /// Choose among these functions only
+    #[arg(long, value_name = "NAME")]
+    hash: Vec<String>,
+
+    /// Show every reduction of every function
+    #[arg(long)]
+    all: bool,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Measures and ranks.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let wishes = Wishes { on_disk: args.on_disk, hostile: args.hostile };
+    let candidates = candidates(args, wishes)?;
+    let session = args.keys.begin(&args.output, console)?;
+    let key_count = session.keys().len();
+    let bucket_count = args.buckets.unwrap_or(key_count.next_power_of_two());
+    check_memory(args, bucket_count, &session)?;
+    let study = saving::study(session.keys().facts().clone());
+    let study = Study { wishes, ..study };
+    let study = measured(study, &candidates, bucket_count, &session, args, console)?;
+    args.output.deliver(&study, console, |study| in_words(study, args.all))?;
+    session.end(study.interruption.as_ref())
+}
+
+/// Returns the functions that suit the keys and what is asked of them, or those that are named.
+fn candidates(args: &Args, wishes: Wishes) -> Result<Vec<&'static Specimen>> {
+    let mut specimens = args.keys.specimens(&args.hash)?;
+    if args.hash.is_empty() {
+        specimens.retain(|specimen| choose::refusal(wishes, specimen).is_none());
+    }
+    for specimen in &specimens {
+        if let Some(refusal) = choose::refusal(wishes, specimen) {
+            return Err(Failure::new(Exit::Usage, format!("`{}`: {refusal}", specimen.name())));
+        }
+    }
+    Ok(specimens)
+}
+
+/// Refuses what would not fit: the hashes of all keys, and the counters of the largest table.
+fn check_memory(args: &Args, bucket_count: u64, session: &Session) -> Result<()> {
+    let counters = bucket_count.saturating_mul(8).saturating_mul(4);
+    let hashes = session.keys().len().saturating_mul(8);
+    let needed = counters.saturating_add(hashes).saturating_add(session.keys().memory_bytes());
+    if needed <= args.keys.memory_bytes {
+        return Ok(());
+    }
+    let message = format!(
+        "the keys, a hash of each and tables of up to 8 times {} take {}, {} are allowed",
+        counted(bucket_count, "bucket"),
+        bytes(needed),
+        bytes(args.keys.memory_bytes)
+    );
+    Err(Failure::new(Exit::Usage, message)
+        .hint("--memory-bytes allows more; a sample of the keys will do as well"))
+}
+
+fn measured(
+    mut study: Study,
+    candidates: &[&'static Specimen],
+    bucket_count: u64,
+    session: &Session,
+    args: &Args,
+    console: Console,
+) -> Result<Study> {
+    let key_count = session.keys().len();
+    let mut sampler = Sampler::new();
+    session.for_each(&args.keys, |key| {
+        sampler.add(key);
+        true
+    })?;
+    let functions: Vec<_> = candidates.iter().map(|&specimen| (specimen, SEEDS[1])).collect();
+    for sample in sampler.finish() {
+        study.timings.extend(timing::time(&functions, &sample, || session.is_stopped()));
+    }
+    let total = Total::Records(key_count * count(candidates.len()));
+    let mut progress = Progress::start(args.keys.progress, console, "trying", total);
+    let mut line_ns: BTreeMap<u64, Spread> = BTreeMap::new();
+    for (done, &specimen) in (1..).zip(candidates) {
+        let is_it = |timing: &&Timing| timing.is_mixed && timing.hash == specimen.name();
+        let Some(timing) = study.timings.iter().find(is_it) else { break };
+        let hash_ns = timing.latency_ns.median;
+        let distributions = distributions(specimen, bucket_count, session, args)?;
+        if session.is_stopped() {
+            break;
+        }
+        for (distribution, reduction) in distributions.iter().zip(REDUCTIONS) {
+            let buckets = choose::bucket_count_for(reduction, bucket_count);
+            // Larger tables are measured as the largest that is built.
+            let table_bytes = choose::table_bytes(buckets, key_count).min(TABLE_BYTES_MAX);
+            let line = line_ns.entry(table_bytes).or_insert_with(|| line_load_ns(table_bytes));
+            study.choices.push(distribution.choice(specimen, hash_ns, line));
+        }
+        progress.update(key_count * done, 0);
+    }
+    progress.finish(key_count * count(candidates.len()), 0);
+    choose::rank(&mut study.choices);
+    if session.is_stopped() {
+        let found: HashSet<&str> = study.choices.iter().map(|choice| &*choice.hash).collect();
+        let (found, all) = (found.len(), candidates.len());
+        let missing = format!("only {found} of {all} functions were measured");
+        study.interruption = Some(Interruption { key_count, missing });
+    }
+    Ok(study)
+}
+
+/// Tries one function with every reduction, size and seed.
+fn distributions(
+    specimen: &'static Specimen,
+    bucket_count: u64,
+    session: &Session,
+    args: &Args,
+) -> Result<Vec<Distribution>> {
+    let usage = |error: splitpoint_lab::Error| {
+        Failure::new(Exit::Usage, error.to_string()).hint("choose another --buckets")
+    };
+    let mut distributions: Vec<Distribution> = REDUCTIONS
+        .iter()
+        .map(|&reduction| Distribution::new(specimen, reduction, bucket_count).map_err(usage))
+        .collect::<Result<_>>()?;
+    let is_seeded = specimen.seeding() != Seeding::None;
+    for &seed in if is_seeded { &SEEDS[..] } else { &SEEDS[..1] } {
+        let mut hashes = Vec::with_capacity(session.keys().len() as usize);
+        session.for_each(&args.keys, |key| {
+            hashes.push(specimen.hash(key, seed));
+            true
+        })?;
+        if session.is_stopped() {
+            break;
+        }
+        for distribution in &mut distributions {
+            distribution.add(&hashes);
+        }
+    }
+    Ok(distributions)
+}
+
+/// Rows that are shown, unless all are asked for.
+const SHOWN: usize = 16;
+
+fn in_words(study: &Study, shows_all: bool) -> String {
+    let mut out = format!(
+        "{}: {}, {}\n",
+        study.keys.source,
+        counted(study.keys.key_count, "key"),
+        bytes(study.keys.key_bytes)
+    );
+    let mut seen = HashSet::new();
+    let is_first = |choice: &&Choice| shows_all || seen.insert(choice.hash.clone());
+    let rows: Vec<&Choice> = study.choices.iter().filter(is_first).collect();
+    let shown = if shows_all { rows.len() } else { rows.len().min(SHOWN) };
+    out.push_str(&table(&rows[..shown]));
+    if shown < rows.len() {
+        let left = counted(count(rows.len() - shown), "function");
+        let _ = writeln!(out, "... {left} more, which cost more: --all shows them");
+    }
+    out.push_str(
+        "\nns: a lookup that finds its key; worst: keys compared, in units of the ideal,\n\
+         at the worst size and seed\n\
+         S better than random, W worse, E worse at other sizes; H not against hostile\n\
+         keys, D not on disk\n\n",
+    );
+    for reason in study.reasons() {
+        out.push_str(&wrapped(&reason));
+    }
+    out
+}
+
+fn table(rows: &[&Choice]) -> String {
+    let mut out = format!(
+        "\n{:<19}{:<7}{:>10}{:>8}{:>7}{:>7}{:>7}{:>8}  {}\n",
+        "hash", "by", "buckets", "ns", "hash", "lines", "line", "worst", "notes"
+    );
+    for choice in rows {
+        let line = format!(
+            "{:<19}{:<7}{:>10}{:>8.1}{:>7.1}{:>7.2}{:>7.1}{:>8}  {}",
+            choice.hash,
+            choice.reduction,
+            grouped(choice.bucket_count),
+            choice.lookup_ns,
+            choice.hash_ns,
+            choice.line_count,
+            choice.line_ns,
+            ratio(choice.cost_ratio),
+            notes(choice)
+        );
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn ratio(ratio: f64) -> String {
+    if ratio < 1000.0 { format!("{ratio:.3}") } else { format!("{ratio:.0}") }
+}
+
+/// Returns a letter for each caution.
+fn notes(choice: &Choice) -> String {
+    let mut notes = String::new();
+    match choice.manner {
+        Manner::Fits => {}
+        Manner::Structured => notes.push('S'),
+        Manner::FailsElsewhere => notes.push('E'),
+        Manner::Worse => notes.push('W'),
+    }
+    for (caution, letter) in [("not against hostile keys", 'H'), ("not on disk", 'D')] {
+        if choice.caution.contains(caution) {
+            notes.push(letter);
+        }
+    }
+    notes
+}
