@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
 pub(super) fn in_words(study: &Study) -> String {
     let Study { keys: facts, reports, .. } = study;
     let mut out = format!(
-        "{}: {}, {}\n\n{:<19}{:<14}{:>9}{:>9}{:>7}{:>11}  {}\n",
+        "{}: {}, {}\n\n{:<19}{:<14}{:>9}{:>9}{:>7}{:>10}  {}\n",
         facts.source,
         counted(facts.key_count, "key"),
         bytes(facts.key_bytes),
@@ -77,7 +77,7 @@ pub(super) fn in_words(study: &Study) -> String {
         let reduction = report.reduction.split(':').next().unwrap_or_default();
         let _ = writeln!(
             out,
-            "{:<19}{reduction:<14}{:>9}{:>9}{:>7.1}{:>11.3}  {verdict}",
+            "{:<19}{reduction:<14}{:>9}{:>9}{:>7.1}{:>10.3}  {verdict}",
             report.hash,
             report.bucket_count,
             grouped(report.longest),
