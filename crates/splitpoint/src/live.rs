@@ -143,8 +143,11 @@ impl<'a> Live<'a> {
 
     /// Writes everything but the counts, for a table of one bucket without pieces.
     pub(crate) fn initialize(self) {
-        for word in self.0 {
-            word.store(0, Ordering::Relaxed);
+        for (number, word) in self.0.iter().enumerate() {
+            // A failed sync is to be made good, also by who comes after a kill.
+            if number != SYNC_FAILED {
+                word.store(0, Ordering::Relaxed);
+            }
         }
         may_be_killed();
         self.store(MAGIC, LIVE_MAGIC);
@@ -246,9 +249,14 @@ impl<'a> Live<'a> {
         self.load(SYNC_FAILED) != 0
     }
 
-    /// Says that a sync has failed, until [`initialize`](Self::initialize).
+    /// Says that a sync has failed, until [`clear_sync_failed`](Self::clear_sync_failed).
     pub(crate) fn set_sync_failed(self) {
         self.store(SYNC_FAILED, 1);
+    }
+
+    /// Takes that back, when all that the file needs has been written again.
+    pub(crate) fn clear_sync_failed(self) {
+        self.store(SYNC_FAILED, 0);
     }
 
     pub(crate) fn log_bytes(self) -> u64 {

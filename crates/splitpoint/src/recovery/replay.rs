@@ -181,7 +181,12 @@ impl Opening {
         let before = image.as_ref().map_or(CommitState::default(), |image| image.state.commit);
         let mut state = std::mem::take(&mut survey.tally).after(region, before);
         let geometry = Store::geometry_for(state.record_count, self.superblock.fill_thousandths);
-        region.claim_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
+        // After a failed sync, pages in the cache may be clean and not durable: new ones are needed.
+        if live.has_failed_sync() {
+            region.reserve_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
+        } else {
+            region.claim_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
+        }
         set_geometry(region, geometry);
         if let Some(image) = &image {
             live.set_checkpoint_extent(0, Some(extent_of(image.name())));
@@ -221,6 +226,8 @@ impl Opening {
             // The next change begins the log.
             self.superblock.log_start = LogStart::default();
         }
+        // Log, superblock and index have all been written again, for the next sync to see.
+        live.clear_sync_failed();
         live.set_identity(region.storage().identity());
         let mut opened = self.finish(region, state, recovery, 0);
         // Closing takes that back, also of an empty store.
