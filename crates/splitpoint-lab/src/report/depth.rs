@@ -10,6 +10,7 @@ use super::number::{counted, expected, fixed, grouped, percent, probability, sig
 use super::plain::{shown, shown_whole};
 use super::sizes::{SizeRow, size_rows};
 use super::table::Table;
+use super::verdict::blame_and_advice;
 use super::{bars, curve, strip};
 use crate::measure::Report;
 use crate::probing::Method;
@@ -85,9 +86,7 @@ fn words(report: &Report) -> Markup {
     let words = &report.words;
     html! {
         @if !words.verdict.is_empty() { p { (shown_whole(&words.verdict)) } }
-        @for sentence in words.blame.iter().chain(&words.advice) {
-            p { (shown_whole(sentence)) }
-        }
+        (blame_and_advice(words))
     }
 }
 

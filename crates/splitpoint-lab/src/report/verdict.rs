@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::entry::{Entry, Kind, seed_count, sizes};
 use super::number::{counted, fixed, grouped};
 use super::plain::{shown, shown_whole};
+use crate::measure::Words;
 use crate::study::Study;
 
 /// Names that are listed before the rest are counted.
@@ -36,12 +37,34 @@ pub(super) fn section(study: &Study, entries: &[Entry<'_>]) -> Markup {
         }
         @if let [entry] = entries {
             (of_one(entry))
-            @for sentence in entry.worst().words.blame.iter().chain(&entry.worst().words.advice) {
-                p { (shown_whole(sentence)) }
-            }
+            (blame_and_advice(&entry.worst().words))
         }
         @else if !entries.is_empty() { (of_several(study, entries)) }
         (of_keys(study))
+    }
+}
+
+/// What is to blame and what to do.
+pub(super) fn blame_and_advice(words: &Words) -> Markup {
+    let parts = [("To blame", &words.blame), ("What to do", &words.advice)];
+    html! {
+        @for (title, sentences) in parts.into_iter().filter(|(_, sentences)| !sentences.is_empty()) {
+            p { strong { (title) } }
+            ul { @for text in sentences { li { (sentence(text)) } } }
+        }
+    }
+}
+
+/// Makes a sentence of a line of words, in which backticks enclose what is typed.
+fn sentence(text: &str) -> Markup {
+    let text = shown_whole(text);
+    let mut first = text.chars();
+    let text: String = first.next().into_iter().flat_map(char::to_uppercase).chain(first).collect();
+    html! {
+        @for (number, part) in text.split('`').enumerate() {
+            @if number % 2 == 1 { code { (part) } } @else { (part) }
+        }
+        "."
     }
 }
 
