@@ -137,7 +137,7 @@ impl Survey {
 
 /// An old file that is only read, as a table.
 ///
-/// It is made by [`open`](crate::open).
+/// It is made by [`open`](crate::open()).
 #[derive(Debug)]
 pub struct OldFile {
     identity: Identity,
