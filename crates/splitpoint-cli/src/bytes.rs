@@ -1,8 +1,9 @@
 //! Keys and values as the user gives and sees them: raw bytes, hex, or text made safe to show.
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::io::{self, Write};
+
+pub(crate) use splitpoint_lab::keys::{escaped, shown};
 
 use crate::failure::{Exit, Failure, Result};
 
@@ -119,41 +120,6 @@ impl Notation {
     }
 }
 
-/// Longest part of a key that a message shows, in bytes.
-const SHOWN_BYTES_MAX: usize = 60;
-
-/// Returns `bytes` as one short line of text that is safe on a terminal.
-pub(crate) fn shown(bytes: &[u8]) -> String {
-    let is_long = bytes.len() > SHOWN_BYTES_MAX;
-    let mut out = escaped(if is_long { &bytes[..SHOWN_BYTES_MAX] } else { bytes }, "");
-    if is_long {
-        let _ = write!(out, "... ({} bytes)", bytes.len());
-    }
-    out
-}
-
-/// Returns `bytes` as text in which control characters outside `kept`, and bytes that are not
-/// UTF-8, are shown as `\xNN`.
-pub(crate) fn escaped(bytes: &[u8], kept: &str) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    let push_escaped = |out: &mut String, bytes: &[u8]| {
-        for byte in bytes {
-            let _ = write!(out, "\\x{byte:02x}");
-        }
-    };
-    for chunk in bytes.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            if character.is_control() && !kept.contains(character) {
-                push_escaped(&mut out, character.encode_utf8(&mut [0; 4]).as_bytes());
-            } else {
-                out.push(character);
-            }
-        }
-        push_escaped(&mut out, chunk.invalid());
-    }
-    out
-}
-
 /// Returns `word` as one word of a shell command.
 pub(crate) fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%=".contains(c);
@@ -175,14 +141,6 @@ mod tests {
         assert_eq!(out, [0x0a, 0xff]);
         assert_eq!(decode_hex(b"0g", &mut out), Err(NotHex::Digit { column: 2, found: b'g' }));
         assert_eq!(decode_hex(b"abc", &mut out), Err(NotHex::OddLength { digits: 3 }));
-    }
-
-    #[test]
-    fn a_key_is_shown_on_one_line_without_control_characters() {
-        assert_eq!(shown(b"plain"), "plain");
-        assert_eq!(shown(b"a\x1b[31m\n\xff"), "a\\x1b[31m\\x0a\\xff");
-        assert_eq!(shown("\u{e9}t\u{e9}\u{9b}".as_bytes()), "\u{e9}t\u{e9}\\xc2\\x9b");
-        assert_eq!(shown(&[b'k'; 61]), format!("{}... (61 bytes)", "k".repeat(60)));
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use splitpoint::{ChainHistogram, ChainRow};
 
+use splitpoint_lab::number::p_is;
+
 use crate::number::{counted, float, grouped, grouped_tenths, percent};
 
 const BOLD: Style = Style::new().bold();
@@ -145,13 +147,7 @@ fn push_means(chains: &ChainHistogram, out: &mut String) {
 /// Returns what the longest chain says of the hash function.
 fn verdict(chains: &ChainHistogram) -> String {
     let p = chains.longest_p;
-    if chains.beyond_chance_count > 0 {
-        "not by chance: see below".to_string()
-    } else if p >= 0.0005 {
-        format!("p = {p:.3}")
-    } else {
-        format!("p = {p:.0e}")
-    }
+    if chains.beyond_chance_count > 0 { "not by chance: see below".to_string() } else { p_is(p) }
 }
 
 /// Returns the rows of a histogram with their bars.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub(crate) use splitpoint_lab::number::{bytes, counted, grouped};
+
 /// Returns `number` as a float, for shares, means and rates.
 #[expect(clippy::cast_precision_loss, reason = "shown with at most six digits")]
 pub(crate) fn float(number: u64) -> f64 {
@@ -13,19 +15,6 @@ pub(crate) fn count(len: usize) -> u64 {
     u64::try_from(len).expect("a length in memory fits 64 bits")
 }
 
-/// Returns `number` with a comma between every three digits.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// Returns `number` with one decimal and a comma between every three digits before it.
 pub(crate) fn grouped_tenths(number: f64) -> String {
     let plain = format!("{number:.1}");
@@ -35,30 +24,9 @@ pub(crate) fn grouped_tenths(number: f64) -> String {
     }
 }
 
-/// Returns `count` with the right form of `noun`: `1 record`, `2 records`.
-pub(crate) fn counted(count: u64, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", grouped(count))
-}
-
 /// Returns `part` of `whole` in percent; 0 of nothing.
 pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * float(part) / float(whole) }
-}
-
-/// Returns `bytes` with a binary unit: `1.5 MiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut size = float(bytes) / 1024.0;
-    let mut unit = 0;
-    while size >= 1023.95 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    format!("{size:.1} {}", UNITS[unit])
 }
 
 /// Returns a duration with three digits that matter: `1.23 ms`, `45.6 s`.
@@ -96,29 +64,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped_by_three() {
-        for (number, shown) in
-            [(0, "0"), (999, "999"), (1000, "1,000"), (51294, "51,294"), (1_234_567, "1,234,567")]
-        {
-            assert_eq!(grouped(number), shown);
-        }
+    fn tenths_follow_grouped_digits() {
         assert_eq!(grouped_tenths(1234.56), "1,234.6");
         assert_eq!(grouped_tenths(f64::INFINITY), "inf");
-        assert_eq!(counted(1, "record"), "1 record");
-        assert_eq!(counted(0, "record"), "0 records");
-    }
-
-    #[test]
-    fn sizes_have_a_binary_unit() {
-        for (size, shown) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.0 KiB"),
-            (1_048_575, "1.0 MiB"),
-            (3 << 30, "3.0 GiB"),
-        ] {
-            assert_eq!(bytes(size), shown);
-        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::collections::HashSet;
 use crate::Specimen;
 use crate::bit_counts::BitCounts;
 use crate::key_positions::KeySample;
+use crate::number::{counted, p_is};
 use crate::probability::{coin_two_sided, sidak, wilson_interval};
 use crate::study::{Avalanche, FlipRate, Neighbors};
 
@@ -97,14 +98,14 @@ impl Avalanche {
         }
         words.push(format!(
             "the worst entry is bit {} of the hash with {} of the key: it flips in {:.1} % of the \
-             keys (99 % sure: {:.1} to {:.1} %), p = {:.2e} over {} tests",
+             keys (99 % sure: {:.1} to {:.1} %), {} over {}",
             worst.hash_bit,
             bits(&[worst.key_bit]),
             100.0 * worst.rate,
             100.0 * worst.interval[0],
             100.0 * worst.interval[1],
-            self.worst_p,
-            self.test_count
+            p_is(self.worst_p),
+            counted(self.test_count, "test")
         ));
         if let Some(neighbors) = self.neighbors {
             words.push(format!(

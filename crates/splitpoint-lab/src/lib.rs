@@ -30,6 +30,7 @@ pub mod keys;
 pub mod line_load;
 pub mod lookups;
 pub mod measure;
+pub mod number;
 pub mod occupancy;
 pub mod paging;
 mod partial;

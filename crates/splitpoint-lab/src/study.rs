@@ -350,7 +350,7 @@ pub enum Manner {
     /// It is not to be told from an ideal hash at any.
     #[default]
     Fits,
-    /// It is more even than chance at some: the keys have a structure that the hash keeps.
+    /// It is no worse than chance, but not random at some: the hash keeps a structure of the keys.
     Structured,
     /// It fits at the size that was asked for and is worse than chance at others.
     FailsElsewhere,

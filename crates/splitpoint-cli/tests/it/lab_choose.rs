@@ -157,9 +157,10 @@ fn gate_judges_hashes_that_another_program_computed() {
 fn gate_refuses_hashes_that_do_not_go_with_the_keys() {
     let sandbox = Sandbox::new();
     sandbox.write("keys", b"a\nb\na\n");
-    sandbox.write("two", b"1\n2\n");
-    sandbox.write("other", b"1\n2\n3\n");
-    sandbox.write("right", b"1\n2\n1\n");
+    sandbox.write("two", b"0x1\n0x2\n");
+    sandbox.write("other", b"0x1\n0x2\n0x3\n");
+    sandbox.write("right", b"0x1\n0x2\n0x1\n");
+    sandbox.write("digits", b"10\n11\n10\n");
     sandbox.write("words", b"one\n");
     sandbox.write("empty", b"");
     let gate = |hashes: &str| sandbox.run(&["lab", "gate", "keys", "--hashes", hashes]);
@@ -167,6 +168,10 @@ fn gate_refuses_hashes_that_do_not_go_with_the_keys() {
     gate("other").check_error(2, "`other`: `a` has the hashes 0x1 and 0x3");
     gate("words").check_error(2, "`words`: line 1: `one` is no integer of 64 bits");
     gate("empty").check_error(1, "`empty` holds no hashes");
+    gate("digits").check_error(
+        2,
+        "`digits`: its hashes have only the digits 0 to 9: they may be hex or decimal",
+    );
     gate("absent").check_error(5, "cannot read `absent`: No such file or directory (os error 2)");
     let right = gate("right");
     assert_eq!(

@@ -1,16 +1,14 @@
 //! What is noticed about keys that pass by.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
+use super::shown::shown;
 use crate::study::LengthRow;
 
 /// Rows of lengths at most.
 const LENGTH_ROWS_MAX: usize = 64;
 /// Keys that are shown.
 const EXAMPLES_MAX: usize = 5;
-/// Longest part of an example, in bytes.
-const EXAMPLE_BYTES_MAX: usize = 60;
 /// Lengths from here on are counted in classes of an eighth of their power of two.
 const EXACT_BELOW: u64 = 1024;
 
@@ -62,38 +60,6 @@ fn class_of(bytes: u64) -> u64 {
     }
     let shift = bytes.ilog2() - 3;
     bytes >> shift << shift
-}
-
-/// Returns a key as one short line of text that is safe to show.
-///
-/// # Examples
-///
-/// ```
-/// assert_eq!(splitpoint_lab::keys::shown(b"tab\there \xff"), "tab\\x09here \\xff");
-/// ```
-pub fn shown(key: &[u8]) -> String {
-    let is_long = key.len() > EXAMPLE_BYTES_MAX;
-    let mut out = String::new();
-    for chunk in key[..key.len().min(EXAMPLE_BYTES_MAX)].utf8_chunks() {
-        for character in chunk.valid().chars() {
-            if character.is_control() {
-                push_escaped(&mut out, character.encode_utf8(&mut [0; 4]).as_bytes());
-            } else {
-                out.push(character);
-            }
-        }
-        push_escaped(&mut out, chunk.invalid());
-    }
-    if is_long {
-        let _ = write!(out, "... ({} bytes)", key.len());
-    }
-    out
-}
-
-fn push_escaped(out: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        let _ = write!(out, "\\x{byte:02x}");
-    }
 }
 
 #[cfg(test)]

@@ -26,15 +26,16 @@ mod distinct;
 mod facts;
 mod format;
 mod read;
+mod shown;
 mod text;
 
 #[cfg(test)]
 mod tests;
 
 pub use batch::{KeyBatch, KeySlice};
-pub use facts::shown;
 pub use format::{Column, Encoding, Framing, Integer, KeyFormat};
 pub use read::{KEY_BYTES_MAX, KeyInput, Noticed, Place, ReadError, reader};
+pub use shown::{escaped, shown};
 
 use distinct::{
     Bitmap, ExactSet, FINGERPRINT_BYTES, FingerprintSet, fingerprint, part_of, wrong_p,

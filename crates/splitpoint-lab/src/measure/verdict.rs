@@ -6,11 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Report;
 use crate::key_positions::{Fault, bits_in_words};
+use crate::number::{counted, grouped, p_is};
 use crate::occupancy::{Occupancy, Test};
 use crate::partial::{PartialStats, by_size};
 use crate::probability::{bits_of, sidak};
 use crate::reduction::{Reduction, prime_at_least};
 
+/// Cost of a hit, in units of the ideal's, under which a hash that is worse than chance may do.
+const SLIGHT_COST: f64 = 1.05;
 /// Standard deviations below the mean from which buckets are too even for chance.
 const MORE_EVEN_Z: f64 = -4.0;
 /// Coin tosses of a p value from which chance is ruled out: that of `SMHasher3`'s failures.
@@ -33,12 +36,20 @@ pub enum Verdict {
     },
 }
 
+impl Verdict {
+    /// Returns whether it is worse than chance, but so little that a hit hardly costs more: that
+    /// it is not by chance is certain all the same, and the next keys of this kind may do worse.
+    pub fn is_slight(&self) -> bool {
+        matches!(self, Self::Worse { cost_ratio } if *cost_ratio < SLIGHT_COST)
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fits => f.write_str("fits"),
             Self::Structured => {
-                f.write_str("better than random: structured, will not survive other keys")
+                f.write_str("structured: no worse than random, but will not survive other keys")
             }
             Self::Worse { cost_ratio } => {
                 write!(f, "worse than random: a hit costs x{cost_ratio:.2}")
@@ -141,6 +152,11 @@ impl Report {
         Evidence::new(self.spread_p, self.longest_p, of, self.cost_ratio)
     }
 
+    /// Returns whether the keys are spread more evenly than by chance.
+    pub(crate) fn is_too_even(&self) -> bool {
+        self.evidence().is_too_even()
+    }
+
     pub(super) fn judge(&self) -> Verdict {
         self.evidence().judge()
     }
@@ -151,7 +167,7 @@ impl Report {
 
     fn verdict_in_words(&self) -> String {
         let (evidence, buckets) = (self.evidence(), grouped(self.bucket_count));
-        let tests = format!("p = {} over {DECIDING_TESTS} tests", p_in_words(evidence.p));
+        let tests = format!("{} over {DECIDING_TESTS} tests", p_is(evidence.p));
         match self.verdict {
             Verdict::Fits => {
                 format!("fits: not to be told from an ideal hash at {buckets} buckets ({tests})")
@@ -168,9 +184,9 @@ impl Report {
                 let p = self.fit.map_or(1.0, |fit| fit.p);
                 format!(
                     "structured at {buckets} buckets: a hit costs no more than with an ideal hash, \
-                     but the sizes of the buckets are not those of chance (p = {}, 1 test); this \
-                     will not survive other keys",
-                    p_in_words(p)
+                     but the sizes of the buckets are not those of chance ({}, 1 test); this will \
+                     not survive other keys",
+                    p_is(p)
                 )
             }
             Verdict::Worse { cost_ratio } => format!(
@@ -209,13 +225,13 @@ impl Report {
                     window => format!("bits {window}"),
                 };
                 blamed.push(format!(
-                    "{} pairs of keys have hashes that are equal in {bits}, {:.1} are expected \
-                     (p = {}, {} tests): a table of any size that takes its buckets from these \
-                     bits cannot part them",
-                    grouped(collisions.pair_count),
-                    collisions.pair_count_ideal,
-                    p_in_words(collisions.p),
-                    collisions.test_count
+                    "{} of keys have hashes that are equal in {bits}, where {} expected ({}, \
+                     {}): a table of any size that takes its buckets from these bits cannot part \
+                     them",
+                    counted(collisions.pair_count, "pair"),
+                    expected(collisions.pair_count_ideal),
+                    p_is(collisions.p),
+                    counted(collisions.test_count, "test")
                 ));
                 // The other windows would say the same again.
                 break;
@@ -235,11 +251,10 @@ impl Report {
         if let Some(pair) = self.worst_pair.filter(|pair| bits_of(pair.p) > FAILURE_BITS) {
             let [low, high] = pair.bits;
             blamed.push(format!(
-                "bits {low} and {high} of the hash go together (correlation {:+.2}, p = {} over {} \
-                 tests)",
+                "bits {low} and {high} of the hash go together (correlation {:+.2}, {} over {})",
                 pair.phi,
-                p_in_words(pair.p),
-                grouped(pair.test_count)
+                p_is(pair.p),
+                counted(pair.test_count, "test")
             ));
         }
     }
@@ -338,25 +353,12 @@ fn ranges(numbers: impl Iterator<Item = u64>) -> impl Iterator<Item = String> {
     })
 }
 
-fn p_in_words(p: f64) -> String {
-    match p {
-        0.001.. => format!("{p:.3}"),
-        0.0 => "0".to_owned(),
-        _ => format!("{p:.0e}"),
+/// Returns `12.3 are`, and `hardly any is` for less than a twentieth.
+fn expected(pair_count: f64) -> String {
+    match pair_count {
+        ..0.05 => "hardly any is".to_owned(),
+        _ => format!("{pair_count:.1} are"),
     }
-}
-
-/// Returns a number with a comma between every three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 #[cfg(test)]

@@ -80,6 +80,7 @@ pub(super) fn verdict(entry: &Entry<'_>) -> Markup {
     let count = entry.count(kind);
     html! {
         (badge(kind))
+        @if entry.worst().verdict.is_slight() { " " span.of { "slightly" } }
         @if count < total { " " span.of { "at " (count) " of " (total) } }
     }
 }

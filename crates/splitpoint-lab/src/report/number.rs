@@ -1,22 +1,6 @@
 //! How numbers are written on the page: few digits, the same for every reader.
 
-/// Returns `number` with a comma between every three digits.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// Returns `count` with the right form of `noun`: `1 key`, `2 keys`.
-pub(super) fn counted(count: u64, noun: &str) -> String {
-    format!("{} {noun}{}", grouped(count), if count == 1 { "" } else { "s" })
-}
+pub(super) use crate::number::{bytes, counted, grouped, p_is, probability};
 
 /// Returns `number` with so many decimals, and commas before them.
 pub(super) fn fixed(number: f64, decimals: usize) -> String {
@@ -55,36 +39,12 @@ pub(super) fn expected(number: f64) -> String {
     }
 }
 
-/// Returns a probability: `0.031`, or `6e-12` where it is small.
-pub(super) fn probability(p: f64) -> String {
-    match p {
-        _ if p >= 0.9995 => "1.000".to_string(),
-        _ if p >= 0.001 => format!("{p:.3}"),
-        _ if p > 0.0 => format!("{p:.0e}"),
-        _ => "under 1e-300".to_string(),
-    }
-}
-
 /// Returns a share of 1 in percent.
 pub(super) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     let decimals = if percent == 0.0 || percent >= 9.995 { 1 } else { 2 };
     // Which must not stand alone on the next line.
     format!("{}\u{a0}%", fixed(percent, decimals))
-}
-
-/// Returns `bytes` with a binary unit: `1.5 MiB`.
-pub(super) fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return counted(bytes, "byte");
-    }
-    let (mut size, mut unit) = (bytes as f64 / 1024.0, 0);
-    while size >= 1023.95 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    format!("{size:.1} {}", UNITS[unit])
 }
 
 /// Returns a label of an axis: `250`, `50k`, `1.5M`.
@@ -145,9 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probability_of_nothing_is_not_called_zero() {
-        assert_eq!(probability(0.0), "under 1e-300");
-        assert_eq!([probability(0.0312), probability(6.2e-12)], ["0.031", "6e-12"]);
+    fn shares_have_the_digits_that_matter() {
         assert_eq!(
             [percent(0.5), percent(0.001_23), percent(0.0)],
             ["50.0\u{a0}%", "0.12\u{a0}%", "0.0\u{a0}%"]

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::chart::{Axis, Figure, SIDES, at, frame, legend};
-use super::number::{counted, expected, fixed, grouped, percent, probability};
+use super::number::{counted, expected, fixed, grouped, p_is, percent};
 use super::plain::shown;
 use super::scale::{Scale, Tick};
 use super::table::{Table, facts};
@@ -15,7 +15,7 @@ pub(super) fn section(slots: &Slots) -> Markup {
         (facts([
             ("fullest node", html! {
                 (fixed(slots.imbalance, 3)) " times the mean, ideal "
-                (fixed(slots.imbalance_ideal, 3)) ", p = " (probability(slots.p))
+                (fixed(slots.imbalance_ideal, 3)) ", " (p_is(slots.p))
             }),
             ("slots in use", html! {
                 (grouped(slots.used_slot_count)) " of 16,384, ideal "

@@ -11,9 +11,6 @@ use crate::study::Study;
 /// Names that are listed before the rest are counted.
 const NAMES_MAX: usize = 6;
 
-/// Cost under which a hash that is worse than chance may still do.
-const SMALL: f64 = 1.05;
-
 /// Returns the verdict on a study.
 pub(super) fn section(study: &Study, entries: &[Entry<'_>]) -> Markup {
     html! {
@@ -96,14 +93,19 @@ fn of_one(entry: &Entry<'_>) -> Markup {
         },
         Kind::Structured => html! {
             p.lead {
-                strong { (entry.name()) } " is better than random on these keys. Do not rely on it."
+                strong { (entry.name()) } " is "
+                (if worst.is_too_even() { "better than random" } else { "no worse than random" })
+                " on these keys, but not random. Do not rely on it."
             }
             p {
-                (of) " it spreads the keys more evenly than chance does: " (costs) "; " (fullest)
+                (of)
+                @if worst.is_too_even() { " it spreads the keys more evenly than chance does: " }
+                @else { " the sizes of the buckets are not those of chance: " }
+                (costs) "; " (fullest)
                 ". The keys have a structure that the hash keeps; it will not survive other keys."
             }
         },
-        Kind::Worse if worst.cost_ratio < SMALL => html! {
+        Kind::Worse if worst.verdict.is_slight() => html! {
             p.lead { strong { (entry.name()) } " is worse than random on these keys, but not by much." }
             p {
                 (of) " a hit costs " (fixed(100.0 * (worst.cost_ratio - 1.0), 1)) " % more than \
@@ -153,8 +155,8 @@ fn of_several(study: &Study, entries: &[Entry<'_>]) -> Markup {
         ),
         (
             Kind::Structured,
-            "are better than random somewhere, and worse nowhere: the keys have a structure that \
-             they keep. It will not survive other keys."
+            "are not random somewhere, though worse nowhere: the keys have a structure that they \
+             keep. It will not survive other keys."
                 .to_string(),
             of(Kind::Structured).map(Entry::name).collect(),
         ),

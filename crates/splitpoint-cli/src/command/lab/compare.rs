@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use splitpoint_lab::compare::{self, CHANCE_P, Comparison};
+use splitpoint_lab::number::probability;
 use splitpoint_lab::study::{Difference, Interruption, Timing};
 use splitpoint_lab::timing::{self, Sampler};
 use splitpoint_lab::{Report, Setup, Specimen, Study};
@@ -192,7 +193,7 @@ fn table(left: &str, right: &str, differences: &[Difference]) -> String {
                 shown(*left),
                 shown(*right),
                 ideal.map_or_else(|| "-".to_owned(), shown),
-                p.map_or_else(|| "-".to_owned(), p_text),
+                p.map_or_else(|| "-".to_owned(), probability),
             );
             out.push_str(line.trim_end());
             out.push('\n');
@@ -208,10 +209,6 @@ fn cut(name: &str) -> String {
 
 fn shown(figure: f64) -> String {
     if figure.abs() >= 1e5 { format!("{figure:.0}") } else { format!("{figure:.3}") }
-}
-
-fn p_text(p: f64) -> String {
-    if p >= 0.001 { format!("{p:.3}") } else { format!("{p:.0e}") }
 }
 
 /// Says which of the two is the better one, and in what.

@@ -51,9 +51,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     hashes: Option<PathBuf>,
 
-    /// How the hashes are written
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", requires = "hashes")]
-    hashes_as: HashFormat,
+    /// How the hashes are written; without it hex, if 0x or a letter shows that they are
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "hashes")]
+    hashes_as: Option<HashFormat>,
 
     /// Width of the hashes; without it 32 bits if they all fit, else 64
     #[arg(long, value_name = "BITS", value_parser = ["32", "64"], requires = "hashes")]
@@ -145,10 +145,9 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 /// How hashes are written in a file
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum HashFormat {
     /// One a line, in hex, with or without 0x
-    #[default]
     Hex,
     /// One a line, in decimal; negative ones as signed integers of 64 bits
     Decimal,
@@ -210,12 +209,12 @@ fn given(args: &Args, path: &Path, console: Console) -> Result<Study> {
     args.output.check()?;
     let source = path.display().to_string();
     let malformed = |reason: String| {
-        Failure::new(Exit::Usage, format!("`{source}`: {reason}")).hint(
-            "--hashes-as says how the hashes are written: hex, one a line, if nothing else is said",
-        )
+        Failure::new(Exit::Usage, format!("`{source}`: {reason}"))
+            .hint("--hashes-as says how the hashes are written, such as hex, decimal or u64")
     };
     let bytes = read(path)?;
-    let mut hashes = parse(&bytes, args.hashes_as).map_err(malformed)?;
+    let format = args.hashes_as.map_or_else(|| evident_format(&bytes), Ok);
+    let mut hashes = format.and_then(|format| parse(&bytes, format)).map_err(malformed)?;
     drop(bytes);
     if hashes.is_empty() {
         return Err(Failure::new(Exit::No, format!("`{source}` holds no hashes")));
@@ -308,6 +307,15 @@ fn read(path: &Path) -> Result<Vec<u8>> {
         return Ok(bytes);
     }
     fs::read(path).map_err(|error| Failure::io(format!("read `{}`", path.display()), &error))
+}
+
+/// Returns how hashes are written whose format is not given: hex, unless they could be decimal too.
+fn evident_format(bytes: &[u8]) -> Result<HashFormat, String> {
+    let could_be_decimal = |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_whitespace();
+    if !bytes.trim_ascii().is_empty() && bytes.iter().all(could_be_decimal) {
+        return Err("its hashes have only the digits 0 to 9: they may be hex or decimal".to_owned());
+    }
+    Ok(HashFormat::Hex)
 }
 
 fn parse(bytes: &[u8], format: HashFormat) -> Result<Vec<u64>, String> {
@@ -410,6 +418,15 @@ fn figure_text(figure: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 10 decimal numbers read as hex would be judged without a word, and wrongly.
+    #[test]
+    fn hashes_that_may_be_hex_or_decimal_are_not_guessed_at() {
+        for bytes in [&b"0x10\n0x11\n"[..], b"00000010\n0000001f\n", b"-1\n12\n", b"\n"] {
+            assert_eq!(evident_format(bytes), Ok(HashFormat::Hex));
+        }
+        assert!(evident_format(b"3735928559\n12\n").is_err());
+    }
 
     #[test]
     fn hashes_are_read_in_every_form() {

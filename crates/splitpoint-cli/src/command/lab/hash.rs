@@ -71,6 +71,7 @@ pub(super) fn in_words(study: &Study) -> String {
         let verdict = match report.verdict {
             Verdict::Fits => "fits",
             Verdict::Structured => "structured",
+            worse if worse.is_slight() => "slight",
             Verdict::Worse { .. } => "worse",
         };
         // Constants are in `lab list`; here they would break the columns.
@@ -85,9 +86,19 @@ pub(super) fn in_words(study: &Study) -> String {
             report.cost_ratio,
         );
     }
-    out.push_str(
-        "\nstructured: more even than chance, since the keys are regular; others will not\n\
-         fare as well\n",
-    );
+    out.push('\n');
+    let has = |is_such: fn(&Verdict) -> bool| reports.iter().any(|one| is_such(&one.verdict));
+    if has(|verdict| *verdict == Verdict::Structured) {
+        out.push_str(
+            "structured: not by chance but no worse, since the keys are regular; others\n\
+             will not fare as well\n",
+        );
+    }
+    if has(Verdict::is_slight) {
+        out.push_str(
+            "slight: worse than by chance, which is certain, but a hit costs less than 1.05\n\
+             times the ideal\n",
+        );
+    }
     out
 }

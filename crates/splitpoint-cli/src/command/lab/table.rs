@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use splitpoint_lab::keys::KeyBatch;
 use splitpoint_lab::measure::EqualHashes;
+use splitpoint_lab::number::p_is;
 use splitpoint_lab::study::KeyFacts;
 use splitpoint_lab::{KeyPositions, KeySample, Lookups, Report, Setup, Study};
 
@@ -228,7 +229,7 @@ fn costs(report: &Report) -> String {
 fn statistics(report: &Report) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String, p: f64| {
-        let _ = writeln!(out, "{name:<26}{value:<36} p = {}", p_in_words(p));
+        let _ = writeln!(out, "{name:<26}{value:<36} {}", p_is(p));
     };
     if let Some(test) = report.chi_square {
         let value = format!("{:.1}, {} degrees, z {:+.2}", test.value, test.dof, test.z);
@@ -265,16 +266,6 @@ fn statistics(report: &Report) -> String {
         }
     }
     out
-}
-
-fn p_in_words(p: f64) -> String {
-    if p >= 0.001 {
-        format!("{p:.3}")
-    } else if p > 0.0 {
-        format!("{p:.0e}")
-    } else {
-        "0".to_string()
-    }
 }
 
 /// Looks for keys with the first of the equal hashes, in one more pass.
