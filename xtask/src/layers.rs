@@ -144,7 +144,19 @@ fn miri(root: &Path) -> Command {
 }
 
 /// The fuzz targets, by the names of their files.
-const FUZZ_TARGETS: [&str; 5] = ["db185", "load_formats", "open_scan", "record", "recovery"];
+const FUZZ_TARGETS: [&str; 11] = [
+    "bdb",
+    "db185",
+    "dbm",
+    "gdbm",
+    "identify",
+    "krb5",
+    "load_formats",
+    "open_scan",
+    "record",
+    "recovery",
+    "sdbm",
+];
 
 /// Each fuzz target for a minute, from its corpus and what earlier runs have added to it.
 fn fuzz(root: &Path) -> Result<Outcome, Failure> {

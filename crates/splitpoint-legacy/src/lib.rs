@@ -26,6 +26,9 @@ mod bdb;
 mod byte_order;
 pub mod db185;
 mod dbm;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gdbm;
 mod identify;
 mod krb5;

@@ -72,7 +72,12 @@ fn open_as(path: &Path, is_salvage: bool) -> Result<OldFile> {
     Ok(OldFile::new(reader))
 }
 
-fn by_format(source: Source, identity: Identity, is_salvage: bool) -> Result<Box<dyn Reader>> {
+/// Opens a file of a format that has a magic number and is only read.
+pub(crate) fn by_format(
+    source: Source,
+    identity: Identity,
+    is_salvage: bool,
+) -> Result<Box<dyn Reader>> {
     match identity.format {
         Format::Gdbm => Ok(Box::new(GdbmFile::open(source, identity, is_salvage)?)),
         Format::Krb5Hash => Ok(Box::new(Krb5File::open(source, identity)?)),

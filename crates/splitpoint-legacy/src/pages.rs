@@ -19,7 +19,7 @@ use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit};
 use crate::{Source, dbm, sdbm};
 
 /// Sizes that blocks have: 512 in the seventh edition, 1024 in BSD and sdbm, more by some vendors.
-const BLOCK_BYTES: [usize; 7] = [512, 1024, 2048, 4096, 8192, 16384, 32768];
+pub(crate) const BLOCK_BYTES: [usize; 7] = [512, 1024, 2048, 4096, 8192, 16384, 32768];
 
 /// The largest `.dir` that is read: half a billion blocks.
 const DIR_BYTES_MAX: u64 = 64 << 20;
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Dbm,
         Self::Sdbm { multiplier: 65_599, sign: CharSign::Signed },
         Self::Sdbm { multiplier: 65_599, sign: CharSign::Unsigned },
@@ -117,10 +117,16 @@ pub(crate) struct PagedFile {
 impl PagedFile {
     /// Finds out what the file is, or that it is none of these.
     pub(crate) fn recognize(pag: Source, files: &Files) -> Result<Option<Self>> {
-        let dir = match &files.dir {
-            Some(path) => Some(read_dir(path)?),
-            None => None,
-        };
+        let dir = files.dir.as_deref().map(read_dir).transpose()?;
+        Self::recognize_bits(pag, dir, files)
+    }
+
+    /// As [`Self::recognize`], with what the `.dir` holds.
+    pub(crate) fn recognize_bits(
+        pag: Source,
+        dir: Option<Vec<u8>>,
+        files: &Files,
+    ) -> Result<Option<Self>> {
         let Some(Guess { shape, kind, placed }) = guess(&pag, dir.as_deref())? else {
             return Ok(None);
         };
@@ -138,6 +144,15 @@ impl PagedFile {
             kind,
             faults,
         }))
+    }
+
+    /// Takes a file for one of this kind, whatever it looks like.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn forced(pag: Source, dir: Option<Vec<u8>>, shape: Shape, kind: Kind) -> Self {
+        let files = Files { data: pag.path().to_path_buf(), dir: None };
+        let identity = of_blocks(&files, shape, kind);
+        let is_trie_right = dir.is_some();
+        Self { identity, pag, dir, shape, kind, is_trie_right, faults: Vec::new() }
     }
 
     fn trie(&self) -> Option<&[u8]> {

@@ -9,9 +9,26 @@ use splitpoint::{Error, Result};
 /// The bytes of a file that is not written.
 #[derive(Debug)]
 pub struct Source {
-    file: File,
+    bytes: Bytes,
     path: PathBuf,
     file_bytes: u64,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    File(File),
+    #[cfg(any(test, feature = "fuzzing"))]
+    Memory(Vec<u8>),
+}
+
+impl Bytes {
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::File(file) => file.read_at(bytes, offset),
+            #[cfg(any(test, feature = "fuzzing"))]
+            Self::Memory(image) => std::io::Read::read(&mut &image[offset as usize..], bytes),
+        }
+    }
 }
 
 impl Source {
@@ -25,7 +42,14 @@ impl Source {
         let failed = |source| Error::Io { action: "open", path: path.clone(), source };
         let file = File::open(&path).map_err(failed)?;
         let file_bytes = file.metadata().map_err(failed)?.len();
-        Ok(Self { file, path, file_bytes })
+        Ok(Self { bytes: Bytes::File(file), path, file_bytes })
+    }
+
+    /// Takes bytes in memory for a file.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn of_bytes(bytes: Vec<u8>) -> Self {
+        let file_bytes = bytes.len() as u64;
+        Self { bytes: Bytes::Memory(bytes), path: ":memory:".into(), file_bytes }
     }
 
     /// Returns where the file is.
@@ -52,7 +76,7 @@ impl Source {
             if at >= self.file_bytes {
                 break;
             }
-            match self.file.read_at(&mut bytes[filled..], at) {
+            match self.bytes.read_at(at, &mut bytes[filled..]) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
