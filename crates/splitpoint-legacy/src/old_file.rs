@@ -539,7 +539,8 @@ impl<'a> Walk<'a> {
     }
 
     fn pair(&mut self, place: Place, item: &Item, key: Vec<u8>, seen: &mut HashSet<Vec<u8>>) {
-        if self.reader.homes(&key).first() == Some(place.unit) {
+        let homes = self.reader.homes(&key);
+        if homes.first() == Some(place.unit) {
             if seen.contains(&key) {
                 return self.survey.doubt(Doubt::Twice { key });
             }
@@ -551,7 +552,12 @@ impl<'a> Walk<'a> {
             seen.insert(key);
             return;
         }
-        if self.survey.strays.contains_key(&key) {
+        if let Some(earlier) = self.survey.strays.get_mut(&key) {
+            // A lookup tries every home first.
+            let is_at_home = |place: Place| homes.iter().any(|home| home == place.unit);
+            if is_at_home(place) && !earlier.is_some_and(is_at_home) {
+                *earlier = Some(place);
+            }
             return self.survey.doubt(Doubt::Twice { key });
         }
         self.survey.pair_count += 1;

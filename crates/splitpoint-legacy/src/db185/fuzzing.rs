@@ -57,7 +57,7 @@ impl Disk for MemoryDisk {
 ///
 /// # Panics
 ///
-/// If a put that succeeded is not found, a delete that succeeded has not deleted, a scan has no
+/// If a put into a sound table succeeded and is not found, a delete that succeeded has not deleted, a scan has no
 /// end, or anything inside panics.
 pub fn db185(file: &[u8]) {
     let disk = MemoryDisk(Arc::new(Mutex::new(file.to_vec())));
@@ -68,7 +68,9 @@ pub fn db185(file: &[u8]) {
     };
     let Ok(store) = options.open_disk(Box::new(disk.clone())) else { return };
     let table = Db185::new(store);
-    change(&table, &keys);
+    // What is written to a page that two chains share, or that is marked as free, may be lost.
+    let is_sound = table.check().is_ok_and(|report| report.is_clean());
+    change(&table, &keys, is_sound);
     let is_written = table.sync().is_ok();
     drop(table);
     if is_written {
@@ -101,18 +103,18 @@ fn read_all(table: &Db185, file_bytes: usize) -> Vec<Vec<u8>> {
     keys
 }
 
-fn change(table: &Db185, keys: &[Vec<u8>]) {
+fn change(table: &Db185, keys: &[Vec<u8>], is_sound: bool) {
     let news = [(3, 5), (0, 40), (70, 0), (200, 300)];
     let news = news.map(|(key_bytes, value_bytes)| (vec![b'n'; key_bytes], vec![7; value_bytes]));
     for (number, key) in keys.iter().enumerate() {
         if number % 2 == 0 && table.delete(key).is_ok() {
             assert!(!matches!(table.get(key), Ok(Some(_))) || has_twice(table, key));
         } else {
-            put(table, key, &[1; 90]);
+            put(table, key, &[1; 90], is_sound);
         }
     }
     for (key, value) in &news {
-        put(table, key, value);
+        put(table, key, value, is_sound);
     }
 }
 
@@ -121,11 +123,11 @@ fn has_twice(table: &Db185, key: &[u8]) -> bool {
     matches!(table.delete(key), Ok(true) | Err(_))
 }
 
-fn put(table: &Db185, key: &[u8], value: &[u8]) {
+fn put(table: &Db185, key: &[u8], value: &[u8], is_sound: bool) {
     if table.put(key, value, PutMode::Replace).is_ok()
         && let Ok(found) = table.get(key)
     {
-        assert!(found.is_some(), "a key that was put is missing");
+        assert!(found.is_some() || !is_sound, "a key that was put is missing");
     }
 }
 
