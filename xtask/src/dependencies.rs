@@ -7,12 +7,13 @@ use crate::process::{command, output, run};
 use crate::{Failure, console};
 
 /// Debian packages that tests of the command use, each with a program by which it is known.
-const PACKAGES: [(&str, &str); 9] = [
+const PACKAGES: [(&str, &str); 10] = [
     ("db5.3-util", "db5.3_load"),    // Dumps are exchanged with Berkeley DB.
     ("tinycdb", "cdb"),              // The same with cdb,
     ("gdbmtool", "gdbm_load"),       // gdbm,
     ("lmdb-utils", "mdb_load"),      // and LMDB.
     ("libdb1-compat", "db_dump185"), // The original of the 1991 package.
+    ("python3", "python3"),          // It is driven from there.
     ("mandoc", "mandoc"),            // The manual pages are checked,
     ("zsh", "zsh"),                  // and the completions.
     ("fish", "fish"),

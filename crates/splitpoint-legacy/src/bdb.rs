@@ -3,6 +3,7 @@
 //! ```text
 //! page 0   | header of every database | buckets, masks, spares |
 //! page     | lsn | number | previous | next | pairs | free | level | type | offsets ... | items |
+//!          | a checksum stands between them and the offsets, if the database has them
 //! item     | 1 | bytes |              a key or a value
 //!          | 2 | length, value, length ... |   the values of one key
 //!          | 3 | page, length |       on overflow pages of its own
@@ -25,6 +26,10 @@ use crate::krb5::{ceil_log2, version};
 use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit};
 
 const HEADER_BYTES: usize = 512;
+
+/// Where the checksum of the header is, and that of a page.
+const HEADER_CHECKSUM_AT: usize = 492;
+const PAGE_CHECKSUM_AT: usize = 28;
 
 /// Versions whose pages are as described above.
 const VERSIONS: std::ops::RangeInclusive<u32> = 7..=10;
@@ -94,8 +99,9 @@ pub(crate) struct BdbFile {
     order: ByteOrder,
     version: u32,
     page_bytes: usize,
-    /// Where the offsets of a page begin: after its header, a checksum if pages have one.
+    /// Where the offsets of a page begin: after its header, and a checksum if pages have one.
     page_header_bytes: usize,
+    has_checksums: bool,
     geometry: Geometry,
     fill_factor: u32,
     flags: u32,
@@ -127,6 +133,11 @@ impl BdbFile {
         if !page_bytes.is_power_of_two() || !(512..=1 << 16).contains(&page_bytes) {
             return Err(Fault::new("page size", 20, 4096, u64::from(page_bytes)).into());
         }
+        let has_checksums = head[26] & CHECKSUM != 0;
+        let mut faults = Vec::new();
+        if has_checksums {
+            faults.extend(wrong_checksum(order, &head, HEADER_CHECKSUM_AT));
+        }
         let geometry = Geometry::with_bucket_count(u64::from(field(72)) + 1);
         let mut spares = [0; 32];
         for (index, spare) in spares.iter_mut().enumerate() {
@@ -138,13 +149,14 @@ impl BdbFile {
             order,
             version: found,
             page_bytes: page_bytes as usize,
-            page_header_bytes: if head[26] & CHECKSUM == 0 { 26 } else { 32 },
+            page_header_bytes: if has_checksums { 32 } else { 26 },
+            has_checksums,
             geometry,
             fill_factor: field(84),
             flags: field(48),
             spares,
             function: Function::of_probe(field(92)),
-            faults: Vec::new(),
+            faults,
         };
         file.check_size();
         Ok(file)
@@ -171,6 +183,15 @@ impl BdbFile {
         let mut page = vec![0; self.page_bytes];
         self.source.read_at(self.offset_of(number), &mut page)?;
         Ok(page)
+    }
+
+    /// Returns what is wrong with the checksum of a page; of one never written to, nothing is.
+    fn wrong_checksum(&self, page: &[u8], number: u64) -> Option<Fault> {
+        if !self.has_checksums || page.iter().all(|&byte| byte == 0) {
+            return None;
+        }
+        let fault = wrong_checksum(self.order, page, PAGE_CHECKSUM_AT)?;
+        Some(Fault { offset: self.offset_of(number) + fault.offset, ..fault })
     }
 
     fn offset_of(&self, page: u64) -> u64 {
@@ -326,6 +347,16 @@ impl BdbFile {
     }
 }
 
+/// Compares the checksum at `at` with that of the bytes, in which it counts as 0.
+fn wrong_checksum(order: ByteOrder, bytes: &[u8], at: usize) -> Option<Fault> {
+    let found = order.u32_at(bytes, at);
+    let mut sound = bytes.to_vec();
+    sound[at..at + 4].fill(0);
+    let expected = hash::x33(&sound);
+    let fault = Fault::new("checksum", at as u64, u64::from(expected), u64::from(found));
+    (expected != found).then_some(fault)
+}
+
 fn unknown_item(found: u8) -> Fault {
     Fault::new("type of an item", 0, u64::from(item_type::HERE), u64::from(found))
 }
@@ -369,7 +400,11 @@ impl Reader for BdbFile {
                 unit.faults.push(Fault::new("number of a page", offset + 8, number, found));
             }
             unit.overflow_pages += u64::from(turn > 0);
-            self.pairs_of(&page, number, &mut unit)?;
+            // What a page with a wrong checksum holds is left to a salvage.
+            match self.wrong_checksum(&page, number) {
+                Some(fault) => unit.faults.push(fault),
+                None => self.pairs_of(&page, number, &mut unit)?,
+            }
             let Some(next) = self.next_of(&page) else { break };
             if turn >= self.page_count() {
                 let most = self.page_count();
@@ -403,6 +438,9 @@ impl Reader for BdbFile {
             let page = self.page(number)?;
             if page[25] != page_type::OVERFLOW {
                 return Err(self.wrong_type(number, page_type::OVERFLOW, page[25]));
+            }
+            if let Some(fault) = self.wrong_checksum(&page, number) {
+                return Err(fault.into());
             }
             let end = self.page_header_bytes + usize::from(self.order.u16_at(&page, 22));
             let Some(part) = page.get(self.page_header_bytes..end) else {

@@ -5,6 +5,29 @@ use std::path::PathBuf;
 
 use splitpoint::Table;
 
+/// Returns whether `tool` is on the `PATH`. Where it must be, its absence is a failure; elsewhere
+/// the test says that it is left out.
+pub(crate) fn is_installed(tool: &str, package: &str) -> bool {
+    let dirs = std::env::var_os("PATH").unwrap_or_default();
+    let is_found = std::env::split_paths(&dirs).any(|dir| dir.join(tool).is_file());
+    if !is_found {
+        left_out(&format!("no `{tool}` on PATH; Debian has it in package {package}"));
+    }
+    is_found
+}
+
+/// Says that a test is left out.
+///
+/// # Panics
+///
+/// Where nothing may be left out: in continuous integration.
+pub(crate) fn left_out(reason: &str) {
+    use std::io::Write as _;
+    assert!(std::env::var_os("CI").is_none_or(|value| value != "true"), "{reason}");
+    // Not `eprintln!`, which the test harness would hide.
+    let _ = writeln!(std::io::stderr(), "left out: {reason}");
+}
+
 /// Returns the directory of the sample files.
 pub(crate) fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
