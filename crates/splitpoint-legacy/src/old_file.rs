@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use splitpoint::linear::{BucketIndex, Geometry};
@@ -17,7 +18,7 @@ use splitpoint::{
     Table, Value,
 };
 
-use crate::db185::{self, Db185};
+use crate::db185;
 use crate::identify::Identity;
 use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit, key_of, value_of};
 
@@ -140,45 +141,34 @@ impl Survey {
 /// It is made by [`open`](crate::open()).
 #[derive(Debug)]
 pub struct OldFile {
-    identity: Identity,
-    inner: Inner,
+    reader: Box<dyn Reader>,
     survey: OnceLock<Survey>,
-}
-
-#[derive(Debug)]
-enum Inner {
-    Read(Box<dyn Reader>),
-    /// The one format that is written too has a table of its own.
-    Db185(Box<Db185>),
 }
 
 impl OldFile {
     pub(crate) fn new(reader: Box<dyn Reader>) -> Self {
-        let identity = reader.identity().clone();
-        Self { identity, inner: Inner::Read(reader), survey: OnceLock::new() }
+        Self { reader, survey: OnceLock::new() }
     }
 
-    /// Opens a file of the 1991 package, also one with a hash function of the user's own.
-    pub(crate) fn db185(identity: Identity) -> Result<Self> {
-        let options = db185::Options::new();
-        let table = match options.clone().read_only().open(&identity.path) {
-            Err(Error::HashMismatch { .. }) => options.any_hash().open(&identity.path),
-            opened => opened,
-        }?;
-        Ok(Self { identity, inner: Inner::Db185(Box::new(table)), survey: OnceLock::new() })
+    /// Opens the file of the 1991 package at `path` with `options`, whose hash function it may have
+    /// been made with.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](crate::open()); [`ErrorKind::NotAStore`](splitpoint::ErrorKind::NotAStore) if it
+    /// is of another format.
+    pub fn db185(path: impl AsRef<Path>, options: &db185::Options) -> Result<Self> {
+        crate::open::open_db185(path.as_ref(), options)
     }
 
     /// Returns what the file is.
     pub fn identity(&self) -> &Identity {
-        &self.identity
+        self.reader.identity()
     }
 
     /// Returns the parameters of the file, as its format names them.
     pub fn parameters(&self) -> Vec<Parameter> {
-        match &self.inner {
-            Inner::Read(reader) => reader.parameters(),
-            Inner::Db185(table) => parameters_of(table),
-        }
+        self.reader.parameters()
     }
 
     /// Returns what a walk over the whole file finds; the walk is made once.
@@ -195,10 +185,7 @@ impl OldFile {
         if let Some(survey) = self.survey.get() {
             return Ok(survey);
         }
-        let survey = match &self.inner {
-            Inner::Read(reader) => Walk::new(&**reader).run()?,
-            Inner::Db185(table) => survey_of(&**table)?,
-        };
+        let survey = Walk::new(&*self.reader).run()?;
         Ok(self.survey.get_or_init(|| survey))
     }
 
@@ -234,8 +221,7 @@ impl OldFile {
                 Err(_) => break,
             }
         }
-        let Inner::Read(reader) = &self.inner else { return Ok(faults) };
-        let reader = &**reader;
+        let reader = &*self.reader;
         reader.loose_units(&mut |unit| {
             for item in &unit.items {
                 let Ok(key) = or_fault(key_of(reader, item))? else { continue };
@@ -257,7 +243,11 @@ impl OldFile {
     /// hash's range, as many as there are keys, rounded down to a power of two: their buckets are
     /// split where they are full, which says little of the hash.
     fn occupancy(&self, reader: &dyn Reader) -> Result<Occupancy> {
-        let key_count = self.survey()?.pair_count;
+        let survey = self.survey()?;
+        if reader.hash_name().is_empty() && reader.linear_bucket_count().is_some() {
+            return Ok(occupancy_of_rows(survey));
+        }
+        let key_count = survey.pair_count;
         let cells = match reader.linear_bucket_count() {
             Some(buckets) => buckets.min(1 << CELL_BITS_MAX),
             None => 1 << key_count.max(1).ilog2().min(CELL_BITS_MAX),
@@ -279,6 +269,19 @@ impl OldFile {
     }
 }
 
+/// Counts the keys by the buckets they are in: all that is known where the function is not.
+fn occupancy_of_rows(survey: &Survey) -> Occupancy {
+    let geometry = Geometry::with_bucket_count(survey.bucket_count.max(1));
+    let slots = survey.buckets.last().map_or(1, |row| row.size.max(1));
+    let mut occupancy = Occupancy::new(geometry, slots);
+    let rows = survey.buckets.iter();
+    let sizes = rows.flat_map(|row| (0..row.bucket_count).map(|_| row.size));
+    for (cell, size) in (0..).zip(sizes) {
+        occupancy.add_chain(BucketIndex(cell), &[size]);
+    }
+    occupancy
+}
+
 /// Looks for `key` where the original would.
 fn find_at_home(reader: &dyn Reader, key: &[u8], homes: Homes) -> Result<Found> {
     let mut fault = None;
@@ -290,40 +293,6 @@ fn find_at_home(reader: &dyn Reader, key: &[u8], homes: Homes) -> Result<Found> 
         fault = fault.or(unit.faults.first().copied());
     }
     Ok(Found::Nothing { fault })
-}
-
-/// Returns what the header of a file of the 1991 package says.
-fn parameters_of(table: &Db185) -> Vec<Parameter> {
-    let found = table.parameters();
-    let lorder = if found.byte_order == crate::ByteOrder::Little { 1234 } else { 4321 };
-    vec![
-        Parameter::new("bsize", found.page_bytes),
-        Parameter::new("lorder", lorder),
-        match found.fill_factor {
-            Some(fill_factor) => Parameter::new("ffactor", fill_factor),
-            None => Parameter::new("ffactor", "not decided yet"),
-        },
-        Parameter::new("nkeys", format!("{} in the header", found.header_record_count)),
-        Parameter::new("h_charkey", format!("{:#010x}", found.probe_hash)),
-        Parameter::new("overflow pages", found.overflow_pages),
-        Parameter::new("bitmap pages", found.bitmap_pages),
-    ]
-}
-
-/// Walks a table that has a walk of its own.
-fn survey_of(table: &dyn Table) -> Result<Survey> {
-    let mut survey = Survey::default();
-    for entry in table.scan()? {
-        match or_fault(entry)? {
-            Ok(_) => survey.pair_count += 1,
-            Err(fault) => survey.doubt(Doubt::Fault(fault)),
-        }
-        // A walk that cannot go on says so again and again.
-        if survey.doubt_count > survey.pair_count + 10_000 {
-            break;
-        }
-    }
-    Ok(survey)
 }
 
 enum Found {
@@ -365,22 +334,14 @@ pub(crate) fn or_fault<T>(result: Result<T>) -> Result<Result<T, Fault>> {
 
 impl Table for OldFile {
     fn capabilities(&self) -> Capabilities {
-        let mut capabilities = match &self.inner {
-            Inner::Read(reader) => {
-                let bytes_max = reader.source().file_bytes();
-                Capabilities::of_limits(bytes_max, bytes_max)
-            }
-            Inner::Db185(table) => table.capabilities(),
-        };
+        let bytes_max = self.reader.source().file_bytes();
+        let mut capabilities = Capabilities::of_limits(bytes_max, bytes_max);
         capabilities.scan = ScanGuarantee::ExactlyOnce;
         capabilities
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        let reader = match &self.inner {
-            Inner::Read(reader) => &**reader,
-            Inner::Db185(table) => return table.get(key),
-        };
+        let reader = &*self.reader;
         let homes = reader.homes(key);
         let fault = match find_at_home(reader, key, homes)? {
             Found::Value(value) => return Ok(Some(Value::owned(value))),
@@ -406,19 +367,17 @@ impl Table for OldFile {
     }
 
     fn scan(&self) -> Result<Entries<'_>> {
-        match &self.inner {
-            Inner::Read(reader) => Ok(Box::new(Scan {
-                file: self,
-                reader: &**reader,
-                next_unit: 0,
-                place: Place { unit: 0, index: 0 },
-                items: Vec::new().into_iter(),
-                faults: reader.faults().to_vec().into_iter(),
-                seen: HashSet::new(),
-                budget: Budget::new(&**reader),
-            })),
-            Inner::Db185(table) => table.scan(),
-        }
+        let reader = &*self.reader;
+        Ok(Box::new(Scan {
+            file: self,
+            reader,
+            next_unit: 0,
+            place: Place { unit: 0, index: 0 },
+            items: Vec::new().into_iter(),
+            faults: reader.faults().to_vec().into_iter(),
+            seen: HashSet::new(),
+            budget: Budget::new(reader),
+        }))
     }
 
     fn len(&self) -> Result<u64> {
@@ -431,13 +390,12 @@ impl Table for OldFile {
     }
 
     fn stats(&self) -> Result<Stats> {
-        let reader = match &self.inner {
-            Inner::Read(reader) => &**reader,
-            Inner::Db185(table) => return table.stats(),
-        };
-        let occupancy = self.occupancy(reader)?;
+        let reader = &*self.reader;
         let survey = self.survey()?;
-        let mut stats = Stats::of_chains(&occupancy);
+        let mut stats = match reader.stats() {
+            Some(stats) => stats,
+            None => Stats::of_chains(&self.occupancy(reader)?),
+        };
         stats.record_count = survey.pair_count;
         stats.hash_name = reader.hash_name().to_string();
         stats.path = Some(self.identity().path.clone());

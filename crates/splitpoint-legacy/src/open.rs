@@ -6,6 +6,7 @@ use splitpoint::{Error, Result};
 
 use crate::Source;
 use crate::bdb::BdbFile;
+use crate::db185::{self, Db185File};
 use crate::gdbm::GdbmFile;
 use crate::identify::{Format, Identity, by_magic, files_of, unknown};
 use crate::krb5::Krb5File;
@@ -56,20 +57,38 @@ pub fn open_damaged(path: impl AsRef<Path>) -> Result<OldFile> {
     open_as(path.as_ref(), true)
 }
 
+/// Opens the file of the 1991 package at `path` with `options`.
+pub(crate) fn open_db185(path: &Path, options: &db185::Options) -> Result<OldFile> {
+    let files = files_of(path);
+    match by_magic(&Source::open(&files.data)?, &files)? {
+        Some(identity) if identity.format == Format::Db185Hash => {
+            Ok(OldFile::new(Box::new(Db185File::open(identity, options)?)))
+        }
+        Some(Identity { path, format, .. }) => {
+            let reason = format!("it is a {} file, not one of the 1991 package", format.name());
+            Err(Error::Unsupported { path, reason })
+        }
+        None => {
+            let found = "no hash file of the 1991 package";
+            Err(Error::NotAStore { path: path.to_path_buf(), found })
+        }
+    }
+}
+
 fn open_as(path: &Path, is_salvage: bool) -> Result<OldFile> {
     let files = files_of(path);
     let source = Source::open(&files.data)?;
-    let reader: Box<dyn Reader> = match by_magic(&source, &files)? {
-        Some(identity) if identity.format == Format::Db185Hash => {
-            return OldFile::db185(identity);
-        }
-        Some(identity) => by_format(source, identity, is_salvage)?,
-        None => match PagedFile::recognize(source, &files)? {
-            Some(file) => Box::new(file),
-            None => return Err(unknown(path)),
-        },
-    };
-    Ok(OldFile::new(reader))
+    if let Some(identity) = by_magic(&source, &files)? {
+        return by_format(source, identity, is_salvage).map(OldFile::new);
+    }
+    // Before blocks without any mark, which a damaged file can look like by chance.
+    if is_salvage && let Some(file) = Db185File::open_unmarked(&files.data)? {
+        return Ok(OldFile::new(Box::new(file)));
+    }
+    match PagedFile::recognize(source, &files)? {
+        Some(file) => Ok(OldFile::new(Box::new(file))),
+        None => Err(unknown(path)),
+    }
 }
 
 /// Opens a file of a format that has a magic number and is only read.
@@ -79,6 +98,13 @@ pub(crate) fn by_format(
     is_salvage: bool,
 ) -> Result<Box<dyn Reader>> {
     match identity.format {
+        Format::Db185Hash => {
+            let damaged = is_salvage.then(|| Db185File::open_damaged(identity.clone()));
+            Ok(Box::new(match damaged.transpose()?.flatten() {
+                Some(file) => file,
+                None => Db185File::open(identity, &db185::Options::new())?,
+            }))
+        }
         Format::Gdbm => Ok(Box::new(GdbmFile::open(source, identity, is_salvage)?)),
         Format::Krb5Hash => Ok(Box::new(Krb5File::open(source, identity)?)),
         Format::BdbHash => Ok(Box::new(BdbFile::open(source, identity)?)),

@@ -15,7 +15,7 @@
 
 use std::fmt;
 
-use splitpoint::{Error, Result};
+use splitpoint::{Error, Result, Stats};
 
 use crate::Source;
 use crate::identify::Identity;
@@ -162,13 +162,19 @@ pub(crate) trait Reader: fmt::Debug + Send + Sync {
     fn parameters(&self) -> Vec<Parameter>;
 
     /// The name of the hash function, or nothing if it is not known.
-    fn hash_name(&self) -> &'static str;
+    fn hash_name(&self) -> &str;
 
     /// The hash of `key`, whose lowest bits are those that buckets are told apart by first.
     fn hash_of(&self, key: &[u8]) -> Option<u64>;
 
     /// Buckets of the table where they are those of linear hashing.
     fn linear_bucket_count(&self) -> Option<u64> {
+        None
+    }
+
+    /// Counts and occupancy by the pages that a lookup reads, where the format can tell and the file
+    /// is sound.
+    fn stats(&self) -> Option<Stats> {
         None
     }
 }

@@ -43,11 +43,11 @@ impl OverflowAddr {
         Self((split_point << POSITION_BITS | position) as u16)
     }
 
-    fn split_point(self) -> u32 {
+    pub(super) fn split_point(self) -> u32 {
         u32::from(self.0) >> POSITION_BITS
     }
 
-    fn position(self) -> u32 {
+    pub(super) fn position(self) -> u32 {
         u32::from(self.0) & POSITION_MASK
     }
 }
@@ -185,7 +185,7 @@ impl Shape {
 
     /// Returns the number of bitmap pages.
     pub(super) fn bitmap_count(&self) -> u32 {
-        self.overflow_count().div_ceil(self.bitmap_bits())
+        self.overflow_count().div_ceil(self.bitmap_bits()).min(BITMAP_PAGES_MAX)
     }
 
     /// Returns how many more overflow pages could be allocated at the end, apart from bitmaps.

@@ -228,6 +228,21 @@ impl Options {
         Ok(store)
     }
 
+    /// Opens the file at `path` to read it, with `header` in place of its own.
+    pub(super) fn open_with_header(
+        &self,
+        path: &Path,
+        header: Header,
+        hash: Option<HashFunction>,
+    ) -> Result<Store> {
+        let disk = Box::new(FileDisk::open(path, Create::Never, true)?);
+        let overflow = read_bitmaps(&*disk, &header);
+        let pool = Pool::new(Some(disk), header.shape.page_bytes as usize, self.cache_bytes);
+        let mut store = Store::new(pool, header, hash);
+        store.overflow = overflow.unwrap_or_default();
+        Ok(store)
+    }
+
     fn hash_function(&self) -> HashFunction {
         self.hash.clone().unwrap_or_else(HashFunction::x33)
     }

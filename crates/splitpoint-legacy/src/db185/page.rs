@@ -88,6 +88,19 @@ pub(super) enum After {
     Nothing,
 }
 
+/// What a page of a big pair is, as far as the page alone tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BigRole {
+    /// A part of the key, which goes on.
+    Key,
+    /// The last part of the key without any of the value, or a part of the value that goes on.
+    KeyEndOrValue,
+    /// The last part of the key, with the value or its first part.
+    KeyEnd { goes_on: bool },
+    /// The last part of the value.
+    ValueEnd,
+}
+
 /// A page of a bucket whose slot count has been checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page<'a> {
@@ -277,6 +290,34 @@ impl<'a> Page<'a> {
             return self.corrupt("slot count of a page of a big pair", 0, 4);
         }
         Ok(part)
+    }
+
+    /// Returns what a page of a big pair is by itself, or `None` for one of ordinary pairs.
+    pub(super) fn big_role(self) -> Option<BigRole> {
+        if !self.is_big() {
+            return None;
+        }
+        Some(match self.slot(2) {
+            marker::PARTIAL_KEY => BigRole::Key,
+            marker::FULL_KEY => BigRole::KeyEndOrValue,
+            _ if self.slot_count >= 4 && self.slot(self.slot_count) != marker::NEXT_PAGE => {
+                BigRole::KeyEnd { goes_on: self.slot(self.slot_count + 1) == 0 }
+            }
+            _ => BigRole::ValueEnd,
+        })
+    }
+
+    /// Returns whether the page is as the package writes one: the offsets fall, and what the page
+    /// says of its free bytes agrees with them.
+    pub(super) fn is_well_formed(self) -> bool {
+        if self.is_big() {
+            return matches!(self.slot_count, 2 | 4) && self.slot(1) <= self.bytes.len();
+        }
+        let index_end = 2 * self.slot_count + PAGE_META_BYTES;
+        let lowest = self.slot(self.slot_count + 2);
+        lowest == self.lowest()
+            && lowest.checked_sub(index_end) == Some(self.slot(self.slot_count + 1))
+            && self.pairs().all(|pair| pair.is_ok())
     }
 
     /// Returns the lowest byte that pairs use, on a page of ordinary pairs.

@@ -81,7 +81,7 @@ impl Db185 {
         Self { store: Mutex::new(store) }
     }
 
-    fn store(&self) -> MutexGuard<'_, Store> {
+    pub(super) fn store(&self) -> MutexGuard<'_, Store> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,7 +185,7 @@ impl Table for Db185 {
 }
 
 /// Buckets without a page in the file that a table may have and be counted.
-const UNWRITTEN_MAX: u64 = 1 << 24;
+pub(super) const UNWRITTEN_MAX: u64 = 1 << 24;
 
 impl Store {
     /// Returns counts and occupancy; walks every chain.

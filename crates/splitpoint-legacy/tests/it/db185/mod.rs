@@ -5,6 +5,7 @@ mod conformance;
 mod fixtures;
 mod model;
 mod original;
+mod salvage;
 mod support;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,187 @@
+//! A file of the 1991 package as one of the old files: its buckets are the units.
+
+use std::path::Path;
+
+use splitpoint::{Error, Result, Stats, Table as _};
+
+use super::open::Options;
+use super::overflow::Bits;
+use super::salvage;
+use super::store::Store;
+use super::table::{Db185, UNWRITTEN_MAX};
+use crate::ByteOrder;
+use crate::Source;
+use crate::identify::{Format, Identity};
+use crate::old_file::or_fault;
+use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+
+/// A file of the 1991 package that is only read.
+#[derive(Debug)]
+pub(crate) struct Db185File {
+    identity: Identity,
+    source: Source,
+    table: Db185,
+    /// All buckets, with those that have no page in the file.
+    bucket_count: u64,
+    faults: Vec<Fault>,
+    hash_name: String,
+    has_addresses: bool,
+}
+
+impl Db185File {
+    /// Opens the file that `identity` names, also one whose hash function is not known.
+    pub(crate) fn open(identity: Identity, options: &Options) -> Result<Self> {
+        let table = match options.clone().read_only().open(&identity.path) {
+            Err(Error::HashMismatch { .. }) => options.clone().any_hash().open(&identity.path),
+            opened => opened,
+        }?;
+        Self::of_table(identity, table, Vec::new(), true)
+    }
+
+    /// Opens the file that `identity` names by what its pages say, where they know better than its
+    /// header. Returns `None` if they say nothing.
+    pub(crate) fn open_damaged(identity: Identity) -> Result<Option<Self>> {
+        let source = Source::open(&identity.path)?;
+        let Some(found) = salvage::examine(&source)? else { return Ok(None) };
+        let order = found.header.byte_order;
+        let store = Options::new().open_with_header(&identity.path, found.header, found.hash)?;
+        let identity = Identity { byte_order: Some(order), ..identity };
+        let file = Self::of_table(identity, Db185::new(store), found.faults, found.has_addresses);
+        file.map(Some)
+    }
+
+    /// Opens the file at `path`, whose first bytes do not say what it is, if its pages do.
+    pub(crate) fn open_unmarked(path: &Path) -> Result<Option<Self>> {
+        let details = vec!["known by its pages".to_string()];
+        let (format, path) = (Format::Db185Hash, path.to_path_buf());
+        let identity = Identity { format, path, dir_path: None, byte_order: None, details };
+        Self::open_damaged(identity)
+    }
+
+    fn of_table(
+        identity: Identity,
+        table: Db185,
+        faults: Vec<Fault>,
+        has_addresses: bool,
+    ) -> Result<Self> {
+        let source = Source::open(&identity.path)?;
+        let (bucket_count, written, hash_name) = {
+            let store = table.store();
+            let name = store.hash.as_ref().map(|hash| hash.name().to_string());
+            (u64::from(store.shape.max_bucket) + 1, store.bucket_end(), name.unwrap_or_default())
+        };
+        let mut file =
+            Self { identity, source, table, bucket_count, faults, hash_name, has_addresses };
+        if bucket_count - written > UNWRITTEN_MAX {
+            file.faults.push(Fault::new("highest bucket", 40, written, bucket_count - 1));
+            file.bucket_count = written;
+        }
+        Ok(file)
+    }
+}
+
+impl Reader for Db185File {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn unit_count(&self) -> u64 {
+        self.bucket_count
+    }
+
+    fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    fn unit(&self, index: u64) -> Result<Unit> {
+        let mut unit = Unit { is_in_use: true, ..Unit::default() };
+        let mut store = self.table.store();
+        if index >= store.bucket_end() {
+            return Ok(unit);
+        }
+        let mut steps = store.steps();
+        let steps_max = steps.left;
+        let (pairs, result) = store.pairs_before_damage(index as u32, &mut steps);
+        let pages = steps_max - steps.left;
+        unit.read_bytes = pages * u64::from(store.shape.page_bytes);
+        unit.overflow_pages = pages.saturating_sub(1);
+        unit.faults.extend(or_fault(result)?.err());
+        unit.items = pairs.into_iter().map(Item::here).collect();
+        Ok(unit)
+    }
+
+    fn loose_units(&self, visit: &mut dyn FnMut(Unit) -> Result<()>) -> Result<()> {
+        let (shape, order, free) = {
+            let mut store = self.table.store();
+            let is_believed = self.faults.is_empty() && bitmaps_agree(&mut store);
+            let free = is_believed.then(|| store.overflow.clone());
+            (store.shape.clone(), store.order, free)
+        };
+        let has_addresses = self.has_addresses;
+        salvage::loose_units(&self.source, &shape, order, has_addresses, free.as_ref(), visit)
+    }
+
+    fn homes(&self, key: &[u8]) -> Homes {
+        match self.table.store().bucket_of(key) {
+            Some(bucket) => Homes::of(bucket.into(), bucket.into()),
+            None => Homes::UNKNOWN,
+        }
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        let found = self.table.parameters();
+        let lorder = if found.byte_order == ByteOrder::Little { 1234 } else { 4321 };
+        vec![
+            Parameter::new("bsize", found.page_bytes),
+            Parameter::new("lorder", lorder),
+            match found.fill_factor {
+                Some(fill_factor) => Parameter::new("ffactor", fill_factor),
+                None => Parameter::new("ffactor", "not decided yet"),
+            },
+            Parameter::new("nkeys", format!("{} in the header", found.header_record_count)),
+            Parameter::new("max_bucket", self.bucket_count - 1),
+            Parameter::new("h_charkey", format!("{:#010x}", found.probe_hash)),
+            Parameter::new("overflow pages", found.overflow_pages),
+            Parameter::new("bitmap pages", found.bitmap_pages),
+        ]
+    }
+
+    fn hash_name(&self) -> &str {
+        &self.hash_name
+    }
+
+    fn hash_of(&self, key: &[u8]) -> Option<u64> {
+        self.table.store().hash_of(key).map(u64::from)
+    }
+
+    fn linear_bucket_count(&self) -> Option<u64> {
+        Some(self.bucket_count)
+    }
+
+    fn stats(&self) -> Option<Stats> {
+        self.table.stats().ok()
+    }
+}
+
+impl Item {
+    /// Makes an item of a pair that is in memory.
+    pub(super) fn here((key, value): (Vec<u8>, Vec<u8>)) -> Self {
+        Self { key: Piece::Here(key), value: Piece::Here(value), further_values: 0 }
+    }
+}
+
+/// Returns whether nothing speaks against what the bitmaps say is free: the file ends where its
+/// header says, and no chain has a free page.
+fn bitmaps_agree(store: &mut Store) -> bool {
+    let is_longer = store.pool.end() > store.shape.page_end();
+    let used = store.used_overflow_pages();
+    let all_marked = |used: Bits| {
+        let mut all = 0..store.shape.overflow_count();
+        all.all(|index| !used.contains(index) || store.overflow.is_needed(index))
+    };
+    !is_longer && used.is_ok_and(all_marked)
+}

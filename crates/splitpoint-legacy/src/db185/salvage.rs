@@ -1,0 +1,471 @@
+//! What the pages of a damaged file say, where its header is wrong or behind them.
+//!
+//! ```text
+//! pages --> page size and byte order: under which are the pages well-formed?
+//!       --> the round of each bucket: where do pages have keys that belong there?
+//!       --> a header, which is taken if more pages are at home under it than under the one found
+//! ```
+//!
+//! A bucket is told by its keys: their hashes have its number in the lowest bits. So the place of
+//! the first bucket of each round of splits can be found again, and with it every bucket and every
+//! overflow page, without the header. That needs the hash function of the package: of a file that
+//! has another, only ordinary pairs are found.
+//!
+//! Big pairs that nothing leads to are found by their first page. If that is lost, what follows
+//! looks like keys, and is left out.
+
+use std::collections::{HashMap, HashSet};
+
+use splitpoint::hash::HashFunction;
+use splitpoint::{Error, Result};
+
+use super::addresses::{OverflowAddr, POSITION_MASK, SPLIT_POINTS, Shape, clog2};
+use super::header::{FILL_FACTOR_UNDECIDED, Header, PAGE_BYTES_MAX};
+use super::overflow::Overflow;
+use super::page::{After, BigRole, Page};
+use super::store::{hash_32, probe_hash};
+use crate::ByteOrder;
+use crate::Source;
+use crate::old_file::or_fault;
+use crate::reader::{Fault, Item, Unit};
+
+/// Pages that are looked at to find out how large they are.
+const SAMPLE_PAGES: u64 = 512;
+
+/// Thousandths of the pages that must be well-formed in a file without the magic number.
+const UNMARKED_MIN: u64 = 500;
+
+/// Buckets of a round that are looked at to find out where it begins.
+const SAMPLE_BUCKETS: u64 = 256;
+
+/// A header that can be worked with, and what is wrong in the file's own.
+pub(super) struct Found {
+    pub(super) header: Header,
+    /// `None` if the function is not known.
+    pub(super) hash: Option<HashFunction>,
+    pub(super) faults: Vec<Fault>,
+    /// Whether overflow addresses can be believed.
+    pub(super) has_addresses: bool,
+}
+
+/// Finds out how the file is laid out. Returns `None` if no page of it is one of the package.
+pub(super) fn examine(source: &Source) -> Result<Option<Found>> {
+    let mut bytes = [0; Header::BYTES];
+    source.read_at(0, &mut bytes)?;
+    let mut least = 1;
+    let (header, mut faults) = match Header::decode(&bytes, source.path()) {
+        Ok(header) => (Some(header), Vec::new()),
+        Err(Error::Corrupt { what, offset, expected, found }) => {
+            (None, vec![Fault { what, offset, expected, found }])
+        }
+        Err(Error::Io { .. }) => unreachable!("decoding reads nothing"),
+        Err(_) => {
+            // Nothing else says that it is such a file.
+            least = UNMARKED_MIN;
+            let found = ByteOrder::Big.u64_at(&bytes, 0);
+            (None, vec![Fault::new("magic number and version", 0, 0x0006_1561_0000_0002, found)])
+        }
+    };
+    let said = header.as_ref().map(layout_of);
+    let Some((page_bytes, order)) = page_layout(source, said, least)? else {
+        // Nothing but empty pages: the header is all there is.
+        let hash = Some(HashFunction::x33());
+        return Ok(header.map(|header| Found { header, hash, faults, has_addresses: true }));
+    };
+    let pages = keyed_pages(source, page_bytes, order)?;
+    let header = header.filter(|header| layout_of(header) == (page_bytes, order));
+    let is_other_hash = header.as_ref().is_some_and(|header| {
+        header.probe_hash != probe_hash(&HashFunction::x33()) && !pages.is_convincing(&header.shape)
+    });
+    let rebuilt = (!is_other_hash).then(|| pages.rebuild(page_bytes)).flatten();
+    let rebuilt = rebuilt.filter(|shape| pages.is_convincing(shape));
+    let has_addresses = header.is_some() || rebuilt.is_some();
+    let header = match (header, rebuilt) {
+        (Some(header), Some(shape)) => {
+            let (at_home, rebuilt) = (pages.at_home(&header.shape), pages.at_home(&shape));
+            // A few pages behind the last bucket may look like further ones by chance.
+            let is_longer = same_rounds(&header.shape, &shape);
+            let chance = if is_longer { at_home / 32 + 1 } else { 0 };
+            if rebuilt > at_home + chance {
+                faults.push(difference(&header.shape, &shape));
+                header_of(shape, order)
+            } else {
+                header
+            }
+        }
+        (Some(header), None) => header,
+        (None, Some(shape)) => header_of(shape, order),
+        (None, None) => {
+            let shape = Shape::new(page_bytes, Header::pages(page_bytes), 1);
+            header_of(shape, order)
+        }
+    };
+    let hash = pages.is_convincing(&header.shape).then(HashFunction::x33);
+    let hash = hash.filter(|_| !is_other_hash);
+    Ok(Some(Found { header, hash, faults, has_addresses }))
+}
+
+fn layout_of(header: &Header) -> (u32, ByteOrder) {
+    (header.shape.page_bytes, header.byte_order)
+}
+
+/// Returns whether the buckets that there are under `shorter` are where they are under `longer`.
+fn same_rounds(shorter: &Shape, longer: &Shape) -> bool {
+    let rounds = clog2(u64::from(shorter.max_bucket) + 1) as usize;
+    shorter.spares[..rounds] == longer.spares[..rounds]
+}
+
+/// Says in which field two shapes differ first.
+fn difference(found: &Shape, expected: &Shape) -> Fault {
+    let spares = found.spares.iter().zip(&expected.spares).take(expected.split_point as usize);
+    let mut spares = spares.enumerate().filter(|(_, (found, expected))| found != expected);
+    match spares.next() {
+        Some((at, (&found, &expected))) if found != 0 => {
+            let offset = 68 + 4 * at as u64;
+            Fault::new("count of overflow pages", offset, expected.into(), found.into())
+        }
+        _ => {
+            let (expected, found) = (expected.max_bucket.into(), found.max_bucket.into());
+            Fault::new("highest bucket", 40, expected, found)
+        }
+    }
+}
+
+fn header_of(shape: Shape, byte_order: ByteOrder) -> Header {
+    Header {
+        byte_order,
+        last_freed: 0,
+        fill_factor: FILL_FACTOR_UNDECIDED,
+        record_count: 0,
+        probe_hash: probe_hash(&HashFunction::x33()),
+        is_interrupted: false,
+        shape,
+    }
+}
+
+/// Finds page size and byte order: the smallest pages of which nearly as many are well-formed as
+/// under any other. What the header said is believed unless another is much better.
+fn page_layout(
+    source: &Source,
+    said: Option<(u32, ByteOrder)>,
+    least: u64,
+) -> Result<Option<(u32, ByteOrder)>> {
+    let mut rated = Vec::new();
+    for page_bits in 4..=PAGE_BYTES_MAX.ilog2() {
+        for order in ByteOrder::ALL {
+            rated
+                .push(((1 << page_bits, order), well_formed_share(source, 1 << page_bits, order)?));
+        }
+    }
+    let best = rated.iter().map(|(_, share)| *share).max().unwrap_or_default();
+    if best < least {
+        return Ok(None);
+    }
+    let is_good = |share: u64| share >= best - best / 5;
+    let mut good = rated.iter().filter(|(_, share)| is_good(*share)).map(|(layout, _)| *layout);
+    let first = good.next();
+    Ok(said.filter(|said| Some(*said) == first || good.any(|layout| layout == *said)).or(first))
+}
+
+/// Returns how many thousandths of the pages with anything on them are well-formed.
+fn well_formed_share(source: &Source, page_bytes: u32, order: ByteOrder) -> Result<u64> {
+    let first = u64::from(Header::pages(page_bytes));
+    let count = source.file_bytes().div_ceil(page_bytes.into()).saturating_sub(first);
+    let mut bytes = vec![0; page_bytes as usize];
+    let (mut used, mut well_formed) = (0_u64, 0_u64);
+    let step = count.div_ceil(SAMPLE_PAGES).max(1) as usize;
+    for number in (first..first + count).step_by(step) {
+        let offset = number * u64::from(page_bytes);
+        source.read_at(offset, &mut bytes)?;
+        if bytes.iter().any(|&byte| byte != 0) {
+            used += 1;
+            let page = Page::validate(&bytes, order, offset);
+            well_formed += u64::from(page.is_ok_and(Page::is_well_formed));
+        }
+    }
+    Ok((well_formed * 1000).checked_div(used).unwrap_or_default())
+}
+
+/// The hash of the first key of each page with ordinary pairs, and what links lead to.
+struct KeyedPages {
+    header_pages: u32,
+    page_count: u64,
+    hashes: HashMap<u64, u32>,
+    /// Highest position that a link names, by split point.
+    positions: [u32; SPLIT_POINTS],
+}
+
+fn keyed_pages(source: &Source, page_bytes: u32, order: ByteOrder) -> Result<KeyedPages> {
+    let hash = HashFunction::x33();
+    let mut pages = KeyedPages {
+        header_pages: Header::pages(page_bytes),
+        page_count: source.file_bytes().div_ceil(page_bytes.into()),
+        hashes: HashMap::new(),
+        positions: [0; SPLIT_POINTS],
+    };
+    let mut bytes = vec![0; page_bytes as usize];
+    for number in u64::from(pages.header_pages)..pages.page_count {
+        let offset = number * u64::from(page_bytes);
+        source.read_at(offset, &mut bytes)?;
+        let Ok(page) = Page::validate(&bytes, order, offset) else { continue };
+        if page.is_empty() || !page.is_well_formed() {
+            continue;
+        }
+        if let Some(next) = page.next() {
+            let highest = &mut pages.positions[next.split_point() as usize];
+            *highest = (*highest).max(next.position());
+        }
+        if let Some(Ok((_, key, _))) = page.pairs().next() {
+            pages.hashes.insert(number, hash_32(&hash, key));
+        }
+    }
+    Ok(pages)
+}
+
+impl KeyedPages {
+    fn hash_at(&self, page: u64) -> Option<u32> {
+        self.hashes.get(&page).copied()
+    }
+
+    /// Counts the pages that are where their first key belongs under `shape`.
+    fn at_home(&self, shape: &Shape) -> u64 {
+        let buckets = (0..=shape.max_bucket).map(|bucket| (bucket, shape.bucket_page(bucket)));
+        let there = buckets.take_while(|(_, page)| *page < self.page_count);
+        let is_at_home = |(bucket, page): &(u32, u64)| {
+            self.hash_at(*page).is_some_and(|hash| shape.bucket_of(hash) == *bucket)
+        };
+        there.filter(is_at_home).count() as u64
+    }
+
+    /// Counts the buckets that have keys under `shape`.
+    fn keyed(&self, shape: &Shape) -> u64 {
+        let buckets = (0..=shape.max_bucket).map(|bucket| shape.bucket_page(bucket));
+        let there = buckets.take_while(|page| *page < self.page_count);
+        there.filter(|page| self.hash_at(*page).is_some()).count() as u64
+    }
+
+    /// Returns whether most of the buckets under `shape` have keys that belong there.
+    fn is_convincing(&self, shape: &Shape) -> bool {
+        2 * self.at_home(shape) >= self.keyed(shape)
+    }
+
+    /// Works out where the buckets are from the keys on their pages: under the number of finished
+    /// doublings with which most pages are at home. `None` if no page is under any.
+    fn rebuild(&self, page_bytes: u32) -> Option<Shape> {
+        let levels = 0..=clog2(self.page_count).min(SPLIT_POINTS as u32 - 2);
+        let shapes = levels.filter_map(|level| self.rebuild_at(page_bytes, level));
+        let rated = shapes.map(|shape| (self.at_home(&shape), shape));
+        let best = rated.fold(None, |best: Option<(u64, Shape)>, next| match best {
+            Some(best) if best.0 >= next.0 => Some(best),
+            _ => Some(next),
+        });
+        best.map(|(_, shape)| shape)
+    }
+
+    /// Works out where the buckets are, if the table has doubled `level` times from one bucket: so
+    /// many bits of their hashes do the keys of a bucket have in common, and one more in the round
+    /// that has begun.
+    fn rebuild_at(&self, page_bytes: u32, level: u32) -> Option<Shape> {
+        let mut shape = Shape::new(page_bytes, self.header_pages, 1);
+        shape.spares = [0; SPLIT_POINTS];
+        let mut rounds = 0;
+        for round in 0..=level {
+            let before = if round == 0 { 0 } else { shape.spares[round as usize - 1] };
+            let mask = (1 << level.max(round + 1)) - 1;
+            let Some(spares) = self.start_of_round(round, before, mask) else { break };
+            shape.spares[round as usize] = spares;
+            rounds = round as usize + 1;
+        }
+        if rounds == 0 || rounds < level as usize {
+            return None;
+        }
+        self.finish(&mut shape, rounds);
+        Some(shape)
+    }
+
+    /// Returns how many overflow pages there are before the buckets `2^round` to
+    /// `2^(round + 1) - 1`: with how many most of these have keys that belong there by `mask`.
+    fn start_of_round(&self, round: u32, before: u32, mask: u32) -> Option<u32> {
+        let first = 1_u64 << round;
+        let mut best: Option<(i64, u32)> = None;
+        for spares in before + self.positions[round as usize]..=before + POSITION_MASK {
+            let page = first + u64::from(self.header_pages) + u64::from(spares);
+            if page >= self.page_count {
+                break;
+            }
+            let mut points = 0;
+            for at in 0..first.min(SAMPLE_BUCKETS) {
+                if let Some(hash) = self.hash_at(page + at) {
+                    points += if u64::from(hash & mask) == first + at { 1 } else { -1 };
+                }
+            }
+            if best.is_none_or(|(most, _)| points > most) {
+                best = Some((points, spares));
+            }
+        }
+        best.filter(|(points, _)| *points > 0).map(|(_, spares)| spares)
+    }
+
+    /// Sets what follows from the rounds: the highest bucket, the masks and the last split point.
+    fn finish(&self, shape: &mut Shape, rounds: usize) {
+        let first = 1_u32 << (rounds - 1);
+        let mask = 2 * first - 1;
+        let is_at_home = |bucket: &u32| {
+            let page = u64::from(*bucket) + u64::from(self.header_pages);
+            let page = page + u64::from(shape.spares[rounds - 1]);
+            self.hash_at(page).is_some_and(|hash| hash & mask == *bucket)
+        };
+        let highest = (first..=mask).rev().find(is_at_home).unwrap_or(first);
+        shape.max_bucket = highest;
+        shape.low_mask = first - 1;
+        shape.high_mask = mask;
+        shape.split_point = rounds as u32;
+        let behind = u64::from(mask) + u64::from(self.header_pages);
+        let behind = behind + u64::from(shape.spares[rounds - 1]) + 1;
+        let here = self.page_count.saturating_sub(behind).min(POSITION_MASK.into()) as u32;
+        for split_point in rounds..SPLIT_POINTS {
+            shape.spares[split_point] = shape.spares[rounds - 1] + here.max(self.positions[rounds]);
+        }
+    }
+}
+
+/// Gives every page of pairs to `visit`, whether or not anything leads to it, except those that
+/// `free` says are free; and every big pair whose first page is there, if the overflow addresses
+/// lead anywhere.
+pub(super) fn loose_units(
+    source: &Source,
+    shape: &Shape,
+    order: ByteOrder,
+    has_addresses: bool,
+    free: Option<&Overflow>,
+    visit: &mut dyn FnMut(Unit) -> Result<()>,
+) -> Result<()> {
+    let mut pages = Pages::new(source, shape, order);
+    let links = pages.links()?;
+    for number in u64::from(shape.header_pages)..pages.count {
+        let is_free = |free: &Overflow| {
+            let index = shape.overflow_index_of_page(number);
+            index.is_some_and(|index| !free.is_needed(index))
+        };
+        if free.is_some_and(is_free) {
+            continue;
+        }
+        let mut unit = Unit::default();
+        let Some(page) = pages.read(number)? else { continue };
+        match page.big_role() {
+            None => {
+                let pairs = page.pairs().map_while(Result::ok);
+                let pairs = pairs.map(|(_, key, value)| (key.to_vec(), value.to_vec()));
+                unit.items = pairs.map(Item::here).collect();
+            }
+            Some(role) if has_addresses && links.is_start(number, role) => {
+                let pair = or_fault(pages.big_pair(number))?;
+                unit.items.extend(pair.ok().map(Item::here));
+            }
+            Some(_) => {}
+        }
+        if !unit.items.is_empty() {
+            visit(unit)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where links lead to.
+#[derive(Debug, Default)]
+struct Links {
+    /// Pages on which a big pair goes on.
+    continuations: HashSet<u64>,
+    /// Pages on which something begins.
+    beginnings: HashSet<u64>,
+}
+
+impl Links {
+    fn is_start(&self, number: u64, role: BigRole) -> bool {
+        if self.continuations.contains(&number) {
+            return false;
+        }
+        match role {
+            BigRole::Key | BigRole::KeyEnd { .. } => true,
+            // More likely a part of a value whose beginning is lost.
+            BigRole::KeyEndOrValue => self.beginnings.contains(&number),
+            BigRole::ValueEnd => false,
+        }
+    }
+}
+
+/// The pages of a file, read one by one.
+struct Pages<'a> {
+    source: &'a Source,
+    shape: &'a Shape,
+    order: ByteOrder,
+    count: u64,
+    /// Pages of big pairs that may still be read: in a sound file each is read once.
+    left: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Pages<'a> {
+    fn new(source: &'a Source, shape: &'a Shape, order: ByteOrder) -> Self {
+        let count = source.file_bytes().div_ceil(shape.page_bytes.into());
+        let bytes = vec![0; shape.page_bytes as usize];
+        Self { source, shape, order, count, left: 3 * count, bytes }
+    }
+
+    /// Reads a page; `None` if it is none.
+    fn read(&mut self, number: u64) -> Result<Option<Page<'_>>> {
+        let offset = number * u64::from(self.shape.page_bytes);
+        self.source.read_at(offset, &mut self.bytes)?;
+        Ok(Page::validate(&self.bytes, self.order, offset).ok())
+    }
+
+    fn page_of(&self, addr: OverflowAddr) -> Option<u64> {
+        self.shape.overflow_page(addr).filter(|number| *number < self.count)
+    }
+
+    fn links(&mut self) -> Result<Links> {
+        let mut links = Links::default();
+        for number in u64::from(self.shape.header_pages)..self.count {
+            let Some(page) = self.read(number)? else { continue };
+            let (role, next) = (page.big_role(), page.next());
+            let Some(next) = next.and_then(|next| self.page_of(next)) else { continue };
+            let goes_on = match role {
+                Some(BigRole::Key | BigRole::KeyEndOrValue) => true,
+                Some(BigRole::KeyEnd { goes_on }) => goes_on,
+                Some(BigRole::ValueEnd) | None => false,
+            };
+            let set = if goes_on { &mut links.continuations } else { &mut links.beginnings };
+            set.insert(next);
+        }
+        Ok(links)
+    }
+
+    /// Reads the big pair that begins on page `first`.
+    fn big_pair(&mut self, first: u64) -> Result<(Vec<u8>, Vec<u8>)> {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let (mut number, mut due) = (first, After::Key);
+        loop {
+            let offset = number * u64::from(self.shape.page_bytes);
+            let broken = |what| Fault::new(what, offset, 0, number);
+            if self.left == 0 {
+                return Err(broken("pages of big pairs, read again and again").into());
+            }
+            self.left -= 1;
+            let Some(page) = self.read(number)? else {
+                return Err(broken("page of a big pair").into());
+            };
+            let part = page.part(due)?;
+            key.extend_from_slice(&page.bytes()[part.key]);
+            value.extend_from_slice(&page.bytes()[part.value]);
+            let next = match (part.after, part.next) {
+                (After::Nothing, _) => return Ok((key, value)),
+                (after, Some(next)) => {
+                    due = after;
+                    self.page_of(next)
+                }
+                (_, None) => None,
+            };
+            number = next.ok_or_else(|| broken("overflow address"))?;
+        }
+    }
+}
