@@ -18,6 +18,7 @@ const PACKAGES: [(&str, &str); 10] = [
     ("zsh", "zsh"),                  // and the completions.
     ("fish", "fish"),
     ("chromium", "chromium"), // Pages of the lab are looked at.
+    ("g++", "g++"),           // The race's two harnesses are compared.
 ];
 
 /// Toolchain that has Miri, and the sanitizers of the fuzzer.

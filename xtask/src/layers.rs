@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::dependencies::{self, Missing, NIGHTLY};
 use crate::process::{command, run as run_program, run_tests};
-use crate::{Failure, console, tidy};
+use crate::{Failure, console, race, tidy};
 
 /// What became of a layer that did not fail.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,6 +67,7 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
         layer("tests of the library", Box::new(tests("test -p splitpoint"))),
         layer("tests of the command", Box::new(tests("test -p splitpoint-cli"))),
         layer("tests of the rest", Box::new(tests(REST))),
+        layer("race", Box::new(move || race::test(root).map(Outcome::Passed))),
         layer("loom", Box::new(move || must_pass(&mut loom(root)))),
         layer(
             "miri",
@@ -184,7 +185,7 @@ const FUZZ_LIMITS: [&str; 6] = [
     "-print_final_stats=1",
 ];
 
-fn target(root: &Path) -> PathBuf {
+pub(crate) fn target(root: &Path) -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |path| root.join(path))
 }
 

@@ -1,4 +1,4 @@
-//! Automation of this repository: `cargo xtask test`, `tidy`, `docs` and `ci-deps`.
+//! Automation of this repository: `cargo xtask test`, `tidy`, `docs`, `race` and `ci-deps`.
 //!
 //! One way to do each thing, the same on a developer's machine and in CI.
 
@@ -12,6 +12,7 @@ mod dependencies;
 mod docs;
 mod layers;
 mod process;
+mod race;
 mod rust;
 mod schema;
 mod tidy;
@@ -27,6 +28,7 @@ commands:
                 or only the layers with WORD in their names
   tidy          check the rules that no compiler checks
   docs          bring the generated parts of docs/ up to date
+  race          run other engines and this one against each other; `race --help`
   ci-deps       install what the tests need
 
 `cargo xtask test` stops at the first layer that fails. With SPLITPOINT_SLOW=1 the same tests run
@@ -44,6 +46,8 @@ enum Command {
     Test(Option<String>),
     Tidy,
     Docs,
+    /// The options, for the program that runs the race.
+    Race(Vec<String>),
     InstallDependencies,
 }
 
@@ -62,6 +66,9 @@ fn main() -> ExitCode {
 fn parse(words: &[&str]) -> Result<Command, Failure> {
     match words {
         [] => Err(format!("which command?\n\n{HELP}")),
+        ["race", options @ ..] => {
+            Ok(Command::Race(options.iter().map(|&word| word.to_owned()).collect()))
+        }
         ["help" | "-h" | "--help", ..] | [_, "-h" | "--help"] => Ok(Command::Help),
         ["test"] => Ok(Command::Test(None)),
         ["test", word] => Ok(Command::Test(Some((*word).to_owned()))),
@@ -80,6 +87,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Test(word) => layers::run(&root, word.as_deref())?,
         Command::Tidy => tidy::run(&root)?,
         Command::Docs => docs::regenerate(&root)?,
+        Command::Race(options) => race::run(&root, &options)?,
         Command::InstallDependencies => drop(dependencies::install(&root)?),
     }
     Ok(())
@@ -103,6 +111,12 @@ mod tests {
             let failure = parse(words).expect_err("not a command");
             assert!(failure.contains("usage: cargo xtask"), "{words:?}: {failure}");
         }
+    }
+
+    #[test]
+    fn the_options_of_a_race_are_passed_on() {
+        let options = ["--quick", "--help"].map(str::to_owned);
+        assert_eq!(parse(&["race", "--quick", "--help"]), Ok(Command::Race(options.into())));
     }
 
     #[test]

@@ -4,20 +4,21 @@ use super::Finding;
 use crate::tree::{Tree, has_extension};
 
 /// Directories from which a document may name a file.
-const BASES: [&str; 6] = [
+const BASES: [&str; 7] = [
     "",
     "crates/",
     "crates/splitpoint/src/",
     "crates/splitpoint-lab/src/",
     "crates/splitpoint-legacy/src/",
     "docs/",
+    "peers/",
 ];
 
 /// Endings by which a word is known to be a file.
 const ENDINGS: [&str; 4] = [".rs", ".md", ".toml", ".sh"];
 
 /// Commands of `cargo xtask`.
-const COMMANDS: [&str; 6] = ["test", "tidy", "docs", "ci-deps", "help", "--help"];
+const COMMANDS: [&str; 7] = ["test", "tidy", "docs", "race", "ci-deps", "help", "--help"];
 
 /// Documents that tell of the past, when there were other files.
 const HISTORY: [&str; 2] = ["CHANGELOG.md", "record/"];

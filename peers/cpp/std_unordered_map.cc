@@ -1,0 +1,10 @@
+// The standard library's map, with its own copies of keys and values.
+#include <unordered_map>
+
+#include "map.hpp"
+
+struct Std {
+    using Map = std::unordered_map<std::string, std::string, race::Hash<std::hash<race::view>>, std::equal_to<>>;
+};
+
+int main(int argc, char** argv) { return race::run<race::MapEngine<Std>>(argc, argv); }

@@ -1,0 +1,86 @@
+//! Results as one page that needs no other file.
+
+use std::fmt::Write as _;
+
+use crate::markdown::{self, Table};
+use crate::picture::Picture;
+use crate::plan::Place;
+use crate::rows::Rows;
+use crate::saved::Saved;
+use crate::targets::Target;
+
+const STYLE: &str = "\
+body { font-family: sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }
+table { border-collapse: collapse; font-size: 85%; display: block; overflow-x: auto; }
+td, th { border: 1px solid #ccc; padding: 0.2em 0.5em; text-align: right; }
+td:first-child, th:first-child { text-align: left; }
+svg { max-width: 100%; height: auto; }
+";
+
+/// All of `docs/bench/results.html`.
+pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture]) -> String {
+    let rows = Rows::of(saved);
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Splitpoint: the race</title>\n\
+         <style>\n{STYLE}</style>\n<h1>The race</h1>\n<p>{}</p>\n",
+        marked(&markdown::origin(saved))
+    );
+    for missing in &saved.missing {
+        let _ = writeln!(
+            out,
+            "<p>Left out: {}: {}</p>",
+            escaped(&missing.engine),
+            escaped(&missing.reason)
+        );
+    }
+    for failed in &saved.failures {
+        let name = format!("{} {}, {}", failed.workload, failed.case, failed.engine);
+        let _ = writeln!(out, "<p>Failed: {}: {}</p>", escaped(&name), escaped(&failed.reason));
+    }
+    let table = markdown::target_table(saved, &rows, targets);
+    let _ = write!(out, "<h2>Targets</h2>\n{}", to_html(&table));
+    for case in &saved.cases {
+        for place in [Place::Disk, Place::Memory] {
+            let Some(table) = markdown::times(saved, &rows, case, place) else { continue };
+            let title = markdown::heading(case, place);
+            let _ = write!(out, "<h2>{}</h2>\n{}", escaped(&title), to_html(&table));
+            for picture in pictures.iter().filter(|picture| picture.is_of(case, place)) {
+                out.push_str(&picture.svg);
+            }
+            if let Some(table) = markdown::beside(saved, &rows, case, place) {
+                out.push_str(&to_html(&table));
+            }
+        }
+    }
+    let _ = write!(
+        out,
+        "<h2>What each engine was told</h2>\n{}</html>\n",
+        to_html(&markdown::tuning(saved))
+    );
+    out
+}
+
+fn to_html(table: &Table) -> String {
+    let row = |cells: &[String], tag: &str| {
+        let cells = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", marked(cell)));
+        format!("<tr>{}</tr>\n", cells.collect::<String>())
+    };
+    let mut out = format!("<table>\n{}", row(&table.heads, "th"));
+    out.extend(table.lines.iter().map(|line| row(line, "td")));
+    out.push_str("</table>\n");
+    out
+}
+
+/// Escapes text, and makes bold what is between two pairs of stars.
+fn marked(text: &str) -> String {
+    let escaped = escaped(text);
+    let parts: Vec<&str> = escaped.split("**").collect();
+    let bold = |(i, part): (usize, &&str)| {
+        if i % 2 == 1 { format!("<b>{part}</b>") } else { (*part).to_owned() }
+    };
+    parts.iter().enumerate().map(bold).collect()
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

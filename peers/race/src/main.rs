@@ -1,0 +1,187 @@
+//! Runs engines against each other: `cargo xtask race`.
+//!
+//! Every engine is a program of its own (`peers/rust`, `peers/cpp`), described in
+//! `peers/engines.toml`; what they do is in `peers/workloads/`. This program builds them, runs them
+//! by turns, saves what they print, and makes pages from what was saved.
+
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use plan::{Engine, Workload};
+use programs::Programs;
+
+mod html;
+mod machine;
+mod markdown;
+mod picture;
+mod plan;
+mod programs;
+mod rows;
+mod runs;
+mod saved;
+mod targets;
+#[cfg(test)]
+mod tests;
+
+/// What went wrong, for the user, with its remedy where there is one.
+type Failure = String;
+
+type Outcome<T> = Result<T, Failure>;
+
+const HELP: &str = "\
+Runs engines against each other, and says who is faster at what.
+
+usage: cargo xtask race [OPTIONS]
+       cargo xtask race --report FILE
+
+options:
+  --setup             install the Debian packages that the engines need, then run
+  --quick             a twentieth of the records and one run: minutes, and no figures to keep
+  --engines A,B       only these engines (default: all in peers/engines.toml)
+  --workloads W2,W3   only these workloads (default: W1 to W4 if quick, else all)
+  --runs N            runs of each engine, by turns (default: 1 if quick, else 3)
+  --dir DIR           where the stores are made (default: target/race)
+  --save DIR          where the results go (default: record/DATE-race; target/race-quick if quick)
+  --words FILE        the list for W1 (default: Debian's american-english-huge)
+  --report FILE       make docs/bench/results.md, its pictures and results.html from a saved race.json
+  --list              name engines and workloads
+";
+
+/// What the user asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    root: PathBuf,
+    task: Task,
+    is_setup: bool,
+    is_quick: bool,
+    engines: Option<Vec<String>>,
+    workloads: Option<Vec<String>>,
+    runs: Option<usize>,
+    dir: Option<PathBuf>,
+    save: Option<PathBuf>,
+    words: Option<PathBuf>,
+}
+
+/// What is to be done.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Task {
+    #[default]
+    Race,
+    Help,
+    List,
+    /// From this file.
+    Report(PathBuf),
+}
+
+fn main() -> ExitCode {
+    match parse(std::env::args().skip(1)).and_then(|options| run(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(words: impl Iterator<Item = String>) -> Outcome<Options> {
+    let mut options = Options { root: ".".into(), ..Options::default() };
+    let mut words = words.peekable();
+    let list = |text: String| Some(text.split(',').map(str::to_owned).collect());
+    while let Some(word) = words.next() {
+        let mut value =
+            || words.next_if(|next| !next.starts_with("--")).ok_or(format!("{word} needs a value"));
+        match word.as_str() {
+            "--root" => options.root = value()?.into(),
+            "--help" | "-h" => options.task = Task::Help,
+            "--list" => options.task = Task::List,
+            "--setup" => options.is_setup = true,
+            "--quick" => options.is_quick = true,
+            "--engines" => options.engines = list(value()?),
+            "--workloads" => options.workloads = list(value()?),
+            "--runs" => options.runs = Some(positive(&value()?)?),
+            "--dir" => options.dir = Some(value()?.into()),
+            "--save" => options.save = Some(value()?.into()),
+            "--words" => options.words = Some(value()?.into()),
+            "--report" => options.task = Task::Report(value()?.into()),
+            _ => return Err(format!("there is no option `{word}`\n\n{HELP}")),
+        }
+    }
+    Ok(options)
+}
+
+fn positive(text: &str) -> Outcome<usize> {
+    let number = text.parse().ok().filter(|&number| number > 0);
+    number.ok_or(format!("`{text}` is no number of runs: 1 or more"))
+}
+
+fn run(options: &Options) -> Outcome<()> {
+    let peers = options.root.join("peers");
+    let engines = plan::engines(&peers)?;
+    let workloads = plan::workloads(&peers)?;
+    match &options.task {
+        Task::Help => println!("{}", HELP.trim_end()),
+        Task::List => list(&engines, &workloads),
+        Task::Report(file) => report(options, file)?,
+        Task::Race => race(options, engines, workloads)?,
+    }
+    Ok(())
+}
+
+fn race(options: &Options, engines: Vec<Engine>, workloads: Vec<Workload>) -> Outcome<()> {
+    let engines = plan::chosen(engines, options.engines.as_deref(), |engine| &engine.name)?;
+    let default: &[&str] = if options.is_quick { &["W1", "W2", "W3", "W4"] } else { &[] };
+    let default: Vec<String> = default.iter().map(ToString::to_string).collect();
+    let names = options.workloads.clone().or((!default.is_empty()).then_some(default));
+    let workloads = plan::chosen(workloads, names.as_deref(), |workload| &workload.name)?;
+    if options.is_setup {
+        programs::install_packages(&engines)?;
+    }
+    let programs = Programs::build(&options.root, engines);
+    for (engine, reason) in &programs.missing {
+        println!("left out: {engine}: {reason}");
+    }
+    let saved = runs::race(options, &programs, &workloads)?;
+    let dir = saved.write(options)?;
+    println!("\n{}", markdown::summary(&saved));
+    println!("saved in {}", dir.display());
+    if saved.failures.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{} runs failed; they are named above and in race.json", saved.failures.len()))
+}
+
+fn list(engines: &[Engine], workloads: &[Workload]) {
+    for engine in engines {
+        println!("{:<20} {:<7} {}", engine.name, engine.place.word(), engine.title);
+    }
+    println!();
+    for workload in workloads {
+        println!("{:<20} {}", workload.name, workload.title);
+    }
+}
+
+/// Makes the pages from what was saved.
+fn report(options: &Options, file: &std::path::Path) -> Outcome<()> {
+    let saved = saved::Saved::read(file)?;
+    let targets = targets::read(&options.root.join("peers"))?;
+    let docs = options.root.join("docs/bench");
+    let mut written = Vec::new();
+    let mut write = |name: &str, text: &str| {
+        let path = docs.join(name);
+        std::fs::write(&path, text)
+            .map_err(|cause| format!("cannot write `{}`: {cause}", path.display()))?;
+        written.push(path.display().to_string());
+        Ok::<(), Failure>(())
+    };
+    let pictures = picture::all(&saved);
+    for picture in &pictures {
+        write(&picture.file, &picture.svg)?;
+    }
+    let shown = file.strip_prefix(&options.root).unwrap_or(file);
+    write("results.md", &markdown::page(&saved, &targets, &pictures, shown))?;
+    write("results.html", &html::page(&saved, &targets, &pictures))?;
+    println!("written: {}", written.join(", "));
+    Ok(())
+}

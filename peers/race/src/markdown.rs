@@ -1,0 +1,266 @@
+//! Results as Markdown.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::picture::Picture;
+use crate::plan::Place;
+use crate::rows::{Row, Rows, Unit, case_key, number};
+use crate::saved::{Saved, SavedCase, SavedEngine};
+use crate::targets::{self, Target};
+
+/// A table: its heads, and the cells of its lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    pub heads: Vec<String>,
+    pub lines: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub fn to_markdown(&self) -> String {
+        let mut out = format!("| {} |\n|---|", self.heads.join(" | "));
+        out.push_str(&"--:|".repeat(self.heads.len().saturating_sub(1)));
+        out.push('\n');
+        for line in &self.lines {
+            let _ = writeln!(out, "| {} |", line.join(" | "));
+        }
+        out
+    }
+}
+
+/// Returns the tables of all cases, for the terminal.
+pub fn summary(saved: &Saved) -> String {
+    let rows = Rows::of(saved);
+    let mut out = String::new();
+    for case in &saved.cases {
+        for place in [Place::Disk, Place::Memory] {
+            if let Some(table) = times(saved, &rows, case, place) {
+                let _ = writeln!(out, "{}\n\n{}", heading(case, place), table.to_markdown());
+            }
+        }
+    }
+    for missing in &saved.missing {
+        let _ = writeln!(out, "left out: {}: {}", missing.engine, missing.reason);
+    }
+    for failed in &saved.failures {
+        let _ = writeln!(
+            out,
+            "FAILED: {} {}, {}, run {}: {}",
+            failed.workload,
+            failed.case,
+            failed.engine,
+            failed.run + 1,
+            failed.reason
+        );
+    }
+    out
+}
+
+pub fn heading(case: &SavedCase, place: Place) -> String {
+    let SavedCase { workload, name, records, .. } = case;
+    let place = match place {
+        Place::Disk => "on disk",
+        Place::Memory => "in memory",
+    };
+    if case.key_bytes == 0 {
+        return format!("{workload}, {name}, {place}");
+    }
+    format!("{workload}, {name}, {} records, {place}", number(*records as f64))
+}
+
+/// Median times: a line for each engine, a column for each phase. The best of a column is bold.
+pub fn times(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Option<Table> {
+    let key = case_key(&case.workload, &case.name);
+    let engines = entrants(saved, rows, &key, place);
+    if engines.is_empty() {
+        return None;
+    }
+    let labels: Vec<String> = rows
+        .labels(&key)
+        .into_iter()
+        .filter(|label| engines.iter().any(|engine| rows.find(&key, label, &engine.name).is_some()))
+        .collect();
+    let mut heads = vec!["engine".to_owned()];
+    let mut columns = Vec::new();
+    for label in &labels {
+        let cells: Vec<Option<&Row>> =
+            engines.iter().map(|engine| rows.find(&key, label, &engine.name)).collect();
+        let ops = cells.iter().flatten().map(|row| row.ops).max().unwrap_or(0);
+        let unit = Unit::of(label, ops);
+        heads.push(format!("{label}, {}", unit.word()));
+        let best = cells.iter().flatten().map(|row| row.median_ns).min_by(f64::total_cmp);
+        let show = |row: &Row| {
+            let text = unit.show(row.median_ns);
+            if Some(row.median_ns) == best { format!("**{text}**") } else { text }
+        };
+        columns
+            .push(cells.iter().map(|cell| cell.map_or("-".to_owned(), show)).collect::<Vec<_>>());
+    }
+    let lines = engines.iter().enumerate().map(|(i, engine)| {
+        let mut line = vec![engine.title.clone()];
+        line.extend(columns.iter().map(|column| column[i].clone()));
+        line
+    });
+    Some(Table { heads, lines: lines.collect() })
+}
+
+/// What was measured beside the time: space, memory, worst operations, and what else ran.
+pub fn beside(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Option<Table> {
+    let key = case_key(&case.workload, &case.name);
+    let engines = entrants(saved, rows, &key, place);
+    if engines.is_empty() {
+        return None;
+    }
+    let records = case.records as f64;
+    let worst: Vec<String> = rows
+        .labels(&key)
+        .into_iter()
+        .filter(|label| {
+            rows.of_case(&key).any(|row| row.label == *label && row.ops > 1 && row.worst_ns > 0)
+        })
+        .collect();
+    let mut heads = vec!["engine".to_owned(), "version".to_owned()];
+    heads.push(match place {
+        Place::Disk => "disk, bytes a record".to_owned(),
+        Place::Memory => "memory, bytes a record".to_owned(),
+    });
+    heads.push("peak memory, MiB".to_owned());
+    heads.extend(worst.iter().map(|label| format!("worst {label}, ms")));
+    heads.push("spread of the first, %".to_owned());
+    heads.push("processors of others".to_owned());
+    let line = |engine: &&SavedEngine| {
+        let of_engine: Vec<&Row> =
+            rows.of_case(&key).filter(|row| row.engine == engine.name).collect();
+        let of_label = |label: &str| rows.find(&key, label, &engine.name);
+        let loaded = match place {
+            Place::Disk => {
+                of_label("close").and_then(|row| row.disk_bytes).map(|bytes| bytes as f64)
+            }
+            Place::Memory => of_label("create").map(|row| {
+                let before = of_label("open").map_or(0, |row| row.rss_bytes);
+                row.rss_bytes.saturating_sub(before) as f64
+            }),
+        };
+        let peak = of_engine.iter().map(|row| row.peak_rss_bytes).max().unwrap_or(0);
+        let others = of_engine.iter().map(|row| row.others_cpus * row.median_ns * row.ops as f64);
+        let time: f64 = of_engine.iter().map(|row| row.median_ns * row.ops as f64).sum();
+        let create = of_label("create");
+        let spread = create.map(|row| (row.max_ns - row.min_ns) / row.median_ns * 100.0);
+        let mut cells = vec![engine.title.clone(), engine.version.clone()];
+        cells.push(loaded.map_or("-".to_owned(), |bytes| number(bytes / records)));
+        cells.push(number(peak as f64 / f64::from(1 << 20)));
+        cells.extend(worst.iter().map(|label| {
+            of_label(label).map_or("-".to_owned(), |row| number(row.worst_ns as f64 / 1e6))
+        }));
+        cells.push(spread.map_or("-".to_owned(), |percent| format!("{percent:.0}")));
+        cells.push(format!("{:.2}", others.sum::<f64>() / time.max(1.0)));
+        cells
+    };
+    Some(Table { heads, lines: engines.iter().map(line).collect() })
+}
+
+/// The engines of one place that have a result in a case.
+pub fn entrants<'a>(
+    saved: &'a Saved,
+    rows: &Rows,
+    case: &str,
+    place: Place,
+) -> Vec<&'a SavedEngine> {
+    let has_row = |engine: &&SavedEngine| rows.of_case(case).any(|row| row.engine == engine.name);
+    saved.engines.iter().filter(|engine| engine.place == place).filter(has_row).collect()
+}
+
+/// Our targets beside what was measured.
+pub fn target_table(saved: &Saved, rows: &Rows, targets: &[Target]) -> Table {
+    let heads = ["work", "wanted", "found", "ours", "the other", ""].map(str::to_owned).to_vec();
+    let lines = targets.iter().map(|target| {
+        if let Some(verdict) = targets::judge(target, saved, rows) {
+            let other = verdict
+                .other
+                .map_or("-".to_owned(), |(name, figure)| format!("{} ({name})", number(figure)));
+            let word = if verdict.is_met { "met" } else { "**missed**" };
+            let found = format!("{:.2}", verdict.found);
+            vec![verdict.work, verdict.wanted, found, number(verdict.ours), other, word.to_owned()]
+        } else {
+            let mut line = vec![target.work.clone(), "-".to_owned(), "-".to_owned()];
+            line.extend(["-".to_owned(), "-".to_owned(), "not measured".to_owned()]);
+            line
+        }
+    });
+    Table { heads, lines: lines.collect() }
+}
+
+/// The sentences that say what was run, when and where.
+pub fn origin(saved: &Saved) -> String {
+    let machine = &saved.machine;
+    let mut out = format!(
+        "{}, commit {}: {}, {} processors, {:.0} GiB of memory, {}, {}. {} runs of each engine, by turns.",
+        saved.date,
+        saved.commit,
+        machine.processor,
+        machine.processor_count,
+        machine.memory_bytes as f64 / f64::from(1 << 30),
+        machine.kernel,
+        machine.file_system,
+        saved.run_count,
+    );
+    if saved.is_quick {
+        out.push_str(
+            " **A quick race: a twentieth of the records; it shows that the harness works.**",
+        );
+    }
+    out
+}
+
+/// All of `docs/bench/results.md`.
+pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture], file: &Path) -> String {
+    let rows = Rows::of(saved);
+    let file = file.display();
+    let mut out = format!(
+        "# Results\n\nMade by `cargo xtask race --report {file}`; do not edit. How it was measured is in \
+         `docs/bench/METHODOLOGY.md`, and whom that favors in `docs/bench/BIAS.md`.\n\n{}\n\n",
+        origin(saved)
+    );
+    for missing in &saved.missing {
+        let _ = writeln!(out, "- left out: {}: {}", missing.engine, one_line(&missing.reason));
+    }
+    for failed in &saved.failures {
+        let name = format!("{} {}", failed.workload, failed.case);
+        let run = failed.run + 1;
+        let reason = one_line(&failed.reason);
+        let _ = writeln!(out, "- failed: {name}, {}, run {run}: {reason}", failed.engine);
+    }
+    let _ = write!(
+        out,
+        "\n## Targets\n\nFound is our figure divided by the other's, where there is another; both are in \
+         nanoseconds per operation, unless it says otherwise.\n\n{}",
+        target_table(saved, &rows, targets).to_markdown()
+    );
+    for case in &saved.cases {
+        for place in [Place::Disk, Place::Memory] {
+            let Some(table) = times(saved, &rows, case, place) else { continue };
+            let _ = write!(out, "\n## {}\n\n{}", heading(case, place), table.to_markdown());
+            for picture in pictures.iter().filter(|picture| picture.is_of(case, place)) {
+                let _ = write!(out, "\n![{}]({})\n", picture.title, picture.file);
+            }
+            if let Some(table) = beside(saved, &rows, case, place) {
+                let _ = write!(out, "\n{}", table.to_markdown());
+            }
+        }
+    }
+    let _ = write!(out, "\n## What each engine was told\n\n{}", tuning(saved).to_markdown());
+    out
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+pub fn tuning(saved: &Saved) -> Table {
+    let heads = ["engine", "kind", "version", "told", "advised by"].map(str::to_owned).to_vec();
+    let line = |engine: &SavedEngine| {
+        let engine = engine.clone();
+        vec![engine.title, engine.kind, engine.version, engine.tuning, engine.manual]
+    };
+    Table { heads, lines: saved.engines.iter().map(line).collect() }
+}

@@ -1,0 +1,231 @@
+//! The race itself: every engine by turns, each run a process of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::machine::Machine;
+use crate::plan::{Case, Files, Phase, QUICK_DIVISOR, Step, Workload};
+use crate::programs::{Program, Programs, output};
+use crate::saved::{FailedRun, Figures, Missing, Sample, Saved, SavedCase, SavedEngine, VERSION};
+use crate::{Options, Outcome, rows};
+
+/// Debian's list of words, in `wamerican-huge`.
+const WORDS: &str = "/usr/share/dict/american-english-huge";
+
+/// Runs everything. The engines take turns, and another one begins in every run, so that the
+/// machine's drift hits all alike.
+pub fn race(options: &Options, programs: &Programs, workloads: &[Workload]) -> Outcome<Saved> {
+    let stores = options.dir.clone().unwrap_or_else(|| options.root.join("target/race"));
+    fs::create_dir_all(&stores)
+        .map_err(|cause| format!("cannot make `{}`: {cause}", stores.display()))?;
+    let run_count = options.runs.unwrap_or(if options.is_quick { 1 } else { 3 });
+    let mut saved = Saved {
+        version: VERSION,
+        date: output(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))?,
+        command: typed(),
+        commit: commit(&options.root),
+        is_quick: options.is_quick,
+        run_count,
+        machine: Machine::read(&stores),
+        engines: programs.built.iter().map(saved_engine).collect(),
+        missing: Vec::new(),
+        cases: Vec::new(),
+        samples: Vec::new(),
+        failures: Vec::new(),
+    };
+    for (engine, reason) in &programs.missing {
+        saved.missing.push(Missing { engine: engine.clone(), reason: reason.clone() });
+    }
+    let words = options.words.clone().unwrap_or_else(|| WORDS.into());
+    for workload in workloads {
+        for case in &workload.cases {
+            let divisor = if options.is_quick && case.is_scaled { QUICK_DIVISOR } else { 1 };
+            let records = (case.records / divisor).max(1);
+            if case.key_bytes == 0 && !words.exists() {
+                let reason = format!("no word list at {}", words.display());
+                let engine = format!("all, in {} {}", workload.name, case.name);
+                println!("left out: {engine}: {reason}");
+                saved.missing.push(Missing { engine, reason });
+                continue;
+            }
+            saved.cases.push(SavedCase {
+                workload: workload.name.clone(),
+                name: case.name.clone(),
+                title: workload.title.clone(),
+                records,
+                key_bytes: case.key_bytes,
+                value_bytes: case.value_bytes,
+                has_total: case.has_total,
+            });
+            let entrants: Vec<&Program> =
+                programs.built.iter().filter(|program| takes_part(case, program)).collect();
+            for run in 0..run_count * case.runs_factor {
+                for turn in 0..entrants.len() {
+                    let program = entrants[(turn + run) % entrants.len()];
+                    let entry =
+                        Entry { workload, case, program, run, records, divisor, words: &words };
+                    entry.run(&stores.join("store"), &mut saved);
+                }
+            }
+        }
+    }
+    Ok(saved)
+}
+
+fn takes_part(case: &Case, program: &Program) -> bool {
+    let engine = &program.engine;
+    case.places.contains(&engine.place)
+        && case.engines.as_ref().is_none_or(|names| names.contains(&engine.name))
+}
+
+/// What the user typed after `cargo xtask race`.
+fn typed() -> Vec<String> {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(at) = words.iter().position(|word| word == "--root") {
+        words.drain(at..(at + 2).min(words.len()));
+    }
+    words
+}
+
+fn commit(root: &Path) -> String {
+    let mut git = Command::new("git");
+    output(git.arg("-C").arg(root).args(["describe", "--always", "--dirty"])).unwrap_or_default()
+}
+
+fn saved_engine(program: &Program) -> SavedEngine {
+    let engine = program.engine.clone();
+    SavedEngine {
+        name: engine.name,
+        title: engine.title,
+        place: engine.place,
+        kind: engine.kind,
+        version: program.version.clone(),
+        tuning: engine.tuning,
+        manual: engine.manual,
+    }
+}
+
+/// One run of one engine in one case.
+struct Entry<'a> {
+    workload: &'a Workload,
+    case: &'a Case,
+    program: &'a Program,
+    run: usize,
+    records: u64,
+    divisor: u64,
+    words: &'a Path,
+}
+
+impl Entry<'_> {
+    fn run(&self, store: &Path, saved: &mut Saved) {
+        let before = saved.samples.len();
+        let result = self.steps(store, &mut saved.samples);
+        if let Err(reason) = &result {
+            saved.failures.push(FailedRun {
+                workload: self.workload.name.clone(),
+                case: self.case.name.clone(),
+                engine: self.program.engine.name.clone(),
+                run: self.run,
+                reason: reason.clone(),
+            });
+        }
+        let line = rows::line(&saved.samples[before..]);
+        let engine = &self.program.engine.name;
+        let run = self.run + 1;
+        let name = &self.workload.name;
+        let failure = result.err().map_or_else(String::new, |reason| format!(" FAILED: {reason}"));
+        println!("{name} {}, run {run}, {engine}: {line}{failure}", self.case.name);
+    }
+
+    fn steps(&self, store: &Path, samples: &mut Vec<Sample>) -> Outcome<()> {
+        for step in &self.case.steps {
+            let copy = store.with_extension("copy");
+            let dir = match step.files {
+                Files::New => {
+                    empty(store)?;
+                    store
+                }
+                Files::Kept => store,
+                Files::Copied => {
+                    empty(&copy)?;
+                    copy_files(store, &copy)?;
+                    &copy
+                }
+            };
+            self.step(step, dir, samples)?;
+            remove(&copy)?;
+        }
+        remove(store)
+    }
+
+    fn step(&self, step: &Step, dir: &Path, samples: &mut Vec<Sample>) -> Outcome<()> {
+        let phases = step.phases(self.program.engine.place, self.divisor);
+        let output = self.command(dir, &phases).output().map_err(|cause| cause.to_string())?;
+        let lines: Vec<Figures> = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .map(|line| serde_json::from_str(line).map_err(|cause| format!("`{line}`: {cause}")))
+            .collect::<Outcome<_>>()?;
+        let is_killed = phases.last().is_some_and(|phase| phase.text == "kill");
+        let line_count = lines.len();
+        for (phase, figures) in phases.iter().zip(lines) {
+            samples.push(Sample {
+                workload: self.workload.name.clone(),
+                case: self.case.name.clone(),
+                step: step.name.clone(),
+                label: phase.label.clone(),
+                engine: self.program.engine.name.clone(),
+                run: self.run,
+                figures,
+            });
+        }
+        if line_count == phases.len() && (output.status.success() || is_killed) {
+            return Ok(());
+        }
+        let words = String::from_utf8_lossy(&output.stderr);
+        let last = words.lines().last().unwrap_or("it said nothing");
+        let phase = phases.get(line_count).map_or("the end", |phase| phase.text.as_str());
+        Err(format!("at `{phase}`: {last} ({})", output.status))
+    }
+
+    fn command(&self, dir: &Path, phases: &[Phase]) -> Command {
+        let mut command = Command::new(&self.program.path);
+        command.stdin(Stdio::null()).arg("--dir").arg(dir);
+        command.args(["--records", &self.records.to_string()]);
+        command.args(["--key-bytes", &self.case.key_bytes.to_string()]);
+        command.args(["--value-bytes", &self.case.value_bytes.to_string()]);
+        command.arg("--words").arg(self.words);
+        command.args(phases.iter().map(|phase| &phase.text));
+        command
+    }
+}
+
+/// Makes a directory with nothing in it.
+fn empty(dir: &Path) -> Outcome<()> {
+    remove(dir)?;
+    fs::create_dir_all(dir).map_err(|cause| format!("cannot make `{}`: {cause}", dir.display()))
+}
+
+fn remove(dir: &Path) -> Outcome<()> {
+    match fs::remove_dir_all(dir) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("cannot remove `{}`: {cause}", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn copy_files(from: &Path, to: &Path) -> Outcome<()> {
+    let failed = |cause: std::io::Error| format!("cannot copy `{}`: {cause}", from.display());
+    for entry in fs::read_dir(from).map_err(failed)? {
+        let path: PathBuf = entry.map_err(failed)?.path();
+        let target = to.join(path.file_name().expect("an entry has a name"));
+        if path.is_dir() {
+            fs::create_dir(&target).map_err(failed)?;
+            copy_files(&path, &target)?;
+        } else {
+            fs::copy(&path, &target).map_err(failed)?;
+        }
+    }
+    Ok(())
+}

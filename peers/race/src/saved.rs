@@ -1,0 +1,182 @@
+//! What a race leaves: every sample, and what it was measured on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+use crate::plan::Place;
+use crate::{Options, Outcome};
+
+/// A race as it is saved in `race.json`. Times are in nanoseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Saved {
+    /// Of this file's format.
+    pub version: u32,
+    pub date: String,
+    pub command: Vec<String>,
+    /// Of this repository.
+    pub commit: String,
+    pub is_quick: bool,
+    pub run_count: usize,
+    pub machine: Machine,
+    pub engines: Vec<SavedEngine>,
+    /// Engines that were left out, with the reason.
+    pub missing: Vec<Missing>,
+    pub cases: Vec<SavedCase>,
+    pub samples: Vec<Sample>,
+    pub failures: Vec<FailedRun>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SavedEngine {
+    pub name: String,
+    pub title: String,
+    pub place: Place,
+    pub kind: String,
+    pub version: String,
+    pub tuning: String,
+    pub manual: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Missing {
+    pub engine: String,
+    pub reason: String,
+}
+
+/// A case as it was run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SavedCase {
+    pub workload: String,
+    pub name: String,
+    pub title: String,
+    pub records: u64,
+    pub key_bytes: usize,
+    pub value_bytes: usize,
+    pub has_total: bool,
+}
+
+/// One phase of one run of one engine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sample {
+    pub workload: String,
+    pub case: String,
+    pub step: String,
+    pub label: String,
+    pub engine: String,
+    pub run: usize,
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+/// What a runner program prints about a phase.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    pub phase: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsupported: Option<String>,
+    pub ops: u64,
+    pub ns: u64,
+    pub worst_ns: u64,
+    /// Processors that others kept busy, and that the host gave to somebody else.
+    pub others_cpus: f64,
+    pub stolen_cpus: f64,
+    pub own_cpus: f64,
+    pub faults: u64,
+    pub rss_bytes: u64,
+    pub peak_rss_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p999_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p9999_ns: Option<u64>,
+    /// Changes that were made while others read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub puts: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
+}
+
+/// A run that ended with an error.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FailedRun {
+    pub workload: String,
+    pub case: String,
+    pub engine: String,
+    pub run: usize,
+    pub reason: String,
+}
+
+/// The format that this program writes and reads.
+pub const VERSION: u32 = 1;
+
+impl Saved {
+    pub fn read(path: &Path) -> Outcome<Self> {
+        let text = fs::read_to_string(path)
+            .map_err(|cause| format!("cannot read `{}`: {cause}", path.display()))?;
+        let saved: Self = serde_json::from_str(&text)
+            .map_err(|cause| format!("`{}`: {cause}", path.display()))?;
+        if saved.version == VERSION {
+            return Ok(saved);
+        }
+        let found = saved.version;
+        Err(format!("`{}` has format {found}, and this program reads {VERSION}", path.display()))
+    }
+
+    /// Writes `race.json`, `lscpu.txt` and a README, and returns their directory.
+    pub fn write(&self, options: &Options) -> Outcome<PathBuf> {
+        let default = if self.is_quick {
+            options.root.join("target/race-quick")
+        } else {
+            options.root.join("record").join(format!("{}-race", &self.date[..10]))
+        };
+        let dir = options.save.clone().unwrap_or(default);
+        let failed =
+            |cause: std::io::Error| format!("cannot write in `{}`: {cause}", dir.display());
+        fs::create_dir_all(&dir).map_err(failed)?;
+        let json = serde_json::to_string_pretty(self).map_err(|cause| cause.to_string())?;
+        fs::write(dir.join("race.json"), json + "\n").map_err(failed)?;
+        fs::write(dir.join("lscpu.txt"), self.machine.lscpu.clone() + "\n").map_err(failed)?;
+        let readme = dir.join("README.md");
+        if !readme.exists() {
+            fs::write(readme, self.readme()).map_err(failed)?;
+        }
+        Ok(dir)
+    }
+
+    fn readme(&self) -> String {
+        let Machine { processor, kernel, memory_bytes, file_system, .. } = &self.machine;
+        let memory_gib = *memory_bytes as f64 / f64::from(1 << 30);
+        let versions: Vec<String> = self
+            .engines
+            .iter()
+            .map(|engine| format!("- {}: {}", engine.title, engine.version))
+            .collect();
+        let missing: Vec<String> = self
+            .missing
+            .iter()
+            .map(|missing| format!("- left out: {}: {}\n", missing.engine, missing.reason))
+            .collect();
+        format!(
+            "# {}: the race\n\nCommit {}, made by\n\n```sh\ncargo xtask race {}\n```\n\n\
+             {processor}, {memory_gib:.0} GiB of memory, {kernel}, {file_system}. `race.json` has every \
+             sample, and `cargo xtask race --report` makes pages of it; `lscpu.txt` is the \
+             processor.\n\n{}\n{}",
+            self.date,
+            self.commit,
+            self.command.join(" "),
+            versions.join("\n"),
+            missing.concat(),
+        )
+    }
+}

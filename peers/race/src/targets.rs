@@ -1,0 +1,131 @@
+//! What is to be reached, and whether it is.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::Outcome;
+use crate::plan::{self, Place};
+use crate::rows::{Row, Rows};
+use crate::saved::{Saved, SavedCase};
+
+/// One target of `peers/targets.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// In words.
+    pub work: String,
+    /// Workload and case, with `/` between them.
+    pub case: String,
+    pub label: String,
+    #[serde(default = "splitpoint")]
+    pub ours: String,
+    #[serde(default)]
+    pub measure: Measure,
+    /// The best other engine there.
+    pub place: Option<Place>,
+    /// This engine.
+    pub than: Option<String>,
+    /// Our own phase of this label.
+    pub than_label: Option<String>,
+    pub at_most: Option<f64>,
+    pub at_least: Option<f64>,
+}
+
+/// Which figure of a row is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    #[default]
+    NsPerOperation,
+    Milliseconds,
+    WorstMs,
+    DiskBytesPerRecord,
+    RssBytesPerRecord,
+}
+
+fn splitpoint() -> String {
+    "splitpoint".to_owned()
+}
+
+/// Reads `peers/targets.toml`.
+pub fn read(peers: &Path) -> Outcome<Vec<Target>> {
+    #[derive(Deserialize)]
+    struct List {
+        target: Vec<Target>,
+    }
+    Ok(plan::read::<List>(&peers.join("targets.toml"))?.target)
+}
+
+/// A target beside what was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    pub work: String,
+    /// What was wanted, in words.
+    pub wanted: String,
+    /// Our figure.
+    pub ours: f64,
+    /// The other's name and figure.
+    pub other: Option<(String, f64)>,
+    /// Our figure divided by the other's, or itself.
+    pub found: f64,
+    pub is_met: bool,
+}
+
+/// Compares a target with what was measured; `None` if that was not.
+pub fn judge(target: &Target, saved: &Saved, rows: &Rows) -> Option<Verdict> {
+    let case = saved
+        .cases
+        .iter()
+        .find(|case| crate::rows::case_key(&case.workload, &case.name) == target.case)?;
+    let figure = |label: &str, engine: &str| {
+        rows.find(&target.case, label, engine)
+            .and_then(|row| figure(target.measure, row, base(rows, &target.case, engine), case))
+    };
+    let ours = figure(&target.label, &target.ours)?;
+    let other = if let Some(place) = target.place {
+        let others = saved
+            .engines
+            .iter()
+            .filter(|engine| engine.place == place && !engine.name.starts_with("splitpoint"));
+        others
+            .filter_map(|engine| Some((engine.title.clone(), figure(&target.label, &engine.name)?)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+    } else if let Some(name) = &target.than {
+        let title = saved.engines.iter().find(|engine| engine.name == *name)?.title.clone();
+        figure(&target.label, name).map(|figure| (title, figure))
+    } else if let Some(label) = &target.than_label {
+        figure(label, &target.ours).map(|figure| (label.clone(), figure))
+    } else {
+        None
+    };
+    let is_ratio = target.place.is_some() || target.than.is_some() || target.than_label.is_some();
+    if is_ratio && other.is_none() {
+        return None;
+    }
+    let found = other.as_ref().map_or(ours, |(_, figure)| ours / figure);
+    let (sign, limit) = match (target.at_most, target.at_least) {
+        (Some(limit), _) => ("at most", limit),
+        (None, limit) => ("at least", limit?),
+    };
+    let is_met = if target.at_most.is_some() { found <= limit } else { found >= limit };
+    let times = if is_ratio { "x" } else { "" };
+    let wanted = format!("{sign} {limit}{times}");
+    Some(Verdict { work: target.work.clone(), wanted, ours, other, found, is_met })
+}
+
+/// Memory of a process before anything was stored.
+fn base(rows: &Rows, case: &str, engine: &str) -> u64 {
+    rows.find(case, "open", engine).map_or(0, |row| row.rss_bytes)
+}
+
+fn figure(measure: Measure, row: &Row, base_bytes: u64, case: &SavedCase) -> Option<f64> {
+    let per_record = |bytes: u64| bytes as f64 / case.records as f64;
+    match measure {
+        Measure::NsPerOperation => Some(row.median_ns),
+        Measure::Milliseconds => Some(row.median_ns / 1e6),
+        Measure::WorstMs => Some(row.worst_ns as f64 / 1e6),
+        Measure::DiskBytesPerRecord => row.disk_bytes.map(per_record),
+        Measure::RssBytesPerRecord => Some(per_record(row.rss_bytes.saturating_sub(base_bytes))),
+    }
+}

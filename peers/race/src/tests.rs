@@ -1,0 +1,290 @@
+use std::path::Path;
+use std::process::Command;
+
+use crate::machine::Machine;
+use crate::plan::{self, Place};
+use crate::programs::Programs;
+use crate::rows::{Rows, Unit, number};
+use crate::saved::{Figures, Sample, Saved, SavedCase, SavedEngine, VERSION};
+use crate::{html, markdown, parse, picture, programs, targets};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .and_then(Path::parent)
+        .expect("peers/race is two levels down")
+}
+
+/// Two harnesses that ask for other work could not be compared. Both run all phases on each kind of
+/// data; what they asked for and were answered adds up to the same checksums.
+#[test]
+fn the_two_harnesses_do_the_same_work() {
+    if Command::new("g++").arg("--version").output().is_err() {
+        println!("left out: there is no g++ for the harness in C++");
+        return;
+    }
+    let peers = root().join("peers");
+    let mut engines = plan::engines(&peers).expect("they are read");
+    engines.retain(|engine| ["std_unordered_map", "std_hash_map"].contains(&engine.name.as_str()));
+    let programs = Programs::build(root(), engines);
+    assert!(programs.missing.is_empty(), "{:?}", programs.missing);
+    let words = programs::target(root()).join("words-of-test");
+    let list: Vec<String> = (0..5003).map(|i| format!("word {}\n", i * i)).collect();
+    std::fs::write(&words, list.concat()).expect("it is written");
+    for (key_bytes, value_bytes) in [("16", "100"), ("8", "8"), ("0", "0"), ("16", "70001")] {
+        let records = if value_bytes == "70001" { "307" } else { "5003" };
+        let mut phases = vec!["open", "create", "hit:2000", "read", "verify", "scan"];
+        if key_bytes != "0" {
+            phases.extend([
+                "miss:1000",
+                "overwrite:200",
+                "churn:300:skewed",
+                "delete:100",
+                "audit",
+            ]);
+        }
+        let outputs: Vec<Vec<Figures>> = programs
+            .built
+            .iter()
+            .map(|program| {
+                let mut command = Command::new(&program.path);
+                command.args(["--checksum", "--records", records, "--key-bytes", key_bytes]);
+                command.args(["--value-bytes", value_bytes, "--words"]).arg(&words).args(&phases);
+                let output = command.output().expect("it starts");
+                let error = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{}: {error}", program.engine.name);
+                let lines = String::from_utf8(output.stdout).expect("it is text");
+                lines.lines().map(|line| serde_json::from_str(line).expect("a phase")).collect()
+            })
+            .collect();
+        let asked = |figures: &Figures| {
+            (figures.phase.clone(), figures.ops, figures.checksum.clone().expect("a checksum"))
+        };
+        let [cpp, rust] = &outputs[..] else { panic!("two programs") };
+        let cpp: Vec<_> = cpp.iter().map(asked).collect();
+        let rust: Vec<_> = rust.iter().map(asked).collect();
+        assert_eq!(cpp, rust, "{key_bytes} + {value_bytes}");
+        assert_eq!(cpp.len(), phases.len());
+        // An empty sum would agree with anything.
+        assert!(cpp.iter().skip(1).all(|(_, _, sum)| sum != "0000000000000000"), "{cpp:?}");
+    }
+}
+
+#[test]
+fn every_engine_workload_and_target_is_read_and_fits_the_others() {
+    let peers = root().join("peers");
+    let engines = plan::engines(&peers).expect("engines.toml");
+    let workloads = plan::workloads(&peers).expect("workloads/");
+    let is_engine = |name: &String| engines.iter().any(|engine| engine.name == *name);
+    for target in targets::read(&peers).expect("targets.toml") {
+        let case = workloads
+            .iter()
+            .flat_map(|workload| workload.cases.iter().map(move |case| (workload, case)))
+            .find(|(workload, case)| format!("{}/{}", workload.name, case.name) == target.case);
+        let (_, case) = case.unwrap_or_else(|| panic!("{}: no case {}", target.work, target.case));
+        let has = |label: &String| {
+            label == "everything" && case.has_total
+                || case.steps.iter().any(|step| {
+                    step.phases(Place::Disk, 1).iter().any(|phase| {
+                        phase.label == *label || format!("{}: {}", step.name, phase.label) == *label
+                    })
+                })
+        };
+        assert!(has(&target.label), "{}: no phase {}", target.work, target.label);
+        assert!(target.than_label.as_ref().is_none_or(has), "{}", target.work);
+        assert!(is_engine(&target.ours), "{}: no engine {}", target.work, target.ours);
+        let limits = [target.at_most, target.at_least].iter().flatten().count();
+        assert_eq!(limits, 1, "{}: one limit", target.work);
+    }
+    for case in workloads.iter().flat_map(|workload| &workload.cases) {
+        assert!(case.engines.iter().flatten().all(is_engine), "{}: {:?}", case.name, case.engines);
+    }
+    for engine in &engines {
+        let source = engine.source.as_ref().map(|source| peers.join("cpp").join(source));
+        assert!(source.is_none_or(|path| path.exists()), "{}", engine.name);
+        assert!(engine.tuning.len() > 10 && engine.manual.len() > 10, "{}", engine.name);
+    }
+}
+
+#[test]
+fn counts_are_scaled_and_labels_leave_them_out() {
+    let step = plan::Step {
+        name: String::new(),
+        files: plan::Files::New,
+        phases: ["open", "create", "close", "reopen=open", "hit:4000", "get_many:640:32", "=scan"]
+            .map(str::to_owned)
+            .to_vec(),
+    };
+    let shown = |place, divisor| -> Vec<String> {
+        let phases = step.phases(place, divisor);
+        phases.iter().map(|phase| format!("{} {}", phase.label, phase.text)).collect()
+    };
+    assert_eq!(
+        shown(Place::Disk, 20),
+        [
+            "open open",
+            "create create",
+            "close close",
+            "reopen open",
+            "hit hit:200",
+            "get_many:32 get_many:32:32",
+            " scan"
+        ]
+    );
+    assert_eq!(
+        shown(Place::Memory, 1),
+        ["open open", "create create", "hit hit:4000", "get_many:32 get_many:640:32", " scan"]
+    );
+}
+
+#[test]
+fn wrong_options_are_refused_with_what_there_is() {
+    let parsed = |line: &str| parse(line.split_whitespace().map(str::to_owned));
+    for line in ["--fast", "--runs 0", "--runs", "--engines --quick", "W2"] {
+        assert!(parsed(line).is_err(), "{line}");
+    }
+    let options = parsed("--quick --engines a,b --runs 5").expect("they are right");
+    assert!(options.is_quick);
+    assert_eq!(options.engines, Some(vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!(options.runs, Some(5));
+    let names = ["W9".to_owned()];
+    let workloads = plan::workloads(&root().join("peers")).expect("they are read");
+    let workloads: Vec<_> =
+        workloads.into_iter().filter(|workload| workload.name != "W9").collect();
+    let failure = plan::chosen(workloads, Some(&names), |workload| &workload.name)
+        .expect_err("there is none of that name");
+    assert!(failure.starts_with("there is no `W9`; there are: W1, W2"), "{failure}");
+}
+
+fn sample(engine: &str, label: &str, run: usize, ops: u64, ns: u64) -> Sample {
+    Sample {
+        workload: "W2".into(),
+        case: "small".into(),
+        step: String::new(),
+        label: label.into(),
+        engine: engine.into(),
+        run,
+        figures: Figures {
+            ops,
+            ns,
+            worst_ns: ns / 2,
+            disk_bytes: Some(4096),
+            ..Figures::default()
+        },
+    }
+}
+
+fn race() -> Saved {
+    let engine = |name: &str, place| SavedEngine {
+        name: name.into(),
+        title: name.to_uppercase(),
+        place,
+        kind: "hash".into(),
+        version: "1".into(),
+        tuning: "none".into(),
+        manual: "none".into(),
+    };
+    let mut samples = Vec::new();
+    for (run, ns) in [3000, 1000, 2000].into_iter().enumerate() {
+        samples.push(sample("splitpoint", "create", run, 100, ns));
+        samples.push(sample("other", "create", run, 100, ns * 4));
+        samples.push(sample("splitpoint", "close", run, 1, 5_000_000));
+    }
+    let mut none = sample("other", "get_many:32", 0, 0, 0);
+    none.figures.unsupported = Some("no call for many keys".into());
+    samples.push(none);
+    Saved {
+        version: VERSION,
+        date: "2026-11-21 12:00 UTC".into(),
+        command: vec!["--quick".into()],
+        commit: "abc".into(),
+        is_quick: false,
+        run_count: 3,
+        machine: Machine::default(),
+        engines: vec![engine("splitpoint", Place::Disk), engine("other", Place::Disk)],
+        missing: vec![crate::saved::Missing { engine: "third".into(), reason: "no <a.h>".into() }],
+        cases: vec![SavedCase {
+            workload: "W2".into(),
+            name: "small".into(),
+            title: "few".into(),
+            records: 100,
+            key_bytes: 16,
+            value_bytes: 100,
+            has_total: true,
+        }],
+        samples,
+        failures: Vec::new(),
+    }
+}
+
+#[test]
+fn rows_have_the_median_the_extremes_and_the_total() {
+    let rows = Rows::of(&race());
+    let row = rows.find("W2/small", "create", "splitpoint").expect("it was measured");
+    assert_eq!((row.median_ns, row.min_ns, row.max_ns, row.run_count), (20.0, 10.0, 30.0, 3));
+    assert_eq!(row.worst_ns, 1500);
+    let total = rows.find("W2/small", "everything", "splitpoint").expect("it is summed up");
+    assert_eq!((total.median_ns, total.ops), (5_002_000.0, 1));
+    assert_eq!(rows.find("W2/small", "get_many:32", "other"), None);
+    assert_eq!(rows.labels("W2/small"), ["create", "close", "everything"]);
+}
+
+#[test]
+fn tables_have_the_best_in_bold_and_a_dash_for_what_is_not_there() {
+    let saved = race();
+    let table = markdown::times(&saved, &Rows::of(&saved), &saved.cases[0], Place::Disk);
+    assert_eq!(
+        table.expect("two engines").to_markdown(),
+        "| engine | create, ns | close, ms | everything, ms |\n|---|--:|--:|--:|\n\
+         | SPLITPOINT | **20.0** | **5.00** | **5.00** |\n| OTHER | 80.0 | - | **0.008** |\n"
+            .replace("**5.00** |\n| OTHER", "5.00 |\n| OTHER")
+    );
+    assert!(
+        markdown::times(&saved, &Rows::of(&saved), &saved.cases[0], Place::Memory).is_none(),
+        "no engine is in memory"
+    );
+}
+
+#[test]
+fn targets_are_compared_with_the_best_other_or_by_themselves() {
+    let saved = race();
+    let rows = Rows::of(&saved);
+    let target = |more: &str| -> targets::Target {
+        toml::from_str(&format!("work = \"w\"\ncase = \"W2/small\"\nlabel = \"create\"\n{more}"))
+            .expect("a target")
+    };
+    let verdict = |more: &str| targets::judge(&target(more), &saved, &rows);
+    let best = verdict("place = \"disk\"\nat_most = 0.25").expect("both were measured");
+    assert_eq!((best.found, best.is_met), (0.25, true));
+    assert_eq!(best.other, Some(("OTHER".to_owned(), 80.0)));
+    let than = verdict("than = \"other\"\nat_most = 0.2").expect("both were measured");
+    assert_eq!((than.found, than.is_met), (0.25, false));
+    let bytes = verdict("measure = \"disk_bytes_per_record\"\nat_most = 40.0").expect("measured");
+    assert_eq!((bytes.found, bytes.is_met), (40.96, false));
+    let label = verdict("than_label = \"close\"\nat_least = 1e-6").expect("both were measured");
+    assert!(label.is_met);
+    assert_eq!(verdict("than = \"third\"\nat_most = 0.2"), None);
+}
+
+#[test]
+fn pages_name_what_was_left_out_and_hold_every_picture() {
+    let saved = race();
+    let pictures = picture::all(&saved);
+    assert_eq!(pictures.len(), 1);
+    assert_eq!(pictures[0].file, "w2-small-disk.svg");
+    let page = markdown::page(&saved, &[], &pictures, Path::new("record/x/race.json"));
+    assert!(page.contains("- left out: third: no <a.h>"), "{page}");
+    assert!(page.contains("(w2-small-disk.svg)"), "{page}");
+    let page = html::page(&saved, &[], &pictures);
+    assert!(page.contains("Left out: third: no &lt;a.h&gt;"), "{page}");
+    assert_eq!(page.matches("<svg").count(), 1);
+    assert!(page.contains("<b>20.0</b>"), "{page}");
+}
+
+#[test]
+fn numbers_have_three_digits_and_times_their_unit() {
+    let shown: Vec<String> = [0.0, 0.1234, 1.234, 12.34, 123.4, 12345.6].map(number).to_vec();
+    assert_eq!(shown, ["0", "0.123", "1.23", "12.3", "123", "12,346"]);
+    assert_eq!(Unit::of("durable:8", 2000).show(116_386.0), "116");
+    assert_eq!(Unit::of("close", 1).show(1_500_000.0), "1.50");
+}
