@@ -37,6 +37,7 @@ mod live;
 mod log;
 mod options;
 mod piece;
+mod prefaulter;
 mod recovery;
 #[expect(unsafe_code, reason = "pointers into windows and the view; listed in ARCHITECTURE.md")]
 mod region;

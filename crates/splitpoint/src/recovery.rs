@@ -42,6 +42,7 @@ use crate::log::batch::Batches;
 use crate::log::scan::{LogWalk, Trust};
 use crate::options::{Access, Create, OnRecovery, Options};
 use crate::region::Region;
+use crate::space::Space;
 use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
@@ -110,7 +111,9 @@ pub(crate) fn open_storage(
             Tables::Left => {
                 // What meets damage leaves it to the log.
                 if let Ok((state, recovery, durable_lsn)) = opening.take_over(&region) {
-                    let mut opened = opening.finish(region, state, recovery, durable_lsn);
+                    let space = region.live().space();
+                    let found = (state, recovery, durable_lsn);
+                    let mut opened = opening.finish(region, space, found);
                     // The superblock says so, though perhaps in the cache alone.
                     opened.writer.mark = Mark::NotClean;
                     return Ok(opened);
@@ -339,11 +342,9 @@ impl Opening {
     fn finish(
         self,
         region: Region,
-        state: CommitState,
-        recovery: Recovery,
-        durable_lsn: u64,
+        space: Space,
+        (state, recovery, durable_lsn): (CommitState, Recovery, u64),
     ) -> Opened {
-        let space = region.live().space();
         if self.access == Access::ReadWrite {
             region.live().set_pid();
         }
@@ -357,7 +358,8 @@ impl Opening {
         let position =
             Position { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
         self.resume(&region, position)?;
-        Ok(self.finish(region, state, Recovery::Clean, lsn))
+        let space = region.live().space();
+        Ok(self.finish(region, space, (state, Recovery::Clean, lsn)))
     }
 
     /// Goes on at the tail, if this handle may write.

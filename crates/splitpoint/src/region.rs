@@ -33,6 +33,7 @@ use crate::linear::BucketIndex;
 use crate::live::{LineWindow, Live, WORD_COUNT};
 use crate::log::record::{Pair, Record, RecordHeader, RecordKind, ShortPut};
 use crate::piece::{Piece, piece_count_for, piece_of};
+use crate::prefaulter::Prefaulter;
 use crate::residency::Residency;
 use crate::space::{Extent, Space};
 use crate::storage::{Backing, Storage, WindowKind};
@@ -56,6 +57,7 @@ pub(crate) struct Region {
     /// Whether the index is memory of this handle, because the file may not be written.
     is_private: bool,
     residency: Option<Residency>,
+    prefaulter: Prefaulter,
 }
 
 // SAFETY: the pointers lead into spans of `storage`, which is `Send + Sync` and owned here. What
@@ -82,6 +84,7 @@ impl Region {
             storage,
             is_private,
             residency: None,
+            prefaulter: Prefaulter::default(),
         })
     }
 
@@ -331,6 +334,26 @@ impl Region {
         Ok(())
     }
 
+    /// Makes lines ahead of the writer and has the faults of their pages taken. What cannot be done
+    /// now is done when the lines are needed.
+    pub(crate) fn prepare_lines(&self, window: LineWindow, lines: Range<u64>, space: &mut Space) {
+        if self.reserve_lines(window, lines.end, space).is_err() {
+            return;
+        }
+        let (at, bytes) = (lines.start * LINE_BYTES, (lines.end - lines.start) * LINE_BYTES);
+        if let Some(pages) = self.storage.window_pages(window_kind(window), at, bytes) {
+            self.prefaulter.ask(Box::new(move || {
+                pages.fault_in_slices();
+                Ok(())
+            }));
+        }
+    }
+
+    /// Returns the thread that makes memory ready.
+    pub(crate) fn prefaulter(&self) -> &Prefaulter {
+        &self.prefaulter
+    }
+
     /// Says that these lines of a window are about to be written.
     pub(crate) fn populate(&self, window: LineWindow, lines: Range<u64>) {
         assert!(lines.start <= lines.end && lines.end <= self.line_count(window));
@@ -393,8 +416,19 @@ impl Region {
         space: &mut Space,
         note: impl FnOnce(Extent),
     ) -> Result<u64> {
+        let (count, alignment) = (bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
+        self.change_space(bytes, space, |space| space.allocate(count, alignment), note)
+    }
+
+    fn change_space(
+        &self,
+        bytes: u64,
+        space: &mut Space,
+        take: impl FnOnce(&mut Space) -> u64,
+        note: impl FnOnce(Extent),
+    ) -> Result<u64> {
         let mut after = space.clone();
-        let granule = after.allocate(bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
+        let granule = take(&mut after);
         let end = after.end() * GRANULE_BYTES;
         if end > crate::format::FILE_BYTES_MAX {
             return Err(Error::Full { what: "address space of the file", bytes });
@@ -405,6 +439,25 @@ impl Region {
         *space = after;
         self.live().set_space(space);
         Ok(granule * GRANULE_BYTES)
+    }
+
+    /// Sets `bytes` of the file aside, aligned to their own number, and makes the file that long:
+    /// they count as free until [`take_aside`](Self::take_aside).
+    pub(crate) fn set_aside(&self, bytes: u64, space: &mut Space) -> Result<u64> {
+        let count = bytes / GRANULE_BYTES;
+        self.change_space(bytes, space, |space| space.set_aside(count, count), |_| {})
+    }
+
+    /// Takes what is set aside.
+    pub(crate) fn take_aside(&self, space: &mut Space) {
+        space.take_aside();
+        self.live().set_space(space);
+    }
+
+    /// Lets others have what is set aside, if anything is.
+    pub(crate) fn release_aside(&self, space: &mut Space) {
+        space.release_aside();
+        self.live().set_space(space);
     }
 
     /// Gives back what [`allocate`](Self::allocate) took.

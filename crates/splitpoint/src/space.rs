@@ -19,6 +19,8 @@ pub(crate) struct Extent {
 pub(crate) struct Space {
     end: u64,
     free: Vec<Extent>,
+    /// One of the free extents, which is kept for the next segment of the log.
+    aside: Option<Extent>,
 }
 
 impl Space {
@@ -28,7 +30,7 @@ impl Space {
 
     /// Returns the space of a file that ends at `end` granules, with these free extents.
     pub(crate) fn new(end: u64, free: Vec<Extent>) -> Self {
-        Self { end, free }
+        Self { end, free, aside: None }
     }
 
     /// Returns the space that is left when `used` extents, in any order, are taken from a file;
@@ -55,8 +57,10 @@ impl Space {
                 .any(|free| free.granule < after(extent) && extent.granule < after(*free))
     }
 
-    /// Gives up the free granules at the end, and returns whether there were any.
+    /// Gives up the free granules at the end, and returns whether there were any. Nothing is set
+    /// aside.
     pub(crate) fn trim(&mut self) -> bool {
+        assert!(self.aside.is_none());
         let last = self.free.iter().position(|extent| extent.granule + extent.count == self.end);
         if let Some(last) = last {
             self.end = self.free.swap_remove(last).granule;
@@ -69,7 +73,7 @@ impl Space {
         self.end
     }
 
-    /// Returns the free extents.
+    /// Returns the free extents, with the one that is set aside.
     pub(crate) fn free(&self) -> &[Extent] {
         &self.free
     }
@@ -87,6 +91,7 @@ impl Space {
             .free
             .iter()
             .enumerate()
+            .filter(|(_, extent)| self.aside != Some(**extent))
             .filter(|(_, extent)| {
                 let skip = extent.granule.next_multiple_of(alignment) - extent.granule;
                 extent.count >= skip + count
@@ -106,13 +111,44 @@ impl Space {
         granule
     }
 
+    /// As [`allocate`](Self::allocate), but the granules count as free until
+    /// [`take_aside`](Self::take_aside), so that a killed process leaves them free; nothing else
+    /// gets them.
+    pub(crate) fn set_aside(&mut self, count: u64, alignment: u64) -> u64 {
+        assert!(self.aside.is_none());
+        let granule = self.allocate(count, alignment);
+        let extent = Extent { granule, count };
+        self.free.push(extent);
+        self.aside = Some(extent);
+        self.forget_smallest();
+        granule
+    }
+
+    /// Takes what is set aside out of the free extents.
+    pub(crate) fn take_aside(&mut self) {
+        let aside = self.aside.take().expect("an extent is set aside");
+        self.free.retain(|extent| *extent != aside);
+    }
+
+    /// Lets others have what is set aside, if anything is.
+    pub(crate) fn release_aside(&mut self) {
+        if let Some(Extent { granule, count }) = self.aside {
+            self.take_aside();
+            self.add_free(granule, count);
+        }
+    }
+
     /// Gives back granules that nothing uses.
     pub(crate) fn add_free(&mut self, granule: u64, count: u64) {
         if count == 0 {
             return;
         }
         let mut extent = Extent { granule, count };
+        let aside = self.aside;
         self.free.retain(|other| {
+            if aside == Some(*other) {
+                return true;
+            }
             let touches = other.granule + other.count == extent.granule
                 || extent.granule + extent.count == other.granule;
             if touches {
@@ -122,9 +158,15 @@ impl Space {
             !touches
         });
         self.free.push(extent);
+        self.forget_smallest();
+    }
+
+    fn forget_smallest(&mut self) {
         if self.free.len() > Self::EXTENT_COUNT_MAX {
-            let smallest = (0..self.free.len()).min_by_key(|&i| self.free[i].count);
-            self.free.swap_remove(smallest.expect("the list is not empty"));
+            let smallest = (0..self.free.len())
+                .filter(|&i| self.aside != Some(self.free[i]))
+                .min_by_key(|&i| self.free[i].count);
+            self.free.swap_remove(smallest.expect("more are free than are set aside"));
         }
     }
 }
@@ -205,6 +247,30 @@ mod tests {
         assert!(used.windows(2).all(|pair| pair[0].granule + pair[0].count <= pair[1].granule));
         assert_eq!(4 + used_count + space.free_bytes() / GRANULE_BYTES, space.end());
         assert_eq!(Space::complement(4, used).free_bytes(), space.free_bytes());
+    }
+
+    /// What is set aside is free for those who read the list, and for nobody who takes from it.
+    #[test]
+    fn granules_set_aside_count_as_free_and_are_taken_by_nobody_else() {
+        let mut space = Space::new(20, Vec::new());
+        space.add_free(10, 2);
+        assert_eq!(space.set_aside(4, 4), 20);
+        assert_eq!((space.end(), space.free_bytes()), (24, 6 * GRANULE_BYTES));
+        assert!(space.is_free(Extent { granule: 20, count: 4 }));
+        assert_eq!(space.allocate(4, 4), 24);
+        space.add_free(24, 4);
+        assert_eq!(space.free().len(), 3, "neighbors are not joined to it");
+        for granule in (0..2 * Space::EXTENT_COUNT_MAX as u64).map(|i| 100 + 2 * i) {
+            space.add_free(granule, 1);
+        }
+        assert_eq!(space.free().len(), Space::EXTENT_COUNT_MAX);
+        assert!(space.free().contains(&Extent { granule: 20, count: 4 }));
+        let mut released = space.clone();
+        space.take_aside();
+        assert!(!space.is_free(Extent { granule: 20, count: 4 }));
+        released.release_aside();
+        assert!(released.free().contains(&Extent { granule: 20, count: 8 }));
+        released.release_aside();
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(crate) use checkpointing::Checkpointing;
 
 /// Splits that one insert may do at most, so that a hostile chain cannot run away.
 const SPLITS_PER_INSERT: u32 = 2;
+/// Buckets whose pages are made ahead at a time: 2 MiB, a huge page.
+const PREPARED_LINES: u64 = (2 << 20) / LINE_BYTES;
 /// A bucket is merged when there are fewer keys than this share of the fill factor, in percent.
 const MERGE_PERCENT: u64 = 35;
 
@@ -426,7 +428,13 @@ impl Store {
     fn split_one(&self, writer: &mut Writer) -> Result<()> {
         let region = &self.region;
         let Some(plan) = self.shape().geometry.plan_split() else { return Ok(()) };
-        region.reserve_lines(LineWindow::Buckets, plan.upper.0 + 1, &mut writer.space)?;
+        let bucket_count = plan.upper.0 + 1;
+        region.reserve_lines(LineWindow::Buckets, bucket_count, &mut writer.space)?;
+        if bucket_count.is_multiple_of(PREPARED_LINES) {
+            let start = bucket_count + PREPARED_LINES;
+            let lines = start..start + PREPARED_LINES;
+            region.prepare_lines(LineWindow::Buckets, lines, &mut writer.space);
+        }
         self.capture(writer, plan.lower);
         let mut line_count = 4;
         loop {
@@ -513,6 +521,8 @@ impl Store {
         // The log may have gone on without a commit, into a segment for a change that was not made.
         self.commit(&mut writer);
         self.drop_checkpoints(&mut writer);
+        let Writer { log, space, .. } = &mut *writer;
+        log.release_next(&self.region, space);
         self.region.trim(&mut writer.space);
         let lsn = writer.log.position().lsn;
         if canary::is_made(Canary::CleanBeforeSync) {

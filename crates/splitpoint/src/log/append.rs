@@ -9,6 +9,7 @@ use crate::format::{
     Addr, GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX, LogStart, SegmentHeader, SegmentKind,
     big_record_bytes_min, log_segment_bytes,
 };
+use crate::prefaulter::Ticket;
 use crate::region::Region;
 use crate::space::Space;
 use crate::storage::Tail;
@@ -22,6 +23,9 @@ pub(crate) enum Via {
     Write,
 }
 
+/// How many times as large as the first segment those are that are prepared.
+const PREPARED_GROWTH: u64 = 8;
+
 /// A range of the file that is not durable yet: offset and size in bytes.
 pub(crate) type Unsynced = (u64, u64);
 
@@ -29,6 +33,8 @@ pub(crate) type Unsynced = (u64, u64);
 #[derive(Debug)]
 pub(crate) struct Appender {
     tail: Option<TailSegment>,
+    /// The segment after the tail, if it is prepared: set aside, zero and mapped.
+    next: Option<NextSegment>,
     /// Where the log ends while there is no tail to write to.
     standing: Position,
     /// Log sequence number of the next record.
@@ -93,6 +99,16 @@ struct TailSegment {
     is_allocated: bool,
 }
 
+/// A segment that nothing names yet.
+#[derive(Debug)]
+struct NextSegment {
+    offset: u64,
+    segment_bytes: u64,
+    map: Tail,
+    /// The work of making it ready, if a thread does it.
+    work: Option<Ticket>,
+}
+
 /// A record to be appended: its header without `prev`, its bytes, the checksum begun over them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Payload<'a> {
@@ -153,6 +169,7 @@ impl Appender {
     pub(crate) fn new(seed: u64, segment_bytes_min: u64, segment_bytes_max: u64) -> Self {
         Self {
             tail: None,
+            next: None,
             standing: Position { segment_offset: 0, offset: 0, lsn: 0 },
             lsn: 0,
             segment_bytes_min,
@@ -186,6 +203,7 @@ impl Appender {
             let used_bytes = position.offset - position.segment_offset;
             storage.open_tail(position.segment_offset, header.segment_bytes, used_bytes)
         })?;
+        fault_in(&map);
         self.tail = Some(TailSegment {
             map,
             segment_offset: position.segment_offset,
@@ -272,8 +290,19 @@ impl Appender {
     ) -> Result<()> {
         let needed = (SegmentHeader::BYTES + record_bytes + LINK_BYTES).next_power_of_two();
         let segment_bytes = self.next_segment_bytes(region).max(needed).max(GRANULE_BYTES);
-        let offset = region.allocate(segment_bytes, segment_bytes, space)?;
-        let opened = self.write_segment(offset, segment_bytes, region);
+        let (offset, map) = match self.next.take() {
+            Some(next) if next.segment_bytes == segment_bytes => {
+                region.take_aside(space);
+                (next.offset, finish(next, region))
+            }
+            next => {
+                self.next = next;
+                self.release_next(region, space);
+                let offset = region.allocate(segment_bytes, segment_bytes, space)?;
+                (offset, new_tail(offset, segment_bytes, region))
+            }
+        };
+        let opened = map.and_then(|map| self.begin_segment(offset, segment_bytes, map, region));
         let tail = match opened {
             Ok(tail) => tail,
             Err(error) => {
@@ -298,18 +327,50 @@ impl Appender {
         self.opened.add(offset, offset + segment_bytes);
         let live = region.live();
         live.set_log_bytes(live.log_bytes() + segment_bytes);
+        // What fails here is tried again when the segment is needed.
+        self.next = self.prepare_next(region, space).ok().flatten();
         Ok(())
     }
 
-    /// Writes the zeros and the header of a new tail segment and maps it.
-    fn write_segment(
+    /// Sets the segment after the tail aside and has it made ready, where segments are large: small
+    /// ones cost less than a thread.
+    fn prepare_next(&self, region: &Region, space: &mut Space) -> Result<Option<NextSegment>> {
+        let segment_bytes = self.next_segment_bytes(region);
+        let is_large = segment_bytes >= PREPARED_GROWTH * self.segment_bytes_min;
+        if !is_large && !region.storage().prepares_small_segments() {
+            return Ok(None);
+        }
+        let offset = region.set_aside(segment_bytes, space)?;
+        let begun = map_tail(offset, segment_bytes, region).and_then(|map| {
+            let work = region.write("clear log segment of", |storage| {
+                storage.ready_segment(offset, segment_bytes, &map)
+            })?;
+            let work = work.map(|work| region.prefaulter().ask(work));
+            Ok(NextSegment { offset, segment_bytes, map, work })
+        });
+        if begun.is_err() {
+            region.release_aside(space);
+        }
+        begun.map(Some)
+    }
+
+    /// Gives back the segment that is prepared.
+    pub(crate) fn release_next(&mut self, region: &Region, space: &mut Space) {
+        if let Some(next) = self.next.take() {
+            // Whoever takes the granules next must not find a thread at them.
+            drop(finish(next, region));
+        }
+        region.release_aside(space);
+    }
+
+    /// Writes the header of a new tail segment.
+    fn begin_segment(
         &mut self,
         offset: u64,
         segment_bytes: u64,
+        map: Tail,
         region: &Region,
     ) -> Result<TailSegment> {
-        region
-            .write("clear log segment of", |storage| storage.write_zeros(offset, segment_bytes))?;
         let header = SegmentHeader {
             kind: SegmentKind::Log,
             sequence: next_sequence(region),
@@ -319,9 +380,6 @@ impl Appender {
             salt: self.next_salt(),
         };
         region.write("write to", |storage| storage.write_at(offset, &header.encode()))?;
-        let map = region.write("map the tail of", |storage| {
-            storage.open_tail(offset, segment_bytes, SegmentHeader::BYTES)
-        })?;
         Ok(TailSegment {
             map,
             segment_offset: offset,
@@ -472,6 +530,34 @@ impl Appender {
             tail.is_allocated |= is_whole;
         }
         (coalesce(ranges), self.lsn)
+    }
+}
+
+/// Returns the segment that was prepared when it is ready.
+fn finish(next: NextSegment, region: &Region) -> Result<Tail> {
+    if let Some(work) = next.work {
+        region.write("clear log segment of", |_| region.prefaulter().finish(work))?;
+    }
+    Ok(next.map)
+}
+
+/// Clears a segment and maps it, with its pages.
+fn new_tail(offset: u64, segment_bytes: u64, region: &Region) -> Result<Tail> {
+    region.write("clear log segment of", |storage| storage.write_zeros(offset, segment_bytes))?;
+    let map = map_tail(offset, segment_bytes, region)?;
+    fault_in(&map);
+    Ok(map)
+}
+
+fn map_tail(offset: u64, segment_bytes: u64, region: &Region) -> Result<Tail> {
+    region.write("map the tail of", |storage| {
+        storage.open_tail(offset, segment_bytes, SegmentHeader::BYTES)
+    })
+}
+
+fn fault_in(map: &Tail) {
+    if let Some(pages) = map.pages() {
+        pages.fault_in();
     }
 }
 

@@ -213,7 +213,7 @@ impl Opening {
         let live = region.live();
         self.resume(&region, end)?;
         if self.access == Access::ReadOnly {
-            return Ok(self.finish(region, state, recovery, end.lsn));
+            return Ok(self.finish(region, space, (state, recovery, end.lsn)));
         }
         if end.segment_offset != 0 {
             // Nothing tells which of it a killed process, or a copy, left unsynced.
@@ -229,7 +229,7 @@ impl Opening {
         // Log, superblock and index have all been written again, for the next sync to see.
         live.clear_sync_failed();
         live.set_identity(region.storage().identity());
-        let mut opened = self.finish(region, state, recovery, 0);
+        let mut opened = self.finish(region, space, (state, recovery, 0));
         // Closing takes that back, also of an empty store.
         opened.writer.mark = Mark::NotCleanDurably;
         Ok(opened)

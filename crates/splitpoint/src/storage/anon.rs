@@ -2,15 +2,31 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Backing, Identity, Span, Storage, Tail, WindowKind};
+use super::{Backing, Identity, Owner, Pages, Span, Storage, Tail, WindowKind};
+use crate::prefaulter::Work;
 
 /// Address space whose memory is committed from its beginning on, as it is needed.
 #[derive(Debug)]
 pub(super) struct Memory {
     span: Span,
     committed_bytes: AtomicU64,
+    /// Whether all of it is readable and writable from the start: to change that bit by bit waits
+    /// for page faults that other threads are in.
+    is_open: bool,
+    pages: PageSize,
+}
+
+/// Of which size the pages of memory are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PageSize {
+    /// 2 MiB behind the first 2 MiB, so that small tables stay small: for the log and the buckets,
+    /// which are read at random, and which another thread makes ahead.
+    Huge,
+    /// What the system gives.
+    Base,
 }
 
 // SAFETY: the span is owned memory; what is stored in it is up to its users, who share it through
@@ -18,6 +34,8 @@ pub(super) struct Memory {
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
+
+impl Owner for Memory {}
 
 /// Size of a huge page, and the unit in which memory is committed, in bytes.
 const HUGE_BYTES: u64 = 2 << 20;
@@ -38,9 +56,14 @@ impl Memory {
 #[cfg(not(miri))]
 impl Memory {
     /// Reserves `bytes` of address space, or a fraction of it where a limit forbids.
-    pub(super) fn reserve(bytes: u64) -> io::Result<Self> {
+    pub(super) fn reserve(bytes: u64, pages: PageSize) -> io::Result<Self> {
         let (base, bytes) = reserve_span(bytes)?;
-        Ok(Self { span: Span { base, bytes }, committed_bytes: AtomicU64::new(0) })
+        let span = Span { base, bytes };
+        let committed_bytes = AtomicU64::new(0);
+        let mut memory = Self { span, committed_bytes, is_open: false, pages };
+        // Refused where the system promises no more memory than it has.
+        memory.is_open = memory.open(0, bytes).is_ok();
+        Ok(memory)
     }
 
     /// Makes the first `bytes` readable and writable; they are zero until written.
@@ -55,17 +78,26 @@ impl Memory {
         if after < bytes {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        // SAFETY: `before` is below the reservation's size.
-        let start = unsafe { self.span.base.add(before as usize) };
-        let flags = rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE;
-        // SAFETY: the range lies in our reservation, which is anonymous memory not yet in use.
-        unsafe { rustix::mm::mprotect(start.cast(), (after - before) as usize, flags) }?;
-        self.advise_huge(before, after);
+        if !self.is_open {
+            self.open(before, after)?;
+        }
         self.committed_bytes.store(after, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Asks for huge pages behind the first 2 MiB, so that small tables stay small.
+    /// Makes a range that is not in use readable and writable.
+    fn open(&self, before: u64, after: u64) -> io::Result<()> {
+        let start = self.span.base.wrapping_add(before as usize);
+        let flags = rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE;
+        // SAFETY: the range lies in our reservation, which is anonymous memory not yet in use.
+        unsafe { rustix::mm::mprotect(start.cast(), (after - before) as usize, flags) }?;
+        if self.pages == PageSize::Huge {
+            self.advise_huge(before, after);
+        }
+        Ok(())
+    }
+
+    /// Asks for huge pages behind the first 2 MiB.
     fn advise_huge(&self, before: u64, after: u64) {
         let before = before.next_multiple_of(HUGE_BYTES).max(HUGE_BYTES);
         if after > before {
@@ -143,12 +175,13 @@ impl Memory {
         std::alloc::Layout::from_size_align(bytes as usize, 4096).expect("a small layout")
     }
 
-    pub(super) fn reserve(bytes: u64) -> io::Result<Self> {
+    pub(super) fn reserve(bytes: u64, pages: PageSize) -> io::Result<Self> {
         let bytes = bytes.min(Self::BYTES_MAX);
         // SAFETY: the layout is not empty.
         let base = unsafe { std::alloc::alloc_zeroed(Self::layout(bytes)) };
         assert!(!base.is_null());
-        Ok(Self { span: Span { base, bytes }, committed_bytes: AtomicU64::new(bytes) })
+        let committed_bytes = AtomicU64::new(bytes);
+        Ok(Self { span: Span { base, bytes }, committed_bytes, is_open: true, pages })
     }
 
     pub(super) fn commit(&self, bytes: u64) -> io::Result<()> {
@@ -170,8 +203,8 @@ impl Drop for Memory {
 /// A file that is memory, and windows that are memory of their own.
 #[derive(Debug)]
 pub(crate) struct Anon {
-    view: Memory,
-    windows: [Memory; 3],
+    view: Arc<Memory>,
+    windows: [Arc<Memory>; 3],
     file_bytes: AtomicU64,
 }
 
@@ -180,11 +213,16 @@ impl Anon {
     pub(crate) fn new() -> io::Result<Self> {
         let memory_bytes = if cfg!(miri) { 0 } else { super::mapped::memory_bytes() };
         let view_bytes = super::view_bytes(memory_bytes);
-        let [live, buckets, overflow] =
-            WindowKind::ALL.map(|kind| Memory::reserve(kind.reserve_bytes(view_bytes)));
+        let [live, buckets, overflow] = WindowKind::ALL.map(|kind| {
+            let pages = match kind {
+                WindowKind::Buckets => PageSize::Huge,
+                WindowKind::Live | WindowKind::Overflow => PageSize::Base,
+            };
+            Memory::reserve(kind.reserve_bytes(view_bytes), pages)
+        });
         Ok(Self {
-            view: Memory::reserve(view_bytes)?,
-            windows: [live?, buckets?, overflow?],
+            view: Arc::new(Memory::reserve(view_bytes, PageSize::Huge)?),
+            windows: [live?, buckets?, overflow?].map(Arc::new),
             file_bytes: AtomicU64::new(0),
         })
     }
@@ -249,11 +287,26 @@ impl Storage for Anon {
         self.windows[kind.number()].commit(at + bytes)
     }
 
+    fn window_pages(&self, kind: WindowKind, at: u64, bytes: u64) -> Option<Pages> {
+        let window = &self.windows[kind.number()];
+        Some(Pages::new(window.span().base.wrapping_add(at as usize), bytes, window.clone()))
+    }
+
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail> {
         let base = self.range(offset, bytes);
         // SAFETY: the range is committed memory of this table; only the log stores to it, and
         // slices are made only of records that are in use.
-        Ok(unsafe { Tail::new(base, bytes, used_bytes, None) })
+        Ok(unsafe { Tail::new(base, bytes, used_bytes, Some(self.view.clone())) })
+    }
+
+    /// New memory is zero.
+    fn ready_segment(&self, _: u64, _: u64, map: &Tail) -> io::Result<Option<Work>> {
+        Ok(map.pages().map(|pages| -> Work {
+            Box::new(move || {
+                pages.fault_in();
+                Ok(())
+            })
+        }))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

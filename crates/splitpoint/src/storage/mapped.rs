@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
@@ -15,8 +16,9 @@ use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 
 use super::anon::{release_span, reserve_span};
 use super::{
-    Backing, Identity, Owner, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
+    Backing, Identity, Owner, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
 };
+use crate::prefaulter::Work;
 
 /// Reads that tell whether a piece of an index is in the page cache.
 const CACHE_PROBES: u64 = 32;
@@ -24,13 +26,13 @@ const CACHE_PROBES: u64 = 32;
 /// A file behind shared mappings.
 #[derive(Debug)]
 pub(crate) struct Mapped {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     identity: Identity,
     is_writable: bool,
     file_bytes: AtomicU64,
     view: Reservation,
-    windows: [Reservation; 3],
+    windows: [Arc<Reservation>; 3],
 }
 
 /// Address space that is given back when its owner goes.
@@ -86,8 +88,9 @@ impl Mapped {
         let view = Reservation::new(view_bytes)?;
         let [live, buckets, overflow] =
             WindowKind::ALL.map(|kind| Reservation::new(kind.reserve_bytes(view_bytes)));
-        let windows = [live?, buckets?, overflow?];
+        let windows = [live?, buckets?, overflow?].map(Arc::new);
         let file_bytes = AtomicU64::new(metadata.len());
+        let file = Arc::new(file);
         let storage = Self { file, path, identity, is_writable, file_bytes, view, windows };
         storage.map_view(metadata.len())?;
         Ok(storage)
@@ -250,18 +253,23 @@ impl Storage for Mapped {
         }
     }
 
+    fn window_pages(&self, kind: WindowKind, at: u64, bytes: u64) -> Option<Pages> {
+        let window = &self.windows[kind.number()];
+        Some(Pages::new(window.0.base.wrapping_add(at as usize), bytes, window.clone()))
+    }
+
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail> {
         let reservation = Reservation::new(bytes)?;
         let base = reservation.0.base;
         self.map_fixed(base, bytes, offset, Protection::ReadWrite)?;
-        // The faults of a whole segment at once cost a fifth of one by one; where the kernel
-        // cannot (before 5.14) they come one by one.
-        // SAFETY: the mapping just made; populating changes no content.
-        let _ =
-            unsafe { rustix::mm::madvise(base.cast(), bytes as usize, Advice::LinuxPopulateWrite) };
         // SAFETY: the mapping lives as long as the reservation; only the log stores to the
         // segment, and slices are made, of another mapping, only of records that are in use.
-        Ok(unsafe { Tail::new(base, bytes, used_bytes, Some(Box::new(reservation))) })
+        Ok(unsafe { Tail::new(base, bytes, used_bytes, Some(Arc::new(reservation))) })
+    }
+
+    fn ready_segment(&self, offset: u64, bytes: u64, map: &Tail) -> io::Result<Option<Work>> {
+        let (file, pages) = (self.file.clone(), map.pages());
+        Ok(Some(Box::new(move || ready_segment(&file, offset, bytes, pages))))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -332,6 +340,16 @@ fn refuse_over_limit(end: u64) -> io::Result<()> {
         Some(limit_bytes) if end > limit_bytes => Err(rustix::io::Errno::FBIG.into()),
         _ => Ok(()),
     }
+}
+
+/// Zeros by hand, in one large folio where the file system has them: lookups in the segment then
+/// need few entries of the translation buffer.
+fn ready_segment(file: &File, offset: u64, bytes: u64, pages: Option<Pages>) -> io::Result<()> {
+    write_zeros(file, offset, bytes)?;
+    if let Some(pages) = pages {
+        pages.fault_in();
+    }
+    Ok(())
 }
 
 /// Writes zeros in calls as large as possible, so that the page cache uses large folios.

@@ -12,6 +12,7 @@ pub(crate) mod anon;
 pub(crate) mod mapped;
 pub(crate) mod new_file;
 pub(crate) mod open;
+mod pages;
 pub(crate) mod raw;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod sim;
@@ -19,8 +20,12 @@ pub(crate) mod sim;
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) use pages::Pages;
 
 use crate::atomic::may_be_killed;
+use crate::prefaulter::Work;
 
 /// A span of address space that belongs to a storage and lives as long as it.
 #[derive(Clone, Copy, Debug)]
@@ -41,12 +46,12 @@ pub(crate) struct Tail {
     bytes: u64,
     /// Where the bytes begin that have not been stored.
     free_from: u64,
-    /// What gives the memory back when the tail is dropped, if it is a mapping of its own.
-    _owner: Option<Box<dyn Owner>>,
+    /// What gives the memory back, if it is not the storage.
+    owner: Option<Arc<dyn Owner>>,
 }
 
 /// Whatever owns memory.
-trait Owner: fmt::Debug + Send {}
+trait Owner: fmt::Debug + Send + Sync {}
 
 // SAFETY: the memory belongs to the process; only the owner of the `Tail` stores to it.
 unsafe impl Send for Tail {}
@@ -63,9 +68,14 @@ impl Tail {
         base: *mut u8,
         bytes: u64,
         free_from: u64,
-        owner: Option<Box<dyn Owner>>,
+        owner: Option<Arc<dyn Owner>>,
     ) -> Self {
-        Self { base, bytes, free_from, _owner: owner }
+        Self { base, bytes, free_from, owner }
+    }
+
+    /// Returns its pages, if their faults can be taken ahead.
+    pub(crate) fn pages(&self) -> Option<Pages> {
+        Some(Pages::new(self.base, self.bytes, self.owner.clone()?))
     }
 
     /// Stores the parts of a record one after the other from `at` on, and zeros behind them up to
@@ -183,6 +193,11 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         !self.is_volatile()
     }
 
+    /// Returns whether small segments of the log are prepared ahead as well, for tests of it.
+    fn prepares_small_segments(&self) -> bool {
+        false
+    }
+
     /// Returns random bits for a seed, a uuid or the salts of a log.
     fn random_u64(&self) -> io::Result<u64> {
         getrandom::u64().map_err(io::Error::other)
@@ -237,12 +252,27 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// faults of all pages at once cost a fraction of one by one.
     fn populate(&self, _kind: WindowKind, _at: u64, _bytes: u64) {}
 
+    /// Returns pages of a window, all mapped, if their faults can be taken ahead.
+    fn window_pages(&self, _kind: WindowKind, _at: u64, _bytes: u64) -> Option<Pages> {
+        None
+    }
+
     /// Says that no piece of the buckets and the overflow lines will be touched before it is mapped
     /// again: the index is about to be built anew, somewhere else.
     fn forget_pieces(&self) {}
 
     /// Returns writable memory over a segment of the file, whose first `used_bytes` are in use.
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail>;
+
+    /// Returns what makes a new segment zero and has its pages ready, for a thread of the engine's
+    /// own; nobody touches the segment meanwhile. Where there is no such thread, it has been done.
+    fn ready_segment(&self, offset: u64, bytes: u64, map: &Tail) -> io::Result<Option<Work>> {
+        self.write_zeros(offset, bytes)?;
+        if let Some(pages) = map.pages() {
+            pages.fault_in();
+        }
+        Ok(None)
+    }
 
     /// Writes bytes; they are visible in the view at once.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::disk::{Disk, How};
-use super::anon::Memory;
+use super::anon::{Memory, PageSize};
 use super::{Backing, Identity, Span, Storage, Tail, WindowKind, uninterrupted, write_whole};
 use crate::atomic::may_be_killed;
 use crate::db::Db;
@@ -127,7 +127,7 @@ thread_local! {
 impl Lent {
     fn new() -> io::Result<Self> {
         let spare = SPARE.with_borrow_mut(Vec::pop);
-        Ok(Self(Some(spare.map_or_else(|| Memory::reserve(FILE_BYTES_MAX), Ok)?)))
+        Ok(Self(Some(spare.map_or_else(|| Memory::reserve(FILE_BYTES_MAX, PageSize::Base), Ok)?)))
     }
 }
 
@@ -521,6 +521,10 @@ impl Storage for Sim {
     }
 
     /// A run can be repeated: no thread makes events of its own.
+    fn prepares_small_segments(&self) -> bool {
+        true
+    }
+
     fn may_sync_in_background(&self) -> bool {
         false
     }

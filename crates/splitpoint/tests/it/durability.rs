@@ -534,6 +534,36 @@ fn a_sync_after_recovery_covers_what_the_killed_process_left_unsynced() {
     }
 }
 
+/// The segment after the tail is prepared ahead and belongs to nobody yet: a store that goes on after
+/// a kill, a power loss or a pass over its log must neither lose it nor use it twice.
+#[test]
+fn a_store_goes_on_for_many_segments_however_it_was_opened() {
+    for (rebuild, loses_power) in [(false, false), (true, false), (false, true)] {
+        let mut disk = SimDisk::new();
+        let mut expected = Content::new();
+        for round in 0..4_u32 {
+            let mut options = tiny().durability(Durability::Sync);
+            if rebuild {
+                options = options.rebuild_index();
+            }
+            let db = disk.open(&options).unwrap();
+            assert_content(&db, &expected);
+            for i in 0..200_u32 {
+                let key = [round.to_le_bytes(), i.to_le_bytes()].concat();
+                db.put(&key, &[7; 100]).unwrap();
+                expected.insert(key, vec![7; 100]);
+            }
+            assert_sound(&db);
+            let killed = disk.kill();
+            disk = if loses_power { killed.lose_power(u64::from(round)) } else { killed };
+        }
+        let db = reopen(&disk, &tiny()).unwrap();
+        assert_content(&db, &expected);
+        db.close().unwrap();
+        assert_content(&reopen(&disk, &tiny()).unwrap(), &expected);
+    }
+}
+
 #[test]
 fn a_store_closed_after_nothing_but_a_missing_delete_keeps_what_comes_later() {
     let disk = SimDisk::new();

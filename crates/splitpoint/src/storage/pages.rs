@@ -1,0 +1,55 @@
+//! Memory that is about to be written, whose page faults can be taken ahead of the writer.
+
+use std::sync::Arc;
+
+use super::{Owner, Span};
+
+/// Bytes whose faults are taken by one call of several.
+const SLICE_BYTES: u64 = 128 << 10;
+
+/// Whole pages of a tail segment or of a window.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    span: Span,
+    /// What gives the memory back.
+    _owner: Arc<dyn Owner>,
+}
+
+// SAFETY: the span is memory of its owner, which belongs to the process, not to a thread, and no
+// method reads or writes it.
+unsafe impl Send for Pages {}
+
+impl Pages {
+    /// Returns `bytes` of pages at `base`, which lie in the memory of `owner`.
+    pub(super) fn new(base: *mut u8, bytes: u64, owner: Arc<dyn Owner>) -> Self {
+        Self { span: Span { base, bytes }, _owner: owner }
+    }
+
+    /// Takes the faults of all pages at once, which costs a fraction of one by one. It changes no
+    /// content, so others may write meanwhile; a kernel that cannot (before Linux 5.14) leaves them
+    /// to the writer, and so does memory that is not to be had.
+    pub(crate) fn fault_in(&self) {
+        fault_in(self.span);
+    }
+
+    /// As [`fault_in`](Self::fault_in), a little at a time: the kernel keeps a lock on the address
+    /// space meanwhile, and a writer that maps something waits for it.
+    pub(crate) fn fault_in_slices(&self) {
+        let Span { base, bytes } = self.span;
+        for at in (0..bytes).step_by(SLICE_BYTES as usize) {
+            let base = base.wrapping_add(at as usize);
+            fault_in(Span { base, bytes: SLICE_BYTES.min(bytes - at) });
+        }
+    }
+}
+
+#[cfg(not(miri))]
+fn fault_in(span: Span) {
+    let advice = rustix::mm::Advice::LinuxPopulateWrite;
+    // SAFETY: the span lies in memory that its owner keeps mapped; populating changes no content,
+    // and what cannot be written is refused.
+    let _ = unsafe { rustix::mm::madvise(span.base.cast(), span.bytes as usize, advice) };
+}
+
+#[cfg(miri)]
+fn fault_in(_: Span) {}
