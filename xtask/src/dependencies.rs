@@ -7,7 +7,7 @@ use crate::process::{command, output, run};
 use crate::{Failure, console};
 
 /// Debian packages that tests of the command use, each with a program by which it is known.
-const PACKAGES: [(&str, &str); 10] = [
+const PACKAGES: &[(&str, &str)] = &[
     ("db5.3-util", "db5.3_load"),    // Dumps are exchanged with Berkeley DB.
     ("tinycdb", "cdb"),              // The same with cdb,
     ("gdbmtool", "gdbm_load"),       // gdbm,
