@@ -564,6 +564,33 @@ fn a_store_goes_on_for_many_segments_however_it_was_opened() {
     }
 }
 
+/// Segments large enough to be made ready by the thread, in a file and in memory: it must never
+/// clear what has been stored, and closing gives back what it prepared.
+#[test]
+fn segments_made_ready_ahead_keep_every_record_and_are_given_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ahead.spt");
+    let value = |i: u32| [&i.to_le_bytes()[..], &vec![i as u8; (i % 700) as usize]].concat();
+    for db in [tiny().open(&path).unwrap(), tiny().in_memory().unwrap()] {
+        for i in 0..20_000_u32 {
+            db.put(&i.to_le_bytes(), &value(i)).unwrap();
+            // What was stored last is in the segment that the thread made ready last.
+            let last = i - i % 7;
+            assert_eq!(db.get(&last.to_le_bytes()).unwrap().as_deref(), Some(&value(last)[..]));
+        }
+        assert_sound(&db);
+        db.close().unwrap();
+    }
+    let db = tiny().open(&path).unwrap();
+    for i in 0..20_000_u32 {
+        assert_eq!(db.get(&i.to_le_bytes()).unwrap().as_deref(), Some(&value(i)[..]));
+    }
+    let stats = db.stats().unwrap();
+    assert!(stats.segments.log > 32 * 8 * 4096, "{:?}", stats.segments);
+    // Of segments of 256 KiB at most none is left over behind the last.
+    assert!(stats.segments.free < 256 << 10, "{:?}", stats.segments);
+}
+
 #[test]
 fn a_store_closed_after_nothing_but_a_missing_delete_keeps_what_comes_later() {
     let disk = SimDisk::new();
