@@ -21,9 +21,10 @@ use splitpoint::{Error, Result};
 
 use crate::Source;
 use crate::byte_order::ByteOrder;
+use crate::chain::{Pages, ceil_log2};
 use crate::identify::Identity;
-use crate::krb5::{ceil_log2, version};
-use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::old_file::or_fault;
+use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
 
 const HEADER_BYTES: usize = 512;
 
@@ -95,10 +96,9 @@ fn fnv(key: &[u8]) -> u32 {
 #[derive(Debug)]
 pub(crate) struct BdbFile {
     identity: Identity,
-    source: Source,
+    pages: Pages,
     order: ByteOrder,
     version: u32,
-    page_bytes: usize,
     /// Where the offsets of a page begin: after its header, and a checksum if pages have one.
     page_header_bytes: usize,
     has_checksums: bool,
@@ -119,7 +119,8 @@ impl BdbFile {
         let field = |at| order.u32_at(&head, at);
         let found = field(16);
         if !VERSIONS.contains(&found) {
-            return Err(version(&identity, *VERSIONS.end(), found));
+            let (path, expected) = (identity.path, *VERSIONS.end());
+            return Err(Error::Version { path, expected, found });
         }
         if head[24] != 0 {
             let reason = "its pages are encrypted".to_string();
@@ -145,10 +146,9 @@ impl BdbFile {
         }
         let mut file = Self {
             identity,
-            source,
+            pages: Pages { source, page_bytes: page_bytes as usize },
             order,
             version: found,
-            page_bytes: page_bytes as usize,
             page_header_bytes: if has_checksums { 32 } else { 26 },
             has_checksums,
             geometry,
@@ -164,25 +164,15 @@ impl BdbFile {
 
     /// Every bucket has its page: the package makes them for a whole doubling at once.
     fn check_size(&mut self) {
-        let (pages, buckets) = (self.page_count(), self.geometry.bucket_count());
+        let (pages, buckets) = (self.pages.count(), self.geometry.bucket_count());
         let last = self.page_of_bucket(buckets - 1);
         if last >= pages {
             self.faults.push(Fault::new("page of the last bucket", 72, pages, last));
         }
     }
 
-    fn page_count(&self) -> u64 {
-        self.source.file_bytes().div_ceil(self.page_bytes as u64)
-    }
-
     fn page_of_bucket(&self, bucket: u64) -> u64 {
         bucket + u64::from(self.spares[ceil_log2(bucket + 1).min(31) as usize])
-    }
-
-    fn page(&self, number: u64) -> Result<Vec<u8>> {
-        let mut page = vec![0; self.page_bytes];
-        self.source.read_at(self.offset_of(number), &mut page)?;
-        Ok(page)
     }
 
     /// Returns what is wrong with the checksum of a page; of one never written to, nothing is.
@@ -191,11 +181,7 @@ impl BdbFile {
             return None;
         }
         let fault = wrong_checksum(self.order, page, PAGE_CHECKSUM_AT)?;
-        Some(Fault { offset: self.offset_of(number) + fault.offset, ..fault })
-    }
-
-    fn offset_of(&self, page: u64) -> u64 {
-        page.saturating_mul(self.page_bytes as u64)
+        Some(Fault { offset: self.pages.offset_of(number) + fault.offset, ..fault })
     }
 
     fn next_of(&self, page: &[u8]) -> Option<u64> {
@@ -215,8 +201,8 @@ impl BdbFile {
     }
 
     /// Takes the pairs of a page.
-    fn pairs_of(&self, page: &[u8], number: u64, unit: &mut Unit) -> Result<()> {
-        let offset = self.offset_of(number);
+    fn pairs_of(&self, page: &[u8], number: u64, unit: &mut Unit, budget: &Budget) -> Result<()> {
+        let offset = self.pages.offset_of(number);
         let item_count = self.item_count(page);
         if item_count != usize::from(self.order.u16_at(page, 20)) || item_count % 2 == 1 {
             let found = u64::from(self.order.u16_at(page, 20));
@@ -232,7 +218,7 @@ impl BdbFile {
                 unit.faults.push(fault);
                 return Ok(());
             }
-            match self.pair(&page[key..end], &page[value..key])? {
+            match self.pair(&page[key..end], &page[value..key], budget)? {
                 Ok(item) => unit.items.push(item),
                 Err(fault) => unit.faults.push(Fault { offset: offset + value as u64, ..fault }),
             }
@@ -242,7 +228,7 @@ impl BdbFile {
     }
 
     /// Decodes the two items of a pair.
-    fn pair(&self, key: &[u8], value: &[u8]) -> Result<Result<Item, Fault>> {
+    fn pair(&self, key: &[u8], value: &[u8], budget: &Budget) -> Result<Result<Item, Fault>> {
         let key = match key {
             [item_type::HERE, bytes @ ..] => Piece::Here(bytes.to_vec()),
             [item_type::OVERFLOW, ..] if key.len() >= 12 => self.overflow(key),
@@ -258,7 +244,7 @@ impl BdbFile {
             },
             [item_type::DUPLICATE_TREE, ..] if value.len() >= 8 => {
                 let root = u64::from(self.order.u32_at(value, 4));
-                match crate::old_file::or_fault(self.tree(root))? {
+                match or_fault(self.tree(root, budget))? {
                     Ok((first, further)) => (first, further),
                     Err(fault) => return Ok(Err(fault)),
                 }
@@ -293,40 +279,36 @@ impl BdbFile {
     }
 
     /// Returns the first value of a tree of duplicates, and how many more there are.
-    fn tree(&self, root: u64) -> Result<(Piece, u64)> {
+    fn tree(&self, root: u64, budget: &Budget) -> Result<(Piece, u64)> {
         let mut number = root;
         for _ in 0..LEVELS_MAX {
-            let page = self.page(number)?;
+            let page = self.pages.read(number, budget)?;
             let item = self.start_of(&page, 0);
             number = match page[25] {
                 page_type::LEAF_DUPLICATES | page_type::LEAF_RECNO => {
-                    return self.leaves(number);
+                    return self.leaves(number, budget);
                 }
                 page_type::INTERNAL => u64::from(self.order.u32_at(&page, item + 4)),
                 page_type::INTERNAL_RECNO => u64::from(self.order.u32_at(&page, item)),
                 other => return Err(self.wrong_type(number, page_type::LEAF_DUPLICATES, other)),
             };
         }
-        let levels = u64::from(LEVELS_MAX);
-        Err(Fault::new("tree of duplicates", self.offset_of(root), levels, levels + 1).into())
+        let (at, levels) = (self.pages.offset_of(root), u64::from(LEVELS_MAX));
+        Err(Fault::new("tree of duplicates", at, levels, levels + 1).into())
     }
 
-    fn leaves(&self, first: u64) -> Result<(Piece, u64)> {
+    fn leaves(&self, first: u64, budget: &Budget) -> Result<(Piece, u64)> {
         let (mut value, mut count) = (None, 0_u64);
-        let mut next = Some(first);
-        let mut turns = self.page_count();
-        while let (Some(number), Some(left)) = (next, turns.checked_sub(1)) {
-            turns = left;
-            let page = self.page(number)?;
-            for index in 0..self.item_count(&page) {
-                let at = self.start_of(&page, index);
-                let (bytes, kind) = (self.order.u16_at(&page, at), page.get(at + 2).copied());
+        self.pages.walk(first, budget, |number, page| {
+            for index in 0..self.item_count(page) {
+                let at = self.start_of(page, index);
+                let (bytes, kind) = (self.order.u16_at(page, at), page.get(at + 2).copied());
                 let Some(kind) = kind.filter(|kind| kind & DELETED == 0) else { continue };
                 count += 1;
                 if value.is_some() {
                     continue;
                 }
-                let offset = self.offset_of(number) + at as u64;
+                let offset = self.pages.offset_of(number) + at as u64;
                 value = Some(if kind == item_type::OVERFLOW {
                     self.overflow(page.get(at..).unwrap_or_default())
                 } else {
@@ -335,14 +317,14 @@ impl BdbFile {
                     Piece::Here(run.ok_or(fault)?.to_vec())
                 });
             }
-            next = self.next_of(&page);
-        }
-        let missing = Fault::new("tree of duplicates", self.offset_of(first), 1, 0);
+            Ok(self.next_of(page))
+        })?;
+        let missing = Fault::new("tree of duplicates", self.pages.offset_of(first), 1, 0);
         Ok((value.ok_or(missing)?, count - 1))
     }
 
     fn wrong_type(&self, page: u64, expected: u8, found: u8) -> Error {
-        let at = self.offset_of(page) + 25;
+        let at = self.pages.offset_of(page) + 25;
         Fault::new("type of a page", at, u64::from(expected), u64::from(found)).into()
     }
 }
@@ -367,91 +349,87 @@ impl Reader for BdbFile {
     }
 
     fn source(&self) -> &Source {
-        &self.source
+        &self.pages.source
     }
 
     fn unit_count(&self) -> u64 {
-        self.geometry.bucket_count().min(self.page_count())
+        self.geometry.bucket_count().min(self.pages.count())
     }
 
     fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    fn unit(&self, index: u64) -> Result<Unit> {
+    fn unit(&self, index: u64, budget: &Budget) -> Result<Unit> {
         let mut unit = Unit { is_in_use: true, ..Unit::default() };
-        let mut number = self.page_of_bucket(index);
-        for turn in 0_u64.. {
-            let page = self.page(number)?;
-            let offset = self.offset_of(number);
-            unit.read_bytes += page.len() as u64;
+        let mut is_first = true;
+        let walked = self.pages.walk(self.page_of_bucket(index), budget, |number, page| {
             match page[25] {
                 // Made with its doubling and not used since.
-                page_type::NONE if turn == 0 && page.iter().all(|&byte| byte == 0) => break,
-                page_type::HASH | page_type::HASH_UNSORTED => {}
-                other => {
-                    let (expected, found) = (u64::from(page_type::HASH), u64::from(other));
-                    unit.faults.push(Fault::new("type of a page", offset + 25, expected, found));
-                    break;
+                page_type::NONE if is_first && page.iter().all(|&byte| byte == 0) => {
+                    return Ok(None);
                 }
+                page_type::HASH | page_type::HASH_UNSORTED => {}
+                other => return Err(self.wrong_type(number, page_type::HASH, other)),
             }
-            let found = u64::from(self.order.u32_at(&page, 8));
+            let found = u64::from(self.order.u32_at(page, 8));
             if found != number {
-                unit.faults.push(Fault::new("number of a page", offset + 8, number, found));
+                let at = self.pages.offset_of(number) + 8;
+                unit.faults.push(Fault::new("number of a page", at, number, found));
             }
-            unit.overflow_pages += u64::from(turn > 0);
+            unit.overflow_pages += u64::from(!is_first);
+            is_first = false;
             // What a page with a wrong checksum holds is left to a salvage.
-            match self.wrong_checksum(&page, number) {
+            match self.wrong_checksum(page, number) {
                 Some(fault) => unit.faults.push(fault),
-                None => self.pairs_of(&page, number, &mut unit)?,
+                None => self.pairs_of(page, number, &mut unit, budget)?,
             }
-            let Some(next) = self.next_of(&page) else { break };
-            if turn >= self.page_count() {
-                let most = self.page_count();
-                unit.faults.push(Fault::new("pages of a chain", offset + 16, most, most + 1));
-                break;
-            }
-            number = next;
-        }
+            Ok(self.next_of(page))
+        });
+        unit.faults.extend(or_fault(walked)?.err());
         Ok(unit)
     }
 
-    fn loose_units(&self, visit: &mut dyn FnMut(Unit) -> Result<()>) -> Result<()> {
-        for number in 1..self.page_count() {
-            let page = self.page(number)?;
+    fn loose_units(
+        &self,
+        budget: &Budget,
+        visit: &mut dyn FnMut(Unit) -> Result<()>,
+    ) -> Result<()> {
+        self.pages.each(1, budget, |number, page| {
+            let mut unit = Unit::default();
             if matches!(page[25], page_type::HASH | page_type::HASH_UNSORTED) {
-                let mut unit = Unit::default();
-                self.pairs_of(&page, number, &mut unit)?;
-                visit(unit)?;
+                self.pairs_of(page, number, &mut unit, budget)?;
             }
-        }
-        Ok(())
+            visit(unit)
+        })
     }
 
-    fn pages(&self, first: u64, bytes: Option<u64>, _is_key: bool) -> Result<Vec<u8>> {
+    fn pages(
+        &self,
+        first: u64,
+        bytes: Option<u64>,
+        _is_key: bool,
+        budget: &Budget,
+    ) -> Result<Vec<u8>> {
         let expected = bytes.unwrap_or_default();
         let mut run = Vec::new();
-        let mut next = Some(first);
-        let mut turns = self.page_count();
-        while let (Some(number), Some(left)) = (next, turns.checked_sub(1)) {
-            turns = left;
-            let page = self.page(number)?;
+        self.pages.walk(first, budget, |number, page| {
             if page[25] != page_type::OVERFLOW {
                 return Err(self.wrong_type(number, page_type::OVERFLOW, page[25]));
             }
-            if let Some(fault) = self.wrong_checksum(&page, number) {
+            if let Some(fault) = self.wrong_checksum(page, number) {
                 return Err(fault.into());
             }
-            let end = self.page_header_bytes + usize::from(self.order.u16_at(&page, 22));
+            let end = self.page_header_bytes + usize::from(self.order.u16_at(page, 22));
             let Some(part) = page.get(self.page_header_bytes..end) else {
-                let (at, most) = (self.offset_of(number) + 22, page.len() as u64);
+                let (at, most) = (self.pages.offset_of(number) + 22, page.len() as u64);
                 return Err(Fault::new("bytes of an overflow page", at, most, end as u64).into());
             };
             run.extend_from_slice(part);
-            next = self.next_of(&page);
-        }
+            Ok(self.next_of(page))
+        })?;
         if run.len() as u64 != expected {
-            let (at, found) = (self.offset_of(first), run.len() as u64);
+            let (at, found) = (self.pages.offset_of(first), run.len() as u64);
             return Err(Fault::new("bytes of overflow pages", at, expected, found).into());
         }
         Ok(run)
@@ -472,7 +450,7 @@ impl Reader for BdbFile {
         };
         let mut parameters = vec![
             Parameter::new("version", self.version),
-            Parameter::new("db_pagesize", self.page_bytes),
+            Parameter::new("db_pagesize", self.pages.page_bytes),
             Parameter::new("db_lorder", if self.order == ByteOrder::Little { 1234 } else { 4321 }),
             Parameter::new("h_ffactor", self.fill_factor),
             Parameter::new("max_bucket", self.geometry.bucket_count() - 1),
@@ -497,6 +475,9 @@ impl Reader for BdbFile {
     }
 
     fn linear_bucket_count(&self) -> Option<u64> {
-        (self.function != Function::Unknown).then(|| self.geometry.bucket_count())
+        // Of buckets without a page there are none in a sound file.
+        let bucket_count = self.geometry.bucket_count();
+        (self.function != Function::Unknown && bucket_count <= self.pages.count())
+            .then_some(bucket_count)
     }
 }

@@ -18,10 +18,13 @@ use splitpoint::hash::{self, CharSign};
 use crate::Source;
 use crate::byte_order::ByteOrder;
 use crate::identify::Identity;
-use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
 
 /// Bits of a hash.
 const HASH_BITS: u32 = 31;
+
+/// Bytes of each key that stand in its bucket.
+const START_BYTES: usize = 4;
 
 /// Bytes that a file with counted syncs has after its header.
 const NUMSYNC_BYTES: u64 = 32;
@@ -275,11 +278,15 @@ impl GdbmFile {
 
     /// Takes the sign of `char` from the first key that tells it.
     fn guess_sign(&mut self) -> Result<()> {
+        let budget = Budget::new(&self.source);
         for &bucket in self.buckets.iter().take(64) {
+            if budget.take(self.header.bucket_bytes).is_err() {
+                break;
+            }
             let unit = self.bucket(bucket)?;
             for item in &unit.items {
                 let Piece::At { offset, bytes } = item.key else { continue };
-                if bytes > 1 << 20 {
+                if bytes > 1 << 20 || budget.take(bytes).is_err() {
                     continue;
                 }
                 let key = crate::reader::run_of(&self.source, offset, bytes)?;
@@ -335,7 +342,8 @@ impl GdbmFile {
             elements += 1;
             match self.element(bytes, at) {
                 Ok(item) => {
-                    bucket.hashes.push(hash);
+                    let key_start = bytes[at + 4..][..START_BYTES].try_into().expect("4 bytes");
+                    bucket.stored.push(Stored { hash, key_start });
                     bucket.items.push(item);
                 }
                 Err(fault) => {
@@ -383,18 +391,26 @@ impl GdbmFile {
     }
 
     /// Leaves the pairs whose hash is that of their key.
-    fn verified(&self, bucket: Bucket, left_bytes: &mut u64) -> Result<Unit> {
+    fn verified(&self, bucket: Bucket, budget: &Budget) -> Result<Unit> {
         let mut unit = Unit::default();
-        for (item, stored) in bucket.items.into_iter().zip(bucket.hashes) {
+        for (item, stored) in bucket.items.into_iter().zip(bucket.stored) {
             let Piece::At { offset, bytes } = item.key else { continue };
-            *left_bytes = left_bytes.saturating_sub(bytes);
-            if *left_bytes == 0 {
+            // A bucket has the first bytes of its keys. Without them, no long key is read for
+            // nothing.
+            let mut start = [0; START_BYTES];
+            self.source.read_at(offset, &mut start)?;
+            let start_bytes = START_BYTES.min(bytes as usize);
+            if start[..start_bytes] != stored.key_start[..start_bytes] {
+                continue;
+            }
+            // Keys that a file names again and again are not hashed without end.
+            if budget.take(bytes).is_err() {
                 break;
             }
             let key = crate::reader::run_of(&self.source, offset, bytes)?;
             if [CharSign::Signed, CharSign::Unsigned]
                 .into_iter()
-                .any(|sign| hash::gdbm(&key, sign) == stored)
+                .any(|sign| hash::gdbm(&key, sign) == stored.hash)
             {
                 unit.items.push(item);
             }
@@ -410,11 +426,18 @@ impl GdbmFile {
     }
 }
 
-/// What a bucket holds, with the hashes that stand beside its pairs.
+/// What stands beside the address of a pair in its bucket.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    hash: u32,
+    key_start: [u8; START_BYTES],
+}
+
+/// What a bucket holds.
 #[derive(Debug, Default)]
 struct Bucket {
     items: Vec<Item>,
-    hashes: Vec<u32>,
+    stored: Vec<Stored>,
     faults: Vec<Fault>,
     bits: u32,
 }
@@ -423,7 +446,7 @@ impl Bucket {
     fn hash_of(&self, key_offset: u64) -> Option<u32> {
         let is_it =
             |item: &Item| matches!(item.key, Piece::At { offset, .. } if offset == key_offset);
-        self.items.iter().position(is_it).map(|index| self.hashes[index])
+        self.items.iter().position(is_it).map(|index| self.stored[index].hash)
     }
 }
 
@@ -444,13 +467,15 @@ impl Reader for GdbmFile {
         &self.faults
     }
 
-    fn unit(&self, index: u64) -> Result<Unit> {
+    fn unit(&self, index: u64, budget: &Budget) -> Result<Unit> {
         let Some(&offset) = self.buckets.get(index as usize) else { return Ok(Unit::default()) };
+        if let Err(fault) = budget.take(self.header.bucket_bytes) {
+            return Ok(Unit { faults: vec![fault], ..Unit::default() });
+        }
         let bucket = self.bucket(offset)?;
         Ok(Unit {
             items: bucket.items,
             faults: bucket.faults,
-            read_bytes: self.header.bucket_bytes,
             overflow_pages: 0,
             depth: Some(bucket.bits.min(self.header.dir_bits)),
             is_in_use: true,
@@ -459,14 +484,16 @@ impl Reader for GdbmFile {
 
     /// A bucket may begin at any multiple of 4. What looks like one is one if the hashes in it are
     /// those of the keys that it names.
-    fn loose_units(&self, visit: &mut dyn FnMut(Unit) -> Result<()>) -> Result<()> {
+    fn loose_units(
+        &self,
+        budget: &Budget,
+        visit: &mut dyn FnMut(Unit) -> Result<()>,
+    ) -> Result<()> {
         const CHUNK_BYTES: usize = 1 << 20;
         let bucket_bytes = self.header.bucket_bytes as usize;
         let mut chunk = vec![0; CHUNK_BYTES + bucket_bytes];
-        // Keys that a file names again and again are not hashed without end.
-        let mut left_bytes = self.source.file_bytes().saturating_mul(64).saturating_add(1 << 24);
         let mut start = 0;
-        while start < self.source.file_bytes() {
+        while start < self.source.file_bytes() && !budget.is_spent() {
             let filled = self.source.read_at(start, &mut chunk)?;
             for at in (0..filled.min(CHUNK_BYTES)).step_by(4) {
                 let end = (at + bucket_bytes).min(filled);
@@ -474,15 +501,14 @@ impl Reader for GdbmFile {
                     continue;
                 }
                 let bucket = self.decode(start + at as u64, &chunk[at..end], end - at);
-                let unit = self.verified(bucket, &mut left_bytes)?;
-                if left_bytes == 0 {
-                    return Ok(());
-                }
+                let unit = self.verified(bucket, budget)?;
                 if !unit.items.is_empty() {
                     visit(unit)?;
                 }
             }
             start += CHUNK_BYTES as u64;
+            let data = self.source.next_data(start);
+            start = (data - data % CHUNK_BYTES as u64).max(start);
         }
         Ok(())
     }

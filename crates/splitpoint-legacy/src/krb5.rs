@@ -18,8 +18,10 @@ use splitpoint::{Error, Result};
 
 use crate::Source;
 use crate::byte_order::ByteOrder;
+use crate::chain::{Pages, ceil_log2};
 use crate::identify::Identity;
-use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::old_file::or_fault;
+use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
 
 const HEADER_BYTES: usize = 248;
 const PAGE_HEADER_BYTES: usize = 14;
@@ -38,9 +40,8 @@ const PROBE_HASH: u32 = 0x956e_7de3;
 #[derive(Debug)]
 pub(crate) struct Krb5File {
     identity: Identity,
-    source: Source,
+    pages: Pages,
     order: ByteOrder,
-    page_bytes: usize,
     header_pages: u64,
     geometry: Geometry,
     fill_factor: u32,
@@ -85,7 +86,7 @@ impl Krb5File {
         Ok(Self {
             identity,
             order,
-            page_bytes: page_bytes as usize,
+            pages: Pages { source, page_bytes: page_bytes as usize },
             header_pages: u64::from(field(48)),
             geometry,
             fill_factor: field(40),
@@ -93,12 +94,7 @@ impl Krb5File {
             spares,
             is_hash_known: field(52) == PROBE_HASH,
             faults,
-            source,
         })
-    }
-
-    fn page_count(&self) -> u64 {
-        self.source.file_bytes().div_ceil(self.page_bytes as u64)
     }
 
     fn page_of_bucket(&self, bucket: u64) -> u64 {
@@ -113,12 +109,6 @@ impl Krb5File {
     fn page_of_address(&self, address: u64) -> u64 {
         let (split_point, number) = (address >> 11, address & 0x7ff);
         self.page_of_bucket((1 << split_point.min(32)) - 1) + number
-    }
-
-    fn page(&self, number: u64) -> Result<Vec<u8>> {
-        let mut page = vec![0; self.page_bytes];
-        self.source.read_at(number.saturating_mul(page.len() as u64), &mut page)?;
-        Ok(page)
     }
 
     fn next_of(&self, page: &[u8]) -> Option<u64> {
@@ -160,103 +150,85 @@ impl Krb5File {
     }
 }
 
-/// Returns the smallest `i` for which `2^i` is `number` or more.
-pub(crate) fn ceil_log2(number: u64) -> u32 {
-    number.next_power_of_two().ilog2()
-}
-
 impl Reader for Krb5File {
     fn identity(&self) -> &Identity {
         &self.identity
     }
 
     fn source(&self) -> &Source {
-        &self.source
+        &self.pages.source
     }
 
     /// The pages of further buckets are beyond the end of the file: empty.
     fn unit_count(&self) -> u64 {
-        self.geometry.bucket_count().min(self.page_count())
+        self.geometry.bucket_count().min(self.pages.count())
     }
 
     fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    fn unit(&self, index: u64) -> Result<Unit> {
+    fn unit(&self, index: u64, budget: &Budget) -> Result<Unit> {
         let mut unit = Unit { is_in_use: true, ..Unit::default() };
-        let mut number = self.page_of_bucket(index);
-        for turn in 0_u64.. {
-            let page = self.page(number)?;
-            let offset = number.saturating_mul(page.len() as u64);
-            unit.read_bytes += page.len() as u64;
-            let kind = page[10];
-            if kind == 0 {
-                // A hole: nothing was ever written here. No page of a chain is one.
-                if turn > 0 {
-                    unit.faults.push(Fault::new("page of a chain", offset, u64::from(OVERFLOW), 0));
-                }
-                break;
+        let mut is_first = true;
+        let walked = self.pages.walk(self.page_of_bucket(index), budget, |number, page| {
+            let offset = self.pages.offset_of(number);
+            if page[10] == 0 && is_first {
+                // A hole: nothing was ever written here. No other page of a chain is one.
+                return Ok(None);
             }
-            if kind != BUCKET && kind != OVERFLOW {
-                let (expected, found) = (u64::from(BUCKET), u64::from(kind));
-                unit.faults.push(Fault::new("type of a page", offset + 10, expected, found));
-                break;
+            if page[10] != BUCKET && page[10] != OVERFLOW {
+                return Err(wrong_type(offset, BUCKET, page[10]));
             }
-            unit.overflow_pages += u64::from(turn > 0);
-            self.pairs_of(&page, offset, &mut unit);
-            let Some(next) = self.next_of(&page) else { break };
-            if turn >= self.page_count() {
-                let most = self.page_count();
-                unit.faults.push(Fault::new("pages of a chain", offset + 4, most, most + 1));
-                break;
-            }
-            number = next;
-        }
+            unit.overflow_pages += u64::from(!is_first);
+            is_first = false;
+            self.pairs_of(page, offset, &mut unit);
+            Ok(self.next_of(page))
+        });
+        unit.faults.extend(or_fault(walked)?.err());
         Ok(unit)
     }
 
-    fn loose_units(&self, visit: &mut dyn FnMut(Unit) -> Result<()>) -> Result<()> {
-        for number in self.header_pages..self.page_count() {
-            let page = self.page(number)?;
+    fn loose_units(
+        &self,
+        budget: &Budget,
+        visit: &mut dyn FnMut(Unit) -> Result<()>,
+    ) -> Result<()> {
+        self.pages.each(self.header_pages, budget, |number, page| {
+            let mut unit = Unit::default();
             if page[10] == BUCKET || page[10] == OVERFLOW {
-                let mut unit = Unit::default();
-                self.pairs_of(&page, number * page.len() as u64, &mut unit);
-                visit(unit)?;
+                self.pairs_of(page, self.pages.offset_of(number), &mut unit);
             }
-        }
-        Ok(())
+            visit(unit)
+        })
     }
 
-    fn pages(&self, first: u64, _bytes: Option<u64>, is_key: bool) -> Result<Vec<u8>> {
+    fn pages(
+        &self,
+        first: u64,
+        _bytes: Option<u64>,
+        is_key: bool,
+        budget: &Budget,
+    ) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let mut number = first;
-        for _ in 0..=self.page_count() {
-            let page = self.page(number)?;
-            let offset = number.saturating_mul(page.len() as u64);
+        self.pages.walk(first, budget, |number, page| {
+            let offset = self.pages.offset_of(number);
             if page[10] != BIG {
-                let (expected, found) = (u64::from(BIG), u64::from(page[10]));
-                return Err(Fault::new("type of a page", offset + 10, expected, found).into());
+                return Err(wrong_type(offset, BIG, page[10]));
             }
-            let key_end = BIG_HEADER_BYTES + usize::from(self.order.u16_at(&page, 14));
-            let value_end = key_end + usize::from(self.order.u16_at(&page, 16));
+            let key_end = BIG_HEADER_BYTES + usize::from(self.order.u16_at(page, 14));
+            let value_end = key_end + usize::from(self.order.u16_at(page, 16));
             if value_end > page.len() {
                 let (expected, found) = (page.len() as u64, value_end as u64);
                 return Err(Fault::new("end of a pair", offset + 14, expected, found).into());
             }
-            bytes.extend_from_slice(if is_key {
-                &page[BIG_HEADER_BYTES..key_end]
-            } else {
-                &page[key_end..value_end]
-            });
-            match self.next_of(&page) {
-                None => return Ok(bytes),
-                Some(next) => number = next,
-            }
-        }
-        let most = self.page_count();
-        Err(Fault::new("pages of a big pair", first * self.page_bytes as u64, most, most + 1)
-            .into())
+            let part = if is_key { BIG_HEADER_BYTES..key_end } else { key_end..value_end };
+            bytes.extend_from_slice(&page[part]);
+            // The value begins where the key has ended.
+            let is_complete = is_key && value_end > key_end;
+            Ok(self.next_of(page).filter(|_| !is_complete))
+        })?;
+        Ok(bytes)
     }
 
     fn homes(&self, key: &[u8]) -> Homes {
@@ -269,7 +241,7 @@ impl Reader for Krb5File {
 
     fn parameters(&self) -> Vec<Parameter> {
         vec![
-            Parameter::new("bsize", self.page_bytes),
+            Parameter::new("bsize", self.pages.page_bytes),
             Parameter::new("lorder", if self.order == ByteOrder::Little { 1234 } else { 4321 }),
             Parameter::new("ffactor", self.fill_factor),
             Parameter::new("max_bucket", self.geometry.bucket_count() - 1),
@@ -291,18 +263,6 @@ impl Reader for Krb5File {
     }
 }
 
-/// Says that a version is one that this library does not read.
-pub(crate) fn version(identity: &Identity, expected: u32, found: u32) -> Error {
-    Error::Version { path: identity.path.clone(), expected, found }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_logarithm_is_rounded_up() {
-        let logs = [1, 2, 3, 4, 5, 8, 9, 1 << 32].map(ceil_log2);
-        assert_eq!(logs, [0, 1, 2, 2, 3, 3, 4, 32]);
-    }
+fn wrong_type(page_offset: u64, expected: u8, found: u8) -> Error {
+    Fault::new("type of a page", page_offset + 10, u64::from(expected), u64::from(found)).into()
 }

@@ -24,6 +24,9 @@
 
 mod bdb;
 mod byte_order;
+mod chain;
+#[cfg(test)]
+mod cost_tests;
 pub mod db185;
 mod dbm;
 #[cfg(any(test, feature = "fuzzing"))]

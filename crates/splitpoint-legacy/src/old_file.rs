@@ -20,7 +20,7 @@ use splitpoint::{
 
 use crate::db185;
 use crate::identify::Identity;
-use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit, key_of, value_of};
+use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit, key_of, value_of};
 
 /// Doubts that are kept one by one; further ones are counted.
 const DOUBTS_MAX: usize = 1000;
@@ -161,6 +161,12 @@ impl OldFile {
         crate::open::open_db185(path.as_ref(), options)
     }
 
+    /// Returns how many bytes of the file have been read.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.reader.source().read_bytes()
+    }
+
     /// Returns what the file is.
     pub fn identity(&self) -> &Identity {
         self.reader.identity()
@@ -222,18 +228,22 @@ impl OldFile {
             }
         }
         let reader = &*self.reader;
-        reader.loose_units(&mut |unit| {
+        // Looking for them and reading them take one each.
+        let (looking, reading) = (Budget::new(reader.source()), Budget::new(reader.source()));
+        reader.loose_units(&looking, &mut |unit| {
             for item in &unit.items {
-                let Ok(key) = or_fault(key_of(reader, item))? else { continue };
+                let Ok(key) = or_fault(key_of(reader, item, &reading))? else { continue };
                 if saved.contains(&key) {
                     continue;
                 }
-                let Ok(value) = or_fault(value_of(reader, item))? else { continue };
+                let Ok(value) = or_fault(value_of(reader, item, &reading))? else { continue };
                 save(&key, &value, true)?;
                 saved.insert(key);
             }
             Ok(())
         })?;
+        faults
+            .extend([looking, reading].iter().find(|budget| budget.is_spent()).map(Budget::fault));
         Ok(faults)
     }
 
@@ -283,14 +293,15 @@ fn occupancy_of_rows(survey: &Survey) -> Occupancy {
 }
 
 /// Looks for `key` where the original would.
-fn find_at_home(reader: &dyn Reader, key: &[u8], homes: Homes) -> Result<Found> {
+fn find_at_home(reader: &dyn Reader, key: &[u8], homes: Homes, budget: &Budget) -> Result<Found> {
     let mut fault = None;
     for home in homes.iter() {
-        let unit = reader.unit(home)?;
-        if let Some(item) = find(reader, &unit, key)? {
-            return Ok(Found::Value(value_of(reader, item)?));
+        let unit = reader.unit(home, budget)?;
+        match find(reader, &unit, key, budget)? {
+            Ok(Some(item)) => return Ok(Found::Value(value_of(reader, item, budget)?)),
+            Ok(None) => fault = fault.or(unit.faults.first().copied()),
+            Err(unreadable) => fault = fault.or(Some(unreadable)),
         }
-        fault = fault.or(unit.faults.first().copied());
     }
     Ok(Found::Nothing { fault })
 }
@@ -303,8 +314,14 @@ enum Found {
     },
 }
 
-/// Finds the first item with `key`; one whose key cannot be read is not it.
-fn find<'u>(reader: &dyn Reader, unit: &'u Unit, key: &[u8]) -> Result<Option<&'u Item>> {
+/// Finds the first item with `key`. If there is none, a key that cannot be read might be it.
+fn find<'u>(
+    reader: &dyn Reader,
+    unit: &'u Unit,
+    key: &[u8],
+    budget: &Budget,
+) -> Result<Result<Option<&'u Item>, Fault>> {
+    let mut fault = None;
     for item in &unit.items {
         let bytes = match &item.key {
             Piece::Here(found) => Some(found.len() as u64),
@@ -314,11 +331,13 @@ fn find<'u>(reader: &dyn Reader, unit: &'u Unit, key: &[u8]) -> Result<Option<&'
         if bytes.is_some_and(|bytes| bytes != key.len() as u64) {
             continue;
         }
-        if or_fault(key_of(reader, item))?.is_ok_and(|found| found == key) {
-            return Ok(Some(item));
+        match or_fault(key_of(reader, item, budget))? {
+            Ok(found) if found == key => return Ok(Ok(Some(item))),
+            Ok(_) => {}
+            Err(unreadable) => fault = fault.or(Some(unreadable)),
         }
     }
-    Ok(None)
+    Ok(fault.map_or(Ok(None), Err))
 }
 
 /// Tells damage, which is a result, from a refusal of the system.
@@ -343,15 +362,16 @@ impl Table for OldFile {
     fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
         let reader = &*self.reader;
         let homes = reader.homes(key);
-        let fault = match find_at_home(reader, key, homes)? {
+        let budget = Budget::new(reader.source());
+        let fault = match find_at_home(reader, key, homes, &budget)? {
             Found::Value(value) => return Ok(Some(Value::owned(value))),
             Found::Nothing { fault } => fault,
         };
         let survey = self.survey()?;
         if let Some(Some(place)) = survey.strays.get(key) {
-            let unit = reader.unit(place.unit)?;
+            let unit = reader.unit(place.unit, &budget)?;
             if let Some(item) = unit.items.get(place.index) {
-                return Ok(Some(Value::owned(value_of(reader, item)?)));
+                return Ok(Some(Value::owned(value_of(reader, item, &budget)?)));
             }
         }
         let fault = if homes == Homes::UNKNOWN { survey.fault } else { fault };
@@ -376,7 +396,7 @@ impl Table for OldFile {
             items: Vec::new().into_iter(),
             faults: reader.faults().to_vec().into_iter(),
             seen: HashSet::new(),
-            budget: Budget::new(reader),
+            budget: Budget::new(reader.source()),
         }))
     }
 
@@ -405,35 +425,6 @@ impl Table for OldFile {
     }
 }
 
-/// Bytes that a walk may still look at.
-///
-/// The pairs of a sound file lie beside each other, and so do its buckets: a walk that has looked
-/// at more bytes than twice those of the file is in a file that was made to keep it busy.
-#[derive(Debug)]
-struct Budget {
-    left_bytes: u64,
-    file_bytes: u64,
-}
-
-impl Budget {
-    fn new(reader: &dyn Reader) -> Self {
-        let file_bytes = reader.source().file_bytes();
-        let left_bytes = file_bytes.saturating_mul(3).saturating_add(1 << 20);
-        Self { left_bytes, file_bytes }
-    }
-
-    /// Takes `bytes`, or says what is wrong.
-    fn take(&mut self, bytes: u64) -> Result<(), Fault> {
-        if let Some(left_bytes) = self.left_bytes.checked_sub(bytes) {
-            self.left_bytes = left_bytes;
-            return Ok(());
-        }
-        self.left_bytes = 0;
-        let found = self.file_bytes.saturating_mul(3);
-        Err(Fault::new("sum of the pairs", 0, self.file_bytes, found))
-    }
-}
-
 /// The walk of a survey.
 struct Walk<'a> {
     reader: &'a dyn Reader,
@@ -444,7 +435,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(reader: &'a dyn Reader) -> Self {
-        let budget = Budget::new(reader);
+        let budget = Budget::new(reader.source());
         Self { reader, survey: Survey::default(), budget, sizes: BTreeMap::new() }
     }
 
@@ -452,8 +443,18 @@ impl<'a> Walk<'a> {
         for &fault in self.reader.faults() {
             self.survey.doubt(Doubt::Fault(fault));
         }
-        for unit in 0..self.reader.unit_count() {
-            if self.unit(unit)?.is_err() {
+        let mut next = 0;
+        while next < self.reader.unit_count() {
+            let unit = self.reader.after_hole(next).min(self.reader.unit_count());
+            self.reader.empty_buckets(next..unit, &mut |depth| {
+                self.survey.bucket_count += 1;
+                *self.sizes.entry((depth, 0)).or_insert(0) += 1;
+            });
+            next = unit + 1;
+            if unit < self.reader.unit_count() {
+                self.unit(unit)?;
+            }
+            if self.budget.is_spent() {
                 break;
             }
         }
@@ -462,38 +463,29 @@ impl<'a> Walk<'a> {
         Ok(self.survey)
     }
 
-    /// Counts one unit; an error ends the walk.
-    fn unit(&mut self, index: u64) -> Result<Result<(), Fault>> {
-        let unit = self.reader.unit(index)?;
-        if let Err(fault) = self.budget.take(unit.read_bytes) {
-            self.survey.doubt(Doubt::Fault(fault));
-            return Ok(Err(fault));
-        }
+    fn unit(&mut self, index: u64) -> Result<()> {
+        let unit = self.reader.unit(index, &self.budget)?;
         for &fault in &unit.faults {
             self.survey.doubt(Doubt::Fault(fault));
         }
         let mut seen = HashSet::new();
         for (at, item) in unit.items.iter().enumerate() {
-            let place = Place { unit: index, index: at };
-            let key = match or_fault(key_of(self.reader, item))? {
-                Ok(key) => key,
+            match or_fault(key_of(self.reader, item, &self.budget))? {
+                Ok(key) => self.pair(Place { unit: index, index: at }, item, key, &mut seen),
                 Err(fault) => {
                     self.survey.doubt(Doubt::Fault(fault));
-                    continue;
+                    if self.budget.is_spent() {
+                        break;
+                    }
                 }
-            };
-            if let Err(fault) = self.budget.take(key.len() as u64) {
-                self.survey.doubt(Doubt::Fault(fault));
-                return Ok(Err(fault));
             }
-            self.pair(place, item, key, &mut seen);
         }
         if unit.is_in_use {
             self.survey.bucket_count += 1;
             *self.sizes.entry((unit.depth, unit.items.len() as u64)).or_insert(0) += 1;
         }
         self.survey.overflow_pages += unit.overflow_pages;
-        Ok(Ok(()))
+        Ok(())
     }
 
     fn pair(&mut self, place: Place, item: &Item, key: Vec<u8>, seen: &mut HashSet<Vec<u8>>) {
@@ -537,15 +529,20 @@ impl<'a> Walk<'a> {
                 by_home.entry(home).or_default().push(key);
             }
         }
+        let budget = Budget::new(self.reader.source());
         for (home, keys) in by_home {
-            let unit = self.reader.unit(home)?;
+            let unit = self.reader.unit(home, &budget)?;
             let mut at_home = HashSet::new();
             for item in &unit.items {
-                if let Ok(key) = or_fault(key_of(self.reader, item))? {
+                if let Ok(key) = or_fault(key_of(self.reader, item, &budget))? {
                     at_home.insert(key);
                 }
             }
             for key in keys {
+                // What could not be looked for counts as found: a scan gives no key twice.
+                if budget.is_spent() {
+                    at_home.insert(key.clone());
+                }
                 self.settle(key, &at_home);
             }
         }
@@ -610,17 +607,20 @@ struct Scan<'a> {
 impl Scan<'_> {
     /// Returns the next unit's items or says that there is none.
     fn turn(&mut self) -> Result<bool> {
+        // A unit without pairs may be the start of a hole.
+        if self.place.index == 0 {
+            self.next_unit = self.reader.after_hole(self.next_unit);
+        }
         if self.next_unit >= self.reader.unit_count() {
             return Ok(false);
         }
-        let unit = self.reader.unit(self.next_unit)?;
+        let unit = self.reader.unit(self.next_unit, &self.budget)?;
         self.place = Place { unit: self.next_unit, index: 0 };
         self.next_unit += 1;
-        self.seen.clear();
-        if let Err(fault) = self.budget.take(unit.read_bytes) {
-            self.end();
-            return Err(fault.into());
+        if self.budget.is_spent() {
+            self.next_unit = u64::MAX;
         }
+        self.seen.clear();
         self.items = unit.items.into_iter();
         self.faults = unit.faults.into_iter();
         Ok(true)
@@ -635,7 +635,7 @@ impl Scan<'_> {
     /// Returns the pair of `item`, if it is the one of its key that counts.
     fn entry(&mut self, item: &Item, place: Place) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let reader = self.reader;
-        let key = key_of(reader, item)?;
+        let key = key_of(reader, item, &self.budget)?;
         if reader.homes(&key).first() == Some(place.unit) {
             if !self.seen.insert(key.clone()) {
                 return Ok(None);
@@ -643,12 +643,7 @@ impl Scan<'_> {
         } else if self.file.survey()?.strays.get(&key) != Some(&Some(place)) {
             return Ok(None);
         }
-        let value = value_of(reader, item)?;
-        if let Err(fault) = self.budget.take((key.len() + value.len()) as u64) {
-            self.end();
-            return Err(fault.into());
-        }
-        Ok(Some((key, value)))
+        Ok(Some((key, value_of(reader, item, &self.budget)?)))
     }
 }
 
@@ -677,7 +672,12 @@ impl<'a> Iterator for Scan<'a> {
                     return Some(Ok(Entry { key: Value::owned(key), value: Value::owned(value) }));
                 }
                 Ok(None) => {}
-                Err(error) => return Some(Err(error)),
+                Err(error) => {
+                    if self.budget.is_spent() {
+                        self.end();
+                    }
+                    return Some(Err(error));
+                }
             }
         }
     }

@@ -10,12 +10,14 @@
 //! number are. All is found by trial: a block of the right size and order has falling offsets, and
 //! by the right hash function its keys belong where they are.
 
+use std::ops::Range;
+
 use splitpoint::hash::{self, CharSign};
 use splitpoint::{Error, Result};
 
 use crate::byte_order::ByteOrder;
 use crate::identify::{Files, Format, Identity, of_blocks};
-use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
 use crate::{Source, dbm, sdbm};
 
 /// Sizes that blocks have: 512 in the seventh edition, 1024 in BSD and sdbm, more by some vendors.
@@ -23,6 +25,9 @@ pub(crate) const BLOCK_BYTES: [usize; 7] = [512, 1024, 2048, 4096, 8192, 16384, 
 
 /// The largest `.dir` that is read: half a billion blocks.
 const DIR_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes that are tried at once: a multiple of every size of a block.
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// Keys by which hash functions are tried.
 const SAMPLE_KEYS: u64 = 1 << 16;
@@ -188,12 +193,16 @@ impl Reader for PagedFile {
         &self.faults
     }
 
-    fn unit(&self, index: u64) -> Result<Unit> {
+    fn unit(&self, index: u64, budget: &Budget) -> Result<Unit> {
+        let mut unit = Unit::default();
+        if let Err(fault) = budget.take(self.shape.block_bytes as u64) {
+            unit.faults.push(fault);
+            return Ok(unit);
+        }
         let mut block = vec![0; self.shape.block_bytes];
         let offset = index.saturating_mul(block.len() as u64);
         let available = self.pag.read_at(offset, &mut block)?;
         let (pairs, fault) = pairs_of(&block, available, self.shape.order);
-        let mut unit = Unit { read_bytes: block.len() as u64, ..Unit::default() };
         unit.faults.extend(fault.map(|fault| Fault { offset: offset + fault.offset, ..fault }));
         unit.items = pairs
             .into_iter()
@@ -207,6 +216,24 @@ impl Reader for PagedFile {
         unit.depth = leaf.map(|(_, depth)| depth);
         unit.is_in_use = leaf.map_or(!unit.items.is_empty(), |(block, _)| block == index);
         Ok(unit)
+    }
+
+    fn after_hole(&self, index: u64) -> u64 {
+        let block_bytes = self.shape.block_bytes as u64;
+        let data = self.pag.next_data(index.saturating_mul(block_bytes));
+        (data / block_bytes).max(index)
+    }
+
+    fn empty_buckets(&self, units: Range<u64>, visit: &mut dyn FnMut(Option<u32>)) {
+        let Some(dir) = self.trie() else { return };
+        // A trie has one leaf more than bits.
+        let end = units.end.min(8 * dir.len() as u64 + 1);
+        for index in units.start..end {
+            let (leaf, depth) = self.kind.leaf_of(dir, index);
+            if leaf == index {
+                visit(Some(depth));
+            }
+        }
     }
 
     fn homes(&self, key: &[u8]) -> Homes {
@@ -250,13 +277,15 @@ impl Reader for PagedFile {
     }
 }
 
-type Range = std::ops::Range<usize>;
-
 /// Returns where the pairs of a block are, key and value, and what is wrong after them.
 ///
 /// Only the first `available` bytes of the block were in the file. The fault's offset is within
 /// the block.
-fn pairs_of(block: &[u8], available: usize, order: ByteOrder) -> (Vec<[Range; 2]>, Option<Fault>) {
+fn pairs_of(
+    block: &[u8],
+    available: usize,
+    order: ByteOrder,
+) -> (Vec<[Range<usize>; 2]>, Option<Fault>) {
     let slot = |index: usize| usize::from(order.u16_at(block, 2 * index));
     let slot_count = slot(0);
     let slots_bytes = 2 * (slot_count + 1);
@@ -342,7 +371,7 @@ fn plausible_shapes(pag: &Source, has_dir: bool) -> Result<Vec<(Shape, Trial)>> 
             trials.push((Shape { block_bytes, order }, Trial::default()));
         }
     }
-    let mut chunk = vec![0; 1 << 20];
+    let mut chunk = vec![0; CHUNK_BYTES];
     let mut offset = 0;
     while offset < pag.file_bytes() {
         let filled = pag.read_at(offset, &mut chunk)?;
@@ -354,10 +383,16 @@ fn plausible_shapes(pag: &Source, has_dir: bool) -> Result<Vec<(Shape, Trial)>> 
                 try_blocks(&chunk[..filled], *shape, trial);
             }
         }
-        offset += filled as u64;
+        offset = chunk_of_data(pag, offset + filled as u64);
     }
     trials.retain(|(_, trial)| trial.good >= trial.bad && (trial.good > 0 || has_dir));
     Ok(trials)
+}
+
+/// Returns where the first chunk from `offset` on begins that is not a hole.
+fn chunk_of_data(pag: &Source, offset: u64) -> u64 {
+    let data = pag.next_data(offset);
+    (data - data % CHUNK_BYTES as u64).max(offset)
 }
 
 fn try_blocks(chunk: &[u8], shape: Shape, trial: &mut Trial) {
@@ -387,8 +422,12 @@ impl Placement {
     fn of(pag: &Source, dir: Option<&[u8]>, shape: Shape) -> Result<[Self; Kind::ALL.len()]> {
         let mut placed = [Self::default(); Kind::ALL.len()];
         let mut block = vec![0; shape.block_bytes];
-        let block_count = pag.file_bytes().div_ceil(shape.block_bytes as u64);
-        for index in 0..block_count {
+        let block_bytes = shape.block_bytes as u64;
+        let block_count = pag.file_bytes().div_ceil(block_bytes);
+        let mut next = 0;
+        while next < block_count {
+            let index = next;
+            next = (pag.next_data((index + 1) * block_bytes) / block_bytes).max(index + 1);
             let available = pag.read_at(index * block.len() as u64, &mut block)?;
             let (pairs, _) = pairs_of(&block, available, shape.order);
             for [key, _] in pairs {

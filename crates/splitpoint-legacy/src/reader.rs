@@ -13,7 +13,9 @@
 //!   the pairs that can still be read are there.
 //! - A unit takes memory for its own bytes; keys and values outside it are read one at a time.
 
+use std::cell::Cell;
 use std::fmt;
+use std::ops::Range;
 
 use splitpoint::{Error, Result, Stats};
 
@@ -78,8 +80,6 @@ pub(crate) enum Piece {
 pub(crate) struct Unit {
     pub(crate) items: Vec<Item>,
     pub(crate) faults: Vec<Fault>,
-    /// Bytes of the file that were looked at.
-    pub(crate) read_bytes: u64,
     /// Pages after the first.
     pub(crate) overflow_pages: u64,
     /// Bits of the hash that tell this unit from others, where that differs between units.
@@ -140,18 +140,37 @@ pub(crate) trait Reader: fmt::Debug + Send + Sync {
     /// What is wrong outside all units.
     fn faults(&self) -> &[Fault];
 
-    /// Reads one unit.
-    fn unit(&self, index: u64) -> Result<Unit>;
+    /// Returns the first unit from `index` on that is not in a hole of a sparse file; those in one
+    /// are empty.
+    fn after_hole(&self, index: u64) -> u64 {
+        index
+    }
+
+    /// Gives the depth of each unit of a hole that takes keys: see [`Unit::is_in_use`].
+    fn empty_buckets(&self, _units: Range<u64>, _visit: &mut dyn FnMut(Option<u32>)) {}
+
+    /// Reads one unit, as far as `budget` allows.
+    fn unit(&self, index: u64, budget: &Budget) -> Result<Unit>;
 
     /// Gives every bucket or page that looks like one, whether or not anything leads to it: for
     /// salvage. Not those where a scan sees all.
-    fn loose_units(&self, _visit: &mut dyn FnMut(Unit) -> Result<()>) -> Result<()> {
+    fn loose_units(
+        &self,
+        _budget: &Budget,
+        _visit: &mut dyn FnMut(Unit) -> Result<()>,
+    ) -> Result<()> {
         Ok(())
     }
 
     /// Reads a key or a value on pages of its own. `is_key` tells the two apart where they share
     /// their pages.
-    fn pages(&self, first: u64, _bytes: Option<u64>, _is_key: bool) -> Result<Vec<u8>> {
+    fn pages(
+        &self,
+        first: u64,
+        _bytes: Option<u64>,
+        _is_key: bool,
+        _budget: &Budget,
+    ) -> Result<Vec<u8>> {
         Err(Fault::new("page of a big pair", first, 0, first).into())
     }
 
@@ -180,20 +199,69 @@ pub(crate) trait Reader: fmt::Debug + Send + Sync {
 }
 
 /// Reads the key of `item`.
-pub(crate) fn key_of(reader: &dyn Reader, item: &Item) -> Result<Vec<u8>> {
-    piece(reader, &item.key, true)
+pub(crate) fn key_of(reader: &dyn Reader, item: &Item, budget: &Budget) -> Result<Vec<u8>> {
+    piece(reader, &item.key, true, budget)
 }
 
 /// Reads the value of `item`.
-pub(crate) fn value_of(reader: &dyn Reader, item: &Item) -> Result<Vec<u8>> {
-    piece(reader, &item.value, false)
+pub(crate) fn value_of(reader: &dyn Reader, item: &Item, budget: &Budget) -> Result<Vec<u8>> {
+    piece(reader, &item.value, false, budget)
 }
 
-fn piece(reader: &dyn Reader, piece: &Piece, is_key: bool) -> Result<Vec<u8>> {
+fn piece(reader: &dyn Reader, piece: &Piece, is_key: bool, budget: &Budget) -> Result<Vec<u8>> {
     match piece {
+        // It was counted with its unit.
         Piece::Here(bytes) => Ok(bytes.clone()),
-        Piece::At { offset, bytes } => run_of(reader.source(), *offset, *bytes),
-        Piece::Pages { page, bytes } => reader.pages(*page, *bytes, is_key),
+        Piece::At { offset, bytes } => {
+            budget.take(*bytes)?;
+            run_of(reader.source(), *offset, *bytes)
+        }
+        Piece::Pages { page, bytes } => reader.pages(*page, *bytes, is_key, budget),
+    }
+}
+
+/// Bytes that a walk may still look at.
+///
+/// The pairs of a sound file lie beside each other, and so do its buckets. A walk that has looked
+/// at more than three times the bytes of the file, as bucket, as key and as value, is in a file that
+/// was made to keep it busy.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    left_bytes: Cell<u64>,
+    is_spent: Cell<bool>,
+    file_bytes: u64,
+}
+
+impl Budget {
+    pub(crate) fn new(source: &Source) -> Self {
+        let file_bytes = source.file_bytes();
+        let left_bytes = Cell::new(file_bytes.saturating_mul(3).saturating_add(1 << 20));
+        Self { left_bytes, is_spent: Cell::new(false), file_bytes }
+    }
+
+    /// Takes `bytes`, or says what is wrong.
+    pub(crate) fn take(&self, bytes: u64) -> Result<(), Fault> {
+        match self.left_bytes.get().checked_sub(bytes) {
+            Some(left_bytes) if !self.is_spent() => {
+                self.left_bytes.set(left_bytes);
+                Ok(())
+            }
+            _ => {
+                self.is_spent.set(true);
+                Err(self.fault())
+            }
+        }
+    }
+
+    /// Returns whether more was asked for than there was.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.is_spent.get()
+    }
+
+    /// What is wrong with a file that takes all.
+    pub(crate) fn fault(&self) -> Fault {
+        let found = self.file_bytes.saturating_mul(3);
+        Fault::new("sum of the pairs", 0, self.file_bytes, found)
     }
 }
 

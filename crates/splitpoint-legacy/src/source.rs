@@ -3,7 +3,10 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+#[cfg(any(test, feature = "fuzzing"))]
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::SeekFrom;
 use splitpoint::{Error, Result};
 
 /// The bytes of a file that is not written.
@@ -12,6 +15,8 @@ pub struct Source {
     bytes: Bytes,
     path: PathBuf,
     file_bytes: u64,
+    #[cfg(any(test, feature = "fuzzing"))]
+    read_bytes: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -22,6 +27,19 @@ enum Bytes {
 }
 
 impl Bytes {
+    /// Returns where the first data from `offset` on begin, if the system can tell.
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        match self {
+            Self::File(file) => match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+                Ok(data) => Some(data),
+                Err(rustix::io::Errno::NXIO) => Some(u64::MAX),
+                Err(_) => None,
+            },
+            #[cfg(any(test, feature = "fuzzing"))]
+            Self::Memory(_) => None,
+        }
+    }
+
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> std::io::Result<usize> {
         match self {
             Self::File(file) => file.read_at(bytes, offset),
@@ -42,14 +60,30 @@ impl Source {
         let failed = |source| Error::Io { action: "open", path: path.clone(), source };
         let file = File::open(&path).map_err(failed)?;
         let file_bytes = file.metadata().map_err(failed)?.len();
-        Ok(Self { bytes: Bytes::File(file), path, file_bytes })
+        Ok(Self::new(Bytes::File(file), path, file_bytes))
+    }
+
+    fn new(bytes: Bytes, path: PathBuf, file_bytes: u64) -> Self {
+        Self {
+            bytes,
+            path,
+            file_bytes,
+            #[cfg(any(test, feature = "fuzzing"))]
+            read_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns how many bytes have been read, those beyond the end too.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
     }
 
     /// Takes bytes in memory for a file.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Self {
         let file_bytes = bytes.len() as u64;
-        Self { bytes: Bytes::Memory(bytes), path: ":memory:".into(), file_bytes }
+        Self::new(Bytes::Memory(bytes), ":memory:".into(), file_bytes)
     }
 
     /// Returns where the file is.
@@ -62,6 +96,17 @@ impl Source {
         self.file_bytes
     }
 
+    /// Returns where the first byte from `offset` on is that may not be 0: what lies before it is a
+    /// hole of a sparse file. At most the end of the file.
+    ///
+    /// # Cost
+    ///
+    /// One system call. Where the system cannot tell, `offset` itself is returned.
+    pub fn next_data(&self, offset: u64) -> u64 {
+        let data = self.bytes.next_data(offset).unwrap_or(offset).max(offset);
+        data.min(self.file_bytes.max(offset))
+    }
+
     /// Reads `bytes.len()` bytes at `offset`; those beyond the end of the file are 0.
     ///
     /// Returns how many were there: old files are sparse, and their last page may be short.
@@ -70,6 +115,8 @@ impl Source {
     ///
     /// [`Error::Io`] if the system refuses.
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+        #[cfg(any(test, feature = "fuzzing"))]
+        self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let mut filled = 0;
         while filled < bytes.len() {
             let at = offset.saturating_add(filled as u64);
@@ -105,5 +152,18 @@ mod tests {
         assert_eq!(bytes, *b"bc\0\0");
         assert_eq!(source.read_at(u64::MAX >> 1, &mut bytes).unwrap(), 0);
         assert_eq!(bytes, [0; 4]);
+    }
+
+    #[test]
+    fn holes_are_skipped() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 42).unwrap();
+        file.as_file().write_all_at(b"data", 1 << 41).unwrap();
+        let source = Source::open(file.path()).unwrap();
+        assert_eq!(source.next_data(1 << 41), 1 << 41);
+        // Only a whole block of the file system is a hole.
+        assert!(((1 << 41) - (1 << 20)..=1 << 41).contains(&source.next_data(0)));
+        assert_eq!(source.next_data(1 << 42), 1 << 42);
+        assert_eq!(source.next_data((1 << 41) + (1 << 30)), 1 << 42);
     }
 }

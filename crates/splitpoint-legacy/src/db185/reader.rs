@@ -13,7 +13,7 @@ use crate::ByteOrder;
 use crate::Source;
 use crate::identify::{Format, Identity};
 use crate::old_file::or_fault;
-use crate::reader::{Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
 
 /// A file of the 1991 package that is only read.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Reader for Db185File {
         &self.faults
     }
 
-    fn unit(&self, index: u64) -> Result<Unit> {
+    fn unit(&self, index: u64, budget: &Budget) -> Result<Unit> {
         let mut unit = Unit { is_in_use: true, ..Unit::default() };
         let mut store = self.table.store();
         if index >= store.bucket_end() {
@@ -107,14 +107,19 @@ impl Reader for Db185File {
         let steps_max = steps.left;
         let (pairs, result) = store.pairs_before_damage(index as u32, &mut steps);
         let pages = steps_max - steps.left;
-        unit.read_bytes = pages * u64::from(store.shape.page_bytes);
+        let read_bytes = pages * u64::from(store.shape.page_bytes);
+        unit.faults.extend(budget.take(read_bytes).err());
         unit.overflow_pages = pages.saturating_sub(1);
         unit.faults.extend(or_fault(result)?.err());
         unit.items = pairs.into_iter().map(Item::here).collect();
         Ok(unit)
     }
 
-    fn loose_units(&self, visit: &mut dyn FnMut(Unit) -> Result<()>) -> Result<()> {
+    fn loose_units(
+        &self,
+        _budget: &Budget,
+        visit: &mut dyn FnMut(Unit) -> Result<()>,
+    ) -> Result<()> {
         let (shape, order, free) = {
             let mut store = self.table.store();
             let is_believed = self.faults.is_empty() && bitmaps_agree(&mut store);

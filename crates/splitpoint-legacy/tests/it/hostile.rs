@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use splitpoint::{Error, Table};
-use splitpoint_legacy::open;
+use splitpoint_legacy::{ByteOrder, open};
 
 use crate::support::{expected, files_of, pairs_of};
 
@@ -173,5 +173,78 @@ fn a_salvage_finds_the_buckets_that_nothing_leads_to() {
         let expected = expected(name);
         let lost = expected.iter().filter(|(key, value)| saved.get(*key) != Some(*value));
         assert_eq!(lost.count(), 0, "{name}: {} of {}", saved.len(), expected.len());
+    }
+}
+
+/// A file whose end is far away, as a crash or a bug of the original leaves it: what is not there is
+/// not read, byte by byte.
+#[test]
+fn the_holes_of_a_sparse_file_are_skipped() {
+    const FAR_BYTES: u64 = 1 << 41;
+    for name in ["ndbm-le-churn", "sdbm-be-bin", "gdbm-std-bin"].into_iter().chain(SMALL) {
+        let victim = Victim::new(name);
+        let file = std::fs::File::options().write(true).open(&victim.path).unwrap();
+        file.set_len(FAR_BYTES).unwrap();
+        let file = open(&victim.path).unwrap();
+        let expected = expected(name);
+        assert!(pairs_of(&file) == expected, "{name}");
+        let (key, value) = expected.last_key_value().unwrap();
+        assert_eq!(file.get(key).unwrap().as_deref(), Some(&value[..]), "{name}");
+        assert!(file.get(b"not there").unwrap().is_none(), "{name}");
+        assert_eq!(file.survey().unwrap().pair_count, expected.len() as u64, "{name}");
+        let mut saved = 0;
+        file.salvage(|_, _, is_doubtful| {
+            saved += usize::from(!is_doubtful);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(saved, expected.len(), "{name}");
+        // Alone, a .pag is known by its blocks.
+        if victim.path.extension().is_some_and(|end| end == "pag") {
+            std::fs::remove_file(victim.path.with_extension("dir")).unwrap();
+            assert!(pairs_of(&open(&victim.path).unwrap()) == expected, "{name} alone");
+        }
+    }
+}
+
+/// A trie of which every bit is set names blocks far beyond the end of the file: it is told, and
+/// not believed.
+#[test]
+fn a_trie_larger_than_the_table_loses_no_pair() {
+    for name in ["sdbm-be-bin", "ndbm-le-churn"] {
+        let victim = Victim::new(name);
+        let path = victim.path.with_extension("dir");
+        let bits = std::fs::read(&path).unwrap();
+        std::fs::write(&path, vec![0xff; bits.len()]).unwrap();
+        let file = open(&victim.path).unwrap();
+        let (pairs, faults): (Vec<_>, Vec<_>) = file.scan().unwrap().partition(Result::is_ok);
+        assert_eq!(faults.len(), 1, "{name}");
+        assert_eq!(pairs.len(), expected(name).len(), "{name}");
+        for (key, value) in expected(name).iter().step_by(29) {
+            assert_eq!(file.get(key).unwrap().as_deref(), Some(&value[..]), "{name}");
+        }
+    }
+}
+
+/// Numbers in headers that are larger than anything: each is refused or told, and nothing takes
+/// memory for them.
+#[test]
+fn sizes_that_overflow_are_refused_or_told() {
+    for (name, order, fields) in [
+        ("krb5db2-v3-le-512-word", ByteOrder::Big, 0..62),
+        ("bdb53-le-512-word", ByteOrder::Little, 0..56),
+        ("gdbm-std-bin", ByteOrder::Little, 0..10),
+        ("gdbm-be-numsync-word", ByteOrder::Big, 0..18),
+        ("gdbm-i386-off32-word", ByteOrder::Little, 0..8),
+    ] {
+        let victim = Victim::new(name);
+        for field in fields {
+            for number in [0, 1, 3, 1 << 16, 1 << 17, i32::MAX as u32, 1 << 31, u32::MAX] {
+                let mut bytes = victim.bytes.clone();
+                bytes[4 * field..4 * field + 4].copy_from_slice(&order.bytes_of_u32(number));
+                victim.write(&bytes);
+                read_all(&victim.path);
+            }
+        }
     }
 }
