@@ -419,14 +419,16 @@ impl Db {
     /// Gives up the lock; a checkpoint that has been written is made durable, by the thread if the
     /// storage allows one.
     #[inline]
-    fn finish_checkpoint(&self, writer: MutexGuard<'_, Writer>) {
+    fn finish_checkpoint(&self, mut writer: MutexGuard<'_, Writer>) {
         if !writer.checkpoints.is_written() {
             return;
         }
-        drop(writer);
         if self.store.region.storage().may_sync_in_background() {
-            self.syncer.finish_checkpoint(&self.store);
+            // Once: the thread may be at a sync, and to wake it costs a system call.
+            let is_asked = self.syncer.finish_checkpoint(&self.store);
+            writer.checkpoints.set_asked(is_asked);
         } else {
+            drop(writer);
             // An error stays with the store: the next change and the next sync return it.
             let _ = self.store.finish_checkpoint();
         }

@@ -26,7 +26,7 @@ const CACHE_PROBES: u64 = 32;
 /// A file behind shared mappings.
 #[derive(Debug)]
 pub(crate) struct Mapped {
-    file: Arc<File>,
+    file: File,
     path: PathBuf,
     identity: Identity,
     is_writable: bool,
@@ -90,7 +90,6 @@ impl Mapped {
             WindowKind::ALL.map(|kind| Reservation::new(kind.reserve_bytes(view_bytes)));
         let windows = [live?, buckets?, overflow?].map(Arc::new);
         let file_bytes = AtomicU64::new(metadata.len());
-        let file = Arc::new(file);
         let storage = Self { file, path, identity, is_writable, file_bytes, view, windows };
         storage.map_view(metadata.len())?;
         Ok(storage)
@@ -267,9 +266,17 @@ impl Storage for Mapped {
         Ok(unsafe { Tail::new(base, bytes, used_bytes, Some(Arc::new(reservation))) })
     }
 
+    /// Cleared without pages; those come as one large folio, so that lookups in the segment need few
+    /// entries of the translation buffer. A fault makes it without the lock of the file, which a
+    /// write of the same zeros would hold for as long.
     fn ready_segment(&self, offset: u64, bytes: u64, map: &Tail) -> io::Result<Option<Work>> {
-        let (file, pages) = (self.file.clone(), map.pages());
-        Ok(Some(Box::new(move || ready_segment(&file, offset, bytes, pages))))
+        self.clear_range(offset, bytes)?;
+        Ok(map.pages().map(|pages| -> Work {
+            Box::new(move || {
+                pages.fault_in_huge();
+                Ok(())
+            })
+        }))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -340,16 +347,6 @@ fn refuse_over_limit(end: u64) -> io::Result<()> {
         Some(limit_bytes) if end > limit_bytes => Err(rustix::io::Errno::FBIG.into()),
         _ => Ok(()),
     }
-}
-
-/// Zeros by hand, in one large folio where the file system has them: lookups in the segment then
-/// need few entries of the translation buffer.
-fn ready_segment(file: &File, offset: u64, bytes: u64, pages: Option<Pages>) -> io::Result<()> {
-    write_zeros(file, offset, bytes)?;
-    if let Some(pages) = pages {
-        pages.fault_in();
-    }
-    Ok(())
 }
 
 /// Writes zeros in calls as large as possible, so that the page cache uses large folios.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rustix::mm::Advice;
+
 use super::{Owner, Span};
 
 /// Bytes whose faults are taken by one call of several.
@@ -32,6 +34,12 @@ impl Pages {
         fault_in(self.span);
     }
 
+    /// As [`fault_in`](Self::fault_in), in huge pages where the file system has them.
+    pub(crate) fn fault_in_huge(&self) {
+        advise(self.span, Advice::LinuxHugepage);
+        fault_in(self.span);
+    }
+
     /// As [`fault_in`](Self::fault_in), a little at a time: the kernel keeps a lock on the address
     /// space meanwhile, and a writer that maps something waits for it.
     pub(crate) fn fault_in_slices(&self) {
@@ -43,13 +51,16 @@ impl Pages {
     }
 }
 
-#[cfg(not(miri))]
 fn fault_in(span: Span) {
-    let advice = rustix::mm::Advice::LinuxPopulateWrite;
-    // SAFETY: the span lies in memory that its owner keeps mapped; populating changes no content,
-    // and what cannot be written is refused.
+    advise(span, Advice::LinuxPopulateWrite);
+}
+
+#[cfg(not(miri))]
+fn advise(span: Span, advice: Advice) {
+    // SAFETY: the span lies in memory that its owner keeps mapped; the advices above change no
+    // content, and what cannot be written is refused.
     let _ = unsafe { rustix::mm::madvise(span.base.cast(), span.bytes as usize, advice) };
 }
 
 #[cfg(miri)]
-fn fault_in(_: Span) {}
+fn advise(_: Span, _: Advice) {}

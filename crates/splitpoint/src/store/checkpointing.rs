@@ -45,8 +45,8 @@ enum Progress {
     Idle,
     /// The buckets are walked, so many bytes of log for each [`WALK_BUCKETS`].
     Walking { image: Box<ImageWriter>, step_bytes: u64 },
-    /// The image is whole and not durable.
-    Written(Box<ImageWriter>),
+    /// The image is whole and not durable; whether the thread has been asked to make it so.
+    Written { image: Box<ImageWriter>, is_asked: bool },
     /// Somebody makes it durable, or has failed to.
     Syncing,
 }
@@ -59,10 +59,17 @@ impl Default for Checkpointing {
 }
 
 impl Checkpointing {
-    /// Returns whether an image waits to be made durable.
+    /// Returns whether an image waits to be made durable, and nobody has been asked to.
     #[inline]
     pub(crate) fn is_written(&self) -> bool {
-        matches!(self.progress, Progress::Written(_))
+        matches!(self.progress, Progress::Written { is_asked: false, .. })
+    }
+
+    /// Notes whether somebody has been asked to make the image durable.
+    pub(crate) fn set_asked(&mut self, has_been: bool) {
+        if let Progress::Written { is_asked, .. } = &mut self.progress {
+            *is_asked = has_been;
+        }
     }
 
     /// Returns by how many bytes the log grows between two checkpoints: a recovery reads about as
@@ -125,11 +132,11 @@ impl Store {
                         && let Progress::Walking { image, .. } =
                             std::mem::replace(&mut checkpoints.progress, Progress::Idle)
                     {
-                        checkpoints.progress = Progress::Written(image);
+                        checkpoints.progress = Progress::Written { image, is_asked: false };
                     }
                 })
             }
-            Progress::Written(_) | Progress::Syncing => {
+            Progress::Written { .. } | Progress::Syncing => {
                 checkpoints.due_lsn = u64::MAX;
                 Ok(())
             }
@@ -161,7 +168,7 @@ impl Store {
     #[cold]
     fn abandon_checkpoint(&self, writer: &mut Writer) {
         let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Idle);
-        if let Progress::Walking { image, .. } | Progress::Written(image) = progress {
+        if let Progress::Walking { image, .. } | Progress::Written { image, .. } = progress {
             image.release(&self.region, &mut writer.space);
         }
         let interval = writer.checkpoints.interval(&self.region);
@@ -177,7 +184,7 @@ impl Store {
         let name = {
             let mut writer = self.lock()?;
             let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Syncing);
-            let Progress::Written(image) = progress else {
+            let Progress::Written { image, .. } = progress else {
                 writer.checkpoints.progress = progress;
                 return Ok(());
             };
