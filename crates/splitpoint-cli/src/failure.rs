@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 
 use splitpoint::{Error as StoreError, ErrorKind};
+use splitpoint_legacy::Format;
 
 use crate::bytes::shell_word;
 
@@ -157,12 +158,13 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
             }
         }
         StoreError::Io { source, .. } => return hint_of_io(source),
-        StoreError::NotAStore { found: "other data", .. } if is_old(path) => {
-            format!("it can only be read; make a store of it: splitpoint convert {file} NEW.spt")
-        }
+        StoreError::NotAStore { .. } if is_old(path) => hint_to_write(path),
         StoreError::NotAStore { found, .. } => return Some(hint_of_foreign(found, &file)),
         StoreError::Unsupported { reason, .. } if reason.contains("Berkeley DB") => {
             format!("load it into a store: db5.3_dump {file} | splitpoint load NEW.spt")
+        }
+        StoreError::Unsupported { .. } | StoreError::HashMismatch { .. } if is_old(path) => {
+            format!("make a store of it: splitpoint convert {file} NEW.spt")
         }
         StoreError::Version { expected, found, .. } if found > expected => {
             "a newer splitpoint wrote it: upgrade this one, or dump the store with that one"
@@ -171,6 +173,9 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
         StoreError::Version { .. } => "an older splitpoint wrote it: dump the store with that \
                                        one and load the dump with this one"
             .to_string(),
+        StoreError::Corrupt { .. } if is_old(path) => {
+            format!("save what can be read into a store: splitpoint salvage {file} -o NEW.spt")
+        }
         StoreError::Corrupt { .. } => format!(
             "restore the file from a backup, or save what can be read: splitpoint repair {file} \
              -o NEW.spt"
@@ -198,9 +203,24 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
     Some(hint)
 }
 
-/// Returns whether an old format without a magic number is found in the file: dbm, sdbm.
+/// Returns whether the file is one of another package that this library reads.
 fn is_old(path: &Path) -> bool {
-    matches!(splitpoint_legacy::identify(path), Ok(Some(_)))
+    let identity = splitpoint_legacy::identify(path).ok().flatten();
+    let format = identity.map(|identity| identity.format);
+    format.is_some_and(|format| format.is_readable() && format != Format::Store)
+}
+
+/// Returns what to type to change what the old file at `path` holds.
+pub(crate) fn hint_to_write(path: &Path) -> String {
+    let file = shell_word(&path.to_string_lossy());
+    let identity = splitpoint_legacy::identify(path).ok().flatten();
+    if identity.is_some_and(|identity| identity.format == Format::Db185Hash) {
+        let url = shell_word(&format!("db185:{}", path.display()));
+        return format!(
+            "make a store of it: splitpoint convert {file} NEW.spt; or write to it as it is: {url}"
+        );
+    }
+    format!("it can only be read; make a store of it: splitpoint convert {file} NEW.spt")
 }
 
 /// Returns what to do with `file`, which is `found` and not a store.
@@ -216,9 +236,6 @@ fn hint_of_foreign(found: &str, file: &str) -> String {
         ),
         "a Berkeley DB btree file" => {
             format!("load it into a store: db5.3_dump {file} | splitpoint load NEW.spt")
-        }
-        "a Berkeley DB hash file" | "a gdbm file" | "a db 1.85 hash file" => {
-            format!("it can only be read; make a store of it: splitpoint convert {file} NEW.spt")
         }
         _ => format!(
             "check the path; if it was a store, save what it still holds: splitpoint repair {file} \

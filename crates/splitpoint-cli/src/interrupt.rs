@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 use crate::failure::{Exit, Failure};
@@ -34,6 +34,8 @@ impl Interrupt {
                 flag::register(number, was_signalled)?;
                 flag::register_usize(number, Arc::clone(&signal), value)?;
             }
+            // A file that would be larger than the system allows is an error, not the end.
+            flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
             Ok(())
         };
         register().map_err(|error| Failure::io("watch for Ctrl-C", &error))?;

@@ -1,13 +1,16 @@
 //! Opening stores the way the commands want them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use splitpoint::{Create, Db, Durability, Error, Options, Recovery, RecoveryProgress, Table};
+use splitpoint::{
+    Create, Db, Durability, Error, Options, PutMode, Recovery, RecoveryProgress, Table,
+};
 use splitpoint_legacy::OldFile;
+use splitpoint_legacy::db185::{self, Db185};
 
 use crate::console::Console;
-use crate::failure::{Failure, Result};
+use crate::failure::{self, Exit, Failure, Result};
 use crate::number::counted;
 use crate::progress::{Progress, ProgressMode, Total};
 use crate::report::rebuilt_from;
@@ -53,8 +56,97 @@ impl Readable {
     }
 }
 
-/// Opens a store or an old file for reading, whichever it is by its content.
+/// What commands that change work on.
+#[derive(Debug)]
+pub(crate) enum Writable {
+    /// A store.
+    Store(Db),
+    /// A file of the 1991 package.
+    Db185(Box<Db185>),
+}
+
+impl Writable {
+    /// Returns it as a table.
+    pub(crate) fn table(&self) -> &dyn Table {
+        match self {
+            Self::Store(db) => db,
+            Self::Db185(table) => &**table,
+        }
+    }
+
+    /// Stores a record in such a way that it survives what `durability` says, and returns whether
+    /// it was stored. A file of the 1991 package has one way: it is safe when it is closed.
+    pub(crate) fn put(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        mode: PutMode,
+        durability: Durability,
+    ) -> Result<bool, Error> {
+        match (self, mode) {
+            (Self::Store(db), PutMode::New) => db.put_new(key, value),
+            (Self::Store(db), PutMode::Replace) => {
+                db.put_with(key, value, durability).map(|()| true)
+            }
+            (Self::Db185(table), _) => table.put(key, value, mode),
+        }
+    }
+
+    /// Stores records in their order; after an error a prefix of them is there.
+    pub(crate) fn put_many(&self, records: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        match self {
+            Self::Store(db) => db.put_many(records),
+            Self::Db185(table) => records
+                .iter()
+                .try_for_each(|(key, value)| table.put(key, value, PutMode::Replace).map(drop)),
+        }
+    }
+
+    /// Closes it, which makes its changes durable.
+    pub(crate) fn close(self, path: &Path) -> Result<()> {
+        let closed = match self {
+            Self::Store(db) => db.close(),
+            Self::Db185(table) => table.close(),
+        };
+        closed.map_err(|error| Failure::using(path, &error))
+    }
+}
+
+/// Cache of a file of the 1991 package where the URL does not say: what one command takes anyway.
+const DB185_CACHE_BYTES: usize = 64 << 20;
+
+/// Returns the parameters of a file of the 1991 package where nothing else is asked.
+pub(crate) fn db185_options() -> db185::Options {
+    db185::Options::new().cache_bytes(DB185_CACHE_BYTES)
+}
+
+/// Returns path and parameters of a file that is given as `db185:PATH?NAME=VALUE`.
+pub(crate) fn db185_of(path: &Path) -> Result<Option<(PathBuf, db185::Options)>> {
+    let Some(url) = path.to_str().and_then(|text| text.strip_prefix("db185:")) else {
+        return Ok(None);
+    };
+    let (file, options) = db185_options()
+        .and_url(url)
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    if file.as_os_str().is_empty() {
+        let message = format!("`{}` names no file", path.display());
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(Some((file, options)))
+}
+
+/// Opens a file of the 1991 package for reading, if it is given by its URL.
+pub(crate) fn open_db185(path: &Path) -> Result<Option<OldFile>> {
+    let Some((file, options)) = db185_of(path)? else { return Ok(None) };
+    let opened = OldFile::db185(&file, &options);
+    opened.map(Some).map_err(|error| Failure::opening(&file, &error))
+}
+
+/// Opens a store or an old file for reading, whichever it is by its content, or by its URL.
 pub(crate) fn open_any(path: &Path, console: Console) -> Result<Readable> {
+    if let Some(file) = open_db185(path)? {
+        return Ok(Readable::Old(Box::new(file)));
+    }
     match open_untouched(path, console) {
         Ok(db) => {
             note_recovery(path, &db, console);
@@ -106,14 +198,47 @@ pub(crate) fn open_untouched(path: &Path, console: Console) -> Result<Db, Error>
 }
 
 /// Opens an existing store for writing, and says so if it had not been closed.
-pub(crate) fn open_to_write(path: &Path, options: &Options, console: Console) -> Result<Db> {
-    open_as_left(path, &options.clone().create(Create::Never), console)
+pub(crate) fn open_to_write(path: &Path, options: &Options, console: Console) -> Result<Writable> {
+    open_writable(path, &options.clone().create(Create::Never), console)
 }
 
 /// Opens a store for writing; makes it where there is none, and says so. An empty file, and one
 /// whose creation was interrupted, is none yet.
-pub(crate) fn open_or_create(path: &Path, options: &Options, console: Console) -> Result<Db> {
-    open_as_left(path, &options.clone().create(Create::IfMissing), console)
+pub(crate) fn open_or_create(path: &Path, options: &Options, console: Console) -> Result<Writable> {
+    open_writable(path, &options.clone().create(Create::IfMissing), console)
+}
+
+/// Makes a store where there is no file.
+pub(crate) fn create(path: &Path, options: &Options) -> Result<Db> {
+    refuse_name_of_old(path)?;
+    let options = options.clone().create(Create::New);
+    options.open(path).map_err(|error| Failure::opening(path, &error))
+}
+
+fn open_writable(path: &Path, options: &Options, console: Console) -> Result<Writable> {
+    if let Some((file, own)) = db185_of(path)? {
+        let is_new = !file.exists();
+        let opened = own.create(options.creation()).open(&file);
+        let table = opened.map_err(|error| Failure::opening(&file, &error))?;
+        if is_new {
+            console.note(format_args!("created `{}`", path.display()));
+        }
+        return Ok(Writable::Db185(Box::new(table)));
+    }
+    refuse_name_of_old(path)?;
+    open_as_left(path, options, console).map(Writable::Store)
+}
+
+/// Refuses to make a store under what the names of an old table's files begin with: the commands
+/// that read take that for the old table.
+fn refuse_name_of_old(path: &Path) -> Result<()> {
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let Ok(Some(identity)) = splitpoint_legacy::identify(path) else { return Ok(()) };
+    let (given, old) = (path.display(), identity.path.display());
+    let message = format!("`{given}` is `{old}`, an old file: {}", identity.format.name());
+    Err(Failure::new(Exit::CannotOpen, message).hint(failure::hint_to_write(&identity.path)))
 }
 
 /// Opens a store for writing and says what the last writer left.
@@ -169,9 +294,4 @@ fn with_progress(options: &Options, console: Console) -> Options {
             *shown = None;
         }
     })
-}
-
-/// Closes a store that was written, which makes its changes durable.
-pub(crate) fn close(db: Db, path: &Path) -> Result<()> {
-    db.close().map_err(|error| Failure::using(path, &error))
 }

@@ -48,3 +48,34 @@ pub use old_file::{BucketRow, Doubt, OldFile, Survey};
 pub use open::{open, open_damaged};
 pub use reader::{Fault, Parameter};
 pub use source::Source;
+
+/// Adds the access methods of this crate to those that [`splitpoint::open`] knows, for all of this
+/// process:
+///
+/// - `db185:PATH`, a file of the 1991 package that is read and written, with the parameters that
+///   [`db185::Options::of_url`] lists; `db185:` alone is a table in memory.
+/// - `old:PATH`, an old file of any format, which is only read.
+///
+/// # Errors
+///
+/// None with this version of `splitpoint`, which has no such schemes of its own.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> splitpoint::Result<()> {
+/// splitpoint_legacy::register()?;
+/// let old = splitpoint::open("old:tests/fixtures/gdbm-be-std-word.gdbm")?;
+/// let table = splitpoint::open("db185:?bsize=1024&ffactor=16")?;
+/// for entry in old.scan()? {
+///     let entry = entry?;
+///     table.put(&entry.key, &entry.value, splitpoint::PutMode::New)?;
+/// }
+/// assert_eq!(table.len()?, 500);
+/// # Ok(())
+/// # }
+/// ```
+pub fn register() -> splitpoint::Result<()> {
+    splitpoint::register("db185", db185::url::open)?;
+    splitpoint::register("old", |path, _options| Ok(Box::new(open(path)?)))
+}

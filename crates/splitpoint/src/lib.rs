@@ -67,6 +67,6 @@ pub use stats::{
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::{SimDisk, SimFault};
 pub use table::{
-    BatchAtomicity, Capabilities, Change, Entries, Entry, PutMode, ScanGuarantee, Table, Value,
-    open, open_with,
+    BatchAtomicity, Capabilities, Change, Entries, Entry, Opener, PutMode, ScanGuarantee, Table,
+    Value, open, open_with, register,
 };

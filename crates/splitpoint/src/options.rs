@@ -256,6 +256,34 @@ impl Options {
         self
     }
 
+    /// Returns whether a table is to be opened for reading only.
+    ///
+    /// This and the next ones are for access methods that [`register`](crate::register()) adds, which
+    /// take of the options what they have.
+    pub fn is_read_only(&self) -> bool {
+        self.access == Access::ReadOnly
+    }
+
+    /// Returns what to do with a file that exists or does not.
+    pub fn creation(&self) -> Create {
+        self.create
+    }
+
+    /// Returns the hash function that was [set](Self::hash).
+    pub fn chosen_hash(&self) -> Option<&HashFunction> {
+        self.hash.as_ref()
+    }
+
+    /// Returns the bound on the cache that was [set](Self::cache_bytes), in bytes.
+    pub fn cache_bytes_max(&self) -> Option<u64> {
+        self.cache_bytes
+    }
+
+    /// Returns the number of [records to make room for](Self::expected_records).
+    pub fn record_count_expected(&self) -> u64 {
+        self.expected_records
+    }
+
     /// Sets the size of the first log segments, for tests that want many; a power of two from
     /// 4 KiB to 2 MiB.
     #[doc(hidden)]

@@ -42,6 +42,8 @@ struct Report {
     lines: u64,
     damage_count: u64,
     damages: Vec<Damage>,
+    #[serde(skip)]
+    is_old: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -65,9 +67,10 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
     let file = shell_word(&report.store);
     let damages = counted(report.damage_count, "damage");
+    let saving = if report.is_old { "salvage" } else { "repair" };
     Err(Failure::new(Exit::No, format!("`{}` is corrupt: {damages} found", report.store)).hint(
         format!(
-            "restore the file from a backup, or save what can be read: splitpoint repair {file} \
+            "restore the file from a backup, or save what can be read: splitpoint {saving} {file} \
              -o NEW.spt"
         ),
     ))
@@ -75,6 +78,9 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
 
 fn check(path: &Path, console: Console) -> Result<Report> {
     let store = path.display().to_string();
+    if let Some(file) = store::open_db185(path)? {
+        return check_old(path, &file);
+    }
     let db = match store::open_untouched(path, console) {
         Ok(db) => db,
         // Too damaged to open is what the user wants to know, not a failure to check.
@@ -88,6 +94,7 @@ fn check(path: &Path, console: Console) -> Result<Report> {
                 lines: 0,
                 damage_count: 1,
                 damages,
+                is_old: false,
             });
         }
         Err(error) => {
@@ -121,6 +128,7 @@ fn check_old(path: &Path, file: &OldFile) -> Result<Report> {
         lines: survey.bucket_count,
         damage_count: survey.doubt_count,
         damages: survey.doubts.iter().map(damage_of).collect(),
+        is_old: true,
     })
 }
 
@@ -139,6 +147,7 @@ fn report_of(store: String, report: &CheckReport) -> Report {
         lines: report.line_count,
         damage_count: report.damage_count,
         damages: report.damages.iter().map(damage_of).collect(),
+        is_old: false,
     }
 }
 

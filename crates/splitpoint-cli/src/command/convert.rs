@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde::Serialize;
-use splitpoint::{Create, Db, Error, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
+use splitpoint::{Create, Error, KEY_BYTES_MAX, Options, PutMode, Table as _, VALUE_BYTES_MAX};
+use splitpoint_legacy::db185;
 
 use crate::bytes::{shell_word, shown};
 use crate::console::{self, Console};
@@ -14,7 +16,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count, counted};
 use crate::progress::{Progress, ProgressMode, Total};
-use crate::store::{self, Readable};
+use crate::store::{self, Readable, Writable};
 
 /// Carry every record of an old file, or of a store, into a new store
 ///
@@ -30,7 +32,9 @@ use crate::store::{self, Readable};
 Examples:
   splitpoint convert aliases.db aliases.spt
   splitpoint convert mail.pag mail.spt           # with the mail.dir beside it
-  splitpoint convert --in-place cache.gdbm       # keeps cache.gdbm.old")]
+  splitpoint convert --in-place cache.gdbm       # keeps cache.gdbm.old
+  splitpoint convert words.spt words.db --format db185
+  splitpoint convert words.spt 'db185:words.db?bsize=1024&lorder=4321'")]
 pub(crate) struct Args {
     /// The file to read
     source: PathBuf,
@@ -43,9 +47,9 @@ pub(crate) struct Args {
     #[arg(long)]
     in_place: bool,
 
-    /// The format of the new file
-    #[arg(short, long, value_enum, default_value_t)]
-    format: TargetFormat,
+    /// The format of the new file [default: splitpoint, or that of db185:DEST]
+    #[arg(short, long, value_enum)]
+    format: Option<TargetFormat>,
 
     /// Print an object
     #[arg(long)]
@@ -57,11 +61,41 @@ pub(crate) struct Args {
 }
 
 /// A format that `convert` writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TargetFormat {
     /// A store
-    #[default]
-    Store,
+    Splitpoint,
+    /// A hash file of db 1.85, for programs that need one
+    Db185,
+}
+
+/// What is to be made, and where.
+#[derive(Debug)]
+struct Goal {
+    /// The file that is read.
+    source: PathBuf,
+    path: PathBuf,
+    /// Parameters of a file of the 1991 package.
+    db185: Option<db185::Options>,
+}
+
+impl Goal {
+    fn of(args: &Args) -> Result<Self> {
+        let source = store::db185_of(&args.source)?;
+        let source = source.map_or_else(|| args.source.clone(), |(file, _)| file);
+        let dest = args.dest.clone().unwrap_or_else(|| with_ending(&source, ".new"));
+        match (store::db185_of(&dest)?, args.format) {
+            (Some(_), Some(TargetFormat::Splitpoint)) => {
+                let message = format!("`{}` is not a store", dest.display());
+                Err(Failure::new(Exit::Usage, message).hint("leave out --format or `db185:`"))
+            }
+            (Some((path, options)), _) => Ok(Self { source, path, db185: Some(options) }),
+            (None, Some(TargetFormat::Db185)) => {
+                Ok(Self { source, path: dest, db185: Some(store::db185_options()) })
+            }
+            (None, _) => Ok(Self { source, path: dest, db185: None }),
+        }
+    }
 }
 
 /// What was carried.
@@ -75,24 +109,57 @@ struct Report {
     left_out_count: u64,
 }
 
-/// Carries every record.
-pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let interrupt = Interrupt::watch()?;
-    let opened = store::open_any(&args.source, console)?;
-    let failed = |error: Error| Failure::using(&args.source, &error);
-    let (source_format, expected, mut left_out, mut left_out_count) = match &opened {
-        Readable::Store(db) => ("Splitpoint store".to_string(), db.len(), Vec::new(), 0),
+/// What a source holds, before it is read from end to end.
+struct Expected {
+    format: String,
+    records: u64,
+    /// What cannot be carried.
+    left_out: Vec<String>,
+    left_out_count: u64,
+}
+
+/// Verifies the source: all that is damaged is known before anything is made.
+fn survey(opened: &Readable, source: &Path) -> Result<Expected> {
+    let failed = |error: Error| Failure::using(source, &error);
+    match opened {
+        Readable::Store(db) => {
+            // Reading alone does not compare checksums.
+            let report = db.check().map_err(failed)?;
+            if !report.is_clean() {
+                let damages = counted(report.damage_count, "damage");
+                let file = shell_word(&source.to_string_lossy());
+                let message = format!("`{}` is corrupt: {damages} found", source.display());
+                return Err(Failure::new(Exit::Corrupt, message).hint(format!(
+                    "save what can be read first: splitpoint repair {file} -o NEW.spt"
+                )));
+            }
+            let (format, records) = ("Splitpoint store".to_string(), db.len());
+            Ok(Expected { format, records, left_out: Vec::new(), left_out_count: 0 })
+        }
         Readable::Old(file) => {
             let survey = file.survey().map_err(failed)?;
             let losses = survey.doubts.iter().filter(|doubt| doubt.is_loss());
-            let words = losses.map(ToString::to_string).collect();
-            (file.identity().to_string(), survey.pair_count, words, survey.loss_count)
+            Ok(Expected {
+                format: file.identity().to_string(),
+                records: survey.pair_count,
+                left_out: losses.map(ToString::to_string).collect(),
+                left_out_count: survey.loss_count,
+            })
         }
-    };
-    let dest = args.dest.clone().unwrap_or_else(|| with_ending(&args.source, ".new"));
-    let mut target = Target::create(&dest)?;
-    let mut progress = Progress::start(args.progress, console, "convert", Total::Records(expected));
-    let mut records = 0;
+    }
+}
+
+/// Carries every record.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let interrupt = Interrupt::watch()?;
+    let goal = Goal::of(args)?;
+    let opened = store::open_any(&args.source, console)?;
+    let mut expected = survey(&opened, &args.source)?;
+    let mut target = Target::create(&goal.path, goal.db185.as_ref())?;
+    let total = Total::Records(expected.records);
+    let mut progress = Progress::start(args.progress, console, "convert", total);
+    let failed = |error: Error| Failure::using(&args.source, &error);
+    let mut read = 0;
     for record in opened.table().scan().map_err(failed)? {
         if let Some(exit) = interrupt.exit() {
             return Err(Failure::new(exit, "interrupted: no file was made"));
@@ -103,28 +170,28 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
             Err(Error::Corrupt { .. }) if matches!(opened, Readable::Old(_)) => continue,
             Err(error) => return Err(failed(error)),
         }
-        records += 1;
-        progress.update(records, 0);
+        read += 1;
+        progress.update(read, 0);
     }
-    progress.finish(records, 0);
-    let too_large = target.finish()?;
-    left_out_count += count(too_large.len());
-    left_out.extend(too_large);
-    let name = if args.in_place {
-        take_place(&opened, &args.source, &dest)?;
-        args.source.display().to_string()
+    progress.finish(read, 0);
+    let made = target.finish()?;
+    expected.left_out_count += count(made.left_out.len());
+    expected.left_out.extend(made.left_out);
+    let dest = if args.in_place {
+        take_place(&opened, &goal.source, &goal.path)?;
+        &goal.source
     } else {
-        dest.display().to_string()
+        &goal.path
     };
     let report = Report {
         source: args.source.display().to_string(),
-        dest: name,
-        source_format,
-        records,
-        left_out,
-        left_out_count,
+        dest: dest.display().to_string(),
+        source_format: expected.format,
+        records: made.records,
+        left_out: expected.left_out,
+        left_out_count: expected.left_out_count,
     };
-    tell(args, &report, expected, console)
+    tell(args, &report, expected.records, console)
 }
 
 fn tell(args: &Args, report: &Report, expected: u64, console: Console) -> Result<()> {
@@ -159,28 +226,79 @@ fn tell(args: &Args, report: &Report, expected: u64, console: Console) -> Result
 
 /// Puts the new file where the old one is, and keeps that with `.old` after its name.
 ///
-/// There is a file of this name at every moment: the old one gets its second name before the new
-/// one takes the first.
+/// There is a file of this name at every moment, and after a power loss too: the old one has its
+/// second name on the disk before the new one takes the first.
 fn take_place(opened: &Readable, source: &Path, new: &Path) -> Result<()> {
     let mut parts = vec![source.to_path_buf()];
     if let Readable::Old(file) = opened {
         let identity = file.identity();
         parts = std::iter::once(identity.path.clone()).chain(identity.dir_path.clone()).collect();
     }
-    for part in &parts {
-        let kept = with_ending(part, ".old");
-        fs::hard_link(part, &kept).map_err(|error| {
-            let _ = fs::remove_file(new);
-            let (part, kept) = (part.display(), kept.display());
-            Failure::io(format_args!("keep `{part}` as `{kept}`"), &error)
-        })?;
+    let kept = Kept::keep(&parts).inspect_err(|_| drop(fs::remove_file(new)))?;
+    // A link to the file stays one: what it leads to is replaced.
+    let place = fs::canonicalize(source).unwrap_or_else(|_| kept.place_of(source));
+    let failed = |error| Failure::io(format_args!("replace `{}`", source.display()), &error);
+    if let Err(error) = fs::rename(new, &place) {
+        let _ = fs::remove_file(new);
+        kept.undo();
+        return Err(failed(error));
     }
-    let place = |error| Failure::io(format_args!("replace `{}`", source.display()), &error);
-    fs::rename(new, source).map_err(place)?;
-    for part in parts.iter().filter(|part| *part != source) {
-        fs::remove_file(part).map_err(place)?;
+    sync_directory_of(&place)?;
+    for part in kept.parts.iter().filter(|part| **part != place) {
+        fs::remove_file(part).map_err(failed)?;
     }
-    Ok(())
+    sync_directory_of(&place)
+}
+
+/// Old files with a second name each.
+struct Kept {
+    parts: Vec<PathBuf>,
+    names: Vec<PathBuf>,
+}
+
+impl Kept {
+    /// Gives each of `parts` its second name, or none of them.
+    fn keep(parts: &[PathBuf]) -> Result<Self> {
+        let mut kept = Self { parts: Vec::new(), names: Vec::new() };
+        for part in parts {
+            let part = fs::canonicalize(part).unwrap_or_else(|_| part.clone());
+            let name = with_ending(&part, ".old");
+            if let Err(error) = fs::hard_link(&part, &name) {
+                kept.undo();
+                let (part, name) = (part.display(), name.display());
+                return Err(Failure::io(format_args!("keep `{part}` as `{name}`"), &error));
+            }
+            kept.parts.push(part);
+            kept.names.push(name);
+        }
+        kept.names.iter().try_for_each(|name| sync_directory_of(name))?;
+        Ok(kept)
+    }
+
+    fn undo(&self) {
+        for name in &self.names {
+            let _ = fs::remove_file(name);
+        }
+    }
+
+    /// Returns where a file comes that is called by what the names of the parts begin with.
+    fn place_of(&self, source: &Path) -> PathBuf {
+        let directory = self.parts.first().and_then(|part| part.parent());
+        match (directory, source.file_name()) {
+            (Some(directory), Some(name)) => directory.join(name),
+            _ => source.to_path_buf(),
+        }
+    }
+}
+
+/// Makes the names in the directory of `path` durable.
+fn sync_directory_of(path: &Path) -> Result<()> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| Failure::io(format_args!("sync `{}`", directory.display()), &error))
 }
 
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
@@ -189,9 +307,9 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// A new store that appears under its name when it is whole.
+/// A new file that appears under its name when it is whole.
 pub(super) struct Target {
-    db: Option<Db>,
+    table: Option<Writable>,
     path: PathBuf,
     /// Where it is until then.
     partial: PathBuf,
@@ -201,18 +319,39 @@ pub(super) struct Target {
     left_out: Vec<String>,
 }
 
+/// What is in a file that was made.
+pub(super) struct Made {
+    pub(super) records: u64,
+    pub(super) left_out: Vec<String>,
+}
+
 impl Target {
-    /// Makes an empty store beside where it is to be.
-    pub(super) fn create(path: &Path) -> Result<Self> {
+    /// Makes an empty store beside where it is to be, or a file of the 1991 package with `db185`.
+    pub(super) fn create(path: &Path, db185: Option<&db185::Options>) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
             let error = Error::Exists { path: path.to_path_buf() };
-            return Err(Failure::opening(path, &error));
+            return Err(Failure::opening(path, &error)
+                .hint("nothing is replaced: give another name, or remove the file first"));
         }
         let partial = with_ending(path, ".partial");
-        let options = Options::new().create(Create::New);
-        let db = options.open(&partial).map_err(|error| Failure::opening(&partial, &error))?;
+        let opened = match db185 {
+            Some(options) => {
+                let opened = options.clone().create(Create::New).open(&partial);
+                opened.map(|table| Writable::Db185(Box::new(table)))
+            }
+            None => Options::new().create(Create::New).open(&partial).map(Writable::Store),
+        };
+        let table = opened.map_err(|error| match error {
+            Error::Exists { .. } => {
+                let file = shell_word(&partial.to_string_lossy());
+                Failure::opening(&partial, &error).hint(format!(
+                    "another conversion is making it, or one was killed; then: rm {file}"
+                ))
+            }
+            error => Failure::opening(&partial, &error),
+        })?;
         Ok(Self {
-            db: Some(db),
+            table: Some(table),
             path: path.to_path_buf(),
             partial,
             batch: Vec::new(),
@@ -222,14 +361,28 @@ impl Target {
         })
     }
 
-    /// Adds a record; one that is over a limit is left out.
+    /// Adds a record; one that does not fit the format is left out.
     pub(super) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         const BATCH_RECORDS: usize = 4096;
         const BATCH_BYTES: usize = 4 << 20;
+        match &self.table {
+            Some(Writable::Db185(table)) => {
+                match table.put(key, value, PutMode::New) {
+                    Ok(true) => self.records += 1,
+                    Ok(false) => self.leave_out(key, "is there twice"),
+                    // Nothing has changed; what needs fewer pages can still be stored.
+                    Err(error @ (Error::TooLarge { .. } | Error::Full { .. })) => {
+                        self.leave_out(key, &error.to_string());
+                    }
+                    Err(error) => return Err(self.failed(&error)),
+                }
+                return Ok(());
+            }
+            Some(Writable::Store(_)) | None => {}
+        }
         if count(key.len()) > KEY_BYTES_MAX || count(value.len()) > VALUE_BYTES_MAX {
             let bytes = key.len() + value.len();
-            let start = shown(&key[..key.len().min(64)]);
-            self.left_out.push(format!("key `{start}`: {bytes} bytes are over the limit"));
+            self.leave_out(key, &format!("{bytes} bytes are over the limit"));
             return Ok(());
         }
         self.batch_bytes += key.len() + value.len();
@@ -241,39 +394,64 @@ impl Target {
         Ok(())
     }
 
+    fn leave_out(&mut self, key: &[u8], reason: &str) {
+        let start = shown(&key[..key.len().min(64)]);
+        self.left_out.push(format!("key `{start}`: {reason}"));
+    }
+
+    /// Says what the user called the file, not what it is called until it is whole.
+    fn failed(&self, error: &Error) -> Failure {
+        Failure::using(&self.path, error).hint("no file was made; the source is as it was")
+    }
+
     fn flush(&mut self) -> Result<()> {
-        let Some(db) = &self.db else { return Ok(()) };
+        let Some(table) = &self.table else { return Ok(()) };
         let pairs: Vec<(&[u8], &[u8])> =
             self.batch.iter().map(|(key, value)| (&key[..], &value[..])).collect();
-        db.put_many(&pairs).map_err(|error| Failure::using(&self.path, &error))?;
+        table.put_many(&pairs).map_err(|error| self.failed(&error))?;
         self.batch.clear();
         self.batch_bytes = 0;
         Ok(())
     }
 
-    /// Makes the store durable, compares its count with what was put, and gives it its name.
-    /// Returns what was left out.
-    pub(super) fn finish(mut self) -> Result<Vec<String>> {
+    /// Makes the file durable, compares its count with what was put, and gives it its name.
+    pub(super) fn finish(mut self) -> Result<Made> {
         self.flush()?;
-        let Some(db) = self.db.take() else { return Ok(Vec::new()) };
-        let found = db.len();
-        store::close(db, &self.partial)?;
+        let Some(table) = self.table.take() else { unreachable!("a target is finished once") };
+        let found = table.table().len().map_err(|error| self.failed(&error))?;
+        table.close(&self.partial)?;
         if found != self.records {
             let put = counted(self.records, "record");
             let message = format!("`{}` has {found} after {put}", self.path.display());
             return Err(Failure::new(Exit::Bug, message));
         }
-        fs::hard_link(&self.partial, &self.path).map_err(|error| {
+        self.take_name()?;
+        Ok(Made { records: self.records, left_out: std::mem::take(&mut self.left_out) })
+    }
+
+    /// Gives the file its name, unless there is one of this name by now.
+    fn take_name(&self) -> Result<()> {
+        let linked = match fs::hard_link(&self.partial, &self.path) {
+            // Some file systems have no links.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                match self.path.symlink_metadata() {
+                    Ok(_) => Err(error),
+                    Err(_) => fs::rename(&self.partial, &self.path),
+                }
+            }
+            linked => linked,
+        };
+        linked.map_err(|error| {
             Failure::io(format_args!("give `{}` its name", self.path.display()), &error)
         })?;
-        Ok(std::mem::take(&mut self.left_out))
+        sync_directory_of(&self.path)
     }
 }
 
 /// Nothing is left behind: neither of what was stopped, nor the first name of what is whole.
 impl Drop for Target {
     fn drop(&mut self) {
-        drop(self.db.take());
+        drop(self.table.take());
         let _ = fs::remove_file(&self.partial);
     }
 }

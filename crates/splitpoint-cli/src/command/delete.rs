@@ -21,7 +21,7 @@ Examples:
   splitpoint delete capitals.spt France Spain Italy
   splitpoint list old.spt -0 | xargs -0 splitpoint delete new.spt --")]
 pub(crate) struct Args {
-    /// The store
+    /// The store, or a file of db 1.85 as db185:FILE
     file: PathBuf,
 
     /// The keys
@@ -41,11 +41,11 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let db = store::open_to_write(&args.file, &Options::new(), console)?;
     let mut missing = Vec::new();
     for key in &keys {
-        if !db.delete(key).map_err(|error| Failure::using(&args.file, &error))? {
+        if !db.table().delete(key).map_err(|error| Failure::using(&args.file, &error))? {
             missing.push(key);
         }
     }
-    store::close(db, &args.file)?;
+    db.close(&args.file)?;
     let Some(first) = missing.first() else { return Ok(()) };
     let file = args.file.display();
     let failure = Failure::new(Exit::No, format!("no key `{}` in `{file}`", shown(first)));

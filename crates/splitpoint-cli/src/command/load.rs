@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use splitpoint::{Db, Options};
+use splitpoint::{Options, PutMode};
 
 use crate::bytes::shell_word;
 use crate::console::{self, Console};
@@ -18,7 +18,7 @@ use crate::format::{Detected, Foreign, Input, LoadFormat, ReadError, ReadRecords
 use crate::interrupt::Interrupt;
 use crate::number::{count, counted};
 use crate::progress::{Progress, ProgressMode, Total, pace};
-use crate::store::{self, DurabilityName};
+use crate::store::{self, DurabilityName, Writable};
 
 /// Store the records of a dump or a list
 ///
@@ -37,7 +37,7 @@ Examples:
   db5.3_dump old.db | splitpoint load new.spt
   splitpoint dump a.spt | splitpoint load b.spt --no-overwrite")]
 pub(crate) struct Args {
-    /// The store
+    /// The store, or a file of db 1.85 as db185:FILE
     file: PathBuf,
 
     /// The input; standard input if it is absent or `-`
@@ -97,12 +97,13 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let mut load = Load { args, db: &db, interrupt, progress, loaded: 0, kept: 0, offset: 0 };
 
     let started = Instant::now();
-    let record_count_before = db.len();
+    let failed = |error| Failure::using(&args.file, &error);
+    let record_count_before = db.table().len().map_err(failed)?;
     let outcome = load.run(input, format);
     let (loaded, kept) = (load.loaded, load.kept);
     load.progress.finish(loaded, load.offset);
-    let new = db.len() - record_count_before;
-    let closed = store::close(db, &args.file);
+    let new = db.table().len().map_or(0, |count| count.saturating_sub(record_count_before));
+    let closed = db.close(&args.file);
     let elapsed = started.elapsed();
 
     let report = Report {
@@ -279,7 +280,7 @@ impl Stop {
 /// One load: a thread reads batches, this one stores them.
 struct Load<'a> {
     args: &'a Args,
-    db: &'a Db,
+    db: &'a Writable,
     interrupt: Interrupt,
     progress: Progress,
     loaded: u64,
@@ -317,7 +318,9 @@ impl Load<'_> {
         let records = batch.records();
         if self.args.no_overwrite {
             for (key, value) in records {
-                if !self.db.put_new(key, value).map_err(failed)? {
+                let durability = self.args.durability.into();
+                let stored = self.db.put(key, value, PutMode::New, durability);
+                if !stored.map_err(failed)? {
                     self.kept += 1;
                 }
                 self.loaded += 1;
@@ -338,7 +341,7 @@ impl Load<'_> {
 
 impl Load<'_> {
     fn has(&self, (key, value): &(&[u8], &[u8])) -> bool {
-        self.db.get(key).is_ok_and(|found| found.as_deref() == Some(*value))
+        self.db.table().get(key).is_ok_and(|found| found.as_deref() == Some(*value))
     }
 }
 

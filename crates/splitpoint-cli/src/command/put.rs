@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 
-use splitpoint::{Options, VALUE_BYTES_MAX};
+use splitpoint::{Options, PutMode, VALUE_BYTES_MAX};
 
 use crate::bytes::{Notation, shown};
 use crate::console::Console;
@@ -22,9 +22,10 @@ Examples:
   splitpoint put pictures.spt cat.png < cat.png   # value from standard input
   splitpoint put capitals.spt --new France Lyon   # exit 1: France is there
   splitpoint put any.spt --hex 00ff 0a            # bytes that cannot be typed
-  splitpoint put any.spt -- -key -value           # a key that begins with -")]
+  splitpoint put any.spt -- -key -value           # a key that begins with -
+  splitpoint put db185:aliases.db root admin      # into a file of db 1.85")]
 pub(crate) struct Args {
-    /// The store
+    /// The store, or a file of db 1.85 as db185:FILE
     file: PathBuf,
 
     /// The key
@@ -57,13 +58,11 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     };
     let options = Options::new().durability(args.durability.into());
     let db = store::open_or_create(&args.file, &options, console)?;
-    let was_stored = if args.new {
-        db.put_new(&key, &value)
-    } else {
-        db.put_with(&key, &value, args.durability.into()).map(|()| true)
-    }
-    .map_err(|error| Failure::using(&args.file, &error))?;
-    store::close(db, &args.file)?;
+    let mode = if args.new { PutMode::New } else { PutMode::Replace };
+    let was_stored = db
+        .put(&key, &value, mode, args.durability.into())
+        .map_err(|error| Failure::using(&args.file, &error))?;
+    db.close(&args.file)?;
     if was_stored {
         return Ok(());
     }

@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     let failed = |error: &Error| Failure::opening(&args.file, error);
     let file = splitpoint_legacy::open_damaged(&args.file).map_err(|error| failed(&error))?;
-    let mut target = Target::create(&args.output)?;
+    let mut target = Target::create(&args.output, None)?;
     let mut progress = Progress::start(args.progress, console, "salvage", Total::Unknown);
     let mut doubtful = Vec::new();
     let mut stopped = None;
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         return Err(failure);
     }
     let faults = salvaged.map_err(|error| failed(&error))?;
-    let left_out = target.finish()?;
+    let left_out = target.finish()?.left_out;
     if args.json {
         console::print_json(&serde_json::json!({
             "file": args.file.display().to_string(),

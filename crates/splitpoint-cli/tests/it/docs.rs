@@ -1,8 +1,69 @@
-//! `docs/cli.md` and the help it is made of.
+//! `docs/cli.md` and the help it is made of; the commands in `docs/compat/formats.md`.
 
 use std::path::Path;
 
+use crate::old_files::fixtures;
 use crate::sandbox::Sandbox;
+
+/// The samples behind the names in `docs/compat/formats.md`.
+const NAMES: [(&str, &str); 9] = [
+    ("aliases.db", "db185-be-512-small.db"),
+    ("mail.pag", "sdbm-ruby-word.pag"),
+    ("mail.dir", "sdbm-ruby-word.dir"),
+    ("cache.gdbm", "gdbm-std-512.gdbm"),
+    ("users.pag", "ndbm-be-word.pag"),
+    ("users.dir", "ndbm-be-word.dir"),
+    ("principal.db", "krb5db2-v3-le-512-word.db"),
+    ("index.bdb", "bdb53-le-512-word.bdb53"),
+    ("unclean.db", "db185-unclean-le-1024.db"),
+];
+
+/// Runs the commands of every block of a `console`, one after the other in one directory, and puts
+/// what they print behind them.
+#[test]
+fn docs_compat_formats_md_shows_what_the_commands_print() {
+    let sandbox = Sandbox::new();
+    for (name, sample) in NAMES {
+        sandbox.write(name, &std::fs::read(fixtures().join(sample)).expect("a sample"));
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compat/formats.md");
+    let written = std::fs::read_to_string(&path).expect("the document");
+    let (mut printed, mut is_console, mut command_count) = (String::new(), false, 0);
+    for line in written.lines() {
+        if is_console && line != "```" {
+            let Some(command) = line.strip_prefix("$ ") else { continue };
+            printed.extend([line, "\n", &shell(&sandbox, command)]);
+            command_count += 1;
+            continue;
+        }
+        is_console = line == "```console";
+        printed.extend([line, "\n"]);
+    }
+    assert!(command_count > 10, "{command_count} commands");
+    if std::env::var_os("SPLITPOINT_WRITE_DOCS").is_some() {
+        std::fs::write(&path, &printed).expect("the document is written");
+        return;
+    }
+    let differs =
+        written.lines().zip(printed.lines()).find(|(written, printed)| written != printed);
+    assert!(
+        written == printed,
+        "docs/compat/formats.md is not what the commands print: {differs:?}; make it with\n  \
+         SPLITPOINT_WRITE_DOCS=1 cargo test -p splitpoint-cli --test it docs::docs_compat"
+    );
+}
+
+/// Returns what a user sees of a command.
+fn shell(sandbox: &Sandbox, command: &str) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_splitpoint")).parent().expect("a directory");
+    let output = sandbox
+        .command(Path::new("/bin/sh"), &["-c", &format!("{{ {command}; }} 2>&1")])
+        .env("PATH", format!("{}:/usr/bin:/bin", program.display()))
+        .output()
+        .expect("a shell");
+    let text = String::from_utf8(output.stdout).expect("text");
+    if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" }
+}
 
 #[test]
 fn docs_cli_md_is_what_the_command_says() {

@@ -53,6 +53,7 @@ mod scan;
 mod split;
 mod store;
 mod table;
+pub(crate) mod url;
 
 pub use check::CheckReport;
 pub use open::Options;

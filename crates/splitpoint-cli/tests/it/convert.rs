@@ -1,0 +1,217 @@
+//! `splitpoint convert`: to stores and to files of db 1.85, and what can go wrong on the way.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::db185::dump_of_original;
+use crate::old_files::{lines, with_samples};
+use crate::sandbox::{Outcome, Sandbox};
+
+/// Makes a directory with a store `big.spt` of so many records.
+fn with_big_store(records: u32) -> Sandbox {
+    let sandbox = Sandbox::new();
+    let input: String =
+        (0..records).fold(String::new(), |text, number| text + &format!("key {number}\tvalue\n"));
+    sandbox.write("input", input.as_bytes());
+    sandbox.run(&["load", "-q", "big.spt", "input", "--format", "tsv"]).check(0, "", "");
+    sandbox
+}
+
+#[track_caller]
+fn assert_nothing_made(sandbox: &Sandbox, names: &[&str]) {
+    for name in names {
+        for ending in ["", ".partial"] {
+            let path = sandbox.path(&format!("{name}{ending}"));
+            assert!(path.symlink_metadata().is_err(), "{} was left behind", path.display());
+        }
+    }
+}
+
+/// The program of the original package reads what is made here, byte for byte.
+#[test]
+fn a_file_of_db_185_is_made_that_the_original_program_reads() {
+    for name in ["gdbm-be-std-word.gdbm", "bdb53-be-4096-big.bdb53", "db185-be-512-small.db"] {
+        let sandbox = with_samples(&[name]);
+        let expected = lines(&sandbox.run(&["dump", name]).stdout);
+        for (dest, args) in [
+            ("made.db", &["convert", "-q", name, "made.db", "--format", "db185"][..]),
+            ("big.db", &["convert", "-q", name, "db185:big.db?bsize=512&ffactor=8&lorder=4321"]),
+        ] {
+            sandbox.run(args).check(0, "", "");
+            let identity = sandbox.run(&["identify", dest]).text();
+            assert!(identity.starts_with(&format!("{dest}: db 1.85 hash")), "{identity}");
+            assert!(lines(&sandbox.run(&["dump", dest]).stdout) == expected, "{name}");
+            if let Some(theirs) = dump_of_original(&sandbox, dest) {
+                assert!(theirs == expected, "{name}: the original program reads other pairs");
+            }
+        }
+        // And back into a store.
+        sandbox.run(&["convert", "-q", "made.db", "again.spt"]).check(0, "", "");
+        assert!(lines(&sandbox.run(&["dump", "again.spt"]).stdout) == expected, "{name}");
+    }
+}
+
+#[test]
+fn the_parameters_of_a_file_of_db_185_stand_behind_its_name() {
+    let sandbox = Sandbox::with_words();
+    let dest = "db185:words.db?bsize=1024&lorder=4321";
+    sandbox.run(&["convert", "words.spt", dest]).check(
+        0,
+        "",
+        "splitpoint: carried 3 records of `words.spt` (Splitpoint store) into `words.db`\n",
+    );
+    let identity = "words.db: db 1.85 hash, version 2, pages of 1024, big-endian\n";
+    sandbox.run(&["identify", "words.db"]).check(0, identity, "");
+    let other = ["convert", "words.spt", "db185:b.db", "--format", "splitpoint"];
+    sandbox.run(&other).check_error(2, "`db185:b.db` is not a store");
+    let bad = ["convert", "words.spt", "db185:b.db?pages=1"];
+    assert_eq!(sandbox.run(&bad).exit, 2);
+    assert_nothing_made(&sandbox, &["b.db"]);
+}
+
+/// A big pair of a format without limits can need more overflow pages than a file can have.
+#[test]
+fn what_does_not_fit_the_format_is_listed_and_the_rest_carried() {
+    let sandbox = Sandbox::with_words();
+    let value = vec![b'v'; 8 << 20];
+    sandbox.run_with(&["put", "-q", "words.spt", "large"], &value).check(0, "", "");
+    let outcome = sandbox.run(&["convert", "words.spt", "db185:words.db?bsize=64"]);
+    assert_eq!(outcome.exit, 1, "{}", outcome.stderr);
+    assert!(outcome.text().starts_with("left out: key `large`: "), "{}", outcome.text());
+    assert!(
+        outcome.stderr.contains("has 4 records, of which 3 were carried"),
+        "{}",
+        outcome.stderr
+    );
+    sandbox.run(&["count", "words.db"]).check(0, "3\n", "");
+}
+
+/// The same file by its own name, by a link and by a second name is one that exists.
+#[test]
+fn what_exists_is_not_replaced_and_the_source_least_of_all() {
+    let sandbox = with_samples(&["gdbm-std-bin.gdbm"]);
+    let before = sandbox.read("gdbm-std-bin.gdbm");
+    std::os::unix::fs::symlink("gdbm-std-bin.gdbm", sandbox.path("symlink")).unwrap();
+    std::os::unix::fs::symlink("nowhere", sandbox.path("dangling")).unwrap();
+    std::fs::hard_link(sandbox.path("gdbm-std-bin.gdbm"), sandbox.path("second")).unwrap();
+    sandbox.write("other", b"other");
+    for dest in ["gdbm-std-bin.gdbm", "symlink", "dangling", "second", "other"] {
+        for format in ["splitpoint", "db185"] {
+            let outcome = sandbox.run(&["convert", "gdbm-std-bin.gdbm", dest, "--format", format]);
+            outcome.check_error(3, &format!("`{dest}` exists already"));
+        }
+        assert_nothing_made(&sandbox, &[&format!("{dest}.partial")]);
+    }
+    assert!(sandbox.read("gdbm-std-bin.gdbm") == before && sandbox.read("other") == b"other");
+    assert!(!sandbox.path("nowhere").exists());
+}
+
+/// A disk that is full, as `ulimit -f` makes it, leaves nothing behind and the source as it was.
+#[test]
+fn a_full_disk_leaves_nothing_behind() {
+    let sandbox = with_big_store(60_000);
+    let before = sandbox.read("big.spt");
+    for args in ["big.spt made.spt", "big.spt made.db --format db185", "--in-place big.spt"] {
+        let program = sandbox.program(&[]).get_program().to_string_lossy().into_owned();
+        let script = format!("ulimit -f 1000; exec '{program}' convert -q {args}");
+        let output = sandbox.command(Path::new("/bin/sh"), &["-c", &script]).output().unwrap();
+        let outcome = Outcome::of(&output);
+        assert_eq!(outcome.exit, 5, "{args}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("hint: "), "{args}: {}", outcome.stderr);
+        assert_nothing_made(&sandbox, &["made.spt", "made.db", "big.spt.new", "big.spt.old"]);
+        assert!(sandbox.read("big.spt") == before, "{args}");
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_behind() {
+    let sandbox = with_big_store(300_000);
+    for (dest, format) in [("made.spt", "splitpoint"), ("made.db", "db185")] {
+        let partial = sandbox.path(&format!("{dest}.partial"));
+        // It may be done before the signal comes.
+        let was_interrupted = (0..20).any(|_| {
+            let _ = std::fs::remove_file(sandbox.path(dest));
+            let mut child = sandbox
+                .program(&["convert", "-q", "big.spt", dest, "--format", format])
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the program can be run");
+            while !partial.exists() && child.try_wait().expect("it can be asked").is_none() {
+                std::thread::yield_now();
+            }
+            let _ = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
+            let code = child.wait().expect("the program ends").code();
+            assert!(matches!(code, Some(0 | 130)), "{dest}: {code:?}");
+            assert!(!partial.exists(), "{dest}: a part is left");
+            assert_eq!(sandbox.path(dest).exists(), code == Some(0), "{dest}");
+            code == Some(130)
+        });
+        assert!(was_interrupted, "{dest}: never stopped in the middle of its work");
+    }
+}
+
+#[test]
+fn a_conversion_in_place_follows_a_link_and_can_be_to_db_185() {
+    let sandbox = with_samples(&["gdbm-std-bin.gdbm"]);
+    let old = sandbox.read("gdbm-std-bin.gdbm");
+    let expected = lines(&sandbox.run(&["dump", "gdbm-std-bin.gdbm"]).stdout);
+    std::fs::create_dir(sandbox.path("dir")).unwrap();
+    std::fs::rename(sandbox.path("gdbm-std-bin.gdbm"), sandbox.path("dir/data")).unwrap();
+    std::os::unix::fs::symlink("dir/data", sandbox.path("link")).unwrap();
+    sandbox.run(&["convert", "-q", "--in-place", "link", "--format", "db185"]).check(0, "", "");
+    assert!(sandbox.path("link").symlink_metadata().unwrap().is_symlink());
+    assert!(sandbox.read("dir/data.old") == old);
+    assert!(sandbox.run(&["identify", "dir/data"]).text().contains("db 1.85 hash"));
+    assert_eq!(lines(&sandbox.run(&["dump", "link"]).stdout), expected);
+    assert_nothing_made(&sandbox, &["link.new", "link.old", "dir/data.new"]);
+}
+
+/// The second file of a pair cannot be kept: then neither is, and nothing has changed.
+#[test]
+fn a_conversion_in_place_that_cannot_keep_both_files_changes_nothing() {
+    let pair = ["sdbm-be-bin.pag", "sdbm-be-bin.dir"];
+    let sandbox = with_samples(&pair);
+    let before: Vec<_> = pair.iter().map(|file| sandbox.read(file)).collect();
+    sandbox.write("sdbm-be-bin.dir.old", b"from before");
+    let outcome = sandbox.run(&["convert", "-q", "--in-place", "sdbm-be-bin"]);
+    assert_eq!(outcome.exit, 5, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("sdbm-be-bin.dir.old"), "{}", outcome.stderr);
+    let after: Vec<_> = pair.iter().map(|file| sandbox.read(file)).collect();
+    assert!(before == after);
+    assert_nothing_made(&sandbox, &["sdbm-be-bin", "sdbm-be-bin.new", "sdbm-be-bin.pag.old"]);
+}
+
+#[test]
+fn a_store_that_is_damaged_is_not_carried_as_if_it_were_sound() {
+    let sandbox = Sandbox::with_words();
+    let mut bytes = sandbox.read("words.spt");
+    let at = bytes.windows(6).position(|window| window == b"banana").expect("a record");
+    bytes[at] ^= 1;
+    sandbox.write("words.spt", &bytes);
+    let outcome = sandbox.run(&["convert", "words.spt", "new.spt"]);
+    assert_eq!(outcome.exit, 4, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("splitpoint repair words.spt"), "{}", outcome.stderr);
+    assert_nothing_made(&sandbox, &["new.spt"]);
+}
+
+/// A crash in a split leaves a pair in the old bucket and in the new one.
+#[test]
+fn a_key_that_is_there_twice_is_listed_and_carried_once() {
+    let sandbox = Sandbox::new();
+    let url = "db185:twice.db?bsize=512&nelem=2&ffactor=1000";
+    for key in ["a", "b"] {
+        sandbox.run(&["put", "-q", url, key, key]).check(0, "", "");
+    }
+    // The two keys are in the two buckets; each page is copied over the other's free half.
+    let mut bytes = sandbox.read("twice.db");
+    let (first, second) = (bytes[512..1024].to_vec(), bytes[1024..1536].to_vec());
+    assert!(first[0] == 2 && second[0] == 2, "one pair in each bucket");
+    let pair = if first[511] == b'a' { &first } else { &second };
+    bytes[512..1024].copy_from_slice(pair);
+    bytes[1024..1536].copy_from_slice(pair);
+    sandbox.write("twice.db", &bytes);
+    let outcome = sandbox.run(&["convert", "twice.db", "new.spt"]);
+    assert_eq!(outcome.exit, 1, "{}", outcome.stderr);
+    assert_eq!(outcome.text(), "left out: key `a` is there twice\n");
+    sandbox.run(&["dump", "new.spt", "--format", "tsv"]).check(0, "a\ta\n", "");
+}
