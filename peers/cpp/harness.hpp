@@ -74,6 +74,15 @@ struct Config {
     uint64_t records = 0;
     size_t key_bytes = 16;
     size_t value_bytes = 100;
+    // What a cache of the engine's own may hold, where it has one.
+    uint64_t cache_bytes = uint64_t(1) << 30;
+    // Whether single puts will have to be durable, for engines that must know when they are opened.
+    bool has_durable_puts = false;
+};
+
+// Thrown by an engine that has no such operation.
+struct Unsupported {
+    const char* why;
 };
 
 inline uint64_t splitmix64(uint64_t i) {
@@ -307,6 +316,7 @@ public:
             else fail("there is no phase `" + name + "`");
             end(text);
         } catch (const Unsupported& what) {
+            if (name == "delete") deleted_.assign(deleted_.size(), false);
             printf("{\"phase\":\"%s\",\"unsupported\":\"%s\"}\n", text.c_str(), what.why);
         }
         fflush(stdout);
@@ -314,9 +324,6 @@ public:
     }
 
 private:
-    struct Unsupported {
-        const char* why;
-    };
     using Item = Block::Item;
 
     // The clock is read once in so many calls; a call that takes milliseconds stands out of them.
@@ -702,9 +709,11 @@ int run(int argc, char** argv) {
             else if (word == "--records") config.records = std::stoull(value());
             else if (word == "--key-bytes") config.key_bytes = std::stoull(value());
             else if (word == "--value-bytes") config.value_bytes = std::stoull(value());
+            else if (word == "--cache-bytes") config.cache_bytes = std::stoull(value());
             else if (word == "--words") words_path = value();
             else if (word == "--checksum") has_checksum = true;
             else phases.push_back(word);
+            config.has_durable_puts |= word.rfind("durable", 0) == 0;
         }
         std::vector<std::string> words;
         if (config.key_bytes == 0) words = read_words(words_path, config.records);

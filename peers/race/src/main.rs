@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use plan::{Engine, Workload};
 use programs::Programs;
 
+mod group;
 mod html;
 mod machine;
 mod markdown;
@@ -40,7 +41,7 @@ options:
   --setup             install the Debian packages that the engines need, then run
   --quick             a twentieth of the records and one run: minutes, and no figures to keep
   --engines A,B       only these engines (default: all in peers/engines.toml)
-  --workloads W2,W3   only these workloads (default: W1 to W4 if quick, else all)
+  --workloads W2,W3   only these workloads (default: W1 to W4 if quick, else all but curve)
   --runs N            runs of each engine, by turns (default: 1 if quick, else 3)
   --dir DIR           where the stores are made (default: target/race)
   --save DIR          where the results go (default: record/DATE-race; target/race-quick if quick)
@@ -131,10 +132,14 @@ fn run(options: &Options) -> Outcome<()> {
 
 fn race(options: &Options, engines: Vec<Engine>, workloads: Vec<Workload>) -> Outcome<()> {
     let engines = plan::chosen(engines, options.engines.as_deref(), |engine| &engine.name)?;
-    let default: &[&str] = if options.is_quick { &["W1", "W2", "W3", "W4"] } else { &[] };
-    let default: Vec<String> = default.iter().map(ToString::to_string).collect();
-    let names = options.workloads.clone().or((!default.is_empty()).then_some(default));
-    let workloads = plan::chosen(workloads, names.as_deref(), |workload| &workload.name)?;
+    let is_default = |name: &str| {
+        let is_short = ["W1", "W2", "W3", "W4"].contains(&name);
+        if options.is_quick { is_short } else { name != "curve" }
+    };
+    let default = workloads.iter().map(|workload| workload.name.clone());
+    let default: Vec<String> = default.filter(|name| is_default(name)).collect();
+    let names = options.workloads.as_ref().unwrap_or(&default);
+    let workloads = plan::chosen(workloads, Some(names), |workload| &workload.name)?;
     if options.is_setup {
         programs::install_packages(&engines)?;
     }

@@ -112,13 +112,7 @@ pub fn beside(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Opt
         return None;
     }
     let records = case.records as f64;
-    let worst: Vec<String> = rows
-        .labels(&key)
-        .into_iter()
-        .filter(|label| {
-            rows.of_case(&key).any(|row| row.label == *label && row.ops > 1 && row.worst_ns > 0)
-        })
-        .collect();
+    let worst = labels_with(rows, &key, |row| row.ops > 1 && row.worst_ns > 0);
     let mut heads = vec!["engine".to_owned(), "version".to_owned()];
     heads.push(match place {
         Place::Disk => "disk, bytes a record".to_owned(),
@@ -126,6 +120,10 @@ pub fn beside(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Opt
     });
     heads.push("peak memory, MiB".to_owned());
     heads.extend(worst.iter().map(|label| format!("worst {label}, ms")));
+    let slow = labels_with(rows, &key, |row| row.p999_ns.is_some());
+    heads.extend(slow.iter().map(|label| format!("{label}: 99 and 99.9 %, us")));
+    let written = labels_with(rows, &key, |row| row.puts_per_second.is_some());
+    heads.extend(written.iter().map(|label| format!("{label}: puts a second")));
     heads.push("spread of the first, %".to_owned());
     heads.push("processors of others".to_owned());
     let line = |engine: &&SavedEngine| {
@@ -152,11 +150,27 @@ pub fn beside(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Opt
         cells.extend(worst.iter().map(|label| {
             of_label(label).map_or("-".to_owned(), |row| number(row.worst_ns as f64 / 1e6))
         }));
+        cells.extend(slow.iter().map(|label| {
+            let parts = of_label(label).and_then(|row| row.p99_ns.zip(row.p999_ns));
+            let us = |ns: u64| number(ns as f64 / 1e3);
+            parts.map_or("-".to_owned(), |(p99, p999)| format!("{}, {}", us(p99), us(p999)))
+        }));
+        cells.extend(written.iter().map(|label| {
+            let puts = of_label(label).and_then(|row| row.puts_per_second);
+            puts.map_or("-".to_owned(), number)
+        }));
         cells.push(spread.map_or("-".to_owned(), |percent| format!("{percent:.0}")));
         cells.push(format!("{:.2}", others.sum::<f64>() / time.max(1.0)));
         cells
     };
     Some(Table { heads, lines: engines.iter().map(line).collect() })
+}
+
+/// The labels of a case of which some row has something.
+fn labels_with(rows: &Rows, case: &str, has: impl Fn(&Row) -> bool) -> Vec<String> {
+    let mut labels = rows.labels(case);
+    labels.retain(|label| rows.of_case(case).any(|row| row.label == *label && has(row)));
+    labels
 }
 
 /// The engines of one place that have a result in a case.

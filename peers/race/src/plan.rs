@@ -81,6 +81,8 @@ pub struct Case {
     /// How many more times than others it is run.
     #[serde(default = "one")]
     pub runs_factor: usize,
+    /// Memory that a process may use, page cache included, as a part of the bytes of all records.
+    pub memory_share: Option<f64>,
     #[serde(rename = "step")]
     pub steps: Vec<Step>,
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::group::Group;
 use crate::machine::Machine;
 use crate::plan::{Case, Files, Phase, QUICK_DIVISOR, Step, Workload};
 use crate::programs::{Program, Programs, output};
@@ -44,6 +45,12 @@ pub fn race(options: &Options, programs: &Programs, workloads: &[Workload]) -> O
             let records = (case.records / divisor).max(1);
             if case.key_bytes == 0 && !words.exists() {
                 let reason = format!("no word list at {}", words.display());
+                let engine = format!("all, in {} {}", workload.name, case.name);
+                println!("left out: {engine}: {reason}");
+                saved.missing.push(Missing { engine, reason });
+                continue;
+            }
+            if let (Some(_), Err(reason)) = (case.memory_share, Group::can_be_made()) {
                 let engine = format!("all, in {} {}", workload.name, case.name);
                 println!("left out: {engine}: {reason}");
                 saved.missing.push(Missing { engine, reason });
@@ -161,7 +168,14 @@ impl Entry<'_> {
 
     fn step(&self, step: &Step, dir: &Path, samples: &mut Vec<Sample>) -> Outcome<()> {
         let phases = step.phases(self.program.engine.place, self.divisor);
-        let output = self.command(dir, &phases).output().map_err(|cause| cause.to_string())?;
+        let limit = self.memory_bytes_max();
+        let group = limit.map(Group::new).transpose()?;
+        let mut command = self.command(dir, &phases, limit);
+        if let Some(group) = &group {
+            command = group.inside(&command);
+        }
+        let output = command.output().map_err(|cause| cause.to_string())?;
+        drop(group);
         let lines: Vec<Figures> = String::from_utf8_lossy(&output.stdout)
             .lines()
             .map(|line| serde_json::from_str(line).map_err(|cause| format!("`{line}`: {cause}")))
@@ -188,13 +202,23 @@ impl Entry<'_> {
         Err(format!("at `{phase}`: {last} ({})", output.status))
     }
 
-    fn command(&self, dir: &Path, phases: &[Phase]) -> Command {
+    /// Returns what the process may use, where that is part of the work.
+    fn memory_bytes_max(&self) -> Option<u64> {
+        let bytes = self.records * (self.case.key_bytes + self.case.value_bytes) as u64;
+        self.case.memory_share.map(|share| (bytes as f64 * share) as u64)
+    }
+
+    fn command(&self, dir: &Path, phases: &[Phase], limit: Option<u64>) -> Command {
         let mut command = Command::new(&self.program.path);
         command.stdin(Stdio::null()).arg("--dir").arg(dir);
         command.args(["--records", &self.records.to_string()]);
         command.args(["--key-bytes", &self.case.key_bytes.to_string()]);
         command.args(["--value-bytes", &self.case.value_bytes.to_string()]);
         command.arg("--words").arg(self.words);
+        if let Some(limit) = limit {
+            // The other half is for everything else, and for the page cache.
+            command.args(["--cache-bytes", &(limit / 2).to_string()]);
+        }
         command.args(phases.iter().map(|phase| &phase.text));
         command
     }

@@ -33,6 +33,8 @@ pub struct Config {
     pub record_count: u64,
     pub key_bytes: usize,
     pub value_bytes: usize,
+    /// What a cache of the engine's own may hold, where it has one.
+    pub cache_bytes: u64,
 }
 
 /// An engine under measurement.
@@ -141,8 +143,13 @@ pub fn run<E: Engine>() -> ! {
 }
 
 fn started<E: Engine>() -> Outcome<()> {
-    let mut config =
-        Config { dir: PathBuf::new(), record_count: 0, key_bytes: 16, value_bytes: 100 };
+    let mut config = Config {
+        dir: PathBuf::new(),
+        record_count: 0,
+        key_bytes: 16,
+        value_bytes: 100,
+        cache_bytes: 1 << 30,
+    };
     let (mut words, mut has_checksum, mut phases) = (None, false, Vec::new());
     let mut args = std::env::args().skip(1);
     while let Some(word) = args.next() {
@@ -152,6 +159,7 @@ fn started<E: Engine>() -> Outcome<()> {
             "--records" => config.record_count = value()?.parse()?,
             "--key-bytes" => config.key_bytes = value()?.parse()?,
             "--value-bytes" => config.value_bytes = value()?.parse()?,
+            "--cache-bytes" => config.cache_bytes = value()?.parse()?,
             "--words" => words = Some(value()?),
             "--checksum" => has_checksum = true,
             _ => phases.push(word),

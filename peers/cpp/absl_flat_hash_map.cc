@@ -1,0 +1,18 @@
+// Abseil's flat map.
+#include <absl/container/flat_hash_map.h>
+
+#include "map.hpp"
+
+struct Absl {
+    // Its default hash function, with the standard's string views for strings too: those of a library
+    // built for C++14 are a type of its own.
+    struct Hash {
+        using is_transparent = void;
+        size_t operator()(race::view key) const {
+            return absl::Hash<absl::string_view>()(absl::string_view(key.data(), key.size()));
+        }
+    };
+    using Map = absl::flat_hash_map<std::string, std::string, Hash, std::equal_to<>>;
+};
+
+int main(int argc, char** argv) { return race::run<race::MapEngine<Absl>>(argc, argv); }
