@@ -34,7 +34,12 @@ const BATCH: usize = 32;
 /// A store: keys and values in one file or in memory.
 ///
 /// Any number of threads may use a handle at the same time. Reads take no lock; writes take one
-/// mutex. A value that was read borrows from the handle and is not copied.
+/// mutex. A value that was read borrows from the handle and is not copied. A large store has two
+/// threads of its own, which sync it and make room ahead of the writer.
+///
+/// After a `fork`, the child may read through the handle of a file; changes, syncs and closing are
+/// refused there with [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned), and dropping it does
+/// nothing. A table in memory is then one of the child's own.
 ///
 /// # Examples
 ///

@@ -12,6 +12,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use crate::storage::fork::Origin;
+
 /// What makes memory ready.
 pub(crate) type Work = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
@@ -22,6 +24,7 @@ pub(crate) struct Ticket(u64);
 /// The thread, and what it waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Prefaulter {
+    origin: Origin,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -47,6 +50,9 @@ impl Prefaulter {
     /// Asks for `work` to be done soon.
     #[cold]
     pub(crate) fn ask(&self, work: Work) -> Ticket {
+        if !self.origin.is_here() {
+            return Ticket(0);
+        }
         let ticket = {
             let mut state = self.shared.state();
             state.asked_count += 1;
@@ -70,6 +76,10 @@ impl Prefaulter {
     /// Returns the result of a piece of work: waits for the thread that is at it, and does it here
     /// if that has not begun.
     pub(crate) fn finish(&self, ticket: Ticket) -> io::Result<()> {
+        if !self.origin.is_here() {
+            // A table in memory that a child has: its pages come when they are touched.
+            return Ok(());
+        }
         let mut state = self.shared.state();
         if let Some(at) = state.waiting.iter().position(|(waiting, _)| *waiting == ticket) {
             let (_, work) = state.waiting.remove(at).expect("it was just found");
@@ -88,6 +98,11 @@ impl Prefaulter {
 
 impl Drop for Prefaulter {
     fn drop(&mut self) {
+        if !self.origin.is_here() {
+            // The thread stayed in the parent.
+            std::mem::forget(self.thread.get_mut().map(Option::take));
+            return;
+        }
         self.shared.state().is_stopped = true;
         self.shared.changed.notify_all();
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();

@@ -40,6 +40,7 @@ use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX
 use crate::region::{LivePool, Region};
 use crate::space::Space;
 use crate::stats::{Checkpoint, Occupancy, Recovery, SegmentBytes, Stats};
+use crate::storage::fork::Origin;
 use crate::table::PutMode;
 
 pub(crate) use checkpointing::Checkpointing;
@@ -57,6 +58,7 @@ pub(crate) struct Store {
     pub(crate) hash: HashFunction,
     pub(crate) seed: u64,
     pub(crate) access: Access,
+    origin: Origin,
     pub(crate) durability: Durability,
     fill_thousandths: u64,
     pub(crate) recovery: Recovery,
@@ -158,6 +160,7 @@ impl Store {
             hash,
             seed: writer.superblock.seed,
             access: options.access,
+            origin: Origin::here(),
             durability: options.durability,
             fill_thousandths: writer.superblock.fill_thousandths.into(),
             recovery,
@@ -233,12 +236,26 @@ impl Store {
         if self.access == Access::ReadOnly {
             return Err(Error::ReadOnly);
         }
+        self.refuse_in_fork()?;
         let mut writer = self.lock()?;
         // A store that was left open before its first change is dirty, and knows of no log.
         if writer.mark != Mark::NotCleanDurably || writer.superblock.log_start.segment_offset == 0 {
             self.begin_changes(&mut writer)?;
         }
         Ok(writer)
+    }
+
+    /// Refuses what only the process that opened a file may do. A table in memory is the child's own.
+    #[inline]
+    fn refuse_in_fork(&self) -> Result<()> {
+        if self.origin.is_here() || self.region.storage().is_volatile() {
+            return Ok(());
+        }
+        Err(Error::Poisoned {
+            reason: "this process is a fork of the one that opened the store; open it again here, \
+                     when the other has closed it"
+                .to_string(),
+        })
     }
 
     /// Makes it durable that the live tables are about to change; until then a power loss would
@@ -500,6 +517,7 @@ impl Store {
     }
 
     fn sync_now(&self, is_awaited: bool) -> Result<()> {
+        self.refuse_in_fork()?;
         let lsn = self.lock()?.log.position().lsn;
         self.wait_durable(lsn, is_awaited)
     }
@@ -509,6 +527,7 @@ impl Store {
         if self.access == Access::ReadOnly {
             return Ok(());
         }
+        self.refuse_in_fork()?;
         let mut writer = self.lock()?;
         if writer.is_closed {
             return Ok(());

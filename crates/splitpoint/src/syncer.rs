@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::storage::fork::Origin;
 use crate::store::Store;
 
 /// How long after the first change that is not durable the sync begins. It ends within 1 s unless
@@ -18,6 +19,7 @@ const INTERVAL: Duration = Duration::from_millis(750);
 /// The thread, and what it waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Syncer {
+    origin: Origin,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -67,6 +69,11 @@ impl Syncer {
 
     /// Ends the thread, without a last sync.
     pub(crate) fn stop(&mut self) {
+        if !self.origin.is_here() {
+            // The thread stayed in the parent.
+            std::mem::forget(self.thread.get_mut().map(Option::take));
+            return;
+        }
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).is_stopped = true;
         self.shared.changed.notify_one();
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();

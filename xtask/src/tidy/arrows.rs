@@ -34,7 +34,7 @@ const LAYERS: &[&[&str]] = &[
     &["options", "stats"],
     &["format"],
     &["hash", "linear"],
-    &["error", "atomic", "canary"],
+    &["error", "atomic", "canary", "storage::fork"],
 ];
 
 /// Arrows that point up nevertheless, each with its reason. One that is not needed is a finding.

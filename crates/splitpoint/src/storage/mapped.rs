@@ -15,6 +15,7 @@ use std::time::UNIX_EPOCH;
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 
 use super::anon::{release_span, reserve_span};
+use super::fork::Origin;
 use super::{
     Backing, Identity, Owner, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
 };
@@ -29,6 +30,7 @@ pub(crate) struct Mapped {
     file: File,
     path: PathBuf,
     identity: Identity,
+    origin: Origin,
     is_writable: bool,
     file_bytes: AtomicU64,
     view: Reservation,
@@ -90,7 +92,8 @@ impl Mapped {
             WindowKind::ALL.map(|kind| Reservation::new(kind.reserve_bytes(view_bytes)));
         let windows = [live?, buckets?, overflow?].map(Arc::new);
         let file_bytes = AtomicU64::new(metadata.len());
-        let storage = Self { file, path, identity, is_writable, file_bytes, view, windows };
+        let origin = Origin::here();
+        let storage = Self { file, path, identity, origin, is_writable, file_bytes, view, windows };
         storage.map_view(metadata.len())?;
         Ok(storage)
     }
@@ -146,8 +149,11 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // Closing would do, but for a child that is being forked and still has the file open.
-        let _ = self.file.unlock();
+        // Closing would do, but for a child that is being forked and still has the file open. In
+        // that child the lock is the parent's.
+        if self.origin.is_here() {
+            let _ = self.file.unlock();
+        }
     }
 }
 

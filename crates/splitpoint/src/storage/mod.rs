@@ -9,6 +9,7 @@
 //! - [`sim`]: a memory image and a disk image, for tests of crashes and faults.
 
 pub(crate) mod anon;
+pub(crate) mod fork;
 pub(crate) mod mapped;
 pub(crate) mod new_file;
 pub(crate) mod open;

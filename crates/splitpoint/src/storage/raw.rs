@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::fork::Origin;
 use super::open::{io_error, open, refuse_special, writer_pid};
 use crate::error::{Error, Result};
 use crate::options::{Access, Create};
@@ -30,6 +31,7 @@ pub(crate) trait ReadAt: fmt::Debug {
 pub(crate) struct RawFile {
     file: File,
     path: PathBuf,
+    origin: Origin,
     file_bytes: u64,
 }
 
@@ -46,14 +48,17 @@ impl RawFile {
         if let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
             return Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) });
         }
-        Ok(Self { file, path: path.to_path_buf(), file_bytes: metadata.len() })
+        let origin = Origin::here();
+        Ok(Self { file, path: path.to_path_buf(), origin, file_bytes: metadata.len() })
     }
 }
 
 impl Drop for RawFile {
     fn drop(&mut self) {
-        // Closing would do, but for a child that is being forked and still has the file open.
-        let _ = self.file.unlock();
+        // As in `Mapped`.
+        if self.origin.is_here() {
+            let _ = self.file.unlock();
+        }
     }
 }
 

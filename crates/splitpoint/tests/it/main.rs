@@ -17,6 +17,8 @@ mod damage;
 #[cfg(test)]
 mod durability;
 #[cfg(test)]
+mod fork;
+#[cfg(test)]
 mod full_disk;
 #[cfg(test)]
 mod golden;

@@ -1,0 +1,69 @@
+//! Whether this is the process that opened a handle, or a fork of it.
+//!
+//! A child has the memory, the mappings and the locks of its parent, and none of its threads. Were
+//! it to change a store, to close it or to drop the handle, it would write between the parent's
+//! writes, call the store closed and give up the parent's lock.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The process in which something was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin(u32);
+
+impl Origin {
+    /// Returns this process.
+    pub(crate) fn here() -> Self {
+        Self(current())
+    }
+
+    /// Returns whether this is still that process. Costs a load.
+    #[inline]
+    pub(crate) fn is_here(self) -> bool {
+        current() == self.0
+    }
+}
+
+impl Default for Origin {
+    fn default() -> Self {
+        Self::here()
+    }
+}
+
+/// Returns the id of this process, which is asked for once.
+#[inline]
+fn current() -> u32 {
+    let Some(word) = wiped_word() else { return std::process::id() };
+    match word.load(Ordering::Relaxed) {
+        0 => {
+            let id = std::process::id();
+            word.store(id, Ordering::Relaxed);
+            id
+        }
+        id => id,
+    }
+}
+
+/// Returns a word that is 0 again in a child, where the system has such memory (Linux 4.14).
+#[cfg(not(any(miri, loom)))]
+fn wiped_word() -> Option<&'static AtomicU32> {
+    use rustix::mm::{Advice, MapFlags, ProtFlags};
+    static WORD: std::sync::OnceLock<Option<&'static AtomicU32>> = std::sync::OnceLock::new();
+    *WORD.get_or_init(|| {
+        let bytes = rustix::param::page_size();
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choice touches nothing of ours.
+        let page = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)
+        }
+        .ok()?;
+        // SAFETY: the page just made, which holds nothing yet. It is never given back.
+        unsafe { rustix::mm::madvise(page, bytes, Advice::LinuxWipeOnFork) }.ok()?;
+        // SAFETY: as above: zero is a value, the page is aligned, and all uses are atomic.
+        Some(unsafe { &*page.cast::<AtomicU32>() })
+    })
+}
+
+#[cfg(any(miri, loom))]
+fn wiped_word() -> Option<&'static AtomicU32> {
+    None
+}

@@ -1,0 +1,128 @@
+//! What a child made by `fork` may do with the handles it inherits.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use splitpoint::{Db, ErrorKind};
+
+use crate::support::{assert_sound, content, tiny};
+
+#[expect(unsafe_code, reason = "the standard library has no fork")]
+mod system {
+    unsafe extern "C" {
+        fn fork() -> i32;
+        fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+        fn _exit(status: i32) -> !;
+    }
+
+    /// Runs `child` in a child, which has `value` as well, and returns `value` with the exit
+    /// status; `None` for a signal.
+    pub(super) fn in_child<T>(value: T, child: impl FnOnce(T) -> i32) -> (T, Option<i32>) {
+        // SAFETY: the child calls nothing of the test harness and never returns to it.
+        match unsafe { fork() } {
+            0 => {
+                let status = child(value);
+                // SAFETY: always sound.
+                unsafe { _exit(status) }
+            }
+            pid => {
+                assert!(pid > 0, "there is no process to be had");
+                let mut status = 0;
+                // SAFETY: the status is ours to write to.
+                assert_eq!(unsafe { waitpid(pid, &raw mut status, 0) }, pid);
+                (value, (status % 128 == 0).then_some(status >> 8 & 0xff))
+            }
+        }
+    }
+}
+
+type Step<'a> = &'a dyn Fn(&Db) -> bool;
+
+/// Does these steps with a handle and lets go of it. Returns the number of the first step that
+/// fails, counted from 1, or 0.
+fn first_failure(db: Db, steps: &[Step<'_>]) -> i32 {
+    let holds = |step: Step<'_>| catch_unwind(AssertUnwindSafe(|| step(&db))).unwrap_or(false);
+    let failure = (1..).zip(steps).find(|(_, step)| !holds(**step)).map_or(0, |(number, _)| number);
+    drop(db);
+    failure
+}
+
+fn is_refused<T>(result: splitpoint::Result<T>) -> bool {
+    result.err().is_some_and(|error| {
+        error.kind() == ErrorKind::Poisoned && error.to_string().contains("fork")
+    })
+}
+
+/// With both threads of the handle at work.
+fn fill(db: &Db) {
+    for i in 0..30_000_u32 {
+        db.put(&i.to_le_bytes(), &[7; 100]).unwrap();
+    }
+}
+
+#[test]
+fn a_child_reads_a_store_and_leaves_it_and_its_lock_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("inherited.spt");
+    let db = tiny().open(&path).unwrap();
+    fill(&db);
+    let (db, status) = system::in_child(db, |db| {
+        first_failure(
+            db,
+            &[
+                &|db| db.get(&5_u32.to_le_bytes()).is_ok_and(|value| value.is_some()),
+                &|db| content(db).len() == 30_000,
+                &|db| is_refused(db.put(b"key", b"value")),
+                &|db| is_refused(db.delete(&5_u32.to_le_bytes())),
+                &|db| is_refused(db.sync()),
+            ],
+        )
+    });
+    assert_eq!(status, Some(0), "the step of the child that failed");
+    let (db, status) = system::in_child(db, |db| i32::from(!is_refused(db.close())));
+    assert_eq!(status, Some(0), "a close in the child");
+    assert_eq!(Db::open(&path).unwrap_err().kind(), ErrorKind::Locked);
+    db.put(b"key", b"of the parent").unwrap();
+    assert_sound(&db);
+    db.close().unwrap();
+    let db = Db::open(&path).unwrap();
+    assert_eq!(db.len(), 30_001);
+    assert_sound(&db);
+}
+
+#[test]
+fn a_child_opens_a_store_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("own.spt");
+    let db = tiny().in_memory().unwrap();
+    fill(&db);
+    let (_, status) = system::in_child(db, |_inherited| {
+        let Ok(db) = tiny().open(&path) else { return 1 };
+        let is_put = db.put(b"key", b"of the child").is_ok() && db.sync().is_ok();
+        i32::from(!(is_put && db.close().is_ok()))
+    });
+    assert_eq!(status, Some(0));
+    assert_eq!(
+        Db::open(&path).unwrap().get(b"key").unwrap().as_deref(),
+        Some(&b"of the child"[..])
+    );
+}
+
+#[test]
+fn a_table_in_memory_is_a_childs_own() {
+    let db = tiny().in_memory().unwrap();
+    fill(&db);
+    let (db, status) = system::in_child(db, |db| {
+        first_failure(
+            db,
+            &[
+                &|db| (0..60_000_u32).all(|i| db.put(&i.to_le_bytes(), &[9; 100]).is_ok()),
+                &|db| db.len() == 60_000,
+                &|db| db.get(&1_u32.to_le_bytes()).is_ok_and(|v| v.as_deref() == Some(&[9; 100])),
+            ],
+        )
+    });
+    assert_eq!(status, Some(0), "the step of the child that failed");
+    assert_eq!(db.len(), 30_000);
+    assert_eq!(db.get(&1_u32.to_le_bytes()).unwrap().as_deref(), Some(&[7; 100][..]));
+    assert_sound(&db);
+}
