@@ -19,6 +19,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("fish", "fish"),
     ("chromium", "chromium"), // Pages of the lab are looked at.
     ("g++", "g++"),           // The race's two harnesses are compared.
+    ("valgrind", "valgrind"), // Instructions are counted.
 ];
 
 /// Toolchain that has Miri, and the sanitizers of the fuzzer.

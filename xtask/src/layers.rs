@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::dependencies::{self, Missing, NIGHTLY};
 use crate::process::{command, run as run_program, run_tests};
-use crate::{Failure, console, race, tidy};
+use crate::{Failure, console, instructions, race, tidy};
 
 /// What became of a layer that did not fail.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,6 +68,16 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
         layer("tests of the command", Box::new(tests("test -p splitpoint-cli"))),
         layer("tests of the rest", Box::new(tests(REST))),
         layer("race", Box::new(move || race::test(root).map(Outcome::Passed))),
+        layer(
+            "instructions",
+            Box::new(move || {
+                if dependencies::has_program("valgrind") {
+                    instructions::test(root).map(Outcome::Passed)
+                } else {
+                    Ok(Outcome::Skipped("valgrind is not installed".to_owned()))
+                }
+            }),
+        ),
         layer("loom", Box::new(move || must_pass(&mut loom(root)))),
         layer(
             "miri",

@@ -26,13 +26,14 @@ pub(crate) fn test(root: &Path) -> Result<u64, Failure> {
 }
 
 /// Cargo, with the workspace `peers/` and a directory of its own for what it builds.
-fn cargo(root: &Path, line: &str) -> Command {
+pub(crate) fn cargo(root: &Path, line: &str) -> Command {
     let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
     let mut command = command(root, "cargo", &[verb, "--manifest-path", "peers/Cargo.toml"]);
     command.args(rest.split_whitespace()).env("CARGO_TARGET_DIR", target(root));
     command
 }
 
-fn target(root: &Path) -> PathBuf {
+/// The directory of what is built in `peers/`.
+pub(crate) fn target(root: &Path) -> PathBuf {
     layers::target(root).join("peers")
 }
