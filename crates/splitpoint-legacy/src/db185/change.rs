@@ -16,7 +16,7 @@ use splitpoint::{Error, PutMode, Result};
 use super::addresses::OverflowAddr;
 use super::big::layout;
 use super::header::FILL_FACTOR_UNDECIDED;
-use super::page::{After, Found, PageMut, is_big, part_bytes_max};
+use super::page::{After, Found, Page, PageMut, is_big, part_bytes_max};
 use super::store::{At, BigEnd, Comparison, Steps, Store};
 
 /// Longest key and value: the original has their sizes in an `int`.
@@ -73,14 +73,14 @@ impl Store {
             }
         }
         let bucket = self.bucket_of(key).expect("a table that is changed has a hash function");
-        let mut place = self.locate(bucket, key, value.len())?;
+        let mut place = self.locate(bucket, key, Some(value.len()))?;
         if mode == PutMode::New && place.hit.is_some() {
             return Ok(false);
         }
         let needed = self.pages_needed(&place, key, value);
         if needed > self.overflow.available(&self.shape) {
             self.reserve(needed)?;
-            place = self.locate(bucket, key, value.len())?;
+            place = self.locate(bucket, key, Some(value.len()))?;
         }
         self.check_page(bucket, place.last_ordinary)?;
         self.check_hit(bucket, &place)?;
@@ -98,7 +98,7 @@ impl Store {
     pub(super) fn delete(&mut self, key: &[u8]) -> Result<bool> {
         self.check_changeable()?;
         let bucket = self.bucket_of(key).expect("a table that is changed has a hash function");
-        let place = self.locate(bucket, key, 0)?;
+        let place = self.locate(bucket, key, None)?;
         self.check_hit(bucket, &place)?;
         let Some(hit) = place.hit else { return Ok(false) };
         self.changing(|store| {
@@ -111,7 +111,7 @@ impl Store {
 
     /// Removes `key` from `bucket`, where it does not belong.
     pub(super) fn remove_from(&mut self, bucket: u32, key: &[u8]) -> Result<()> {
-        let place = self.locate(bucket, key, 0)?;
+        let place = self.locate(bucket, key, None)?;
         self.check_hit(bucket, &place)?;
         place.hit.map_or(Ok(()), |hit| self.remove(bucket, &hit))
     }
@@ -141,9 +141,10 @@ impl Store {
     }
 
     /// Looks for `key` in all of its bucket, and for a page with room for it and a value of
-    /// `value_bytes`.
-    fn locate(&mut self, bucket: u32, key: &[u8], value_bytes: usize) -> Result<Place> {
-        let pair_bytes = key.len() + value_bytes;
+    /// `value_bytes`; without a value it looks for the key alone.
+    fn locate(&mut self, bucket: u32, key: &[u8], value_bytes: Option<usize>) -> Result<Place> {
+        let pair_bytes = value_bytes.map(|bytes| key.len() + bytes);
+        let has_room = |page: Page<'_>| pair_bytes.is_some_and(|bytes| page.has_room(bytes));
         let (mut hit, mut room) = (None, None);
         let (mut last_ordinary, mut before) = (At::Bucket, None);
         let mut has_big = false;
@@ -161,12 +162,12 @@ impl Store {
                 (end.last, end.next)
             } else {
                 let found = if hit.is_none() { page.find(key)? } else { None };
-                if room.is_none() && page.has_room(pair_bytes) {
+                if room.is_none() && has_room(page) {
                     room = Some(at);
                 }
                 if let Some(found) = found {
                     // The page where the key is has the room that its old value leaves.
-                    if page.has_room_without(&found, pair_bytes) {
+                    if pair_bytes.is_some_and(|bytes| page.has_room_without(&found, bytes)) {
                         room = Some(at);
                     }
                     hit = Some(Hit { at, before, kind: HitKind::Small(found) });
@@ -178,7 +179,7 @@ impl Store {
                 (at, next)
             };
             before = Some(last);
-            match next {
+            match next.filter(|_| hit.is_none() || pair_bytes.is_some()) {
                 Some(next) => at = At::Overflow(next),
                 None => return Ok(Place { hit, room, last_ordinary }),
             }
@@ -224,8 +225,18 @@ impl Store {
 
     /// Returns an error if the page at `at` is too damaged to be changed.
     fn check_page(&mut self, bucket: u32, at: At) -> Result<()> {
-        self.page(bucket, At::Bucket)?.can_change()?;
-        self.page(bucket, at)?.can_change()
+        self.check_one(bucket, At::Bucket)?;
+        if at == At::Bucket { Ok(()) } else { self.check_one(bucket, at) }
+    }
+
+    /// Checks one page, once for each time that it comes into memory.
+    pub(super) fn check_one(&mut self, bucket: u32, at: At) -> Result<()> {
+        let number = self.page_number(bucket, at)?;
+        if !self.pool.is_checked(number) {
+            self.page(bucket, at)?.can_change()?;
+            self.pool.set_checked(number);
+        }
+        Ok(())
     }
 
     fn check_hit(&mut self, bucket: u32, place: &Place) -> Result<()> {
@@ -233,11 +244,10 @@ impl Store {
             self.check_page(bucket, room)?;
         }
         let Some(hit) = &place.hit else { return Ok(()) };
-        if let Some(before) = hit.before {
-            let page = self.page(bucket, before)?;
-            if !page.is_big() {
-                page.can_change()?;
-            }
+        if let Some(before) = hit.before
+            && !self.page(bucket, before)?.is_big()
+        {
+            self.check_one(bucket, before)?;
         }
         self.check_page(
             bucket,
@@ -259,7 +269,7 @@ impl Store {
                 _ => self.remove(bucket, &hit)?,
             }
             // Pages may have left the chain.
-            place = self.locate(bucket, key, value.len())?;
+            place = self.locate(bucket, key, Some(value.len()))?;
         } else {
             self.count(1);
         }
@@ -292,7 +302,7 @@ impl Store {
 
     /// Adds an empty page to the chain behind the ordinary page at `before`.
     pub(super) fn add_page(&mut self, bucket: u32, before: At) -> Result<OverflowAddr> {
-        self.page(bucket, before)?.can_change()?;
+        self.check_one(bucket, before)?;
         self.decide_fill_factor(bucket, before)?;
         let next = self.page(bucket, before)?.next();
         let addr = self.new_page(bucket)?;
@@ -313,7 +323,7 @@ impl Store {
 
     /// Adds a big pair to the chain behind the page at `before`.
     fn add_big(&mut self, bucket: u32, before: At, key: &[u8], value: &[u8]) -> Result<()> {
-        self.page(bucket, before)?.can_change()?;
+        self.check_one(bucket, before)?;
         self.decide_fill_factor(bucket, before)?;
         let shares = layout(self.page_bytes(), key.len(), value.len());
         let behind = self.page(bucket, before)?.next();

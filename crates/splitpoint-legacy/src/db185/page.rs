@@ -464,7 +464,8 @@ impl<'a> PageMut<'a> {
         let moved = lowest.min(found.value.start)..found.value.start;
         self.bytes.copy_within(moved.clone(), moved.start + gap);
         for slot in found.slot + 2..=slots {
-            let offset = self.as_page().slot(slot);
+            let at = 2 * slot;
+            let offset = usize::from(self.order.u16([self.bytes[at], self.bytes[at + 1]]));
             self.set_slot(slot - 2, (offset + gap).min(self.bytes.len()));
         }
         self.set_end(slots - 2, next, moved.start + gap);

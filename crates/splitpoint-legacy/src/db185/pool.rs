@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use foldhash::fast::FixedState;
 use splitpoint::Result;
 
 use super::disk::{Disk, Spill};
@@ -39,6 +40,8 @@ struct Frame {
     bytes: Box<[u8]>,
     bucket: u32,
     is_changed: bool,
+    /// Whether somebody has found that the page can be changed. What changes it keeps it so.
+    is_checked: bool,
 }
 
 /// The pages of one bucket that are in memory, and its neighbors in the order of use.
@@ -62,8 +65,8 @@ pub(super) struct Pool {
     disk: Option<Box<dyn Disk>>,
     page_bytes: usize,
     pages_max: usize,
-    frames: HashMap<u64, Frame>,
-    groups: HashMap<u32, Group>,
+    frames: HashMap<u64, Frame, FixedState>,
+    groups: HashMap<u32, Group, FixedState>,
     newest: Option<u32>,
     oldest: Option<u32>,
     spill: Option<Spill>,
@@ -82,8 +85,8 @@ impl Pool {
             disk,
             page_bytes,
             pages_max: (cache_bytes / page_bytes).max(PAGES_MIN),
-            frames: HashMap::new(),
-            groups: HashMap::new(),
+            frames: HashMap::default(),
+            groups: HashMap::default(),
             newest: None,
             oldest: None,
             spill: None,
@@ -141,6 +144,18 @@ impl Pool {
         frame.is_changed = true;
         self.end = self.end.max(number + 1);
         &mut frame.bytes
+    }
+
+    /// Returns whether page `number` is in memory and was found to be fit for changes.
+    pub(super) fn is_checked(&self, number: u64) -> bool {
+        self.frames.get(&number).is_some_and(|frame| frame.is_checked)
+    }
+
+    /// Notes that page `number`, if it is in memory, is fit for changes.
+    pub(super) fn set_checked(&mut self, number: u64) {
+        if let Some(frame) = self.frames.get_mut(&number) {
+            frame.is_checked = true;
+        }
     }
 
     /// Drops page `number` with all changes: nobody needs it any more.
@@ -217,7 +232,7 @@ impl Pool {
             disk.read_at(number * self.page_bytes as u64, &mut bytes)?;
             self.reads += 1;
         }
-        self.frames.insert(number, Frame { bytes, bucket, is_changed });
+        self.frames.insert(number, Frame { bytes, bucket, is_changed, is_checked: false });
         self.enter_group(number, bucket);
         self.touch(bucket);
         Ok(())
