@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use plan::{Engine, Workload};
 use programs::Programs;
 
+mod csv;
 mod group;
 mod html;
 mod machine;
@@ -46,7 +47,7 @@ options:
   --dir DIR           where the stores are made (default: target/race)
   --save DIR          where the results go (default: record/DATE-race; target/race-quick if quick)
   --words FILE        the list for W1 (default: Debian's american-english-huge)
-  --report FILE       make docs/bench/results.md, its pictures and results.html from a saved race.json
+  --report FILE       make docs/bench/results.md, .html, .csv and pictures from a saved race.json
   --list              name engines and workloads
 ";
 
@@ -186,6 +187,7 @@ fn report(options: &Options, file: &std::path::Path) -> Outcome<()> {
     }
     let shown = file.strip_prefix(&options.root).unwrap_or(file);
     write("results.md", &markdown::page(&saved, &targets, &pictures, shown))?;
+    write("results.csv", &csv::page(&saved))?;
     write("results.html", &html::page(&saved, &targets, &pictures))?;
     println!("written: {}", written.join(", "));
     Ok(())

@@ -189,12 +189,15 @@ pub fn target_table(saved: &Saved, rows: &Rows, targets: &[Target]) -> Table {
     let heads = ["work", "wanted", "found", "ours", "the other", ""].map(str::to_owned).to_vec();
     let lines = targets.iter().map(|target| {
         if let Some(verdict) = targets::judge(target, saved, rows) {
-            let other = verdict
-                .other
-                .map_or("-".to_owned(), |(name, figure)| format!("{} ({name})", number(figure)));
+            let unit = verdict.unit;
+            let other = verdict.other.map_or("-".to_owned(), |(name, figure)| {
+                format!("{} {unit} ({name})", number(figure))
+            });
+            let ours = format!("{} {unit}", number(verdict.ours));
             let word = if verdict.is_met { "met" } else { "**missed**" };
-            let found = format!("{:.2}", verdict.found);
-            vec![verdict.work, verdict.wanted, found, number(verdict.ours), other, word.to_owned()]
+            let found =
+                if verdict.is_ratio { format!("{:.2}x", verdict.found) } else { ours.clone() };
+            vec![verdict.work, verdict.wanted, found, ours, other, word.to_owned()]
         } else {
             let mut line = vec![target.work.clone(), "-".to_owned(), "-".to_owned()];
             line.extend(["-".to_owned(), "-".to_owned(), "not measured".to_owned()]);
@@ -246,8 +249,8 @@ pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture], file: &Path
     }
     let _ = write!(
         out,
-        "\n## Targets\n\nFound is our figure divided by the other's, where there is another; both are in \
-         nanoseconds per operation, unless it says otherwise.\n\n{}",
+        "\n## Targets\n\nFound is our figure divided by the other's, where there is another. `results.csv` has \
+         every figure of the tables below, with the least and the most of all runs.\n\n{}",
         target_table(saved, &rows, targets).to_markdown()
     );
     for case in &saved.cases {

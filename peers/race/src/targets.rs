@@ -44,6 +44,16 @@ pub enum Measure {
     RssBytesPerRecord,
 }
 
+impl Measure {
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::NsPerOperation => "ns",
+            Self::Milliseconds | Self::WorstMs => "ms",
+            Self::DiskBytesPerRecord | Self::RssBytesPerRecord => "B",
+        }
+    }
+}
+
 fn splitpoint() -> String {
     "splitpoint".to_owned()
 }
@@ -63,7 +73,9 @@ pub struct Verdict {
     pub work: String,
     /// What was wanted, in words.
     pub wanted: String,
-    /// Our figure.
+    /// Of the figures.
+    pub unit: &'static str,
+    pub is_ratio: bool,
     pub ours: f64,
     /// The other's name and figure.
     pub other: Option<(String, f64)>,
@@ -109,9 +121,10 @@ pub fn judge(target: &Target, saved: &Saved, rows: &Rows) -> Option<Verdict> {
         (None, limit) => ("at least", limit?),
     };
     let is_met = if target.at_most.is_some() { found <= limit } else { found >= limit };
-    let times = if is_ratio { "x" } else { "" };
-    let wanted = format!("{sign} {limit}{times}");
-    Some(Verdict { work: target.work.clone(), wanted, ours, other, found, is_met })
+    let unit = target.measure.unit();
+    let wanted =
+        if is_ratio { format!("{sign} {limit}x") } else { format!("{sign} {limit} {unit}") };
+    Some(Verdict { work: target.work.clone(), wanted, unit, is_ratio, ours, other, found, is_met })
 }
 
 /// Memory of a process before anything was stored.

@@ -281,6 +281,41 @@ fn pages_name_what_was_left_out_and_hold_every_picture() {
     assert!(page.contains("<b>20.0</b>"), "{page}");
 }
 
+/// Three sizes are one picture with a line for each engine, and no bars.
+#[test]
+fn the_cases_of_the_curve_are_one_picture() {
+    let mut saved = race();
+    let (case, samples) = (saved.cases.remove(0), std::mem::take(&mut saved.samples));
+    for records in [100, 1000, 10_000] {
+        let name = records.to_string();
+        let workload = "curve".to_owned();
+        for sample in samples.iter().filter(|sample| sample.label == "create") {
+            let (workload, case) = (workload.clone(), name.clone());
+            saved.samples.push(Sample { workload, case, ..sample.clone() });
+        }
+        saved.cases.push(SavedCase { workload, name, records, has_total: false, ..case.clone() });
+    }
+    let pictures = picture::all(&saved);
+    assert_eq!(pictures.len(), 1);
+    assert_eq!(pictures[0].file, "curve.svg");
+    assert_eq!(pictures[0].svg.matches("<polyline").count(), 2);
+    let page = markdown::page(&saved, &[], &pictures, Path::new("race.json"));
+    assert_eq!(page.matches("(curve.svg)").count(), 1, "with the last case");
+}
+
+#[test]
+fn every_row_is_a_line_of_the_csv_with_as_many_fields_as_heads() {
+    let mut saved = race();
+    saved.engines[0].version = "1,2 \"x\"".into();
+    let page = crate::csv::page(&saved);
+    let lines: Vec<&str> = page.lines().collect();
+    assert_eq!(lines.len(), 1 + Rows::of(&saved).0.len());
+    let create = "W2/small,create,splitpoint,\"1,2 \"\"x\"\"\",3,100,20.0,10.0,30.0,1500,";
+    assert!(lines[1].starts_with(create), "{}", lines[1]);
+    let commas = |line: &str| line.matches(',').count();
+    assert!(lines[2..].iter().all(|line| commas(&line.replace("1,2", "")) == commas(lines[0])));
+}
+
 #[test]
 fn numbers_have_three_digits_and_times_their_unit() {
     let shown: Vec<String> = [0.0, 0.1234, 1.234, 12.34, 123.4, 12345.6].map(number).to_vec();
