@@ -49,9 +49,22 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct Damage {
     what: String,
+    #[serde(flatten)]
+    place: Option<Place>,
+}
+
+/// Where damage is, if it has one place.
+#[derive(Debug, Serialize)]
+struct Place {
     offset: u64,
     expected: u64,
     found: u64,
+}
+
+impl Damage {
+    fn at(what: &str, offset: u64, expected: u64, found: u64) -> Self {
+        Self { what: what.to_string(), place: Some(Place { offset, expected, found }) }
+    }
 }
 
 /// Verifies a store.
@@ -85,7 +98,7 @@ fn check(path: &Path, console: Console) -> Result<Report> {
         Ok(db) => db,
         // Too damaged to open is what the user wants to know, not a failure to check.
         Err(Error::Corrupt { what, offset, expected, found }) => {
-            let damages = vec![Damage { what: what.to_string(), offset, expected, found }];
+            let damages = vec![Damage::at(what, offset, expected, found)];
             return Ok(Report {
                 store,
                 is_clean: false,
@@ -112,13 +125,8 @@ fn check(path: &Path, console: Console) -> Result<Report> {
 fn check_old(path: &Path, file: &OldFile) -> Result<Report> {
     let survey = file.survey().map_err(|error| Failure::using(path, &error))?;
     let damage_of = |doubt: &Doubt| match doubt {
-        Doubt::Fault(fault) => Damage {
-            what: fault.what.to_string(),
-            offset: fault.offset,
-            expected: fault.expected,
-            found: fault.found,
-        },
-        other => Damage { what: other.to_string(), offset: 0, expected: 1, found: 2 },
+        Doubt::Fault(fault) => Damage::at(fault.what, fault.offset, fault.expected, fault.found),
+        other => Damage { what: other.to_string(), place: None },
     };
     Ok(Report {
         store: path.display().to_string(),
@@ -133,11 +141,8 @@ fn check_old(path: &Path, file: &OldFile) -> Result<Report> {
 }
 
 fn report_of(store: String, report: &CheckReport) -> Report {
-    let damage_of = |damage: &splitpoint::Damage| Damage {
-        what: damage.what.to_string(),
-        offset: damage.offset,
-        expected: damage.expected,
-        found: damage.found,
+    let damage_of = |damage: &splitpoint::Damage| {
+        Damage::at(damage.what, damage.offset, damage.expected, damage.found)
     };
     Report {
         store,
@@ -153,25 +158,30 @@ fn report_of(store: String, report: &CheckReport) -> Report {
 
 fn in_words(report: &Report, console: Console) -> String {
     let mut text = String::new();
-    for Damage { what, offset, expected, found } in &report.damages {
-        let _ = writeln!(
-            text,
-            "damage: {what} at byte {offset}: expected {expected:#x}, found {found:#x}"
-        );
+    for Damage { what, place } in &report.damages {
+        let _ = match place {
+            Some(Place { offset, expected, found }) => writeln!(
+                text,
+                "damage: {what} at byte {offset}: expected {expected:#x}, found {found:#x}"
+            ),
+            None => writeln!(text, "damage: {what}"),
+        };
     }
     let unlisted = report.damage_count - crate::number::count(report.damages.len());
     if unlisted > 0 {
         let _ = writeln!(text, "damage: {} more", grouped(unlisted));
     }
     if report.is_clean && !console.is_quiet() {
-        let _ = writeln!(
-            text,
-            "`{}` is sound: {} ({}) and {} verified",
-            report.store,
-            counted(report.records, "log record"),
-            bytes(report.log_bytes),
-            counted(report.lines, "index line")
-        );
+        let verified = if report.is_old {
+            let (records, buckets) =
+                (counted(report.records, "record"), counted(report.lines, "bucket"));
+            format!("{records} in {buckets} walked; its format has no checksums of values")
+        } else {
+            let (records, lines) =
+                (counted(report.records, "log record"), counted(report.lines, "index line"));
+            format!("{records} ({}) and {lines} verified", bytes(report.log_bytes))
+        };
+        let _ = writeln!(text, "`{}` is sound: {verified}", report.store);
     }
     text
 }

@@ -48,6 +48,7 @@ fn every_format_is_read_by_the_commands_that_read_and_is_converted() {
         assert_eq!(lines(&keys.stdout).len().to_string(), count, "{name}");
         let check = sandbox.run(&["check", given]);
         assert_eq!((check.exit, check.stderr.as_str()), (0, ""), "{name}");
+        assert!(check.text().contains(" walked; its format has no checksums"), "{name}");
         assert_eq!(sandbox.run(&["stat", given]).exit, 0, "{name}");
 
         assert_eq!(sandbox.run(&["convert", "-q", given, "new.spt"]).exit, 0, "{name}");
