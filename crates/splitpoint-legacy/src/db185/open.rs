@@ -317,13 +317,14 @@ fn read_bitmaps(disk: &dyn Disk, header: &Header) -> Result<Overflow> {
 /// Makes sure that a change will not harm what is there.
 ///
 /// A file that is longer than its header tells was left by a crash. If the header is older than
-/// the pages, as the original leaves them, pages that it shows as free are in use.
+/// the pages, as the original leaves them, pages that it shows as free are in use. So they may be in
+/// a damaged file that has free pages: before they are handed out, the chains are walked.
 fn prepare_to_change(store: &mut Store, is_longer: bool) -> Result<()> {
     store.is_read_only = false;
     if store.is_interrupted {
         return store.finish_interrupted_sync();
     }
-    if !is_longer {
+    if !is_longer && store.overflow.free_count() == 0 {
         return Ok(());
     }
     let in_use = |store: &mut Store| {
@@ -336,9 +337,14 @@ fn prepare_to_change(store: &mut Store, is_longer: bool) -> Result<()> {
         Ok(true) => Ok(()),
         Ok(false) | Err(Error::Corrupt { .. }) => Err(Error::Unsupported {
             path: store.pool.disk().map(|disk| disk.path().to_path_buf()).unwrap_or_default(),
-            reason: "the program that wrote it last did not close it, and a change could destroy \
-                     what is left; it can be read: convert it"
-                .to_string(),
+            reason: if is_longer {
+                "the program that wrote it last did not close it, and a change could destroy what \
+                 is left; it can be read: convert it"
+            } else {
+                "pages that its bitmaps call free are in use or cannot be told to be free, and a \
+                 change could destroy what they hold; it can be read: convert it"
+            }
+            .to_string(),
         }),
         Err(error) => Err(error),
     }

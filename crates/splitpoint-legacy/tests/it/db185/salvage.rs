@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use splitpoint::{PutMode, Table};
+use splitpoint::{ErrorKind, PutMode, Table};
 use splitpoint_legacy::ByteOrder;
 use splitpoint_legacy::db185::Options;
 
@@ -147,6 +147,13 @@ fn wrong_bitmaps_hide_nothing() {
         let mut bytes = bytes.clone();
         bytes[at..at + 512].fill(fill);
         assert_all(&salvage_bytes(&bytes), &content, &format!("bitmap of {fill:#x}"));
+        // Whoever wrote to it would take pages that are in use.
+        std::fs::write(file.path(), &bytes).unwrap();
+        let opened = Options::new().open(file.path());
+        match opened.map(drop) {
+            Ok(()) => assert_eq!(fill, 0xff, "no page is free"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}"),
+        }
     }
 }
 
