@@ -8,14 +8,12 @@
 //! The thread begins with the first large segment.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
-use crate::storage::fork::Origin;
+use crate::background::Background;
 
-/// What makes memory ready.
-pub(crate) type Work = Box<dyn FnOnce() -> io::Result<()> + Send>;
+/// What makes memory ready. It cannot fail: what it leaves undone, the writer's page faults do.
+pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
 /// A piece of work that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +22,8 @@ pub(crate) struct Ticket(u64);
 /// The thread, and what it waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Prefaulter {
-    origin: Origin,
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Background,
 }
 
 #[derive(Debug, Default)]
@@ -41,8 +38,6 @@ struct State {
     asked_count: u64,
     waiting: VecDeque<(Ticket, Work)>,
     running: Option<Ticket>,
-    /// Work that failed, until its result is asked for.
-    failed: Vec<(Ticket, io::Error)>,
     is_stopped: bool,
 }
 
@@ -50,7 +45,8 @@ impl Prefaulter {
     /// Asks for `work` to be done soon.
     #[cold]
     pub(crate) fn ask(&self, work: Work) -> Ticket {
-        if !self.origin.is_here() {
+        if !self.thread.is_here() {
+            // A table in memory that a child has: its pages come when they are touched.
             return Ticket(0);
         }
         let ticket = {
@@ -61,24 +57,17 @@ impl Prefaulter {
             ticket
         };
         self.shared.changed.notify_all();
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_none() {
-            let shared = self.shared.clone();
-            let spawned = std::thread::Builder::new()
-                .name("splitpoint-pages".to_string())
-                .spawn(move || shared.run());
-            // Without a thread `finish` does the work.
-            *thread = spawned.ok();
-        }
+        let shared = self.shared.clone();
+        // Without a thread `finish` does the work.
+        self.thread.begin("splitpoint-pages", move || shared.run());
         ticket
     }
 
-    /// Returns the result of a piece of work: waits for the thread that is at it, and does it here
+    /// Returns when a piece of work is done: waits for the thread that is at it, and does it here
     /// if that has not begun.
-    pub(crate) fn finish(&self, ticket: Ticket) -> io::Result<()> {
-        if !self.origin.is_here() {
-            // A table in memory that a child has: its pages come when they are touched.
-            return Ok(());
+    pub(crate) fn finish(&self, ticket: Ticket) {
+        if !self.thread.is_here() {
+            return;
         }
         let mut state = self.shared.state();
         if let Some(at) = state.waiting.iter().position(|(waiting, _)| *waiting == ticket) {
@@ -89,27 +78,16 @@ impl Prefaulter {
         while state.running == Some(ticket) {
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        match state.failed.iter().position(|(failed, _)| *failed == ticket) {
-            Some(at) => Err(state.failed.swap_remove(at).1),
-            None => Ok(()),
-        }
     }
 }
 
 impl Drop for Prefaulter {
     fn drop(&mut self) {
-        if !self.origin.is_here() {
-            // The thread stayed in the parent.
-            std::mem::forget(self.thread.get_mut().map(Option::take));
-            return;
-        }
-        self.shared.state().is_stopped = true;
-        self.shared.changed.notify_all();
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            // It cannot fail: what goes wrong is a result.
-            let _ = thread.join();
-        }
+        let shared = &self.shared;
+        self.thread.end(|| {
+            shared.state().is_stopped = true;
+            shared.changed.notify_all();
+        });
     }
 }
 
@@ -128,10 +106,9 @@ impl Shared {
             };
             state.running = Some(ticket);
             drop(state);
-            let done = work();
+            work();
             state = self.state();
             state.running = None;
-            state.failed.extend(done.err().map(|error| (ticket, error)));
             self.changed.notify_all();
         }
     }
@@ -148,36 +125,41 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    /// Those that have not begun are done by who asks for them, the one that has is waited for.
     #[test]
-    fn work_is_done_once_and_its_error_comes_back() {
+    fn work_is_done_once_before_finish_returns() {
         let prefaulter = Prefaulter::default();
-        let done_count = Arc::new(AtomicU32::new(0));
-        let tickets: Vec<Ticket> = (0..50)
-            .map(|i| {
-                let done_count = done_count.clone();
+        let done: Vec<Arc<AtomicU32>> = (0..50).map(|_| Arc::default()).collect();
+        let tickets: Vec<Ticket> = done
+            .iter()
+            .map(|done| {
+                let done = done.clone();
                 prefaulter.ask(Box::new(move || {
-                    done_count.fetch_add(1, Ordering::Relaxed);
-                    if i % 7 == 3 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+                    std::thread::yield_now();
+                    done.fetch_add(1, Ordering::Relaxed);
                 }))
             })
             .collect();
-        for (i, ticket) in tickets.into_iter().enumerate().rev() {
-            assert_eq!(prefaulter.finish(ticket).is_err(), i % 7 == 3);
+        for (done, ticket) in done.iter().zip(tickets).rev() {
+            prefaulter.finish(ticket);
+            assert_eq!(done.load(Ordering::Relaxed), 1);
         }
-        assert_eq!(done_count.load(Ordering::Relaxed), 50);
+        drop(prefaulter);
+        assert!(done.iter().all(|done| done.load(Ordering::Relaxed) == 1));
     }
 
     #[test]
     fn work_that_has_not_begun_is_dropped_with_its_prefaulter() {
-        let (is_let_go, lets_go) = std::sync::mpsc::channel();
+        let (is_let_go, lets_go) = std::sync::mpsc::channel::<()>();
         let done_count = Arc::new(AtomicU32::new(0));
         let prefaulter = Prefaulter::default();
-        prefaulter.ask(Box::new(move || lets_go.recv().map_err(io::Error::other)));
+        prefaulter.ask(Box::new(move || {
+            let _ = lets_go.recv();
+        }));
         for _ in 0..3 {
             let done_count = done_count.clone();
             prefaulter.ask(Box::new(move || {
                 done_count.fetch_add(1, Ordering::Relaxed);
-                Ok(())
             }));
         }
         prefaulter.shared.state().is_stopped = true;

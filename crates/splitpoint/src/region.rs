@@ -342,10 +342,7 @@ impl Region {
         }
         let (at, bytes) = (lines.start * LINE_BYTES, (lines.end - lines.start) * LINE_BYTES);
         if let Some(pages) = self.storage.window_pages(window_kind(window), at, bytes) {
-            self.prefaulter.ask(Box::new(move || {
-                pages.fault_in_slices();
-                Ok(())
-            }));
+            self.prefaulter.ask(Box::new(move || pages.fault_in_slices()));
         }
     }
 

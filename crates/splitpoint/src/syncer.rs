@@ -2,14 +2,13 @@
 //! checkpoint.
 //!
 //! A sync of what a second writes took 0.1 to 0.2 s in the measurements of `record/` (sync and
-//! close of W2), so the next operation cannot do it without being the slow one: a thread does, which starts with the first change that asks
-//! for it and sleeps when nothing is due.
+//! close of W2), so the next operation cannot do it without being the slow one: a thread does,
+//! which starts with the first change that asks for it and sleeps when nothing is due.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::storage::fork::Origin;
+use crate::background::Background;
 use crate::store::Store;
 
 /// How long after the first change that is not durable the sync begins. It ends within 1 s unless
@@ -19,9 +18,8 @@ const INTERVAL: Duration = Duration::from_millis(750);
 /// The thread, and what it waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Syncer {
-    origin: Origin,
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Background,
 }
 
 #[derive(Debug, Default)]
@@ -54,33 +52,20 @@ impl Syncer {
 
     fn ask(&self, store: &Arc<Store>, what: impl FnOnce(&mut State)) -> bool {
         what(&mut self.shared.state.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_none() {
-            let (shared, store) = (self.shared.clone(), store.clone());
-            let spawned = std::thread::Builder::new()
-                .name("splitpoint-sync".to_string())
-                .spawn(move || run(&shared, &store));
-            // Without a thread the change is as safe as `Buffered` until the next sync or close.
-            *thread = spawned.ok();
-        }
+        let (shared, store) = (self.shared.clone(), store.clone());
+        // Without a thread the change is as safe as `Buffered` until the next sync or close.
+        let is_running = self.thread.begin("splitpoint-sync", move || run(&shared, &store));
         self.shared.changed.notify_one();
-        thread.is_some()
+        is_running
     }
 
     /// Ends the thread, without a last sync.
     pub(crate) fn stop(&mut self) {
-        if !self.origin.is_here() {
-            // The thread stayed in the parent.
-            std::mem::forget(self.thread.get_mut().map(Option::take));
-            return;
-        }
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).is_stopped = true;
-        self.shared.changed.notify_one();
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            // It cannot fail: what it calls returns errors, which the store remembers.
-            let _ = thread.join();
-        }
+        let shared = &self.shared;
+        self.thread.end(|| {
+            shared.state.lock().unwrap_or_else(PoisonError::into_inner).is_stopped = true;
+            shared.changed.notify_one();
+        });
     }
 }
 

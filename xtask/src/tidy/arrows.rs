@@ -31,6 +31,7 @@ const LAYERS: &[&[&str]] = &[
     &["index", "log::record", "space", "residency", "table"],
     &["storage"],
     &["prefaulter"],
+    &["background"],
     &["options", "stats"],
     &["format"],
     &["hash", "linear"],

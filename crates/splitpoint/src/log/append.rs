@@ -293,7 +293,7 @@ impl Appender {
         let (offset, map) = match self.next.take() {
             Some(next) if next.segment_bytes == segment_bytes => {
                 region.take_aside(space);
-                (next.offset, finish(next, region))
+                (next.offset, Ok(finish(next, region)))
             }
             next => {
                 self.next = next;
@@ -534,11 +534,11 @@ impl Appender {
 }
 
 /// Returns the segment that was prepared when it is ready.
-fn finish(next: NextSegment, region: &Region) -> Result<Tail> {
+fn finish(next: NextSegment, region: &Region) -> Tail {
     if let Some(work) = next.work {
-        region.write("clear log segment of", |_| region.prefaulter().finish(work))?;
+        region.prefaulter().finish(work);
     }
-    Ok(next.map)
+    next.map
 }
 
 /// Clears a segment and maps it, with its pages.

@@ -301,12 +301,7 @@ impl Storage for Anon {
 
     /// New memory is zero.
     fn ready_segment(&self, _: u64, _: u64, map: &Tail) -> io::Result<Option<Work>> {
-        Ok(map.pages().map(|pages| -> Work {
-            Box::new(move || {
-                pages.fault_in();
-                Ok(())
-            })
-        }))
+        Ok(map.pages().map(|pages| -> Work { Box::new(move || pages.fault_in()) }))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

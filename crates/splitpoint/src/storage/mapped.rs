@@ -277,12 +277,7 @@ impl Storage for Mapped {
     /// write of the same zeros would hold for as long.
     fn ready_segment(&self, offset: u64, bytes: u64, map: &Tail) -> io::Result<Option<Work>> {
         self.clear_range(offset, bytes)?;
-        Ok(map.pages().map(|pages| -> Work {
-            Box::new(move || {
-                pages.fault_in_huge();
-                Ok(())
-            })
-        }))
+        Ok(map.pages().map(|pages| -> Work { Box::new(move || pages.fault_in_huge()) }))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
