@@ -16,7 +16,11 @@ public:
         require(env_->set_cachesize(env_, gib, rest, 1), "set_cachesize");
         uint32_t flags = DB_CREATE | DB_INIT_MPOOL | DB_PRIVATE | DB_THREAD;
         is_transactional_ = config.has_durable_puts;
-        if (is_transactional_) flags |= DB_INIT_TXN | DB_INIT_LOG | DB_INIT_LOCK | DB_RECOVER;
+        if (is_transactional_) {
+            flags |= DB_INIT_TXN | DB_INIT_LOG | DB_INIT_LOCK | DB_RECOVER;
+            // Two puts that split one page wait for each other; without a detector they do so for ever.
+            require(env_->set_lk_detect(env_, DB_LOCK_DEFAULT), "set_lk_detect");
+        }
         require(env_->open(env_, config.dir.c_str(), flags, 0644), "env open");
         require(db_create(&db_, env_, 0), "db_create");
         // "an accurate estimate of the final size"; "(pagesize - 32) / (average_key_size +
@@ -75,7 +79,15 @@ public:
         require(cursor->close(cursor), "cursor close");
     }
     // DB_AUTO_COMMIT makes each put a transaction, whose log is synced.
-    void put_durable(view key, view value) { put(key, value); }
+    // One that the detector chose has been undone, and "should be retried".
+    void put_durable(view key, view value) {
+        DBT k = dbt(key), v = dbt(value);
+        int result;
+        do {
+            result = db_->put(db_, nullptr, &k, &v, 0);
+        } while (result == DB_LOCK_DEADLOCK);
+        require(result, "put");
+    }
     void sync() { require(db_->sync(db_, 0), "sync"); }
     void close() {
         sync();
