@@ -42,9 +42,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::format::{
-    HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, u64_at,
-};
+use crate::format::{HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, Superblock, u64_at};
 use crate::hash::HashFunction;
 use crate::live::CommitState;
 use crate::log::append::Position;
@@ -645,7 +643,7 @@ fn header(source: &Superblock, is_empty: bool) -> Vec<u8> {
             live_crc: 0,
             ..source.clone()
         };
-        let at = SUPERBLOCK_OFFSETS[(generation & 1) as usize] as usize;
+        let at = superblock.offset() as usize;
         header[at..at + SUPERBLOCK_BYTES as usize].copy_from_slice(&superblock.encode());
     }
     header

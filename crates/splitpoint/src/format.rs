@@ -194,6 +194,11 @@ pub(crate) enum SuperblockFault {
 impl Superblock {
     const CLEAN: u32 = 1;
 
+    /// Returns the offset in the file of the copy with this generation.
+    pub(crate) fn offset(&self) -> u64 {
+        SUPERBLOCK_OFFSETS[(self.generation & 1) as usize]
+    }
+
     /// Returns the block as it is written.
     pub(crate) fn encode(&self) -> Vec<u8> {
         assert!(self.hash_name.len() <= NAME_BYTES_MAX);

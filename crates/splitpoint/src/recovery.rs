@@ -27,8 +27,9 @@ use crate::atomic::Ordering;
 use crate::checkpoint::{extent_of, release_all_but};
 use crate::error::{Error, Result};
 use crate::format::{
-    Addr, CheckpointName, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET, LOG_SEGMENT_BYTES_MAX, LogStart,
-    SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockFault, u64_at,
+    Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET,
+    LOG_SEGMENT_BYTES_MAX, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader,
+    SegmentKind, Superblock, SuperblockFault, u64_at,
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
 use crate::identify::identify;
@@ -81,8 +82,10 @@ pub(crate) fn open_storage(
         return create(storage, options);
     }
     let superblock = read_superblock(&*storage)?;
-    // Closing syncs the size of the file before it says so: a power loss cannot have cut it.
-    if superblock.is_clean && storage.file_bytes() < superblock.file_bytes {
+    // Closing syncs the size of the file before it says so: a power loss cannot have cut it. That of a
+    // new store, which has no log, may be cut, and it is built again.
+    let is_empty = superblock.log_start == LogStart::default();
+    if superblock.is_clean && !is_empty && storage.file_bytes() < superblock.file_bytes {
         let (expected, found) = (superblock.file_bytes, storage.file_bytes());
         return Err(Error::Corrupt { what: "file size", offset: found, expected, found });
     }
@@ -131,11 +134,12 @@ fn head(storage: &dyn Storage, bytes: u64) -> Vec<u8> {
     storage.read(0, len)
 }
 
-/// Returns whether nothing was ever stored: the file is empty, or a crash interrupted its
-/// creation, which writes the superblock last.
+/// Returns whether nothing was ever stored: the file is empty, or a power loss has taken both
+/// superblocks of a new one.
 ///
-/// A power loss may have left any words of the live header: those that tell it from other things
-/// are zero or what a creation stores there. All else is still zero.
+/// It may have left any words of the live header: those that tell it from other things are zero or
+/// what a creation stores there; and the header of the first segment of a log, in which nothing is. All
+/// else is still zero.
 fn is_unfinished_creation(storage: &dyn Storage) -> bool {
     let file_bytes = storage.file_bytes();
     if file_bytes == 0 {
@@ -154,7 +158,25 @@ fn is_unfinished_creation(storage: &dyn Storage) -> bool {
     let is_header = [0, crate::format::LIVE_MAGIC].contains(&word(0))
         && [0, crate::format::VERSION.into()].contains(&word(1))
         && is_zero(LIVE_OFFSET + 16, LIVE_OFFSET + 56);
-    is_header && is_zero(LIVE_OFFSET + LIVE_BYTES, file_bytes)
+    let is_blank = |start: u64| {
+        let end = file_bytes.min(start + GRANULE_BYTES);
+        is_zero(start, end)
+            || is_first_segment(&storage.read(start, end - start))
+                && is_zero(start + SegmentHeader::BYTES, end)
+    };
+    let body = LIVE_OFFSET + LIVE_BYTES;
+    let granules = || (body..file_bytes).step_by(GRANULE_BYTES as usize);
+    is_header && (is_zero(body, file_bytes) || granules().all(is_blank))
+}
+
+/// Returns whether a granule begins with the header of the first segment of a log.
+fn is_first_segment(granule: &[u8]) -> bool {
+    // A power loss may have cut the file before the end of the segment.
+    granule.len() as u64 >= SegmentHeader::BYTES
+        && SegmentHeader::decode(granule, 0, u64::MAX).is_ok_and(|header| {
+            let is_first = header.previous_offset == 0 && header.base_lsn == 0;
+            header.kind == SegmentKind::Log && is_first
+        })
 }
 
 /// Bytes looked at together for being zero.
@@ -247,7 +269,7 @@ fn random_u64(storage: &dyn Storage) -> Result<u64> {
     storage.random_u64().map_err(|source| io_error(action, storage.path(), source))
 }
 
-/// Makes an empty store; its superblock is written last.
+/// Makes an empty store. Nothing of it is durable: the first change sees to that, or the close.
 fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     let hash = options.hash.clone().unwrap_or_else(HashFunction::rapidhash_v3);
     let seed = match options.seed {
@@ -258,7 +280,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&random_u64(&*storage)?.to_le_bytes());
     uuid[8..].copy_from_slice(&random_u64(&*storage)?.to_le_bytes());
-    let mut superblock = Superblock {
+    let superblock = Superblock {
         generation: 0,
         is_clean: false,
         uuid,
@@ -285,17 +307,14 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     let geometry = Store::geometry_for(options.expected_records, fill_thousandths);
     region.reserve_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
     set_geometry(&region, geometry);
-    if !region.storage().is_volatile() {
-        let bytes = region.file_bytes() - LIVE_OFFSET;
-        region.sync_range(LIVE_OFFSET, bytes)?;
-    }
-    region.write_superblock(&mut superblock, true)?;
+    let superblock = region.place_superblock(&superblock, true)?;
     let log = Appender::new(
         random_u64(region.storage())?,
         superblock.segment_bytes_min.into(),
         superblock.segment_bytes_max.into(),
     );
-    let writer = Writer::new(log, space, CommitState::default(), superblock);
+    let mut writer = Writer::new(log, space, CommitState::default(), superblock);
+    writer.mark = Mark::New;
     Ok(Opened { region, hash, writer, recovery: Recovery::Created, durable_lsn: 0 })
 }
 
@@ -481,6 +500,7 @@ impl Opening {
 mod tests {
     use super::*;
     use crate::SimDisk;
+    use crate::options::Durability;
 
     /// Returns a closed store whose newest superblock has `word` at `offset`, its checksum mended.
     fn with_newest_word(offset: usize, word: u64) -> SimDisk {
@@ -499,6 +519,74 @@ mod tests {
         let crc = crc32c::crc32c(block);
         block[12..16].copy_from_slice(&crc.to_le_bytes());
         SimDisk::with_file(&file)
+    }
+
+    #[test]
+    fn what_a_power_loss_leaves_of_a_new_store_is_an_empty_store() {
+        let disk = SimDisk::new();
+        let db = disk.open(&Options::new().segment_bytes_min(4096)).unwrap();
+        let created = disk.file();
+        drop(db);
+        let segment = SegmentHeader {
+            kind: SegmentKind::Log,
+            sequence: 1,
+            segment_bytes: 4096,
+            base_lsn: 0,
+            previous_offset: 0,
+            salt: 7,
+        };
+        for cut in (HEADER_BYTES..=created.len() as u64 + 8192).step_by(GRANULE_BYTES as usize) {
+            for (has_superblock, has_segment) in
+                [(true, true), (true, false), (false, true), (false, false)]
+            {
+                let mut file = created.clone();
+                file.resize(created.len() + 8192, 0);
+                if !has_superblock {
+                    file[..LIVE_OFFSET as usize].fill(0);
+                }
+                if has_segment {
+                    let at = created.len();
+                    file[at..at + SegmentHeader::BYTES as usize].copy_from_slice(&segment.encode());
+                }
+                let disk = SimDisk::with_file(&file[..cut as usize]);
+                let db = disk.open(&Options::new()).unwrap();
+                assert!(db.is_empty(), "{cut} bytes, {has_superblock}, {has_segment}");
+                db.put_with(b"key", b"value", Durability::Sync).unwrap();
+                drop(db);
+                let db = disk.lose_power(7).open(&Options::new()).unwrap();
+                assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+            }
+        }
+    }
+
+    /// A record behind the header is more than a creation leaves: without a superblock it is damage.
+    #[test]
+    fn a_log_with_a_record_is_never_taken_for_an_unfinished_creation() {
+        let disk = SimDisk::new();
+        let db = disk.open(&Options::new()).unwrap();
+        db.put_with(b"key", b"value", Durability::Sync).unwrap();
+        drop(db);
+        let mut file = disk.lose_power(7).file();
+        file[..(LIVE_OFFSET + LIVE_BYTES) as usize].fill(0);
+        let error = SimDisk::with_file(&file).open(&Options::new()).unwrap_err();
+        assert!(matches!(error, Error::NotAStore { .. }), "{error}");
+    }
+
+    #[test]
+    fn closing_a_new_store_without_a_change_makes_it_durable() {
+        for is_closed in [false, true] {
+            let disk = SimDisk::new();
+            let db = disk.open(&Options::new().seed(42)).unwrap();
+            if is_closed {
+                db.close().unwrap();
+            } else {
+                db.sync().unwrap();
+            }
+            for seed in [0, 7, u64::MAX] {
+                let options = Options::new().create(Create::Never);
+                assert!(disk.lose_power(seed).open(&options).unwrap().is_empty());
+            }
+        }
     }
 
     #[test]

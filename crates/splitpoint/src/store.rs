@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::atomic::Ordering;
 use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
-use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, Superblock};
+use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
 use crate::hash::HashFunction;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, SLOT_COUNT};
@@ -87,6 +87,8 @@ pub(crate) struct Writer {
 /// What the superblock says of the live tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
+    /// "Clean", of a file that this process has made and whose content is not durable.
+    New,
     /// "Clean": closing has nothing to take back.
     Clean,
     /// "Not clean", perhaps in the cache alone: who wrote it may have been killed before its sync.
@@ -269,13 +271,14 @@ impl Store {
         }
         if writer.superblock.log_start == LogStart::default() {
             writer.log.reserve(0, &self.region, &mut writer.space)?;
-            let start = writer.log.log_start();
-            self.make_nameable(start)?;
-            writer.superblock.log_start = start;
-            // Once more than needed: a damaged copy must not leave one that knows of no log.
-            self.region.write_superblock(&mut writer.superblock, false)?;
-        }
-        if !canary::is_made(Canary::StaysClean) {
+            let log_start = writer.log.log_start();
+            // Whoever reads a superblock that names a segment takes its absence for damage.
+            self.sync_file()?;
+            let mut superblock = Superblock { log_start, ..writer.superblock.clone() };
+            // Both copies: a damaged one must not leave one that knows of no log.
+            self.region.write_both_superblocks(&mut superblock)?;
+            writer.superblock = superblock;
+        } else if !canary::is_made(Canary::StaysClean) {
             self.region.write_superblock(&mut writer.superblock, false)?;
         }
         self.region.live().set_identity(self.region.storage().identity());
@@ -283,12 +286,20 @@ impl Store {
         Ok(())
     }
 
-    /// Makes the header of the first segment durable: whoever reads a superblock that names it
-    /// takes its absence for damage.
-    fn make_nameable(&self, start: LogStart) -> Result<()> {
-        let synced = self.region.sync_range(start.segment_offset, SegmentHeader::BYTES);
+    /// Makes the whole file durable, of which nothing need be so yet.
+    fn sync_file(&self) -> Result<()> {
+        let synced = self.region.sync_range(0, self.region.file_bytes());
         // A second sync that succeeds would prove nothing.
         synced.inspect_err(|error| self.group.fail(error))
+    }
+
+    /// Makes a new store durable that nobody has changed.
+    fn sync_new(&self, writer: &mut Writer) -> Result<()> {
+        if writer.mark == Mark::New {
+            self.sync_file()?;
+            writer.mark = Mark::Clean;
+        }
+        Ok(())
     }
 
     pub(crate) fn prepare_put<'a>(
@@ -518,7 +529,11 @@ impl Store {
 
     fn sync_now(&self, is_awaited: bool) -> Result<()> {
         self.refuse_in_fork()?;
-        let lsn = self.lock()?.log.position().lsn;
+        let lsn = {
+            let mut writer = self.lock()?;
+            self.sync_new(&mut writer)?;
+            writer.log.position().lsn
+        };
         self.wait_durable(lsn, is_awaited)
     }
 
@@ -534,6 +549,7 @@ impl Store {
         }
         self.region.live().clear_pid();
         writer.is_closed = true;
+        self.sync_new(&mut writer)?;
         if writer.mark == Mark::Clean {
             return Ok(());
         }
