@@ -15,6 +15,7 @@ use programs::Programs;
 mod csv;
 mod group;
 mod html;
+mod limit;
 mod machine;
 mod markdown;
 mod picture;

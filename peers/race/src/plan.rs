@@ -81,6 +81,8 @@ pub struct Case {
     /// How many more times than others it is run.
     #[serde(default = "one")]
     pub runs_factor: usize,
+    /// How many times it is run at most, where one run takes long.
+    pub runs_max: Option<usize>,
     /// Memory that a process may use, page cache included, as a part of the bytes of all records.
     pub memory_share: Option<f64>,
     #[serde(rename = "step")]
@@ -113,6 +115,13 @@ pub enum Files {
     /// A copy of them, which is given up afterwards: other files, so that an engine that knows
     /// its file from before the power loss does not know these.
     Copied,
+}
+
+impl Case {
+    /// Returns how many times it is run, where others are run so many times.
+    pub fn run_count(&self, others: usize) -> usize {
+        (others * self.runs_factor).min(self.runs_max.unwrap_or(usize::MAX))
+    }
 }
 
 fn yes() -> bool {

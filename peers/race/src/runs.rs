@@ -1,15 +1,17 @@
 //! The race itself: every engine by turns, each run a process of its own.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::group::Group;
 use crate::machine::Machine;
 use crate::plan::{Case, Files, Phase, QUICK_DIVISOR, Step, Workload};
 use crate::programs::{Program, Programs, output};
 use crate::saved::{FailedRun, Figures, Missing, Sample, Saved, SavedCase, SavedEngine, VERSION};
-use crate::{Options, Outcome, rows};
+use crate::{Options, Outcome, limit, rows};
 
 /// Debian's list of words, in `wamerican-huge`.
 const WORDS: &str = "/usr/share/dict/american-english-huge";
@@ -67,17 +69,56 @@ pub fn race(options: &Options, programs: &Programs, workloads: &[Workload]) -> O
             });
             let entrants: Vec<&Program> =
                 programs.built.iter().filter(|program| takes_part(case, program)).collect();
-            for run in 0..run_count * case.runs_factor {
+            let mut not_again = BTreeSet::new();
+            for run in 0..case.run_count(run_count) {
                 for turn in 0..entrants.len() {
                     let program = entrants[(turn + run) % entrants.len()];
+                    let name = &program.engine.name;
+                    if not_again.contains(name) {
+                        continue;
+                    }
                     let entry =
                         Entry { workload, case, program, run, records, divisor, words: &words };
-                    entry.run(&stores.join("store"), &mut saved);
+                    if entry.run(&stores.join("store"), &mut saved) >= limit::STEP {
+                        not_again.insert(name.clone());
+                    }
+                }
+                if run == 0 {
+                    not_again.extend(slow_engines(&saved, &workload.name, &case.name));
                 }
             }
         }
     }
     Ok(saved)
+}
+
+/// How many times longer than another an engine may take and be run again.
+const SLOW_FACTOR: u64 = 3;
+
+/// Returns the engines that are not run again in a case: in its first run each took more than
+/// [`SLOW_FACTOR`] times as long as another of its place did for the same phases. An engine that
+/// lacks a phase sets no pace for those that have it.
+pub fn slow_engines(saved: &Saved, workload: &str, case: &str) -> BTreeSet<String> {
+    let mut phases: BTreeMap<&str, BTreeMap<(&str, &str), u64>> = BTreeMap::new();
+    for sample in &saved.samples {
+        let is_meant = (sample.workload.as_str(), sample.case.as_str(), sample.run);
+        if is_meant == (workload, case, 0) && sample.figures.unsupported.is_none() {
+            let phases = phases.entry(&sample.engine).or_default();
+            *phases.entry((&sample.step, &sample.label)).or_default() += sample.figures.ns;
+        }
+    }
+    let place = |name: &str| {
+        saved.engines.iter().find(|engine| engine.name == name).map(|engine| engine.place)
+    };
+    let is_slow = |name: &&str| {
+        let own = &phases[name];
+        let own_ns: u64 = own.values().sum();
+        phases.iter().filter(|(other, _)| place(other) == place(name)).any(|(_, theirs)| {
+            let same: Option<u64> = own.keys().map(|phase| theirs.get(phase)).sum();
+            same.is_some_and(|ns| own_ns > ns * SLOW_FACTOR)
+        })
+    };
+    phases.keys().copied().filter(is_slow).map(str::to_owned).collect()
 }
 
 fn takes_part(case: &Case, program: &Program) -> bool {
@@ -125,7 +166,9 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    fn run(&self, store: &Path, saved: &mut Saved) {
+    /// Returns how long it took, with everything that is not measured.
+    fn run(&self, store: &Path, saved: &mut Saved) -> Duration {
+        let start = Instant::now();
         let before = saved.samples.len();
         let result = self.steps(store, &mut saved.samples);
         if let Err(reason) = &result {
@@ -142,7 +185,13 @@ impl Entry<'_> {
         let run = self.run + 1;
         let name = &self.workload.name;
         let failure = result.err().map_or_else(String::new, |reason| format!(" FAILED: {reason}"));
-        println!("{name} {}, run {run}, {engine}: {line}{failure}", self.case.name);
+        let took = start.elapsed();
+        let seconds = took.as_secs_f64();
+        println!(
+            "{name} {}, run {run}, {engine}: {line}{failure} [{seconds:.1} s]",
+            self.case.name
+        );
+        took
     }
 
     fn steps(&self, store: &Path, samples: &mut Vec<Sample>) -> Outcome<()> {
@@ -168,13 +217,13 @@ impl Entry<'_> {
 
     fn step(&self, step: &Step, dir: &Path, samples: &mut Vec<Sample>) -> Outcome<()> {
         let phases = step.phases(self.program.engine.place, self.divisor);
-        let limit = self.memory_bytes_max();
-        let group = limit.map(Group::new).transpose()?;
-        let mut command = self.command(dir, &phases, limit);
+        let memory_bytes_max = self.memory_bytes_max();
+        let group = memory_bytes_max.map(Group::new).transpose()?;
+        let mut command = self.command(dir, &phases, memory_bytes_max);
         if let Some(group) = &group {
             command = group.inside(&command);
         }
-        let output = command.output().map_err(|cause| cause.to_string())?;
+        let (output, is_late) = limit::output(&mut command, limit::STEP)?;
         drop(group);
         let lines: Vec<Figures> = String::from_utf8_lossy(&output.stdout)
             .lines()
@@ -193,12 +242,18 @@ impl Entry<'_> {
                 figures,
             });
         }
+        let phase = phases.get(line_count).map_or("the end", |phase| phase.text.as_str());
+        if is_late {
+            let minutes = limit::STEP.as_secs() / 60;
+            return Err(format!(
+                "at `{phase}`: killed after {minutes} minutes, the limit of a step"
+            ));
+        }
         if line_count == phases.len() && (output.status.success() || is_killed) {
             return Ok(());
         }
         let words = String::from_utf8_lossy(&output.stderr);
         let last = words.lines().last().unwrap_or("it said nothing");
-        let phase = phases.get(line_count).map_or("the end", |phase| phase.text.as_str());
         Err(format!("at `{phase}`: {last} ({})", output.status))
     }
 

@@ -1,12 +1,13 @@
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::machine::Machine;
 use crate::plan::{self, Place};
 use crate::programs::Programs;
 use crate::rows::{Rows, Unit, number};
 use crate::saved::{Figures, Sample, Saved, SavedCase, SavedEngine, VERSION};
-use crate::{html, markdown, parse, picture, programs, targets};
+use crate::{html, limit, markdown, parse, picture, programs, runs, targets};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -215,6 +216,57 @@ fn race() -> Saved {
         samples,
         failures: Vec::new(),
     }
+}
+
+#[test]
+fn what_takes_too_long_is_killed_and_what_does_not_is_left_alone() {
+    let mut sleeping = Command::new("sleep");
+    let (output, is_late) =
+        limit::output(sleeping.arg("600"), Duration::from_millis(50)).expect("it starts");
+    assert!(is_late && !output.status.success(), "{output:?}");
+    let mut quick = Command::new("sh");
+    quick.args(["-c", "echo out; echo err >&2"]);
+    let (output, is_late) = limit::output(&mut quick, limit::STEP).expect("it starts");
+    assert!(!is_late && output.status.success(), "{output:?}");
+    assert_eq!(
+        (output.stdout.as_slice(), output.stderr.as_slice()),
+        (&b"out\n"[..], &b"err\n"[..])
+    );
+    let none = limit::output(&mut Command::new("/no/such/program"), limit::STEP);
+    assert!(none.is_err(), "{none:?}");
+}
+
+#[test]
+fn an_engine_three_times_slower_at_the_same_phases_is_not_run_again() {
+    let mut saved = race();
+    let slow = |saved: &Saved| Vec::from_iter(runs::slow_engines(saved, "W2", "small"));
+    // Four times slower at the phase that both have; nobody else has `close`.
+    assert_eq!(slow(&saved), ["other"]);
+    assert_eq!(Vec::from_iter(runs::slow_engines(&saved, "W2", "large")), [""; 0]);
+    // As fast in the first run, which decides.
+    for sample in saved.samples.iter_mut().filter(|sample| sample.run == 0) {
+        sample.figures.ns = 3000;
+    }
+    assert_eq!(slow(&saved), [""; 0]);
+    // One that has none of the long phases sets no pace for those that have them.
+    for sample in saved.samples.iter_mut().filter(|sample| sample.engine == "splitpoint") {
+        sample.figures.ns = 1_000_000_000;
+    }
+    assert_eq!(slow(&saved), [""; 0]);
+    // Nor does one in another place.
+    let mut saved = race();
+    saved.engines[1].place = Place::Memory;
+    assert_eq!(slow(&saved), [""; 0]);
+}
+
+#[test]
+fn a_case_has_as_many_runs_as_it_says() {
+    let workloads = plan::workloads(&root().join("peers")).expect("they are read");
+    let runs = |name: &str, others| {
+        let workload = workloads.iter().find(|workload| workload.name == name);
+        workload.expect("it is there").cases[0].run_count(others)
+    };
+    assert_eq!((runs("W1", 3), runs("W2", 3), runs("W5", 3), runs("W7", 1)), (9, 3, 1, 1));
 }
 
 #[test]
