@@ -34,6 +34,7 @@
 //     static constexpr bool threads;          // put_durable may be called from many threads
 #pragma once
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -309,6 +310,7 @@ public:
             else if (name == "churn") overwrite(number(1), words.at(2), true);
             else if (name == "delete") erase(number(1));
             else if (name == "durable") durable(number(1), number(2));
+            else if (name == "flush") flush(number(1));
             else if (name == "readers") readers(number(1), number(2));
             else if (name == "first_get") lookup(1, false);
             else if (name == "audit") audit();
@@ -610,6 +612,28 @@ private:
         } else {
             throw Unsupported{"no durable put"};
         }
+    }
+
+    // Overwrites 4 KiB of a file of its own, and has the device make it durable: what a durable
+    // commit cannot take less than. No engine has a part in it.
+    void flush(uint64_t count) {
+        std::string path = config_.dir + "/flush", page(4096, 'x');
+        int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+        check(file >= 0, "the file to flush cannot be made");
+        auto write = [&](uint64_t j) {
+            memcpy(page.data(), &j, sizeof j);
+            check(pwrite(file, page.data(), page.size(), 0) == ssize_t(page.size()), "it is not written");
+            if (has_checksum_) checksum_ += digest(page);
+        };
+        write(0);
+        check(fsync(file) == 0, "it is not synced");
+        for (uint64_t j = 1; j <= count; j++) {
+            timed([&] {
+                write(j);
+                check(fdatasync(file) == 0, "it is not flushed");
+            });
+        }
+        check(::close(file) == 0 && unlink(path.c_str()) == 0, "the file to flush cannot be removed");
     }
 
     // So many threads look up random records for so many milliseconds, while one overwrites.

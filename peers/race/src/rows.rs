@@ -92,8 +92,9 @@ struct Key {
 
 impl Key {
     fn of(sample: &Sample) -> Self {
-        let name = |label: &str| match (sample.step.as_str(), label.starts_with("durable")) {
-            // How many threads there are is in the label already.
+        let is_whole = |label: &str| label.starts_with("durable") || label == "flush";
+        let name = |label: &str| match (sample.step.as_str(), is_whole(label)) {
+            // How many threads there are is in the label already, and a flush needs no engine.
             ("", _) | (_, true) => label.to_owned(),
             (step, false) => format!("{step}: {label}"),
         };
@@ -197,12 +198,12 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// One call has milliseconds, a durable commit microseconds, and what is done in a loop
+    /// One call has milliseconds, a durable commit and a flush microseconds, and what is done in a loop
     /// nanoseconds.
     pub fn of(label: &str, ops: u64) -> Self {
         match label {
             _ if ops == 1 => Self::Milliseconds,
-            _ if label.starts_with("durable") => Self::Microseconds,
+            _ if label.starts_with("durable") || label == "flush" => Self::Microseconds,
             _ => Self::Nanoseconds,
         }
     }

@@ -34,7 +34,7 @@ fn the_two_harnesses_do_the_same_work() {
     std::fs::write(&words, list.concat()).expect("it is written");
     for (key_bytes, value_bytes) in [("16", "100"), ("8", "8"), ("0", "0"), ("16", "70001")] {
         let records = if value_bytes == "70001" { "307" } else { "5003" };
-        let mut phases = vec!["open", "create", "hit:2000", "read", "verify", "scan"];
+        let mut phases = vec!["open", "create", "hit:2000", "read", "verify", "scan", "flush:20"];
         if key_bytes != "0" {
             phases.extend([
                 "miss:1000",
@@ -50,6 +50,7 @@ fn the_two_harnesses_do_the_same_work() {
             .map(|program| {
                 let mut command = Command::new(&program.path);
                 command.args(["--checksum", "--records", records, "--key-bytes", key_bytes]);
+                command.arg("--dir").arg(programs::target(root()));
                 command.args(["--value-bytes", value_bytes, "--words"]).arg(&words).args(&phases);
                 let output = command.output().expect("it starts");
                 let error = String::from_utf8_lossy(&output.stderr);

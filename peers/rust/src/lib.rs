@@ -9,6 +9,8 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -252,6 +254,7 @@ impl<E: Engine> Runner<E> {
             "churn" => self.overwrite(number(1)?, words.get(2) == Some(&"skewed"), true)?,
             "delete" => self.delete(number(1)?)?,
             "durable" => return self.durable(number(1)?, number(2)? as usize),
+            "flush" => self.flush(number(1)?)?,
             "readers" => return self.readers(number(1)? as usize, number(2)?),
             "audit" => self.audit()?,
             "kill" => {}
@@ -557,6 +560,33 @@ impl<E: Engine> Runner<E> {
         }
         self.block = block;
         Ok(End::Done)
+    }
+
+    /// Overwrites 4 KiB of a file of its own, and has the device make it durable: what a durable
+    /// commit cannot take less than. No engine has a part in it.
+    fn flush(&mut self, count: u64) -> Outcome<()> {
+        let path = self.config.dir.join("flush");
+        let file = File::create(&path)?;
+        let mut page = [b'x'; 4096];
+        let mut checksum = 0_u64;
+        let mut write = |j: u64| -> Outcome<()> {
+            page[..8].copy_from_slice(&j.to_le_bytes());
+            file.write_all_at(&page, 0)?;
+            if self.has_checksum {
+                checksum = checksum.wrapping_add(digest(&page));
+            }
+            Ok(())
+        };
+        write(0)?;
+        file.sync_all()?;
+        for j in 1..=count {
+            self.tally.once(|| {
+                write(j)?;
+                Ok(file.sync_data()?)
+            })?;
+        }
+        self.tally.checksum = self.tally.checksum.wrapping_add(checksum);
+        Ok(fs::remove_file(&path)?)
     }
 
     /// So many threads look up random records for so many milliseconds, while one overwrites.
