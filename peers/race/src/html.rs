@@ -22,9 +22,11 @@ pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture]) -> String {
     let rows = Rows::of(saved);
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Splitpoint: the race</title>\n\
-         <style>\n{STYLE}</style>\n<h1>The race</h1>\n<p>{}</p>\n",
-        marked(&markdown::origin(saved))
+         <style>\n{STYLE}</style>\n<h1>The race</h1>\n"
     );
+    for origin in markdown::origins(saved) {
+        let _ = writeln!(out, "<p>{}</p>", marked(&origin));
+    }
     for missing in &saved.missing {
         let _ = writeln!(
             out,

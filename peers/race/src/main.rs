@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use plan::{Engine, Workload};
 use programs::Programs;
+use saved::Saved;
 
 mod csv;
 mod group;
@@ -37,7 +38,7 @@ const HELP: &str = "\
 Runs engines against each other, and says who is faster at what.
 
 usage: cargo xtask race [OPTIONS]
-       cargo xtask race --report FILE
+       cargo xtask race --report FILE[,FILE...]
 
 options:
   --setup             install the Debian packages that the engines need, then run
@@ -48,7 +49,8 @@ options:
   --dir DIR           where the stores are made (default: target/race)
   --save DIR          where the results go (default: record/DATE-race; target/race-quick if quick)
   --words FILE        the list for W1 (default: Debian's american-english-huge)
-  --report FILE       make docs/bench/results.md, .html, .csv and pictures from a saved race.json
+  --report FILE,FILE  make docs/bench/results.md, .html, .csv and pictures from a saved race.json;
+                      from more of them if a race was made in parts
   --list              name engines and workloads
 ";
 
@@ -74,8 +76,8 @@ enum Task {
     Race,
     Help,
     List,
-    /// From this file.
-    Report(PathBuf),
+    /// From these files.
+    Report(Vec<PathBuf>),
 }
 
 fn main() -> ExitCode {
@@ -107,7 +109,10 @@ fn parse(words: impl Iterator<Item = String>) -> Outcome<Options> {
             "--dir" => options.dir = Some(value()?.into()),
             "--save" => options.save = Some(value()?.into()),
             "--words" => options.words = Some(value()?.into()),
-            "--report" => options.task = Task::Report(value()?.into()),
+            "--report" => {
+                let files = value()?.split(',').map(PathBuf::from).collect();
+                options.task = Task::Report(files);
+            }
             _ => return Err(format!("there is no option `{word}`\n\n{HELP}")),
         }
     }
@@ -126,7 +131,7 @@ fn run(options: &Options) -> Outcome<()> {
     match &options.task {
         Task::Help => println!("{}", HELP.trim_end()),
         Task::List => list(&engines, &workloads),
-        Task::Report(file) => report(options, file)?,
+        Task::Report(files) => report(options, files)?,
         Task::Race => race(options, engines, workloads)?,
     }
     Ok(())
@@ -170,8 +175,12 @@ fn list(engines: &[Engine], workloads: &[Workload]) {
 }
 
 /// Makes the pages from what was saved.
-fn report(options: &Options, file: &std::path::Path) -> Outcome<()> {
-    let saved = saved::Saved::read(file)?;
+fn report(options: &Options, files: &[PathBuf]) -> Outcome<()> {
+    let shown =
+        |file: &PathBuf| file.strip_prefix(&options.root).unwrap_or(file).display().to_string();
+    let names: Vec<String> = files.iter().map(shown).collect();
+    let parts = files.iter().map(|file| Saved::read(file)).collect::<Outcome<Vec<_>>>()?;
+    let saved = Saved::merged(names.iter().map(String::as_str).zip(parts))?;
     let targets = targets::read(&options.root.join("peers"))?;
     let docs = options.root.join("docs/bench");
     let mut written = Vec::new();
@@ -186,8 +195,7 @@ fn report(options: &Options, file: &std::path::Path) -> Outcome<()> {
     for picture in &pictures {
         write(&picture.file, &picture.svg)?;
     }
-    let shown = file.strip_prefix(&options.root).unwrap_or(file);
-    write("results.md", &markdown::page(&saved, &targets, &pictures, shown))?;
+    write("results.md", &markdown::page(&saved, &targets, &pictures, &names.join(",")))?;
     write("results.csv", &csv::page(&saved))?;
     write("results.html", &html::page(&saved, &targets, &pictures))?;
     println!("written: {}", written.join(", "));

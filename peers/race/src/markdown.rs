@@ -1,7 +1,6 @@
 //! Results as Markdown.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use crate::picture::Picture;
 use crate::plan::Place;
@@ -207,13 +206,19 @@ pub fn target_table(saved: &Saved, rows: &Rows, targets: &[Target]) -> Table {
     Table { heads, lines: lines.collect() }
 }
 
-/// The sentences that say what was run, when and where.
-pub fn origin(saved: &Saved) -> String {
+/// Paragraphs that say what was run, when and where: one for each part of the race.
+pub fn origins(saved: &Saved) -> Vec<String> {
+    std::iter::once(saved).chain(&saved.later).map(origin).collect()
+}
+
+fn origin(saved: &Saved) -> String {
     let machine = &saved.machine;
     let mut out = format!(
-        "{}, commit {}: {}, {} processors, {:.0} GiB of memory, {}, {}. {} runs of each engine, by turns.",
+        "{}, commit {}, `cargo xtask race {}`: {}, {} processors, {:.0} GiB of memory, {}, {}. {} runs of \
+         each engine, by turns.",
         saved.date,
         saved.commit,
+        saved.command.join(" "),
         machine.processor,
         machine.processor_count,
         machine.memory_bytes as f64 / f64::from(1 << 30),
@@ -230,13 +235,12 @@ pub fn origin(saved: &Saved) -> String {
 }
 
 /// All of `docs/bench/results.md`.
-pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture], file: &Path) -> String {
+pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture], files: &str) -> String {
     let rows = Rows::of(saved);
-    let file = file.display();
     let mut out = format!(
-        "# Results\n\nMade by `cargo xtask race --report {file}`; do not edit. How it was measured is in \
+        "# Results\n\nMade by `cargo xtask race --report {files}`; do not edit. How it was measured is in \
          `docs/bench/METHODOLOGY.md`, and whom that favors in `docs/bench/BIAS.md`.\n\n{}\n\n",
-        origin(saved)
+        origins(saved).join("\n\n")
     );
     for missing in &saved.missing {
         let _ = writeln!(out, "- left out: {}: {}", missing.engine, one_line(&missing.reason));

@@ -36,6 +36,7 @@ pub fn race(options: &Options, programs: &Programs, workloads: &[Workload]) -> O
         cases: Vec::new(),
         samples: Vec::new(),
         failures: Vec::new(),
+        later: Vec::new(),
     };
     for (engine, reason) in &programs.missing {
         saved.missing.push(Missing { engine: engine.clone(), reason: reason.clone() });

@@ -1,5 +1,6 @@
 //! What a race leaves: every sample, and what it was measured on.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::plan::Place;
+use crate::rows::case_key;
 use crate::{Options, Outcome};
 
 /// A race as it is saved in `race.json`. Times are in nanoseconds.
@@ -27,6 +29,9 @@ pub struct Saved {
     pub cases: Vec<SavedCase>,
     pub samples: Vec<Sample>,
     pub failures: Vec<FailedRun>,
+    /// The later parts of a race made in parts, without what has been added to the first one.
+    #[serde(skip)]
+    pub later: Vec<Saved>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,7 +45,7 @@ pub struct SavedEngine {
     pub manual: String,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
     pub engine: String,
     pub reason: String,
@@ -131,6 +136,51 @@ impl Saved {
         }
         let found = saved.version;
         Err(format!("`{}` has format {found}, and this program reads {VERSION}", path.display()))
+    }
+
+    /// Makes one race of its parts, each with the name of its file: the cases of the later ones are
+    /// added to the first. A case of two parts is an error, for it would have two figures.
+    pub fn merged<'a>(parts: impl IntoIterator<Item = (&'a str, Self)>) -> Outcome<Self> {
+        let mut parts = parts.into_iter();
+        let (first, mut whole) = parts.next().ok_or("no file to make a report of")?;
+        let mut cases: BTreeMap<String, &str> =
+            whole.cases.iter().map(|case| (case_key(&case.workload, &case.name), first)).collect();
+        for (name, mut part) in parts {
+            for case in &part.cases {
+                let key = case_key(&case.workload, &case.name);
+                if let Some(other) = cases.insert(key.clone(), name) {
+                    return Err(format!(
+                        "the case `{key}` is in `{other}` and in `{name}`; a report has one figure for \
+                         it: leave out one file, or make it again with other --workloads"
+                    ));
+                }
+            }
+            for engine in std::mem::take(&mut part.engines) {
+                whole.add_engine(engine);
+            }
+            for missing in std::mem::take(&mut part.missing) {
+                if !whole.missing.contains(&missing) {
+                    whole.missing.push(missing);
+                }
+            }
+            whole.cases.append(&mut part.cases);
+            whole.samples.append(&mut part.samples);
+            whole.failures.append(&mut part.failures);
+            whole.later.push(part);
+        }
+        Ok(whole)
+    }
+
+    /// Adds an engine, or its version if that is another one than in the parts before.
+    fn add_engine(&mut self, engine: SavedEngine) {
+        match self.engines.iter_mut().find(|other| other.name == engine.name) {
+            None => self.engines.push(engine),
+            Some(other) => {
+                if !other.version.split(", ").any(|version| version == engine.version) {
+                    other.version = format!("{}, {}", other.version, engine.version);
+                }
+            }
+        }
     }
 
     /// Writes `race.json`, `lscpu.txt` and a README, and returns their directory.

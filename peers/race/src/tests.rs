@@ -216,6 +216,7 @@ fn race() -> Saved {
         }],
         samples,
         failures: Vec::new(),
+        later: Vec::new(),
     }
 }
 
@@ -325,13 +326,50 @@ fn pages_name_what_was_left_out_and_hold_every_picture() {
     let pictures = picture::all(&saved);
     assert_eq!(pictures.len(), 1);
     assert_eq!(pictures[0].file, "w2-small-disk.svg");
-    let page = markdown::page(&saved, &[], &pictures, Path::new("record/x/race.json"));
+    let page = markdown::page(&saved, &[], &pictures, "record/x/race.json");
     assert!(page.contains("- left out: third: no <a.h>"), "{page}");
     assert!(page.contains("(w2-small-disk.svg)"), "{page}");
     let page = html::page(&saved, &[], &pictures);
     assert!(page.contains("Left out: third: no &lt;a.h&gt;"), "{page}");
     assert_eq!(page.matches("<svg").count(), 1);
     assert!(page.contains("<b>20.0</b>"), "{page}");
+}
+
+#[test]
+fn parts_of_a_race_are_one_report_and_a_case_of_two_parts_is_an_error() {
+    let first = race();
+    let mut later = race();
+    (later.date, later.commit) = ("2026-11-22 09:00 UTC".into(), "def".into());
+    later.command = vec!["--workloads".into(), "W3".into()];
+    later.engines[0].version = "2".into();
+    later.engines[1].name = "fourth".into();
+    later.cases[0].workload = "W3".into();
+    for sample in &mut later.samples {
+        sample.workload = "W3".into();
+        if sample.engine == "other" {
+            sample.engine = "fourth".into();
+        }
+    }
+    let both = Saved::merged([("a.json", first.clone()), ("b.json", later)]).expect("they differ");
+    let rows = Rows::of(&both);
+    assert!(rows.find("W2/small", "create", "other").is_some());
+    assert!(rows.find("W3/small", "create", "fourth").is_some());
+    let engines: Vec<_> =
+        both.engines.iter().map(|engine| (engine.name.as_str(), engine.version.as_str())).collect();
+    assert_eq!(engines, [("splitpoint", "1, 2"), ("other", "1"), ("fourth", "1")]);
+    assert_eq!(both.missing.len(), 1, "the same engine is missing in both");
+    let page = markdown::page(&both, &[], &picture::all(&both), "a.json,b.json");
+    let origins = [
+        "2026-11-21 12:00 UTC, commit abc, `cargo xtask race --quick`",
+        "2026-11-22 09:00 UTC, commit def, `cargo xtask race --workloads W3`",
+    ];
+    let html = html::page(&both, &[], &[]);
+    assert!(origins.iter().all(|origin| page.contains(origin) && html.contains(origin)), "{page}");
+    assert!(page.contains("## W2, small") && page.contains("## W3, small"), "{page}");
+    let twice = Saved::merged([("a.json", first.clone()), ("b.json", first)]);
+    let failure = twice.expect_err("both have W2");
+    assert!(failure.starts_with("the case `W2/small` is in `a.json` and in `b.json`"), "{failure}");
+    assert!(Saved::merged([]).is_err(), "there is nothing to report");
 }
 
 /// Three sizes are one picture with a line for each engine, and no bars.
@@ -352,7 +390,7 @@ fn the_cases_of_the_curve_are_one_picture() {
     assert_eq!(pictures.len(), 1);
     assert_eq!(pictures[0].file, "curve.svg");
     assert_eq!(pictures[0].svg.matches("<polyline").count(), 2);
-    let page = markdown::page(&saved, &[], &pictures, Path::new("race.json"));
+    let page = markdown::page(&saved, &[], &pictures, "race.json");
     assert_eq!(page.matches("(curve.svg)").count(), 1, "with the last case");
 }
 
