@@ -10,6 +10,7 @@
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -21,8 +22,12 @@ use measure::{Histogram, Load, faults, space, status_bytes};
 mod data;
 mod map;
 mod measure;
+#[cfg(feature = "splitpoint")]
+mod store;
 
 pub use map::{BoxedMap, MapEngine};
+#[cfg(feature = "splitpoint")]
+pub use store::{Opened, Store};
 
 /// What goes wrong ends the program.
 pub type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -304,16 +309,9 @@ impl<E: Engine> Runner<E> {
         let mut block = std::mem::take(&mut self.block);
         let mut done = 0;
         while done < count {
-            block.clear();
             let end = count.min(done + self.block_records as u64);
-            for j in done..end {
-                let (index, version) = choose(self, j);
-                block.add(&self.data, index, version, has_value);
-            }
+            self.fill(&mut block, done..end, has_value, &mut choose);
             done = end;
-            if self.has_checksum {
-                self.tally.checksum = self.tally.checksum.wrapping_add(block.checksum());
-            }
             let start = Instant::now();
             let mut before = start;
             for items in block.groups(group) {
@@ -343,6 +341,24 @@ impl<E: Engine> Runner<E> {
         let worst = slowest.0.checked_sub(others).unwrap_or(slowest.0);
         self.tally.worst = self.tally.worst.max(worst);
         Ok(())
+    }
+
+    /// Writes the keys, and the values if they are wanted, of some operations into a block.
+    fn fill(
+        &mut self,
+        block: &mut Block,
+        operations: Range<u64>,
+        has_value: bool,
+        mut choose: impl FnMut(&mut Self, u64) -> (u64, u64),
+    ) {
+        block.clear();
+        for j in operations {
+            let (index, version) = choose(self, j);
+            block.add(&self.data, index, version, has_value);
+        }
+        if self.has_checksum {
+            self.tally.checksum = self.tally.checksum.wrapping_add(block.checksum());
+        }
     }
 
     fn create(&mut self, has_latency: bool) -> Outcome<()> {
@@ -399,16 +415,9 @@ impl<E: Engine> Runner<E> {
         let mut block = std::mem::take(&mut self.block);
         let mut done = 0;
         while done < count {
-            block.clear();
             let end = count.min(done + (self.block_records / batch * batch).max(batch) as u64);
-            for j in done..end {
-                let (index, version) = choose(self, j);
-                block.add(&self.data, index, version, false);
-            }
+            self.fill(&mut block, done..end, false, choose);
             done = end;
-            if self.has_checksum {
-                self.tally.checksum = self.tally.checksum.wrapping_add(block.checksum());
-            }
             let keys: Vec<&[u8]> = block.all().items().map(|item| item.key).collect();
             let indices: Vec<u64> = block.all().items().map(|item| item.index).collect();
             let start = Instant::now();
@@ -516,13 +525,7 @@ impl<E: Engine> Runner<E> {
     /// One put per durable commit, from so many threads.
     fn durable(&mut self, count: u64, thread_count: usize) -> Outcome<End> {
         let mut block = std::mem::take(&mut self.block);
-        block.clear();
-        for j in 0..count {
-            block.add(&self.data, self.config.record_count + j, 0, true);
-        }
-        if self.has_checksum {
-            self.tally.checksum = self.tally.checksum.wrapping_add(block.checksum());
-        }
+        self.fill(&mut block, 0..count, true, |runner, j| (runner.config.record_count + j, 0));
         let items: Vec<Item<'_>> = block.all().items().collect();
         let engine = self.engine.as_mut().expect("a phase `open` came before");
         let Some(shared) = engine.shared() else {

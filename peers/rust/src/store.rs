@@ -1,0 +1,85 @@
+//! Splitpoint, in a file and in memory: `bin/splitpoint.rs` and `bin/splitpoint_memory.rs` say how
+//! each is opened.
+
+use std::marker::PhantomData;
+
+use splitpoint::{Db, Durability};
+
+use crate::{Config, Engine, Outcome, Shared};
+
+/// How the store is opened.
+pub trait Opened: Sync {
+    /// In a file, or in memory only.
+    const IS_PERSISTENT: bool;
+
+    fn open(config: &Config) -> Outcome<Db>;
+}
+
+/// Splitpoint as an engine of the race.
+pub struct Store<O> {
+    db: Db,
+    how: PhantomData<O>,
+}
+
+impl<O: Opened> Engine for Store<O> {
+    const IS_PERSISTENT: bool = O::IS_PERSISTENT;
+
+    fn open(config: &Config) -> Outcome<Self> {
+        Ok(Self { db: O::open(config)?, how: PhantomData })
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Outcome<()> {
+        Ok(self.db.put(key, value)?)
+    }
+
+    fn get(&mut self, key: &[u8], mut found: impl FnMut(&[u8])) -> Outcome<bool> {
+        Ok(self.db.get(key)?.as_deref().map(&mut found).is_some())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Outcome<bool> {
+        Ok(self.db.delete(key)?)
+    }
+
+    fn scan(&mut self, mut each: impl FnMut(&[u8], &[u8])) -> Outcome<()> {
+        for record in self.db.scan()? {
+            let record = record?;
+            each(&record.key, &record.value);
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Outcome<()> {
+        Ok(self.db.sync()?)
+    }
+
+    fn close(self) -> Outcome<()> {
+        Ok(self.db.close()?)
+    }
+
+    fn get_many(&mut self, keys: &[&[u8]], mut found: impl FnMut(usize, &[u8])) -> Outcome<bool> {
+        for (i, value) in self.db.get_many(keys)?.iter().enumerate() {
+            if let Some(value) = value {
+                found(i, value);
+            }
+        }
+        Ok(true)
+    }
+
+    fn shared(&self) -> Option<&dyn Shared> {
+        O::IS_PERSISTENT.then_some(self as &dyn Shared)
+    }
+}
+
+impl<O: Opened> Shared for Store<O> {
+    fn put_durable(&self, key: &[u8], value: &[u8]) -> Outcome<()> {
+        Ok(self.db.put_with(key, value, Durability::Sync)?)
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Outcome<()> {
+        Ok(self.db.put(key, value)?)
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
+        Ok(self.db.get(key)?.as_deref().map(found).is_some())
+    }
+}
