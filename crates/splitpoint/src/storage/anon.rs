@@ -211,7 +211,7 @@ pub(crate) struct Anon {
 impl Anon {
     /// Reserves the address space of a table in memory.
     pub(crate) fn new() -> io::Result<Self> {
-        let memory_bytes = if cfg!(miri) { 0 } else { super::mapped::memory_bytes() };
+        let memory_bytes = if cfg!(miri) { 0 } else { super::memory::memory_bytes() };
         let view_bytes = super::view_bytes(memory_bytes);
         let [live, buckets, overflow] = WindowKind::ALL.map(|kind| {
             let pages = match kind {

@@ -16,6 +16,7 @@ use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 
 use super::anon::{release_span, reserve_span};
 use super::fork::Origin;
+use super::memory::memory_bytes;
 use super::{
     Backing, Identity, Owner, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
 };
@@ -23,6 +24,8 @@ use crate::prefaulter::Work;
 
 /// Reads that tell whether a piece of an index is in the page cache.
 const CACHE_PROBES: u64 = 32;
+/// Size of a file that fits into any memory, so that nobody asks how much there is.
+const SMALL_BYTES: u64 = 16 << 20;
 
 /// A file behind shared mappings.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ pub(crate) struct Mapped {
     origin: Origin,
     is_writable: bool,
     file_bytes: AtomicU64,
+    /// From this size of the file on, what the kernel is told of the view is looked at again.
+    advised_bytes: AtomicU64,
     view: Reservation,
     windows: [Arc<Reservation>; 3],
 }
@@ -93,24 +98,49 @@ impl Mapped {
         let windows = [live?, buckets?, overflow?].map(Arc::new);
         let file_bytes = AtomicU64::new(metadata.len());
         let origin = Origin::here();
-        let storage = Self { file, path, identity, origin, is_writable, file_bytes, view, windows };
-        storage.map_view(metadata.len())?;
+        let advised_bytes = AtomicU64::new(0);
+        let storage = Self {
+            file,
+            path,
+            identity,
+            origin,
+            is_writable,
+            file_bytes,
+            advised_bytes,
+            view,
+            windows,
+        };
+        // The whole reservation, past the end of the file as well.
+        let Span { base, bytes } = storage.view.0;
+        storage.map_fixed(base, bytes, 0, Protection::Read)?;
+        storage.advise_view(metadata.len());
         Ok(storage)
     }
 
-    /// Maps the whole reservation, past the end of the file as well.
-    fn map_view(&self, file_bytes: u64) -> io::Result<()> {
+    /// Tells the kernel how the view is read, when the file has grown enough for another answer: one
+    /// large folio per fault while it is small beside the memory; single pages when it is not, so
+    /// that a lookup reads 4 KiB from the disk and not 2 MiB.
+    fn advise_view(&self, file_bytes: u64) {
+        if file_bytes < self.advised_bytes.load(Ordering::Relaxed) {
+            return;
+        }
+        let half_of_memory =
+            if file_bytes < SMALL_BYTES { SMALL_BYTES } else { memory_bytes() / 2 };
+        let is_small = file_bytes < half_of_memory;
+        let advised_bytes = if is_small { half_of_memory } else { u64::MAX };
+        self.advised_bytes.store(advised_bytes, Ordering::Relaxed);
+        // The kernel looks for huge pages first: they have to be taken back.
+        let advices: &[_] = if is_small {
+            &[Advice::LinuxHugepage]
+        } else {
+            &[Advice::LinuxNoHugepage, Advice::Random]
+        };
         let Span { base, bytes } = self.view.0;
-        self.map_fixed(base, bytes, 0, Protection::Read)?;
-        // One large folio per fault while the file is small beside the memory; single pages when
-        // it is not, so that a lookup reads 4 KiB.
-        let half_of_memory = memory_bytes() / 2;
-        let advice =
-            if file_bytes < half_of_memory { Advice::LinuxHugepage } else { Advice::Random };
-        // SAFETY: the range is the mapping just made; the advice changes no content, and a
-        // kernel that does not know it refuses.
-        let _ = unsafe { rustix::mm::madvise(base.cast(), bytes as usize, advice) };
-        Ok(())
+        for &advice in advices {
+            // SAFETY: the range is the view; these change no content, and a kernel that does not
+            // know one refuses.
+            let _ = unsafe { rustix::mm::madvise(base.cast(), bytes as usize, advice) };
+        }
     }
 
     fn map_fixed(
@@ -173,6 +203,7 @@ impl Storage for Mapped {
     fn see_size(&self) -> io::Result<u64> {
         let bytes = self.file.metadata()?.len().min(self.view.0.bytes);
         self.file_bytes.store(bytes, Ordering::Release);
+        self.advise_view(bytes);
         Ok(bytes)
     }
 
@@ -203,6 +234,7 @@ impl Storage for Mapped {
             other => other?,
         }
         self.file_bytes.store(bytes, Ordering::Release);
+        self.advise_view(bytes);
         Ok(())
     }
 
@@ -391,10 +423,4 @@ fn disk_bytes(file: &File) -> u64 {
         Ok(system) if system.f_blocks > 0 => system.f_blocks.saturating_mul(system.f_frsize),
         _ => u64::MAX,
     }
-}
-
-/// Returns the size of the machine's memory in bytes.
-pub(super) fn memory_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    info.totalram as u64 * u64::from(info.mem_unit)
 }

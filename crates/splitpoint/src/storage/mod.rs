@@ -11,6 +11,7 @@
 pub(crate) mod anon;
 pub(crate) mod fork;
 pub(crate) mod mapped;
+mod memory;
 pub(crate) mod new_file;
 pub(crate) mod open;
 mod pages;

@@ -1,0 +1,76 @@
+//! How much memory this process may have.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where control groups are seen, the line of `/proc/self/cgroup` that names this process's, and the
+/// file with its limit: version 2, version 1.
+const HIERARCHIES: [(&str, &str, &str); 2] = [
+    ("/sys/fs/cgroup", "", "memory.max"),
+    ("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes"),
+];
+
+/// Returns the memory that this process may have, page cache included, in bytes: that of the machine,
+/// or less if a control group bounds it, as that of a container does.
+///
+/// Costs some reads of files that the kernel makes up, tens of microseconds.
+pub(super) fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    let of_machine = info.totalram as u64 * u64::from(info.mem_unit);
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = limit_files(&groups).into_iter().filter_map(|path| {
+        // Version 2 says "max" where there is no limit.
+        fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
+    });
+    limits.fold(of_machine, u64::min)
+}
+
+/// Returns the files with the limits of a process's groups and of those that they are in. `groups` has
+/// lines `number:controllers:path`.
+fn limit_files(groups: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for (root, controller, file) in HIERARCHIES {
+        let path_of = |line: &'_ str| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let is_ours = fields.next()?.split(',').any(|name| name == controller);
+            fields.next().filter(|_| is_ours).map(str::to_owned)
+        };
+        let Some(path) = groups.lines().find_map(path_of) else { continue };
+        // Inside a container the path may be that of the host: then only the root is there.
+        let inside = Path::new(path.trim_start_matches('/'));
+        files.extend(inside.ancestors().map(|group| Path::new(root).join(group).join(file)));
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_of_all_groups_around_a_process_count() {
+        let paths = |groups| {
+            let files = limit_files(groups);
+            files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            paths("0::/a/b\n"),
+            [
+                "/sys/fs/cgroup/a/b/memory.max",
+                "/sys/fs/cgroup/a/memory.max",
+                "/sys/fs/cgroup/memory.max",
+            ]
+        );
+        let first = "9:cpu,cpuacct:/\n4:name=x,memory:/a:b\n";
+        assert_eq!(
+            paths(first),
+            [
+                "/sys/fs/cgroup/memory/a:b/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            ]
+        );
+        assert_eq!(paths("0::/\n"), ["/sys/fs/cgroup/memory.max"]);
+        assert!(paths("").is_empty() && paths("nonsense\n1:x\n").is_empty());
+        assert!(memory_bytes() > 0);
+    }
+}
