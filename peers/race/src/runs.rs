@@ -88,6 +88,8 @@ pub fn race(options: &Options, programs: &Programs, workloads: &[Workload]) -> O
                     not_again.extend(slow_engines(&saved, &workload.name, &case.name));
                 }
             }
+            // A race takes hours: what is done is not lost with the rest.
+            saved.write(options)?;
         }
     }
     Ok(saved)
