@@ -36,7 +36,7 @@ use crate::piece::{Piece, piece_count_for, piece_of};
 use crate::prefaulter::Prefaulter;
 use crate::residency::Residency;
 use crate::space::{Extent, Space};
-use crate::storage::{Backing, Storage, WindowKind};
+use crate::storage::{Backing, Storage, WindowKind, prefetch};
 
 /// Free extents from this size on are given back to the file system at a close.
 const PUNCH_BYTES_MIN: u64 = 256 << 10;
@@ -665,17 +665,6 @@ impl LinePool for LivePool<'_> {
         let unused = self.0.line_count(LineWindow::Overflow) - self.0.live().lines_used();
         self.0.live().free_lines().1 + unused
     }
-}
-
-#[inline]
-fn prefetch(at: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch reads nothing and cannot fault, whatever the address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
 }
 
 #[cfg(all(test, not(loom)))]

@@ -471,9 +471,16 @@ impl Store {
             let pool = &mut LivePool(region);
             match split(region, pool, &plan, &mut writer.scratch, &mut hash_of) {
                 Err(Error::Full { .. }) if line_count < 1 << 32 => line_count *= 8,
-                other => return other,
+                Err(other) => return Err(other),
+                Ok(()) => break,
             }
         }
+        // Some puts from now the next bucket is split: its line and the new one are not in the cache.
+        if let Some(next) = self.shape().geometry.plan_split() {
+            region.prefetch_bucket(next.lower);
+            region.prefetch_bucket(next.upper);
+        }
+        Ok(())
     }
 
     /// Merges after a delete, when the mean is far below the fill factor.

@@ -38,6 +38,9 @@ pub(crate) struct Span {
     pub(crate) bytes: u64,
 }
 
+/// How far ahead of the tail of the log cache lines are asked for, in bytes.
+const PREFETCHED_BYTES: u64 = 256;
+
 /// Writable memory over the tail segment of the log.
 ///
 /// It goes forward only: bytes that have been stored are never stored again, so those of a
@@ -103,6 +106,10 @@ impl Tail {
             target = target.wrapping_add(part.len());
             may_be_killed();
         }
+        // The next records will be stored there; a lock waits until its stores have reached the cache.
+        for line in (0..record_bytes.min(PREFETCHED_BYTES)).step_by(64) {
+            prefetch(self.base.wrapping_add((self.free_from + PREFETCHED_BYTES + line) as usize));
+        }
     }
 
     /// Says that the bytes before `at` have been written to the file by other means.
@@ -110,6 +117,18 @@ impl Tail {
         assert!(at >= self.free_from && at <= self.bytes);
         self.free_from = at;
     }
+}
+
+/// Asks for the cache line at an address, which will be read or written soon.
+#[inline]
+pub(crate) fn prefetch(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch reads nothing and cannot fault, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
 }
 
 /// A window: lines or the live header, contiguous in memory, scattered in the file.
