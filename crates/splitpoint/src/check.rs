@@ -10,7 +10,7 @@ use crate::format::{
     SegmentHeader, Superblock, SuperblockFault, u64_at,
 };
 use crate::index::Lines;
-use crate::index::lookup::{for_each_line, slots_in_use};
+use crate::index::lookup::for_each_line;
 use crate::index::shape::Shape;
 use crate::index::slot::{Slot, Tag};
 use crate::linear::{BucketIndex, Geometry};
@@ -327,7 +327,7 @@ impl Store {
                 {
                     report.note("overflow line in two chains", offset, 1, 2);
                 }
-                for (i, slot) in slots_in_use(line) {
+                for (i, slot) in line.slots_in_use() {
                     self.check_slot(slot, bucket, geometry, offset + i as u64 * 8, live, report);
                 }
             });

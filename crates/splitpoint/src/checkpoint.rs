@@ -25,7 +25,7 @@ use crate::format::{
     CheckpointName, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, SegmentKind, put_u32,
     put_u64, u32_at, u64_at,
 };
-use crate::index::lookup::{for_each_line, slots_in_use};
+use crate::index::lookup::for_each_line;
 use crate::index::slot::Slot;
 use crate::linear::{BucketIndex, Geometry};
 use crate::live::{CommitState, LineWindow};
@@ -328,7 +328,7 @@ impl ImageWriter {
         self.slots.clear();
         let slots = &mut self.slots;
         for_each_line(region, bucket, |_, line| {
-            slots.extend(slots_in_use(line).map(|(_, slot)| slot));
+            slots.extend(line.slots_in_use().map(|(_, slot)| slot));
         })?;
         self.slot_count += self.slots.len() as u64;
         let mut rest = 0;

@@ -8,11 +8,9 @@
 //! the first on the chain of `prev` from the key's slot that is not younger than the scan. Just
 //! one record of a key satisfies that, so each key is returned once.
 
-use std::collections::VecDeque;
-
 use crate::error::Result;
 use crate::format::{Addr, LogStart};
-use crate::index::lookup::find;
+use crate::index::lookup::{find, is_held};
 use crate::log::append::Position;
 use crate::log::record::Pair;
 use crate::log::scan::{LogWalk, Trust};
@@ -32,11 +30,13 @@ pub struct Scan<'db> {
     /// Where the log ended when the scan began, and how many segments had been opened.
     end: Position,
     opened_count: usize,
-    ahead: VecDeque<Candidate<'db>>,
+    /// Records that were read ahead, of which those from `next` on have not been looked at.
+    ahead: Vec<Candidate<'db>>,
+    next: usize,
 }
 
 /// A record that the scan may return, if its slot says so.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Candidate<'db> {
     addr: Addr,
     hash: u64,
@@ -47,20 +47,29 @@ impl<'db> Scan<'db> {
     pub(crate) fn new(store: &'db Store, start: LogStart, end: Position) -> Result<Self> {
         let opened_count = store.opened.count();
         let walk = LogWalk::new(&store.region, start, Trust::Published, end.lsn)?;
-        Ok(Self { store, walk, end, opened_count, ahead: VecDeque::with_capacity(READ_AHEAD) })
+        Ok(Self { store, walk, end, opened_count, ahead: Vec::with_capacity(READ_AHEAD), next: 0 })
     }
 
-    /// Reads records ahead until there are enough or the scan is at its end.
+    /// Reads the next records ahead, fewer at the end of the scan and before one that is damaged: that
+    /// is an error only when those before it have been returned.
     fn read_ahead(&mut self) -> Result<()> {
+        self.ahead.clear();
+        self.next = 0;
         let Some(walk) = &mut self.walk else { return Ok(()) };
         while self.ahead.len() < READ_AHEAD {
-            let Some((addr, pair)) = walk.next_pair()? else {
-                self.walk = None;
-                return Ok(());
-            };
-            let hash = self.store.hash_of(pair.key);
-            self.store.prefetch_bucket(hash);
-            self.ahead.push_back(Candidate { addr, hash, pair });
+            match walk.next_pair() {
+                Ok(Some((addr, pair))) => {
+                    let hash = self.store.hash_of(pair.key);
+                    self.store.prefetch_bucket(hash);
+                    self.ahead.push(Candidate { addr, hash, pair });
+                }
+                Ok(None) => {
+                    self.walk = None;
+                    break;
+                }
+                Err(error) if self.ahead.is_empty() => return Err(error),
+                Err(_) => break,
+            }
         }
         Ok(())
     }
@@ -68,9 +77,8 @@ impl<'db> Scan<'db> {
     /// Returns whether a record is the version to return.
     #[inline]
     fn is_current(&self, record: &Candidate<'_>) -> Result<bool> {
-        let (addr, hash) = (record.addr, record.hash);
-        let found = find(&self.store.region, hash, |other| Ok((other == addr).then_some(())))?;
-        if found.is_some() { Ok(true) } else { self.was_current(record) }
+        let is_newest = is_held(&self.store.region, record.hash, record.addr)?;
+        if is_newest { Ok(true) } else { self.was_current(record) }
     }
 
     /// As [`is_current`](Self::is_current), for a record that no slot holds any more.
@@ -105,13 +113,14 @@ impl<'db> Iterator for Scan<'db> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if self.ahead.is_empty()
+            if self.next == self.ahead.len()
                 && let Err(error) = self.read_ahead()
             {
                 self.walk = None;
                 return Some(Err(error));
             }
-            let record = self.ahead.pop_front()?;
+            let record = *self.ahead.get(self.next)?;
+            self.next += 1;
             match self.is_current(&record) {
                 Ok(true) => {
                     let Pair { key, value } = record.pair;
@@ -120,7 +129,9 @@ impl<'db> Iterator for Scan<'db> {
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    (self.walk, self.ahead) = (None, VecDeque::new());
+                    self.walk = None;
+                    self.ahead.clear();
+                    self.next = 0;
                     return Some(Err(error));
                 }
             }

@@ -45,16 +45,50 @@ impl Line {
         Self { slots: std::array::from_fn(|_| AtomicU64::new(0)), meta: AtomicU64::new(0) }
     }
 
-    /// Returns a mask of the slots whose tag is `tag`, without a branch; for tag 0 the empty
-    /// slots are in it.
+    /// Returns a mask of the slots that `is_meant` chooses, without a branch: which they are cannot be
+    /// predicted.
+    #[inline]
+    fn mask(&self, is_meant: impl Fn(Slot) -> bool) -> u32 {
+        let slots = self.slots.iter().rev();
+        slots.fold(0, |mask, slot| {
+            mask << 1 | u32::from(is_meant(Slot(slot.load(Ordering::Acquire))))
+        })
+    }
+
+    /// Returns a mask of the slots whose tag is `tag`; for tag 0 the empty slots are in it.
     #[inline]
     pub(crate) fn match_tag(&self, tag: Tag) -> u32 {
-        let mut mask = 0;
-        for (i, slot) in self.slots.iter().enumerate() {
-            let equal = Slot(slot.load(Ordering::Acquire)).tag() == tag;
-            mask |= u32::from(equal) << i;
-        }
-        mask
+        self.mask(|slot| slot.tag() == tag)
+    }
+
+    /// Returns whether one of the slots is `wanted`.
+    #[inline]
+    pub(crate) fn has(&self, wanted: Slot) -> bool {
+        self.mask(|slot| slot == wanted) != 0
+    }
+
+    /// Returns a mask of the slots in use.
+    #[inline]
+    fn in_use(&self) -> u32 {
+        self.mask(|slot| !slot.is_empty())
+    }
+
+    /// Returns the slots in use with their places.
+    #[inline]
+    pub(crate) fn slots_in_use(&self) -> impl Iterator<Item = (usize, Slot)> + '_ {
+        let mut rest = self.in_use();
+        std::iter::from_fn(move || {
+            while rest != 0 {
+                let i = rest.trailing_zeros() as usize;
+                rest &= rest - 1;
+                let slot = self.slot(i);
+                // It may have been erased since.
+                if !slot.is_empty() {
+                    return Some((i, slot));
+                }
+            }
+            None
+        })
     }
 
     /// Returns slot `i`.
@@ -117,11 +151,12 @@ impl Line {
     /// Returns the first empty slot.
     #[inline]
     pub(crate) fn hole(&self) -> Option<usize> {
-        (0..SLOT_COUNT).find(|&i| self.slot(i).is_empty())
+        let holes = self.mask(Slot::is_empty);
+        (holes != 0).then(|| holes.trailing_zeros() as usize)
     }
 
     /// Returns the number of slots in use.
     pub(crate) fn slot_count(&self) -> u64 {
-        (0..SLOT_COUNT).map(|i| u64::from(!self.slot(i).is_empty())).sum()
+        self.in_use().count_ones().into()
     }
 }

@@ -1,7 +1,7 @@
 //! Find a key's slot: readers without a lock, and the writer.
 
 use super::Lines;
-use super::line::{Line, LineNumber, SLOT_COUNT};
+use super::line::{Line, LineNumber};
 use super::shape::Shape;
 use super::slot::{Slot, Tag};
 use crate::atomic::Ordering;
@@ -39,6 +39,20 @@ pub(crate) fn find<L: Lines + ?Sized, T>(
         }
         before = after;
     }
+}
+
+/// Returns whether a slot of the chain of `hash` holds `addr`, from any thread: as [`find`], without a look
+/// at a record.
+#[inline]
+pub(crate) fn is_held<L: Lines + ?Sized>(lines: &L, hash: u64, addr: Addr) -> Result<bool> {
+    let shape = Shape::of_word(lines.shape().load(Ordering::Acquire));
+    let line = lines.bucket(shape.geometry.bucket_of(hash));
+    // Nearly always. What is there is believed, as a record that is found.
+    if line.has(Slot::new(Tag::of_hash(hash), addr)) {
+        return Ok(true);
+    }
+    let found = find(lines, hash, |other| Ok((other == addr).then_some(())))?;
+    Ok(found.is_some())
 }
 
 #[cold]
@@ -179,9 +193,4 @@ pub(crate) fn for_each_line<'a, L: Lines + ?Sized>(
         each(Some(next), line);
     }
     Ok(())
-}
-
-/// Returns the slots in use of a line with their places.
-pub(crate) fn slots_in_use(line: &Line) -> impl Iterator<Item = (usize, Slot)> + '_ {
-    (0..SLOT_COUNT).map(|i| (i, line.slot(i))).filter(|(_, slot)| !slot.is_empty())
 }

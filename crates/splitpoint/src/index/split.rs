@@ -2,7 +2,7 @@
 
 use super::Lines;
 use super::line::{Line, LineNumber, SLOT_COUNT};
-use super::lookup::{Located, follow, for_each_line, slots_in_use};
+use super::lookup::{Located, follow, for_each_line};
 use super::overflow::LinePool;
 use super::shape::Shape;
 use super::slot::Slot;
@@ -74,7 +74,7 @@ impl Scratch {
         let mut fault = Ok(());
         for_each_line(lines, bucket, |number, line| {
             self.numbers.extend(number);
-            for (i, slot) in slots_in_use(line) {
+            for (i, slot) in line.slots_in_use() {
                 match hash_bit(slot, bit, hash_of) {
                     Ok(true) => self.moving.push(slot),
                     Ok(false) => self.stay.push((chain, i, slot)),
@@ -309,7 +309,7 @@ fn for_each_stray<L: Lines + ?Sized>(
     let mut seen = std::collections::HashSet::new();
     let mut fault = Ok(());
     for_each_line(lines, plan.lower, |_, line| {
-        for (i, slot) in slots_in_use(line) {
+        for (i, slot) in line.slots_in_use() {
             match hash_bit(slot, plan.bit, hash_of) {
                 Ok(false) if seen.insert(slot.0) => {}
                 Ok(_) => visit(line, i),

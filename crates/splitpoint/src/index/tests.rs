@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Lines;
 use super::line::{Line, LineNumber, SLOT_COUNT};
-use super::lookup::{find, for_each_line, locate, locate_addr, slots_in_use};
+use super::lookup::{find, for_each_line, locate, locate_addr};
 use super::overflow::LinePool;
 use super::shape::Shape;
 use super::slot::{Slot, Tag};
@@ -40,7 +40,7 @@ impl Table {
         let mut slots = BTreeMap::new();
         for bucket in 0..self.geometry().bucket_count() {
             for_each_line(self, BucketIndex(bucket), |_, line| {
-                for (_, slot) in slots_in_use(line) {
+                for (_, slot) in line.slots_in_use() {
                     *slots.entry(slot.addr().0).or_insert(0) += 1;
                 }
             })

@@ -630,3 +630,30 @@ fn rebuild_index_repairs_a_damaged_index() {
     drop(db);
     assert_content(&options.open(&path).unwrap(), &expected);
 }
+
+#[test]
+fn a_scan_returns_what_is_before_a_damaged_record_then_the_error_then_no_more() {
+    let disk = SimDisk::new();
+    let db = disk.open(&Options::new()).unwrap();
+    for i in 0..100 {
+        db.put(format!("key number {i:02}").as_bytes(), b"value").unwrap();
+    }
+    db.close().unwrap();
+    let file = disk.file();
+    for damaged in [0, 1, 31, 32, 33, 99] {
+        let key = format!("key number {damaged:02}").into_bytes();
+        let at = file.windows(key.len()).position(|window| window == key).expect("it is there");
+        let mut file = file.clone();
+        // The first word of the record, which is its whole header.
+        file[at - 8..at].fill(0xff);
+        let db = SimDisk::with_file(&file).open(&Options::new().read_only()).unwrap();
+        let mut scan = db.scan().unwrap();
+        for i in 0..damaged {
+            let entry = scan.next().expect("there are more").unwrap();
+            assert_eq!(*entry.key, *format!("key number {i:02}").as_bytes());
+        }
+        let error = scan.next().expect("the damage").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(scan.next().is_none() && scan.next().is_none());
+    }
+}
