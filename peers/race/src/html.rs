@@ -41,6 +41,12 @@ pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture]) -> String {
     }
     let table = markdown::target_table(saved, &rows, targets);
     let _ = write!(out, "<h2>Targets</h2>\n{}", to_html(&table));
+    let bounds = markdown::bounds(saved, &rows, targets);
+    if !bounds.is_empty() {
+        let items = bounds.iter().map(|bound| format!("<li>{}</li>\n", marked(bound)));
+        let _ =
+            write!(out, "<p>{}</p>\n<ul>\n{}</ul>\n", markdown::MISSED, items.collect::<String>());
+    }
     for case in &saved.cases {
         for place in [Place::Disk, Place::Memory] {
             let Some(table) = markdown::times(saved, &rows, case, place) else { continue };

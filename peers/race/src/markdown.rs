@@ -206,6 +206,19 @@ pub fn target_table(saved: &Saved, rows: &Rows, targets: &[Target]) -> Table {
     Table { heads, lines: lines.collect() }
 }
 
+/// What bounds the figures whose targets are missed: one line for each.
+pub fn bounds(saved: &Saved, rows: &Rows, targets: &[Target]) -> Vec<String> {
+    let is_missed = |target: &&Target| {
+        targets::judge(target, saved, rows).is_some_and(|verdict| !verdict.is_met)
+    };
+    let missed = targets.iter().filter(is_missed);
+    let line = |target: &Target| {
+        let bound = target.bound.as_deref().unwrap_or("not explained yet");
+        format!("**{}**: {}", target.work, one_line(bound))
+    };
+    missed.map(line).collect()
+}
+
 /// Paragraphs that say what was run, when and where: one for each part of the race.
 pub fn origins(saved: &Saved) -> Vec<String> {
     std::iter::once(saved).chain(&saved.later).map(origin).collect()
@@ -234,6 +247,9 @@ fn origin(saved: &Saved) -> String {
     out
 }
 
+/// Above the explanations of what was missed.
+pub const MISSED: &str = "Where a target is missed, this bounds it, and this was tried:";
+
 /// All of `docs/bench/results.md`.
 pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture], files: &str) -> String {
     let rows = Rows::of(saved);
@@ -257,6 +273,10 @@ pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture], files: &str
          every figure of the tables below, with the least and the most of all runs.\n\n{}",
         target_table(saved, &rows, targets).to_markdown()
     );
+    let bounds = bounds(saved, &rows, targets);
+    if !bounds.is_empty() {
+        let _ = write!(out, "\n{MISSED}\n\n- {}\n", bounds.join("\n- "));
+    }
     for case in &saved.cases {
         for place in [Place::Disk, Place::Memory] {
             let Some(table) = times(saved, &rows, case, place) else { continue };

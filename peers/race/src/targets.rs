@@ -30,6 +30,8 @@ pub struct Target {
     pub than_label: Option<String>,
     pub at_most: Option<f64>,
     pub at_least: Option<f64>,
+    /// What bounds the figure, and what was tried: shown where the target is missed.
+    pub bound: Option<String>,
 }
 
 /// Which figure of a row is meant.

@@ -321,6 +321,27 @@ fn targets_are_compared_with_the_best_other_or_by_themselves() {
 }
 
 #[test]
+fn a_missed_target_is_explained_and_a_met_one_is_not() {
+    let saved = race();
+    let rows = Rows::of(&saved);
+    let target = |work: &str, at_most: f64, bound: &str| -> targets::Target {
+        let text = format!(
+            "work = \"{work}\"\ncase = \"W2/small\"\nlabel = \"create\"\nthan = \"other\"\n\
+             at_most = {at_most}\n{bound}"
+        );
+        toml::from_str(&text).expect("a target")
+    };
+    let bound = "bound = \"\"\"\nthe memory:\nA and B were tried\"\"\"";
+    let all = [target("met", 0.5, bound), target("far", 0.1, bound), target("new", 0.1, "")];
+    let lines = ["**far**: the memory: A and B were tried", "**new**: not explained yet"];
+    assert_eq!(markdown::bounds(&saved, &rows, &all), lines);
+    let page = markdown::page(&saved, &all, &[], "race.json");
+    assert!(page.contains(&format!("{}\n\n- {}\n", markdown::MISSED, lines.join("\n- "))));
+    let page = html::page(&saved, &all, &[]);
+    assert!(page.contains("<li><b>far</b>: the memory: A and B were tried</li>"), "{page}");
+}
+
+#[test]
 fn pages_name_what_was_left_out_and_hold_every_picture() {
     let saved = race();
     let pictures = picture::all(&saved);
