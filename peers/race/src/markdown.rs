@@ -269,7 +269,8 @@ pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture], files: &str
     }
     let _ = write!(
         out,
-        "\n## Targets\n\nFound is our figure divided by the other's, where there is another. `results.csv` has \
+        "\n## Targets\n\nFound is our figure divided by the other's, where there is another: of times, the \
+         median over the runs, each divided by the other's of the same run. `results.csv` has \
          every figure of the tables below, with the least and the most of all runs.\n\n{}",
         target_table(saved, &rows, targets).to_markdown()
     );

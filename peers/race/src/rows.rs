@@ -1,5 +1,6 @@
 //! Results: the samples of all runs of one phase, summed up.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::saved::{Sample, Saved, SavedCase};
@@ -22,6 +23,8 @@ pub struct Row {
     pub median_ns: f64,
     pub min_ns: f64,
     pub max_ns: f64,
+    /// The same by the number of the run.
+    pub ns_of_runs: BTreeMap<usize, f64>,
     /// Nanoseconds of the slowest operation of all runs.
     pub worst_ns: u64,
     pub p99_ns: Option<u64>,
@@ -115,6 +118,7 @@ fn row(key: Key, samples: &[&Sample]) -> Row {
         |sample: &&Sample| sample.figures.ns as f64 / sample.figures.ops.max(1) as f64;
     let mut times: Vec<f64> = samples.iter().map(per_operation).collect();
     times.sort_by(f64::total_cmp);
+    let ns_of_runs = samples.iter().map(|sample| (sample.run, per_operation(sample))).collect();
     let largest =
         |of: fn(&Sample) -> u64| samples.iter().map(|sample| of(sample)).max().unwrap_or(0);
     let middle = |of: fn(&Sample) -> Option<u64>| {
@@ -138,6 +142,7 @@ fn row(key: Key, samples: &[&Sample]) -> Row {
         median_ns: median(&times),
         min_ns: times[0],
         max_ns: times[times.len() - 1],
+        ns_of_runs,
         worst_ns: largest(|sample| sample.figures.worst_ns),
         p99_ns: middle(|sample| sample.figures.p99_ns),
         p999_ns: middle(|sample| sample.figures.p999_ns),
@@ -152,7 +157,7 @@ fn row(key: Key, samples: &[&Sample]) -> Row {
 }
 
 /// The middle one of sorted figures, or the mean of the two in the middle.
-fn median(sorted: &[f64]) -> f64 {
+pub fn median(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len().is_multiple_of(2) {
         f64::midpoint(sorted[half - 1], sorted[half])

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::Outcome;
 use crate::plan::{self, Place};
-use crate::rows::{Row, Rows};
+use crate::rows::{Row, Rows, median};
 use crate::saved::{Saved, SavedCase};
 
 /// One target of `peers/targets.toml`.
@@ -81,7 +81,8 @@ pub struct Verdict {
     pub ours: f64,
     /// The other's name and figure.
     pub other: Option<(String, f64)>,
-    /// Our figure divided by the other's, or itself.
+    /// Our figure divided by the other's, or itself. Of times: the median over the runs, each
+    /// divided by the other's of the same run, since a machine's drift hits both.
     pub found: f64,
     pub is_met: bool,
 }
@@ -97,19 +98,29 @@ pub fn judge(target: &Target, saved: &Saved, rows: &Rows) -> Option<Verdict> {
             .and_then(|row| figure(target.measure, row, base(rows, &target.case, engine), case))
     };
     let ours = figure(&target.label, &target.ours)?;
+    let ratio = |label: &str, engine: &str| {
+        let ours = rows.find(&target.case, &target.label, &target.ours)?;
+        let other = rows.find(&target.case, label, engine)?;
+        let is_time = matches!(target.measure, Measure::NsPerOperation | Measure::Milliseconds);
+        if is_time { ratio_of_runs(ours, other) } else { None }
+    };
     let other = if let Some(place) = target.place {
         let others = saved
             .engines
             .iter()
             .filter(|engine| engine.place == place && !engine.name.starts_with("splitpoint"));
-        others
-            .filter_map(|engine| Some((engine.title.clone(), figure(&target.label, &engine.name)?)))
-            .min_by(|a, b| a.1.total_cmp(&b.1))
+        let best = others
+            .filter_map(|engine| Some((engine, figure(&target.label, &engine.name)?)))
+            .min_by(|a, b| a.1.total_cmp(&b.1));
+        best.map(|(engine, figure)| {
+            (engine.title.clone(), figure, ratio(&target.label, &engine.name))
+        })
     } else if let Some(name) = &target.than {
         let title = saved.engines.iter().find(|engine| engine.name == *name)?.title.clone();
-        figure(&target.label, name).map(|figure| (title, figure))
+        figure(&target.label, name).map(|figure| (title, figure, ratio(&target.label, name)))
     } else if let Some(label) = &target.than_label {
-        figure(label, &target.ours).map(|figure| (label.clone(), figure))
+        figure(label, &target.ours)
+            .map(|figure| (label.clone(), figure, ratio(label, &target.ours)))
     } else {
         None
     };
@@ -117,7 +128,8 @@ pub fn judge(target: &Target, saved: &Saved, rows: &Rows) -> Option<Verdict> {
     if is_ratio && other.is_none() {
         return None;
     }
-    let found = other.as_ref().map_or(ours, |(_, figure)| ours / figure);
+    let found = other.as_ref().map_or(ours, |(_, figure, ratio)| ratio.unwrap_or(ours / figure));
+    let other = other.map(|(title, figure, _)| (title, figure));
     let (sign, limit) = match (target.at_most, target.at_least) {
         (Some(limit), _) => ("at most", limit),
         (None, limit) => ("at least", limit?),
@@ -127,6 +139,14 @@ pub fn judge(target: &Target, saved: &Saved, rows: &Rows) -> Option<Verdict> {
     let wanted =
         if is_ratio { format!("{sign} {limit}x") } else { format!("{sign} {limit} {unit}") };
     Some(Verdict { work: target.work.clone(), wanted, unit, is_ratio, ours, other, found, is_met })
+}
+
+/// Returns the median of our time divided by the other's, over the runs that both have.
+fn ratio_of_runs(ours: &Row, other: &Row) -> Option<f64> {
+    let ratio = |(run, ns): (&usize, &f64)| Some(ns / other.ns_of_runs.get(run)?);
+    let mut ratios: Vec<f64> = ours.ns_of_runs.iter().filter_map(ratio).collect();
+    ratios.sort_by(f64::total_cmp);
+    (!ratios.is_empty()).then(|| median(&ratios))
 }
 
 /// Memory of a process before anything was stored.

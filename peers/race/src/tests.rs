@@ -321,6 +321,21 @@ fn targets_are_compared_with_the_best_other_or_by_themselves() {
 }
 
 #[test]
+fn a_time_is_divided_by_the_others_of_the_same_run() {
+    let mut saved = race();
+    for sample in saved.samples.iter_mut().filter(|sample| sample.engine == "other") {
+        sample.figures.ns = [2_500, 10_000, 1_000][sample.run];
+    }
+    let text =
+        "work = \"w\"\ncase = \"W2/small\"\nlabel = \"create\"\nplace = \"disk\"\nat_most = 1";
+    let target: targets::Target = toml::from_str(text).expect("a target");
+    let verdict = targets::judge(&target, &saved, &Rows::of(&saved)).expect("both were measured");
+    // 3,000, 1,000 and 2,000 by those; the medians alone would give 0.8.
+    assert_eq!((verdict.found, verdict.is_met), (1.2, false));
+    assert_eq!((verdict.ours, verdict.other), (20.0, Some(("OTHER".to_owned(), 25.0))));
+}
+
+#[test]
 fn a_missed_target_is_explained_and_a_met_one_is_not() {
     let saved = race();
     let rows = Rows::of(&saved);
