@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -90,6 +91,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// Writes a line to the terminal, or wherever the output goes. If nobody reads, there is nobody to be told.
+pub fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
 fn parse(words: impl Iterator<Item = String>) -> Outcome<Options> {
     let mut options = Options { root: ".".into(), ..Options::default() };
     let mut words = words.peekable();
@@ -129,7 +136,7 @@ fn run(options: &Options) -> Outcome<()> {
     let engines = plan::engines(&peers)?;
     let workloads = plan::workloads(&peers)?;
     match &options.task {
-        Task::Help => println!("{}", HELP.trim_end()),
+        Task::Help => say(HELP.trim_end()),
         Task::List => list(&engines, &workloads),
         Task::Report(files) => report(options, files)?,
         Task::Race => race(options, engines, workloads)?,
@@ -152,12 +159,12 @@ fn race(options: &Options, engines: Vec<Engine>, workloads: Vec<Workload>) -> Ou
     }
     let programs = Programs::build(&options.root, engines);
     for (engine, reason) in &programs.missing {
-        println!("left out: {engine}: {reason}");
+        say(&format!("left out: {engine}: {reason}"));
     }
     let saved = runs::race(options, &programs, &workloads)?;
     let dir = saved.write(options)?;
-    println!("\n{}", markdown::summary(&saved));
-    println!("saved in {}", dir.display());
+    say(&format!("\n{}", markdown::summary(&saved)));
+    say(&format!("saved in {}", dir.display()));
     if saved.failures.is_empty() {
         return Ok(());
     }
@@ -166,11 +173,11 @@ fn race(options: &Options, engines: Vec<Engine>, workloads: Vec<Workload>) -> Ou
 
 fn list(engines: &[Engine], workloads: &[Workload]) {
     for engine in engines {
-        println!("{:<20} {:<7} {}", engine.name, engine.place.word(), engine.title);
+        say(&format!("{:<20} {:<7} {}", engine.name, engine.place.word(), engine.title));
     }
-    println!();
+    say("");
     for workload in workloads {
-        println!("{:<20} {}", workload.name, workload.title);
+        say(&format!("{:<20} {}", workload.name, workload.title));
     }
 }
 
@@ -198,6 +205,6 @@ fn report(options: &Options, files: &[PathBuf]) -> Outcome<()> {
     write("results.md", &markdown::page(&saved, &targets, &pictures, &names.join(",")))?;
     write("results.csv", &csv::page(&saved))?;
     write("results.html", &html::page(&saved, &targets, &pictures))?;
-    println!("written: {}", written.join(", "));
+    say(&format!("written: {}", written.join(", ")));
     Ok(())
 }

@@ -112,7 +112,7 @@ pub fn beside(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Opt
     }
     let records = case.records as f64;
     let worst = labels_with(rows, &key, |row| row.ops > 1 && row.worst_ns > 0);
-    let mut heads = vec!["engine".to_owned(), "version".to_owned()];
+    let mut heads = vec!["engine".to_owned(), "version".to_owned(), "runs".to_owned()];
     heads.push(match place {
         Place::Disk => "disk, bytes a record".to_owned(),
         Place::Memory => "memory, bytes a record".to_owned(),
@@ -123,7 +123,7 @@ pub fn beside(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Opt
     heads.extend(slow.iter().map(|label| format!("{label}: 99 and 99.9 %, us")));
     let written = labels_with(rows, &key, |row| row.puts_per_second.is_some());
     heads.extend(written.iter().map(|label| format!("{label}: puts a second")));
-    heads.push("spread of the first, %".to_owned());
+    heads.push("spread of create, %".to_owned());
     heads.push("processors of others".to_owned());
     let line = |engine: &&SavedEngine| {
         let of_engine: Vec<&Row> =
@@ -142,8 +142,11 @@ pub fn beside(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Opt
         let others = of_engine.iter().map(|row| row.others_cpus * row.median_ns * row.ops as f64);
         let time: f64 = of_engine.iter().map(|row| row.median_ns * row.ops as f64).sum();
         let create = of_label("create");
-        let spread = create.map(|row| (row.max_ns - row.min_ns) / row.median_ns * 100.0);
-        let mut cells = vec![engine.title.clone(), engine.version.clone()];
+        let spread = create
+            .filter(|row| row.run_count > 1)
+            .map(|row| (row.max_ns - row.min_ns) / row.median_ns * 100.0);
+        let run_count = of_engine.iter().map(|row| row.run_count).max().unwrap_or(0);
+        let mut cells = vec![engine.title.clone(), engine.version.clone(), run_count.to_string()];
         cells.push(loaded.map_or("-".to_owned(), |bytes| number(bytes / records)));
         cells.push(number(peak as f64 / f64::from(1 << 20)));
         cells.extend(worst.iter().map(|label| {

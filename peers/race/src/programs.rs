@@ -5,8 +5,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Outcome;
 use crate::plan::Engine;
+use crate::{Outcome, say};
 
 /// What could be built, and what could not.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Programs {
         let mut programs = Self::default();
         let target = target(root);
         for engine in engines {
-            println!("building {}", engine.name);
+            say(&format!("building {}", engine.name));
             let path = match (&engine.source, &engine.feature) {
                 (Some(source), _) => build_cpp(root, &target, &engine, source),
                 (None, Some(feature)) => build_rust(root, &target, &engine, feature),
@@ -169,7 +169,7 @@ pub fn install_packages(engines: &[Engine]) -> Outcome<()> {
     // One by one, so that a package that this system does not have leaves out one engine.
     for name in &names {
         if let Err(failure) = apt(&["install", "--no-install-recommends", name]) {
-            println!("not installed: {name}: {failure}");
+            say(&format!("not installed: {name}: {failure}"));
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::plan::{Case, Files, Phase, QUICK_DIVISOR, Step, Workload};
 use crate::programs::{Program, Programs, output};
 use crate::saved::{FailedRun, Figures, Missing, Sample, Saved, SavedCase, SavedEngine, VERSION};
-use crate::{Options, Outcome, limit, rows};
+use crate::{Options, Outcome, limit, rows, say};
 
 /// Debian's list of words, in `wamerican-huge`.
 const WORDS: &str = "/usr/share/dict/american-english-huge";
@@ -49,13 +49,13 @@ pub fn race(options: &Options, programs: &Programs, workloads: &[Workload]) -> O
             if case.key_bytes == 0 && !words.exists() {
                 let reason = format!("no word list at {}", words.display());
                 let engine = format!("all, in {} {}", workload.name, case.name);
-                println!("left out: {engine}: {reason}");
+                say(&format!("left out: {engine}: {reason}"));
                 saved.missing.push(Missing { engine, reason });
                 continue;
             }
             if let (Some(_), Err(reason)) = (case.memory_share, Group::can_be_made()) {
                 let engine = format!("all, in {} {}", workload.name, case.name);
-                println!("left out: {engine}: {reason}");
+                say(&format!("left out: {engine}: {reason}"));
                 saved.missing.push(Missing { engine, reason });
                 continue;
             }
@@ -190,10 +190,9 @@ impl Entry<'_> {
         let failure = result.err().map_or_else(String::new, |reason| format!(" FAILED: {reason}"));
         let took = start.elapsed();
         let seconds = took.as_secs_f64();
-        println!(
-            "{name} {}, run {run}, {engine}: {line}{failure} [{seconds:.1} s]",
-            self.case.name
-        );
+        let case = &self.case.name;
+        let line = format!("{name} {case}, run {run}, {engine}: {line}{failure} [{seconds:.1} s]");
+        say(&line);
         took
     }
 
