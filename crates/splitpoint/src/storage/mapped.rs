@@ -124,11 +124,9 @@ impl Mapped {
         if file_bytes < self.advised_bytes.load(Ordering::Relaxed) {
             return;
         }
-        let half_of_memory =
-            if file_bytes < SMALL_BYTES { SMALL_BYTES } else { memory_bytes() / 2 };
-        let is_small = file_bytes < half_of_memory;
-        let advised_bytes = if is_small { half_of_memory } else { u64::MAX };
-        self.advised_bytes.store(advised_bytes, Ordering::Relaxed);
+        let bound = if file_bytes < SMALL_BYTES { SMALL_BYTES } else { memory_bytes() / 2 };
+        let is_small = file_bytes < bound;
+        self.advised_bytes.store(if is_small { bound } else { u64::MAX }, Ordering::Relaxed);
         // The kernel looks for huge pages first: they have to be taken back.
         let advices: &[_] = if is_small {
             &[Advice::LinuxHugepage]
