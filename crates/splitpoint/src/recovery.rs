@@ -313,8 +313,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         superblock.segment_bytes_min.into(),
         superblock.segment_bytes_max.into(),
     );
-    let mut writer = Writer::new(log, space, CommitState::default(), superblock);
-    writer.mark = Mark::New;
+    let writer = Writer::new(log, space, CommitState::default(), superblock);
     Ok(Opened { region, hash, writer, recovery: Recovery::Created, durable_lsn: 0 })
 }
 
@@ -574,9 +573,13 @@ mod tests {
 
     #[test]
     fn closing_a_new_store_without_a_change_makes_it_durable() {
-        for is_closed in [false, true] {
-            let disk = SimDisk::new();
-            let db = disk.open(&Options::new().seed(42)).unwrap();
+        for (is_closed, is_killed) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut disk = SimDisk::new();
+            let mut db = disk.open(&Options::new().seed(42)).unwrap();
+            if is_killed {
+                disk = disk.kill();
+                db = disk.open(&Options::new()).unwrap();
+            }
             if is_closed {
                 db.close().unwrap();
             } else {
@@ -587,6 +590,15 @@ mod tests {
                 assert!(disk.lose_power(seed).open(&options).unwrap().is_empty());
             }
         }
+    }
+
+    #[test]
+    fn a_new_store_whose_sync_failed_is_not_called_durable_by_its_close() {
+        let disk = SimDisk::new();
+        let db = disk.open(&Options::new()).unwrap();
+        disk.fail_once(1, crate::SimFault::Error(5));
+        assert!(db.sync().is_err());
+        assert!(matches!(db.close(), Err(Error::Poisoned { .. })));
     }
 
     #[test]

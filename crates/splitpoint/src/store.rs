@@ -87,7 +87,7 @@ pub(crate) struct Writer {
 /// What the superblock says of the live tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// "Clean", of a file that this process has made and whose content is not durable.
+    /// "Clean", of a store that has no log yet: perhaps nothing of its file is durable.
     New,
     /// "Clean": closing has nothing to take back.
     Clean,
@@ -104,12 +104,13 @@ impl Writer {
         state: CommitState,
         superblock: Superblock,
     ) -> Self {
+        let is_new = superblock.log_start == LogStart::default();
         Self {
             log,
             space,
             state,
             superblock,
-            mark: Mark::Clean,
+            mark: if is_new { Mark::New } else { Mark::Clean },
             is_sync_due: false,
             is_closed: false,
             checkpoints: Checkpointing::default(),
@@ -296,6 +297,7 @@ impl Store {
     /// Makes a new store durable that nobody has changed.
     fn sync_new(&self, writer: &mut Writer) -> Result<()> {
         if writer.mark == Mark::New {
+            self.group.check()?;
             self.sync_file()?;
             writer.mark = Mark::Clean;
         }

@@ -422,3 +422,43 @@ fn disk_bytes(file: &File) -> u64 {
         _ => u64::MAX,
     }
 }
+
+#[cfg(all(test, target_os = "linux", not(miri), not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Returns what the kernel says of the mapping at `base`: two letters for each advice.
+    fn flags(base: *const u8) -> String {
+        let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux has it");
+        let start = format!("{:x}-", base.addr());
+        let of_base = maps.lines().skip_while(|line| !line.starts_with(&start));
+        of_base.into_iter().find(|line| line.starts_with("VmFlags:")).expect("a mapping").to_owned()
+    }
+
+    /// `rr` is random reading, `hg` huge pages. The file is a hole: it takes no space.
+    #[test]
+    fn a_file_that_outgrows_half_of_the_memory_is_read_by_single_pages() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse");
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .unwrap();
+        file.set_len(1 << 20).unwrap();
+        let storage = Mapped::new(file.try_clone().unwrap(), path.clone(), true).unwrap();
+        let base = storage.view().base;
+        assert!(!flags(base).contains(" rr"), "{}", flags(base));
+        file.set_len(memory_bytes() / 2 - (1 << 20)).unwrap();
+        storage.see_size().unwrap();
+        assert!(!flags(base).contains(" rr"), "{}", flags(base));
+
+        file.set_len(memory_bytes() / 2 + (1 << 20)).unwrap();
+        storage.see_size().unwrap();
+        let of_large = flags(base);
+        assert!(of_large.contains(" rr") && !of_large.contains(" hg"), "{of_large}");
+        let opened = Mapped::new(file, path, false).unwrap();
+        assert!(flags(opened.view().base).contains(" rr"), "large when it is opened");
+    }
+}
