@@ -7,9 +7,6 @@ use std::time::{Duration, Instant};
 
 use crate::Outcome;
 
-/// What a step may take: an engine that waits for itself must not hold up a race.
-pub const STEP: Duration = Duration::from_secs(30 * 60);
-
 /// Between two looks whether the process has ended. Looking takes microseconds, so that it does not
 /// disturb what is measured.
 const PAUSE: Duration = Duration::from_millis(10);

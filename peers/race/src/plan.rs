@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +84,9 @@ pub struct Case {
     pub runs_factor: usize,
     /// How many times it is run at most, where one run takes long.
     pub runs_max: Option<usize>,
+    /// What one of its steps may take: an engine that waits for itself must not hold up a race.
+    #[serde(default = "half_an_hour")]
+    pub step_minutes_max: u64,
     /// Memory that a process may use, page cache included, as a part of the bytes of all records.
     pub memory_share: Option<f64>,
     #[serde(rename = "step")]
@@ -122,6 +126,14 @@ impl Case {
     pub fn run_count(&self, others: usize) -> usize {
         (others * self.runs_factor).min(self.runs_max.unwrap_or(usize::MAX))
     }
+
+    pub fn step_limit(&self) -> Duration {
+        Duration::from_secs(60 * self.step_minutes_max)
+    }
+}
+
+fn half_an_hour() -> u64 {
+    30
 }
 
 fn yes() -> bool {

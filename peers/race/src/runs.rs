@@ -80,7 +80,7 @@ pub fn race(options: &Options, programs: &Programs, workloads: &[Workload]) -> O
                     }
                     let entry =
                         Entry { workload, case, program, run, records, divisor, words: &words };
-                    if entry.run(&stores.join("store"), &mut saved) >= limit::STEP {
+                    if entry.run(&stores.join("store"), &mut saved) >= case.step_limit() {
                         not_again.insert(name.clone());
                     }
                 }
@@ -225,7 +225,7 @@ impl Entry<'_> {
         if let Some(group) = &group {
             command = group.inside(&command);
         }
-        let (output, is_late) = limit::output(&mut command, limit::STEP)?;
+        let (output, is_late) = limit::output(&mut command, self.case.step_limit())?;
         drop(group);
         let lines: Vec<Figures> = String::from_utf8_lossy(&output.stdout)
             .lines()
@@ -246,7 +246,7 @@ impl Entry<'_> {
         }
         let phase = phases.get(line_count).map_or("the end", |phase| phase.text.as_str());
         if is_late {
-            let minutes = limit::STEP.as_secs() / 60;
+            let minutes = self.case.step_minutes_max;
             return Err(format!(
                 "at `{phase}`: killed after {minutes} minutes, the limit of a step"
             ));

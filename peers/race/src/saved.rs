@@ -195,7 +195,10 @@ impl Saved {
             |cause: std::io::Error| format!("cannot write in `{}`: {cause}", dir.display());
         fs::create_dir_all(&dir).map_err(failed)?;
         let json = serde_json::to_string_pretty(self).map_err(|cause| cause.to_string())?;
-        fs::write(dir.join("race.json"), json + "\n").map_err(failed)?;
+        // Whole or not at all: what was there may be all that is left of some hours.
+        let unfinished = dir.join("race.json.new");
+        fs::write(&unfinished, json + "\n").map_err(failed)?;
+        fs::rename(unfinished, dir.join("race.json")).map_err(failed)?;
         fs::write(dir.join("lscpu.txt"), self.machine.lscpu.clone() + "\n").map_err(failed)?;
         let readme = dir.join("README.md");
         if !readme.exists() {

@@ -228,13 +228,13 @@ fn what_takes_too_long_is_killed_and_what_does_not_is_left_alone() {
     assert!(is_late && !output.status.success(), "{output:?}");
     let mut quick = Command::new("sh");
     quick.args(["-c", "echo out; echo err >&2"]);
-    let (output, is_late) = limit::output(&mut quick, limit::STEP).expect("it starts");
+    let (output, is_late) = limit::output(&mut quick, Duration::from_secs(60)).expect("it starts");
     assert!(!is_late && output.status.success(), "{output:?}");
     assert_eq!(
         (output.stdout.as_slice(), output.stderr.as_slice()),
         (&b"out\n"[..], &b"err\n"[..])
     );
-    let none = limit::output(&mut Command::new("/no/such/program"), limit::STEP);
+    let none = limit::output(&mut Command::new("/no/such/program"), Duration::from_secs(60));
     assert!(none.is_err(), "{none:?}");
 }
 
