@@ -51,7 +51,8 @@ options:
   --save DIR          where the results go (default: record/DATE-race; target/race-quick if quick)
   --words FILE        the list for W1 (default: Debian's american-english-huge)
   --report FILE,FILE  make docs/bench/results.md, .html, .csv and pictures from a saved race.json;
-                      from more of them if a race was made in parts
+                      from more of them if a race was made in parts; a case of two parts
+                      is that of the later one
   --list              name engines and workloads
 ";
 
@@ -187,7 +188,7 @@ fn report(options: &Options, files: &[PathBuf]) -> Outcome<()> {
         |file: &PathBuf| file.strip_prefix(&options.root).unwrap_or(file).display().to_string();
     let names: Vec<String> = files.iter().map(shown).collect();
     let parts = files.iter().map(|file| Saved::read(file)).collect::<Outcome<Vec<_>>>()?;
-    let saved = Saved::merged(names.iter().map(String::as_str).zip(parts))?;
+    let saved = Saved::merged(parts)?;
     let targets = targets::read(&options.root.join("peers"))?;
     let docs = options.root.join("docs/bench");
     let mut written = Vec::new();

@@ -224,7 +224,11 @@ pub fn bounds(saved: &Saved, rows: &Rows, targets: &[Target]) -> Vec<String> {
 
 /// Paragraphs that say what was run, when and where: one for each part of the race.
 pub fn origins(saved: &Saved) -> Vec<String> {
-    std::iter::once(saved).chain(&saved.later).map(origin).collect()
+    let mut out: Vec<String> = std::iter::once(saved).chain(&saved.later).map(origin).collect();
+    if !saved.later.is_empty() {
+        out.push("What two of these have done is shown as the later one has found it.".to_owned());
+    }
+    out
 }
 
 fn origin(saved: &Saved) -> String {

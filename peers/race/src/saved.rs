@@ -1,6 +1,5 @@
 //! What a race leaves: every sample, and what it was measured on.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::plan::Place;
-use crate::rows::case_key;
 use crate::{Options, Outcome};
 
 /// A race as it is saved in `race.json`. Times are in nanoseconds.
@@ -138,22 +136,14 @@ impl Saved {
         Err(format!("`{}` has format {found}, and this program reads {VERSION}", path.display()))
     }
 
-    /// Makes one race of its parts, each with the name of its file: the cases of the later ones are
-    /// added to the first. A case of two parts is an error, for it would have two figures.
-    pub fn merged<'a>(parts: impl IntoIterator<Item = (&'a str, Self)>) -> Outcome<Self> {
+    /// Makes one race of its parts: the cases of the later ones are added to the first. A case of two
+    /// parts is that of the later one, so that one work can be done again without hours of others.
+    pub fn merged(parts: impl IntoIterator<Item = Self>) -> Outcome<Self> {
         let mut parts = parts.into_iter();
-        let (first, mut whole) = parts.next().ok_or("no file to make a report of")?;
-        let mut cases: BTreeMap<String, &str> =
-            whole.cases.iter().map(|case| (case_key(&case.workload, &case.name), first)).collect();
-        for (name, mut part) in parts {
+        let mut whole = parts.next().ok_or("no file to make a report of")?;
+        for mut part in parts {
             for case in &part.cases {
-                let key = case_key(&case.workload, &case.name);
-                if let Some(other) = cases.insert(key.clone(), name) {
-                    return Err(format!(
-                        "the case `{key}` is in `{other}` and in `{name}`; a report has one figure for \
-                         it: leave out one file, or make it again with other --workloads"
-                    ));
-                }
+                whole.remove_case(&case.workload, &case.name);
             }
             for engine in std::mem::take(&mut part.engines) {
                 whole.add_engine(engine);
@@ -169,6 +159,14 @@ impl Saved {
             whole.later.push(part);
         }
         Ok(whole)
+    }
+
+    fn remove_case(&mut self, workload: &str, name: &str) {
+        self.cases.retain(|case| (case.workload.as_str(), case.name.as_str()) != (workload, name));
+        self.samples
+            .retain(|sample| (sample.workload.as_str(), sample.case.as_str()) != (workload, name));
+        self.failures
+            .retain(|failed| (failed.workload.as_str(), failed.case.as_str()) != (workload, name));
     }
 
     /// Adds an engine, or its version if that is another one than in the parts before.
