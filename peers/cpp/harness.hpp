@@ -277,6 +277,17 @@ inline uint64_t faults() {
     return uint64_t(usage.ru_minflt + usage.ru_majflt);
 }
 
+// How many bytes this process has had the device read, by calls or by page faults.
+inline uint64_t device_read_bytes() {
+    const std::string name = "read_bytes: ";
+    std::ifstream io("/proc/self/io");
+    std::string line;
+    while (std::getline(io, line)) {
+        if (line.rfind(name, 0) == 0) return std::stoull(line.substr(name.size()));
+    }
+    return 0;
+}
+
 template <class Engine>
 class Runner {
 public:
@@ -344,6 +355,7 @@ private:
         histogram_ = Histogram();
         extra_.clear();
         faults_ = faults();
+        read_bytes_ = device_read_bytes();
         load_ = Load::now();
         start_ns_ = now_ns();
     }
@@ -361,6 +373,7 @@ private:
                (load.stolen - load_.stolen) / std::max(ticks, 1.0),
                (load.own - load_.own) / std::max(ticks, 1.0));
         printf(",\"faults\":%llu", (unsigned long long)(faults() - faults_));
+        printf(",\"read_bytes\":%llu", (unsigned long long)(device_read_bytes() - read_bytes_));
         printf(",\"rss_bytes\":%llu,\"peak_rss_bytes\":%llu",
                (unsigned long long)status_bytes("VmRSS:"), (unsigned long long)status_bytes("VmHWM:"));
         if constexpr (Engine::persistent) print_space();
@@ -700,7 +713,7 @@ private:
     std::string expected_, extra_;
     Histogram histogram_;
     Load load_;
-    uint64_t ns_ = 0, worst_ns_ = 0, ops_ = 0, checksum_ = 0, faults_ = 0, start_ns_ = 0;
+    uint64_t ns_ = 0, worst_ns_ = 0, ops_ = 0, checksum_ = 0, faults_ = 0, read_bytes_ = 0, start_ns_ = 0;
     // Read by nobody; the answers have to be read for it.
     uint64_t sink_ = 0;
 };

@@ -6,8 +6,8 @@ use crate::rows::Rows;
 use crate::saved::Saved;
 
 const HEADS: &str = "work,phase,engine,version,runs,operations,median_ns,min_ns,max_ns,worst_ns,p99_ns,\
-    p999_ns,rss_bytes,peak_rss_bytes,file_bytes,disk_bytes,others_cpus,stolen_cpus,puts_per_second,\
-    unsupported";
+    p999_ns,rss_bytes,peak_rss_bytes,file_bytes,disk_bytes,read_bytes,others_cpus,stolen_cpus,puts_per_second,\
+    unsupported,unfinished";
 
 /// All of `docs/bench/results.csv`. Times are for one operation; what was not measured is empty.
 pub fn page(saved: &Saved) -> String {
@@ -34,10 +34,12 @@ pub fn page(saved: &Saved) -> String {
             row.peak_rss_bytes.to_string(),
             some(row.file_bytes),
             some(row.disk_bytes),
+            some(row.read_bytes),
             format!("{:.3}", row.others_cpus),
             format!("{:.3}", row.stolen_cpus),
             row.puts_per_second.map_or_else(String::new, |puts| format!("{puts:.0}")),
             quoted(row.unsupported.as_deref().unwrap_or("")),
+            if row.is_unfinished { "killed" } else { "" }.to_owned(),
         ];
         let _ = writeln!(out, "{}", cells.join(","));
     }

@@ -77,20 +77,27 @@ pub fn times(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Opti
     let labels: Vec<String> = rows
         .labels(&key)
         .into_iter()
-        .filter(|label| engines.iter().any(|engine| rows.find(&key, label, &engine.name).is_some()))
+        .filter(|label| {
+            engines.iter().any(|engine| rows.find_begun(&key, label, &engine.name).is_some())
+        })
         .collect();
     let mut heads = vec!["engine".to_owned()];
     let mut columns = Vec::new();
     for label in &labels {
         let cells: Vec<Option<&Row>> =
-            engines.iter().map(|engine| rows.find(&key, label, &engine.name)).collect();
+            engines.iter().map(|engine| rows.find_begun(&key, label, &engine.name)).collect();
         let ops = cells.iter().flatten().map(|row| row.ops).max().unwrap_or(0);
         let unit = Unit::of(label, ops);
         heads.push(format!("{label}, {}", unit.word()));
-        let best = cells.iter().flatten().map(|row| row.median_ns).min_by(f64::total_cmp);
+        let finished = cells.iter().flatten().filter(|row| !row.is_unfinished);
+        let best = finished.map(|row| row.median_ns).min_by(f64::total_cmp);
         let show = |row: &Row| {
             let text = unit.show(row.median_ns);
-            if Some(row.median_ns) == best { format!("**{text}**") } else { text }
+            match row.is_unfinished {
+                true => format!("> {text}"),
+                false if Some(row.median_ns) == best => format!("**{text}**"),
+                false => text,
+            }
         };
         columns
             .push(cells.iter().map(|cell| cell.map_or("-".to_owned(), show)).collect::<Vec<_>>());
@@ -123,6 +130,8 @@ pub fn beside(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Opt
     heads.extend(slow.iter().map(|label| format!("{label}: 99 and 99.9 %, us")));
     let written = labels_with(rows, &key, |row| row.puts_per_second.is_some());
     heads.extend(written.iter().map(|label| format!("{label}: puts a second")));
+    let read = labels_with(rows, &key, |row| row.read_bytes_per_operation() >= 1.0);
+    heads.extend(read.iter().map(|label| format!("{label}: bytes read from the device")));
     heads.push("spread of create, %".to_owned());
     heads.push("processors of others".to_owned());
     let line = |engine: &&SavedEngine| {
@@ -160,6 +169,9 @@ pub fn beside(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Opt
         cells.extend(written.iter().map(|label| {
             let puts = of_label(label).and_then(|row| row.puts_per_second);
             puts.map_or("-".to_owned(), number)
+        }));
+        cells.extend(read.iter().map(|label| {
+            of_label(label).map_or("-".to_owned(), |row| number(row.read_bytes_per_operation()))
         }));
         cells.push(spread.map_or("-".to_owned(), |percent| format!("{percent:.0}")));
         cells.push(format!("{:.2}", others.sum::<f64>() / time.max(1.0)));

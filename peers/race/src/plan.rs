@@ -169,6 +169,18 @@ impl Step {
     }
 }
 
+impl Phase {
+    /// Returns how many operations it is, where that is known before.
+    pub fn op_count(&self, records: u64) -> Option<u64> {
+        let mut words = self.text.split(':');
+        match words.next() {
+            Some("create") => Some(records),
+            Some(name) if COUNTED.contains(&name) => words.next()?.parse().ok(),
+            _ => None,
+        }
+    }
+}
+
 fn phase(text: &str, divisor: u64) -> Phase {
     let (label, text) = match text.split_once('=') {
         Some((label, text)) => (Some(label), text),

@@ -17,6 +17,8 @@ pub struct Row {
     pub label: String,
     pub engine: String,
     pub unsupported: Option<String>,
+    /// Whether some run was killed in it: the times are less than it would have taken.
+    pub is_unfinished: bool,
     pub run_count: usize,
     pub ops: u64,
     /// Nanoseconds per operation: of the run in the middle, the quickest and the slowest.
@@ -33,10 +35,18 @@ pub struct Row {
     pub peak_rss_bytes: u64,
     pub file_bytes: Option<u64>,
     pub disk_bytes: Option<u64>,
+    /// Read from the device in all operations.
+    pub read_bytes: Option<u64>,
     pub others_cpus: f64,
     pub stolen_cpus: f64,
     /// Changes a second, made while others read.
     pub puts_per_second: Option<f64>,
+}
+
+impl Row {
+    pub fn read_bytes_per_operation(&self) -> f64 {
+        self.read_bytes.unwrap_or(0) as f64 / self.ops.max(1) as f64
+    }
 }
 
 /// The results of a race, in the order in which they were first measured.
@@ -65,6 +75,11 @@ impl Rows {
     }
 
     pub fn find(&self, case: &str, label: &str, engine: &str) -> Option<&Row> {
+        self.find_begun(case, label, engine).filter(|row| !row.is_unfinished)
+    }
+
+    /// As [`find`](Self::find), with those that took so long that they were killed.
+    pub fn find_begun(&self, case: &str, label: &str, engine: &str) -> Option<&Row> {
         let is_it = |row: &&Row| row.case == case && row.label == label && row.engine == engine;
         self.0.iter().find(is_it).filter(|row| row.unsupported.is_none())
     }
@@ -137,6 +152,7 @@ fn row(key: Key, samples: &[&Sample]) -> Row {
         label: key.label,
         engine: key.engine,
         unsupported: samples.iter().find_map(|sample| sample.figures.unsupported.clone()),
+        is_unfinished: samples.iter().any(|sample| sample.figures.is_unfinished),
         run_count: samples.len(),
         ops: largest(|sample| sample.figures.ops),
         median_ns: median(&times),
@@ -150,6 +166,7 @@ fn row(key: Key, samples: &[&Sample]) -> Row {
         peak_rss_bytes: largest(|sample| sample.figures.peak_rss_bytes),
         file_bytes: middle(|sample| sample.figures.file_bytes),
         disk_bytes: middle(|sample| sample.figures.disk_bytes),
+        read_bytes: middle(|sample| sample.figures.read_bytes),
         others_cpus: mean(|sample| sample.figures.others_cpus),
         stolen_cpus: mean(|sample| sample.figures.stolen_cpus),
         puts_per_second: middle(puts).map(|puts| puts as f64),
@@ -262,9 +279,10 @@ pub fn line(samples: &[Sample]) -> String {
             continue;
         }
         let unit = Unit::of(&sample.label, figures.ops);
+        let more = if figures.is_unfinished { "> " } else { "" };
         let time = unit.show(figures.ns as f64 / figures.ops as f64);
         let comma = if out.is_empty() { "" } else { ", " };
-        let _ = write!(out, "{comma}{} {time} {}", sample.label, unit.word());
+        let _ = write!(out, "{comma}{} {more}{time} {}", sample.label, unit.word());
     }
     out
 }

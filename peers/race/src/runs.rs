@@ -233,7 +233,8 @@ impl Entry<'_> {
             .collect::<Outcome<_>>()?;
         let is_killed = phases.last().is_some_and(|phase| phase.text == "kill");
         let line_count = lines.len();
-        for (phase, figures) in phases.iter().zip(lines) {
+        let done_ns: u64 = lines.iter().map(|figures| figures.ns).sum();
+        let mut sample = |phase: &Phase, figures: Figures| {
             samples.push(Sample {
                 workload: self.workload.name.clone(),
                 case: self.case.name.clone(),
@@ -243,9 +244,29 @@ impl Entry<'_> {
                 run: self.run,
                 figures,
             });
+        };
+        for (phase, figures) in phases.iter().zip(lines) {
+            sample(phase, figures);
         }
-        let phase = phases.get(line_count).map_or("the end", |phase| phase.text.as_str());
+        let next = phases.get(line_count);
+        let phase = next.map_or("the end", |phase| phase.text.as_str());
         if is_late {
+            let ns = (self.case.step_limit().as_nanos() as u64).saturating_sub(done_ns);
+            if let Some((phase, ops)) =
+                next.and_then(|next| Some((next, next.op_count(self.records)?)))
+            {
+                let phase_text = phase.text.clone();
+                sample(
+                    phase,
+                    Figures {
+                        phase: phase_text,
+                        is_unfinished: true,
+                        ops,
+                        ns,
+                        ..Figures::default()
+                    },
+                );
+            }
             let minutes = self.case.step_minutes_max;
             return Err(format!(
                 "at `{phase}`: killed after {minutes} minutes, the limit of a step"

@@ -81,6 +81,9 @@ pub struct Figures {
     pub phase: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsupported: Option<String>,
+    /// Whether it was killed after `ns`: it would have taken longer for all of `ops`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_unfinished: bool,
     pub ops: u64,
     pub ns: u64,
     pub worst_ns: u64,
@@ -89,6 +92,9 @@ pub struct Figures {
     pub stolen_cpus: f64,
     pub own_cpus: f64,
     pub faults: u64,
+    /// Bytes that the process has had the device read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_bytes: Option<u64>,
     pub rss_bytes: u64,
     pub peak_rss_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -44,6 +44,7 @@ pub enum Measure {
     WorstMs,
     DiskBytesPerRecord,
     RssBytesPerRecord,
+    ReadBytesPerOperation,
 }
 
 impl Measure {
@@ -51,7 +52,7 @@ impl Measure {
         match self {
             Self::NsPerOperation => "ns",
             Self::Milliseconds | Self::WorstMs => "ms",
-            Self::DiskBytesPerRecord | Self::RssBytesPerRecord => "B",
+            Self::DiskBytesPerRecord | Self::RssBytesPerRecord | Self::ReadBytesPerOperation => "B",
         }
     }
 }
@@ -93,16 +94,18 @@ pub fn judge(target: &Target, saved: &Saved, rows: &Rows) -> Option<Verdict> {
         .cases
         .iter()
         .find(|case| crate::rows::case_key(&case.workload, &case.name) == target.case)?;
+    let figure_of =
+        |row: &Row| figure(target.measure, row, base(rows, &target.case, &row.engine), case);
+    let row = rows.find(&target.case, &target.label, &target.ours)?;
+    let ours = figure_of(row)?;
+    // What another was killed in took longer than that: it is no worse than it was.
     let figure = |label: &str, engine: &str| {
-        rows.find(&target.case, label, engine)
-            .and_then(|row| figure(target.measure, row, base(rows, &target.case, engine), case))
+        rows.find_begun(&target.case, label, engine).and_then(figure_of)
     };
-    let ours = figure(&target.label, &target.ours)?;
     let ratio = |label: &str, engine: &str| {
-        let ours = rows.find(&target.case, &target.label, &target.ours)?;
-        let other = rows.find(&target.case, label, engine)?;
+        let other = rows.find_begun(&target.case, label, engine)?;
         let is_time = matches!(target.measure, Measure::NsPerOperation | Measure::Milliseconds);
-        if is_time { ratio_of_runs(ours, other) } else { None }
+        if is_time { ratio_of_runs(row, other) } else { None }
     };
     let other = if let Some(place) = target.place {
         let others = saved
@@ -162,5 +165,6 @@ fn figure(measure: Measure, row: &Row, base_bytes: u64, case: &SavedCase) -> Opt
         Measure::WorstMs => Some(row.worst_ns as f64 / 1e6),
         Measure::DiskBytesPerRecord => row.disk_bytes.map(per_record),
         Measure::RssBytesPerRecord => Some(per_record(row.rss_bytes.saturating_sub(base_bytes))),
+        Measure::ReadBytesPerOperation => row.read_bytes.map(|_| row.read_bytes_per_operation()),
     }
 }

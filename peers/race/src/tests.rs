@@ -7,7 +7,7 @@ use crate::plan::{self, Place};
 use crate::programs::Programs;
 use crate::rows::{Rows, Unit, number};
 use crate::saved::{Figures, Sample, Saved, SavedCase, SavedEngine, VERSION};
-use crate::{html, limit, markdown, parse, picture, programs, runs, targets};
+use crate::{html, limit, markdown, parse, picture, programs, rows, runs, targets};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -318,6 +318,34 @@ fn targets_are_compared_with_the_best_other_or_by_themselves() {
     let label = verdict("than_label = \"close\"\nat_least = 1e-6").expect("both were measured");
     assert!(label.is_met);
     assert_eq!(verdict("than = \"third\"\nat_most = 0.2"), None);
+}
+
+/// What was killed took longer than its time: others are at least so much better.
+#[test]
+fn what_was_killed_is_shown_as_more_and_counts_against_another_but_not_for_us() {
+    let mut saved = race();
+    for sample in saved.samples.iter_mut().filter(|sample| sample.label == "create") {
+        sample.figures.is_unfinished = sample.engine == "other";
+    }
+    let rows = Rows::of(&saved);
+    assert!(rows.find("W2/small", "create", "other").is_none(), "it has no time");
+    let table = markdown::times(&saved, &rows, &saved.cases[0], Place::Disk).expect("rows");
+    assert_eq!(table.lines[1][1], "> 80.0");
+    let text =
+        "work = \"w\"\ncase = \"W2/small\"\nlabel = \"create\"\nthan = \"other\"\nat_most = 0.25";
+    let mut target: targets::Target = toml::from_str(text).expect("a target");
+    assert!(targets::judge(&target, &saved, &rows).expect("both were begun").is_met);
+    (target.ours, target.than) = ("other".into(), Some("splitpoint".into()));
+    assert_eq!(targets::judge(&target, &saved, &rows), None, "ours has no time");
+    let line = rows::line(&saved.samples[1..2]);
+    assert_eq!(line, "create > 120 ns");
+}
+
+#[test]
+fn the_operations_of_a_phase_are_known_before_it() {
+    let count = |text: &str| plan::Phase { label: String::new(), text: text.into() }.op_count(7);
+    assert_eq!((count("create"), count("hit:5")), (Some(7), Some(5)));
+    assert_eq!((count("scan"), count("close"), count("hit")), (None, None, None));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use data::{Block, Data, Item, digest, pick, prefix, splitmix64};
-use measure::{Histogram, Load, faults, space, status_bytes};
+use measure::{Histogram, Load, device_read_bytes, faults, space, status_bytes};
 
 mod data;
 mod map;
@@ -212,7 +212,7 @@ impl<E: Engine> Runner<E> {
     /// Runs one phase and prints its line.
     fn phase(&mut self, text: &str) -> Outcome<()> {
         self.tally = Tally::default();
-        let (faults_before, load) = (faults(), Load::now());
+        let (faults_before, read_before, load) = (faults(), device_read_bytes(), Load::now());
         let end = self.work(text)?;
         match end {
             End::Unsupported(why) => println!("{{\"phase\":\"{text}\",\"unsupported\":\"{why}\"}}"),
@@ -221,6 +221,7 @@ impl<E: Engine> Runner<E> {
                 self.line(text, &mut line)?;
                 load.print_since(&mut line)?;
                 write!(line, ",\"faults\":{}", faults() - faults_before)?;
+                write!(line, ",\"read_bytes\":{}", device_read_bytes() - read_before)?;
                 println!("{line}{}}}", self.tally.extra);
             }
         }

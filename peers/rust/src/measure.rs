@@ -110,6 +110,13 @@ pub(crate) fn faults() -> u64 {
     field(7) + field(9)
 }
 
+/// Returns how many bytes this process has had the device read, by calls or by page faults.
+pub(crate) fn device_read_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+    value.and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
 /// Returns a field of `/proc/self/status` in bytes.
 pub(crate) fn status_bytes(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
