@@ -51,8 +51,8 @@ options:
   --save DIR          where the results go (default: record/DATE-race; target/race-quick if quick)
   --words FILE        the list for W1 (default: Debian's american-english-huge)
   --report FILE,FILE  make docs/bench/results.md, .html, .csv and pictures from a saved race.json;
-                      from more of them if a race was made in parts; a case of two parts
-                      is that of the later one
+                      from more of them if a race was made in parts; what an engine has
+                      done in two parts is that of the later one
   --list              name engines and workloads
 ";
 

@@ -238,7 +238,10 @@ pub fn bounds(saved: &Saved, rows: &Rows, targets: &[Target]) -> Vec<String> {
 pub fn origins(saved: &Saved) -> Vec<String> {
     let mut out: Vec<String> = std::iter::once(saved).chain(&saved.later).map(origin).collect();
     if !saved.later.is_empty() {
-        out.push("What two of these have done is shown as the later one has found it.".to_owned());
+        out.push(
+            "What an engine has done in two of these is shown as the later one has found it."
+                .to_owned(),
+        );
     }
     out
 }

@@ -25,8 +25,8 @@ pub struct Row {
     pub median_ns: f64,
     pub min_ns: f64,
     pub max_ns: f64,
-    /// The same by the number of the run.
-    pub ns_of_runs: BTreeMap<usize, f64>,
+    /// The same by the part of the race and the number of the run.
+    pub ns_of_runs: BTreeMap<(usize, usize), f64>,
     /// Nanoseconds of the slowest operation of all runs.
     pub worst_ns: u64,
     pub p99_ns: Option<u64>,
@@ -133,7 +133,8 @@ fn row(key: Key, samples: &[&Sample]) -> Row {
         |sample: &&Sample| sample.figures.ns as f64 / sample.figures.ops.max(1) as f64;
     let mut times: Vec<f64> = samples.iter().map(per_operation).collect();
     times.sort_by(f64::total_cmp);
-    let ns_of_runs = samples.iter().map(|sample| (sample.run, per_operation(sample))).collect();
+    let ns_of_runs =
+        samples.iter().map(|sample| ((sample.part, sample.run), per_operation(sample))).collect();
     let largest =
         |of: fn(&Sample) -> u64| samples.iter().map(|sample| of(sample)).max().unwrap_or(0);
     let middle = |of: fn(&Sample) -> Option<u64>| {

@@ -1,5 +1,6 @@
 //! What a race leaves: every sample, and what it was measured on.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -50,7 +51,7 @@ pub struct Missing {
 }
 
 /// A case as it was run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedCase {
     pub workload: String,
     pub name: String,
@@ -70,8 +71,18 @@ pub struct Sample {
     pub label: String,
     pub engine: String,
     pub run: usize,
+    /// Of which part of the race it is, in a report of several.
+    #[serde(skip)]
+    pub part: usize,
     #[serde(flatten)]
     pub figures: Figures,
+}
+
+impl Sample {
+    /// Returns workload, case and engine.
+    fn entry(&self) -> (String, String, String) {
+        (self.workload.clone(), self.case.clone(), self.engine.clone())
+    }
 }
 
 /// What a runner program prints about a phase.
@@ -126,6 +137,13 @@ pub struct FailedRun {
     pub reason: String,
 }
 
+impl FailedRun {
+    /// Returns workload, case and engine.
+    fn entry(&self) -> (String, String, String) {
+        (self.workload.clone(), self.case.clone(), self.engine.clone())
+    }
+}
+
 /// The format that this program writes and reads.
 pub const VERSION: u32 = 1;
 
@@ -142,14 +160,25 @@ impl Saved {
         Err(format!("`{}` has format {found}, and this program reads {VERSION}", path.display()))
     }
 
-    /// Makes one race of its parts: the cases of the later ones are added to the first. A case of two
-    /// parts is that of the later one, so that one work can be done again without hours of others.
+    /// Makes one race of its parts: the cases of the later ones are added to the first. What an engine
+    /// has done in two parts is that of the later one, so that some work can be done again without
+    /// hours of other.
     pub fn merged(parts: impl IntoIterator<Item = Self>) -> Outcome<Self> {
         let mut parts = parts.into_iter();
         let mut whole = parts.next().ok_or("no file to make a report of")?;
         for mut part in parts {
-            for case in &part.cases {
-                whole.remove_case(&case.workload, &case.name);
+            let number = whole.later.len() + 1;
+            let again: BTreeSet<(String, String, String)> =
+                (part.samples.iter().map(Sample::entry))
+                    .chain(part.failures.iter().map(FailedRun::entry))
+                    .collect();
+            whole.samples.retain(|sample| !again.contains(&sample.entry()));
+            whole.failures.retain(|failed| !again.contains(&failed.entry()));
+            part.samples.iter_mut().for_each(|sample| sample.part = number);
+            for case in std::mem::take(&mut part.cases) {
+                if !whole.cases.contains(&case) {
+                    whole.cases.push(case);
+                }
             }
             for engine in std::mem::take(&mut part.engines) {
                 whole.add_engine(engine);
@@ -159,20 +188,11 @@ impl Saved {
                     whole.missing.push(missing);
                 }
             }
-            whole.cases.append(&mut part.cases);
             whole.samples.append(&mut part.samples);
             whole.failures.append(&mut part.failures);
             whole.later.push(part);
         }
         Ok(whole)
-    }
-
-    fn remove_case(&mut self, workload: &str, name: &str) {
-        self.cases.retain(|case| (case.workload.as_str(), case.name.as_str()) != (workload, name));
-        self.samples
-            .retain(|sample| (sample.workload.as_str(), sample.case.as_str()) != (workload, name));
-        self.failures
-            .retain(|failed| (failed.workload.as_str(), failed.case.as_str()) != (workload, name));
     }
 
     /// Adds an engine, or its version if that is another one than in the parts before.

@@ -166,6 +166,7 @@ fn sample(engine: &str, label: &str, run: usize, ops: u64, ns: u64) -> Sample {
         label: label.into(),
         engine: engine.into(),
         run,
+        part: 0,
         figures: Figures {
             ops,
             ns,
@@ -400,7 +401,7 @@ fn pages_name_what_was_left_out_and_hold_every_picture() {
 }
 
 #[test]
-fn parts_of_a_race_are_one_report_and_a_case_of_two_parts_is_that_of_the_later_one() {
+fn parts_of_a_race_are_one_report_and_what_two_of_them_did_is_that_of_the_later_one() {
     let first = race();
     let mut later = race();
     (later.date, later.commit) = ("2026-11-22 09:00 UTC".into(), "def".into());
@@ -430,16 +431,23 @@ fn parts_of_a_race_are_one_report_and_a_case_of_two_parts_is_that_of_the_later_o
     let html = html::page(&both, &[], &[]);
     assert!(origins.iter().all(|origin| page.contains(origin) && html.contains(origin)), "{page}");
     assert!(page.contains("## W2, small") && page.contains("## W3, small"), "{page}");
+    // The one engine again, in half the time.
     let mut again = first.clone();
+    again.samples.retain(|sample| sample.engine == "splitpoint");
     for sample in &mut again.samples {
-        sample.figures.ns *= 2;
+        sample.figures.ns /= 2;
     }
     let twice = Saved::merged([first.clone(), again]).expect("there are two");
     assert_eq!((twice.cases.len(), twice.samples.len()), (first.cases.len(), first.samples.len()));
-    let create = |saved: &Saved| {
-        Rows::of(saved).find("W2/small", "create", "splitpoint").expect("it was run").median_ns
-    };
-    assert!((create(&twice) - 2.0 * create(&first)).abs() < 1e-9, "{}", create(&twice));
+    let rows = Rows::of(&twice);
+    let create = |engine| rows.find("W2/small", "create", engine).expect("it was run").median_ns;
+    assert_eq!((create("splitpoint"), create("other")), (10.0, 80.0));
+    // Their runs were not by turns: the medians are compared.
+    let text =
+        "work = \"w\"\ncase = \"W2/small\"\nlabel = \"create\"\nplace = \"disk\"\nat_most = 1";
+    let target: targets::Target = toml::from_str(text).expect("a target");
+    let verdict = targets::judge(&target, &twice, &rows).expect("both were measured");
+    assert!((verdict.found - 0.125).abs() < 1e-9, "{verdict:?}");
     assert!(Saved::merged([]).is_err(), "there is nothing to report");
 }
 
