@@ -48,18 +48,3 @@ fn memory_bytes(field: &str) -> u64 {
     let kib = value.and_then(|value| value.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }
-
-/// Stores to so many bytes of memory, or to most of what is free, and gives them up again.
-///
-/// The kernel of a virtual machine may have told its host that they are free, and the host have taken
-/// them away: who stores to them first waits for the host to give them back. That is no work of an
-/// engine, and one that comes after another with as large a store would not have it.
-pub fn warm_memory(bytes: u64) {
-    const PAGE_BYTES: usize = 4096;
-    let bytes = bytes.min(memory_bytes("MemFree:") / 4 * 3);
-    let mut memory = vec![0_u8; bytes as usize];
-    for page in memory.chunks_mut(PAGE_BYTES) {
-        page[0] = 1;
-    }
-    std::hint::black_box(&memory);
-}

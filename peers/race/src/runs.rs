@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::group::Group;
-use crate::machine::{Machine, warm_memory};
+use crate::machine::Machine;
 use crate::plan::{Case, Files, Phase, QUICK_DIVISOR, Step, Workload};
 use crate::programs::{Program, Programs, output};
 use crate::saved::{FailedRun, Figures, Missing, Sample, Saved, SavedCase, SavedEngine, VERSION};
@@ -171,7 +171,6 @@ struct Entry<'a> {
 impl Entry<'_> {
     /// Returns how long it took, with everything that is not measured.
     fn run(&self, store: &Path, saved: &mut Saved) -> Duration {
-        warm_memory(self.memory_bytes_expected());
         let start = Instant::now();
         let before = saved.samples.len();
         let result = self.steps(store, &mut saved.samples);
@@ -280,12 +279,6 @@ impl Entry<'_> {
         let words = String::from_utf8_lossy(&output.stderr);
         let last = words.lines().last().unwrap_or("it said nothing");
         Err(format!("at `{phase}`: {last} ({})", output.status))
-    }
-
-    /// Returns what the largest of the engines may use, page cache included, and a GiB at least.
-    fn memory_bytes_expected(&self) -> u64 {
-        let record_bytes = (self.case.key_bytes + self.case.value_bytes) as u64 + 32;
-        (3 * self.records * record_bytes).max(1 << 30)
     }
 
     /// Returns what the process may use, where that is part of the work.
