@@ -13,15 +13,13 @@ const HEADS: &str = "work,phase,engine,version,runs,operations,median_ns,min_ns,
 pub fn page(saved: &Saved) -> String {
     let mut out = format!("{HEADS}\n");
     for row in &Rows::of(saved).0 {
-        let engine = saved.engines.iter().find(|engine| engine.name == row.engine);
-        let version = engine.map_or("", |engine| engine.version.as_str());
         let some =
             |figure: Option<u64>| figure.map_or_else(String::new, |figure| figure.to_string());
         let cells = [
             quoted(&row.case),
             quoted(&row.label),
             quoted(&row.engine),
-            quoted(version),
+            quoted(&row.version),
             row.run_count.to_string(),
             row.ops.to_string(),
             format!("{:.1}", row.median_ns),

@@ -155,9 +155,12 @@ pub fn beside(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Opt
             .filter(|row| row.run_count > 1)
             .map(|row| (row.max_ns - row.min_ns) / row.median_ns * 100.0);
         let run_count = of_engine.iter().map(|row| row.run_count).max().unwrap_or(0);
-        let mut cells = vec![engine.title.clone(), engine.version.clone(), run_count.to_string()];
+        let version = of_engine.first().map_or_else(String::new, |row| row.version.clone());
+        let mut cells = vec![engine.title.clone(), version, run_count.to_string()];
         cells.push(loaded.map_or("-".to_owned(), |bytes| number(bytes / records)));
-        cells.push(number(peak as f64 / f64::from(1 << 20)));
+        // What was killed in its first phase has told nothing.
+        let peak = (peak > 0).then(|| number(peak as f64 / f64::from(1 << 20)));
+        cells.push(peak.unwrap_or_else(|| "-".to_owned()));
         cells.extend(worst.iter().map(|label| {
             of_label(label).map_or("-".to_owned(), |row| number(row.worst_ns as f64 / 1e6))
         }));

@@ -16,6 +16,7 @@ pub struct Row {
     /// The phase, after the name of its step if it has one.
     pub label: String,
     pub engine: String,
+    pub version: String,
     pub unsupported: Option<String>,
     /// Whether some run was killed in it: the times are less than it would have taken.
     pub is_unfinished: bool,
@@ -152,6 +153,7 @@ fn row(key: Key, samples: &[&Sample]) -> Row {
         case: key.case,
         label: key.label,
         engine: key.engine,
+        version: samples[0].version.clone(),
         unsupported: samples.iter().find_map(|sample| sample.figures.unsupported.clone()),
         is_unfinished: samples.iter().any(|sample| sample.figures.is_unfinished),
         run_count: samples.len(),

@@ -243,6 +243,7 @@ impl Entry<'_> {
                 engine: self.program.engine.name.clone(),
                 run: self.run,
                 part: 0,
+                version: String::new(),
                 figures,
             });
         };

@@ -74,6 +74,9 @@ pub struct Sample {
     /// Of which part of the race it is, in a report of several.
     #[serde(skip)]
     pub part: usize,
+    /// Of the engine, in a report of several parts.
+    #[serde(skip)]
+    pub version: String,
     #[serde(flatten)]
     pub figures: Figures,
 }
@@ -166,15 +169,15 @@ impl Saved {
     pub fn merged(parts: impl IntoIterator<Item = Self>) -> Outcome<Self> {
         let mut parts = parts.into_iter();
         let mut whole = parts.next().ok_or("no file to make a report of")?;
+        whole.label_samples(0);
         for mut part in parts {
-            let number = whole.later.len() + 1;
+            part.label_samples(whole.later.len() + 1);
             let again: BTreeSet<(String, String, String)> =
                 (part.samples.iter().map(Sample::entry))
                     .chain(part.failures.iter().map(FailedRun::entry))
                     .collect();
             whole.samples.retain(|sample| !again.contains(&sample.entry()));
             whole.failures.retain(|failed| !again.contains(&failed.entry()));
-            part.samples.iter_mut().for_each(|sample| sample.part = number);
             for case in std::mem::take(&mut part.cases) {
                 if !whole.cases.contains(&case) {
                     whole.cases.push(case);
@@ -193,6 +196,15 @@ impl Saved {
             whole.later.push(part);
         }
         Ok(whole)
+    }
+
+    /// Notes in each sample of which part and of which version of its engine it is.
+    fn label_samples(&mut self, part: usize) {
+        for sample in &mut self.samples {
+            sample.part = part;
+            let engine = self.engines.iter().find(|engine| engine.name == sample.engine);
+            sample.version = engine.map_or_else(String::new, |engine| engine.version.clone());
+        }
     }
 
     /// Adds an engine, or its version if that is another one than in the parts before.

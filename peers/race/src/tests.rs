@@ -167,6 +167,7 @@ fn sample(engine: &str, label: &str, run: usize, ops: u64, ns: u64) -> Sample {
         engine: engine.into(),
         run,
         part: 0,
+        version: String::new(),
         figures: Figures {
             ops,
             ns,
@@ -269,7 +270,7 @@ fn a_case_has_as_many_runs_as_it_says() {
         let workload = workloads.iter().find(|workload| workload.name == name);
         workload.expect("it is there").cases[0].run_count(others)
     };
-    assert_eq!((runs("W1", 3), runs("W2", 3), runs("W5", 3), runs("W7", 1)), (9, 3, 1, 1));
+    assert_eq!((runs("W1", 3), runs("W2", 3), runs("W7", 3), runs("W8", 1)), (9, 3, 1, 1));
 }
 
 #[test]
@@ -434,6 +435,7 @@ fn parts_of_a_race_are_one_report_and_what_two_of_them_did_is_that_of_the_later_
     // The one engine again, in half the time.
     let mut again = first.clone();
     again.samples.retain(|sample| sample.engine == "splitpoint");
+    again.engines[0].version = "2".into();
     for sample in &mut again.samples {
         sample.figures.ns /= 2;
     }
@@ -448,6 +450,9 @@ fn parts_of_a_race_are_one_report_and_what_two_of_them_did_is_that_of_the_later_
     let target: targets::Target = toml::from_str(text).expect("a target");
     let verdict = targets::judge(&target, &twice, &rows).expect("both were measured");
     assert!((verdict.found - 0.125).abs() < 1e-9, "{verdict:?}");
+    let versions = ["splitpoint", "other"]
+        .map(|engine| rows.find("W2/small", "create", engine).map(|row| row.version.as_str()));
+    assert_eq!(versions, [Some("2"), Some("1")]);
     assert!(Saved::merged([]).is_err(), "there is nothing to report");
 }
 
@@ -477,6 +482,7 @@ fn the_cases_of_the_curve_are_one_picture() {
 fn every_row_is_a_line_of_the_csv_with_as_many_fields_as_heads() {
     let mut saved = race();
     saved.engines[0].version = "1,2 \"x\"".into();
+    let saved = Saved::merged([saved]).expect("there is one");
     let page = crate::csv::page(&saved);
     let lines: Vec<&str> = page.lines().collect();
     assert_eq!(lines.len(), 1 + Rows::of(&saved).0.len());
