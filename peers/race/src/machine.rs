@@ -27,24 +27,21 @@ impl Machine {
             let value = lscpu.lines().find_map(|line| line.trim().strip_prefix(name));
             value.map_or("?", str::trim).to_owned()
         };
+        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let memory_kib = memory
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:"))
+            .and_then(|value| value.trim().strip_suffix(" kB")?.parse::<u64>().ok());
         let pages = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
         let stat = ["--file-system", "--format", "%T"];
         Self {
             processor: field("Model name:"),
             processor_count: std::thread::available_parallelism().map_or(0, usize::from),
-            memory_bytes: memory_bytes("MemTotal:"),
+            memory_bytes: memory_kib.unwrap_or(0) * 1024,
             kernel: output(Command::new("uname").args(["-s", "-r"])).unwrap_or_default(),
             file_system: output(Command::new("stat").args(stat).arg(stores)).unwrap_or_default(),
             huge_pages: pages.unwrap_or_default().trim().to_owned(),
             lscpu,
         }
     }
-}
-
-/// Returns a field of `/proc/meminfo` in bytes.
-fn memory_bytes(field: &str) -> u64 {
-    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let value = memory.lines().find_map(|line| line.strip_prefix(field));
-    let kib = value.and_then(|value| value.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
 }
