@@ -403,13 +403,28 @@ impl FileSource {
         if let Some(snapshot) = self.commit_in_header(None)? {
             return Ok(Some((snapshot, None)));
         }
-        let Some(lock) = self.observer.keep_writers_out() else { return Ok(None) };
+        let Some(lock) = self.observer.keep_writers_out() else {
+            return Ok(self.log_of_other_mount()?.map(|snapshot| (snapshot, None)));
+        };
         // Until there was a lock, a writer may have come and gone.
         if let Some(snapshot) = self.commit_in_header(Some(&lock))? {
             return Ok(Some((snapshot, None)));
         }
         let superblock = read_superblock(self.region.storage())?;
         Ok(Some((Snapshot { superblock, end: LogEnd::FirstInvalid }, Some(lock))))
+    }
+
+    /// Returns a snapshot to the end of the log, if a writer has the store open through another mount
+    /// of the file system: nothing here tells its header from one that an earlier writer left. What
+    /// the writer appends meanwhile may be in the snapshot or not.
+    fn log_of_other_mount(&self) -> Result<Option<Snapshot>> {
+        let (live, identity) = (self.region.live(), self.region.storage().identity());
+        if !live.is_of_file(identity) || live.is_of(identity) {
+            return Ok(None);
+        }
+        let superblock = read_superblock(self.region.storage())?;
+        self.region.see_size()?;
+        Ok(Some(Snapshot { superblock, end: LogEnd::FirstInvalid }))
     }
 
     /// Returns the last commit, if the live header can be believed as it is now.

@@ -20,6 +20,8 @@ pub(crate) enum Canary {
     NamedBeforeSync,
     /// Recovery goes on with the log one record behind the commit of the checkpoint.
     ReplaysTooLate,
+    /// Opening trusts the tables of a killed writer although they do not agree with the log.
+    TrustsOldTables,
 }
 
 /// Returns whether the engine makes this mistake now: never, but in a test that asks for it.

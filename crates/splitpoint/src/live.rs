@@ -18,8 +18,9 @@ pub(crate) const PIECE_COUNT_MAX: usize = 192;
 
 /// The live header, at byte 8192 of the file: 512 words that change one at a time.
 ///
-/// It is believed after a clean close, and after a killed process if boot id, device and inode
-/// are the same; never after a power loss. Groups begin on cache lines of their own.
+/// It is trusted after a clean close, and after a killed process if boot, mount, device, inode and
+/// birth are the same and it agrees with the log; never after a power loss. Groups begin on cache
+/// lines of their own.
 ///
 /// ```text
 /// offset  size  field
@@ -50,6 +51,8 @@ pub(crate) const PIECE_COUNT_MAX: usize = 192;
 ///    424     8  pieces of the overflow window
 ///    432     8  free extents (bits 0-31), crc32c of the end of the file and of them (32-63); 0 while
 ///               they change
+///    440     8  number of the mount that the writer opened the file through; 0 where the kernel has
+///               none that it never uses again
 ///    448    32  segments of checkpoints, finished or not: two times first granule and granule
 ///               count, 8 bytes each; 0 for none
 ///    512   512  free extents, 8 bytes each: first granule (bits 0-31), granule count (32-63)
@@ -80,6 +83,7 @@ const LOG_BYTES: usize = 50;
 const BIG_BYTES: usize = 51;
 const PIECE_COUNTS: [usize; 2] = [52, 53];
 const EXTENT_COUNT: usize = 54;
+const MOUNT: usize = 55;
 const CHECKPOINTS: usize = 56;
 const EXTENTS: usize = 64;
 const PIECES: [usize; 2] = [128, 320];
@@ -165,6 +169,7 @@ impl<'a> Live<'a> {
         self.store(DEVICE, identity.device);
         self.store(INODE, identity.inode);
         self.store(BIRTH, identity.birth_ns);
+        self.store(MOUNT, identity.mount_id);
         self.set_pid();
     }
 
@@ -184,8 +189,14 @@ impl<'a> Live<'a> {
         self.store(PID, 0);
     }
 
-    /// Returns whether the header was written on this boot to this file.
+    /// Returns whether the header was written on this boot to this file, through this mount.
     pub(crate) fn is_of(self, identity: Identity) -> bool {
+        identity.mount_id != 0 && self.load(MOUNT) == identity.mount_id && self.is_of_file(identity)
+    }
+
+    /// Returns whether the header was written on this boot to this file, through any mount. That
+    /// proves something only while its writer lives.
+    pub(crate) fn is_of_file(self, identity: Identity) -> bool {
         identity.boot_id != [0; 16]
             && boot_words(identity) == [self.load(BOOT_ID), self.load(BOOT_ID + 1)]
             && (self.load(DEVICE), self.load(INODE)) == (identity.device, identity.inode)
@@ -506,18 +517,22 @@ mod tests {
     }
 
     #[test]
-    fn only_this_boot_and_this_file_are_believed() {
+    fn only_this_boot_this_mount_and_this_file_are_trusted() {
         let words = words();
         let live = Live(&words);
         live.initialize();
-        let identity = Identity { boot_id: [7; 16], device: 1, inode: 2, birth_ns: 3 };
+        let identity = Identity { boot_id: [7; 16], mount_id: 9, device: 1, inode: 2, birth_ns: 3 };
         assert!(!live.is_of(identity));
         live.set_identity(identity);
         assert!(live.is_of(identity));
         assert!(!live.is_of(Identity { inode: 3, ..identity }));
         assert!(!live.is_of(Identity { birth_ns: 4, ..identity }));
         assert!(!live.is_of(Identity { boot_id: [8; 16], ..identity }));
+        assert!(!live.is_of(Identity { mount_id: 10, ..identity }));
+        assert!(live.is_of_file(Identity { mount_id: 10, ..identity }));
         live.clear_identity();
         assert!(!live.is_of(Identity { boot_id: [0; 16], ..identity }));
+        live.set_identity(Identity { mount_id: 0, ..identity });
+        assert!(!live.is_of(Identity { mount_id: 0, ..identity }), "no number proves nothing");
     }
 }

@@ -14,6 +14,7 @@
 //! - Each step can be interrupted and begun again: the live header names its boot only when the
 //!   tables behind it are whole.
 
+mod agreement;
 mod replay;
 mod survey;
 
@@ -21,7 +22,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use replay::apply_change;
-use survey::{Effect, KeyHash, Tally};
+use survey::KeyHash;
 
 use crate::atomic::Ordering;
 use crate::checkpoint::{extent_of, release_all_but};
@@ -39,8 +40,6 @@ use crate::index::split::{is_last_split_whole, repair_last_split};
 use crate::linear::Geometry;
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::{Appender, Position};
-use crate::log::batch::Batches;
-use crate::log::scan::{LogWalk, Trust};
 use crate::options::{Access, Create, OnRecovery, Options};
 use crate::region::Region;
 use crate::space::Space;
@@ -346,6 +345,11 @@ enum Tables {
 impl Opening {
     fn state_of_tables(&self, region: &Region) -> Tables {
         let live = region.live();
+        // The kernel reports an error of writing back once. A handle that only reads cannot note it
+        // for the next one, so it leaves the question to a writer.
+        if self.access == Access::ReadWrite && region.storage().has_write_back_error() {
+            live.set_sync_failed();
+        }
         // After a failed sync the cache may have lost records that the tables name.
         if live.has_failed_sync() || live.validate(region.file_bytes()).is_err() {
             return Tables::Unknown;
@@ -397,11 +401,8 @@ impl Opening {
         let settled = || -> Result<bool> {
             region.map_listed_pieces()?;
             let (position, _) = self.committed_position(region);
-            if position.segment_offset != 0 {
-                let mut walk = LogWalk::from_position(region, position, Trust::Nothing, 0)?;
-                if walk.next_record()?.is_some() {
-                    return Ok(false);
-                }
+            if self.compare_with_log(region, position)?.records != 0 {
+                return Ok(false);
             }
             let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key));
             let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
@@ -429,8 +430,10 @@ impl Opening {
         region.map_listed_pieces()?;
         let live = region.live();
         let (mut position, mut state) = self.committed_position(region);
+        // Before anything is written: it may turn out that the log is to be replayed.
+        let unpublished = self.compare_with_log(region, position)?;
+        let records = unpublished.records;
         let mut durable_lsn = live.durable_lsn().min(live.committed().0);
-        let mut records = 0;
         if self.access == Access::ReadWrite {
             // No checksum vouches for it, and a sync that believed too much would do nothing.
             durable_lsn = 0;
@@ -440,23 +443,12 @@ impl Opening {
             repair_last_split(region, shape.geometry, hash_of)?;
             if position.segment_offset != 0 {
                 let mut space = live.space();
-                let mut walk = LogWalk::from_position(region, position, Trust::Nothing, 0)?;
-                let (mut tally, mut batches) = (Tally::default(), Batches::default());
-                let mut changes = Vec::new();
-                while let Some(record) = walk.next_record()? {
-                    let effect = self.key_hash().effect_of(region, &record)?;
-                    batches.add(&record, effect, |effect: Effect| {
-                        tally.add(region, &effect);
-                        changes.push(effect.change);
-                    });
-                    records += 1;
-                }
                 let space = Mutex::new(&mut space);
-                for change in &changes {
+                for change in &unpublished.changes {
                     apply_change(region, change, &space)?;
                 }
-                state = tally.after(region, state);
-                position = walk.position();
+                state = unpublished.tally.after(region, state);
+                position = unpublished.end;
                 (state.tail_offset, state.tail_segment) =
                     (position.offset, position.segment_offset);
                 live.commit(position.lsn, &state);

@@ -9,6 +9,7 @@
 //! | [`small`] | all | every one a power loss may leave, as far as recovery reads it |
 //! | [`large`] | all | some by seed; with `SPLITPOINT_SLOW=1` at least 1,000 |
 //! | [`canary`] | the same sweeps over a broken engine, which they must find | |
+//! | [`stale`] | some, with pages of an earlier one | mounted again, or on the same mount |
 //! | [`fault`] | each call to the storage goes wrong | killed, closed, power lost, cache dropped |
 //!
 //! Nothing depends on time, threads or chance: a failure says the seed, the operation and the event,
@@ -18,15 +19,20 @@ mod canary;
 mod fault;
 mod large;
 mod small;
+mod stale;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use crate::atomic::AtomicU64;
 use crate::atomic::kill_points::observe;
-use crate::format::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
+use crate::format::{
+    LIVE_BYTES, LIVE_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, u64_at,
+};
 use crate::hash::{HashFunction, HashId};
+use crate::live::{Live, WORD_COUNT};
 use crate::table::{BatchAtomicity, Change, Table};
 use crate::{Db, Durability, Options, Recovery, SimDisk};
 
@@ -184,6 +190,21 @@ fn names_checkpoint(disk: &SimDisk) -> bool {
     newest.is_some_and(|block| block.checkpoint.is_some())
 }
 
+/// Returns whether the live header says that a writer of this boot has the store open.
+fn is_left(disk: &SimDisk) -> bool {
+    let file = disk.file();
+    let blocks = SUPERBLOCK_OFFSETS.into_iter().filter_map(|offset| {
+        let block = file.get(offset as usize..)?.get(..SUPERBLOCK_BYTES as usize)?;
+        Superblock::decode(block).ok()
+    });
+    let newest = blocks.max_by_key(|block| block.generation);
+    let end = (LIVE_OFFSET + LIVE_BYTES) as usize;
+    let Some(words) = file.get(LIVE_OFFSET as usize..end) else { return false };
+    let words: [AtomicU64; WORD_COUNT] =
+        std::array::from_fn(|word| AtomicU64::new(u64_at(words, 8 * word)));
+    Live(&words).is_of(disk.identity()) && newest.is_some_and(|block| !block.is_clean)
+}
+
 /// Reads everything, by a scan and by lookups.
 fn read(db: &Db) -> Result<Content, String> {
     let mut content = Content::new();
@@ -222,8 +243,12 @@ impl Point<'_> {
     fn check_kill(&self) -> Result<(), String> {
         let killed = self.disk.kill();
         let least = self.history.acknowledged;
+        let is_left = is_left(&killed);
         let (_, db) = examine(&killed, self.options, self.history, least)
             .map_err(|error| format!("killed: {error}"))?;
+        if is_left && !matches!(db.recovery(), Recovery::TakenOver { .. }) {
+            return Err(format!("killed: {:?} of tables that are whole", db.recovery()));
+        }
         if let Recovery::TakenOver { records } = db.recovery()
             && records > TAKEN_OVER_MAX
         {

@@ -240,7 +240,7 @@ impl Storage for Anon {
     }
 
     fn identity(&self) -> Identity {
-        Identity { boot_id: [0; 16], device: 0, inode: 0, birth_ns: 0 }
+        Identity { boot_id: [0; 16], mount_id: 0, device: 0, inode: 0, birth_ns: 0 }
     }
 
     fn is_volatile(&self) -> bool {

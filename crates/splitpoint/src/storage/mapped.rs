@@ -6,12 +6,14 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
+use rustix::fs::{AtFlags, StatxFlags};
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 
 use super::anon::{release_span, reserve_span};
@@ -87,6 +89,7 @@ impl Mapped {
         let birth = metadata.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         let identity = Identity {
             boot_id: boot_id(),
+            mount_id: mount_id(&file),
             device: metadata.dev(),
             inode: metadata.ino(),
             birth_ns: birth.map_or(0, |since| since.as_nanos() as u64),
@@ -196,6 +199,16 @@ impl Storage for Mapped {
 
     fn file_bytes(&self) -> u64 {
         self.file_bytes.load(Ordering::Acquire)
+    }
+
+    /// Waits for the first page alone, which is not being written as a rule; the kernel then reports
+    /// an error of any page of the file, as with a sync, and costs no flush.
+    fn has_write_back_error(&self) -> bool {
+        let (fd, page) = (self.file.as_raw_fd(), crate::format::GRANULE_BYTES.cast_signed());
+        // SAFETY: the descriptor is open, and the call takes no pointer.
+        let done = unsafe { libc::sync_file_range(fd, 0, page, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
+        let is_unknown = |error: &io::Error| error.raw_os_error() == Some(libc::ENOSYS);
+        done != 0 && !is_unknown(&io::Error::last_os_error())
     }
 
     fn see_size(&self) -> io::Result<u64> {
@@ -413,6 +426,19 @@ fn boot_id() -> [u8; 16] {
         }
     }
     id
+}
+
+/// Returns the kernel's number of the mount that the file was opened through, if it is one that is
+/// never used again. The older numbers are: an unmounted file system may get its own back when it is
+/// mounted next, so they prove nothing.
+fn mount_id(file: &File) -> u64 {
+    /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8.
+    const UNIQUE: u32 = 0x4000;
+    let wanted = StatxFlags::from_bits_retain(UNIQUE);
+    match rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, wanted) {
+        Ok(found) if found.stx_mask & UNIQUE != 0 => found.stx_mnt_id,
+        _ => 0,
+    }
 }
 
 /// Returns the size in bytes of the file system that has the file, as far as it tells.

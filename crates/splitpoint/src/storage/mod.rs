@@ -183,11 +183,16 @@ pub(crate) enum Backing {
     Private,
 }
 
-/// What proves that a live header was written to this very file since this very boot.
+/// What proves that a live header was written to this very file, and that the kernel has had the
+/// file system mounted since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The kernel's boot id; zero where there is none, which never proves anything.
     pub(crate) boot_id: [u8; 16],
+    /// The kernel's number of the mount, which it never uses again (Linux 6.8); 0 where it has none,
+    /// which never proves anything. The page cache may be dropped with the file system: a device
+    /// that went away and came back shows each page as of the moment that it was last written.
+    pub(crate) mount_id: u64,
     pub(crate) device: u64,
     pub(crate) inode: u64,
     /// When the file was made, in nanoseconds since 1970; 0 where that is not known. Numbers of
@@ -226,6 +231,12 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
 
     /// Returns the size of the file in bytes.
     fn file_bytes(&self) -> u64;
+
+    /// Returns whether the kernel failed to write pages of the file back, and has told nobody yet.
+    /// Then the cache may have dropped what a killed process stored.
+    fn has_write_back_error(&self) -> bool {
+        false
+    }
 
     /// Asks how long the file is now, for a storage whose file another process writes to.
     fn see_size(&self) -> io::Result<u64> {

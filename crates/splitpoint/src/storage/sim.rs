@@ -54,6 +54,8 @@ pub struct SimDisk(Arc<Machine>);
 struct Machine {
     disk: Mutex<Disk>,
     boot: u64,
+    /// The number of the mount.
+    mount: u64,
     open: Mutex<Option<Arc<Image>>>,
     fault: Mutex<FaultPlan>,
     /// How many random numbers were asked for.
@@ -62,7 +64,7 @@ struct Machine {
 
 impl Default for Machine {
     fn default() -> Self {
-        Self::with_disk(Disk::new(Vec::new()), 1)
+        Self::with_disk(Disk::new(Vec::new()), 1, 1)
     }
 }
 
@@ -169,7 +171,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Machine {
-    fn with_disk(disk: Disk, boot: u64) -> Self {
+    fn with_disk(disk: Disk, boot: u64, mount: u64) -> Self {
         let fault = FaultPlan {
             call_count: 0,
             fail_at: None,
@@ -181,9 +183,20 @@ impl Machine {
         Self {
             disk: Mutex::new(disk),
             boot,
+            mount,
             open: Mutex::default(),
             fault: Mutex::new(fault),
             random_count: AtomicU64::new(0),
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        Identity {
+            boot_id: [self.boot as u8; 16],
+            mount_id: self.mount,
+            device: 1,
+            inode: 1,
+            birth_ns: 1,
         }
     }
 
@@ -207,7 +220,7 @@ impl SimDisk {
 
     /// Returns a machine whose file has these bytes, all durable.
     pub fn with_file(bytes: &[u8]) -> Self {
-        Self(Arc::new(Machine::with_disk(Disk::new(bytes.to_vec()), 1)))
+        Self(Arc::new(Machine::with_disk(Disk::new(bytes.to_vec()), 1, 1)))
     }
 
     /// Opens the store in the file.
@@ -249,7 +262,7 @@ impl SimDisk {
     #[must_use]
     pub fn kill(&self) -> Self {
         let disk = self.0.disk().clone();
-        Self(Arc::new(Machine::with_disk(disk, self.0.boot)))
+        Self(Arc::new(Machine::with_disk(disk, self.0.boot, self.0.mount)))
     }
 
     /// Returns the machine as it is after the process is killed and the page cache has given up
@@ -258,7 +271,7 @@ impl SimDisk {
     pub fn kill_and_drop_clean_pages(&self, seed: u64) -> Self {
         let mut disk = self.0.disk().clone();
         disk.drop_clean_pages(seed);
-        Self(Arc::new(Machine::with_disk(disk, self.0.boot)))
+        Self(Arc::new(Machine::with_disk(disk, self.0.boot, self.0.mount)))
     }
 
     /// Returns the machine as it may be after a power loss now: of what is not durable, a part
@@ -273,7 +286,16 @@ impl SimDisk {
     }
 
     fn after_power_loss(&self, image: Vec<u8>) -> Self {
-        Self(Arc::new(Machine::with_disk(Disk::new(image), self.0.boot + 1)))
+        // Each boot numbers its mounts from the beginning.
+        Self(Arc::new(Machine::with_disk(Disk::new(image), self.0.boot + 1, self.0.mount)))
+    }
+
+    /// Returns the machine as it may be after the device went away now and was mounted again on the
+    /// same boot: the file is one of those that a power loss may leave, chosen by `seed`.
+    #[must_use]
+    pub fn remount(&self, seed: u64) -> Self {
+        let image = self.0.disk().images().seeded(seed);
+        Self(Arc::new(Machine::with_disk(Disk::new(image), self.0.boot, self.0.mount + 1)))
     }
 
     /// Makes the `call`th call to the storage from now on, counted from 1, fail with `errno`, and
@@ -297,6 +319,12 @@ impl SimDisk {
     /// Returns how many calls to the storage there were that may fail.
     pub fn call_count(&self) -> u64 {
         lock(&self.0.fault).call_count
+    }
+
+    /// Returns what identifies the file.
+    #[cfg(test)]
+    pub(crate) fn identity(&self) -> Identity {
+        self.0.identity()
     }
 
     /// Returns which calls to the storage were syncs, and of what.
@@ -517,7 +545,7 @@ impl Storage for Sim {
     }
 
     fn identity(&self) -> Identity {
-        Identity { boot_id: [self.machine.boot as u8; 16], device: 1, inode: 1, birth_ns: 1 }
+        self.machine.identity()
     }
 
     /// A run can be repeated: no thread makes events of its own.

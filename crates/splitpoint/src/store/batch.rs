@@ -49,6 +49,8 @@ impl Store {
         if let Err(error) = self.append_batch(writer, &mut members) {
             // What was appended counts for nothing.
             writer.state.dead_bytes += writer.log.position().lsn - lsn;
+            // The log goes on behind it: one change at most may come after a published commit.
+            self.commit(writer);
             return Err(error);
         }
         for member in &members {

@@ -1,0 +1,213 @@
+//! Whether the live tables that a killed writer left agree with the log.
+//!
+//! A killed writer leaves header, index and log in the page cache, each as of its last store. If the
+//! kernel has dropped pages since, some of them are older: see `docs/durability.md`, "When the tables
+//! are trusted". This module looks for the traces, and reads nothing but the end of the log:
+//!
+//! | older than the rest | trace |
+//! |---|---|
+//! | the log | a record that was published and is not durable is invalid, or the log does not lead there |
+//! | the header | the log goes on behind the published commit by more than one change or batch |
+//! | pages of the index | one of the last [`LAST_CHANGES`] is not in its bucket |
+//!
+//! Damage of records that were durable is no such trace: dropped pages have their content on the disk.
+//! It is left to `check`, since a replay would end the log there and lose what is behind it.
+//!
+//! # Not here
+//!
+//! The identity of boot, mount and file is compared first: `Live::is_of`.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::Opening;
+use super::survey::{Change, Effect, KeyHash, NONE, Tally};
+use crate::canary::{self, Canary};
+use crate::error::{Error, Result};
+use crate::format::{SegmentHeader, SegmentKind};
+use crate::index::lookup::is_held;
+use crate::log::append::{Position, segment_of};
+use crate::log::batch::Batches;
+use crate::log::record::{Record, RecordKind};
+use crate::log::scan::{LogWalk, Trust};
+use crate::region::Region;
+
+/// How many of the last published changes are looked up in the index: about a millisecond.
+const LAST_CHANGES: usize = 1024;
+/// How many bytes of the log are verified at least, in whole segments, if there are that many.
+const VERIFIED_BYTES_MIN: u64 = 128 << 10;
+/// Most segments that are verified.
+const VERIFIED_SEGMENTS_MAX: usize = 64;
+
+/// What a killed writer appended and did not publish: one change or batch at most.
+#[derive(Debug)]
+pub(super) struct Unpublished {
+    pub(super) changes: Vec<Change>,
+    pub(super) tally: Tally,
+    /// Records of any kind, links included.
+    pub(super) records: u64,
+    /// Where the log ends.
+    pub(super) end: Position,
+}
+
+impl Opening {
+    /// Compares the end of the log with the live tables, whose pieces are mapped and whose last
+    /// commit is at `published`, and returns what the log has behind it. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if they do not agree: then the tables are not those that the writer had.
+    pub(super) fn compare_with_log(
+        &self,
+        region: &Region,
+        published: Position,
+    ) -> Result<Unpublished> {
+        let mut unpublished = Unpublished {
+            changes: Vec::new(),
+            tally: Tally::default(),
+            records: 0,
+            end: published,
+        };
+        if published.segment_offset == 0 {
+            return Ok(unpublished);
+        }
+        let durable_lsn = region.live().durable_lsn();
+        let last = last_changes(region, published, durable_lsn)?;
+        unpublished.read(region, self.key_hash())?;
+        if canary::is_made(Canary::TrustsOldTables) {
+            return Ok(unpublished);
+        }
+        compare_with_index(region, self.key_hash(), &last, &unpublished.changes)?;
+        Ok(unpublished)
+    }
+}
+
+/// Returns the segment to begin with, so that enough of the log before `published` is verified.
+fn first_verified(region: &Region, published: Position) -> Result<Position> {
+    let mut header = segment_of(region, published)?;
+    let mut segment_offset = published.segment_offset;
+    for _ in 1..VERIFIED_SEGMENTS_MAX {
+        let is_enough = published.lsn - header.base_lsn >= VERIFIED_BYTES_MIN;
+        if is_enough || header.previous_offset == 0 {
+            break;
+        }
+        let previous = region.segment(header.previous_offset)?;
+        if previous.kind != SegmentKind::Log || previous.base_lsn >= header.base_lsn {
+            return Err(disagreement(
+                "previous segment",
+                segment_offset,
+                header.previous_offset,
+                0,
+            ));
+        }
+        (segment_offset, header) = (header.previous_offset, previous);
+    }
+    let offset = segment_offset + SegmentHeader::BYTES;
+    Ok(Position { segment_offset, offset, lsn: header.base_lsn })
+}
+
+/// Verifies the log up to `published` and returns its last changes there, the oldest first; none if
+/// what is durable is damaged. Big records are not verified, only what names them.
+fn last_changes(
+    region: &Region,
+    published: Position,
+    durable_lsn: u64,
+) -> Result<VecDeque<Record<'_>>> {
+    let first = first_verified(region, published)?;
+    let mut walk = LogWalk::from_position(region, first, Trust::Published, published.lsn)?;
+    let mut batches = Batches::default();
+    let mut last = VecDeque::with_capacity(LAST_CHANGES + 1);
+    loop {
+        let (salt, lsn) = (walk.header().salt, walk.position().lsn);
+        let record = walk.next_record().and_then(|record| {
+            record.map(|record| record.verify(salt).map(|()| record)).transpose()
+        });
+        let record = match record {
+            Ok(Some(record)) => record,
+            Ok(None) => break,
+            Err(Error::Corrupt { .. }) if lsn < durable_lsn => return Ok(VecDeque::new()),
+            Err(error) => return Err(error),
+        };
+        batches.add(&record, is_change(&record).then_some(record), |record| {
+            last.push_back(record);
+            if last.len() > LAST_CHANGES {
+                last.pop_front();
+            }
+        });
+    }
+    if walk.position() != published {
+        let found = walk.position().offset;
+        return Err(disagreement(
+            "tail of the log",
+            published.segment_offset,
+            published.offset,
+            found,
+        ));
+    }
+    Ok(last)
+}
+
+fn is_change(record: &Record<'_>) -> bool {
+    matches!(record.header.kind, RecordKind::Put | RecordKind::BigPut | RecordKind::Delete)
+}
+
+impl Unpublished {
+    /// Reads on from the end of what was published. The writer publishes each change before it
+    /// appends the next.
+    fn read(&mut self, region: &Region, key_hash: KeyHash<'_>) -> Result<()> {
+        let published = self.end;
+        let mut walk = LogWalk::from_position(region, published, Trust::Nothing, 0)?;
+        let mut batches = Batches::default();
+        let mut is_complete = false;
+        while let Some(record) = walk.next_record()? {
+            let is_link = record.header.kind == RecordKind::Link;
+            if is_complete && !is_link && !canary::is_made(Canary::TrustsOldTables) {
+                return Err(disagreement(
+                    "commit",
+                    published.offset,
+                    record.offset,
+                    published.offset,
+                ));
+            }
+            let effect = key_hash.effect_of(region, &record)?;
+            batches.add(&record, effect, |effect: Effect| {
+                self.tally.add(region, &effect);
+                self.changes.push(effect.change);
+            });
+            is_complete |= !is_link && !record.header.is_in_transaction;
+            self.records += 1;
+        }
+        self.end = walk.position();
+        Ok(())
+    }
+}
+
+/// Looks the last published changes up in the index. Those that were not published yet may have
+/// replaced some: their slots may be stored or not.
+fn compare_with_index(
+    region: &Region,
+    key_hash: KeyHash<'_>,
+    last: &VecDeque<Record<'_>>,
+    unpublished: &[Change],
+) -> Result<()> {
+    let mut later: HashSet<u64> = unpublished.iter().map(|change| change.hash).collect();
+    for record in last.iter().rev() {
+        let Some(effect) = key_hash.effect_of(region, record)? else { continue };
+        let Change { hash, addr, prev } = effect.change;
+        // A later change of the same key counts, or of another with an equal hash.
+        if !later.insert(hash) {
+            continue;
+        }
+        let agrees =
+            if addr == NONE { !is_held(region, hash, prev)? } else { is_held(region, hash, addr)? };
+        if !agrees {
+            let (expected, found) = (addr.offset(), prev.offset());
+            return Err(disagreement("slot", record.offset, expected, found));
+        }
+    }
+    Ok(())
+}
+
+/// Nobody reads it: the log is replayed instead.
+fn disagreement(what: &'static str, offset: u64, expected: u64, found: u64) -> Error {
+    Error::Corrupt { what, offset, expected, found }
+}
