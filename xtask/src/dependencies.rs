@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::process::{command, output, run};
 use crate::{Failure, console};
 
-/// Debian packages that tests of the command use, each with a program by which it is known.
+/// Debian packages that tests use, each with a program by which it is known.
 const PACKAGES: &[(&str, &str)] = &[
     ("db5.3-util", "db5.3_load"),    // Dumps are exchanged with Berkeley DB.
     ("tinycdb", "cdb"),              // The same with cdb,
@@ -17,9 +17,12 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mandoc", "mandoc"),            // The manual pages are checked,
     ("zsh", "zsh"),                  // and the completions.
     ("fish", "fish"),
-    ("chromium", "chromium"), // Pages of the lab are looked at.
-    ("g++", "g++"),           // The race's two harnesses are compared.
-    ("valgrind", "valgrind"), // Instructions are counted.
+    ("chromium", "chromium"),   // Pages of the lab are looked at.
+    ("g++", "g++"),             // The race's two harnesses are compared.
+    ("valgrind", "valgrind"),   // Instructions are counted.
+    ("e2fsprogs", "mkfs.ext4"), // File systems are filled, stopped and lose power.
+    ("xfsprogs", "mkfs.xfs"),
+    ("btrfs-progs", "mkfs.btrfs"),
 ];
 
 /// Toolchain that has Miri, and the sanitizers of the fuzzer.

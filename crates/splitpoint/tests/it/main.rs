@@ -27,12 +27,20 @@ mod hostile;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod lost_device;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
+mod mounts;
+#[cfg(test)]
 mod repair;
+#[cfg(test)]
+mod series;
 #[cfg(test)]
 mod small_disk;
 #[cfg(test)]
 mod store;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod writer;

@@ -1,24 +1,56 @@
-//! Small file systems of their own, where this process may mount one: to fill them.
+//! Small file systems, where this process may mount one: to fill them, and to take them away.
+//!
+//! All of it is in memory and in mounts of the test's own, so that nothing is left of a test that
+//! is killed: neither mounts nor loop devices.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::mounts;
+
 /// What a small disk is formatted with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileSystem {
     /// Memory.
     Tmpfs,
-    /// A journaling file system in a file.
+    /// Has a journal, and writes in place.
     Ext4,
+    /// Has a journal, writes in place, and may share blocks between files.
+    Xfs,
+    /// Never writes in place, and may share blocks between files.
+    Btrfs,
 }
 
 impl FileSystem {
-    pub(crate) const ALL: [Self; 2] = [Self::Tmpfs, Self::Ext4];
+    /// Those that fit into any size.
+    pub(crate) const SMALL: [Self; 2] = [Self::Tmpfs, Self::Ext4];
+    /// Those that have a device.
+    pub(crate) const ON_DEVICES: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Btrfs];
+    /// Those whose device can be pulled out.
+    pub(crate) const PULLABLE: [Self; 2] = [Self::Ext4, Self::Xfs];
+
+    /// Returns the size of the smallest that its tools support, with some room.
+    pub(crate) fn kib_min(self) -> u64 {
+        match self {
+            Self::Xfs => 300 << 10,
+            Self::Tmpfs | Self::Ext4 | Self::Btrfs => 128 << 10,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tmpfs => "tmpfs",
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+        }
+    }
 }
 
 /// A mounted file system, gone with the value.
+#[derive(Debug)]
 pub(crate) struct SmallDisk {
     dir: tempfile::TempDir,
     file_system: FileSystem,
@@ -30,16 +62,22 @@ impl SmallDisk {
     /// may not.
     pub(crate) fn mount(file_system: FileSystem, kib: u64) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        std::fs::create_dir(dir.path().join("disk")).expect("a directory can be made");
+        for name in ["disk", "memory"] {
+            std::fs::create_dir(dir.path().join(name)).expect("a directory can be made");
+        }
         let disk = Self { dir, file_system, kib };
-        match disk.make().and_then(|()| disk.attach()) {
+        match disk.make().and_then(|()| disk.try_attach()) {
             Ok(()) => Some(disk),
             Err(reason) => {
                 // Not `eprintln!`, which the test harness would hide.
-                let _ = writeln!(std::io::stderr(), "skipped: no small {file_system:?}: {reason}");
+                let _ = writeln!(io::stderr(), "skipped: no small {file_system:?}: {reason}");
                 None
             }
         }
+    }
+
+    pub(crate) fn file_system(&self) -> FileSystem {
+        self.file_system
     }
 
     /// Returns the directory of the file system.
@@ -47,31 +85,55 @@ impl SmallDisk {
         self.dir.path().join("disk")
     }
 
+    /// Returns a directory outside of the file system, which stays when that is gone.
+    pub(crate) fn outside(&self) -> PathBuf {
+        self.dir.path().to_path_buf()
+    }
+
+    fn memory(&self) -> PathBuf {
+        self.dir.path().join("memory")
+    }
+
     fn image(&self) -> PathBuf {
-        self.dir.path().join("image")
+        self.memory().join("image")
     }
 
     fn make(&self) -> Result<(), String> {
-        match self.file_system {
-            FileSystem::Tmpfs => Ok(()),
-            FileSystem::Ext4 => {
-                let image = File::create(self.image()).map_err(|error| error.to_string())?;
-                image.set_len(self.kib << 10).map_err(|error| error.to_string())?;
-                run(Command::new("mkfs.ext4").args(["-q", "-m", "0"]).arg(self.image()))
-            }
+        mounts::make_private().map_err(|error| format!("mounts of its own: {error}"))?;
+        if let FileSystem::Tmpfs = self.file_system {
+            return Ok(());
         }
+        let size = format!("size={}k", self.kib + 1024);
+        let mut memory = Command::new("mount");
+        memory.args(["-t", "tmpfs", "-o", &size, "splitpoint-test"]);
+        run(memory.arg(self.memory()))?;
+        let image = File::create(self.image()).map_err(|error| error.to_string())?;
+        image.set_len(self.kib << 10).map_err(|error| error.to_string())?;
+        let mut format = Command::new(format!("mkfs.{}", self.file_system.name()));
+        format.arg("-q");
+        match self.file_system {
+            FileSystem::Ext4 => format.args(["-m", "0"]),
+            FileSystem::Xfs => format.args(["-m", "reflink=1"]),
+            FileSystem::Btrfs | FileSystem::Tmpfs => &mut format,
+        };
+        run(format.arg(self.image()))
     }
 
-    fn attach(&self) -> Result<(), String> {
+    fn try_attach(&self) -> Result<(), String> {
         let mut mount = Command::new("mount");
-        match self.file_system {
-            FileSystem::Tmpfs => {
-                let size = format!("size={}k", self.kib);
-                mount.args(["-t", "tmpfs", "-o", &size, "splitpoint-test"])
-            }
-            FileSystem::Ext4 => mount.args(["-o", "loop"]).arg(self.image()),
-        };
+        if let FileSystem::Tmpfs = self.file_system {
+            let size = format!("size={}k", self.kib);
+            mount.args(["-t", "tmpfs", "-o", &size, "splitpoint-test"]);
+        } else {
+            // The loop device goes with the mount.
+            mount.args(["-o", "loop", "-t", self.file_system.name()]).arg(self.image());
+        }
         run(mount.arg(self.path()))
+    }
+
+    /// Mounts the file system again, which [`detach`](Self::detach) has unmounted.
+    pub(crate) fn attach(&self) {
+        self.try_attach().expect("what was mounted mounts again");
     }
 
     /// Changes the options of the mount.
@@ -80,21 +142,45 @@ impl SmallDisk {
         run(Command::new("mount").args(["-o", &options]).arg(self.path())).expect("a remount");
     }
 
+    /// Mounts the file system in a second place as well and returns that.
+    pub(crate) fn bind(&self) -> PathBuf {
+        let other = self.dir.path().join("bound");
+        std::fs::create_dir(&other).expect("a directory can be made");
+        rustix::mount::mount_bind(self.path(), &other).expect("the first mount was allowed");
+        other
+    }
+
+    /// Unmounts the file system.
+    pub(crate) fn detach(&self) {
+        // A process that another test has just forked has all files open until it executes.
+        let unmounted = (0..100).any(|_| {
+            let unmounted = run(Command::new("umount").arg(self.path())).is_ok();
+            if !unmounted {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            unmounted
+        });
+        assert!(unmounted, "something uses {}", self.path().display());
+    }
+
     /// Unmounts the file system and mounts it again, so that what is read comes from the disk;
     /// one in memory stays as it is.
     pub(crate) fn reattach(&self) {
-        if let FileSystem::Ext4 = self.file_system {
-            // A process that another test has just forked has all files open until it executes.
-            let unmounted = (0..100).any(|_| {
-                let unmounted = run(Command::new("umount").arg(self.path())).is_ok();
-                if !unmounted {
-                    std::thread::sleep(std::time::Duration::from_millis(50));
-                }
-                unmounted
-            });
-            assert!(unmounted, "something uses {}", self.path().display());
-            self.attach().expect("what was mounted mounts again");
+        if self.file_system != FileSystem::Tmpfs {
+            self.detach();
+            self.attach();
         }
+    }
+
+    /// Writes all of the file system to its disk, as the kernel does by itself now and then.
+    pub(crate) fn write_back(&self) {
+        let directory = File::open(self.path()).expect("it is mounted");
+        rustix::fs::syncfs(directory).expect("nothing fails here");
+    }
+
+    /// Takes the disk away under the file system: nothing more is written to it.
+    pub(crate) fn pull(&self) {
+        mounts::shut_down(&self.path()).expect("the file system can be stopped");
     }
 
     /// Writes a file of so many bytes, fewer if the disk is full before, to be removed later.
@@ -114,8 +200,10 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // What cannot be unmounted is gone with the machine.
-        let _ = Command::new("umount").arg("-l").arg(self.path()).output();
+        // What cannot be unmounted goes with the last process of the test.
+        for path in [self.path(), self.memory()] {
+            let _ = Command::new("umount").arg("-l").arg(path).output();
+        }
     }
 }
 
