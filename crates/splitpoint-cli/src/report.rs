@@ -30,6 +30,8 @@ pub(crate) struct StatReport {
     hash: String,
     log_bytes: u64,
     durable_bytes: u64,
+    /// Age of the oldest change that is not durable, in milliseconds.
+    unsafe_age_ms: Option<u64>,
     recovery: RecoveryReport,
     #[serde(with = "splitpoint_lab::chains::histogram")]
     chains: ChainHistogram,
@@ -95,6 +97,7 @@ impl StatReport {
             hash: stats.hash_name.clone(),
             log_bytes: stats.log_bytes,
             durable_bytes: stats.durable_bytes,
+            unsafe_age_ms: stats.unsafe_age.map(|age| age.as_millis() as u64),
             recovery,
             chains: stats.chains.clone(),
         }
@@ -143,10 +146,14 @@ impl StatReport {
 
     fn log_in_words(&self) -> String {
         let written = size(self.log_bytes);
-        if self.durable_bytes >= self.log_bytes {
-            format!("{written}, all durable")
-        } else {
-            format!("{written}, {} durable", size(self.durable_bytes))
+        match self.unsafe_age_ms {
+            _ if self.durable_bytes >= self.log_bytes => format!("{written}, all durable"),
+            None => format!("{written}, {} durable", size(self.durable_bytes)),
+            Some(age_ms) => format!(
+                "{written}, {} durable; the oldest change that is not was made {:.1} s ago",
+                size(self.durable_bytes),
+                float(age_ms) / 1000.0
+            ),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::report::rebuilt_from;
 pub(crate) enum DurabilityName {
     /// Not synced until the store is closed
     Buffered,
-    /// Synced in the background within 1 s, and when the store is closed
+    /// Synced in the background in about 1 s, and when the store is closed
     #[default]
     Async,
     /// Synced before each step is reported as done

@@ -12,6 +12,37 @@ pub(crate) struct Background {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// Returns whether no thread is to be had: only in a test that asks for it.
+#[cfg(any(not(test), loom))]
+fn are_refused() -> bool {
+    false
+}
+#[cfg(all(test, not(loom)))]
+use refusal::are_refused;
+#[cfg(all(test, not(loom)))]
+pub(crate) use refusal::without_threads;
+
+#[cfg(all(test, not(loom)))]
+mod refusal {
+    use std::cell::Cell;
+
+    thread_local! {
+        static REFUSED: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(super) fn are_refused() -> bool {
+        REFUSED.get()
+    }
+
+    /// Runs `what` as in a process that may have no more threads.
+    pub(crate) fn without_threads<T>(what: impl FnOnce() -> T) -> T {
+        REFUSED.set(true);
+        let result = what();
+        REFUSED.set(false);
+        result
+    }
+}
+
 impl Background {
     /// Returns whether this is the process that the thread is in. In a child made by `fork` there
     /// is no thread, and the locks that it shared may be held for ever.
@@ -23,7 +54,7 @@ impl Background {
     /// Begins the thread unless it has begun, and returns whether there is one.
     pub(crate) fn begin(&self, name: &str, run: impl FnOnce() + Send + 'static) -> bool {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_none() {
+        if thread.is_none() && !are_refused() {
             *thread = std::thread::Builder::new().name(name.to_string()).spawn(run).ok();
         }
         thread.is_some()

@@ -9,11 +9,15 @@ mod kill_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod miri_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod pace_tests;
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 use crate::backup::{Backup, BackupReport};
 use crate::check::CheckReport;
@@ -21,7 +25,7 @@ use crate::cursor::Scan;
 use crate::error::Result;
 use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
 use crate::stats::{Recovery, Stats};
-use crate::store::{Opened, Put, Store, Writer, via};
+use crate::store::{Opened, Put, Step, Store, Writer, via};
 use crate::syncer::Syncer;
 use crate::table::{
     BatchAtomicity, Capabilities, Change, Entries, PutMode, ScanGuarantee, Table, Value,
@@ -310,23 +314,26 @@ impl Db {
     pub fn put_many(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
         let durability = self.store.durability;
         for pairs in pairs.chunks(BATCH) {
-            let puts: Vec<Put<'_>> = pairs
-                .iter()
-                .map(|(key, value)| {
-                    self.store.prepare_put(key, value, PutMode::Replace, durability)
-                })
-                .collect::<Result<_>>()?;
+            // Those before one that cannot be stored are.
+            let mut puts: Vec<Put<'_>> = Vec::with_capacity(pairs.len());
+            let prepared = pairs.iter().try_for_each(|(key, value)| {
+                puts.push(self.store.prepare_put(key, value, PutMode::Replace, durability)?);
+                Ok(())
+            });
             for put in &puts {
                 self.store.prefetch_candidates(put.hash);
             }
             let mut writer = self.store.lock_for_change()?;
-            for put in &puts {
-                self.store.put_locked(&mut writer, put)?;
-            }
-            if durability == Durability::Async {
-                self.schedule_sync(&mut writer);
-            }
-            self.finish_checkpoint(writer);
+            let stored =
+                puts.iter().try_for_each(|put| self.store.put_locked(&mut writer, put).map(drop));
+            let is_last = prepared.is_err() || stored.is_err();
+            // All chunks share one wait.
+            let level = match durability {
+                Durability::Sync if !is_last => Durability::Buffered,
+                level => level,
+            };
+            self.finish(writer, level)?;
+            stored.and(prepared)?;
         }
         match durability {
             Durability::Sync => self.sync(),
@@ -411,14 +418,35 @@ impl Db {
     /// Does what the durability of a change asks for, once the change is visible.
     fn finish(&self, mut writer: MutexGuard<'_, Writer>, durability: Durability) -> Result<()> {
         let lsn = writer.log.position().lsn;
-        if durability == Durability::Async {
-            self.schedule_sync(&mut writer);
-        }
+        let step =
+            if durability == Durability::Async { self.pace(&mut writer) } else { Step::GoOn };
         self.finish_checkpoint(writer);
-        match durability {
-            Durability::Buffered | Durability::Async => Ok(()),
-            Durability::Sync => self.store.wait_durable(lsn, true),
+        match (durability, step) {
+            (Durability::Sync, _) => self.store.wait_durable(lsn, true),
+            (_, Step::Wait(lsn)) => {
+                // The change is made. An error stays with the store: the next change returns it.
+                let _ = self.store.wait_durable(lsn, false);
+                Ok(())
+            }
+            _ => Ok(()),
         }
+    }
+
+    /// Sees to it that an `Async` change becomes durable in time, and returns what is left to do.
+    #[inline]
+    fn pace(&self, writer: &mut Writer) -> Step {
+        if writer.pace.is_unasked() {
+            if !self.store.region.storage().may_sync_in_background() {
+                return Step::GoOn;
+            }
+            let has_thread = self.syncer.schedule(&self.store, writer.pace.delay());
+            writer.pace.set_asked(has_thread);
+        }
+        let step = self.store.step(writer);
+        if step == Step::Hurry {
+            self.syncer.schedule(&self.store, Duration::ZERO);
+        }
+        step
     }
 
     /// Gives up the lock; a checkpoint that has been written is made durable, by the thread if the
@@ -436,13 +464,6 @@ impl Db {
             drop(writer);
             // An error stays with the store: the next change and the next sync return it.
             let _ = self.store.finish_checkpoint();
-        }
-    }
-
-    #[inline]
-    fn schedule_sync(&self, writer: &mut Writer) {
-        if !writer.is_sync_due && self.store.region.storage().may_sync_in_background() {
-            writer.is_sync_due = self.syncer.schedule(&self.store);
         }
     }
 

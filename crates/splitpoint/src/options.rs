@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::db::Db;
 use crate::error::{Error, Result};
@@ -18,18 +19,22 @@ pub const FILL_FACTOR_DEFAULT: f64 = 4.5;
 /// Bytes that the log must grow by before there is a checkpoint.
 const CHECKPOINT_BYTES_MIN: u64 = 64 << 20;
 
+/// How old a change with `Async` may become before it is safe, when nothing else is asked.
+const ASYNC_AGE_MAX_DEFAULT: Duration = Duration::from_secs(1);
+
 /// When a change is safe.
 ///
 /// | level | survives a killed process | survives a power loss |
 /// |---|---|---|
 /// | `Buffered` | yes | only what [`Db::sync`] or [`Db::close`] made durable |
-/// | `Async` | yes | yes, after at most 1 s |
+/// | `Async` | yes | yes, but for those of the last second and of the sync under way |
 /// | `Sync` | yes | yes, when the call returns |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
     /// Nothing is synced until [`Db::sync`] or [`Db::close`].
     Buffered,
-    /// Visible at once; synced in the background within 1 s, and by [`Db::close`].
+    /// Visible at once; synced in the background within the bound of
+    /// [`Options::async_age_max`], and by [`Db::close`].
     Async,
     /// Durable before the call returns. Threads that wait at the same time share one flush.
     Sync,
@@ -81,6 +86,7 @@ pub struct Options {
     pub(crate) hash: Option<HashFunction>,
     pub(crate) seed: Option<u64>,
     pub(crate) durability: Durability,
+    pub(crate) async_age_max: Option<Duration>,
     pub(crate) access: Access,
     pub(crate) create: Create,
     pub(crate) segment_bytes_min: u64,
@@ -145,6 +151,7 @@ impl Options {
             hash: None,
             seed: None,
             durability: Durability::Async,
+            async_age_max: Some(ASYNC_AGE_MAX_DEFAULT),
             access: Access::ReadWrite,
             create: Create::IfMissing,
             segment_bytes_min: crate::format::LOG_SEGMENT_BYTES_MIN,
@@ -193,6 +200,36 @@ impl Options {
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
+        self
+    }
+
+    /// Bounds how old a change with [`Durability::Async`] may become before it is safe; 1 s by default.
+    ///
+    /// A sync in the background begins after three quarters of `age`. When the device cannot keep up,
+    /// changes wait for it: then none returns while one that the sync under way does not cover is
+    /// older than `age`, and a sync has no more bytes than the device writes in a quarter of `age`. So a power loss
+    /// takes back at most the changes of the last `age` and of the sync under way.
+    ///
+    /// With `None` a sync begins 0.75 s after the first change, and changes never wait: on a slow device
+    /// a power loss may take back many seconds of them. A program that wants speed above all
+    /// takes that, or [`Durability::Buffered`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use std::time::Duration;
+    ///
+    /// let options = splitpoint::Options::new().async_age_max(Some(Duration::from_millis(200)));
+    /// let db = options.open(dir.path().join("a.spt"))?;
+    /// db.put(b"key", b"value")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn async_age_max(mut self, age: Option<Duration>) -> Self {
+        self.async_age_max = age;
         self
     }
 

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::linear::{BucketIndex, Geometry};
 
@@ -106,6 +107,8 @@ pub struct Stats {
     pub log_bytes: u64,
     /// How much of that is durable.
     pub durable_bytes: u64,
+    /// How long ago the oldest change was made that is not durable; `None` if all are, and in memory.
+    pub unsafe_age: Option<Duration>,
     /// The last checkpoint, if there is one since the store was opened or left unclosed.
     pub checkpoint: Option<Checkpoint>,
     /// How this handle came to its index.
@@ -150,6 +153,7 @@ impl Stats {
             hash_name: String::new(),
             log_bytes: 0,
             durable_bytes: 0,
+            unsafe_age: None,
             checkpoint: None,
             recovery: Recovery::Clean,
             chains: occupancy.finish(),

@@ -15,9 +15,11 @@
 
 mod batch;
 mod checkpointing;
+mod pace;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::atomic::Ordering;
 use crate::canary::{self, Canary};
@@ -44,6 +46,7 @@ use crate::storage::fork::Origin;
 use crate::table::PutMode;
 
 pub(crate) use checkpointing::Checkpointing;
+pub(crate) use pace::{Pace, Step, Written};
 
 /// Splits that one insert may do at most, so that a hostile chain cannot run away.
 const SPLITS_PER_INSERT: u32 = 2;
@@ -77,8 +80,7 @@ pub(crate) struct Writer {
     pub(crate) state: CommitState,
     pub(crate) superblock: Superblock,
     pub(crate) mark: Mark,
-    /// Whether a background sync is on its way.
-    pub(crate) is_sync_due: bool,
+    pub(crate) pace: Pace,
     pub(crate) is_closed: bool,
     pub(crate) checkpoints: Checkpointing,
     scratch: Scratch,
@@ -111,11 +113,20 @@ impl Writer {
             state,
             superblock,
             mark: if is_new { Mark::New } else { Mark::Clean },
-            is_sync_due: false,
+            pace: Pace::new(None, Written::default()),
             is_closed: false,
             checkpoints: Checkpointing::default(),
             scratch: Scratch::default(),
         }
+    }
+}
+
+impl Writer {
+    /// Returns how much has been written so far.
+    #[inline]
+    fn written(&self) -> Written {
+        let bytes = self.state.live_bytes + self.state.dead_bytes;
+        Written { lsn: self.log.position().lsn, bytes }
     }
 }
 
@@ -155,6 +166,7 @@ impl Store {
         }
         let group = GroupCommit::default();
         group.start_at(durable_lsn);
+        writer.pace = Pace::new(options.async_age_max, writer.written());
         if options.access == Access::ReadWrite && !region.storage().is_volatile() {
             writer.schedule_first_checkpoint(&region, options.checkpoint_bytes_min);
         }
@@ -425,6 +437,7 @@ impl Store {
         writer.state.tail_offset = position.offset;
         writer.state.tail_segment = position.segment_offset;
         self.region.live().commit(position.lsn, &writer.state);
+        writer.pace.note_change();
     }
 
     /// Makes sure that `count` overflow lines can be taken.
@@ -512,15 +525,39 @@ impl Store {
         self.group.wait_for(lsn, || {
             let (ranges, lsn) = {
                 let mut writer = self.lock()?;
-                writer.is_sync_due = false;
-                writer.log.take_unsynced(is_awaited)
+                let (ranges, lsn) = writer.log.take_unsynced(is_awaited);
+                let written = writer.written();
+                self.group.set_syncing_since(writer.pace.begin_sync(written));
+                (ranges, lsn)
             };
+            let begun = Instant::now();
             for (offset, bytes) in ranges {
                 self.region.sync_range(offset, bytes)?;
             }
             self.region.live().set_durable_lsn(lsn);
+            self.lock()?.pace.end_sync(begun.elapsed());
             Ok(lsn)
         })
+    }
+
+    /// Returns what a writer does after an `Async` change.
+    #[inline]
+    pub(crate) fn step(&self, writer: &mut Writer) -> Step {
+        let is_syncing = self.group.is_syncing();
+        let is_busy = is_syncing || writer.checkpoints.is_syncing();
+        let written = writer.written();
+        if writer.pace.is_calm(written, is_busy) {
+            return Step::GoOn;
+        }
+        writer.pace.step(written, is_syncing, is_busy, Instant::now())
+    }
+
+    /// Returns since when the oldest change is not durable, unless all are or none need be.
+    fn unsafe_since(&self, writer: &Writer) -> Option<Instant> {
+        if self.region.storage().is_volatile() {
+            return None;
+        }
+        self.group.syncing_since().or(writer.pace.unsafe_since())
     }
 
     /// Makes every change so far durable.
@@ -572,6 +609,8 @@ impl Store {
         if canary::is_made(Canary::CleanBeforeSync) {
             self.region.write_superblock(&mut writer.superblock, true)?;
         }
+        let written = writer.written();
+        self.group.set_syncing_since(writer.pace.begin_sync(written));
         drop(writer);
         // Log and index together: what is not dirty costs nothing, and one flush is enough.
         self.group.sync_always(|| {
@@ -630,6 +669,7 @@ impl Store {
             hash_name: self.hash.name().to_string(),
             log_bytes: writer.log.position().lsn,
             durable_bytes: self.group.durable_lsn(),
+            unsafe_age: self.unsafe_since(writer).map(|since| since.elapsed()),
             checkpoint: writer
                 .superblock
                 .checkpoint

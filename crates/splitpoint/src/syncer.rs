@@ -3,17 +3,14 @@
 //!
 //! A sync of what a second writes took 0.1 to 0.2 s in the measurements of `record/` (sync and
 //! close of W2), so the next operation cannot do it without being the slow one: a thread does,
-//! which starts with the first change that asks for it and sleeps when nothing is due.
+//! which starts with the first change that asks for it and sleeps when nothing is due. When it is
+//! due, and how a writer keeps to the pace of the device: `store::pace`.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::background::Background;
 use crate::store::Store;
-
-/// How long after the first change that is not durable the sync begins. It ends within 1 s unless
-/// the device is slow.
-const INTERVAL: Duration = Duration::from_millis(750);
 
 /// The thread, and what it waits for.
 #[derive(Debug, Default)]
@@ -36,11 +33,13 @@ struct State {
 }
 
 impl Syncer {
-    /// Asks for a sync of `store` after the interval and returns whether there is a thread to do
-    /// it; if not, the next change asks again.
+    /// Asks for a sync of `store` after `delay`, or before if that was asked for; returns whether
+    /// there is a thread to do it.
     #[cold]
-    pub(crate) fn schedule(&self, store: &Arc<Store>) -> bool {
-        self.ask(store, |state| state.due = Some(Instant::now() + INTERVAL))
+    pub(crate) fn schedule(&self, store: &Arc<Store>, delay: Duration) -> bool {
+        // A delay that no clock can show is as good as none at all.
+        let due = Instant::now().checked_add(delay);
+        self.ask(store, |state| state.due = [state.due, due].into_iter().flatten().min())
     }
 
     /// Asks for the checkpoint that has been written to be made durable, and returns whether there
@@ -53,7 +52,6 @@ impl Syncer {
     fn ask(&self, store: &Arc<Store>, what: impl FnOnce(&mut State)) -> bool {
         what(&mut self.shared.state.lock().unwrap_or_else(PoisonError::into_inner));
         let (shared, store) = (self.shared.clone(), store.clone());
-        // Without a thread the change is as safe as `Buffered` until the next sync or close.
         let is_running = self.thread.begin("splitpoint-sync", move || run(&shared, &store));
         self.shared.changed.notify_one();
         is_running

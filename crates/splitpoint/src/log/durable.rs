@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::error::{Error, Result};
 
@@ -15,12 +16,16 @@ pub(crate) struct GroupCommit {
     changed: Condvar,
     /// Whether there is a failure, for those who do not want the lock.
     has_failed: AtomicBool,
+    /// Whether a sync is under way, likewise.
+    is_syncing: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     durable_lsn: u64,
     has_leader: bool,
+    /// When the oldest change was made that the sync under way covers.
+    syncing_since: Option<Instant>,
     /// What the threads wait for that have not returned yet.
     waiting: Vec<u64>,
     /// How many waited when the last sync began.
@@ -55,6 +60,22 @@ impl GroupCommit {
     #[inline]
     pub(crate) fn check_quickly(&self) -> Result<()> {
         if self.has_failed.load(Ordering::Acquire) { self.check() } else { Ok(()) }
+    }
+
+    /// Returns whether a sync is under way, or was a moment ago.
+    #[inline]
+    pub(crate) fn is_syncing(&self) -> bool {
+        self.is_syncing.load(Ordering::Relaxed)
+    }
+
+    /// Notes when the oldest change was made that the sync which begins now covers.
+    pub(crate) fn set_syncing_since(&self, since: Option<Instant>) {
+        self.state().syncing_since = since;
+    }
+
+    /// Returns what was [noted](Self::set_syncing_since), while that sync is under way.
+    pub(crate) fn syncing_since(&self) -> Option<Instant> {
+        self.state().syncing_since
     }
 
     /// Returns when the log is durable up to `lsn` or a sync has failed.
@@ -134,14 +155,16 @@ impl GroupCommit {
         sync: &impl Fn() -> Result<u64>,
     ) -> Result<MutexGuard<'a, State>> {
         state.has_leader = true;
+        self.is_syncing.store(true, Ordering::Relaxed);
         drop(state);
+        let leader = Leader(self);
         let synced = sync();
-        let mut state = self.state();
-        state.has_leader = false;
-        self.changed.notify_all();
+        std::mem::forget(leader);
+        let mut state = self.end_of_sync();
         match synced {
             Ok(durable_lsn) => {
                 state.durable_lsn = state.durable_lsn.max(durable_lsn);
+                state.syncing_since = None;
                 Ok(state)
             }
             Err(error) => {
@@ -149,6 +172,25 @@ impl GroupCommit {
                 Err(error)
             }
         }
+    }
+
+    fn end_of_sync(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        state.has_leader = false;
+        self.is_syncing.store(false, Ordering::Relaxed);
+        self.changed.notify_all();
+        state
+    }
+}
+
+/// The thread that syncs for the others, dropped if it panics: they must not wait for it.
+struct Leader<'a>(&'a GroupCommit);
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.end_of_sync();
+        let reason = "a thread failed while it synced the store".to_string();
+        self.0.note_failure(&mut state, &Error::Poisoned { reason });
     }
 }
 
@@ -201,6 +243,31 @@ mod tests {
         });
         assert!(sync_count.load(Ordering::SeqCst) <= 800);
         assert_eq!(group.state().durable_lsn, 6400);
+    }
+
+    /// One thread leads and panics while another waits for it.
+    #[test]
+    fn a_leader_that_panics_leaves_an_error_and_nobody_waiting() {
+        let group = GroupCommit::default();
+        let (is_leading, leads) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let leader = scope.spawn(|| {
+                let sync = || {
+                    is_leading.send(()).expect("the other thread waits for it");
+                    while group.state().waiting.len() < 2 {
+                        std::thread::yield_now();
+                    }
+                    panic!("a sync that panics");
+                };
+                drop(group.wait_for(8, sync));
+            });
+            leads.recv().expect("the leader sends it");
+            let waited = group.wait_for(8, || Ok(8));
+            assert!(matches!(waited, Err(Error::Poisoned { .. })), "{waited:?}");
+            assert!(leader.join().is_err());
+        });
+        assert!(!group.is_syncing());
+        assert!(matches!(group.check(), Err(Error::Poisoned { .. })));
     }
 
     #[test]

@@ -65,6 +65,12 @@ impl Checkpointing {
         matches!(self.progress, Progress::Written { is_asked: false, .. })
     }
 
+    /// Returns whether an image is being made durable.
+    #[inline]
+    pub(crate) fn is_syncing(&self) -> bool {
+        matches!(self.progress, Progress::Syncing)
+    }
+
     /// Notes whether somebody has been asked to make the image durable.
     pub(crate) fn set_asked(&mut self, has_been: bool) {
         if let Progress::Written { is_asked, .. } = &mut self.progress {
