@@ -69,7 +69,24 @@ pub struct Db {
 }
 
 impl Db {
-    /// Opens the store in the file at `path`, or makes it, with [`Options::new`].
+    /// Opens the store in the file at `path`, or creates it, with [`Options::new`].
+    ///
+    /// # The contract of a mapped file
+    ///
+    /// The store reads and writes its file through shared mappings, so values are borrowed and not
+    /// copied. While any handle has the file open, the program must see to this:
+    ///
+    /// - **No other program writes to the file.** Splitpoint locks it (`flock`), but the lock is advisory:
+    ///   an editor or `cp` ignores it. What another program writes can change a value while it is
+    ///   borrowed, which Rust code relies on never to happen.
+    /// - **No program truncates it.** To touch a page behind the new end raises `SIGBUS`, which ends the
+    ///   process unless it handles the signal. Replace a file by renaming another over it.
+    /// - **The device stays readable.** A read error, or a file system that stops after an error, raises
+    ///   `SIGBUS` too, as with every mapping. Changes with [`Durability::Sync`] meet most write errors as
+    ///   an error first: their records go through `write`.
+    /// - **A file of unknown origin** is opened with [`Options::rebuild_index`]. Without it the index in the
+    ///   file is trusted: one that was made to harm can lead a lookup to any bytes of the file, but
+    ///   never to memory outside of it.
     ///
     /// # Errors
     ///
@@ -112,8 +129,13 @@ impl Db {
 
     /// Returns the value of `key`, or `None`.
     ///
-    /// The value is not copied; it borrows from the handle. It is the one that was current at
-    /// some moment during the call.
+    /// The value is not copied: it borrows from the handle, and through it from the mapped file. It
+    /// is the one that was current at some moment during the call, and later changes of the key do not
+    /// change it. [`Db::open`] says what the program must see to while it is borrowed; copy it with
+    /// [`Value::into_vec`] or [`get_into`](Self::get_into) to be independent of the file.
+    ///
+    /// The checksum of the record is not verified: that would read all of a large value.
+    /// [`check`](Self::check) verifies every record.
     ///
     /// # Errors
     ///

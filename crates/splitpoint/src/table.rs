@@ -14,7 +14,10 @@ use crate::stats::Stats;
 /// A value or a key read from a table: bytes, without a copy where the access method has them
 /// in memory.
 ///
-/// It borrows from the table, so it is valid as long as the table is open.
+/// It borrows from the table, so it is valid as long as the table is open. Later changes of the key
+/// do not change it. Of a store in a file the bytes are those of the mapped file: another program that
+/// writes to that file can change them, and one that truncates it makes touching them raise `SIGBUS`;
+/// [`Db::open`](crate::Db::open) has the whole contract.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Value<'table>(Cow<'table, [u8]>);
 
