@@ -31,6 +31,7 @@ mod format;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod hash;
+mod health;
 mod identify;
 mod index;
 pub mod linear;

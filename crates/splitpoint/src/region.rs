@@ -17,6 +17,7 @@
 //!   bytes that recovery reads before there is a writer.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::atomic::Ordering;
@@ -25,6 +26,7 @@ use crate::format::{
     Addr, GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS,
     SegmentHeader, Superblock,
 };
+use crate::health::Health;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, Line, LineNumber};
 use crate::index::overflow::LinePool;
@@ -58,6 +60,7 @@ pub(crate) struct Region {
     is_private: bool,
     residency: Option<Residency>,
     prefaulter: Prefaulter,
+    health: Arc<Health>,
 }
 
 // SAFETY: the pointers lead into spans of `storage`, which is `Send + Sync` and owned here. What
@@ -85,6 +88,7 @@ impl Region {
             is_private,
             residency: None,
             prefaulter: Prefaulter::default(),
+            health: Arc::default(),
         })
     }
 
@@ -494,21 +498,34 @@ impl Region {
         action: &'static str,
         what: impl FnOnce(&dyn Storage) -> std::io::Result<T>,
     ) -> Result<T> {
-        what(self.storage()).map_err(|source| Error::Io {
-            action,
-            path: self.storage.path().to_path_buf(),
-            source,
+        what(self.storage()).map_err(|source| {
+            let path = self.storage.path().to_path_buf();
+            let error = Error::Io { action, path, source };
+            self.health.note_call(&error);
+            error
         })
+    }
+
+    /// Returns the health of the handle: what a call to the storage says of it is noted.
+    pub(crate) fn health(&self) -> &Arc<Health> {
+        &self.health
     }
 
     /// Makes a range of the file durable. A failure is remembered in the live header, for the next
     /// process: see [`write_again`](Self::write_again).
     pub(crate) fn sync_range(&self, offset: u64, bytes: u64) -> Result<()> {
         let synced = self.write("sync", |storage| storage.sync_range(offset, bytes));
-        if synced.is_err() {
+        if synced.is_err() && self.can_note_failure() {
             self.live().set_sync_failed();
         }
         synced
+    }
+
+    /// Returns whether the page of the live header can be stored to: a file system that has stopped
+    /// may refuse it with a signal.
+    fn can_note_failure(&self) -> bool {
+        let pages = self.storage.window_pages(WindowKind::Live, 0, LIVE_BYTES);
+        pages.is_none_or(|pages| pages.can_be_stored_to())
     }
 
     /// Writes what a range of the file has over itself: after a failed sync its pages may be marked

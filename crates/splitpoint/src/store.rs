@@ -164,7 +164,7 @@ impl Store {
         {
             region.set_cache_bytes(cache_bytes);
         }
-        let group = GroupCommit::default();
+        let group = GroupCommit::new(region.health().clone());
         group.start_at(durable_lsn);
         writer.pace = Pace::new(options.async_age_max, writer.written());
         if options.access == Access::ReadWrite && !region.storage().is_volatile() {
@@ -344,7 +344,7 @@ impl Store {
 
     /// Stores a pair; the record first, then its slot, then the commit.
     pub(crate) fn put_locked(&self, writer: &mut Writer, put: &Put<'_>) -> Result<bool> {
-        self.group_is_sound(put.via)?;
+        self.group.check()?;
         let region = &self.region;
         let mut at = self.locate(put.payload.key, put.hash)?;
         if at.found.is_some() && put.mode == PutMode::New {
@@ -403,7 +403,7 @@ impl Store {
         hash: u64,
         via: Via,
     ) -> Result<bool> {
-        self.group_is_sound(via)?;
+        self.group.check()?;
         let region = &self.region;
         let Some((line, i, slot)) = self.locate(key, hash)?.found else { return Ok(false) };
         let old_bytes = region.record(slot.addr())?.bytes.len() as u64;
@@ -420,15 +420,6 @@ impl Store {
         self.merge_if_due(writer);
         self.checkpoint_if_due(writer);
         Ok(true)
-    }
-
-    /// A change that will be waited for must not begin on a handle that can promise nothing; the
-    /// others are refused as well, but need not look at the lock each time.
-    fn group_is_sound(&self, via: Via) -> Result<()> {
-        match via {
-            Via::Write => self.group.check(),
-            Via::Mapping => self.group.check_quickly(),
-        }
     }
 
     #[inline]
@@ -593,8 +584,10 @@ impl Store {
         if writer.is_closed {
             return Ok(());
         }
-        self.region.live().clear_pid();
         writer.is_closed = true;
+        // After a failure nothing is stored any more, not even to free what was set aside.
+        self.group.check()?;
+        self.region.live().clear_pid();
         self.sync_new(&mut writer)?;
         if writer.mark == Mark::Clean {
             return Ok(());

@@ -33,7 +33,7 @@ const LAYERS: &[&[&str]] = &[
     &["prefaulter"],
     &["background"],
     &["options", "stats"],
-    &["format"],
+    &["format", "health"],
     &["hash", "linear"],
     &["error", "atomic", "canary", "storage::fork"],
 ];

@@ -1,10 +1,11 @@
 //! Who waits until the log is durable: threads that wait together share one flush.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::health::Health;
 
 /// How often a leader gives way to threads that may join its sync: some tens of microseconds.
 const GATHER_YIELDS: usize = 64;
@@ -14,9 +15,9 @@ const GATHER_YIELDS: usize = 64;
 pub(crate) struct GroupCommit {
     state: Mutex<State>,
     changed: Condvar,
-    /// Whether there is a failure, for those who do not want the lock.
-    has_failed: AtomicBool,
-    /// Whether a sync is under way, likewise.
+    /// Where a sync that fails is noted.
+    health: Arc<Health>,
+    /// Whether a sync is under way, for those who do not want the lock.
     is_syncing: AtomicBool,
 }
 
@@ -30,9 +31,6 @@ struct State {
     waiting: Vec<u64>,
     /// How many waited when the last sync began.
     last_group_count: usize,
-    /// The first sync that failed. What it covered may be lost although a later sync succeeds, so
-    /// the handle promises nothing any more.
-    failure: Option<String>,
 }
 
 impl GroupCommit {
@@ -51,15 +49,15 @@ impl GroupCommit {
         self.state().durable_lsn
     }
 
-    /// Returns the first failure as an error, if there was one.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.state().check()
+    /// Returns the group commit of a handle with this health.
+    pub(crate) fn new(health: Arc<Health>) -> Self {
+        Self { health, ..Self::default() }
     }
 
-    /// As [`check`](Self::check), without a lock when there was none.
+    /// Returns the first failure as an error, if there was one.
     #[inline]
-    pub(crate) fn check_quickly(&self) -> Result<()> {
-        if self.has_failed.load(Ordering::Acquire) { self.check() } else { Ok(()) }
+    pub(crate) fn check(&self) -> Result<()> {
+        self.health.check()
     }
 
     /// Returns whether a sync is under way, or was a moment ago.
@@ -86,7 +84,7 @@ impl GroupCommit {
         let mut state = self.state();
         state.waiting.push(lsn);
         let waited = loop {
-            if let Err(error) = state.check() {
+            if let Err(error) = self.check() {
                 break Err(error);
             }
             if state.durable_lsn >= lsn {
@@ -134,18 +132,13 @@ impl GroupCommit {
         while state.has_leader {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.check()?;
+        self.check()?;
         self.lead(state, &sync).map(drop)
     }
 
     /// Says that a sync failed which nobody waited for.
     pub(crate) fn fail(&self, error: &Error) {
-        self.note_failure(&mut self.state(), error);
-    }
-
-    fn note_failure(&self, state: &mut State, error: &Error) {
-        state.failure.get_or_insert(describe(error));
-        self.has_failed.store(true, Ordering::Release);
+        self.health.fail(error);
     }
 
     /// Calls `sync` without the lock and tells everybody how far it got.
@@ -160,18 +153,15 @@ impl GroupCommit {
         let leader = Leader(self);
         let synced = sync();
         std::mem::forget(leader);
-        let mut state = self.end_of_sync();
-        match synced {
-            Ok(durable_lsn) => {
-                state.durable_lsn = state.durable_lsn.max(durable_lsn);
-                state.syncing_since = None;
-                Ok(state)
-            }
-            Err(error) => {
-                self.note_failure(&mut state, &error);
-                Err(error)
-            }
+        if let Err(error) = &synced {
+            // Before the others look.
+            self.fail(error);
         }
+        let mut state = self.end_of_sync();
+        let durable_lsn = synced?;
+        state.durable_lsn = state.durable_lsn.max(durable_lsn);
+        state.syncing_since = None;
+        Ok(state)
     }
 
     fn end_of_sync(&self) -> MutexGuard<'_, State> {
@@ -188,9 +178,9 @@ struct Leader<'a>(&'a GroupCommit);
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.end_of_sync();
         let reason = "a thread failed while it synced the store".to_string();
-        self.0.note_failure(&mut state, &Error::Poisoned { reason });
+        self.0.fail(&Error::Poisoned { reason });
+        drop(self.0.end_of_sync());
     }
 }
 
@@ -198,20 +188,6 @@ impl State {
     /// Returns how many threads wait for what is not durable.
     fn waiting_count(&self) -> usize {
         self.waiting.iter().filter(|&&lsn| lsn > self.durable_lsn).count()
-    }
-
-    fn check(&self) -> Result<()> {
-        match &self.failure {
-            Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
-            None => Ok(()),
-        }
-    }
-}
-
-fn describe(error: &Error) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
     }
 }
 

@@ -34,9 +34,16 @@ impl Pages {
         fault_in(self.span);
     }
 
+    /// Returns whether all pages can be stored to: `false` where a store would be a signal.
+    pub(crate) fn can_be_stored_to(&self) -> bool {
+        // A kernel that does not know the question (before Linux 5.14) says so by another error.
+        advise(self.span, Advice::LinuxPopulateWrite) != Err(rustix::io::Errno::FAULT)
+    }
+
     /// As [`fault_in`](Self::fault_in), in huge pages where the file system has them.
     pub(crate) fn fault_in_huge(&self) {
-        advise(self.span, Advice::LinuxHugepage);
+        // One that the kernel does not give is as good as any.
+        let _ = advise(self.span, Advice::LinuxHugepage);
         fault_in(self.span);
     }
 
@@ -52,15 +59,18 @@ impl Pages {
 }
 
 fn fault_in(span: Span) {
-    advise(span, Advice::LinuxPopulateWrite);
+    // What fails is left to the writer.
+    let _ = advise(span, Advice::LinuxPopulateWrite);
 }
 
 #[cfg(not(miri))]
-fn advise(span: Span, advice: Advice) {
+fn advise(span: Span, advice: Advice) -> rustix::io::Result<()> {
     // SAFETY: the span lies in memory that its owner keeps mapped; the advices above change no
     // content, and what cannot be written is refused.
-    let _ = unsafe { rustix::mm::madvise(span.base.cast(), span.bytes as usize, advice) };
+    unsafe { rustix::mm::madvise(span.base.cast(), span.bytes as usize, advice) }
 }
 
 #[cfg(miri)]
-fn advise(_: Span, _: Advice) {}
+fn advise(_: Span, _: Advice) -> rustix::io::Result<()> {
+    Ok(())
+}

@@ -39,7 +39,7 @@ struct Member<'a> {
 impl Store {
     /// Makes all changes or, on an error, none.
     pub(crate) fn apply_locked(&self, writer: &mut Writer, changes: &[Change<'_>]) -> Result<()> {
-        self.group_is_sound(Via::Mapping)?;
+        self.group.check()?;
         let mut members = self.plan_batch(changes)?;
         if members.is_empty() {
             return Ok(());

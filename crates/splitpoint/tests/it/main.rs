@@ -39,6 +39,8 @@ mod series;
 #[cfg(test)]
 mod small_disk;
 #[cfg(test)]
+mod stopped_disk;
+#[cfg(test)]
 mod store;
 #[cfg(test)]
 mod support;

@@ -18,13 +18,15 @@ pub(crate) enum Kind {
     Overwriting,
     /// Stores some keys and deletes them: the table grows and shrinks.
     Deleting,
-    /// Does all of that, with values of every size and several keys at a time.
+    /// Does all of that, with small values, and several keys at a time.
+    Small,
+    /// The same with values of every size.
     Mixed,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Growing, Self::Overwriting, Self::Deleting, Self::Mixed];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Growing, Self::Overwriting, Self::Deleting, Self::Small, Self::Mixed];
 }
 
 /// Changes with the numbers 1, 2, 3...
@@ -38,8 +40,8 @@ impl Series {
     /// Returns change `number`.
     pub(crate) fn change(&self, number: u64) -> Batch {
         let mut rng = Rng::new(self.seed ^ number << 32);
-        let size =
-            if self.kind == Kind::Mixed && rng.below(20) == 0 { 2 + rng.below(8) } else { 1 };
+        let has_batches = matches!(self.kind, Kind::Small | Kind::Mixed);
+        let size = if has_batches && rng.below(20) == 0 { 2 + rng.below(8) } else { 1 };
         // A batch with a key twice is one with the later of both.
         (0..size).map(|place| self.pair(number, place, &mut rng)).collect()
     }
@@ -54,12 +56,13 @@ impl Series {
                 rng.below(2000),
                 rng.below(8) < if (number / 1500).is_multiple_of(2) { 1 } else { 6 },
             ),
-            Kind::Mixed if rng.below(2) == 0 => (new_key, false),
-            Kind::Mixed => ((1 + rng.below(number)) << 8, rng.below(3) == 0),
+            Kind::Small | Kind::Mixed if rng.below(2) == 0 => (new_key, false),
+            Kind::Small | Kind::Mixed => ((1 + rng.below(number)) << 8, rng.below(3) == 0),
         };
-        let value_bytes = match self.kind {
-            Kind::Mixed => [8, 30, 300, 5000, 70_000][[0, 0, 0, 1, 1, 1, 1, 1, 2, 3, 4]
-                [if rng.below(100) == 0 { 10 } else { rng.index(10) }]],
+        let value_bytes = match (self.kind, rng.below(100)) {
+            (Kind::Mixed, 0) => 70_000,
+            (Kind::Mixed, 1..10) => 5000,
+            (Kind::Mixed, 10..20) => 300,
             _ => 8 + rng.index(60),
         };
         let value = (!is_delete).then(|| {

@@ -5,8 +5,11 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rustix::fs::FallocateFlags;
+use rustix::mount::UnmountFlags;
 
 use crate::mounts;
 
@@ -142,25 +145,19 @@ impl SmallDisk {
         run(Command::new("mount").args(["-o", &options]).arg(self.path())).expect("a remount");
     }
 
-    /// Mounts the file system in a second place as well and returns that.
-    pub(crate) fn bind(&self) -> PathBuf {
-        let other = self.dir.path().join("bound");
+    /// Mounts the file system in a second place as well, as long as `what` runs with that.
+    pub(crate) fn with_second_mount<T>(&self, what: impl FnOnce(PathBuf) -> T) -> T {
+        let other = self.dir.path().join("other");
         std::fs::create_dir(&other).expect("a directory can be made");
         rustix::mount::mount_bind(self.path(), &other).expect("the first mount was allowed");
-        other
+        let result = what(other.clone());
+        unmount(&other);
+        result
     }
 
     /// Unmounts the file system.
     pub(crate) fn detach(&self) {
-        // A process that another test has just forked has all files open until it executes.
-        let unmounted = (0..100).any(|_| {
-            let unmounted = run(Command::new("umount").arg(self.path())).is_ok();
-            if !unmounted {
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
-            unmounted
-        });
-        assert!(unmounted, "something uses {}", self.path().display());
+        unmount(&self.path());
     }
 
     /// Unmounts the file system and mounts it again, so that what is read comes from the disk;
@@ -183,9 +180,36 @@ impl SmallDisk {
         mounts::shut_down(&self.path()).expect("the file system can be stopped");
     }
 
+    /// Fills the file system until only about `left_bytes` are free, for data and in all.
+    pub(crate) fn fill(&self, left_bytes: u64) {
+        let ballast = File::create(self.ballast()).expect("there is room for a name");
+        let mut end = 0;
+        // What is written in between by others may give room back.
+        for _ in 0..3 {
+            for step in [16 << 20, 1 << 20, 64 << 10, 4 << 10] {
+                while rustix::fs::fallocate(&ballast, FallocateFlags::empty(), end, step).is_ok() {
+                    end += step;
+                }
+            }
+            self.write_back();
+        }
+        ballast.set_len(end.saturating_sub(left_bytes)).expect("a file can be cut");
+        self.write_back();
+    }
+
+    /// Takes back what [`fill`](Self::fill) and [`write_ballast`](Self::write_ballast) did.
+    pub(crate) fn make_room(&self) {
+        std::fs::remove_file(self.ballast()).expect("the disk was filled");
+        self.write_back();
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.path().join("ballast")
+    }
+
     /// Writes a file of so many bytes, fewer if the disk is full before, to be removed later.
     pub(crate) fn write_ballast(&self, bytes: usize) -> PathBuf {
-        let path = self.path().join("ballast");
+        let path = self.ballast();
         let mut file = File::create(&path).expect("there is room for a name");
         for chunk in vec![1; bytes].chunks(4096) {
             if file.write_all(chunk).is_err() {
@@ -202,9 +226,22 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         // What cannot be unmounted goes with the last process of the test.
         for path in [self.path(), self.memory()] {
-            let _ = Command::new("umount").arg("-l").arg(path).output();
+            let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
         }
     }
+}
+
+/// Unmounts what is mounted at `path`.
+fn unmount(path: &Path) {
+    // A process that another test has just forked has all files open until it executes.
+    let is_unmounted = (0..100).any(|_| {
+        let result = rustix::mount::unmount(path, UnmountFlags::empty());
+        if result.is_err() {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        result.is_ok()
+    });
+    assert!(is_unmounted, "something uses {}", path.display());
 }
 
 fn run(command: &mut Command) -> Result<(), String> {

@@ -47,7 +47,7 @@ impl Job {
     pub(crate) fn options(&self) -> Options {
         let fill_factor = match self.series.kind {
             Kind::Growing => 1.0,
-            Kind::Overwriting | Kind::Deleting | Kind::Mixed => 4.5,
+            _ => 4.5,
         };
         tiny().fill_factor(fill_factor).checkpoint_bytes_min(256 << 10)
     }

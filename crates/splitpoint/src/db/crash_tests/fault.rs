@@ -102,13 +102,12 @@ impl Run {
                 }
             }
             Err(error) => {
-                if error.kind() == ErrorKind::Poisoned {
-                    self.is_poisoned = true;
-                } else if !commit.is_empty() {
+                if !self.is_poisoned && !commit.is_empty() {
                     // Made and not durable, or not made.
                     self.doubts.push(commit);
                     self.settle_doubts()?;
                 }
+                self.is_poisoned |= error.kind() == ErrorKind::Poisoned;
                 self.errors.push(error);
             }
         }
