@@ -347,7 +347,10 @@ impl Opening {
         let live = region.live();
         // The kernel reports an error of writing back once. A handle that only reads cannot note it
         // for the next one, so it leaves the question to a writer.
-        if self.access == Access::ReadWrite && region.storage().has_write_back_error() {
+        if self.access == Access::ReadWrite
+            && region.storage().has_write_back_error()
+            && region.claim_live().is_ok()
+        {
             live.set_sync_failed();
         }
         // After a failed sync the cache may have lost records that the tables name.
@@ -367,7 +370,8 @@ impl Opening {
         space: Space,
         (state, recovery, durable_lsn): (CommitState, Recovery, u64),
     ) -> Opened {
-        if self.access == Access::ReadWrite {
+        // The number of the process is for messages: where there is no room for it, there is none.
+        if self.access == Access::ReadWrite && region.claim_live().is_ok() {
             region.live().set_pid();
         }
         let writer = Writer::new(self.log, space, state, self.superblock);
@@ -435,6 +439,7 @@ impl Opening {
         let records = unpublished.records;
         let mut durable_lsn = live.durable_lsn().min(live.committed().0);
         if self.access == Access::ReadWrite {
+            region.claim_stores(None)?;
             // No checksum vouches for it, and a sync that believed too much would do nothing.
             durable_lsn = 0;
             self.take_over_checkpoints(region)?;

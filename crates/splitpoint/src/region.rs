@@ -38,10 +38,13 @@ use crate::piece::{Piece, piece_count_for, piece_of};
 use crate::prefaulter::Prefaulter;
 use crate::residency::Residency;
 use crate::space::{Extent, Space};
-use crate::storage::{Backing, Storage, WindowKind, prefetch};
+use crate::storage::{Backing, Room, Storage, WindowKind, is_of_device, no_room, prefetch};
 
 /// Free extents from this size on are given back to the file system at a close.
 const PUNCH_BYTES_MIN: u64 = 256 << 10;
+/// What a file system that never writes in place must have left before a change: many times what
+/// one dirties, since other programs take from it too.
+const ROOM_BYTES_MIN: u64 = 16 << 20;
 /// Bytes that are read and written again at a time.
 const AGAIN_BYTES: u64 = 1 << 20;
 
@@ -355,6 +358,56 @@ impl Region {
         &self.prefaulter
     }
 
+    /// Makes sure that stores to the live header, the index and `tail` of the file find their blocks,
+    /// or that the file system has some left.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if there is no room: a store could be a signal.
+    pub(crate) fn claim_stores(&self, tail: Option<Range<u64>>) -> Result<Room> {
+        let live = std::iter::once(LIVE_OFFSET..LIVE_OFFSET + LIVE_BYTES);
+        let pieces = LineWindow::ALL.into_iter().flat_map(|window| {
+            let pieces = 0..self.live().piece_count(window);
+            pieces.map(move |piece| {
+                let start = self.live().piece(window, piece) * GRANULE_BYTES;
+                start..start + piece_of(piece).line_count * LINE_BYTES
+            })
+        });
+        let pieces = pieces.filter(|_| !self.is_private);
+        let mut room = Room::Claimed;
+        for range in live.chain(pieces).chain(tail) {
+            let claimed = self.write("claim blocks of", |storage| {
+                storage.claim_stores(range.start, range.end - range.start)
+            })?;
+            if claimed == Room::OfFileSystem {
+                room = claimed;
+            }
+        }
+        if room == Room::OfFileSystem {
+            self.require_room()?;
+        }
+        Ok(room)
+    }
+
+    /// As [`claim_stores`](Self::claim_stores), for the live header alone.
+    pub(crate) fn claim_live(&self) -> Result<()> {
+        let action = "claim blocks of";
+        match self.write(action, |storage| storage.claim_stores(LIVE_OFFSET, LIVE_BYTES))? {
+            Room::Claimed => Ok(()),
+            Room::OfFileSystem => self.require_room(),
+        }
+    }
+
+    /// Returns an error unless the file system has room for the stores of some changes.
+    pub(crate) fn require_room(&self) -> Result<()> {
+        self.write("keep room for the pages of", |storage| {
+            if storage.free_bytes()? >= ROOM_BYTES_MIN {
+                return Ok(());
+            }
+            Err(no_room())
+        })
+    }
+
     /// Says that these lines of a window are about to be written.
     pub(crate) fn populate(&self, window: LineWindow, lines: Range<u64>) {
         assert!(lines.start <= lines.end && lines.end <= self.line_count(window));
@@ -500,8 +553,11 @@ impl Region {
     ) -> Result<T> {
         what(self.storage()).map_err(|source| {
             let path = self.storage.path().to_path_buf();
+            let is_of_device = is_of_device(&source);
             let error = Error::Io { action, path, source };
-            self.health.note_call(&error);
+            if is_of_device {
+                self.health.fail(&error);
+            }
             error
         })
     }

@@ -42,6 +42,7 @@ use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX
 use crate::region::{LivePool, Region};
 use crate::space::Space;
 use crate::stats::{Checkpoint, Occupancy, Recovery, SegmentBytes, Stats};
+use crate::storage::Room;
 use crate::storage::fork::Origin;
 use crate::table::PutMode;
 
@@ -81,6 +82,8 @@ pub(crate) struct Writer {
     pub(crate) superblock: Superblock,
     pub(crate) mark: Mark,
     pub(crate) pace: Pace,
+    /// Whether each store takes room of the file system.
+    needs_room: bool,
     pub(crate) is_closed: bool,
     pub(crate) checkpoints: Checkpointing,
     scratch: Scratch,
@@ -114,6 +117,7 @@ impl Writer {
             superblock,
             mark: if is_new { Mark::New } else { Mark::Clean },
             pace: Pace::new(None, Written::default()),
+            needs_room: false,
             is_closed: false,
             checkpoints: Checkpointing::default(),
             scratch: Scratch::default(),
@@ -257,6 +261,9 @@ impl Store {
         if writer.mark != Mark::NotCleanDurably || writer.superblock.log_start.segment_offset == 0 {
             self.begin_changes(&mut writer)?;
         }
+        if writer.needs_room {
+            self.region.require_room()?;
+        }
         Ok(writer)
     }
 
@@ -278,6 +285,8 @@ impl Store {
     #[cold]
     fn begin_changes(&self, writer: &mut Writer) -> Result<()> {
         self.group.check()?;
+        let room = self.region.claim_stores(writer.log.rest_of_tail())?;
+        writer.needs_room = room == Room::OfFileSystem;
         // What fails here is tried again by the next change.
         if writer.mark == Mark::NotCleanDurably {
             writer.mark = Mark::NotClean;
@@ -587,7 +596,9 @@ impl Store {
         writer.is_closed = true;
         // After a failure nothing is stored any more, not even to free what was set aside.
         self.group.check()?;
-        self.region.live().clear_pid();
+        if self.region.claim_live().is_ok() {
+            self.region.live().clear_pid();
+        }
         self.sync_new(&mut writer)?;
         if writer.mark == Mark::Clean {
             return Ok(());

@@ -1,6 +1,7 @@
 //! Append records at the tail of the log.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::record::{HEADER_BYTES_MAX, LINK_BYTES, RecordHeader, RecordKind, finish_crc};
@@ -231,6 +232,12 @@ impl Appender {
             }
             None => self.standing,
         }
+    }
+
+    /// Returns where the next records go in the tail segment.
+    pub(crate) fn rest_of_tail(&self) -> Option<Range<u64>> {
+        let page = |tail: &TailSegment| tail.offset / GRANULE_BYTES * GRANULE_BYTES;
+        self.tail.as_ref().map(|tail| page(tail)..tail.end)
     }
 
     /// Returns where the last record was appended, the naming one of a big record.

@@ -71,6 +71,7 @@ impl Opening {
         let base = name.and_then(|name| self.survey_checkpoint(&region, name).ok());
         let region = match self.access {
             Access::ReadWrite => {
+                region.claim_live()?;
                 if has_failed_sync {
                     // So that the next sync writes it.
                     for used in &self.survey_log(&region)?.survey.used {

@@ -17,6 +17,7 @@ use rustix::fs::{AtFlags, StatxFlags};
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 
 use super::anon::{release_span, reserve_span};
+use super::claim::{Room, claim, free_bytes};
 use super::fork::Origin;
 use super::memory::memory_bytes;
 use super::{
@@ -357,10 +358,19 @@ impl Storage for Mapped {
             uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, offset, bytes)?));
         match claimed {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                self.write_zeros(offset, bytes)
+                return self.write_zeros(offset, bytes);
             }
-            other => other,
+            other => other?,
         }
+        claim(&self.file, offset..offset + bytes).map(drop)
+    }
+
+    fn claim_stores(&self, offset: u64, bytes: u64) -> io::Result<Room> {
+        claim(&self.file, offset..offset + bytes)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        free_bytes(&self.file)
     }
 
     fn sync_range(&self, offset: u64, bytes: u64) -> io::Result<()> {

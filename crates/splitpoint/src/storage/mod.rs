@@ -9,6 +9,7 @@
 //! - [`sim`]: a memory image and a disk image, for tests of crashes and faults.
 
 pub(crate) mod anon;
+mod claim;
 pub(crate) mod fork;
 pub(crate) mod mapped;
 mod memory;
@@ -24,6 +25,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
+pub(crate) use claim::Room;
 pub(crate) use pages::Pages;
 
 use crate::atomic::may_be_killed;
@@ -323,11 +327,42 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         self.clear_range(offset, bytes)
     }
 
+    /// Makes sure that stores to a range through a mapping find their blocks, or returns that the file
+    /// system takes new ones for each.
+    fn claim_stores(&self, _offset: u64, _bytes: u64) -> io::Result<Room> {
+        Ok(Room::Claimed)
+    }
+
+    /// Returns how many bytes the file system has left.
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+
     /// Makes the bytes of the range durable, however they were written.
     fn sync_range(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
     /// Lets go of the memory behind a range of the view; the next read brings it back.
     fn drop_resident(&self, _offset: u64, _bytes: u64) {}
+}
+
+/// Returns whether an error tells of a device or a file system that failed, and not of too little
+/// room or of a call that the system does not have.
+pub(crate) fn is_of_device(error: &io::Error) -> bool {
+    let of_device = [
+        Errno::IO,
+        Errno::NXIO,
+        Errno::NODEV,
+        Errno::ROFS,
+        Errno::SHUTDOWN,
+        Errno::STALE,
+        Errno::UCLEAN,
+    ];
+    error.raw_os_error().is_some_and(|code| of_device.contains(&Errno::from_raw_os_error(code)))
+}
+
+/// Returns the system's error for a full disk.
+pub(crate) fn no_room() -> io::Error {
+    Errno::NOSPC.into()
 }
 
 /// Calls `call` again as long as a signal interrupts it. Not for syncs: after one that failed
@@ -378,6 +413,19 @@ mod tests {
             storage.write_at(0, &vec![7; 8 * 4096]).expect("nothing fails here");
             check(storage);
         }
+    }
+
+    #[test]
+    fn a_full_disk_is_no_failure_of_the_device() {
+        let (edquot, efbig, eintr) = (122, 27, 4);
+        for code in [edquot, efbig, eintr] {
+            assert!(!is_of_device(&io::Error::from_raw_os_error(code)), "{code}");
+        }
+        assert!(!is_of_device(&no_room()));
+        let (eio, erofs) = (5, 30);
+        assert!(
+            [eio, erofs].into_iter().map(io::Error::from_raw_os_error).all(|e| is_of_device(&e))
+        );
     }
 
     #[test]

@@ -19,6 +19,8 @@ mod durability;
 #[cfg(test)]
 mod fork;
 #[cfg(test)]
+mod full_copy;
+#[cfg(test)]
 mod full_disk;
 #[cfg(test)]
 mod golden;

@@ -1,0 +1,206 @@
+//! Blocks for stores through a mapping, claimed before the first store.
+//!
+//! A store to a mapped page that has no block of its own asks the file system for one, and a full disk is
+//! then a signal, SIGBUS. The files of a store have their blocks from the beginning; copies of them
+//! may not:
+//!
+//! | what | how it is found | how it is claimed |
+//! |---|---|---|
+//! | a hole, as `cp --sparse` leaves it | `SEEK_HOLE` | `fallocate` |
+//! | a block shared with another file, as `cp --reflink` leaves it | `FIEMAP` | `FALLOC_FL_UNSHARE_RANGE` |
+//! | any block of a file on btrfs | its file system | not at all: see [`Room`] |
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::uninterrupted;
+
+/// Where blocks for the stores of a file come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// The file has them.
+    Claimed,
+    /// The file system takes new ones for each page that is written again: there must be some left.
+    OfFileSystem,
+}
+
+/// The largest folio of the page cache in bytes.
+const FOLIO_BYTES_MAX: u64 = 2 << 20;
+/// `f_type` of btrfs.
+const BTRFS: i64 = 0x9123_683e;
+
+/// It reserves room for each page that is stored to, and gives an error, a signal, where there is
+/// none: also in a file with the flag `C`, no copy on write, whose blocks it then does not use
+/// (Linux 6.18). So new files do not get that flag, which would cost them reflinks and checksums.
+fn is_btrfs(file: &File) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type & 0xffff_ffff == BTRFS)
+}
+
+/// Makes sure that stores to a range of the file find their blocks. A store makes the file system see
+/// to all of the folio that has the page, so the range is widened to whole ones.
+///
+/// # Cost
+///
+/// Two system calls where nothing is missing.
+pub(super) fn claim(file: &File, range: Range<u64>) -> io::Result<Room> {
+    if is_btrfs(file) {
+        return Ok(Room::OfFileSystem);
+    }
+    let file_bytes = file.metadata()?.len();
+    let start = range.start / FOLIO_BYTES_MAX * FOLIO_BYTES_MAX;
+    let range = start..range.end.next_multiple_of(FOLIO_BYTES_MAX).min(file_bytes);
+    fill_holes(file, &range)?;
+    if !has_shared_blocks(file, &range)? {
+        return Ok(Room::Claimed);
+    }
+    match fallocate(file, FallocateFlags::UNSHARE_RANGE, &range) {
+        Err(error) if is_unknown(&error) => Ok(Room::OfFileSystem),
+        unshared => unshared.map(|()| Room::Claimed),
+    }
+}
+
+/// Returns how many bytes of the file system are free, for programs without privilege.
+pub(super) fn free_bytes(file: &File) -> io::Result<u64> {
+    let system = rustix::fs::fstatvfs(file)?;
+    Ok(system.f_bavail.saturating_mul(system.f_frsize))
+}
+
+/// Blocks that are there and were never written count as holes; to claim them again costs nothing.
+fn fill_holes(file: &File, range: &Range<u64>) -> io::Result<()> {
+    let hole = match rustix::fs::seek(file, SeekFrom::Hole(range.start)) {
+        Ok(hole) => hole,
+        // Behind the end, or no such question: then nothing tells of holes.
+        Err(Errno::NXIO | Errno::INVAL) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    if hole >= range.end {
+        return Ok(());
+    }
+    match fallocate(file, FallocateFlags::empty(), &(hole..range.end)) {
+        Err(error) if is_unknown(&error) => Ok(()),
+        filled => filled,
+    }
+}
+
+fn fallocate(file: &File, flags: FallocateFlags, range: &Range<u64>) -> io::Result<()> {
+    let (offset, bytes) = (range.start, range.end - range.start);
+    uninterrupted(|| Ok(rustix::fs::fallocate(file, flags, offset, bytes)?))
+}
+
+fn is_unknown(error: &io::Error) -> bool {
+    let unknown = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL];
+    error.raw_os_error().is_some_and(|code| unknown.contains(&Errno::from_raw_os_error(code)))
+}
+
+/// Extents that are asked for at a time.
+const EXTENTS: usize = 64;
+
+/// The argument of `FS_IOC_FIEMAP`: `struct fiemap` with its extents.
+#[repr(C)]
+#[derive(Debug)]
+struct Fiemap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped_extents: u32,
+    extent_count: u32,
+    reserved: u32,
+    extents: [FiemapExtent; EXTENTS],
+}
+
+/// `struct fiemap_extent`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct FiemapExtent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved_64: [u64; 2],
+    flags: u32,
+    reserved: [u32; 3],
+}
+
+const _: () = assert!(size_of::<Fiemap>() == 32 + EXTENTS * 56);
+/// `FS_IOC_FIEMAP`.
+const FIEMAP: rustix::ioctl::Opcode = 0xc020_660b;
+/// `FIEMAP_EXTENT_LAST`.
+const LAST: u32 = 1;
+/// `FIEMAP_EXTENT_SHARED`.
+const SHARED: u32 = 0x2000;
+
+/// Returns whether a file system that can tell says that blocks of the range are shared.
+fn has_shared_blocks(file: &File, range: &Range<u64>) -> io::Result<bool> {
+    let mut start = range.start;
+    while start < range.end {
+        let mut map = Fiemap {
+            start,
+            length: range.end - start,
+            flags: 0,
+            mapped_extents: 0,
+            extent_count: EXTENTS as u32,
+            reserved: 0,
+            extents: [FiemapExtent::default(); EXTENTS],
+        };
+        // SAFETY: the number is that of FS_IOC_FIEMAP, whose argument the type is: its header, and
+        // as many extents as it says.
+        let call = unsafe { rustix::ioctl::Updater::<FIEMAP, Fiemap>::new(&mut map) };
+        // SAFETY: the kernel writes the header and the extents, all of which are plain integers.
+        match unsafe { rustix::ioctl::ioctl(file, call) } {
+            Ok(()) => {}
+            Err(error) if is_unknown(&error.into()) || error == Errno::NOTTY => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        let found = &map.extents[..(map.mapped_extents as usize).min(EXTENTS)];
+        if found.iter().any(|extent| extent.flags & SHARED != 0) {
+            return Ok(true);
+        }
+        let Some(last) = found.last().filter(|last| last.flags & LAST == 0) else { break };
+        let end = last.logical.saturating_add(last.length);
+        if end <= start {
+            break;
+        }
+        start = end;
+    }
+    Ok(false)
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    #[test]
+    fn a_hole_gets_its_blocks_and_keeps_its_zeros() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse");
+        let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
+        file.set_len(1 << 20).unwrap();
+        file.write_all_at(&[7; 4096], 512 << 10).unwrap();
+        let blocks = || file.metadata().unwrap().blocks() * 512;
+        if blocks() > 8192 {
+            println!("skipped: no holes on this file system");
+            return;
+        }
+        fill_holes(&file, &(256 << 10..768 << 10)).unwrap();
+        assert!((512 << 10..1 << 20).contains(&blocks()), "{}", blocks());
+        claim(&file, 4096..8192).unwrap();
+        assert!(blocks() >= 1 << 20);
+        let mut bytes = vec![1; 1 << 20];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let written = 512 << 10..(512 << 10) + 4096;
+        let is_kept = |(at, &byte): (usize, &u8)| byte == 7 * u8::from(written.contains(&at));
+        assert!(bytes.iter().enumerate().all(is_kept));
+        assert_eq!(file.metadata().unwrap().len(), 1 << 20);
+    }
+
+    #[test]
+    fn a_range_behind_the_end_of_the_file_needs_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = File::create_new(dir.path().join("empty")).unwrap();
+        assert!(fill_holes(&file, &(0..4096)).is_ok());
+    }
+}
