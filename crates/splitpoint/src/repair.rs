@@ -22,7 +22,6 @@ mod batches;
 mod bigs;
 mod marks;
 mod reader;
-mod records;
 mod report;
 mod saver;
 mod segments;

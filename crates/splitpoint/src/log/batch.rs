@@ -60,18 +60,6 @@ impl<T> Batches<T> {
         self.held.is_empty()
     }
 
-    /// Returns whether `record` commits more records than are held back.
-    pub(crate) fn is_short_of(&self, record: &Record<'_>) -> bool {
-        let is_commit = record.header.kind == RecordKind::Commit;
-        let commit = BatchCrc::decode(record).filter(|_| is_commit);
-        commit.is_some_and(|commit| self.held.len() < commit.count as usize)
-    }
-
-    /// Gives out all that is held back.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = T> {
-        self.held.drain(..).map(|(effect, _)| effect)
-    }
-
     /// Takes the next record of the log, of any kind, with what it does, if anything, and calls
     /// `committed` with all that counts now.
     #[inline]
@@ -119,4 +107,82 @@ impl<T> Batches<T> {
             self.held.drain(first..).map(|(effect, _)| effect).for_each(committed);
         }
     }
+}
+
+/// What only a log with gaps asks.
+impl<T> Batches<T> {
+    /// Returns whether `record` commits more records than are held back.
+    fn is_short_of(&self, record: &Record<'_>) -> bool {
+        let is_commit = record.header.kind == RecordKind::Commit;
+        let commit = BatchCrc::decode(record).filter(|_| is_commit);
+        commit.is_some_and(|commit| self.held.len() < commit.count as usize)
+    }
+
+    /// Gives out all that is held back.
+    fn take(&mut self) -> impl Iterator<Item = T> {
+        self.held.drain(..).map(|(effect, _)| effect)
+    }
+}
+
+/// As [`Batches`], for a log of which parts may be missing.
+///
+/// A part that is missing may have held the COMMIT of the records before it, or some of the
+/// records of the COMMIT behind it: nobody knows whether what is left of such a batch counts.
+#[derive(Clone, Debug)]
+pub(crate) struct CutBatches<T> {
+    batches: Batches<T>,
+    /// Whether the batch that is held back may have begun in a part that is missing.
+    is_cut: bool,
+}
+
+/// Whether the record of a batch counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is of no batch, or its batch is whole.
+    Counts,
+    /// What would tell is missing.
+    InDoubt,
+}
+
+impl<T> Default for CutBatches<T> {
+    fn default() -> Self {
+        Self { batches: Batches::default(), is_cut: false }
+    }
+}
+
+impl<T> CutBatches<T> {
+    /// Goes on behind a part that is missing: what is held back is in doubt, and so may be what
+    /// comes next.
+    pub(crate) fn cut(&mut self, mut take: impl FnMut(T, Standing)) {
+        self.batches.take().for_each(|effect| take(effect, Standing::InDoubt));
+        self.is_cut = true;
+    }
+
+    /// As [`Batches::add`], with whether what is given out counts.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        record: &Record<'_>,
+        effect: Option<T>,
+        mut take: impl FnMut(T, Standing),
+    ) {
+        if self.is_cut {
+            self.add_behind_cut(record, &mut take);
+        }
+        self.batches.add(record, effect, |effect| take(effect, Standing::Counts));
+    }
+
+    #[cold]
+    fn add_behind_cut(&mut self, record: &Record<'_>, take: &mut impl FnMut(T, Standing)) {
+        if self.batches.is_short_of(record) {
+            self.batches.take().for_each(|effect| take(effect, Standing::InDoubt));
+        }
+        self.is_cut = is_member(record) || record.header.kind == RecordKind::Link;
+    }
+}
+
+/// Returns whether a record is one of a batch, and not the one that commits it or leads on.
+pub(crate) fn is_member(record: &Record<'_>) -> bool {
+    let is_between = matches!(record.header.kind, RecordKind::Commit | RecordKind::Link);
+    record.header.is_in_transaction && !is_between
 }

@@ -24,4 +24,6 @@ pub(crate) mod append;
 pub(crate) mod batch;
 pub(crate) mod durable;
 pub(crate) mod record;
+pub(crate) mod resync;
 pub(crate) mod scan;
+pub(crate) mod segment;

@@ -7,10 +7,11 @@
 
 use super::marks::Marks;
 use super::reader::Reader;
-use super::segments::{Log, Part, Segment};
+use super::segments::{Log, Part};
 use crate::error::Result;
-use crate::log::batch::Batches;
-use crate::log::record::{Record, RecordKind};
+use crate::log::batch::{CutBatches, Standing, is_member};
+use crate::log::record::Record;
+use crate::log::segment::Segment;
 
 /// How many records of batches have not simply counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(super) fn decide(reader: &mut Reader<'_>, log: &mut Log, is_end_sure: bool) 
         })?;
     }
     if !is_end_sure {
-        pass.doubt();
+        pass.cut();
     }
     for (part, uncommitted) in log.parts.iter_mut().zip(pass.uncommitted) {
         part.uncommitted = uncommitted;
@@ -51,11 +52,9 @@ type Member = (usize, u64);
 /// The records of a log in their order.
 #[derive(Debug, Default)]
 struct Pass {
-    batches: Batches<Member>,
+    batches: CutBatches<Member>,
     /// Where the log has got to.
     lsn: u64,
-    /// Whether the batch that is held back may have begun in a gap.
-    is_cut: bool,
     /// For each part so far that has any: its records that nothing has made count.
     uncommitted: Vec<Option<Marks>>,
     undone: Undone,
@@ -78,8 +77,7 @@ impl Pass {
     /// Goes on to `lsn`, across a gap if nothing has been read up to there.
     fn advance(&mut self, lsn: u64) {
         if self.lsn != lsn {
-            self.doubt();
-            self.is_cut = true;
+            self.cut();
         }
         self.lsn = lsn;
     }
@@ -88,31 +86,30 @@ impl Pass {
     fn add(&mut self, part: &Part, record: &Record<'_>) {
         self.advance(part.segment.lsn_at(record.offset));
         self.lsn += record.bytes.len() as u64;
-        if self.is_cut && self.batches.is_short_of(record) {
-            self.doubt();
-        }
-        let is_between = matches!(record.header.kind, RecordKind::Commit | RecordKind::Link);
-        let is_member = record.header.is_in_transaction && !is_between;
-        self.is_cut &= is_member || record.header.kind == RecordKind::Link;
-        let member = is_member.then(|| (self.uncommitted.len() - 1, record.offset));
+        let member = is_member(record).then(|| (self.uncommitted.len() - 1, record.offset));
         if let Some(member) = member {
             set(&mut self.uncommitted, member, true);
             self.undone.uncommitted_count += 1;
         }
         let Self { batches, uncommitted, undone, .. } = self;
-        batches.add(record, member, |member| {
-            set(uncommitted, member, false);
-            undone.uncommitted_count -= 1;
+        batches.add(record, member, |member, standing| {
+            undone.release(uncommitted, member, standing);
         });
     }
 
     /// Makes all count that is held back: nobody knows whether it does.
-    fn doubt(&mut self) {
-        for member in self.batches.take() {
-            set(&mut self.uncommitted, member, false);
-            self.undone.uncommitted_count -= 1;
-            self.undone.doubtful_count += 1;
-        }
+    fn cut(&mut self) {
+        let Self { batches, uncommitted, undone, .. } = self;
+        batches.cut(|member, standing| undone.release(uncommitted, member, standing));
+    }
+}
+
+impl Undone {
+    /// Makes a member of a batch count.
+    fn release(&mut self, uncommitted: &mut [Option<Marks>], member: Member, standing: Standing) {
+        set(uncommitted, member, false);
+        self.uncommitted_count -= 1;
+        self.doubtful_count += u64::from(standing == Standing::InDoubt);
     }
 }
 

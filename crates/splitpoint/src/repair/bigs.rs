@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::reader::Reader;
-use super::segments::{Log, Losses, Part, Segment};
+use super::segments::{Log, Losses, Part};
 use crate::error::Result;
 use crate::format::u64_at;
 use crate::log::record::{HEADER_BYTES_MAX, Record, RecordHeader, RecordKind, finish_crc};
+use crate::log::segment::Segment;
 
 /// The big records of a log.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! `Marks`: notes about the records of one log segment, by their place.
 
-use super::segments::Segment;
+use crate::log::segment::Segment;
 
 /// One bit for each 8 bytes of a log segment.
 #[derive(Clone, Debug)]

@@ -3,11 +3,12 @@
 use super::Found;
 use super::bigs::{big_target, read_big};
 use super::reader::Reader;
-use super::segments::{Part, Segment};
+use super::segments::Part;
 use super::survey::Survey;
 use crate::db::Db;
 use crate::error::Result;
 use crate::log::record::{Record, RecordKind};
+use crate::log::segment::Segment;
 
 /// The pass that stores what is to be kept.
 pub(super) struct Saver<'a> {

@@ -1,69 +1,24 @@
 //! Find the segments of a damaged file and put those of the log into its order.
 //!
-//! Each log segment is bound to the one before it twice: the LINK record there names it, and its
-//! own header names that segment and the log sequence number after the LINK. One of the two is
-//! enough. Recovery after a power loss cuts the log off and begins a new segment at an earlier
-//! number, so of two segments that follow the same one, that with the smaller number is the
-//! younger, and the log; the other, and all behind it, were dropped then and stay dropped.
+//! How a log segment is bound to the one before it is in `log::segment`. Recovery after a power
+//! loss cuts the log off and begins a new segment at an earlier number, so of two segments that
+//! follow the same one, that with the smaller number is the younger, and the log; the other, and
+//! all behind it, were dropped then and stay dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::marks::Marks;
 use super::reader::Reader;
-use super::records::{Link, Powers, SegmentScan, Tail, records_of, scan};
 use crate::error::Result;
 use crate::format::{
     FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LOG_SEGMENT_BYTES_MAX, LogStart, SegmentHeader,
     SegmentKind,
 };
+use crate::log::append::Position;
 use crate::log::record::{LINK_BYTES, Record};
-
-/// A log segment, or a big one: what its header says, or what the records before it say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
-    pub(super) base_lsn: u64,
-    pub(super) sequence: u64,
-    pub(super) previous_offset: u64,
-    pub(super) salt: u64,
-}
-
-impl Segment {
-    fn new(offset: u64, header: &SegmentHeader) -> Self {
-        Self {
-            offset,
-            bytes: header.segment_bytes,
-            base_lsn: header.base_lsn,
-            sequence: header.sequence,
-            previous_offset: header.previous_offset,
-            salt: header.salt,
-        }
-    }
-
-    /// Returns where the first record is.
-    pub(super) fn first(&self) -> u64 {
-        self.offset + SegmentHeader::BYTES
-    }
-
-    /// Returns where the segment ends.
-    pub(super) fn end(&self) -> u64 {
-        self.offset + self.bytes
-    }
-
-    /// Returns the log sequence number of the record at `offset`.
-    pub(super) fn lsn_at(&self, offset: u64) -> u64 {
-        self.base_lsn + (offset - self.first())
-    }
-
-    /// Returns where the LINK record was, if `next` follows this segment.
-    pub(super) fn link_before(&self, next: &Segment) -> Option<u64> {
-        let before = next.base_lsn.checked_sub(self.base_lsn)?.checked_sub(LINK_BYTES)?;
-        let at = self.first() + before;
-        (next.previous_offset == self.offset && at + LINK_BYTES <= self.end()).then_some(at)
-    }
-}
+use crate::log::resync::{Link, Powers, SegmentScan, Tail, records_of, scan};
+use crate::log::segment::{Segment, segments_before};
 
 /// A segment of the log, with what can be read of it.
 #[derive(Clone, Debug)]
@@ -89,6 +44,13 @@ pub(super) struct KnownEnd {
     pub(super) durable_lsn: u64,
     /// Whether a checksum proves it: the store was closed.
     pub(super) is_certain: bool,
+}
+
+impl KnownEnd {
+    fn position(self) -> Position {
+        let Self { segment_offset, offset, lsn, .. } = self;
+        Position { segment_offset, offset, lsn }
+    }
 }
 
 /// The log in its order, and what is left over.
@@ -218,21 +180,9 @@ impl Headers {
 
     /// Returns the segments that lead to the known end of the log, itself included.
     fn before(&self, end: Option<KnownEnd>) -> BTreeSet<u64> {
-        let mut found = BTreeSet::new();
-        let Some(end) = end else { return found };
-        let Some(mut segment) = self.logs.get(&end.segment_offset) else { return found };
-        let is_inside = (segment.first()..=segment.end()).contains(&end.offset);
-        if !is_inside || segment.lsn_at(end.offset) != end.lsn {
-            return found;
-        }
-        // The log sequence number falls with every step, so this ends.
-        while found.insert(segment.offset)
-            && let Some(previous) = self.logs.get(&segment.previous_offset)
-            && previous.link_before(segment).is_some()
-        {
-            segment = previous;
-        }
-        found
+        let segment_at = |offset: u64| self.logs.get(&offset).copied();
+        let before = end.map(|end| segments_before(end.position(), segment_at));
+        before.into_iter().flatten().map(|segment| segment.offset).collect()
     }
 }
 
@@ -340,14 +290,12 @@ impl Order {
 
     /// Makes up the segment at `offset`, whose header is damaged.
     fn rebuilt(&self, offset: u64, salt: u64, base_lsn: u64, previous_offset: u64) -> Candidate {
-        // It begins at a multiple of its size and ends before the next one does.
-        let aligned = 1 << offset.trailing_zeros().min(LOG_SEGMENT_BYTES_MAX.trailing_zeros());
+        // It ends before the next one begins.
         let next = |segments: &BTreeMap<u64, Segment>| {
-            segments.range(offset + 1..).next().map_or(aligned, |(&next, _)| next - offset)
+            segments.range(offset + 1..).next().map_or(u64::MAX, |(&next, _)| next - offset)
         };
         let room = next(&self.headers.logs).min(next(&self.headers.bigs));
-        let bytes = aligned.min(room);
-        let segment = Segment { offset, bytes, base_lsn, sequence: 0, previous_offset, salt };
+        let segment = Segment::made_up(offset, salt, base_lsn, previous_offset, room);
         Candidate { segment, is_rebuilt: true }
     }
 

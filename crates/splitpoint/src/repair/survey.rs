@@ -6,11 +6,12 @@ use super::Found;
 use super::bigs::{Bigs, read_big_key};
 use super::marks::Marks;
 use super::reader::Reader;
-use super::records::decode_at;
-use super::segments::{Log, Part, Segment};
+use super::segments::{Log, Part};
 use crate::format::{Addr, SegmentHeader, u64_at};
 use crate::hash::{HashFunction, HashId};
 use crate::log::record::{HEADER_BYTES_MAX, Record, RecordHeader, RecordKind};
+use crate::log::resync::decode_at;
+use crate::log::segment::Segment;
 
 /// A first pass over the valid records: which were replaced or deleted.
 pub(super) struct Survey<'a> {

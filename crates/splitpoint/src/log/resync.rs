@@ -7,42 +7,42 @@
 
 use std::ops::Range;
 
-use super::segments::Segment;
+use super::record::{HEADER_BYTES_MAX, Record, RecordHeader, RecordKind, finish_crc};
+use super::segment::Segment;
 use crate::format::{SegmentHeader, u32_at, u64_at};
-use crate::log::record::{HEADER_BYTES_MAX, Record, RecordHeader, RecordKind, finish_crc};
 
 /// Size in bytes of what a device writes whole.
 const SECTOR_BYTES: u64 = 512;
 
 /// What one log segment holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct SegmentScan {
+pub(crate) struct SegmentScan {
     /// Valid records, as ranges of file offsets, ascending. In each the records follow each other.
-    pub(super) runs: Vec<Range<u64>>,
+    pub(crate) runs: Vec<Range<u64>>,
     /// The valid links, ascending.
-    pub(super) links: Vec<Link>,
+    pub(crate) links: Vec<Link>,
     /// Where the bytes end that are not zero, if not in a record.
-    pub(super) last_used: u64,
+    pub(crate) last_used: u64,
     /// Whether the writer stopped where the first run ends.
-    pub(super) tail: Tail,
+    pub(crate) tail: Tail,
     /// Whether there are records of batches.
-    pub(super) has_batches: bool,
+    pub(crate) has_batches: bool,
 }
 
 /// A LINK record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Link {
+pub(crate) struct Link {
     /// Where it is.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Offset of the segment that it names.
-    pub(super) target: u64,
+    pub(crate) target: u64,
     /// The salt of that segment.
-    pub(super) salt: u64,
+    pub(crate) salt: u64,
 }
 
 /// Whether a segment ends as the last one of a log does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Tail {
+pub(crate) enum Tail {
     /// Something follows the first run.
     #[default]
     No,
@@ -54,7 +54,7 @@ pub(super) enum Tail {
 
 impl SegmentScan {
     /// Returns where the records end that follow the header without damage.
-    pub(super) fn solid_end(&self, segment: &Segment) -> u64 {
+    pub(crate) fn solid_end(&self, segment: &Segment) -> u64 {
         match self.runs.first() {
             Some(run) if run.start == segment.first() => run.end,
             _ => segment.first(),
@@ -62,17 +62,17 @@ impl SegmentScan {
     }
 
     /// Returns the link that nothing damaged comes before: the one that counts.
-    pub(super) fn solid_link(&self, segment: &Segment) -> Option<Link> {
+    pub(crate) fn solid_link(&self, segment: &Segment) -> Option<Link> {
         self.links.first().filter(|link| link.offset < self.solid_end(segment)).copied()
     }
 
     /// Returns where the last valid record ends.
-    pub(super) fn end(&self, segment: &Segment) -> u64 {
+    pub(crate) fn end(&self, segment: &Segment) -> u64 {
         self.runs.last().map_or(segment.first(), |run| run.end)
     }
 
     /// Forgets what is at `end` and behind it, and returns how many bytes of records that was.
-    pub(super) fn truncate(&mut self, end: u64) -> u64 {
+    pub(crate) fn truncate(&mut self, end: u64) -> u64 {
         let bytes = |runs: &[Range<u64>]| runs.iter().map(|run| run.end - run.start).sum::<u64>();
         let before = bytes(&self.runs);
         for run in &mut self.runs {
@@ -85,7 +85,7 @@ impl SegmentScan {
 }
 
 /// Finds the valid records among `bytes`, which are those of `segment` as far as the file goes.
-pub(super) fn scan(bytes: &[u8], segment: &Segment, powers: &mut Powers) -> SegmentScan {
+pub(crate) fn scan(bytes: &[u8], segment: &Segment, powers: &mut Powers) -> SegmentScan {
     let mut scan = SegmentScan::default();
     let mut trial = Trial { bytes, segment, prefixes: None };
     let mut at = SegmentHeader::BYTES as usize;
@@ -130,7 +130,7 @@ impl SegmentScan {
 }
 
 /// Returns the records of a run that a scan found, from the bytes of its segment.
-pub(super) fn records_of<'a>(
+pub(crate) fn records_of<'a>(
     bytes: &'a [u8],
     segment: &Segment,
     run: &Range<u64>,
@@ -149,7 +149,7 @@ pub(super) fn records_of<'a>(
 }
 
 /// Returns the record at `at` in the bytes of the segment at `base`: nothing has vouched for it.
-pub(super) fn decode_at(bytes: &[u8], base: u64, at: usize) -> Option<Record<'_>> {
+pub(crate) fn decode_at(bytes: &[u8], base: u64, at: usize) -> Option<Record<'_>> {
     let rest = bytes.get(at..)?;
     let offset = base + at as u64;
     let head = &rest[..rest.len().min(HEADER_BYTES_MAX)];
@@ -213,7 +213,7 @@ fn prefixes_of(bytes: &[u8]) -> Vec<u32> {
 ///
 /// Source: `crc32_combine` of zlib (Adler 2018), with the table that a fixed unit allows.
 #[derive(Clone, Debug)]
-pub(super) struct Powers(Vec<u32>);
+pub(crate) struct Powers(Vec<u32>);
 
 /// CRC-32C (Castagnoli), reflected.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
@@ -221,7 +221,7 @@ const POLYNOMIAL: u32 = 0x82f6_3b78;
 const ONE: u32 = 1 << 31;
 
 impl Powers {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(vec![ONE])
     }
 
