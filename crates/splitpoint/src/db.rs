@@ -581,7 +581,9 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// Reads the whole file once; one bit of memory for 8 bytes of log; holds up writers.
+    /// Reads the whole file once, and the damaged segments of its log twice. Takes one bit of memory
+    /// for each 8 bytes of the file and for each bucket, up to three where the log is damaged, and as
+    /// much as two log segments, 4 MiB, for one that is. Holds up writers.
     ///
     /// # Examples
     ///

@@ -16,7 +16,8 @@ use crate::store;
 /// Verify every structure of a store without writing to it
 ///
 /// Compares checksums of all records, the index with the records and the headers with both. Each
-/// damage is a line with its byte in the file, and gives exit code 1.
+/// damaged place is a line with its byte in the file, and gives exit code 1. What only follows from
+/// it, such as the slots that point into it, is counted on one more line.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -42,8 +43,18 @@ struct Report {
     lines: u64,
     damage_count: u64,
     damages: Vec<Damage>,
+    consequences: Consequences,
     #[serde(skip)]
     is_old: bool,
+}
+
+/// What follows from damage and is none of its own.
+#[derive(Debug, Default, Serialize)]
+struct Consequences {
+    /// Slots that point into it: so many keys cannot be read.
+    slots: u64,
+    /// Records without a slot.
+    records: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -107,6 +118,7 @@ fn check(path: &Path, console: Console) -> Result<Report> {
                 lines: 0,
                 damage_count: 1,
                 damages,
+                consequences: Consequences::default(),
                 is_old: false,
             });
         }
@@ -136,6 +148,7 @@ fn check_old(path: &Path, file: &OldFile) -> Result<Report> {
         lines: survey.bucket_count,
         damage_count: survey.doubt_count,
         damages: survey.doubts.iter().map(damage_of).collect(),
+        consequences: Consequences::default(),
         is_old: true,
     })
 }
@@ -152,6 +165,10 @@ fn report_of(store: String, report: &CheckReport) -> Report {
         lines: report.line_count,
         damage_count: report.damage_count,
         damages: report.damages.iter().map(damage_of).collect(),
+        consequences: Consequences {
+            slots: report.lost_slot_count,
+            records: report.slotless_count,
+        },
         is_old: false,
     }
 }
@@ -171,6 +188,7 @@ fn in_words(report: &Report, console: Console) -> String {
     if unlisted > 0 {
         let _ = writeln!(text, "damage: {} more", grouped(unlisted));
     }
+    text += &report.consequences.in_words();
     if report.is_clean && !console.is_quiet() {
         let verified = if report.is_old {
             let (records, buckets) =
@@ -184,4 +202,21 @@ fn in_words(report: &Report, console: Console) -> String {
         let _ = writeln!(text, "`{}` is sound: {verified}", report.store);
     }
     text
+}
+
+impl Consequences {
+    /// Returns the line that counts them, or nothing.
+    fn in_words(&self) -> String {
+        let verb = |count, one, more| if count == 1 { one } else { more };
+        let slots = (self.slots > 0).then(|| {
+            let verb = verb(self.slots, "points", "point");
+            format!("{} {verb} into the damage", counted(self.slots, "slot"))
+        });
+        let records = (self.records > 0).then(|| {
+            let verb = verb(self.records, "has", "have");
+            format!("{} {verb} no slot", counted(self.records, "record"))
+        });
+        let words: Vec<String> = slots.into_iter().chain(records).collect();
+        if words.is_empty() { String::new() } else { format!("hence: {}\n", words.join(", ")) }
+    }
 }

@@ -52,8 +52,11 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
             let failed = |error| Failure::using(&args.file, &error);
             // Reading alone does not compare checksums, and a dump may be all that is kept.
             let report = db.check().map_err(failed)?;
-            write_records(args, &db, db.len(), OnDamage::Stop, console)?;
-            if report.is_clean() { Ok(()) } else { Err(damaged(args, report.damage_count)) }
+            let written = write_records(args, &db, db.len(), OnDamage::Stop, console);
+            if report.is_clean() {
+                return written;
+            }
+            Err(damaged(args, report.damage_count, written))
         }
         Readable::Old(file) => {
             let survey = file.survey().map_err(|error| Failure::using(&args.file, &error))?;
@@ -126,14 +129,22 @@ fn incomplete(args: &Args, survey: &Survey) -> Failure {
     Failure::new(exit, message).hint(format!("for which, see: splitpoint check {file}"))
 }
 
-fn damaged(args: &Args, damage_count: u64) -> Failure {
+/// Says of a damaged store what `check` says, and how far the dump has come.
+fn damaged(args: &Args, damage_count: u64, written: Result<()>) -> Failure {
     let file = args.file.display();
     let damages = counted(damage_count, "damage");
-    let message = format!("`{file}` is corrupt: {damages} found, the dump may hold wrong bytes");
-    let file = shell_word(&args.file.to_string_lossy());
-    Failure::new(Exit::Corrupt, message).hint(format!(
-        "a backup is better, or only what is not damaged: splitpoint repair {file} -o NEW.spt"
-    ))
+    let found = format!("`{file}` is corrupt: {damages} found");
+    match written {
+        Ok(()) => {
+            let file = shell_word(&args.file.to_string_lossy());
+            let message = format!("{found}, the dump may hold wrong bytes");
+            Failure::new(Exit::Corrupt, message).hint(format!(
+                "a backup is better, or only what is not damaged: splitpoint repair {file} -o NEW.spt"
+            ))
+        }
+        Err(failure) if failure.exit() == Exit::Corrupt => failure.within(found),
+        Err(failure) => failure,
+    }
 }
 
 fn unfit(args: &Args, key: &[u8], reason: &str, written: u64) -> Failure {

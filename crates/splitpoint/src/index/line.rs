@@ -8,6 +8,9 @@ pub(crate) const SLOT_COUNT: usize = 7;
 /// Size of a line in bytes: one cache line.
 pub(crate) const LINE_BYTES: u64 = 64;
 
+/// Where in a line the number of the next line of its chain is, in bytes.
+pub(crate) const NEXT_OFFSET: u64 = 8 * SLOT_COUNT as u64;
+
 /// Number of an overflow line, counted from 1; 0 would be none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LineNumber(pub(crate) u32);

@@ -18,7 +18,7 @@ pub(crate) enum Trust {
 }
 
 /// How far ahead of a walk the log is asked for, in bytes.
-const AHEAD_BYTES: u64 = 1024;
+pub(crate) const AHEAD_BYTES: u64 = 1024;
 
 /// A walk over the records of a log.
 #[derive(Clone, Debug)]
@@ -150,7 +150,7 @@ impl<'a> LogWalk<'a> {
 }
 
 /// Returns the segment and the salt that a LINK record names.
-fn link_target(record: &Record<'_>) -> Result<(u64, u64)> {
+pub(crate) fn link_target(record: &Record<'_>) -> Result<(u64, u64)> {
     expect_value_bytes(record, 16)?;
     Ok((u64_at(record.value(), 0), u64_at(record.value(), 8)))
 }
@@ -169,7 +169,12 @@ pub(crate) fn expect_value_bytes(record: &Record<'_>, bytes: u64) -> Result<()> 
 }
 
 /// Returns the header of the log segment at `offset`, if it is the one that was meant.
-fn enter(region: &Region, offset: u64, salt: u64, lsn: Option<u64>) -> Result<SegmentHeader> {
+pub(crate) fn enter(
+    region: &Region,
+    offset: u64,
+    salt: u64,
+    lsn: Option<u64>,
+) -> Result<SegmentHeader> {
     let header = region.segment(offset)?;
     let corrupt = |what, at: u64, expected, found| {
         Err(Error::Corrupt { what, offset: offset + at, expected, found })

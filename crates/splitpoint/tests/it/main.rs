@@ -7,6 +7,8 @@ mod backup;
 #[cfg(test)]
 mod batch;
 #[cfg(test)]
+mod check;
+#[cfg(test)]
 mod checkpoint;
 #[cfg(test)]
 mod concurrency;
