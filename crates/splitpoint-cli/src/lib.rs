@@ -20,6 +20,7 @@ mod old_report;
 mod progress;
 mod report;
 mod store;
+mod verify;
 mod words;
 
 use std::process::ExitCode;

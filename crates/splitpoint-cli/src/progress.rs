@@ -130,6 +130,48 @@ impl Progress {
     }
 }
 
+/// Progress of work in phases, one after the other.
+pub(crate) struct Phases {
+    mode: ProgressMode,
+    console: Console,
+    running: Option<Phase>,
+}
+
+/// The phase under way, and how far it is.
+struct Phase {
+    name: &'static str,
+    progress: Progress,
+    records: u64,
+    bytes: u64,
+}
+
+impl Phases {
+    /// Begins with no phase.
+    pub(crate) fn new(mode: ProgressMode, console: Console) -> Self {
+        Self { mode, console, running: None }
+    }
+
+    /// Tells how far `phase` is, and ends the one before.
+    pub(crate) fn tell(&mut self, name: &'static str, total: Total, records: u64, bytes: u64) {
+        if self.running.as_ref().is_none_or(|running| running.name != name) {
+            self.finish();
+            let progress = Progress::start(self.mode, self.console, name, total);
+            self.running = Some(Phase { name, progress, records, bytes });
+        }
+        if let Some(running) = &mut self.running {
+            (running.records, running.bytes) = (records, bytes);
+            running.progress.update(records, bytes);
+        }
+    }
+
+    /// Ends the last phase.
+    pub(crate) fn finish(&mut self) {
+        if let Some(Phase { mut progress, records, bytes, .. }) = self.running.take() {
+            progress.finish(records, bytes);
+        }
+    }
+}
+
 fn new_bar(phase: &'static str, total: Total) -> ProgressBar {
     let (bar, template) = match total {
         Total::Bytes(total) | Total::Records(total) => {

@@ -6,12 +6,13 @@ mod log;
 mod losses;
 
 use std::fmt;
+use std::ops::ControlFlow;
 
 use addr_set::AddrSet;
 use losses::Losses;
 
 use crate::checkpoint::Image;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::format::{
     Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS,
     Superblock, SuperblockFault, u64_at,
@@ -100,9 +101,35 @@ impl CheckReport {
     }
 }
 
+/// What a check is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CheckStage {
+    /// Reading the log, every record.
+    Log,
+    /// Comparing the index with it, every bucket.
+    Index,
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckProgress {
+    /// What is being done.
+    pub stage: CheckStage,
+    /// Bytes of the log, or of the index, that this stage has done.
+    pub bytes: u64,
+    /// How many there are.
+    pub bytes_total: u64,
+}
+
+/// Who wants to know how far a check is, and can stop it.
+pub(crate) type Watch<'a> = &'a mut dyn FnMut(CheckProgress) -> ControlFlow<()>;
+
 /// A check under way.
 struct Check<'a> {
     store: &'a Store,
+    watch: Watch<'a>,
     report: CheckReport,
     /// Records that the log says are live, without those for which a slot was found.
     live: AddrSet,
@@ -112,6 +139,8 @@ struct Check<'a> {
     losses: Losses,
     /// Segments that the log is in.
     used: Vec<Extent>,
+    /// Bytes of big segments that were read.
+    big_bytes: u64,
     /// Keys that the records add up to.
     record_count: u64,
 }
@@ -121,27 +150,46 @@ impl Store {
     ///
     /// The log alone says which records are live: every one that stores a pair, less those that
     /// a later record names as the one it replaces. The index must hold just these.
-    pub(crate) fn check(&self, writer: &Writer) -> CheckReport {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if `watch` stops it.
+    pub(crate) fn check<'a>(&'a self, writer: &Writer, watch: Watch<'a>) -> Result<CheckReport> {
         let file_bytes = self.region.file_bytes();
         let mut check = Check {
             store: self,
+            watch,
             report: CheckReport::default(),
             live: AddrSet::for_file(file_bytes),
             doubtful: AddrSet::for_file(file_bytes),
             losses: Losses::none(file_bytes),
             used: Vec::new(),
+            big_bytes: 0,
             record_count: 0,
         };
         check.check_superblocks();
         check.check_live_header();
-        check.read_log(writer.superblock.log_start, writer.log.position());
+        check.read_log(writer.superblock.log_start, writer.log.position())?;
         check.check_space();
-        check.read_index(writer.state.record_count);
-        check.report
+        check.read_index(writer.state.record_count)?;
+        Ok(check.report)
     }
 }
 
 impl Check<'_> {
+    /// Tells how far the work is, and stops it if that is wanted.
+    fn tell(&mut self, stage: CheckStage, bytes: u64, bytes_total: u64) -> Result<()> {
+        let bytes = bytes.min(bytes_total);
+        match (self.watch)(CheckProgress { stage, bytes, bytes_total }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Io {
+                action: "finish the check of",
+                path: self.store.region.storage().path().to_path_buf(),
+                source: std::io::ErrorKind::Interrupted.into(),
+            }),
+        }
+    }
+
     fn check_live_header(&mut self) {
         let region = &self.store.region;
         // An index in memory of its own has no pieces in the file.

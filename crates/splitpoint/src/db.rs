@@ -15,12 +15,13 @@ mod pace_tests;
 
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use crate::backup::{Backup, BackupReport};
-use crate::check::CheckReport;
+use crate::check::{CheckProgress, CheckReport};
 use crate::cursor::Scan;
 use crate::error::Result;
 use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
@@ -595,8 +596,40 @@ impl Db {
     /// # }
     /// ```
     pub fn check(&self) -> Result<CheckReport> {
+        self.check_with(|_| ControlFlow::Continue(()))
+    }
+
+    /// As [`check`](Self::check); calls `watch` with how far it is, each log segment and each half
+    /// MiB of the index, and stops when that returns `Break`.
+    ///
+    /// Writers wait meanwhile, so `watch` must not change the store.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check), and [`ErrorKind::Io`](crate::ErrorKind::Io) with
+    /// [`Interrupted`](std::io::ErrorKind::Interrupted) if `watch` stopped it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// use std::ops::ControlFlow;
+    ///
+    /// let report = db.check_with(|progress| {
+    ///     println!("{:?}: {} of {} bytes", progress.stage, progress.bytes, progress.bytes_total);
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert!(report.is_clean());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn check_with(
+        &self,
+        mut watch: impl FnMut(CheckProgress) -> ControlFlow<()>,
+    ) -> Result<CheckReport> {
         let writer = self.store.lock()?;
-        Ok(self.store.check(&writer))
+        self.store.check(&writer, &mut watch)
     }
 
     /// Makes a consistent copy of the store in the file `dest`, while any thread goes on to write;

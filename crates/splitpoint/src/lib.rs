@@ -54,7 +54,7 @@ mod syncer;
 mod table;
 
 pub use backup::{Backup, BackupProgress, BackupReport, BackupStage, backup};
-pub use check::{CheckReport, Damage};
+pub use check::{CheckProgress, CheckReport, CheckStage, Damage};
 pub use cursor::Scan;
 pub use db::Db;
 pub use error::{Error, ErrorKind, Result};

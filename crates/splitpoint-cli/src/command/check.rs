@@ -11,7 +11,9 @@ use crate::bytes::shell_word;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::number::{bytes, counted, grouped};
+use crate::progress::ProgressMode;
 use crate::store;
+use crate::verify::verify;
 
 /// Verify every structure of a store without writing to it
 ///
@@ -31,6 +33,10 @@ pub(crate) struct Args {
     /// Print an object
     #[arg(long)]
     json: bool,
+
+    /// When to show progress
+    #[arg(long, value_enum, default_value_t)]
+    progress: ProgressMode,
 }
 
 /// What a check found.
@@ -80,7 +86,7 @@ impl Damage {
 
 /// Verifies a store.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let report = check(&args.file, console)?;
+    let report = check(args, console)?;
     if args.json {
         console::print_json(&report)?;
     } else {
@@ -100,7 +106,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     ))
 }
 
-fn check(path: &Path, console: Console) -> Result<Report> {
+fn check(args: &Args, console: Console) -> Result<Report> {
+    let path = args.file.as_path();
     let store = path.display().to_string();
     if let Some(file) = store::open_db185(path)? {
         return check_old(path, &file);
@@ -129,7 +136,8 @@ fn check(path: &Path, console: Console) -> Result<Report> {
             };
         }
     };
-    let report = db.check().map_err(|error| Failure::using(path, &error))?;
+    let report = verify(&db, args.progress, console);
+    let report = report.map_err(|error| Failure::using(path, &error))?;
     Ok(report_of(store, &report))
 }
 

@@ -17,6 +17,7 @@ use crate::interrupt::Interrupt;
 use crate::number::{count, counted};
 use crate::progress::{Progress, ProgressMode, Total};
 use crate::store::{self, Readable, Writable};
+use crate::verify::verify;
 
 /// Carry every record of an old file, or of a store, into a new store
 ///
@@ -119,12 +120,13 @@ struct Expected {
 }
 
 /// Verifies the source: all that is damaged is known before anything is made.
-fn survey(opened: &Readable, source: &Path) -> Result<Expected> {
+fn survey(opened: &Readable, args: &Args, console: Console) -> Result<Expected> {
+    let source = args.source.as_path();
     let failed = |error: Error| Failure::using(source, &error);
     match opened {
         Readable::Store(db) => {
             // Reading alone does not compare checksums.
-            let report = db.check().map_err(failed)?;
+            let report = verify(db, args.progress, console).map_err(failed)?;
             if !report.is_clean() {
                 let damages = counted(report.damage_count, "damage");
                 let file = shell_word(&source.to_string_lossy());
@@ -154,7 +156,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let interrupt = Interrupt::watch()?;
     let goal = Goal::of(args)?;
     let opened = store::open_any(&args.source, console)?;
-    let mut expected = survey(&opened, &args.source)?;
+    let mut expected = survey(&opened, args, console)?;
     let mut target = Target::create(&goal.path, goal.db185.as_ref())?;
     let total = Total::Records(expected.records);
     let mut progress = Progress::start(args.progress, console, "convert", total);

@@ -13,6 +13,7 @@ use crate::format::{DumpFormat, WriteError};
 use crate::number::counted;
 use crate::progress::{Progress, ProgressMode, Total};
 use crate::store::{self, Readable};
+use crate::verify::verify;
 
 /// Write every record to standard output in a portable format
 ///
@@ -51,7 +52,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Readable::Store(db) => {
             let failed = |error| Failure::using(&args.file, &error);
             // Reading alone does not compare checksums, and a dump may be all that is kept.
-            let report = db.check().map_err(failed)?;
+            let report = verify(&db, args.progress, console).map_err(failed)?;
             let written = write_records(args, &db, db.len(), OnDamage::Stop, console);
             if report.is_clean() {
                 return written;

@@ -66,6 +66,31 @@ fn check_finds_a_flipped_bit_and_does_not_touch_the_file() {
     assert_eq!(report["consequences"], serde_json::json!({"slots": 1, "records": 0}));
 }
 
+/// Both name the parts of the check; the dump then says how far itself is.
+#[test]
+fn check_and_dump_tell_their_progress_in_json() {
+    let sandbox = Sandbox::with_words();
+    for (command, expected) in
+        [("check", &["verify", "index"][..]), ("dump", &["verify", "index", "dump"])]
+    {
+        let outcome = sandbox.run(&[command, "words.spt", "--progress", "json"]);
+        assert_eq!(outcome.exit, 0, "{}", outcome.stderr);
+        let lines = outcome.stderr.lines();
+        let done: Vec<serde_json::Value> = lines
+            .map(|line| serde_json::from_str(line).expect("a line is JSON"))
+            .filter(|line: &serde_json::Value| line["done"] == true)
+            .collect();
+        let phases: Vec<&str> = done.iter().filter_map(|line| line["phase"].as_str()).collect();
+        assert_eq!(phases, expected, "{command}");
+        for line in &done[..2] {
+            assert_eq!(line["bytes"], line["bytes_total"], "{command}: {line}");
+        }
+        sandbox.run(&[command, "-q", "words.spt", "--progress", "never"]);
+        let quiet = sandbox.run(&[command, "-q", "words.spt"]);
+        assert_eq!(quiet.stderr, "", "{command}");
+    }
+}
+
 /// Whether the dump comes to its end or stops at a record of no kind, it says what the check says.
 #[test]
 fn dump_counts_the_damages_that_check_counts() {

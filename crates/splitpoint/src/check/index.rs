@@ -9,18 +9,21 @@
 //!   slots as the live header counts keys are the proof that no slot is missing.
 
 use super::addr_set::AddrSet;
-use super::{Check, CheckReport};
+use super::{Check, CheckReport, CheckStage};
 use crate::atomic::Ordering;
 use crate::error::{Error, Result};
 use crate::format::{Addr, LIVE_OFFSET, SegmentHeader, SegmentKind};
 use crate::index::Lines;
-use crate::index::line::{Line, LineNumber, NEXT_OFFSET};
+use crate::index::line::{LINE_BYTES, Line, LineNumber, NEXT_OFFSET};
 use crate::index::lookup::{find, for_each_line};
 use crate::index::shape::Shape;
 use crate::index::slot::{Slot, Tag};
 use crate::linear::{BucketIndex, Geometry};
 use crate::live::{FREE_LINES_OFFSET, LINES_USED_OFFSET, LineWindow};
 use crate::region::Region;
+
+/// Buckets that are read between two times that the progress is told.
+const BUCKETS_TOLD: u64 = 1 << 13;
 
 /// The pass over the index.
 struct Pass<'c, 'a> {
@@ -38,7 +41,7 @@ struct Pass<'c, 'a> {
 impl Check<'_> {
     /// Compares every slot with the records that the log says are live, of which the live header
     /// counts `stored_count`.
-    pub(super) fn read_index(&mut self, stored_count: u64) {
+    pub(super) fn read_index(&mut self, stored_count: u64) -> Result<()> {
         let region = &self.store.region;
         let geometry = Shape::of_word(region.shape().load(Ordering::Acquire)).geometry;
         let mut pass = Pass {
@@ -50,11 +53,16 @@ impl Check<'_> {
             damaged: AddrSet::for_file(geometry.bucket_count() * 8),
             has_damaged: false,
         };
+        let bytes_total = geometry.bucket_count() * LINE_BYTES;
         for bucket in (0..geometry.bucket_count()).map(BucketIndex) {
             pass.read_chain(bucket);
+            if bucket.0.is_multiple_of(BUCKETS_TOLD) {
+                pass.check.tell(CheckStage::Index, bucket.0 * LINE_BYTES, bytes_total)?;
+            }
         }
         pass.check_free_lines();
         pass.check_missing(stored_count);
+        pass.check.tell(CheckStage::Index, bytes_total, bytes_total)
     }
 }
 

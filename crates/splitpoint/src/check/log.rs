@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::Check;
+use super::{Check, CheckStage};
 use crate::error::Result;
 use crate::format::{
     Addr, FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, SegmentKind, u64_at,
@@ -66,9 +66,9 @@ struct Pass<'c, 'a> {
 
 impl Check<'_> {
     /// Reads every record of the log from `start` to `end`.
-    pub(super) fn read_log(&mut self, start: LogStart, end: Position) {
+    pub(super) fn read_log(&mut self, start: LogStart, end: Position) -> Result<()> {
         if start.segment_offset == 0 || start.lsn >= end.lsn {
-            return;
+            return Ok(());
         }
         let region = &self.store.region;
         let LogStart { segment_offset, record_offset: offset, lsn, .. } = start;
@@ -89,8 +89,10 @@ impl Check<'_> {
                 break;
             }
             next = pass.read(place);
+            pass.tell()?;
         }
         pass.finish();
+        Ok(())
     }
 
     /// Takes what a record says of the pairs that are live.
@@ -139,6 +141,7 @@ impl Check<'_> {
                 self.report.log_bytes += big.bytes.len() as u64;
                 let segment_offset = big.offset - SegmentHeader::BYTES;
                 let segment_bytes = u64_at(naming.value(), 8);
+                self.big_bytes += segment_bytes;
                 self.used.push(extent(segment_offset..segment_offset + segment_bytes));
                 Some(big.addr())
             }
@@ -169,6 +172,14 @@ fn extent(range: Range<u64>) -> Extent {
 }
 
 impl<'a> Pass<'_, 'a> {
+    /// Tells how much of the log has been read, big records included.
+    fn tell(&mut self) -> Result<()> {
+        let big_bytes = self.region.live().big_bytes();
+        let bytes = self.position.lsn.saturating_add(self.check.big_bytes);
+        let bytes_total = self.end.lsn.saturating_add(big_bytes.min(self.region.file_bytes()));
+        self.check.tell(CheckStage::Log, bytes, bytes_total)
+    }
+
     /// Returns where the first record is.
     fn first(&mut self, start: LogStart) -> Option<Place> {
         let first = start.segment_offset + SegmentHeader::BYTES;
