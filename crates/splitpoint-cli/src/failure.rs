@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 use std::io;
 use std::path::Path;
 
-use splitpoint::{Error as StoreError, ErrorKind};
+use splitpoint::{Error as StoreError, ErrorKind, FileKind};
 use splitpoint_legacy::Format;
 
 use crate::bytes::shell_word;
@@ -224,17 +224,17 @@ pub(crate) fn hint_to_write(path: &Path) -> String {
 }
 
 /// Returns what to do with `file`, which is `found` and not a store.
-fn hint_of_foreign(found: &str, file: &str) -> String {
+fn hint_of_foreign(found: &FileKind, file: &str) -> String {
     match found {
-        "a directory" => "give the path of a file".to_string(),
-        "a special file" => "a store is a regular file".to_string(),
-        "an empty file" | "a store whose creation was interrupted" => {
+        FileKind::Directory => "give the path of a file".to_string(),
+        FileKind::Special => "a store is a regular file".to_string(),
+        FileKind::Empty | FileKind::UnfinishedStore => {
             format!("to make a store of it: rm {file} && splitpoint create {file}")
         }
-        "text" => format!(
+        FileKind::Text => format!(
             "if it is a dump or a list, load it into a store: splitpoint load NEW.spt {file}"
         ),
-        "a Berkeley DB btree file" => {
+        FileKind::BerkeleyDbBtree => {
             format!("load it into a store: db5.3_dump {file} | splitpoint load NEW.spt")
         }
         _ => format!(
@@ -282,7 +282,7 @@ mod tests {
                 true,
             ),
             (
-                StoreError::NotAStore { path: path(), found: "text" },
+                StoreError::NotAStore { path: path(), found: FileKind::Text },
                 Exit::CannotOpen,
                 Exit::CannotOpen,
                 true,

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use splitpoint::{Error, Result};
+use splitpoint::{FileKind, Result};
 
 use crate::byte_order::ByteOrder;
 use crate::pages::{self, PagedFile};
@@ -170,6 +170,8 @@ impl Files {
 
 /// Bytes of a file that tell its format, if any do.
 const HEAD_BYTES: usize = 512;
+/// Bytes of a file that tell what else it is.
+const KIND_HEAD_BYTES: usize = 16 << 10;
 
 /// Says what the file at `path` is by its content, or `None` if it is nothing that this library
 /// knows.
@@ -179,7 +181,7 @@ const HEAD_BYTES: usize = 512;
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if the system refuses to read.
+/// [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if the system refuses to read.
 ///
 /// # Cost
 ///
@@ -206,9 +208,11 @@ pub fn identify(path: impl AsRef<Path>) -> Result<Option<Identity>> {
     Ok(PagedFile::recognize(source, &files)?.map(|file| file.identity))
 }
 
-/// The error for a file that is none of ours.
-pub(crate) fn unknown(path: &Path) -> Error {
-    Error::NotAStore { path: path.to_path_buf(), found: "no format of a hash file that is known" }
+/// Says what a file is that may be none of ours.
+pub(crate) fn kind_of(source: &Source) -> Result<FileKind> {
+    let mut head = vec![0; KIND_HEAD_BYTES];
+    let filled = source.read_at(0, &mut head)?;
+    Ok(FileKind::of_content(&head[..filled], source.file_bytes()))
 }
 
 /// Says what a file is that begins with a magic number.

@@ -8,7 +8,7 @@ use crate::Source;
 use crate::bdb::BdbFile;
 use crate::db185::{self, Db185File};
 use crate::gdbm::GdbmFile;
-use crate::identify::{Format, Identity, by_magic, files_of, unknown};
+use crate::identify::{Format, Identity, by_magic, files_of, kind_of};
 use crate::krb5::Krb5File;
 use crate::old_file::OldFile;
 use crate::pages::PagedFile;
@@ -60,7 +60,8 @@ pub fn open_damaged(path: impl AsRef<Path>) -> Result<OldFile> {
 /// Opens the file of the 1991 package at `path` with `options`.
 pub(crate) fn open_db185(path: &Path, options: &db185::Options) -> Result<OldFile> {
     let files = files_of(path);
-    match by_magic(&Source::open(&files.data)?, &files)? {
+    let source = Source::open(&files.data)?;
+    match by_magic(&source, &files)? {
         Some(identity) if identity.format == Format::Db185Hash => {
             Ok(OldFile::new(Box::new(Db185File::open(identity, options)?)))
         }
@@ -68,10 +69,7 @@ pub(crate) fn open_db185(path: &Path, options: &db185::Options) -> Result<OldFil
             let reason = format!("it is a {} file, not one of the 1991 package", format.name());
             Err(Error::Unsupported { path, reason })
         }
-        None => {
-            let found = "no hash file of the 1991 package";
-            Err(Error::NotAStore { path: path.to_path_buf(), found })
-        }
+        None => Err(Error::NotAStore { path: path.to_path_buf(), found: kind_of(&source)? }),
     }
 }
 
@@ -85,9 +83,10 @@ fn open_as(path: &Path, is_salvage: bool) -> Result<OldFile> {
     if is_salvage && let Some(file) = Db185File::open_unmarked(&files.data)? {
         return Ok(OldFile::new(Box::new(file)));
     }
+    let found = kind_of(&source)?;
     match PagedFile::recognize(source, &files)? {
         Some(file) => Ok(OldFile::new(Box::new(file))),
-        None => Err(unknown(path)),
+        None => Err(Error::NotAStore { path: path.to_path_buf(), found }),
     }
 }
 

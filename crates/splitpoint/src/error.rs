@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::file_kind::FileKind;
+
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -28,7 +30,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What it is instead, as far as its first bytes tell.
-        found: &'static str,
+        found: FileKind,
     },
     /// The file was written by a version of the format that this library does not read.
     Version {

@@ -26,6 +26,7 @@ mod checkpoint;
 mod cursor;
 mod db;
 mod error;
+mod file_kind;
 mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -58,6 +59,7 @@ pub use check::{CheckProgress, CheckReport, CheckStage, Damage};
 pub use cursor::Scan;
 pub use db::Db;
 pub use error::{Error, ErrorKind, Result};
+pub use file_kind::FileKind;
 pub use options::{
     Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, RecoveryProgress,
     VALUE_BYTES_MAX,

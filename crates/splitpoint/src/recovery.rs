@@ -27,13 +27,13 @@ use survey::KeyHash;
 use crate::atomic::Ordering;
 use crate::checkpoint::{extent_of, release_all_but};
 use crate::error::{Error, Result};
+use crate::file_kind::FileKind;
 use crate::format::{
     Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET,
     LOG_SEGMENT_BYTES_MAX, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader,
     SegmentKind, Superblock, SuperblockFault, u64_at,
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
-use crate::identify::identify;
 use crate::index::Lines;
 use crate::index::shape::Shape;
 use crate::index::split::{is_last_split_whole, repair_last_split};
@@ -188,7 +188,7 @@ pub(crate) fn read_superblock(storage: &dyn Storage) -> Result<Superblock> {
     let bytes = head(storage, HEADER_BYTES);
     if bytes.len() < 8 || bytes.len() < HEADER_BYTES as usize && bytes[..8] != crate::format::MAGIC
     {
-        return Err(Error::NotAStore { path, found: identify(&bytes, file_bytes) });
+        return Err(Error::NotAStore { path, found: FileKind::of_content(&bytes, file_bytes) });
     }
     if bytes.len() < HEADER_BYTES as usize {
         return Err(Error::Corrupt {
@@ -233,7 +233,7 @@ fn superblock_error(
         if a == SuperblockFault::Magic { (b, SUPERBLOCK_OFFSETS[1]) } else { (a, 0) };
     match fault {
         SuperblockFault::Magic => {
-            Error::NotAStore { path, found: identify(bytes, storage.file_bytes()) }
+            Error::NotAStore { path, found: FileKind::of_content(bytes, storage.file_bytes()) }
         }
         SuperblockFault::Version(found) => {
             Error::Version { path, expected: crate::format::VERSION, found }

@@ -33,12 +33,12 @@ use std::path::Path;
 use crate::atomic::AtomicU64;
 use crate::db::Db;
 use crate::error::{Error, Result};
+use crate::file_kind::FileKind;
 use crate::format::{
     FILE_BYTES_MAX, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET, MAGIC, SUPERBLOCK_BYTES,
     SUPERBLOCK_OFFSETS, Superblock, SuperblockFault, VERSION, u64_at,
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
-use crate::identify::identify;
 use crate::live::{Live, WORD_COUNT};
 use crate::options::{Create, Durability, Options};
 use crate::recovery::open_storage;
@@ -172,7 +172,7 @@ fn find(reader: &mut Reader<'_>, options: &Options) -> Result<Found> {
         let (mut head, file_bytes) = (Vec::new(), reader.file_bytes());
         reader.read(0, HEADER_BYTES.min(file_bytes), &mut head);
         let path = reader.source.path().to_path_buf();
-        return Err(Error::NotAStore { path, found: identify(&head, file_bytes) });
+        return Err(Error::NotAStore { path, found: FileKind::of_content(&head, file_bytes) });
     }
     let start = superblock.as_ref().map(|superblock| superblock.log_start);
     let mut log = order(reader, headers, start, known_end)?;

@@ -36,6 +36,7 @@ const LAYERS: &[&[&str]] = &[
     &["format", "health"],
     &["hash", "linear"],
     &["error", "atomic", "canary", "storage::fork"],
+    &["file_kind"],
 ];
 
 /// Arrows that point up nevertheless, each with its reason. One that is not needed is a finding.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use splitpoint::{Error, Result};
+use splitpoint::{Error, FileKind, Result};
 
 use super::addresses::{BITMAP_PAGES_MAX, POSITION_MASK, SPLIT_POINTS, Shape, clog2};
 use crate::ByteOrder::{self, Big};
@@ -115,7 +115,10 @@ impl Header {
         let word = |offset: usize| Big.u32([0, 1, 2, 3].map(|i| bytes[offset + i]));
         let path = path.to_path_buf();
         if word(0) != MAGIC {
-            return Err(Error::NotAStore { path, found: "no hash file of the 1991 package" });
+            // A shorter file was filled up with zeros.
+            let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+            let found = FileKind::of_content(&bytes[..end], end as u64);
+            return Err(Error::NotAStore { path, found });
         }
         match word(4) {
             1 | 2 => {}

@@ -2,11 +2,11 @@
 
 use super::Source;
 use crate::atomic::AtomicU64;
+use crate::file_kind::FileKind;
 use crate::format::{
     FILE_BYTES_MAX, LIVE_MAGIC, LIVE_OFFSET, MAGIC, SUPERBLOCK_BYTES, SegmentHeader, Superblock,
     VERSION, u64_at,
 };
-use crate::identify::identify;
 use crate::live::{LineWindow, Live, WORD_COUNT};
 use crate::log::record::{HEADER_BYTES_MAX, Record, RecordHeader, ShortPut, finish_crc};
 
@@ -27,7 +27,8 @@ pub fn record(input: &[u8]) {
         3 => decode_live(&mut source),
         _ => {
             let file_bytes = source.u64();
-            assert!(!identify(source.rest(), file_bytes).is_empty());
+            let kind = FileKind::of_content(source.rest(), file_bytes);
+            assert!(!kind.to_string().is_empty());
         }
     }
 }

@@ -15,6 +15,7 @@ use super::Identity;
 use super::mapped::Mapped;
 use super::open::{io_error, refuse_network, refuse_special, sync_directory, writer_pid};
 use crate::error::{Error, Result};
+use crate::file_kind::FileKind;
 
 /// Permissions of a file whose original has none, before the process's mask.
 const MODE: u32 = 0o666;
@@ -167,7 +168,7 @@ fn examine(
         return Err(Error::Invalid { what: "destination", reason });
     }
     if !metadata.is_file() {
-        let found = if metadata.is_dir() { "a directory" } else { "a special file" };
+        let found = if metadata.is_dir() { FileKind::Directory } else { FileKind::Special };
         return Err(Error::NotAStore { path: path.to_path_buf(), found });
     }
     if !is_replacing {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::mapped::Mapped;
 use crate::error::{Error, Result};
+use crate::file_kind::FileKind;
 use crate::live::PID_OFFSET;
 use crate::options::{Access, Create};
 
@@ -97,8 +98,8 @@ pub(super) fn refuse_special(file: &File, path: &Path) -> Result<()> {
     let metadata = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
     let found = match metadata.file_type() {
         kind if kind.is_file() => return Ok(()),
-        kind if kind.is_dir() => "a directory",
-        _ => "a special file",
+        kind if kind.is_dir() => FileKind::Directory,
+        _ => FileKind::Special,
     };
     Err(Error::NotAStore { path: path.to_path_buf(), found })
 }
@@ -128,7 +129,7 @@ pub(super) fn open(path: &Path, access: Access, create: Create) -> Result<(File,
     opened.map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_path_buf() },
         io::ErrorKind::IsADirectory => {
-            Error::NotAStore { path: path.to_path_buf(), found: "a directory" }
+            Error::NotAStore { path: path.to_path_buf(), found: FileKind::Directory }
         }
         _ => io_error("open", path, source),
     })

@@ -1,0 +1,78 @@
+//! `FileKind`: what a file is that is no store.
+
+use std::fmt;
+
+/// What a file is that is not a Splitpoint store, as far as its type and its first bytes tell.
+///
+/// `Display` names it with its article: `a gdbm file`.
+///
+/// # Examples
+///
+/// ```
+/// use splitpoint::{Db, Error, FileKind};
+///
+/// let dir = tempfile::tempdir().unwrap();
+/// match Db::open(dir.path()) {
+///     Err(Error::NotAStore { found, .. }) => assert_eq!(found, FileKind::Directory),
+///     other => panic!("{other:?}"),
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FileKind {
+    /// A directory.
+    Directory,
+    /// A file that is neither regular nor a directory.
+    Special,
+    /// An empty file.
+    Empty,
+    /// A store whose creation was interrupted.
+    UnfinishedStore,
+    /// A file that begins with zeros.
+    BeginsWithZeros,
+    /// An SQLite file.
+    Sqlite,
+    /// A gdbm file.
+    Gdbm,
+    /// A hash file of Berkeley DB 2 to 18.
+    BerkeleyDbHash,
+    /// A btree of Berkeley DB 2 to 18.
+    BerkeleyDbBtree,
+    /// A hash file of db 1.85, the package of 1991.
+    Db185Hash,
+    /// A tdb file.
+    Tdb,
+    /// An LMDB file.
+    Lmdb,
+    /// A redb file.
+    Redb,
+    /// A Kyoto Cabinet file.
+    KyotoCabinet,
+    /// Text in UTF-8.
+    Text,
+    /// Anything else.
+    Other,
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Directory => "a directory",
+            Self::Special => "a special file",
+            Self::Empty => "an empty file",
+            Self::UnfinishedStore => "a store whose creation was interrupted",
+            Self::BeginsWithZeros => "a file that begins with zeros",
+            Self::Sqlite => "an SQLite file",
+            Self::Gdbm => "a gdbm file",
+            Self::BerkeleyDbHash => "a Berkeley DB hash file",
+            Self::BerkeleyDbBtree => "a Berkeley DB btree file",
+            Self::Db185Hash => "a db 1.85 hash file",
+            Self::Tdb => "a tdb file",
+            Self::Lmdb => "an LMDB file",
+            Self::Redb => "a redb file",
+            Self::KyotoCabinet => "a Kyoto Cabinet file",
+            Self::Text => "text",
+            Self::Other => "other data",
+        })
+    }
+}
