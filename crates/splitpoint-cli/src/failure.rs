@@ -227,7 +227,11 @@ pub(crate) fn hint_to_write(path: &Path) -> String {
 fn hint_of_foreign(found: &FileKind, file: &str) -> String {
     match found {
         FileKind::Directory => "give the path of a file".to_string(),
-        FileKind::Special => "a store is a regular file".to_string(),
+        FileKind::NamedPipe
+        | FileKind::Socket
+        | FileKind::CharacterDevice
+        | FileKind::BlockDevice
+        | FileKind::Special => "give the path of a regular file".to_string(),
         FileKind::Empty | FileKind::UnfinishedStore => {
             format!("to make a store of it: rm {file} && splitpoint create {file}")
         }

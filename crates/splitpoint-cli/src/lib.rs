@@ -9,6 +9,7 @@ mod chains;
 mod command;
 mod console;
 mod failure;
+mod files;
 mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

@@ -1,11 +1,11 @@
 //! Word lists: the one compiled in, or the user's.
 
 use std::collections::HashSet;
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
 use crate::failure::{Exit, Failure, Result};
+use crate::files::read_whole;
 
 /// Debian's `american-english-small`; `data/README.md` says where it comes from.
 const BUNDLED: &str = include_str!("../data/words.txt");
@@ -27,13 +27,10 @@ impl Words {
 
     /// Reads a list from a file, one word a line.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let shown = path.display();
-        let text =
-            fs::read(path).map_err(|error| Failure::io(format!("read `{shown}`"), &error))?;
-        let words = Self::of_text(text);
+        let words = Self::of_text(read_whole(path)?);
         if words.is_empty() {
-            return Err(Failure::new(Exit::Usage, format!("`{shown}` holds no words"))
-                .hint("give a file with one word a line"));
+            let message = format!("`{}` holds no words", path.display());
+            return Err(Failure::new(Exit::Usage, message).hint("give a file with one word a line"));
         }
         Ok(words)
     }

@@ -181,7 +181,8 @@ const KIND_HEAD_BYTES: usize = 16 << 10;
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if the system refuses to read.
+/// - [`ErrorKind::NotAStore`](splitpoint::ErrorKind::NotAStore) if it is no regular file.
+/// - [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if the system refuses to read.
 ///
 /// # Cost
 ///

@@ -22,7 +22,7 @@ use crate::reader::Reader;
 /// # Errors
 ///
 /// - [`ErrorKind::NotAStore`](splitpoint::ErrorKind::NotAStore) if the content is of no format that
-///   is known.
+///   is known, or it is no regular file.
 /// - [`ErrorKind::Unsupported`](splitpoint::ErrorKind::Unsupported) if it is known and not read.
 /// - [`ErrorKind::Corrupt`](splitpoint::ErrorKind::Corrupt) if the header is damaged, so that
 ///   nothing can be found by it.

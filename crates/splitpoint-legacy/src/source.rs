@@ -1,6 +1,6 @@
 //! The bytes of an old file, read at checked offsets.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 #[cfg(any(test, feature = "fuzzing"))]
@@ -54,11 +54,11 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the system refuses.
+    /// [`Error::NotAStore`] if it is no regular file; [`Error::Io`] if the system refuses.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
+        let file = splitpoint::open_regular(&path, OpenOptions::new().read(true))?;
         let failed = |source| Error::Io { action: "open", path: path.clone(), source };
-        let file = File::open(&path).map_err(failed)?;
         let file_bytes = file.metadata().map_err(failed)?.len();
         Ok(Self::new(Bytes::File(file), path, file_bytes))
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::file_kind::FileKind;
 
@@ -162,6 +162,25 @@ impl ErrorKind {
 }
 
 impl Error {
+    /// Returns the file that the error is about, if it names one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Io { path, .. }
+            | Self::NotAStore { path, .. }
+            | Self::Version { path, .. }
+            | Self::Locked { path, .. }
+            | Self::Exists { path }
+            | Self::Unsupported { path, .. } => Some(path),
+            Self::Corrupt { .. }
+            | Self::TooLarge { .. }
+            | Self::HashMismatch { .. }
+            | Self::ReadOnly
+            | Self::Poisoned { .. }
+            | Self::Full { .. }
+            | Self::Invalid { .. } => None,
+        }
+    }
+
     /// Returns the kind, for matching.
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -186,6 +205,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { action, path, .. } => write!(f, "cannot {action} `{}`", path.display()),
+            Self::NotAStore { path, found } if !found.is_regular() => {
+                write!(f, "`{}` is {found}, not a regular file", path.display())
+            }
             Self::NotAStore { path, found } => {
                 write!(f, "`{}` is not a splitpoint store: found {found}", path.display())
             }

@@ -22,7 +22,15 @@ use std::fmt;
 pub enum FileKind {
     /// A directory.
     Directory,
-    /// A file that is neither regular nor a directory.
+    /// A named pipe (FIFO).
+    NamedPipe,
+    /// A socket.
+    Socket,
+    /// A character device, such as a terminal.
+    CharacterDevice,
+    /// A block device, such as a disk.
+    BlockDevice,
+    /// A file of another type that is not regular.
     Special,
     /// An empty file.
     Empty,
@@ -30,7 +38,7 @@ pub enum FileKind {
     UnfinishedStore,
     /// A file that begins with zeros.
     BeginsWithZeros,
-    /// An SQLite file.
+    /// An `SQLite` file.
     Sqlite,
     /// A gdbm file.
     Gdbm,
@@ -54,10 +62,30 @@ pub enum FileKind {
     Other,
 }
 
+impl FileKind {
+    /// Returns whether it is what a regular file holds; otherwise it is a directory, a pipe, a
+    /// device or the like.
+    pub fn is_regular(&self) -> bool {
+        !matches!(
+            self,
+            Self::Directory
+                | Self::NamedPipe
+                | Self::Socket
+                | Self::CharacterDevice
+                | Self::BlockDevice
+                | Self::Special
+        )
+    }
+}
+
 impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Directory => "a directory",
+            Self::NamedPipe => "a named pipe",
+            Self::Socket => "a socket",
+            Self::CharacterDevice => "a character device",
+            Self::BlockDevice => "a block device",
             Self::Special => "a special file",
             Self::Empty => "an empty file",
             Self::UnfinishedStore => "a store whose creation was interrupted",

@@ -68,6 +68,7 @@ pub use repair::{DamagedRange, RepairProgress, RepairReport, repair, repair_with
 pub use stats::{
     ChainHistogram, ChainRow, Checkpoint, Ideal, Occupancy, Recovery, SegmentBytes, Stats,
 };
+pub use storage::regular::open_regular;
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::{SimDisk, SimFault};
 pub use table::{

@@ -145,15 +145,8 @@ fn refuse_standard_output(args: &Args) -> Result<()> {
 
 /// Returns what the user is told of an error, of the file that it is about.
 fn failure(args: &Args, error: &Error) -> Failure {
-    let path = match error {
-        Error::Io { path, .. }
-        | Error::Exists { path }
-        | Error::NotAStore { path, .. }
-        | Error::Locked { path, .. }
-        | Error::Unsupported { path, .. } => path,
-        _ => &args.file,
-    };
-    let is_opening = matches!(error, Error::Io { action: "open", .. }) && *path == args.file;
+    let path = error.path().unwrap_or(&args.file);
+    let is_opening = matches!(error, Error::Io { action: "open", .. }) && path == args.file;
     let failure =
         if is_opening { Failure::opening(path, error) } else { Failure::using(path, error) };
     let file = shell_word(&args.file.to_string_lossy());
@@ -161,7 +154,7 @@ fn failure(args: &Args, error: &Error) -> Failure {
         Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
             Failure::output(source)
         }
-        Error::Io { source, .. } if *path != args.file => match source.kind() {
+        Error::Io { source, .. } if path != args.file => match source.kind() {
             io::ErrorKind::NotFound => {
                 failure.hint("the directory does not exist; make it first, or correct the path")
             }
@@ -174,10 +167,10 @@ fn failure(args: &Args, error: &Error) -> Failure {
             "no backup was made; save what can be read: splitpoint repair {file} -o NEW"
         )),
         Error::Exists { .. } => failure.hint("--force replaces it when the copy is whole"),
-        Error::Locked { .. } if *path == args.file => failure
+        Error::Locked { .. } if path == args.file => failure
             .hint("that process is making or recovering the store: try again when it is done"),
         Error::Locked { .. } => failure.hint("another process uses DEST: choose another name"),
-        Error::NotAStore { .. } | Error::Unsupported { .. } if *path != args.file => {
+        Error::NotAStore { .. } | Error::Unsupported { .. } if path != args.file => {
             failure.hint(format!("write to standard output: splitpoint backup {file} - > DEST"))
         }
         Error::HashMismatch { .. } => failure.hint(format!(

@@ -35,12 +35,16 @@ pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
     let mut unknown = None;
     for file in &args.files {
         let name = file.display().to_string();
-        let found = splitpoint_legacy::identify(file);
-        let found = found.map_err(|error| Failure::opening(file, &error))?;
-        let (words, is_readable) = match &found {
-            Some(identity) => (identity.to_string(), identity.format.is_readable()),
-            None => (other(file), false),
+        let (found, words) = match splitpoint_legacy::identify(file) {
+            Ok(Some(identity)) => {
+                let words = identity.to_string();
+                (Some(identity), words)
+            }
+            Ok(None) => (None, other(file)),
+            Err(Error::NotAStore { found, .. }) => (None, found.to_string()),
+            Err(error) => return Err(Failure::opening(file, &error)),
         };
+        let is_readable = found.as_ref().is_some_and(|identity| identity.format.is_readable());
         if found.is_none() {
             unknown.get_or_insert(name.clone());
         }

@@ -1,7 +1,6 @@
 //! `splitpoint load`: store the records of a dump or a list.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -14,6 +13,7 @@ use splitpoint::{Options, PutMode};
 use crate::bytes::shell_word;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
+use crate::files::open_stream;
 use crate::format::{Detected, Foreign, Input, LoadFormat, ReadError, ReadRecords, Record, detect};
 use crate::interrupt::Interrupt;
 use crate::number::{count, counted};
@@ -159,9 +159,9 @@ impl Source {
             return Ok(Self { name: "standard input".to_string(), input, total: Total::Unknown });
         };
         let name = format!("`{}`", path.display());
-        let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-        let (metadata, file) =
-            opened.map_err(|error| Failure::io(format!("read {name}"), &error))?;
+        let file = open_stream(path)?;
+        let metadata =
+            file.metadata().map_err(|error| Failure::io(format!("read {name}"), &error))?;
         let total = if metadata.is_file() { Total::Bytes(metadata.len()) } else { Total::Unknown };
         Ok(Self { name, input: Input::new(Box::new(file)), total })
     }

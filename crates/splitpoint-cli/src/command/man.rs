@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::console::{self, Console};
 use crate::failure::{Failure, Result};
+use crate::files::write_regular;
 use crate::manual;
 use crate::number::{count, counted};
 
@@ -39,9 +40,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         .map_err(|error| Failure::io(format!("make directory `{shown}`"), &error))?;
     let pages = manual::pages().map_err(|error| Failure::io("render the manual", &error))?;
     for (name, page) in &pages {
-        let path = dir.join(name);
-        fs::write(&path, page)
-            .map_err(|error| Failure::io(format!("write `{}`", path.display()), &error))?;
+        write_regular(&dir.join(name), page)?;
     }
     console.note(format_args!("wrote {} to `{shown}`", counted(count(pages.len()), "page")));
     Ok(())

@@ -130,6 +130,10 @@ fn failed(args: &Args, error: &Error) -> Failure {
             .hint(format!("give the name of a new file, or remove it first: rm {target}")),
         ErrorKind::Full => Failure::using(&args.output, error)
             .hint("give a file on a disk with more space; the damaged one is as it was"),
+        ErrorKind::NotAStore if error.path() == Some(&args.output) => {
+            Failure::using(&args.output, error).hint("give the name of a new file")
+        }
+        _ if error.path() == Some(&args.output) => Failure::using(&args.output, error),
         _ => Failure::opening(&args.file, error),
     }
 }

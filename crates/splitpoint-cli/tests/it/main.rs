@@ -30,5 +30,6 @@ mod old_files;
 mod put;
 mod repair;
 mod sandbox;
+mod special_files;
 mod stat;
 mod streams;

@@ -2,7 +2,10 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -112,6 +115,20 @@ pub(crate) fn feed(command: &mut Command, stdin: &[u8]) -> Output {
     let output = child.wait_with_output().expect("the program ends");
     writer.join().expect("the writer does not panic");
     output
+}
+
+/// Waits until a program ends, which takes no time; one that hangs is killed and fails the test.
+pub(crate) fn end_of(child: Child, what: &str) -> Outcome {
+    let id = child.id().to_string();
+    let (sender, receiver) = mpsc::channel();
+    let waiter = thread::spawn(move || sender.send(child.wait_with_output()));
+    let ended = receiver.recv_timeout(Duration::from_secs(60));
+    if ended.is_err() {
+        let _ = Command::new("kill").args(["-s", "KILL", &id]).status();
+    }
+    waiter.join().expect("the waiter does not panic").expect("the receiver lives");
+    let Ok(output) = ended else { panic!("{what} hangs") };
+    Outcome::of(&output.expect("the program ends"))
 }
 
 impl Outcome {

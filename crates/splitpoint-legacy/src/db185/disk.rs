@@ -40,17 +40,14 @@ impl FileDisk {
     ///
     /// The original takes no lock and heeds none; this keeps handles of this library apart.
     pub(super) fn open(path: &Path, create: Create, is_read_only: bool) -> Result<Self> {
-        let failed = |source: io::Error| match source.kind() {
-            io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_path_buf() },
-            _ => Error::Io { action: "open", path: path.to_path_buf(), source },
-        };
-        let file = OpenOptions::new()
+        let failed = |source| Error::Io { action: "open", path: path.to_path_buf(), source };
+        let mut options = OpenOptions::new();
+        options
             .read(true)
             .write(!is_read_only)
             .create(!is_read_only && create == Create::IfMissing)
-            .create_new(!is_read_only && create == Create::New)
-            .open(path)
-            .map_err(failed)?;
+            .create_new(!is_read_only && create == Create::New);
+        let file = splitpoint::open_regular(path, &options)?;
         let locked = if is_read_only { file.try_lock_shared() } else { file.try_lock() };
         match locked {
             Ok(()) => {}
@@ -61,11 +58,8 @@ impl FileDisk {
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        let metadata = file.metadata().map_err(failed)?;
-        if metadata.is_dir() {
-            return Err(failed(io::ErrorKind::IsADirectory.into()));
-        }
-        Ok(Self { file, path: path.to_path_buf(), file_bytes: metadata.len() })
+        let file_bytes = file.metadata().map_err(failed)?.len();
+        Ok(Self { file, path: path.to_path_buf(), file_bytes })
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> Error {

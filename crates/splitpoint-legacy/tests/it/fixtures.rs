@@ -1,7 +1,7 @@
 //! Every sample file is read exactly.
 
-use splitpoint::{Error, PutMode, Table};
-use splitpoint_legacy::{ByteOrder, Format, identify, open};
+use splitpoint::{Create, Error, FileKind, PutMode, Table};
+use splitpoint_legacy::{ByteOrder, Format, OldFile, Source, identify, open, open_damaged};
 
 use crate::support::{expected, files_of, fixtures, names, pairs_of};
 
@@ -86,6 +86,32 @@ fn the_ruby_and_the_perl_hash_are_told_apart() {
     assert_eq!(hash_of("gdbm-std-bin"), "gdbm-signed");
     assert_eq!(hash_of("bdb53-le-512-word"), "fnv1-32 from 0");
     assert_eq!(hash_of("krb5db2-v3-be-1024-big"), "x33");
+}
+
+/// Opening a pipe would wait until somebody writes to it.
+#[test]
+fn what_is_no_regular_file_is_refused_without_waiting() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use splitpoint_legacy::db185::Options;
+
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    for (path, kind) in [(fifo.as_path(), FileKind::NamedPipe), (dir.path(), FileKind::Directory)] {
+        for error in [
+            identify(path).unwrap_err(),
+            open(path).unwrap_err(),
+            open_damaged(path).unwrap_err(),
+            OldFile::db185(path, &Options::new()).unwrap_err(),
+            Options::new().open(path).unwrap_err(),
+            Options::new().create(Create::New).open(path).unwrap_err(),
+            Options::new().read_only().open(path).unwrap_err(),
+            Source::open(path).unwrap_err(),
+        ] {
+            let Error::NotAStore { found, .. } = error else { panic!("{error}") };
+            assert_eq!(found, kind);
+        }
+    }
 }
 
 #[test]

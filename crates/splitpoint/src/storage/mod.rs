@@ -17,6 +17,7 @@ pub(crate) mod new_file;
 pub(crate) mod open;
 mod pages;
 pub(crate) mod raw;
+pub(crate) mod regular;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod sim;
 

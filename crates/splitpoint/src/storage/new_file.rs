@@ -9,16 +9,19 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{CWD, OFlags, RenameFlags};
 
 use super::Identity;
 use super::mapped::Mapped;
-use super::open::{io_error, refuse_network, refuse_special, sync_directory, writer_pid};
+use super::open::{io_error, refuse_network, sync_directory, writer_pid};
+use super::regular::{open_regular, open_regular_with, refuse_special};
 use crate::error::{Error, Result};
-use crate::file_kind::FileKind;
 
 /// Permissions of a file whose original has none, before the process's mask.
 const MODE: u32 = 0o666;
+/// How often a file that other processes create and rename is opened again before it counts as
+/// locked.
+const OPENINGS_MAX: u32 = 100;
 
 /// A file that is being written; it is removed when this is dropped before
 /// [`publish`](Self::publish).
@@ -99,8 +102,8 @@ impl NewFile {
     /// Returns a storage over the file.
     pub(crate) fn storage(&self) -> Result<Mapped> {
         // Opened anew: with a clone, the storage would take our lock away when it is dropped.
-        let file = OpenOptions::new().read(true).write(true).open(&self.partial);
-        file.and_then(|file| Mapped::new(file, self.path.clone(), true))
+        let file = open_regular(&self.partial, OpenOptions::new().read(true).write(true))?;
+        Mapped::new(file, self.path.clone(), true)
             .map_err(|source| io_error("map", &self.path, source))
     }
 
@@ -167,16 +170,17 @@ fn examine(
         let reason = format!("`{}` is the store itself", path.display());
         return Err(Error::Invalid { what: "destination", reason });
     }
-    if !metadata.is_file() {
-        let found = if metadata.is_dir() { FileKind::Directory } else { FileKind::Special };
-        return Err(Error::NotAStore { path: path.to_path_buf(), found });
-    }
+    refuse_special(metadata.file_type(), path)?;
     if !is_replacing {
         return Err(exists());
     }
     let target = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
     // What may not be read may be replaced all the same.
-    let Ok(file) = File::open(&target) else { return Ok((target, None)) };
+    let file = match open_regular(&target, OpenOptions::new().read(true)) {
+        Ok(file) => file,
+        Err(Error::Io { .. }) => return Ok((target, None)),
+        Err(error) => return Err(error),
+    };
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => {
             Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) })
@@ -188,23 +192,16 @@ fn examine(
 /// Makes and locks the file that is not whole yet, or empties one that was left behind.
 fn open_partial(partial: &Path, path: &Path, mode: u32) -> Result<File> {
     let failed = |source| io_error("create", path, source);
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
-    loop {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(mode)
-            .custom_flags(flags.bits().cast_signed())
-            .open(partial)
-            .map_err(failed)?;
-        refuse_special(&file, partial)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(mode);
+    for _ in 0..OPENINGS_MAX {
+        let file = match open_regular_with(partial, &options, OFlags::NOFOLLOW) {
+            Err(Error::Io { source, .. }) => return Err(failed(source)),
+            opened => opened?,
+        };
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::Locked { path: partial.to_path_buf(), pid: None });
-            }
+            Err(TryLockError::WouldBlock) => break,
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
         // Who had it locked until now may have given it its final name, or removed it.
@@ -216,6 +213,7 @@ fn open_partial(partial: &Path, path: &Path, mode: u32) -> Result<File> {
             return Ok(file);
         }
     }
+    Err(Error::Locked { path: partial.to_path_buf(), pid: None })
 }
 
 #[cfg(all(test, not(loom)))]

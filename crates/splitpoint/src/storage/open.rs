@@ -2,12 +2,12 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::mapped::Mapped;
+use super::regular::open_regular;
 use crate::error::{Error, Result};
-use crate::file_kind::FileKind;
 use crate::live::PID_OFFSET;
 use crate::options::{Access, Create};
 
@@ -25,7 +25,6 @@ pub(crate) struct Locked {
 /// A new file is empty. An existing one has not been read.
 pub(crate) fn open_and_lock(path: &Path, access: Access, create: Create) -> Result<Locked> {
     let (file, is_new) = open(path, access, create)?;
-    refuse_special(&file, path)?;
     refuse_network(&file, path)?;
     let locked = match access {
         Access::ReadWrite => file.try_lock(),
@@ -84,7 +83,6 @@ impl Observer {
 /// Opens the file at `path` for reading and takes no lock.
 pub(crate) fn open_to_observe(path: &Path) -> Result<Observed> {
     let (file, _) = open(path, Access::ReadOnly, Create::Never)?;
-    refuse_special(&file, path)?;
     refuse_network(&file, path)?;
     let observer =
         Observer { file: file.try_clone().map_err(|source| io_error("open", path, source))? };
@@ -93,46 +91,28 @@ pub(crate) fn open_to_observe(path: &Path) -> Result<Observed> {
     Ok(Observed { storage, observer })
 }
 
-/// Refuses what is no regular file.
-pub(super) fn refuse_special(file: &File, path: &Path) -> Result<()> {
-    let metadata = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
-    let found = match metadata.file_type() {
-        kind if kind.is_file() => return Ok(()),
-        kind if kind.is_dir() => FileKind::Directory,
-        _ => FileKind::Special,
-    };
-    Err(Error::NotAStore { path: path.to_path_buf(), found })
-}
-
-/// Opens or makes the file at `path` and returns whether it is new.
+/// Opens or creates the regular file at `path` and returns whether it is new.
 pub(super) fn open(path: &Path, access: Access, create: Create) -> Result<(File, bool)> {
     let mut options = OpenOptions::new();
     options.read(true).write(access == Access::ReadWrite);
-    // A pipe would make the caller wait for its other end.
-    options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
-    let opened = match create {
-        Create::New => options.create_new(true).open(path).map(|file| (file, true)),
-        Create::Never => options.open(path).map(|file| (file, false)),
-        Create::IfMissing => match options.open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                match options.clone().create_new(true).open(path) {
-                    // Somebody was faster.
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                        options.open(path).map(|file| (file, false))
-                    }
-                    created => created.map(|file| (file, true)),
-                }
-            }
-            opened => opened.map(|file| (file, false)),
+    let existing = || open_regular(path, &options).map(|file| (file, false));
+    let new = || open_regular(path, options.clone().create_new(true)).map(|file| (file, true));
+    match create {
+        Create::New => new(),
+        Create::Never => existing(),
+        Create::IfMissing => match existing() {
+            Err(error) if is_missing(&error) => match new() {
+                // Somebody was faster.
+                Err(Error::Exists { .. }) => existing(),
+                created => created,
+            },
+            opened => opened,
         },
-    };
-    opened.map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_path_buf() },
-        io::ErrorKind::IsADirectory => {
-            Error::NotAStore { path: path.to_path_buf(), found: FileKind::Directory }
-        }
-        _ => io_error("open", path, source),
-    })
+    }
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
 /// Refuses file systems whose mappings are not coherent between machines.

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::fork::Origin;
-use super::open::{io_error, open, refuse_special, writer_pid};
+use super::open::{io_error, open, writer_pid};
 use crate::error::{Error, Result};
 use crate::options::{Access, Create};
 
@@ -42,7 +42,6 @@ impl RawFile {
     /// writing. Where there are no locks it is read without one.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let (file, _) = open(path, Access::ReadOnly, Create::Never)?;
-        refuse_special(&file, path)?;
         let metadata =
             file.metadata().map_err(|source| io_error("read the size of", path, source))?;
         if let Err(TryLockError::WouldBlock) = file.try_lock_shared() {

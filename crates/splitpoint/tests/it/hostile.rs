@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use splitpoint::hash::{HashFunction, HashId};
-use splitpoint::{Create, Db, Error, ErrorKind, Options, Recovery, SimDisk};
+use splitpoint::{Create, Db, Error, ErrorKind, FileKind, Options, Recovery, SimDisk};
 
 use crate::small_disk::{FileSystem, SmallDisk};
 use crate::support::{
@@ -121,12 +121,43 @@ fn what_is_not_a_store_is_named_and_left_alone() {
         }
         assert_eq!(fs::read(&path).unwrap(), bytes);
     }
-    for (path, name) in [(dir.path(), "a directory"), (Path::new("/dev/null"), "a special file")] {
-        for options in [Options::new(), Options::new().read_only()] {
-            let error = options.open(path).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::NotAStore, "{error}");
-            assert!(error.to_string().contains(name), "{error}");
+}
+
+/// A pipe would make its opener wait for the other end, and opening a device may do something.
+#[test]
+fn what_is_no_regular_file_is_refused_without_waiting() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    let dir = tempfile::tempdir().unwrap();
+    let (fifo, socket) = (dir.path().join("fifo"), dir.path().join("socket"));
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let store = dir.path().join("store");
+    Db::open(&store).unwrap().close().unwrap();
+    for (path, kind) in [
+        (dir.path(), FileKind::Directory),
+        (&fifo, FileKind::NamedPipe),
+        (&socket, FileKind::Socket),
+        (Path::new("/dev/null"), FileKind::CharacterDevice),
+    ] {
+        let new = dir.path().join("new");
+        let mut errors = vec![
+            splitpoint::backup(path, &new).unwrap_err(),
+            splitpoint::repair(path, &new).unwrap_err(),
+            splitpoint::backup(&store, path).unwrap_err(),
+            splitpoint::repair(&store, path).unwrap_err(),
+            splitpoint::open_regular(path, fs::OpenOptions::new().read(true)).unwrap_err(),
+        ];
+        for create in [Create::IfMissing, Create::New, Create::Never] {
+            errors.push(Options::new().create(create).open(path).unwrap_err());
         }
+        errors.push(Options::new().read_only().open(path).unwrap_err());
+        for error in errors {
+            assert_eq!(error.path(), Some(path), "{error}");
+            let Error::NotAStore { found, .. } = error else { panic!("{error}") };
+            assert_eq!(found, kind);
+        }
+        assert!(!new.exists());
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +16,7 @@ use super::saving::{self, Output};
 use crate::bytes::shown;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
+use crate::files::read_whole;
 use crate::number::{count, counted, grouped};
 
 /// Fail if a hash function does not fit your keys: for continuous integration
@@ -306,7 +306,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
             .map_err(|error| Failure::io("read standard input", &error))?;
         return Ok(bytes);
     }
-    fs::read(path).map_err(|error| Failure::io(format!("read `{}`", path.display()), &error))
+    read_whole(path)
 }
 
 /// Returns how hashes are written whose format is not given: hex, unless they could be decimal too.

@@ -17,6 +17,7 @@ use super::watching::Watching;
 use crate::bytes::shell_word;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
+use crate::files::refuse_no_stream;
 use crate::format::{Detected, Foreign, detect};
 use crate::number::{bytes, count, counted};
 use crate::progress::ProgressMode;
@@ -267,12 +268,17 @@ fn hint(path: &Path, error: &ReadError) -> String {
 fn source(path: &Path, format: &Format, console: Console) -> Result<Box<dyn KeySource>> {
     Ok(match format {
         Format::Store => Box::new(StoreSource { db: store::open_to_read(path, console)? }),
-        Format::Bytes(format) if !can_open_again(path) => Box::new(PipeSource {
-            path: path.to_owned(),
-            format: format.clone(),
-            spilled: Mutex::new(None),
-            console,
-        }),
+        Format::Bytes(format) if !can_open_again(path) => {
+            if path != Path::new("-") {
+                refuse_no_stream(path)?;
+            }
+            Box::new(PipeSource {
+                path: path.to_owned(),
+                format: format.clone(),
+                spilled: Mutex::new(None),
+                console,
+            })
+        }
         Format::Bytes(format) => {
             Box::new(FileSource { path: path.to_owned(), format: format.clone() })
         }

@@ -1,17 +1,20 @@
 //! Studies as files: what every command of the lab can save, and what others begin from.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io::{self, Write as _};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use splitpoint::Error;
 use splitpoint_lab::study::{KeyFacts, Machine, Program, SCHEMA};
 use splitpoint_lab::{Study, report};
 
 use crate::bytes::{escaped, shell_word};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
+use crate::files::read_whole;
+use crate::number::count;
 
 /// Where the result of a measurement goes.
 #[derive(Debug, clap::Args)]
@@ -105,7 +108,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Reads a saved study.
 pub(super) fn load(path: &Path) -> Result<Study> {
     let shown = path.display();
-    let text = fs::read(path).map_err(|error| Failure::io(format!("read `{shown}`"), &error))?;
+    let text = read_whole(path)?;
     let no_study = |reason: &str| {
         Failure::new(Exit::Usage, format!("`{shown}` is no saved study: {reason}"))
             .hint("a study is saved by --json FILE, for example of `splitpoint lab hash`")
@@ -125,39 +128,50 @@ pub(super) fn load(path: &Path) -> Result<Study> {
 
 /// Refuses to write over anything but a saved study.
 fn may_replace(path: &Path) -> Result<()> {
-    let shown = path.display();
-    let text = match fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Failure::io(format!("replace `{shown}`"), &error)),
-    };
     let has_fields = |value: serde_json::Value| {
         value["schema"].is_u64() && value["program"].is_object() && value["keys"].is_object()
     };
-    if text.is_empty() || serde_json::from_slice(&text).is_ok_and(has_fields) {
-        return Ok(());
-    }
-    let message = format!("`{shown}` exists and is no saved study: it is not replaced");
-    Err(Failure::new(Exit::Usage, message).hint(format!(
-        "give --json another name, or remove the file first: rm {}",
-        shell_word(&path.to_string_lossy())
-    )))
+    // What is no JSON is read no farther than to where that shows.
+    let is_study = |old| serde_json::from_reader(old).is_ok_and(has_fields);
+    may_replace_if(path, "--json", "saved study", is_study)
 }
 
 /// Refuses to write over anything but a page of the lab.
 fn may_replace_page(path: &Path) -> Result<()> {
-    let shown = path.display();
-    let text = match fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Failure::io(format!("replace `{shown}`"), &error)),
+    let is_page = |old: BufReader<File>| {
+        let mut start = Vec::new();
+        let read = old.take(count(report::PAGE_START.len())).read_to_end(&mut start);
+        read.is_ok() && start == report::PAGE_START.as_bytes()
     };
-    if text.is_empty() || text.starts_with(report::PAGE_START.as_bytes()) {
+    may_replace_if(path, "--html", "page of the lab", is_page)
+}
+
+/// Refuses to write over a file that is not empty and that `is_ours` does not know, and over
+/// anything that is no regular file.
+fn may_replace_if(
+    path: &Path,
+    option: &str,
+    what: &str,
+    is_ours: impl FnOnce(BufReader<File>) -> bool,
+) -> Result<()> {
+    let shown = path.display();
+    let failed = |error: io::Error| Failure::io(format!("replace `{shown}`"), &error);
+    let old = match splitpoint::open_regular(path, OpenOptions::new().read(true)) {
+        Ok(old) => old,
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(Error::Io { source, .. }) => return Err(failed(source)),
+        Err(error) => {
+            return Err(Failure::new(Exit::Usage, format!("{error}: it is not replaced"))
+                .hint(format!("give {option} the path of a regular file")));
+        }
+    };
+    let is_empty = old.metadata().map_err(failed)?.len() == 0;
+    if is_empty || is_ours(BufReader::new(old)) {
         return Ok(());
     }
-    let message = format!("`{shown}` exists and is no page of the lab: it is not replaced");
+    let message = format!("`{shown}` exists and is no {what}: it is not replaced");
     Err(Failure::new(Exit::Usage, message).hint(format!(
-        "give --html another name, or remove the file first: rm {}",
+        "give {option} another name, or remove the file first: rm {}",
         shell_word(&path.to_string_lossy())
     )))
 }

@@ -1,0 +1,61 @@
+//! The files that commands read and write beside stores: which may be pipes, and which must be
+//! regular.
+
+use std::fs::{File, FileType, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+
+use splitpoint::Error;
+
+use crate::failure::{Exit, Failure, Result};
+
+/// Opens an input that is read once, from its beginning to its end: a file, a pipe, a terminal.
+pub(crate) fn open_stream(path: &Path) -> Result<File> {
+    refuse_no_stream(path)?;
+    File::open(path).map_err(|error| Failure::io(format!("read `{}`", path.display()), &error))
+}
+
+/// Reads all of a file or a pipe into memory.
+pub(crate) fn read_whole(path: &Path) -> Result<Vec<u8>> {
+    // A device such as /dev/zero has no end.
+    refuse(path, |kind| kind.is_char_device() || kind.is_block_device())?;
+    let mut bytes = Vec::new();
+    open_stream(path)?
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::io(format!("read `{}`", path.display()), &error))?;
+    Ok(bytes)
+}
+
+/// Writes a regular file, new or in place of what it held.
+pub(crate) fn write_regular(path: &Path, bytes: &[u8]) -> Result<()> {
+    let shown = path.display();
+    let failed = |error| Failure::io(format!("write `{shown}`"), &error);
+    let options = OpenOptions::new().write(true).create(true).truncate(true).clone();
+    let opened = splitpoint::open_regular(path, &options);
+    let mut file = opened.map_err(|error| match error {
+        Error::Io { source, .. } => failed(source),
+        Error::NotAStore { found, .. } => {
+            Failure::new(Exit::Io, format!("cannot write `{shown}`: it is {found}"))
+        }
+        error => Failure::using(path, &error),
+    })?;
+    file.write_all(bytes).map_err(failed)
+}
+
+/// Refuses what [`open_stream`] cannot read, where the system would not say why.
+pub(crate) fn refuse_no_stream(path: &Path) -> Result<()> {
+    refuse(path, |kind| kind.is_socket())
+}
+
+fn refuse(path: &Path, is_refused: impl Fn(FileType) -> bool) -> Result<()> {
+    // What cannot be looked at is told by the opening.
+    let Ok(metadata) = std::fs::metadata(path) else { return Ok(()) };
+    let kind = metadata.file_type();
+    if !is_refused(kind) {
+        return Ok(());
+    }
+    let found = if kind.is_socket() { "a socket" } else { "a device" };
+    let message = format!("cannot read `{}`: it is {found}", path.display());
+    Err(Failure::new(Exit::Io, message).hint("give the path of a file or a pipe"))
+}

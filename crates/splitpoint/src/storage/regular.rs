@@ -1,0 +1,78 @@
+//! Opening what must be a regular file, without waiting for anybody.
+
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use super::open::io_error;
+use crate::error::{Error, Result};
+use crate::file_kind::FileKind;
+
+/// Opens or creates the regular file at `path` with `options`, for an access method of another
+/// crate.
+///
+/// Anything else is refused at once, and not touched: the opening of a named pipe would wait for
+/// a process at its other end, and that of a device may already do something.
+///
+/// # Errors
+///
+/// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore) if there is something that is no regular
+///   file.
+/// - [`ErrorKind::Exists`](crate::ErrorKind::Exists) if `options` ask for a new file and there is
+///   one.
+/// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses.
+///
+/// # Examples
+///
+/// ```
+/// use std::fs::OpenOptions;
+/// use splitpoint::{Error, FileKind};
+///
+/// match splitpoint::open_regular("/dev/zero", OpenOptions::new().read(true)) {
+///     Err(Error::NotAStore { found, .. }) => assert_eq!(found, FileKind::CharacterDevice),
+///     other => panic!("{other:?}"),
+/// }
+/// ```
+pub fn open_regular(path: impl AsRef<Path>, options: &OpenOptions) -> Result<File> {
+    open_regular_with(path.as_ref(), options, OFlags::empty())
+}
+
+/// As [`open_regular`], with more flags.
+pub(super) fn open_regular_with(path: &Path, options: &OpenOptions, flags: OFlags) -> Result<File> {
+    // Before the opening, which would wake a process that waits at the other end of a pipe.
+    if let Ok(metadata) = fs::metadata(path) {
+        refuse_special(metadata.file_type(), path)?;
+    }
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = options.clone().custom_flags(flags.bits().cast_signed()).open(path);
+    let file = opened.map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_path_buf() },
+        _ => io_error("open", path, source),
+    })?;
+    // After it as well: another file may have taken the name.
+    let metadata = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
+    refuse_special(metadata.file_type(), path)?;
+    Ok(file)
+}
+
+/// Refuses a file of any type but a regular one.
+pub(super) fn refuse_special(file_type: FileType, path: &Path) -> Result<()> {
+    if file_type.is_file() {
+        return Ok(());
+    }
+    Err(Error::NotAStore { path: path.to_path_buf(), found: kind_of(file_type) })
+}
+
+fn kind_of(file_type: FileType) -> FileKind {
+    match file_type {
+        kind if kind.is_dir() => FileKind::Directory,
+        kind if kind.is_fifo() => FileKind::NamedPipe,
+        kind if kind.is_socket() => FileKind::Socket,
+        kind if kind.is_char_device() => FileKind::CharacterDevice,
+        kind if kind.is_block_device() => FileKind::BlockDevice,
+        _ => FileKind::Special,
+    }
+}
