@@ -1,53 +1,222 @@
-//! Ctrl-C and termination: noted, and obeyed where the work can be left in good order.
+//! Ctrl-C and termination: whatever a command is doing, it ends soon, with one line, the exit code
+//! of the signal, and nothing half-made left behind.
+//!
+//! ```text
+//! signal --> a thread --+-- the work looks at an `Interrupt`: it ends itself, and says how far it
+//!                       |   has come
+//!                       +-- nobody looks: the thread removes what is `Unfinished`, and ends the
+//!                           process
+//! ```
+//!
+//! The second way needs no help from the work, which may be blocked by a pipe or a disk. To a store
+//! it is that of a killed process, which loses nothing.
 
 use std::io;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
+use signal_hook::iterator::Signals;
+use signal_hook::low_level;
 
-use crate::failure::{Exit, Failure};
+use crate::console;
+use crate::failure::Exit;
+use crate::progress;
 
-/// Whether the user wants the work to stop.
-#[derive(Clone, Debug)]
-pub(crate) struct Interrupt {
-    signal: Arc<AtomicUsize>,
+/// How long work that looks at an [`Interrupt`] may take to look at it.
+const TIME_TO_NOTICE: Duration = Duration::from_secs(2);
+/// How long work may take to end that has noticed the signal, or has come to its last step.
+const TIME_TO_END: Duration = Duration::from_secs(5);
+/// How often the thread looks whether it has waited long enough.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How long a standard error that takes no bytes is waited for.
+const TIME_TO_SPEAK: Duration = Duration::from_millis(500);
+
+/// How often a directory is tried to be removed.
+const REMOVALS: u32 = 10;
+
+/// The signal that came first, or 0.
+static SIGNAL: AtomicUsize = AtomicUsize::new(0);
+/// Whether the work ends by itself, because it knows of the signal or is at its last step.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+/// How many [`Interrupt`]s there are.
+static WATCHERS: AtomicUsize = AtomicUsize::new(0);
+/// What to remove before the process ends.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Ends this process by the first Ctrl-C or termination signal from now on, unless it was started
+/// to ignore that, as a shell starts what runs in the background.
+///
+/// Without a thread the system's own way remains: the signal kills.
+pub(crate) fn end_on_signals() {
+    let (ready, is_ready) = mpsc::channel();
+    let spawned = thread::Builder::new().name("signals".to_string()).spawn(move || {
+        let signals = register();
+        let _ = ready.send(());
+        if let Ok((signals, may_die)) = signals {
+            serve(signals, &may_die);
+        }
+    });
+    if spawned.is_ok() {
+        let _ = is_ready.recv();
+    }
 }
 
-impl Interrupt {
-    /// Notes the first Ctrl-C or termination signal from now on; a second one ends the process.
-    pub(crate) fn watch() -> Result<Self, Failure> {
-        let signal = Arc::new(AtomicUsize::new(0));
-        let register = || -> io::Result<()> {
-            for (number, value, exit) in [
-                (SIGINT, SIGINT.unsigned_abs() as usize, Exit::Interrupted),
-                (SIGTERM, SIGTERM.unsigned_abs() as usize, Exit::Terminated),
-            ] {
-                let was_signalled = Arc::new(AtomicBool::new(false));
-                // In this order: the first signal only arms the shutdown of the second.
-                flag::register_conditional_shutdown(
-                    number,
-                    exit as i32,
-                    Arc::clone(&was_signalled),
-                )?;
-                flag::register(number, was_signalled)?;
-                flag::register_usize(number, Arc::clone(&signal), value)?;
+/// Registers the signals. The flag that is returned makes the next one end the process at once.
+fn register() -> io::Result<(Signals, Arc<AtomicBool>)> {
+    // A file that would be larger than the system allows is an error, not the end.
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+    let may_die = Arc::new(AtomicBool::new(false));
+    let wanted = [SIGINT, SIGTERM].into_iter().filter(|&number| !is_ignored(number));
+    let wanted: Vec<i32> = wanted.collect();
+    for &number in &wanted {
+        let status = exit_of(number) as i32;
+        flag::register_conditional_shutdown(number, status, Arc::clone(&may_die))?;
+    }
+    Ok((Signals::new(wanted)?, may_die))
+}
+
+/// Returns whether this process was started to ignore a signal.
+fn is_ignored(number: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (number - 1) & 1 == 1)
+}
+
+fn exit_of(signal: i32) -> Exit {
+    if signal == SIGTERM { Exit::Terminated } else { Exit::Interrupted }
+}
+
+/// Waits for a signal, then for the work to end, then ends the process.
+fn serve(mut signals: Signals, may_die: &AtomicBool) {
+    let Some(signal) = signals.forever().next() else { return };
+    SIGNAL.store(signal.unsigned_abs() as usize, Ordering::SeqCst);
+    let came = Instant::now();
+    loop {
+        // A second signal is from somebody who does not want to wait.
+        let mut is_urgent = false;
+        while came.elapsed() < time_to_work() && !is_urgent {
+            thread::sleep(LOOK_AGAIN);
+            is_urgent = signals.pending().next().is_some();
+        }
+        // Held until the process ends: nothing is finished any more.
+        let unfinished = unfinished();
+        let mut removed_count = 0;
+        for path in &*unfinished {
+            match remove(path) {
+                Ok(()) => removed_count += 1,
+                // It has its name by now: what is left to the work is to say so.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => last_step(),
+                Err(_) => {}
             }
-            // A file that would be larger than the system allows is an error, not the end.
-            flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
-            Ok(())
-        };
-        register().map_err(|error| Failure::io("watch for Ctrl-C", &error))?;
-        Ok(Self { signal })
+        }
+        if is_urgent || removed_count > 0 || came.elapsed() >= time_to_work() {
+            end(exit_of(signal), removed_count, may_die);
+        }
+    }
+}
+
+/// Returns how long the work may take from the signal on.
+fn time_to_work() -> Duration {
+    if IS_ENDING.load(Ordering::SeqCst) {
+        TIME_TO_END
+    } else if WATCHERS.load(Ordering::SeqCst) > 0 {
+        TIME_TO_NOTICE
+    } else {
+        Duration::ZERO
+    }
+}
+
+/// Ends the process as if it had been killed, but for a line.
+fn end(exit: Exit, removed_count: usize, may_die: &AtomicBool) -> ! {
+    may_die.store(true, Ordering::SeqCst);
+    let (said, is_said) = mpsc::channel();
+    // In a thread: the work may hold standard error, and wait for who should read it.
+    let speaker = thread::Builder::new().spawn(move || {
+        progress::leave_bar();
+        let what = if removed_count > 0 { ": what was unfinished is removed" } else { "" };
+        console::report_error(&format!("interrupted{what}"), None);
+        let _ = said.send(());
+    });
+    if speaker.is_ok() {
+        let _ = is_said.recv_timeout(TIME_TO_SPEAK);
+    }
+    low_level::exit(exit as i32);
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    if !path.symlink_metadata()?.is_dir() {
+        return std::fs::remove_file(path);
+    }
+    // Again, since the work may be adding to it.
+    let is_removed = (1..REMOVALS).any(|_| std::fs::remove_dir_all(path).is_ok());
+    if is_removed { Ok(()) } else { std::fs::remove_dir_all(path) }
+}
+
+/// What the work looks at that ends itself when a signal has come. While there is one, it is given
+/// the time for that.
+#[derive(Debug)]
+pub(crate) struct Interrupt(());
+
+impl Interrupt {
+    /// Begins to look.
+    pub(crate) fn watch() -> Self {
+        WATCHERS.fetch_add(1, Ordering::SeqCst);
+        Self(())
     }
 
     /// Returns the exit code of the signal that came, if one did.
+    #[expect(clippy::unused_self, reason = "it is what gives the work the time to look")]
     pub(crate) fn exit(&self) -> Option<Exit> {
-        match self.signal.load(Ordering::Relaxed) {
-            0 => None,
-            signal if signal == SIGTERM.unsigned_abs() as usize => Some(Exit::Terminated),
-            _ => Some(Exit::Interrupted),
+        let signal = i32::try_from(SIGNAL.load(Ordering::SeqCst)).unwrap_or_default();
+        if signal == 0 {
+            return None;
+        }
+        IS_ENDING.store(true, Ordering::SeqCst);
+        Some(exit_of(signal))
+    }
+}
+
+impl Drop for Interrupt {
+    fn drop(&mut self) {
+        WATCHERS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Says that the work will be done in a moment: what it makes is whole, and takes its name. A signal
+/// comes too late, and the command ends as if there had been none.
+pub(crate) fn last_step() {
+    IS_ENDING.store(true, Ordering::SeqCst);
+}
+
+/// A file or a directory that is ours and not finished: a signal that ends the process removes it.
+#[derive(Debug)]
+pub(crate) struct Unfinished(PathBuf);
+
+impl Unfinished {
+    /// Takes what is at `path`, until this is dropped.
+    pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        unfinished().push(path.clone());
+        Self(path)
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let mut unfinished = unfinished();
+        if let Some(at) = unfinished.iter().position(|path| *path == self.0) {
+            unfinished.swap_remove(at);
         }
     }
+}
+
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }

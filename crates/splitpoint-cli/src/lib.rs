@@ -32,6 +32,7 @@ use clap::Parser;
 pub fn main() -> ExitCode {
     bug::report_on_one_line();
     let cli = args::Cli::parse();
+    interrupt::end_on_signals();
     let console = console::Console::new(cli.quiet);
     match cli.command.run(console) {
         Ok(()) => ExitCode::SUCCESS,

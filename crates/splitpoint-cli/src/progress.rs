@@ -1,6 +1,7 @@
 //! Progress of long work, on standard error.
 
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -30,6 +31,16 @@ pub(crate) enum Total {
     Records(u64),
     /// Nothing is known.
     Unknown,
+}
+
+/// Whether a bar is on the last line of standard error.
+static IS_BAR_SHOWN: AtomicBool = AtomicBool::new(false);
+
+/// Begins a new line if there is a bar on this one.
+pub(crate) fn leave_bar() {
+    if IS_BAR_SHOWN.load(Ordering::Relaxed) {
+        let _ = writeln!(std::io::stderr());
+    }
 }
 
 const DELAY: Duration = Duration::from_millis(500);
@@ -84,6 +95,7 @@ impl Progress {
             }
             Face::Bar(bar) => {
                 let bar = bar.get_or_insert_with(|| new_bar(self.phase, self.total));
+                IS_BAR_SHOWN.store(true, Ordering::Relaxed);
                 let position = match self.total {
                     Total::Bytes(_) => bytes,
                     Total::Records(_) | Total::Unknown => records,
@@ -106,6 +118,7 @@ impl Progress {
             Face::Bar(bar) => {
                 if let Some(bar) = bar.take() {
                     bar.finish_and_clear();
+                    IS_BAR_SHOWN.store(false, Ordering::Relaxed);
                 }
             }
         }

@@ -11,6 +11,7 @@ use splitpoint_legacy::db185::{self, Db185};
 
 use crate::console::Console;
 use crate::failure::{self, Exit, Failure, Result};
+use crate::interrupt;
 use crate::number::counted;
 use crate::progress::{Progress, ProgressMode, Total};
 use crate::report::rebuilt_from;
@@ -106,7 +107,11 @@ impl Writable {
     pub(crate) fn close(self, path: &Path) -> Result<()> {
         let closed = match self {
             Self::Store(db) => db.close(),
-            Self::Db185(table) => table.close(),
+            Self::Db185(table) => {
+                // Its sync has an order that a kill may break where overflow pages run out.
+                interrupt::last_step();
+                table.close()
+            }
         };
         closed.map_err(|error| Failure::using(path, &error))
     }

@@ -200,7 +200,8 @@ impl<'a> Backup<'a> {
         self
     }
 
-    /// Calls `function` about every 2 MiB; the copy is given up when it returns `Break`.
+    /// Calls `function` when the file of the copy has been created, if there is to be one, and then
+    /// about every 2 MiB; the copy is given up when it returns `Break`.
     pub fn on_progress(
         mut self,
         function: impl FnMut(BackupProgress) -> ControlFlow<()> + 'a,
@@ -611,6 +612,8 @@ fn copy_to_file(
 ) -> Result<Walked> {
     let bytes_total = segment_bytes(region);
     let mut bytes = 0;
+    // The file is there, which a caller may want to know.
+    tell(progress, BackupProgress { stage: BackupStage::Copy, bytes, bytes_total })?;
     walk(region, snapshot, |extent| {
         for chunk in chunks(extent) {
             new.write_at(chunk.offset, region.bytes("log segment", chunk.offset, chunk.bytes)?)?;

@@ -94,7 +94,9 @@ pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Repa
 /// The damaged file is opened for reading only. The new store keeps the hash function, the seed
 /// and the fill factor of the old one if a superblock still tells them; otherwise it takes those
 /// of `options`, whose `cache_bytes` it has in any case. `watch` is told now and then how far the
-/// work is, and can stop it.
+/// work is, and can stop it. Until the new store is whole it is called `TARGET.repair-in-progress`,
+/// which is there when `watch` is called first; a killed process leaves it, and the next repair to
+/// `target` writes it anew.
 ///
 /// # Errors
 ///
@@ -129,6 +131,7 @@ pub fn repair_with(
     let new = NewFile::begin_first(target.as_ref(), "repair")?;
     let source = RawFile::open(source.as_ref())?;
     let mut reader = Reader::new(&source, &mut watch);
+    reader.ask()?;
     let found = find(&mut reader, options)?;
     let options = found.options(options).create(Create::New).durability(Durability::Buffered);
     let db = Db::from_opened(open_storage(Box::new(new.storage()?), &options, true)?, &options);

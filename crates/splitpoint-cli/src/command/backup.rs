@@ -11,7 +11,7 @@ use splitpoint::{Backup, BackupProgress, BackupReport, BackupStage, Error};
 use crate::bytes::shell_word;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{self, Interrupt, Unfinished};
 use crate::number::{bytes, counted, duration};
 use crate::progress::{Progress, ProgressMode, Total};
 
@@ -73,12 +73,21 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     if dest.is_none() {
         refuse_standard_output(args)?;
     }
-    let interrupt = Interrupt::watch()?;
     let started = Instant::now();
     let mut meter = Meter { mode: args.progress, console, running: None };
+    // Of a copy on standard output nothing is left to be removed.
+    let mut interrupt = dest.map(|_| Interrupt::watch());
+    let (mut unfinished, mut stopped) = (None, None);
     let progress = |now: BackupProgress| {
         meter.tell(now);
-        if interrupt.exit().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        // The first call says that the file is there, and is ours.
+        unfinished = unfinished.take().or_else(|| Some(Unfinished::new(partial_of(dest?))));
+        stopped = interrupt.as_ref().and_then(Interrupt::exit);
+        if now.stage == BackupStage::Index {
+            // The last call: nobody looks any more.
+            interrupt = None;
+        }
+        if stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let backup = Backup::of_file(&args.file).on_progress(progress);
     let backup = if args.force { backup.replace_existing() } else { backup };
@@ -87,7 +96,11 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         None => backup.write_to(console::data()),
     };
     meter.finish();
-    let report = match (copied, interrupt.exit()) {
+    if copied.is_ok() {
+        interrupt::last_step();
+    }
+    drop(unfinished);
+    let report = match (copied, stopped) {
         (Ok(report), _) => report,
         (Err(_), Some(exit)) => {
             return Err(Failure::new(exit, "interrupted: no backup was made")
@@ -113,6 +126,15 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         duration(started.elapsed())
     ));
     Ok(())
+}
+
+/// Returns where the copy is until it is whole.
+fn partial_of(dest: &Path) -> PathBuf {
+    // A link to an earlier copy stays one.
+    let target = std::fs::canonicalize(dest).unwrap_or_else(|_| dest.to_path_buf());
+    let mut name = target.into_os_string();
+    name.push(".backup-in-progress");
+    name.into()
 }
 
 fn report_of(args: &Args, dest: Option<&Path>, report: BackupReport, started: Instant) -> Report {

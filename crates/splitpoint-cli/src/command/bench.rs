@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Unfinished};
 use crate::measure::{median, timed};
 use crate::number::{self, bytes, count, counted, duration, each};
 use crate::words::Words;
@@ -83,8 +83,9 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Some(path) => Words::read(path)?,
         None => Words::bundled(),
     };
-    let interrupt = Interrupt::watch()?;
+    let interrupt = Interrupt::watch();
     let place = Place::new(args)?;
+    let _unfinished = place.own_dir().map(Unfinished::new);
     let mut samples: [Vec<Duration>; PHASES.len()] = Default::default();
     let mut file_bytes = 0;
     let whole = format!("{} of {}", counted(u64::from(args.runs.get()), "run"), {
@@ -124,6 +125,14 @@ impl Place {
         made.map(Self::Directory).map_err(|error| {
             Failure::io(format!("make a directory in `{}`", parent.display()), &error)
         })
+    }
+
+    /// The directory that is removed at the end.
+    fn own_dir(&self) -> Option<&Path> {
+        match self {
+            Self::Memory => None,
+            Self::Directory(dir) => Some(dir.path()),
+        }
     }
 
     /// The directory that the user chose or has by default.

@@ -13,7 +13,7 @@ use splitpoint_legacy::db185;
 use crate::bytes::{shell_word, shown};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{self, Interrupt, Unfinished};
 use crate::number::{count, counted};
 use crate::progress::{Progress, ProgressMode, Total};
 use crate::store::{self, Readable, Writable};
@@ -153,10 +153,10 @@ fn survey(opened: &Readable, args: &Args, console: Console) -> Result<Expected> 
 
 /// Carries every record.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let interrupt = Interrupt::watch()?;
     let goal = Goal::of(args)?;
     let opened = store::open_any(&args.source, console)?;
     let mut expected = survey(&opened, args, console)?;
+    let interrupt = Interrupt::watch();
     let mut target = Target::create(&goal.path, goal.db185.as_ref())?;
     let total = Total::Records(expected.records);
     let mut progress = Progress::start(args.progress, console, "convert", total);
@@ -176,6 +176,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         progress.update(read, 0);
     }
     progress.finish(read, 0);
+    drop(interrupt);
     let made = target.finish()?;
     expected.left_out_count += count(made.left_out.len());
     expected.left_out.extend(made.left_out);
@@ -315,6 +316,7 @@ pub(super) struct Target {
     path: PathBuf,
     /// Where it is until then.
     partial: PathBuf,
+    _unfinished: Unfinished,
     batch: Vec<(Vec<u8>, Vec<u8>)>,
     batch_bytes: usize,
     records: u64,
@@ -355,6 +357,7 @@ impl Target {
         Ok(Self {
             table: Some(table),
             path: path.to_path_buf(),
+            _unfinished: Unfinished::new(&partial),
             partial,
             batch: Vec::new(),
             batch_bytes: 0,
@@ -427,6 +430,7 @@ impl Target {
             let message = format!("`{}` has {found} after {put}", self.path.display());
             return Err(Failure::new(Exit::Bug, message));
         }
+        interrupt::last_step();
         self.take_name()?;
         Ok(Made { records: self.records, left_out: std::mem::take(&mut self.left_out) })
     }

@@ -92,7 +92,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     note_carriage_returns(&mut input, format, console);
     let options = Options::new().durability(args.durability.into());
     let db = store::open_or_create(&args.file, &options, console)?;
-    let interrupt = Interrupt::watch()?;
+    let interrupt = Interrupt::watch();
     let progress = Progress::start(args.progress, console, "load", total);
     let mut load = Load { args, db: &db, interrupt, progress, loaded: 0, kept: 0, offset: 0 };
 
@@ -102,6 +102,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let outcome = load.run(input, format);
     let (loaded, kept) = (load.loaded, load.kept);
     load.progress.finish(loaded, load.offset);
+    drop(load);
     let new = db.table().len().map_or(0, |count| count.saturating_sub(record_count_before));
     let closed = db.close(&args.file);
     let elapsed = started.elapsed();
@@ -214,6 +215,8 @@ fn note_carriage_returns(input: &mut Input, format: LoadFormat, console: Console
 
 /// Records that are stored together.
 const BATCH_RECORDS: usize = 4096;
+/// Those between two looks for a signal, if each is made durable.
+const SLOW_RECORDS: usize = 64;
 /// Bytes of keys and values after which a batch is full.
 const BATCH_BYTES: usize = 4 << 20;
 /// How soon a signal is noticed while the input is silent.
@@ -300,9 +303,7 @@ impl Load<'_> {
 
     fn store_batches(&mut self, receiver: &Receiver<Result<Batch, ReadError>>) -> Result<(), Stop> {
         loop {
-            if let Some(exit) = self.interrupt.exit() {
-                return Err(Stop::Signal(exit));
-            }
+            self.go_on()?;
             match receiver.recv_timeout(PATIENCE) {
                 Ok(Ok(batch)) => self.store(&batch)?,
                 Ok(Err(error)) => return Err(Stop::Read(error)),
@@ -318,6 +319,7 @@ impl Load<'_> {
         let records = batch.records();
         if self.args.no_overwrite {
             for (key, value) in records {
+                self.go_on()?;
                 let durability = self.args.durability.into();
                 let stored = self.db.put(key, value, PutMode::New, durability);
                 if !stored.map_err(failed)? {
@@ -326,16 +328,26 @@ impl Load<'_> {
                 self.loaded += 1;
             }
         } else {
-            let stored = self.db.put_many(&records);
-            self.loaded += match stored {
-                Ok(()) => count(records.len()),
-                // In order, so a prefix of the batch is there.
-                Err(_) => count(records.iter().take_while(|record| self.has(record)).count()),
-            };
-            stored.map_err(failed)?;
+            // A device may take long to make a record durable.
+            let is_slow = self.args.durability == DurabilityName::Sync;
+            for records in records.chunks(if is_slow { SLOW_RECORDS } else { BATCH_RECORDS }) {
+                self.go_on()?;
+                let stored = self.db.put_many(records);
+                self.loaded += match stored {
+                    Ok(()) => count(records.len()),
+                    // In order, so a prefix of them is there.
+                    Err(_) => count(records.iter().take_while(|record| self.has(record)).count()),
+                };
+                stored.map_err(failed)?;
+            }
         }
         self.offset = batch.offset;
         Ok(())
+    }
+
+    /// Stops if a signal has come.
+    fn go_on(&self) -> Result<(), Stop> {
+        self.interrupt.exit().map_or(Ok(()), |exit| Err(Stop::Signal(exit)))
     }
 }
 

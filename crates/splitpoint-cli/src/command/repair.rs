@@ -10,7 +10,7 @@ use splitpoint::{Error, ErrorKind, Options, RepairProgress, RepairReport};
 use crate::bytes::shell_word;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{self, Interrupt, Unfinished};
 use crate::number::{bytes, counted, grouped};
 use crate::progress::{Progress, ProgressMode, Total};
 
@@ -84,10 +84,17 @@ struct Range {
 
 /// Saves what a store still holds.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let interrupt = Interrupt::watch()?;
+    let interrupt = Interrupt::watch();
+    let mut unfinished = None;
     let mut bar: Option<(&'static str, Progress)> = None;
     let mut last = (0, 0);
     let watch = |progress: RepairProgress| {
+        // The first call says that the file is there, and is ours.
+        unfinished.get_or_insert_with(|| {
+            let mut name = args.output.clone().into_os_string();
+            name.push(".repair-in-progress");
+            Unfinished::new(name)
+        });
         if bar.as_ref().is_none_or(|(phase, _)| *phase != progress.phase) {
             if let Some((_, mut bar)) = bar.take() {
                 bar.finish(last.0, last.1);
@@ -103,6 +110,10 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         if interrupt.exit().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let repaired = splitpoint::repair_with(&args.file, &args.output, &Options::new(), watch);
+    if repaired.is_ok() {
+        interrupt::last_step();
+    }
+    drop(unfinished);
     if let Some((_, mut bar)) = bar {
         bar.finish(last.0, last.1);
     }

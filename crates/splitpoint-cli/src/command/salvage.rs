@@ -44,9 +44,9 @@ pub(crate) struct Args {
 
 /// Saves what an old file still holds.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let interrupt = Interrupt::watch()?;
     let failed = |error: &Error| Failure::opening(&args.file, error);
     let file = splitpoint_legacy::open_damaged(&args.file).map_err(|error| failed(&error))?;
+    let interrupt = Interrupt::watch();
     let mut target = Target::create(&args.output, None)?;
     let mut progress = Progress::start(args.progress, console, "salvage", Total::Unknown);
     let mut doubtful = Vec::new();
@@ -70,6 +70,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Ok(())
     });
     progress.finish(records, 0);
+    drop(interrupt);
     if let Some(failure) = stopped {
         return Err(failure);
     }

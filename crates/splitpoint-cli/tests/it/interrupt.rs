@@ -1,9 +1,13 @@
-//! Ctrl-C, and a store that another process has open.
+//! Ctrl-C at any time, and a store that another process has open.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::sandbox::Sandbox;
+use crate::old_files::fixtures;
+use crate::sandbox::{Sandbox, end_of};
 
 /// Starts to load records that do not end, and returns when the store is open and many have been
 /// taken.
@@ -123,4 +127,223 @@ fn a_killed_load_leaves_a_prefix_of_its_input() {
         assert_eq!(sandbox.run(&["check", "-q", "a.spt"]).exit, 0);
     }
     assert!(cut_count > 0, "no load was killed in the middle of its work");
+}
+
+/// Waits until the program has taken over what a signal does.
+#[cfg(target_os = "linux")]
+fn wait_until_it_listens(child: &mut Child) {
+    const TERM: u64 = 1 << 14;
+    let path = format!("/proc/{}/status", child.id());
+    let caught = || {
+        let status = std::fs::read_to_string(&path).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+        u64::from_str_radix(mask.trim(), 16).expect("a mask")
+    };
+    let begun = Instant::now();
+    while caught() & TERM == 0 && child.try_wait().expect("it can be asked").is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "signals are left to the system");
+        std::thread::yield_now();
+    }
+}
+
+const SIGNALS: [(&str, i32); 2] = [("INT", 130), ("TERM", 143)];
+
+/// What waits for somebody who does not come: the other end of a named pipe, more input, or room in
+/// a pipe that nobody empties.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_that_waits_ends_by_a_signal_with_one_line() {
+    let sandbox = Sandbox::new();
+    let words: String = (0..20_000).fold(String::new(), |words, i| words + &format!("word {i}\n"));
+    sandbox.write("words", words.as_bytes());
+    sandbox.run(&["load", "-q", "words.spt", "words"]).check(0, "", "");
+    let made = Command::new("mkfifo").arg(sandbox.path("pipe")).status();
+    assert!(made.expect("mkfifo can be run").success());
+    for args in [
+        &["load", "a.spt", "pipe"][..],
+        &["put", "a.spt", "key"],
+        &["lab", "hash", "pipe"],
+        &["lab", "hash", "-"],
+        &["lab", "report", "pipe"],
+        &["lab", "gate", "words", "--hashes", "pipe"],
+        &["bench", "--words", "pipe"],
+        &["list", "words.spt"],
+        &["dump", "words.spt"],
+        &["backup", "words.spt"],
+    ] {
+        for (name, exit) in SIGNALS {
+            let mut child = sandbox
+                .program(args)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("the program can be run");
+            // Both ends stay open, and nobody uses them.
+            let streams = (child.stdin.take(), child.stdout.take());
+            wait_until_it_listens(&mut child);
+            signal(&child, name);
+            let outcome = end_of(child, &format!("{args:?}"));
+            drop(streams);
+            outcome.check(exit, "", "splitpoint: error: interrupted\n");
+        }
+    }
+    assert!(!sandbox.path("a.spt").exists());
+}
+
+/// Returns a stream that takes no more bytes, and its other end.
+fn full_stream() -> (OwnedFd, UnixStream) {
+    let (mut near, far) = UnixStream::pair().expect("a pair of sockets");
+    near.set_nonblocking(true).expect("a mode");
+    // Until there is not even room for one byte.
+    for bytes in [&[0; 4096][..], &[0]] {
+        while near.write(bytes).is_ok() {}
+    }
+    near.set_nonblocking(false).expect("a mode");
+    (near.into(), far)
+}
+
+/// Standard error takes no byte, so progress on it blocks the work in its middle, and so would any
+/// last words. The process ends all the same, and nothing is left but what was there.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_that_is_blocked_in_its_work_ends_by_a_signal_and_leaves_nothing() {
+    let sandbox = Sandbox::new();
+    let input: String = (0..50_000).fold(String::new(), |input, i| input + &format!("{i}\t{i}\n"));
+    assert_eq!(sandbox.run_with(&["load", "-q", "a.spt"], input.as_bytes()).exit, 0);
+    let old = std::fs::read(fixtures().join("gdbm-std-512.gdbm")).expect("the sample is there");
+    sandbox.write("old.gdbm", &old);
+    // Each of them takes seconds, the most that such a command is given.
+    for ((args, partial), (name, exit)) in [
+        (&["repair", "a.spt", "-o", "new.spt"][..], "new.spt.repair-in-progress"),
+        (&["backup", "a.spt", "new.spt"], "new.spt.backup-in-progress"),
+        (&["convert", "a.spt", "new.db", "--format", "db185"], "new.db.partial"),
+        (&["salvage", "old.gdbm", "-o", "new.spt"], "new.spt.partial"),
+    ]
+    .into_iter()
+    .zip(SIGNALS.into_iter().cycle())
+    {
+        let (stderr, _reader) = full_stream();
+        let mut child = sandbox
+            .program(args)
+            .args(["--progress", "json"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::from(stderr))
+            .spawn()
+            .expect("the program can be run");
+        // From here on it is blocked, or will be.
+        while !sandbox.path(partial).exists() {
+            assert!(child.try_wait().expect("it can be asked").is_none(), "{args:?} has ended");
+            std::thread::yield_now();
+        }
+        signal(&child, name);
+        assert_eq!(end_of(child, &format!("{args:?}")).exit, exit, "{args:?}");
+        let mut names: Vec<_> = std::fs::read_dir(sandbox.path(""))
+            .expect("the sandbox")
+            .map(|entry| entry.expect("an entry").file_name())
+            .collect();
+        names.sort_unstable();
+        assert_eq!(names, ["a.spt", "old.gdbm"], "{args:?}");
+    }
+}
+
+/// Signals a command as soon as a file has so many bytes, in all phases of its work: what is under
+/// the final name then is whole or not there, and nothing else is left.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_at_any_time_leaves_a_whole_file_or_none() {
+    let sandbox = Sandbox::new();
+    let input: String = (0..100_000).fold(String::new(), |input, i| input + &format!("{i}\t{i}\n"));
+    assert_eq!(sandbox.run_with(&["load", "-q", "a.spt"], input.as_bytes()).exit, 0);
+    let mut stopped_count = 0;
+    for (args, dest, partial) in [
+        (&["repair", "-q", "a.spt", "-o", "b.spt"][..], "b.spt", "b.spt.repair-in-progress"),
+        (&["backup", "-q", "a.spt", "b.spt"], "b.spt", "b.spt.backup-in-progress"),
+        (&["convert", "-q", "a.spt", "b.spt"], "b.spt", "b.spt.partial"),
+        (&["convert", "-q", "a.spt", "b.db", "--format", "db185"], "b.db", "b.db.partial"),
+    ] {
+        // Before it is there, from its first byte on, and when only the name is missing.
+        for bytes in [None, Some(0), Some(1 << 17), Some(1 << 20), Some(3 << 20), Some(4 << 20)] {
+            let mut child = sandbox.program(args);
+            let mut child = child.stderr(Stdio::piped()).spawn().expect("the program can be run");
+            wait_until_it_listens(&mut child);
+            let has_come = || {
+                let metadata = std::fs::metadata(sandbox.path(partial));
+                bytes.is_none_or(|bytes| metadata.is_ok_and(|found| found.len() >= bytes))
+            };
+            while !has_come() && child.try_wait().expect("it can be asked").is_none() {
+                std::thread::yield_now();
+            }
+            // It may be done by now.
+            let mut kill = Command::new("kill");
+            let _ =
+                kill.args(["-s", "INT", &child.id().to_string()]).stderr(Stdio::null()).status();
+            let outcome = end_of(child, &format!("{args:?}"));
+            let said = &outcome.stderr;
+            let context = format!("{args:?} at {bytes:?}: {} {said}", outcome.exit);
+            assert!(!sandbox.path(partial).exists(), "{context}");
+            if sandbox.path(dest).exists() {
+                assert_eq!((outcome.exit, said.as_str()), (0, ""), "{context}");
+                sandbox.run(&["count", dest]).check(0, "100000\n", "");
+                std::fs::remove_file(sandbox.path(dest)).expect("it was made");
+            } else {
+                assert_eq!(outcome.exit, 130, "{context}");
+                assert!(said.starts_with("splitpoint: error: interrupted"), "{context}");
+                stopped_count += 1;
+            }
+        }
+    }
+    assert!(stopped_count >= 4, "only {stopped_count} were stopped");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_benchmark_that_is_stopped_leaves_no_store() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path("dir")).expect("a directory can be made");
+    let mut child = sandbox
+        .program(&["bench", "-q", "--dir", "dir", "--runs", "100000"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be run");
+    let names = || std::fs::read_dir(sandbox.path("dir")).expect("a directory").count();
+    while names() == 0 {
+        assert!(child.try_wait().expect("it can be asked").is_none(), "it has ended");
+        std::thread::yield_now();
+    }
+    signal(&child, "TERM");
+    assert_eq!(end_of(child, "bench").exit, 143);
+    assert_eq!(names(), 0);
+}
+
+/// As a shell starts what runs in the background: Ctrl-C is not for it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_that_is_to_be_ignored_is_ignored() {
+    let sandbox = Sandbox::new();
+    let program = sandbox.program(&[]).get_program().to_string_lossy().into_owned();
+    let script = format!("trap '' INT; exec '{program}' load -q a.spt --format tsv");
+    let mut child = sandbox
+        .command(std::path::Path::new("/bin/sh"), &["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a shell can be run");
+    let mut stdin = child.stdin.take().expect("standard input is piped");
+    wait_until_it_listens(&mut child);
+    signal(&child, "INT");
+    stdin.write_all(b"key\tvalue\n").expect("it goes on reading");
+    drop(stdin);
+    end_of(child, "load").check(0, "", "");
+    sandbox.run(&["count", "a.spt"]).check(0, "1\n", "");
+
+    let mut child = sandbox.command(std::path::Path::new("/bin/sh"), &["-c", &script]);
+    let mut child = child.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
+    wait_until_it_listens(&mut child);
+    signal(&child, "TERM");
+    let stdin = child.stdin.take();
+    let outcome = end_of(child, "load");
+    drop(stdin);
+    assert_eq!(outcome.exit, 143, "{}", outcome.stderr);
 }

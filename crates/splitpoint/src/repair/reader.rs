@@ -12,6 +12,8 @@ use crate::storage::raw::ReadAt;
 pub(super) struct Reader<'a> {
     pub(super) source: &'a dyn ReadAt,
     watch: &'a mut dyn FnMut(RepairProgress) -> ControlFlow<()>,
+    /// What was told last.
+    progress: RepairProgress,
     /// Blocks that could not be read.
     pub(super) unreadable: BTreeSet<u64>,
     pub(super) verified_bytes: u64,
@@ -22,7 +24,9 @@ impl<'a> Reader<'a> {
         source: &'a dyn ReadAt,
         watch: &'a mut dyn FnMut(RepairProgress) -> ControlFlow<()>,
     ) -> Self {
-        Self { source, watch, unreadable: BTreeSet::new(), verified_bytes: 0 }
+        let bytes_total = source.file_bytes().min(FILE_BYTES_MAX);
+        let progress = RepairProgress { phase: "search", records: 0, bytes: 0, bytes_total };
+        Self { source, watch, progress, unreadable: BTreeSet::new(), verified_bytes: 0 }
     }
 
     pub(super) fn file_bytes(&self) -> u64 {
@@ -52,7 +56,13 @@ impl<'a> Reader<'a> {
     pub(super) fn advance(&mut self, phase: &'static str, records: u64, bytes: u64) -> Result<()> {
         let bytes_total = self.file_bytes();
         let bytes = bytes.min(bytes_total);
-        match (self.watch)(RepairProgress { phase, records, bytes, bytes_total }) {
+        self.progress = RepairProgress { phase, records, bytes, bytes_total };
+        self.ask()
+    }
+
+    /// Tells again how far the work is, which has nothing new to say, and asks whether to go on.
+    pub(super) fn ask(&mut self) -> Result<()> {
+        match (self.watch)(self.progress) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Io {
                 action: "finish the repair of",

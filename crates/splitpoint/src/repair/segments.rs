@@ -111,6 +111,7 @@ impl Part {
         if self.scan.runs.is_empty() {
             return Ok(());
         }
+        reader.ask()?;
         let here = self.segment.end().min(reader.file_bytes()) - self.segment.offset;
         reader.read(self.segment.offset, here, &mut bytes);
         for run in &self.scan.runs {

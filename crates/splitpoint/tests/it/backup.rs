@@ -464,9 +464,12 @@ fn a_backup_that_is_given_up_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (path, copy) = (dir.path().join("a.spt"), dir.path().join("copy.spt"));
     let db = store_with(&path, 50);
+    let partial = dir.path().join("copy.spt.backup-in-progress");
     for limit in 0..200 {
         let mut calls = 0;
-        let stop = |_| {
+        let stop = |progress: splitpoint::BackupProgress| {
+            assert!(partial.exists());
+            assert!(calls > 0 || progress.bytes == 0, "{progress:?}");
             calls += 1;
             if calls > limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };

@@ -478,6 +478,29 @@ fn a_repair_that_cannot_be_done_leaves_no_file() {
     assert!(is_alone());
 }
 
+/// The log is read again by passes that have nothing to tell: to find what was replaced, and to save
+/// what was not. They ask as well whether to go on, and before all of them the file is there.
+#[test]
+fn a_repair_asks_in_every_pass_whether_to_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, target) = (dir.path().join("damaged.spt"), dir.path().join("saved.spt"));
+    let partial = dir.path().join("saved.spt.repair-in-progress");
+    let case = Case::new(seed(), Ending::Close);
+    fs::write(&source, &case.bytes).unwrap();
+    let mut told = Vec::new();
+    let report = repair_with(&source, &target, &Options::new(), |progress| {
+        assert!(partial.exists());
+        told.push((progress.phase, progress.bytes));
+        ControlFlow::Continue(())
+    });
+    let report = report.unwrap();
+    assert!(report.segment_count > 1, "{report:?}");
+    assert_eq!(told[0], ("search", 0));
+    let verified = told.iter().rfind(|(phase, _)| *phase == "verify").expect("a phase");
+    let asked_count = told.iter().filter(|asked| *asked == verified).count() as u64;
+    assert!(asked_count > report.segment_count, "{asked_count} times, {report:?}");
+}
+
 /// The parameters of a store live on in the repaired one, as far as a superblock tells them.
 #[test]
 fn the_new_store_has_the_hash_function_and_the_fill_factor_of_the_old_one() {

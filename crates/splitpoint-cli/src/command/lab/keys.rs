@@ -92,6 +92,7 @@ impl KeyArgs {
         watching.expect_bytes(path);
         let keys =
             splitpoint_lab::keys::Keys::read(source, policy, self.memory_bytes / 2, watching);
+        watching.stops_by_itself();
         watching.end_phase();
         let mut keys = keys.map_err(|error| self.failure(&error, watching.exit()))?;
         keys.facts_mut().source = path.display().to_string();

@@ -58,7 +58,7 @@ impl KeyArgs {
     pub(super) fn begin(&self, output: &Output, console: Console) -> Result<Session> {
         self.require_file(output.json_file())?;
         output.check()?;
-        let mut watching = Watching::new(self.progress, console)?;
+        let mut watching = Watching::new(self.progress, console);
         let keys = self.read(&mut watching, console)?;
         Ok(Session { keys, watching, console })
     }

@@ -14,6 +14,7 @@ use crate::bytes::{escaped, shell_word};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::files::read_whole;
+use crate::interrupt::Unfinished;
 use crate::number::count;
 
 /// Where the result of a measurement goes.
@@ -94,6 +95,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let mut file =
         tempfile::NamedTempFile::new_in(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+    let _unfinished = Unfinished::new(file.path());
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
     // The directory's own file mode, not that of a private temporary file.
     #[cfg(unix)]

@@ -5,13 +5,14 @@ use std::path::Path;
 use splitpoint_lab::keys::{Done, Phase, Watch};
 
 use crate::console::Console;
-use crate::failure::{Exit, Result};
+use crate::failure::Exit;
 use crate::interrupt::Interrupt;
 use crate::progress::{Progress, ProgressMode, Total};
 
 /// Shows how far the work is, and notes Ctrl-C.
 pub(super) struct Watching {
-    interrupt: Interrupt,
+    /// What the work looks at when it has something to say.
+    interrupt: Option<Interrupt>,
     mode: ProgressMode,
     console: Console,
     current: Option<(&'static str, Progress)>,
@@ -20,17 +21,22 @@ pub(super) struct Watching {
 }
 
 impl Watching {
-    /// Begins to watch; the first Ctrl-C stops the work, a second one the process.
-    pub(super) fn new(mode: ProgressMode, console: Console) -> Result<Self> {
+    /// Begins to watch: Ctrl-C ends the process, until there is something to say then.
+    pub(super) fn new(mode: ProgressMode, console: Console) -> Self {
         let last = Done { key_count: 0, key_count_total: None, input_bytes: 0 };
-        let interrupt = Interrupt::watch()?;
-        Ok(Self { interrupt, mode, console, current: None, last, input_bytes: None })
+        Self { interrupt: None, mode, console, current: None, last, input_bytes: None }
     }
 
     /// Measures the first phase by the bytes of this file, if it is one.
     pub(super) fn expect_bytes(&mut self, path: &Path) {
         let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
         self.input_bytes = metadata.map(|metadata| metadata.len());
+    }
+
+    /// Says that from now on the first Ctrl-C stops the work, which says what it has found by then;
+    /// a second one ends the process.
+    pub(super) fn stops_by_itself(&mut self) {
+        self.interrupt.get_or_insert_with(Interrupt::watch);
     }
 
     /// Ends what is shown.
@@ -42,7 +48,7 @@ impl Watching {
 
     /// Returns the exit code of the signal that came, if one did.
     pub(super) fn exit(&self) -> Option<Exit> {
-        self.interrupt.exit()
+        self.interrupt.as_ref()?.exit()
     }
 }
 
@@ -69,6 +75,6 @@ impl Watch for Watching {
     }
 
     fn is_stopped(&self) -> bool {
-        self.interrupt.exit().is_some()
+        self.exit().is_some()
     }
 }
