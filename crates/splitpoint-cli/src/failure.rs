@@ -232,6 +232,10 @@ fn hint_of_foreign(found: &FileKind, file: &str) -> String {
         | FileKind::CharacterDevice
         | FileKind::BlockDevice
         | FileKind::Special => "give the path of a regular file".to_string(),
+        FileKind::DanglingLink { target } => {
+            let target = shell_word(&target.to_string_lossy());
+            format!("correct the link, or make a store where it leads: splitpoint create {target}")
+        }
         FileKind::Empty | FileKind::UnfinishedStore => {
             format!("to make a store of it: rm {file} && splitpoint create {file}")
         }

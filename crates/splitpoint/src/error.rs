@@ -205,6 +205,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { action, path, .. } => write!(f, "cannot {action} `{}`", path.display()),
+            Self::NotAStore { path, found: found @ FileKind::DanglingLink { .. } } => {
+                write!(f, "`{}` is {found}", path.display())
+            }
             Self::NotAStore { path, found } if !found.is_regular() => {
                 write!(f, "`{}` is {found}, not a regular file", path.display())
             }

@@ -1,6 +1,7 @@
 //! `FileKind`: what a file is that is no store.
 
 use std::fmt;
+use std::path::PathBuf;
 
 /// What a file is that is not a Splitpoint store, as far as its type and its first bytes tell.
 ///
@@ -32,6 +33,11 @@ pub enum FileKind {
     BlockDevice,
     /// A file of another type that is not regular.
     Special,
+    /// A symbolic link that leads nowhere.
+    DanglingLink {
+        /// Where it leads, by way of further links if need be: there is no such file.
+        target: PathBuf,
+    },
     /// An empty file.
     Empty,
     /// A store whose creation was interrupted.
@@ -64,7 +70,7 @@ pub enum FileKind {
 
 impl FileKind {
     /// Returns whether it is what a regular file holds; otherwise it is a directory, a pipe, a
-    /// device or the like.
+    /// device, a link or the like.
     pub fn is_regular(&self) -> bool {
         !matches!(
             self,
@@ -74,6 +80,7 @@ impl FileKind {
                 | Self::CharacterDevice
                 | Self::BlockDevice
                 | Self::Special
+                | Self::DanglingLink { .. }
         )
     }
 }
@@ -81,6 +88,10 @@ impl FileKind {
 impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::DanglingLink { target } => {
+                let target = target.display();
+                return write!(f, "a symbolic link to `{target}`, which does not exist");
+            }
             Self::Directory => "a directory",
             Self::NamedPipe => "a named pipe",
             Self::Socket => "a socket",

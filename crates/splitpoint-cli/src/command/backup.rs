@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde::Serialize;
-use splitpoint::{Backup, BackupProgress, BackupReport, BackupStage, Error};
+use splitpoint::{Backup, BackupProgress, BackupReport, BackupStage, Error, FileKind};
 
 use crate::bytes::shell_word;
 use crate::console::{self, Console};
@@ -192,6 +192,9 @@ fn failure(args: &Args, error: &Error) -> Failure {
         Error::Locked { .. } if path == args.file => failure
             .hint("that process is making or recovering the store: try again when it is done"),
         Error::Locked { .. } => failure.hint("another process uses DEST: choose another name"),
+        Error::NotAStore { found: FileKind::DanglingLink { .. }, .. } if path != args.file => {
+            failure.hint("give the name of a file, or remove the link first")
+        }
         Error::NotAStore { .. } | Error::Unsupported { .. } if path != args.file => {
             failure.hint(format!("write to standard output: splitpoint backup {file} - > DEST"))
         }

@@ -333,7 +333,11 @@ impl Target {
     /// Makes an empty store beside where it is to be, or a file of the 1991 package with `db185`.
     pub(super) fn create(path: &Path, db185: Option<&db185::Options>) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
-            let error = Error::Exists { path: path.to_path_buf() };
+            let error = match splitpoint::open_regular(path, fs::OpenOptions::new().read(true)) {
+                // It says what it is: a directory, a link that leads nowhere.
+                Err(error @ Error::NotAStore { .. }) => error,
+                _ => Error::Exists { path: path.to_path_buf() },
+            };
             return Err(Failure::opening(path, &error)
                 .hint("nothing is replaced: give another name, or remove the file first"));
         }

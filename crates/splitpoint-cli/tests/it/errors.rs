@@ -78,6 +78,56 @@ fn a_directory_is_no_store() {
     }
 }
 
+/// `get` once said to create it, and `create` that it exists.
+#[test]
+fn a_link_that_leads_nowhere_is_told_with_where_it_leads() {
+    let sandbox = Sandbox::with_words();
+    std::os::unix::fs::symlink("gone.spt", sandbox.path("link")).unwrap();
+    let what = "`link` is a symbolic link to `gone.spt`, which does not exist";
+    check_all(
+        &sandbox,
+        "link",
+        3,
+        &format!(
+            "splitpoint: error: {what}\nhint: correct the link, or make a store where it leads: \
+             splitpoint create gone.spt\n"
+        ),
+    );
+    for args in [
+        &["create", "link"][..],
+        &["create", "db185:link"],
+        &["put", "link", "k", "v"],
+        &["put", "db185:link", "k", "v"],
+        &["load", "link", "words"],
+        &["backup", "link", "new"],
+        &["backup", "words.spt", "link"],
+        &["backup", "words.spt", "link", "--force"],
+        &["repair", "link", "-o", "new"],
+        &["repair", "words.spt", "-o", "link"],
+        &["convert", "link", "new"],
+        &["convert", "words.spt", "link"],
+        &["convert", "words.spt", "db185:link"],
+        &["salvage", "link", "-o", "new"],
+        &["lab", "table", "link", "--keys", "store", "--hash", "fnv1a-32"],
+    ] {
+        let outcome = sandbox.run(args);
+        outcome.check_error(3, what);
+        let hint = outcome.stderr.lines().nth(1).unwrap_or_default();
+        let is_about_the_link = ["link", "name"].iter().any(|word| hint.contains(word));
+        assert!(is_about_the_link, "{args:?}: {}", outcome.stderr);
+    }
+    sandbox.run(&["identify", "link"]).check(
+        1,
+        "link: a symbolic link to `gone.spt`, which does not exist\n",
+        "splitpoint: error: `link` is no hash file that is known\n",
+    );
+    assert!(!sandbox.path("gone.spt").exists() && !sandbox.path("new").exists());
+    // What the hint says, works.
+    sandbox.run(&["create", "-q", "gone.spt"]).check(0, "", "");
+    sandbox.run(&["put", "link", "key", "value"]).check(0, "", "");
+    sandbox.run(&["get", "gone.spt", "key"]).check(0, "value", "");
+}
+
 /// A user without permission; root has every permission, so there the program is run as nobody.
 #[cfg(unix)]
 #[test]

@@ -14,7 +14,7 @@ use rustix::fs::{CWD, OFlags, RenameFlags};
 use super::Identity;
 use super::mapped::Mapped;
 use super::open::{io_error, refuse_network, sync_directory, writer_pid};
-use super::regular::{open_regular, open_regular_with, refuse_special};
+use super::regular::{open_regular, open_regular_with, refuse_dangling_link, refuse_special};
 use crate::error::{Error, Result};
 
 /// Permissions of a file whose original has none, before the process's mask.
@@ -160,9 +160,8 @@ fn examine(
 ) -> Result<(PathBuf, Option<File>)> {
     let exists = || Error::Exists { path: path.to_path_buf() };
     let Ok(metadata) = fs::metadata(path) else {
-        // A link that leads nowhere is something, too.
-        let is_link = fs::symlink_metadata(path).is_ok();
-        return if is_link { Err(exists()) } else { Ok((path.to_path_buf(), None)) };
+        refuse_dangling_link(path)?;
+        return Ok((path.to_path_buf(), None));
     };
     let is_original =
         |original: Identity| (metadata.dev(), metadata.ino()) == (original.device, original.inode);

@@ -11,6 +11,9 @@ use super::open::io_error;
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 
+/// As many links as the system follows.
+const LINKS_MAX: u32 = 40;
+
 /// Opens or creates the regular file at `path` with `options`, for an access method of another
 /// crate.
 ///
@@ -20,7 +23,7 @@ use crate::file_kind::FileKind;
 /// # Errors
 ///
 /// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore) if there is something that is no regular
-///   file.
+///   file, also a symbolic link that leads nowhere.
 /// - [`ErrorKind::Exists`](crate::ErrorKind::Exists) if `options` ask for a new file and there is
 ///   one.
 /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses.
@@ -43,8 +46,11 @@ pub fn open_regular(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Fil
 /// As [`open_regular`], with more flags.
 pub(super) fn open_regular_with(path: &Path, options: &OpenOptions, flags: OFlags) -> Result<File> {
     // Before the opening, which would wake a process that waits at the other end of a pipe.
-    if let Ok(metadata) = fs::metadata(path) {
-        refuse_special(metadata.file_type(), path)?;
+    match fs::metadata(path) {
+        Ok(metadata) => refuse_special(metadata.file_type(), path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => refuse_dangling_link(path)?,
+        // The opening will say it better.
+        Err(_) => {}
     }
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = options.clone().custom_flags(flags.bits().cast_signed()).open(path);
@@ -64,6 +70,21 @@ pub(super) fn refuse_special(file_type: FileType, path: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::NotAStore { path: path.to_path_buf(), found: kind_of(file_type) })
+}
+
+/// Refuses a symbolic link, where it is known that there is no file behind it.
+pub(super) fn refuse_dangling_link(path: &Path) -> Result<()> {
+    let mut target = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        let Ok(next) = fs::read_link(&target) else { break };
+        // One that is not absolute begins where the link is.
+        target = target.parent().unwrap_or(Path::new("")).join(next);
+    }
+    if target == path {
+        return Ok(());
+    }
+    let found = FileKind::DanglingLink { target };
+    Err(Error::NotAStore { path: path.to_path_buf(), found })
 }
 
 fn kind_of(file_type: FileType) -> FileKind {

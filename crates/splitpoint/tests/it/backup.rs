@@ -440,7 +440,8 @@ fn a_destination_that_is_there_is_left_alone() {
     assert_eq!(kind(&dest("notes"), false), ErrorKind::Exists);
     assert_eq!(fs::read(dest("notes")).unwrap(), b"mine");
     std::os::unix::fs::symlink("nowhere", dest("link")).unwrap();
-    assert_eq!(kind(&dest("link"), false), ErrorKind::Exists);
+    assert_eq!(kind(&dest("link"), false), ErrorKind::NotAStore);
+    assert_eq!(kind(&dest("link"), true), ErrorKind::NotAStore);
     fs::create_dir(dest("dir")).unwrap();
     assert_eq!(kind(&dest("dir"), true), ErrorKind::NotAStore);
     assert_eq!(kind(Path::new("/dev/null"), true), ErrorKind::NotAStore);

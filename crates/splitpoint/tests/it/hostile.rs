@@ -161,6 +161,28 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
     }
 }
 
+/// Neither a missing file nor one that exists: nothing is created through the link.
+#[test]
+fn a_link_that_leads_nowhere_is_refused_with_its_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let (link, first) = (dir.path().join("link"), dir.path().join("sub/first"));
+    let gone = dir.path().join("sub/gone");
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    std::os::unix::fs::symlink("gone", &first).unwrap();
+    std::os::unix::fs::symlink("sub/first", &link).unwrap();
+    for create in [Create::IfMissing, Create::New, Create::Never] {
+        let error = Options::new().create(create).open(&link).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(&format!("link to `{}`, which does not exist", gone.display())));
+        let Error::NotAStore { found, .. } = error else { panic!("{error}") };
+        assert_eq!(found, FileKind::DanglingLink { target: gone.clone() });
+    }
+    assert!(!gone.exists());
+    // It is followed when there is something.
+    Db::open(&gone).unwrap().put(b"key", b"value").unwrap();
+    assert_eq!(Db::open(&link).unwrap().len(), 1);
+}
+
 #[test]
 fn create_decides_about_missing_empty_and_existing_files() {
     let dir = tempfile::tempdir().unwrap();
