@@ -192,6 +192,11 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
         StoreError::Exists { .. } => {
             format!("`splitpoint load {file}` adds to it; to start anew, remove the file first")
         }
+        StoreError::Full { what, .. } if what.contains("address space of this process") => {
+            "allow the process more: see `ulimit -v`, and vm.max_map_count if it has thousands of \
+             stores open; what was stored before is safe"
+                .to_string()
+        }
         StoreError::Full { .. } => {
             "free some space and try again; what was stored before is safe".to_string()
         }
@@ -353,6 +358,16 @@ mod tests {
             assert_eq!(failure.remedy().is_some(), has_hint, "{error}");
             assert!(failure.message().is_some_and(|message| message.contains("`a.spt`")));
         }
+    }
+
+    #[test]
+    fn a_process_without_address_space_is_sent_to_its_limit_and_not_to_the_disk() {
+        let error = StoreError::Full { what: "address space of this process", bytes: 4096 };
+        let failure = Failure::using(Path::new("a.spt"), &error);
+        let message =
+            "`a.spt`: the address space of this process is full: 4096 more bytes do not fit";
+        assert_eq!(failure.message(), Some(message));
+        assert!(failure.remedy().is_some_and(|hint| hint.contains("`ulimit -v`")));
     }
 
     #[test]

@@ -87,7 +87,9 @@ pub enum Error {
         /// What failed.
         reason: String,
     },
-    /// The store cannot grow: the disk, the address space or the format is at its end.
+    /// The store cannot grow: the format or the address space of the process is at its end. The latter
+    /// is limited by `ulimit -v`; the count of its mappings, on Linux, by `vm.max_map_count`. A full
+    /// disk is [`Error::Io`].
     Full {
         /// What is full.
         what: &'static str,

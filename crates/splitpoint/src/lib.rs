@@ -31,6 +31,7 @@ mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod growing;
 pub mod hash;
 mod health;
 mod identify;

@@ -64,6 +64,14 @@ pub(crate) enum Access {
 /// Nothing has to be set. `expected_records`, `fill_factor`, `cache_bytes` and `hash` are the
 /// `nelem`, `ffactor`, `cachesize` and `hash` of the 1991 package.
 ///
+/// # Address space
+///
+/// An open file takes address space for up to 8 times its size, and for a third of that more where it
+/// has grown since: values that were returned earlier lie there. A small file takes 4.2 MiB and 4 to 6
+/// mappings, a small table in memory 0.3 MiB; so ten thousand of either fit into a process. Where a
+/// limit (`ulimit -v`) forbids that much, a file makes do with its size. A change or an open for which
+/// there is not even that returns [`ErrorKind::Full`](crate::ErrorKind::Full), and nothing has changed.
+///
 /// # Examples
 ///
 /// ```
@@ -350,6 +358,8 @@ impl Options {
     ///   process id.
     /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if it was made with another
     ///   hash function, with both names.
+    /// - [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may have no more address space:
+    ///   see [Address space](Self#address-space).
     /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses.
     ///
     /// # Cost
@@ -365,7 +375,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Full`](crate::ErrorKind::Full) if address space cannot be reserved.
+    /// [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may have no more address space.
     pub fn in_memory(&self) -> Result<Db> {
         self.validate()?;
         Db::in_memory_with(self)

@@ -67,7 +67,7 @@ pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
 
 /// Makes a table in memory.
 pub(crate) fn open_memory(options: &Options) -> Result<Opened> {
-    let storage = Anon::new().map_err(|_| Error::Full { what: "address space", bytes: 0 })?;
+    let storage = Anon::new().map_err(|source| io_error("map", Path::new(":memory:"), source))?;
     create(Box::new(storage), options)
 }
 

@@ -10,9 +10,14 @@
 //! once: the 1991 package's generations, whose overflow pages lie between them, with a window in
 //! place of the arithmetic of `spares`. The live header lists where each piece is.
 //!
+//! View and windows move when they outgrow their address space: see [`growing`](crate::growing) for how
+//! a reader is never behind the end of either. The live header stays where it is.
+//!
 //! # Invariants
 //!
 //! - A pointer is made only to a line that is mapped, or to bytes of the file before its end.
+//! - The writer takes references to lines anew after it has reserved some: in memory, what is stored
+//!   through an older one is lost. In a file both lead to the same page.
 //! - A slice is made only of a record's bytes, which nobody writes once it is published, or of
 //!   bytes that recovery reads before there is a writer.
 
@@ -26,6 +31,7 @@ use crate::format::{
     Addr, GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS,
     SegmentHeader, Superblock,
 };
+use crate::growing::Growing;
 use crate::health::Health;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, Line, LineNumber};
@@ -38,6 +44,7 @@ use crate::piece::{Piece, piece_count_for, piece_of};
 use crate::prefaulter::Prefaulter;
 use crate::residency::Residency;
 use crate::space::{Extent, Space};
+use crate::storage::open::io_error;
 use crate::storage::{Backing, Room, Storage, WindowKind, is_of_device, no_room, prefetch};
 
 /// Free extents from this size on are given back to the file system at a close.
@@ -52,13 +59,12 @@ const AGAIN_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Region {
     storage: Box<dyn Storage>,
-    view: *const u8,
-    file_bytes: AtomicU64,
+    /// The view, and the size of the file as far as this handle may read.
+    view: Growing<u8>,
     live: *const crate::atomic::AtomicU64,
-    buckets: *const Line,
-    bucket_lines: AtomicU64,
-    overflow: *const Line,
-    overflow_lines: AtomicU64,
+    /// The mapped lines of each window.
+    buckets: Growing<Line>,
+    overflow: Growing<Line>,
     /// Whether the index is memory of this handle, because the file may not be written.
     is_private: bool,
     residency: Option<Residency>,
@@ -78,15 +84,12 @@ impl Region {
         assert!(storage.file_bytes() >= crate::format::HEADER_BYTES);
         let backing = if is_private { Backing::Private } else { Backing::File(LIVE_OFFSET) };
         map_piece(&*storage, WindowKind::Live, 0, LIVE_BYTES, backing)?;
-        let window = |kind| storage.window(kind).base;
+        let lines = |kind| Growing::new(storage.window(kind).base.cast(), 0);
         Ok(Self {
-            view: storage.view().base,
-            file_bytes: AtomicU64::new(storage.file_bytes()),
-            live: window(WindowKind::Live).cast(),
-            buckets: window(WindowKind::Buckets).cast(),
-            bucket_lines: AtomicU64::new(0),
-            overflow: window(WindowKind::Overflow).cast(),
-            overflow_lines: AtomicU64::new(0),
+            view: Growing::new(storage.view().base, storage.file_bytes()),
+            live: storage.window(WindowKind::Live).base.cast_const().cast(),
+            buckets: lines(WindowKind::Buckets),
+            overflow: lines(WindowKind::Overflow),
             storage,
             is_private,
             residency: None,
@@ -116,8 +119,9 @@ impl Region {
 
     /// Forgets the pieces that are mapped: the index is about to be built again.
     pub(crate) fn forget_pieces(&self) {
-        self.bucket_lines.store(0, Ordering::Release);
-        self.overflow_lines.store(0, Ordering::Release);
+        for window in LineWindow::ALL {
+            self.lines(window).cut(0);
+        }
         self.storage.forget_pieces();
     }
 
@@ -143,14 +147,22 @@ impl Region {
     /// Returns the size of the file in bytes, as far as this handle may read.
     #[inline]
     pub(crate) fn file_bytes(&self) -> u64 {
-        self.file_bytes.load(Ordering::Acquire)
+        self.view.count()
     }
 
-    /// Learns how long the file is now that another process is writing to.
+    /// Learns how long the file is now that another process is writing to. One thread at a time.
     pub(crate) fn see_size(&self) -> Result<()> {
         let file_bytes = self.write("read the size of", |storage| storage.see_size())?;
-        self.file_bytes.store(file_bytes, Ordering::Release);
+        self.view.set(self.storage.view().base, file_bytes);
+        self.let_go_of_outgrown();
         Ok(())
+    }
+
+    /// Has the memory behind a view that has moved let go.
+    fn let_go_of_outgrown(&self) {
+        if let Some(work) = self.storage.outgrown_view() {
+            self.prefaulter.ask(work);
+        }
     }
 
     /// Returns bytes of the file that nobody writes: of a published record, of a segment header,
@@ -162,8 +174,9 @@ impl Region {
             return Err(outside(what, offset, end, bytes));
         }
         self.touch(offset, bytes);
-        // SAFETY: the range ends before the end of the file, all of which is mapped for reading.
-        let start = unsafe { self.view.add(offset as usize) };
+        // SAFETY: the range ends before the end of the file, which was loaded before the base: all
+        // of it is mapped for reading there.
+        let start = unsafe { self.view.base().add(offset as usize) };
         // SAFETY: as above; the callers ask for ranges that nobody writes.
         Ok(unsafe { std::slice::from_raw_parts(start, bytes as usize) })
     }
@@ -206,10 +219,10 @@ impl Region {
             return None;
         }
         self.touch(offset, 8);
-        let at = self.view.wrapping_add(offset as usize);
-        // SAFETY: the word ends before the end of the file, all of which is mapped, and offsets
-        // of records are multiples of 8. A hostile slot may lead to bytes that the writer is
-        // storing, so this first look is atomic.
+        let at = self.view.base().cast_const().wrapping_add(offset as usize);
+        // SAFETY: the word ends before the end of the file, which was loaded before the base, so it is
+        // mapped; and offsets of records are multiples of 8. A hostile slot may lead to bytes that the
+        // writer is storing, so this first look is atomic.
         let first = unsafe { &*at.cast::<AtomicU64>() }.load(Ordering::Relaxed);
         let short = ShortPut::of_first(u64::from_le(first))?;
         let record_bytes = short.record_bytes();
@@ -259,13 +272,13 @@ impl Region {
     /// Asks for the cache line at the beginning of a record, which will be read soon.
     #[inline]
     pub(crate) fn prefetch_record(&self, addr: Addr) {
-        prefetch(self.view.wrapping_add(addr.offset() as usize));
+        prefetch(self.view.base().wrapping_add(addr.offset() as usize));
     }
 
     /// Asks for the first cache lines of a range of the log, which will be read soon.
     #[inline]
     pub(crate) fn prefetch_range(&self, offset: u64, bytes: u64) {
-        let at = self.view.wrapping_add(offset as usize);
+        let at = self.view.base().wrapping_add(offset as usize);
         prefetch(at);
         if bytes > 64 {
             prefetch(at.wrapping_add(64));
@@ -275,7 +288,7 @@ impl Region {
     /// Asks for the line of a bucket, which will be read soon.
     #[inline]
     pub(crate) fn prefetch_bucket(&self, bucket: BucketIndex) {
-        prefetch(self.buckets.wrapping_add(bucket.0 as usize).cast());
+        prefetch(self.buckets.base().wrapping_add(bucket.0 as usize).cast());
     }
 
     /// Maps the pieces that the live header lists.
@@ -420,10 +433,7 @@ impl Region {
     /// Makes lines empty that nobody looks at yet.
     pub(crate) fn erase_lines(&self, window: LineWindow, lines: Range<u64>) {
         assert!(lines.end <= self.line_count(window));
-        let base = match window {
-            LineWindow::Buckets => self.buckets,
-            LineWindow::Overflow => self.overflow,
-        };
+        let base = self.lines(window).base();
         for number in lines {
             // SAFETY: the line is mapped, as was just checked.
             unsafe { &*base.wrapping_add(number as usize) }.erase();
@@ -435,20 +445,21 @@ impl Region {
         let kind = window_kind(window);
         let (at, bytes) = (first_line * LINE_BYTES, line_count * LINE_BYTES);
         map_piece(self.storage(), kind, at, bytes, backing)?;
-        self.mapped_lines(window).store(first_line + line_count, Ordering::Release);
+        let base = self.storage.window(kind).base;
+        self.lines(window).set(base.cast(), first_line + line_count);
         Ok(())
     }
 
-    fn mapped_lines(&self, window: LineWindow) -> &AtomicU64 {
+    fn lines(&self, window: LineWindow) -> &Growing<Line> {
         match window {
-            LineWindow::Buckets => &self.bucket_lines,
-            LineWindow::Overflow => &self.overflow_lines,
+            LineWindow::Buckets => &self.buckets,
+            LineWindow::Overflow => &self.overflow,
         }
     }
 
     /// Returns how many lines of a window are mapped.
     pub(crate) fn line_count(&self, window: LineWindow) -> u64 {
-        self.mapped_lines(window).load(Ordering::Acquire)
+        self.lines(window).count()
     }
 
     /// Returns the size in bytes of the buckets and the overflow lines that are in use.
@@ -488,7 +499,8 @@ impl Region {
             return Err(Error::Full { what: "address space of the file", bytes });
         }
         self.write("extend", |storage| storage.grow(end))?;
-        self.file_bytes.fetch_max(end, Ordering::AcqRel);
+        self.view.grow(self.storage.view().base, end);
+        self.let_go_of_outgrown();
         note(Extent { granule, count: bytes / GRANULE_BYTES });
         *space = after;
         self.live().set_space(space);
@@ -526,7 +538,7 @@ impl Region {
             self.live().set_space(space);
         }
         // What a recovery left out may lie behind the end.
-        self.file_bytes.fetch_min(space.end() * GRANULE_BYTES, Ordering::AcqRel);
+        self.view.cut(space.end() * GRANULE_BYTES);
     }
 
     /// Gives the file system the end of the file that was trimmed, and the larger free extents.
@@ -552,9 +564,8 @@ impl Region {
         what: impl FnOnce(&dyn Storage) -> std::io::Result<T>,
     ) -> Result<T> {
         what(self.storage()).map_err(|source| {
-            let path = self.storage.path().to_path_buf();
             let is_of_device = is_of_device(&source);
-            let error = Error::Io { action, path, source };
+            let error = io_error(action, self.storage.path(), source);
             if is_of_device {
                 self.health.fail(&error);
             }
@@ -664,11 +675,8 @@ fn map_piece(
     bytes: u64,
     backing: Backing,
 ) -> Result<()> {
-    storage.map_piece(kind, at, bytes, backing).map_err(|source| Error::Io {
-        action: "map index piece of",
-        path: storage.path().to_path_buf(),
-        source,
-    })
+    let mapped = storage.map_piece(kind, at, bytes, backing);
+    mapped.map_err(|source| io_error("map index piece of", storage.path(), source))
 }
 
 impl Lines for Region {
@@ -680,9 +688,10 @@ impl Lines for Region {
     #[inline]
     fn bucket(&self, bucket: BucketIndex) -> &Line {
         debug_assert!(bucket.0 < self.line_count(LineWindow::Buckets));
-        let line = self.buckets.wrapping_add(bucket.0 as usize);
+        let line = self.buckets.base().wrapping_add(bucket.0 as usize);
         // SAFETY: the shape never has a bucket that is not mapped: `Live::validate` proved it of
-        // the file's, and the writer maps a piece before it publishes a bucket of it.
+        // the file's, and the writer maps a piece, and publishes where, before it publishes a bucket of
+        // it. The caller has loaded the shape before this loads the base.
         unsafe { &*line }
     }
 
@@ -692,8 +701,8 @@ impl Lines for Region {
         if index >= self.line_count(LineWindow::Overflow) {
             return None;
         }
-        let line = self.overflow.wrapping_add(index as usize);
-        // SAFETY: the line is mapped, as was just checked.
+        let line = self.overflow.base().wrapping_add(index as usize);
+        // SAFETY: the line is mapped, as was just checked, before the base was loaded.
         Some(unsafe { &*line })
     }
 

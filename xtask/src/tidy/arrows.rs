@@ -35,6 +35,7 @@ const LAYERS: &[&[&str]] = &[
     &["options", "stats"],
     &["format", "health"],
     &["hash", "linear"],
+    &["growing"],
     &["error", "atomic", "canary", "storage::fork"],
     &["file_kind"],
 ];

@@ -116,6 +116,33 @@ fn miri_readers_and_a_writer_share_a_table() {
     assert_eq!(db.len(), 4);
 }
 
+/// View and buckets of a table move several times, under borrowed values, a scan and a reader.
+#[test]
+fn miri_a_table_moves_under_its_values_and_readers() {
+    let options = Options::new().durability(Durability::Buffered).segment_bytes_min(4096);
+    let db = options.fill_factor(1.0).seed(1).in_memory().unwrap();
+    let value = |i: u8| vec![i; 100 * usize::from(i % 20)];
+    db.put(&[0], &value(0)).unwrap();
+    let (first, scan) = (db.get(&[0]).unwrap().unwrap(), db.scan().unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in (0..100).chain(0..100) {
+                if let Some(found) = db.get(&[i]).unwrap() {
+                    assert_eq!(*found, value(i)[..]);
+                }
+            }
+        });
+        for i in 0..100 {
+            db.put(&[i], &value(i)).unwrap();
+        }
+    });
+    assert_eq!(db.stats().unwrap().geometry.bucket_count(), 100, "more than the first memory has");
+    assert_eq!((scan.count(), &*first), (1, &value(0)[..]));
+    for i in 0..100 {
+        assert_eq!(db.get(&[i]).unwrap().as_deref(), Some(&value(i)[..]));
+    }
+}
+
 /// A damaged file is read through the same raw memory: no bytes of it may lead outside.
 #[test]
 fn miri_a_damaged_file_leads_nowhere() {

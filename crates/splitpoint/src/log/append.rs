@@ -336,7 +336,26 @@ impl Appender {
         live.set_log_bytes(live.log_bytes() + segment_bytes);
         // What fails here is tried again when the segment is needed.
         self.next = self.prepare_next(region, space).ok().flatten();
+        self.follow_view(region);
         Ok(())
+    }
+
+    /// Takes the tail, and the segment after it, from where they are now: in a table in memory they are
+    /// part of the view, which may have moved to make room.
+    fn follow_view(&mut self, region: &Region) {
+        let storage = region.storage();
+        if let Some(tail) = &mut self.tail {
+            let (offset, bytes) = (tail.segment_offset, tail.end - tail.segment_offset);
+            if let Some(map) = storage.moved_tail(offset, bytes, tail.offset - offset) {
+                tail.map = map;
+            }
+        }
+        if let Some(next) = &mut self.next
+            && let Some(map) =
+                storage.moved_tail(next.offset, next.segment_bytes, SegmentHeader::BYTES)
+        {
+            next.map = map;
+        }
     }
 
     /// Sets the segment after the tail aside and has it made ready, where segments are large: small
@@ -467,6 +486,7 @@ impl Appender {
         let naming = RecordHeader { is_in_transaction, prev, ..new };
         self.reserve(naming.record_bytes(), region, space)?;
         let offset = region.allocate(segment_bytes, GRANULE_BYTES, space)?;
+        self.follow_view(region);
         let written = self.write_big(offset, segment_bytes, &header, payload, region);
         let named = written.and_then(|()| {
             let mut value = [0; 16];

@@ -1,21 +1,37 @@
 //! `Anon`: a table in the memory of this process, with huge pages where the system has them.
+//!
+//! A small table has everything in one block of some hundred KiB, so that ten thousand of them fit
+//! into a process. Its view, its buckets and its overflow lines move to address space of their own
+//! when they have outgrown the block: much of it, since to move means to copy here. Only the writer
+//! stores, and while it copies it does not: so what readers find in the old memory is what was there
+//! when they began, and stays so. The old memory goes with the table.
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::reservation::first_that_fits;
+#[cfg(not(miri))]
+use super::reservation::{HUGE_BYTES, Reservation};
 use super::{Backing, Identity, Owner, Pages, Span, Storage, Tail, WindowKind};
+use crate::format::{FILE_BYTES_MAX, LIVE_BYTES};
+use crate::growing::Growing;
 use crate::prefaulter::Work;
 
 /// Address space whose memory is committed from its beginning on, as it is needed.
 #[derive(Debug)]
 pub(super) struct Memory {
+    #[cfg(not(miri))]
+    reservation: Reservation,
+    #[cfg(miri)]
     span: Span,
     committed_bytes: AtomicU64,
     /// Whether all of it is readable and writable from the start: to change that bit by bit waits
     /// for page faults that other threads are in.
+    #[cfg(not(miri))]
     is_open: bool,
+    #[cfg(not(miri))]
     pages: PageSize,
 }
 
@@ -27,6 +43,9 @@ pub(super) enum PageSize {
     Huge,
     /// What the system gives.
     Base,
+    /// Single ones, whatever the system gives: the block of a small table lies beside those of
+    /// others, and 2 MiB would hold several of them.
+    Single,
 }
 
 // SAFETY: the span is owned memory; what is stored in it is up to its users, who share it through
@@ -37,15 +56,7 @@ unsafe impl Sync for Memory {}
 
 impl Owner for Memory {}
 
-/// Size of a huge page, and the unit in which memory is committed, in bytes.
-const HUGE_BYTES: u64 = 2 << 20;
-
 impl Memory {
-    /// Returns the memory as a span.
-    pub(super) fn span(&self) -> Span {
-        self.span
-    }
-
     /// Returns how much of it is readable and writable, from its beginning on.
     #[cfg(any(test, feature = "sim"))]
     pub(super) fn committed_bytes(&self) -> u64 {
@@ -55,15 +66,22 @@ impl Memory {
 
 #[cfg(not(miri))]
 impl Memory {
-    /// Reserves `bytes` of address space, or a fraction of it where a limit forbids.
+    /// Reserves `bytes` of address space.
     pub(super) fn reserve(bytes: u64, pages: PageSize) -> io::Result<Self> {
-        let (base, bytes) = reserve_span(bytes)?;
-        let span = Span { base, bytes };
+        let reservation = match pages {
+            PageSize::Huge => Reservation::aligned(bytes)?,
+            PageSize::Base | PageSize::Single => Reservation::new(bytes)?,
+        };
         let committed_bytes = AtomicU64::new(0);
-        let mut memory = Self { span, committed_bytes, is_open: false, pages };
+        let mut memory = Self { reservation, committed_bytes, is_open: false, pages };
         // Refused where the system promises no more memory than it has.
         memory.is_open = memory.open(0, bytes).is_ok();
         Ok(memory)
+    }
+
+    /// Returns the memory as a span.
+    pub(super) fn span(&self) -> Span {
+        self.reservation.span()
     }
 
     /// Makes the first `bytes` readable and writable; they are zero until written.
@@ -74,7 +92,8 @@ impl Memory {
         }
         // A small table asks for little; a large one seldom asks.
         let unit = if bytes < HUGE_BYTES { 64 << 10 } else { (bytes / 16).max(HUGE_BYTES) };
-        let after = bytes.checked_next_multiple_of(unit).map_or(bytes, |b| b.min(self.span.bytes));
+        let whole = self.span().bytes;
+        let after = bytes.checked_next_multiple_of(unit).map_or(bytes, |b| b.min(whole));
         if after < bytes {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
@@ -87,101 +106,48 @@ impl Memory {
 
     /// Makes a range that is not in use readable and writable.
     fn open(&self, before: u64, after: u64) -> io::Result<()> {
-        let start = self.span.base.wrapping_add(before as usize);
+        let start = self.span().base.wrapping_add(before as usize);
         let flags = rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE;
         // SAFETY: the range lies in our reservation, which is anonymous memory not yet in use.
         unsafe { rustix::mm::mprotect(start.cast(), (after - before) as usize, flags) }?;
-        if self.pages == PageSize::Huge {
-            self.advise_huge(before, after);
-        }
+        self.advise(before, after);
         Ok(())
     }
 
-    /// Asks for huge pages behind the first 2 MiB.
-    fn advise_huge(&self, before: u64, after: u64) {
-        let before = before.next_multiple_of(HUGE_BYTES).max(HUGE_BYTES);
-        if after > before {
-            // SAFETY: `before` is below `after`, which is inside the reservation.
-            let start = unsafe { self.span.base.add(before as usize) };
-            let len = (after - before) as usize;
-            // SAFETY: the range lies in our reservation; the advice changes no content.
-            // A kernel without huge pages refuses it, and nothing is lost.
-            let _ = unsafe {
-                rustix::mm::madvise(start.cast(), len, rustix::mm::Advice::LinuxHugepage)
-            };
-        }
-    }
-}
-
-#[cfg(not(miri))]
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: the span came from `reserve_span` and ends with its owner.
-        unsafe { release_span(self.span) };
-    }
-}
-
-/// Reserves address space aligned to a huge page: `bytes` of it, or a quarter, and so on.
-pub(super) fn reserve_span(bytes: u64) -> io::Result<(*mut u8, u64)> {
-    use rustix::mm::{MapFlags, ProtFlags};
-    let mut bytes = bytes;
-    loop {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        let len = (bytes + HUGE_BYTES) as usize;
-        // SAFETY: a new mapping at a place of the kernel's choice touches nothing of ours.
-        let mapped = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::empty(), flags)
+    /// Asks for pages of the size that is wanted. A kernel without huge pages refuses, and nothing is
+    /// lost.
+    fn advise(&self, before: u64, after: u64) {
+        use rustix::mm::Advice;
+        let (before, advice) = match self.pages {
+            PageSize::Base => return,
+            PageSize::Single => (before, Advice::LinuxNoHugepage),
+            PageSize::Huge => {
+                (before.next_multiple_of(HUGE_BYTES).max(HUGE_BYTES), Advice::LinuxHugepage)
+            }
         };
-        match mapped {
-            Ok(start) => return Ok(trim_span(start.cast(), bytes)),
-            Err(_) if bytes > 64 << 20 => bytes /= 4,
-            Err(error) => return Err(error.into()),
+        if after > before {
+            self.reservation.advise(before, after - before, &[advice]);
         }
     }
 }
 
-/// Gives back what lies outside the aligned part of a reservation of `bytes + HUGE_BYTES`.
-fn trim_span(start: *mut u8, bytes: u64) -> (*mut u8, u64) {
-    let skip = start.align_offset(HUGE_BYTES as usize);
-    let base = start.wrapping_add(skip);
-    let after = HUGE_BYTES - skip as u64;
-    for (at, bytes) in [(start, skip as u64), (base.wrapping_add(bytes as usize), after)] {
-        if bytes > 0 {
-            // SAFETY: the ends of a mapping just made, which nobody uses.
-            unsafe { release_span(Span { base: at, bytes }) };
-        }
-    }
-    (base, bytes)
-}
-
-/// Gives address space back.
-///
-/// # Safety
-///
-/// - The span is a mapping of ours, or part of one.
-/// - Nothing refers to it any more.
-pub(super) unsafe fn release_span(span: Span) {
-    // SAFETY: the caller's promise.
-    let unmapped = unsafe { rustix::mm::munmap(span.base.cast(), span.bytes as usize) };
-    debug_assert!(unmapped.is_ok());
-}
-
-/// Miri has no address space to reserve: a small block of the heap, committed from the start.
+/// Miri has no address space to reserve: a block of the heap, committed from the start.
 #[cfg(miri)]
 impl Memory {
-    const BYTES_MAX: u64 = 1 << 20;
-
     fn layout(bytes: u64) -> std::alloc::Layout {
         std::alloc::Layout::from_size_align(bytes as usize, 4096).expect("a small layout")
     }
 
-    pub(super) fn reserve(bytes: u64, pages: PageSize) -> io::Result<Self> {
-        let bytes = bytes.min(Self::BYTES_MAX);
+    pub(super) fn reserve(bytes: u64, _: PageSize) -> io::Result<Self> {
         // SAFETY: the layout is not empty.
         let base = unsafe { std::alloc::alloc_zeroed(Self::layout(bytes)) };
         assert!(!base.is_null());
         let committed_bytes = AtomicU64::new(bytes);
-        Ok(Self { span: Span { base, bytes }, committed_bytes, is_open: true, pages })
+        Ok(Self { span: Span { base, bytes }, committed_bytes })
+    }
+
+    pub(super) fn span(&self) -> Span {
+        self.span
     }
 
     pub(super) fn commit(&self, bytes: u64) -> io::Result<()> {
@@ -200,37 +166,131 @@ impl Drop for Memory {
     }
 }
 
+/// What a small table has in its block, in bytes: 512 buckets, for about 2,300 records, overflow lines
+/// for a quarter of them, and behind the header of the view three segments of 64 KiB.
+const BLOCK_BUCKET_BYTES: u64 = if cfg!(miri) { 4 << 10 } else { 32 << 10 };
+const BLOCK_OVERFLOW_BYTES: u64 = if cfg!(miri) { 4 << 10 } else { 8 << 10 };
+const BLOCK_VIEW_BYTES: u64 = if cfg!(miri) { 32 << 10 } else { 256 << 10 };
+/// What is left of the address space is divided by this for one that moves.
+const SHARES: u64 = 64;
+/// By how much one grows that moves, at least.
+const GROWTH: u64 = 4;
+
+/// Memory that is contiguous for the engine: the view, or a window.
+#[derive(Debug)]
+struct Area {
+    memory: Arc<Memory>,
+    /// Where in the memory it begins, and how many bytes it may have there.
+    start: u64,
+    bytes_max: u64,
+    /// How many of them are in use.
+    used_bytes: u64,
+    /// Which share of the machine's memory it may come to: twice the memory is 2000.
+    memory_thousandths: u64,
+    pages: PageSize,
+    /// Where it was before: values and readers may still be there.
+    outgrown: Vec<Arc<Memory>>,
+}
+
+impl Area {
+    fn base(&self) -> *mut u8 {
+        self.memory.span().base.wrapping_add(self.start as usize)
+    }
+
+    /// Makes the first `bytes` readable and writable; new ones are zero.
+    fn reach(&mut self, bytes: u64) -> io::Result<()> {
+        if bytes > self.bytes_max {
+            self.move_to_larger(bytes)?;
+        }
+        self.memory.commit(self.start + bytes)?;
+        self.used_bytes = self.used_bytes.max(bytes);
+        Ok(())
+    }
+
+    /// Moves to address space for `bytes` and as much more as may be had; on an error nothing has
+    /// changed.
+    fn move_to_larger(&mut self, bytes: u64) -> io::Result<()> {
+        let least = bytes.saturating_mul(GROWTH).next_power_of_two();
+        let most = super::memory::memory_bytes() / 1000 * self.memory_thousandths;
+        let wanted = (super::memory::address_space_left() / SHARES).min(most).max(least);
+        let sizes = [wanted, least, bytes + bytes / 4, bytes]
+            .map(|bytes| bytes.next_multiple_of(4096).min(FILE_BYTES_MAX));
+        let larger = first_that_fits(&sizes, |bytes| Memory::reserve(bytes, self.pages))?;
+        larger.commit(bytes)?;
+        let (from, to) = (self.base(), larger.span().base);
+        // SAFETY: both are committed that far. The caller is the only one who stores to the old
+        // memory, and nobody knows of the new.
+        unsafe { to.copy_from_nonoverlapping(from, self.used_bytes as usize) };
+        self.start = 0;
+        self.bytes_max = larger.span().bytes;
+        self.outgrown.push(std::mem::replace(&mut self.memory, Arc::new(larger)));
+        Ok(())
+    }
+}
+
 /// A file that is memory, and windows that are memory of their own.
 #[derive(Debug)]
 pub(crate) struct Anon {
-    view: Arc<Memory>,
-    windows: [Arc<Memory>; 3],
-    file_bytes: AtomicU64,
+    /// The newest view, and the size of what stands for the file.
+    view: Growing<u8>,
+    areas: Mutex<Areas>,
+}
+
+#[derive(Debug)]
+struct Areas {
+    view: Area,
+    windows: [Area; 3],
 }
 
 impl Anon {
-    /// Reserves the address space of a table in memory.
+    /// Takes the memory of a small table.
     pub(crate) fn new() -> io::Result<Self> {
-        let memory_bytes = if cfg!(miri) { 0 } else { super::memory::memory_bytes() };
-        let view_bytes = super::view_bytes(memory_bytes);
-        let [live, buckets, overflow] = WindowKind::ALL.map(|kind| {
-            let pages = match kind {
-                WindowKind::Buckets => PageSize::Huge,
-                WindowKind::Live | WindowKind::Overflow => PageSize::Base,
-            };
-            Memory::reserve(kind.reserve_bytes(view_bytes), pages)
-        });
+        let areas = [
+            (LIVE_BYTES, PageSize::Base, 0),
+            (BLOCK_BUCKET_BYTES, PageSize::Huge, 1000),
+            (BLOCK_OVERFLOW_BYTES, PageSize::Base, 250),
+            (BLOCK_VIEW_BYTES, PageSize::Huge, 2000),
+        ];
+        let block_bytes = areas.iter().map(|(bytes, ..)| bytes).sum();
+        let block = Arc::new(Memory::reserve(block_bytes, PageSize::Single)?);
+        let mut start = 0;
+        let [live, buckets, overflow, view] =
+            areas.map(|(bytes_max, pages, memory_thousandths)| {
+                let area = Area {
+                    memory: block.clone(),
+                    start,
+                    bytes_max,
+                    used_bytes: 0,
+                    memory_thousandths,
+                    pages,
+                    outgrown: Vec::new(),
+                };
+                start += bytes_max;
+                area
+            });
         Ok(Self {
-            view: Arc::new(Memory::reserve(view_bytes, PageSize::Huge)?),
-            windows: [live?, buckets?, overflow?].map(Arc::new),
-            file_bytes: AtomicU64::new(0),
+            view: Growing::new(view.base(), 0),
+            areas: Mutex::new(Areas { view, windows: [live, buckets, overflow] }),
         })
     }
 
+    fn areas(&self) -> MutexGuard<'_, Areas> {
+        self.areas.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the address of a range of the newest view.
     fn range(&self, offset: u64, bytes: u64) -> *mut u8 {
-        let file_bytes = self.file_bytes.load(Ordering::Relaxed);
+        let file_bytes = self.view.count();
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= file_bytes));
-        self.view.span().base.wrapping_add(offset as usize)
+        self.view.base().wrapping_add(offset as usize)
+    }
+
+    fn tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> Tail {
+        let base = self.range(offset, bytes);
+        let owner = self.areas().view.memory.clone();
+        // SAFETY: the range is committed memory of this table; only the log stores to it, and
+        // slices are made only of records that are in use.
+        unsafe { Tail::new(base, bytes, used_bytes, Some(owner)) }
     }
 }
 
@@ -248,20 +308,23 @@ impl Storage for Anon {
     }
 
     fn file_bytes(&self) -> u64 {
-        self.file_bytes.load(Ordering::Acquire)
+        self.view.count()
     }
 
     fn view(&self) -> Span {
-        self.view.span()
+        let bytes = self.view.count();
+        Span { base: self.view.base(), bytes }
     }
 
     fn window(&self, kind: WindowKind) -> Span {
-        self.windows[kind.number()].span()
+        let area = &self.areas().windows[kind.number()];
+        Span { base: area.base(), bytes: area.bytes_max }
     }
 
     fn grow(&self, bytes: u64) -> io::Result<()> {
-        self.view.commit(bytes)?;
-        self.file_bytes.fetch_max(bytes, Ordering::AcqRel);
+        let view = &mut self.areas().view;
+        view.reach(bytes)?;
+        self.view.grow(view.base(), bytes);
         Ok(())
     }
 
@@ -270,7 +333,7 @@ impl Storage for Anon {
         let before = self.file_bytes();
         assert!(bytes <= before);
         self.punch(bytes, before - bytes)?;
-        self.file_bytes.store(bytes, Ordering::Release);
+        self.view.cut(bytes);
         Ok(())
     }
 
@@ -284,19 +347,20 @@ impl Storage for Anon {
 
     /// Index pieces are never in the file here, wherever they would be.
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, _: Backing) -> io::Result<()> {
-        self.windows[kind.number()].commit(at + bytes)
+        self.areas().windows[kind.number()].reach(at + bytes)
     }
 
     fn window_pages(&self, kind: WindowKind, at: u64, bytes: u64) -> Option<Pages> {
-        let window = &self.windows[kind.number()];
-        Some(Pages::new(window.span().base.wrapping_add(at as usize), bytes, window.clone()))
+        let area = &self.areas().windows[kind.number()];
+        Some(Pages::new(area.base().wrapping_add(at as usize), bytes, area.memory.clone()))
     }
 
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail> {
-        let base = self.range(offset, bytes);
-        // SAFETY: the range is committed memory of this table; only the log stores to it, and
-        // slices are made only of records that are in use.
-        Ok(unsafe { Tail::new(base, bytes, used_bytes, Some(self.view.clone())) })
+        Ok(self.tail(offset, bytes, used_bytes))
+    }
+
+    fn moved_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> Option<Tail> {
+        Some(self.tail(offset, bytes, used_bytes))
     }
 
     /// New memory is zero.

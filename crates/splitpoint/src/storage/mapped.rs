@@ -1,8 +1,10 @@
 //! `Mapped`: one file, seen through shared mappings.
 //!
-//! All of the file is mapped for reading at a fixed reservation, past its end as well: growing
-//! needs no new mapping, and a pointer into it stays valid while the handle lives. Only the
-//! windows and the tail segment are mapped for writing, so a stray store cannot reach a record.
+//! All of the file is mapped for reading, past its end as well ([`view`]). Only the windows
+//! ([`windows`]) and the tail segment are mapped for writing, so a stray store cannot reach a record.
+
+mod view;
+mod windows;
 
 use std::fs::File;
 use std::io;
@@ -14,21 +16,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
 use rustix::fs::{AtFlags, StatxFlags};
-use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
+use rustix::mm::MsyncFlags;
 
-use super::anon::{release_span, reserve_span};
+use self::view::View;
+use self::windows::{MappedPiece, Windows};
 use super::claim::{Room, claim, free_bytes};
 use super::fork::Origin;
-use super::memory::memory_bytes;
+use super::reservation::{HUGE_BYTES, Part, Protection, Reservation};
 use super::{
-    Backing, Identity, Owner, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
+    Backing, Identity, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
 };
+use crate::format::FILE_BYTES_MAX;
 use crate::prefaulter::Work;
 
 /// Reads that tell whether a piece of an index is in the page cache.
 const CACHE_PROBES: u64 = 32;
-/// Size of a file that fits into any memory, so that nobody asks how much there is.
-const SMALL_BYTES: u64 = 16 << 20;
 
 /// A file behind shared mappings.
 #[derive(Debug)]
@@ -37,44 +39,9 @@ pub(crate) struct Mapped {
     path: PathBuf,
     identity: Identity,
     origin: Origin,
-    is_writable: bool,
     file_bytes: AtomicU64,
-    /// From this size of the file on, what the kernel is told of the view is looked at again.
-    advised_bytes: AtomicU64,
-    view: Reservation,
-    windows: [Arc<Reservation>; 3],
-}
-
-/// Address space that is given back when its owner goes.
-#[derive(Debug)]
-struct Reservation(Span);
-
-// SAFETY: address space belongs to the process, not to a thread.
-unsafe impl Send for Reservation {}
-// SAFETY: as above; the type itself reads and writes nothing.
-unsafe impl Sync for Reservation {}
-
-impl Reservation {
-    fn new(bytes: u64) -> io::Result<Self> {
-        let (base, bytes) = reserve_span(bytes)?;
-        Ok(Self(Span { base, bytes }))
-    }
-}
-
-impl Owner for Reservation {}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        // SAFETY: the span is ours, and the storage that lent it out outlives its users.
-        unsafe { release_span(self.0) };
-    }
-}
-
-/// Whether a range of the file is mapped for writing.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Protection {
-    Read,
-    ReadWrite,
+    view: View,
+    windows: Windows,
 }
 
 impl Mapped {
@@ -95,72 +62,17 @@ impl Mapped {
             inode: metadata.ino(),
             birth_ns: birth.map_or(0, |since| since.as_nanos() as u64),
         };
-        let view_bytes = super::view_bytes(disk_bytes(&file).max(metadata.len()));
-        let view = Reservation::new(view_bytes)?;
-        let [live, buckets, overflow] =
-            WindowKind::ALL.map(|kind| Reservation::new(kind.reserve_bytes(view_bytes)));
-        let windows = [live?, buckets?, overflow?].map(Arc::new);
-        let file_bytes = AtomicU64::new(metadata.len());
-        let origin = Origin::here();
-        let advised_bytes = AtomicU64::new(0);
-        let storage = Self {
+        let protection = if is_writable { Protection::ReadWrite } else { Protection::Read };
+        let file_bytes = metadata.len().min(FILE_BYTES_MAX);
+        Ok(Self {
+            view: View::new(&file, file_bytes)?,
+            windows: Windows::new(protection)?,
             file,
             path,
             identity,
-            origin,
-            is_writable,
-            file_bytes,
-            advised_bytes,
-            view,
-            windows,
-        };
-        // The whole reservation, past the end of the file as well.
-        let Span { base, bytes } = storage.view.0;
-        storage.map_fixed(base, bytes, 0, Protection::Read)?;
-        storage.advise_view(metadata.len());
-        Ok(storage)
-    }
-
-    /// Tells the kernel how the view is read, when the file has grown enough for another answer: one
-    /// large folio per fault while it is small beside the memory; single pages when it is not, so
-    /// that a lookup reads 4 KiB from the disk and not 2 MiB.
-    fn advise_view(&self, file_bytes: u64) {
-        if file_bytes < self.advised_bytes.load(Ordering::Relaxed) {
-            return;
-        }
-        let bound = if file_bytes < SMALL_BYTES { SMALL_BYTES } else { memory_bytes() / 2 };
-        let is_small = file_bytes < bound;
-        self.advised_bytes.store(if is_small { bound } else { u64::MAX }, Ordering::Relaxed);
-        // The kernel looks for huge pages first: they have to be taken back.
-        let advices: &[_] = if is_small {
-            &[Advice::LinuxHugepage]
-        } else {
-            &[Advice::LinuxNoHugepage, Advice::Random]
-        };
-        let Span { base, bytes } = self.view.0;
-        for &advice in advices {
-            // SAFETY: the range is the view; these change no content, and a kernel that does not
-            // know one refuses.
-            let _ = unsafe { rustix::mm::madvise(base.cast(), bytes as usize, advice) };
-        }
-    }
-
-    fn map_fixed(
-        &self,
-        base: *mut u8,
-        bytes: u64,
-        offset: u64,
-        protection: Protection,
-    ) -> io::Result<()> {
-        let flags = match protection {
-            Protection::Read => ProtFlags::READ,
-            Protection::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
-        };
-        let fixed = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: the callers give ranges inside reservations of this storage, over which a new
-        // mapping may be laid.
-        unsafe { rustix::mm::mmap(base.cast(), bytes as usize, flags, fixed, &self.file, offset) }?;
-        Ok(())
+            origin: Origin::here(),
+            file_bytes: AtomicU64::new(file_bytes),
+        })
     }
 
     /// Returns whether a range of the file seems to be in the page cache, by some bytes of it.
@@ -172,10 +84,6 @@ impl Mapped {
             let flags = rustix::io::ReadWriteFlags::NOWAIT;
             rustix::io::preadv2(&self.file, slices, at, flags).is_ok_and(|count| count == 1)
         })
-    }
-
-    fn protection(&self) -> Protection {
-        if self.is_writable { Protection::ReadWrite } else { Protection::Read }
     }
 }
 
@@ -213,18 +121,18 @@ impl Storage for Mapped {
     }
 
     fn see_size(&self) -> io::Result<u64> {
-        let bytes = self.file.metadata()?.len().min(self.view.0.bytes);
+        let bytes = self.file.metadata()?.len().min(FILE_BYTES_MAX);
+        self.view.cover(&self.file, bytes)?;
         self.file_bytes.store(bytes, Ordering::Release);
-        self.advise_view(bytes);
         Ok(bytes)
     }
 
     fn view(&self) -> Span {
-        self.view.0
+        self.view.span()
     }
 
     fn window(&self, kind: WindowKind) -> Span {
-        self.windows[kind.number()].0
+        self.windows.span(kind)
     }
 
     fn grow(&self, bytes: u64) -> io::Result<()> {
@@ -232,10 +140,10 @@ impl Storage for Mapped {
         if bytes <= before {
             return Ok(());
         }
-        if bytes > self.view.0.bytes {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "no address space left"));
-        }
+        assert!(bytes <= FILE_BYTES_MAX);
         refuse_over_limit(bytes)?;
+        // First, since a file that has grown stays as long as it is when this fails.
+        self.view.cover(&self.file, bytes)?;
         let flags = rustix::fs::FallocateFlags::empty();
         let allocated =
             uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, before, bytes - before)?));
@@ -246,8 +154,11 @@ impl Storage for Mapped {
             other => other?,
         }
         self.file_bytes.store(bytes, Ordering::Release);
-        self.advise_view(bytes);
         Ok(())
+    }
+
+    fn outgrown_view(&self) -> Option<Work> {
+        self.view.outgrown()
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
@@ -266,51 +177,32 @@ impl Storage for Mapped {
     }
 
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()> {
-        let window = self.windows[kind.number()].0;
-        if at + bytes > window.bytes {
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "no address space left"));
-        }
-        let base = window.base.wrapping_add(at as usize);
-        match backing {
-            Backing::File(offset) => {
-                self.map_fixed(base, bytes, offset, self.protection())?;
-                // Small folios: with a large one a single slot store would dirty 2 MiB.
-                // SAFETY: the mapping just made; the advice changes no content.
-                let _ = unsafe { rustix::mm::madvise(base.cast(), bytes as usize, Advice::Random) };
-            }
-            Backing::Private => {
-                let protection = ProtFlags::READ | ProtFlags::WRITE;
-                let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-                // SAFETY: the range lies in our reservation, over which a new mapping may be laid.
-                unsafe {
-                    rustix::mm::mmap_anonymous(base.cast(), bytes as usize, protection, flags)
-                }?;
-            }
-        }
-        Ok(())
+        self.windows.map_piece(&self.file, kind, MappedPiece { at, bytes, backing })
     }
 
     fn populate(&self, kind: WindowKind, at: u64, bytes: u64) {
-        let base = self.windows[kind.number()].0.base.wrapping_add(at as usize);
-        // The folios of a range that is not said to be read at random have up to 128 KiB: making
-        // them takes a third of the time of single pages. The price is that a store to one dirties
-        // all of it, until it has left the cache.
-        for advice in [Advice::Normal, Advice::LinuxPopulateWrite, Advice::Random] {
-            // SAFETY: the range is mapped, says the caller; these change no content. Where the
-            // kernel cannot populate (before 5.14) the faults come one by one.
-            let _ = unsafe { rustix::mm::madvise(base.cast(), bytes as usize, advice) };
-        }
+        self.windows.populate(kind, at, bytes);
     }
 
     fn window_pages(&self, kind: WindowKind, at: u64, bytes: u64) -> Option<Pages> {
-        let window = &self.windows[kind.number()];
-        Some(Pages::new(window.0.base.wrapping_add(at as usize), bytes, window.clone()))
+        Some(self.windows.pages(kind, at, bytes))
+    }
+
+    fn forget_pieces(&self) {
+        self.windows.forget_pieces();
     }
 
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail> {
-        let reservation = Reservation::new(bytes)?;
-        let base = reservation.0.base;
-        self.map_fixed(base, bytes, offset, Protection::ReadWrite)?;
+        let part = Part { file: &self.file, offset, protection: Protection::ReadWrite };
+        let reservation = if bytes < HUGE_BYTES {
+            Reservation::of_file(bytes, part)?
+        } else {
+            // A large folio is mapped as such only where file and memory are aligned alike.
+            let reservation = Reservation::aligned(bytes)?;
+            reservation.map_file(0, bytes, part)?;
+            reservation
+        };
+        let Span { base, .. } = reservation.span();
         // SAFETY: the mapping lives as long as the reservation; only the log stores to the
         // segment, and slices are made, of another mapping, only of records that are in use.
         Ok(unsafe { Tail::new(base, bytes, used_bytes, Some(Arc::new(reservation))) })
@@ -376,7 +268,7 @@ impl Storage for Mapped {
     fn sync_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let page = crate::format::GRANULE_BYTES;
         let start = offset / page * page;
-        let base = self.view.0.base.wrapping_add(start as usize);
+        let base = self.view.span().base.wrapping_add(start as usize);
         let len = (offset + bytes - start) as usize;
         // `msync` of a shared mapping is the range sync of its file: it covers what was written
         // by any means, and reaches the device.
@@ -386,10 +278,7 @@ impl Storage for Mapped {
     }
 
     fn drop_resident(&self, offset: u64, bytes: u64) {
-        let base = self.view.0.base.wrapping_add(offset as usize);
-        // SAFETY: the range lies in the read-only shared view: dropping its page-table entries
-        // loses nothing, the next read maps the page again.
-        let _ = unsafe { rustix::mm::madvise(base.cast(), bytes as usize, Advice::LinuxDontNeed) };
+        self.view.drop_resident(offset, bytes);
     }
 }
 
@@ -451,17 +340,10 @@ fn mount_id(file: &File) -> u64 {
     }
 }
 
-/// Returns the size in bytes of the file system that has the file, as far as it tells.
-fn disk_bytes(file: &File) -> u64 {
-    match rustix::fs::fstatvfs(file) {
-        Ok(system) if system.f_blocks > 0 => system.f_blocks.saturating_mul(system.f_frsize),
-        _ => u64::MAX,
-    }
-}
-
 #[cfg(all(test, target_os = "linux", not(miri), not(loom)))]
 mod tests {
     use super::*;
+    use crate::storage::memory::memory_bytes;
 
     /// Returns what the kernel says of the mapping at `base`: two letters for each advice.
     fn flags(base: *const u8) -> String {
@@ -484,15 +366,15 @@ mod tests {
             .unwrap();
         file.set_len(1 << 20).unwrap();
         let storage = Mapped::new(file.try_clone().unwrap(), path.clone(), true).unwrap();
-        let base = storage.view().base;
-        assert!(!flags(base).contains(" rr"), "{}", flags(base));
+        let flags_now = || flags(storage.view().base);
+        assert!(!flags_now().contains(" rr"), "{}", flags_now());
         file.set_len(memory_bytes() / 2 - (1 << 20)).unwrap();
         storage.see_size().unwrap();
-        assert!(!flags(base).contains(" rr"), "{}", flags(base));
+        assert!(!flags_now().contains(" rr"), "{}", flags_now());
 
         file.set_len(memory_bytes() / 2 + (1 << 20)).unwrap();
         storage.see_size().unwrap();
-        let of_large = flags(base);
+        let of_large = flags_now();
         assert!(of_large.contains(" rr") && !of_large.contains(" hg"), "{of_large}");
         let opened = Mapped::new(file, path, false).unwrap();
         assert!(flags(opened.view().base).contains(" rr"), "large when it is opened");

@@ -1,4 +1,4 @@
-//! How much memory this process may have.
+//! How much memory this process may have, and how much address space is left.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,9 @@ const HIERARCHIES: [(&str, &str, &str); 2] = [
 ///
 /// Costs some reads of files that the kernel makes up, tens of microseconds.
 pub(super) fn memory_bytes() -> u64 {
+    if cfg!(miri) {
+        return 0;
+    }
     let info = rustix::system::sysinfo();
     let of_machine = info.totalram as u64 * u64::from(info.mem_unit);
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -23,6 +26,23 @@ pub(super) fn memory_bytes() -> u64 {
         fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
     });
     limits.fold(of_machine, u64::min)
+}
+
+/// Returns how much address space this process may still ask for, in bytes: of 64 TiB, which leaves half
+/// of it to others, or of its limit (`ulimit -v`).
+#[cfg(not(miri))]
+pub(super) fn address_space_left() -> u64 {
+    const ADDRESS_SPACE_BYTES: u64 = 64 << 40;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    let statistics = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let used_pages = statistics.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
+    let used_bytes = used_pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64);
+    limit.unwrap_or(u64::MAX).min(ADDRESS_SPACE_BYTES).saturating_sub(used_bytes)
+}
+
+#[cfg(miri)]
+pub(super) fn address_space_left() -> u64 {
+    0
 }
 
 /// Returns the files with the limits of a process's groups and of those that they are in. `groups` has

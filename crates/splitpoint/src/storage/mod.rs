@@ -2,7 +2,9 @@
 //!
 //! A storage is one file (or what stands for it) with a read-only *view* of all of it, three
 //! *windows* of contiguous memory over scattered pieces of it, and one writable mapping of the
-//! tail segment. The engine above is the same on each:
+//! tail segment. View and windows take address space in proportion to what they show, and move when
+//! they have outgrown it; where they were stays readable as long as the storage lives. The engine
+//! above is the same on each:
 //!
 //! - [`mapped`]: a file through shared mappings;
 //! - [`anon`]: memory of this process, for tables that need no file;
@@ -18,6 +20,7 @@ pub(crate) mod open;
 mod pages;
 pub(crate) mod raw;
 pub(crate) mod regular;
+mod reservation;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod sim;
 
@@ -148,6 +151,7 @@ pub(crate) enum WindowKind {
 }
 
 impl WindowKind {
+    #[cfg(any(test, feature = "sim"))]
     pub(crate) const ALL: [Self; 3] = [Self::Live, Self::Buckets, Self::Overflow];
 
     pub(crate) fn number(self) -> usize {
@@ -157,26 +161,6 @@ impl WindowKind {
             Self::Overflow => 2,
         }
     }
-
-    /// Returns how much address space the window asks for at most, in bytes, beside a view of
-    /// `view_bytes`: its pieces lie in the file.
-    fn reserve_bytes(self, view_bytes: u64) -> u64 {
-        match self {
-            Self::Live => crate::format::LIVE_BYTES,
-            Self::Buckets => view_bytes.min(64 << 32),
-            Self::Overflow => view_bytes.min(64 << 30),
-        }
-    }
-}
-
-/// Returns the address space to reserve for a file that may grow until `most` bytes are in use
-/// somewhere, with room for that to double. The whole of a process has 128 TiB, and there may be
-/// many stores.
-fn view_bytes(most: u64) -> u64 {
-    most.saturating_mul(2)
-        .clamp(64 << 30, crate::format::FILE_BYTES_MAX)
-        .checked_next_power_of_two()
-        .unwrap_or(crate::format::FILE_BYTES_MAX)
 }
 
 /// What backs a piece of a window.
@@ -248,11 +232,14 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         Ok(self.file_bytes())
     }
 
-    /// Returns the read-only view of the file; its first `file_bytes` are readable.
+    /// Returns the read-only view of the file; its first `file_bytes` are readable. It moves when
+    /// [`grow`](Self::grow) or [`see_size`](Self::see_size) needs more address space.
     fn view(&self) -> Span;
 
     /// Returns the window of this kind; its mapped pieces are readable, and writable unless the
-    /// storage was opened read-only.
+    /// storage was opened read-only. All but the live header move when
+    /// [`map_piece`](Self::map_piece) needs more address space. What is stored through a window
+    /// that has moved since may be lost: the writer uses the newest.
     fn window(&self, kind: WindowKind) -> Span;
 
     /// Returns a copy of bytes of the file, which need not be published.
@@ -269,6 +256,12 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Makes the file at least `bytes` long. The new bytes are zero and have their blocks, so
     /// that a later store through a mapping cannot meet a full disk.
     fn grow(&self, bytes: u64) -> io::Result<()>;
+
+    /// Returns the work of letting go of the memory behind a view that has moved, for a thread of the
+    /// engine's own, if there is any: it may take milliseconds.
+    fn outgrown_view(&self) -> Option<Work> {
+        None
+    }
 
     /// Cuts the file to `bytes`, a multiple of the granule, and gives the blocks behind them back.
     /// Nothing may refer to the bytes behind: in a file, to touch them is a fault until
@@ -300,6 +293,12 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
 
     /// Returns writable memory over a segment of the file, whose first `used_bytes` are in use.
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail>;
+
+    /// Returns the same again where it is a part of the view, which may have moved when the file
+    /// grew: what is stored through the one before is lost.
+    fn moved_tail(&self, _offset: u64, _bytes: u64, _used_bytes: u64) -> Option<Tail> {
+        None
+    }
 
     /// Returns what makes a new segment zero and has its pages ready, for a thread of the engine's
     /// own; nobody touches the segment meanwhile. Where there is no such thread, it has been done.
@@ -364,6 +363,11 @@ pub(crate) fn is_of_device(error: &io::Error) -> bool {
 /// Returns the system's error for a full disk.
 pub(crate) fn no_room() -> io::Error {
     Errno::NOSPC.into()
+}
+
+/// Returns how much address space a refused mapping asked for, if that is why `error` was returned.
+pub(crate) fn address_space_refused(error: &io::Error) -> Option<u64> {
+    reservation::NoAddressSpace::of(error).map(|refused| refused.bytes)
 }
 
 /// Calls `call` again as long as a signal interrupts it. Not for syncs: after one that failed

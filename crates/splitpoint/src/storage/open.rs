@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use super::address_space_refused;
 use super::mapped::Mapped;
 use super::regular::open_regular;
 use crate::error::{Error, Result};
@@ -167,7 +168,10 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
         .map_err(|source| io_error("sync the directory of", path, source))
 }
 
-/// Returns an error that names the action and the file.
+/// Returns an error that names the action and the file, or says that there is no address space left.
 pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
-    Error::Io { action, path: path.to_path_buf(), source }
+    match address_space_refused(&source) {
+        Some(bytes) => Error::Full { what: "address space of this process", bytes },
+        None => Error::Io { action, path: path.to_path_buf(), source },
+    }
 }

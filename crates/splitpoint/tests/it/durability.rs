@@ -136,16 +136,21 @@ struct Run {
     db: Option<Db>,
     history: History,
     errors: Vec<splitpoint::Error>,
+    /// Whether the handle has said that it is poisoned: then it refuses changes. The change that
+    /// learns of it first may have been made.
+    is_poisoned: bool,
 }
 
 impl Run {
     fn start(disk: &SimDisk) -> Self {
-        let mut run = Self { db: None, history: History::default(), errors: Vec::new() };
+        let (history, errors) = (History::default(), Vec::new());
+        let mut run = Self { db: None, history, errors, is_poisoned: false };
         run.open(disk);
         run
     }
 
     fn open(&mut self, disk: &SimDisk) {
+        self.is_poisoned = false;
         match disk.open(&options()) {
             Ok(db) => self.db = Some(db),
             Err(error) => self.errors.push(error),
@@ -157,8 +162,7 @@ impl Run {
         let result = match op {
             Op::Put(key, value, durability) => {
                 let result = db.put_with(key, value, *durability);
-                let is_refused = matches!(&result, Err(error) if is_poisoned(error));
-                if !is_refused {
+                if !self.is_poisoned {
                     self.history.add(key, Some(value), result.is_ok());
                 }
                 result.map(|()| *durability == Durability::Sync)
@@ -167,7 +171,7 @@ impl Run {
                 let result = db.delete_with(key, *durability);
                 match &result {
                     Ok(true) => self.history.add(key, None, true),
-                    Err(error) if !is_poisoned(error) => self.history.add(key, None, false),
+                    Err(_) if !self.is_poisoned => self.history.add(key, None, false),
                     _ => {}
                 }
                 result.map(|is_made| is_made && *durability == Durability::Sync)
@@ -183,7 +187,11 @@ impl Run {
         match result {
             Ok(true) => self.history.synced = self.history.changes.len(),
             Ok(false) => {}
-            Err(error) => self.errors.push(error),
+            Err(error) => {
+                // That of a close is of the handle that is gone.
+                self.is_poisoned |= is_poisoned(&error) && !matches!(op, Op::Reopen);
+                self.errors.push(error);
+            }
         }
     }
 }

@@ -3,6 +3,8 @@
 //! `SPLITPOINT_SLOW=1` runs more rounds and larger sizes; `SPLITPOINT_SEED=n` runs other cases.
 
 #[cfg(test)]
+mod address_space;
+#[cfg(test)]
 mod backup;
 #[cfg(test)]
 mod batch;

@@ -37,8 +37,9 @@ impl FileSystem {
     /// Returns the size of the smallest that its tools support, with some room.
     pub(crate) fn kib_min(self) -> u64 {
         match self {
-            Self::Xfs => 300 << 10,
-            Self::Tmpfs | Self::Ext4 | Self::Btrfs => 128 << 10,
+            // On btrfs a store wants some room left.
+            Self::Xfs | Self::Btrfs => 300 << 10,
+            Self::Tmpfs | Self::Ext4 => 128 << 10,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -190,4 +191,20 @@ pub(crate) fn within<T: Send + 'static>(
         },
         Err(error) => panic!("{name}: {error}: no end after {seconds} s"),
     }
+}
+
+/// Runs the test `name` in a process of its own with `variable` set to `value`, without which it does
+/// nothing: for what limits or counts in a whole process.
+pub(crate) fn run_alone(name: &str, variable: &str, value: &str) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(variable, value)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}: {out}{err}", output.status);
+    assert!(out.contains("1 passed"), "there is no test `{name}`: {out}");
+    println!("{out}");
 }
