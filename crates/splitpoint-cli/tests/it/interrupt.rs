@@ -231,8 +231,9 @@ fn a_command_that_is_blocked_in_its_work_ends_by_a_signal_and_leaves_nothing() {
             .stderr(Stdio::from(stderr))
             .spawn()
             .expect("the program can be run");
-        // From here on it is blocked, or will be.
-        while !sandbox.path(partial).exists() {
+        // From here on it is blocked, or will be: in the copy, or in the check before it.
+        let patience = Instant::now() + Duration::from_secs(2);
+        while !sandbox.path(partial).exists() && Instant::now() < patience {
             assert!(child.try_wait().expect("it can be asked").is_none(), "{args:?} has ended");
             std::thread::yield_now();
         }
