@@ -11,6 +11,7 @@ use crate::number::{counted, float, grouped, grouped_tenths, percent};
 
 const BOLD: Style = Style::new().bold();
 const MEASURED: Style = AnsiColor::Cyan.on_default();
+const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const IDEAL: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Width of the bars in columns.
@@ -108,12 +109,29 @@ impl Totals {
     }
 }
 
-/// Returns the histogram of a store with its bars, and the lines below it.
-pub(crate) fn to_text(chains: &ChainHistogram) -> String {
+/// Returns the histogram of a store with its bars, and the lines below it. `remedy` is what to do if
+/// chance does not explain the longest chains: whole lines.
+pub(crate) fn to_text(chains: &ChainHistogram, remedy: &str) -> String {
     let mut out = histogram_text(&chains.rows);
     out.push('\n');
     push_means(chains, &mut out);
+    if let Some(warning) = warning(chains) {
+        let _ = write!(out, "\n{WARNING}warning:{WARNING:#} {warning}\n{remedy}");
+    }
     out
+}
+
+/// Says which chains chance does not explain, if there are any.
+pub(crate) fn warning(chains: &ChainHistogram) -> Option<String> {
+    let ChainHistogram { beyond_chance_count: count, longest_by_chance, .. } = *chains;
+    let verb = if count == 1 { "has" } else { "have" };
+    (count > 0).then(|| {
+        format!(
+            "{} {verb} more than {} keys, which is not by chance",
+            counted(count, "bucket"),
+            grouped(longest_by_chance),
+        )
+    })
 }
 
 fn push_means(chains: &ChainHistogram, out: &mut String) {
@@ -132,16 +150,6 @@ fn push_means(chains: &ChainHistogram, out: &mut String) {
         chains.longest_ideal,
         verdict(chains)
     );
-    if chains.beyond_chance_count > 0 {
-        let _ = writeln!(
-            out,
-            "\n{} with more than {} keys, which chance does not give.\n\
-             The hash function does not suit these keys, or somebody chose them to harm;\n\
-             a store made with `splitpoint create FILE --hash siphash-1-3` resists both.",
-            counted(chains.beyond_chance_count, "bucket"),
-            grouped(chains.longest_by_chance)
-        );
-    }
 }
 
 /// Returns what the longest chain says of the hash function.
@@ -284,7 +292,7 @@ lines looked at, hit          1.000      1.001   mean
 lines looked at, miss         1.000      1.002   mean
 keys in fullest bucket            2        2.6   p = 0.930
 ";
-        assert_eq!(plain(&to_text(&sample())), expected[1..]);
+        assert_eq!(plain(&to_text(&sample(), "never shown")), expected[1..]);
     }
 
     #[test]
@@ -301,7 +309,10 @@ keys in fullest bucket            2        2.6   p = 0.930
         }
         report.longest_p = 1e-300;
         report.beyond_chance_count = 4_294_967_296;
-        let text = plain(&to_text(&report));
+        let text = plain(&to_text(&report, "do something\n"));
+        let warning = "\nwarning: 4,294,967,296 buckets have more than 9 keys, which is not by chance\n\
+                       do something\n";
+        assert!(text.ends_with(warning), "{text}");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         assert!(text.contains("  32+"), "{text}");
     }

@@ -87,7 +87,8 @@ impl OldReport {
             }
         }
         let _ = writeln!(out, "\n{BOLD}keys by their hashes{BOLD:#}");
-        out += &chains::to_text(&self.chains);
+        let remedy = "Its hash function does not suit these keys: `splitpoint convert` makes a store of it.\n";
+        out += &chains::to_text(&self.chains, remedy);
         out
     }
 }

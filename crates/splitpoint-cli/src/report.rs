@@ -6,6 +6,7 @@ use anstyle::Style;
 use serde::Serialize;
 use splitpoint::{ChainHistogram, Recovery, Stats};
 
+use crate::bytes::shell_word;
 use crate::chains;
 use crate::number::{bytes, counted, float, grouped, percent};
 
@@ -35,6 +36,8 @@ pub(crate) struct StatReport {
     recovery: RecoveryReport,
     #[serde(with = "splitpoint_lab::chains::histogram")]
     chains: ChainHistogram,
+    /// What is wrong with the chains, and what to do.
+    warning: Option<String>,
 }
 
 /// Bytes of the file by the kind of segment.
@@ -72,7 +75,7 @@ impl StatReport {
             }
             _ => RecoveryReport::Unknown,
         };
-        Self {
+        let mut report = Self {
             store,
             records: stats.record_count,
             buckets: stats.geometry.bucket_count(),
@@ -100,7 +103,25 @@ impl StatReport {
             unsafe_age_ms: stats.unsafe_age.map(|age| age.as_millis() as u64),
             recovery,
             chains: stats.chains.clone(),
-        }
+            warning: None,
+        };
+        let warning = chains::warning(&report.chains);
+        report.warning = warning.map(|warning| {
+            let remedy = report.remedy().replace('\n', " ");
+            format!("{warning}. {}", remedy.trim_end())
+        });
+        report
+    }
+
+    /// Says what to do if chance does not explain the longest chains.
+    fn remedy(&self) -> String {
+        let file = shell_word(&self.store);
+        format!(
+            "The hash function does not suit these keys, or somebody chose them to collide.\n\
+             Load them into a store with a keyed function:\n  \
+             splitpoint create NEW.spt --hash siphash-1-3\n  \
+             splitpoint dump {file} | splitpoint load NEW.spt\n"
+        )
     }
 
     /// Returns the report as text.
@@ -110,7 +131,7 @@ impl StatReport {
         out.push('\n');
         self.push_segments(&mut out);
         out.push('\n');
-        out += &chains::to_text(&self.chains);
+        out += &chains::to_text(&self.chains, &self.remedy());
         out
     }
 

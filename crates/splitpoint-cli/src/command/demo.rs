@@ -214,7 +214,7 @@ fn histogram(stats: &Stats) -> String {
          A get looks at {:.2} lines of 64 bytes to find a key; with an ideal hash, {:.2}.\n\n",
         stats.hash_name,
         counted(stats.geometry.bucket_count(), "bucket"),
-        chains::to_text(&stats.chains),
+        chains::to_text(&stats.chains, ""),
         stats.chains.probes_hit,
         stats.chains.probes_hit_ideal
     )

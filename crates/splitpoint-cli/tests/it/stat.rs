@@ -50,6 +50,36 @@ fn stat_prints_one_object_that_adds_up() {
     assert_eq!(stat["recovery"]["kind"], "clean");
 }
 
+/// 200 keys of one hash among 2,000 others: the default function gives the same hash to all keys of
+/// 16 bytes that begin with these 8, whatever the seed is.
+#[test]
+fn stat_warns_of_keys_that_were_chosen_to_collide() {
+    let sandbox = Sandbox::new();
+    let key = |i: u32| format!("c9ac2e96934bb88b{i:016x}");
+    let hostile: String = (0..200).map(|i| key(i) + " 31\n").collect();
+    let others: String = (0..2000).map(|i| format!("{i:032x} 31\n")).collect();
+    sandbox
+        .run_with(&["load", "-q", "a b.spt", "--format", "hex"], others.as_bytes())
+        .check(0, "", "");
+    let text = sandbox.run(&["stat", "a b.spt"]).text();
+    assert!(!text.contains("warning"), "{text}");
+    assert!(sandbox.run(&["stat", "a b.spt", "--json"]).json()["warning"].is_null());
+
+    sandbox
+        .run_with(&["load", "-q", "a b.spt", "--format", "hex"], hostile.as_bytes())
+        .check(0, "", "");
+    let text = sandbox.run(&["stat", "a b.spt"]).text();
+    let warning = text.split_once("\nwarning: 1 bucket has more than ").expect("a warning").1;
+    assert!(warning.contains(" keys, which is not by chance\n"), "{text}");
+    assert!(warning.contains("--hash siphash-1-3") && warning.contains("'a b.spt'"), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    let stat = sandbox.run(&["stat", "a b.spt", "--json"]).json();
+    let warning = stat["warning"].as_str().expect("a warning");
+    assert!(warning.starts_with("1 bucket has more than "), "{warning}");
+    assert!(warning.ends_with("'a b.spt' | splitpoint load NEW.spt"), "{warning}");
+    assert_eq!(stat["chains"]["beyond_chance"], 1);
+}
+
 #[test]
 fn stat_of_an_empty_store_has_a_histogram_too() {
     let sandbox = Sandbox::new();

@@ -31,6 +31,8 @@ mod golden;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod hostile_keys;
+#[cfg(test)]
 mod kill;
 #[cfg(test)]
 mod lost_device;

@@ -146,7 +146,10 @@ pub(super) fn in_words(study: &Study, form: Form) -> String {
             live.hash,
             counted(live.bucket_count, "bucket"),
             counted(live.key_count, "key"),
-            chains::to_text(&live.chains)
+            chains::to_text(
+                &live.chains,
+                "Take another hash function: `splitpoint lab recommend`.\n"
+            )
         ),
         Form::Lever => chains::lever_text(&live.chains.rows),
         Form::Vmstat => chains::vmstat_text(&study.keys.source, &live.chains.rows),
