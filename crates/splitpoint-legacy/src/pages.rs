@@ -343,7 +343,7 @@ fn guess(pag: &Source, dir: Option<&[u8]>) -> Result<Option<Guess>> {
             if !placed.is_decisive || !placed.is_likely() {
                 continue;
             }
-            let score = (placed.trie_share() + placed.bits_share()) * valid;
+            let score = placed.evidence() as f64 * valid;
             if best.is_none_or(|(other, _)| score > other) {
                 best = Some((score, Guess { shape, kind, placed }));
             }
@@ -413,6 +413,10 @@ struct Placement {
     by_trie: u64,
     /// Keys in a block whose number is in the lowest bits of their hash, whatever the trie says.
     by_bits: u64,
+    /// Bits of the hashes that the trie looks at, of the keys that are where it says.
+    trie_bits: u64,
+    /// Bits of the numbers of their blocks, of the keys that have them in their hashes.
+    block_bits: u64,
     /// Whether a block other than the first has keys.
     is_decisive: bool,
 }
@@ -442,14 +446,27 @@ impl Placement {
         Ok(placed)
     }
 
+    /// Returns how many bits of the hashes agree with the places of the keys: a few large blocks of
+    /// the wrong size can have the larger share of theirs right by chance.
+    fn evidence(self) -> u64 {
+        self.block_bits + self.trie_bits
+    }
+
     fn count(&mut self, kind: Kind, dir: Option<&[u8]>, index: u64, key: &[u8]) {
         self.keys += 1;
         self.is_decisive |= index > 0;
         let Some(hash) = kind.hash(key) else { return };
         let bits = u64::BITS - index.leading_zeros();
-        self.by_bits += u64::from(hash & ((1 << bits) - 1) == index);
+        if hash & ((1 << bits) - 1) == index {
+            self.by_bits += 1;
+            self.block_bits += u64::from(bits);
+        }
         if let Some(dir) = dir {
-            self.by_trie += u64::from(kind.leaf_of(dir, hash).0 == index);
+            let (block, depth) = kind.leaf_of(dir, hash);
+            if block == index {
+                self.by_trie += 1;
+                self.trie_bits += u64::from(depth);
+            }
         }
     }
 

@@ -147,6 +147,19 @@ fn a_damaged_trie_loses_no_pair() {
     }
 }
 
+/// By the few keys that a table of large blocks would have, an empty trie would look right.
+#[test]
+fn a_dir_that_is_empty_does_not_change_what_the_blocks_are() {
+    for name in ["ndbm-be-word", "ndbm-le-word", "sdbm-be-word", "sdbm-ruby-word"] {
+        let victim = Victim::new(name);
+        std::fs::write(victim.path.with_extension("dir"), []).unwrap();
+        let file = open(&victim.path).unwrap();
+        assert!(file.identity().details.contains(&"blocks of 1024".to_owned()), "{name}");
+        let pairs = file.scan().unwrap().filter_map(Result::ok);
+        assert_eq!(pairs.count(), expected(name).len(), "{name}");
+    }
+}
+
 /// Breaks what leads to the buckets: the directory of gdbm, the number of buckets of the others.
 #[test]
 fn a_salvage_finds_the_buckets_that_nothing_leads_to() {
