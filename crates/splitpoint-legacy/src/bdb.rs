@@ -25,6 +25,7 @@ use crate::chain::{Pages, ceil_log2};
 use crate::identify::Identity;
 use crate::old_file::or_fault;
 use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::stated::{Counted, Extent, Stated, StatedBy};
 
 const HEADER_BYTES: usize = 512;
 
@@ -108,6 +109,7 @@ pub(crate) struct BdbFile {
     spares: [u32; 32],
     function: Function,
     faults: Vec<Fault>,
+    stated: Stated,
 }
 
 impl BdbFile {
@@ -157,17 +159,30 @@ impl BdbFile {
             spares,
             function: Function::of_probe(field(92)),
             faults,
+            stated: Stated::default(),
         };
-        file.check_size();
+        // Earlier versions do not have it.
+        let last_page = (found >= 8).then(|| u64::from(field(32)));
+        file.stated.extent = Some(file.extent(last_page));
         Ok(file)
     }
 
-    /// Every bucket has its page: the package makes them for a whole doubling at once.
-    fn check_size(&mut self) {
-        let (pages, buckets) = (self.pages.count(), self.geometry.bucket_count());
-        let last = self.page_of_bucket(buckets - 1);
-        if last >= pages {
-            self.faults.push(Fault::new("page of the last bucket", 72, pages, last));
+    /// Works out how far the file must go. Every bucket has its page: the package makes them for a
+    /// whole doubling at once.
+    fn extent(&self, last_page: Option<u64>) -> Extent {
+        let needed = self.page_of_bucket(self.geometry.bucket_count() - 1) + 1;
+        let known = last_page.map(|last_page| needed.max(last_page + 1));
+        let found = self.pages.whole_count();
+        Extent {
+            counted: Counted::Pages,
+            stated_by: StatedBy::Header,
+            at: 72,
+            unit_bytes: self.pages.page_bytes as u64,
+            needed,
+            stated: known.unwrap_or(needed),
+            known,
+            found,
+            has_more: known.is_some_and(|known| known < found),
         }
     }
 
@@ -200,8 +215,14 @@ impl BdbFile {
         usize::from(self.order.u16_at(page, 20)).min(room)
     }
 
-    /// Takes the pairs of a page.
-    fn pairs_of(&self, page: &[u8], number: u64, unit: &mut Unit, budget: &Budget) -> Result<()> {
+    /// Takes the pairs of a page that are in its first `present` bytes.
+    fn pairs_of(
+        &self,
+        (page, present): (&[u8], usize),
+        number: u64,
+        unit: &mut Unit,
+        budget: &Budget,
+    ) -> Result<()> {
         let offset = self.pages.offset_of(number);
         let item_count = self.item_count(page);
         if item_count != usize::from(self.order.u16_at(page, 20)) || item_count % 2 == 1 {
@@ -218,9 +239,12 @@ impl BdbFile {
                 unit.faults.push(fault);
                 return Ok(());
             }
-            match self.pair(&page[key..end], &page[value..key], budget)? {
-                Ok(item) => unit.items.push(item),
-                Err(fault) => unit.faults.push(Fault { offset: offset + value as u64, ..fault }),
+            if end <= present {
+                let at = offset + value as u64;
+                match self.pair(&page[key..end], &page[value..key], budget)? {
+                    Ok(item) => unit.items.push(item),
+                    Err(fault) => unit.faults.push(Fault { offset: at, ..fault }),
+                }
             }
             end = value;
         }
@@ -360,10 +384,18 @@ impl Reader for BdbFile {
         &self.faults
     }
 
+    fn stated(&self) -> Stated {
+        self.stated
+    }
+
     fn unit(&self, index: u64, budget: &Budget) -> Result<Unit> {
+        let first = self.page_of_bucket(index);
+        if let Some(absent) = self.pages.absent(first) {
+            return Ok(absent);
+        }
         let mut unit = Unit { is_in_use: true, ..Unit::default() };
         let mut is_first = true;
-        let walked = self.pages.walk(self.page_of_bucket(index), budget, |number, page| {
+        let walked = self.pages.walk(first, budget, |number, page| {
             match page[25] {
                 // Made with its doubling and not used since.
                 page_type::NONE if is_first && page.iter().all(|&byte| byte == 0) => {
@@ -382,11 +414,20 @@ impl Reader for BdbFile {
             // What a page with a wrong checksum holds is left to a salvage.
             match self.wrong_checksum(page, number) {
                 Some(fault) => unit.faults.push(fault),
-                None => self.pairs_of(page, number, &mut unit, budget)?,
+                None => self.pairs_of((page, page.len()), number, &mut unit, budget)?,
             }
             Ok(self.next_of(page))
         });
         unit.faults.extend(or_fault(walked)?.err());
+        Ok(unit)
+    }
+
+    fn page_behind(&self, number: u64, budget: &Budget) -> Result<Unit> {
+        let mut unit = Unit::default();
+        let Ok(page) = or_fault(self.pages.read(number, budget))? else { return Ok(unit) };
+        if matches!(page[25], page_type::HASH | page_type::HASH_UNSORTED) {
+            self.pairs_of((&page, page.len()), number, &mut unit, budget)?;
+        }
         Ok(unit)
     }
 
@@ -395,10 +436,10 @@ impl Reader for BdbFile {
         budget: &Budget,
         visit: &mut dyn FnMut(Unit) -> Result<()>,
     ) -> Result<()> {
-        self.pages.each(1, budget, |number, page| {
+        self.pages.each(1, budget, |number, page, present| {
             let mut unit = Unit::default();
             if matches!(page[25], page_type::HASH | page_type::HASH_UNSORTED) {
-                self.pairs_of(page, number, &mut unit, budget)?;
+                self.pairs_of((page, present), number, &mut unit, budget)?;
             }
             visit(unit)
         })

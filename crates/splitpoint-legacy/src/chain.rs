@@ -5,7 +5,7 @@ use splitpoint::Result;
 
 use crate::Source;
 use crate::old_file::or_fault;
-use crate::reader::{Budget, Fault};
+use crate::reader::{Budget, Fault, Unit};
 
 /// The pages of a file.
 #[derive(Debug)]
@@ -15,20 +15,42 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
+    /// Returns how many pages there are; the last may be cut short.
     pub(crate) fn count(&self) -> u64 {
         self.source.file_bytes().div_ceil(self.page_bytes as u64)
+    }
+
+    /// Returns how many whole pages there are.
+    pub(crate) fn whole_count(&self) -> u64 {
+        self.source.file_bytes() / self.page_bytes as u64
     }
 
     pub(crate) fn offset_of(&self, page: u64) -> u64 {
         page.saturating_mul(self.page_bytes as u64)
     }
 
-    /// Returns a page; one beyond the end of the file is all 0.
+    /// Returns what stands in for the unit that begins on page `number`, if the file ends before
+    /// the end of that page.
+    pub(crate) fn absent(&self, number: u64) -> Option<Unit> {
+        let (offset, bytes) = (self.offset_of(number), self.page_bytes as u64);
+        let is_absent = number >= self.whole_count();
+        is_absent.then(|| Unit::absent(offset, bytes, self.source.file_bytes()))
+    }
+
+    /// Returns a page, all of which must be in the file.
     pub(crate) fn read(&self, number: u64, budget: &Budget) -> Result<Vec<u8>> {
+        if let Some(fault) = self.absent(number).and_then(|unit| unit.absence) {
+            return Err(fault.into());
+        }
+        self.read_part(number, budget).map(|(page, _)| page)
+    }
+
+    /// Returns a page and how many bytes of it are in the file; the others are 0.
+    fn read_part(&self, number: u64, budget: &Budget) -> Result<(Vec<u8>, usize)> {
         budget.take(self.page_bytes as u64)?;
         let mut page = vec![0; self.page_bytes];
-        self.source.read_at(self.offset_of(number), &mut page)?;
-        Ok(page)
+        let present = self.source.read_at(self.offset_of(number), &mut page)?;
+        Ok((page, present))
     }
 
     /// Visits a chain from page `first` on. `visit` gets each page with its number, and returns the
@@ -36,7 +58,8 @@ impl Pages {
     ///
     /// # Errors
     ///
-    /// A [`Fault`] if the chain has more pages than the file, so that it is a loop; those of `visit`.
+    /// A [`Fault`] if the chain has more pages than the file, so that it is a loop, or leads beyond
+    /// the end of the file; those of `visit`.
     pub(crate) fn walk(
         &self,
         first: u64,
@@ -53,21 +76,26 @@ impl Pages {
     }
 
     /// Visits every page from `first` on that is not in a hole of the file, until there is nothing
-    /// left to read.
+    /// left to read. `visit` gets its number, and how many of its bytes are in the file.
     pub(crate) fn each(
         &self,
         first: u64,
         budget: &Budget,
-        mut visit: impl FnMut(u64, &[u8]) -> Result<()>,
+        mut visit: impl FnMut(u64, &[u8], usize) -> Result<()>,
     ) -> Result<()> {
         let mut number = first;
         while number < self.count() && !budget.is_spent() {
-            let Ok(page) = or_fault(self.read(number, budget))? else { break };
-            visit(number, &page)?;
-            let data = self.source.next_data(self.offset_of(number + 1));
-            number = (data / self.page_bytes as u64).max(number + 1);
+            let Ok((page, present)) = or_fault(self.read_part(number, budget))? else { break };
+            visit(number, &page, present)?;
+            number = self.after_hole(number + 1);
         }
         Ok(())
+    }
+
+    /// Returns the first page from `number` on that is not in a hole of the file.
+    pub(crate) fn after_hole(&self, number: u64) -> u64 {
+        let data = self.source.next_data(self.offset_of(number));
+        (data / self.page_bytes as u64).max(number)
     }
 }
 
@@ -84,6 +112,23 @@ mod tests {
     fn the_logarithm_is_rounded_up() {
         let logs = [1, 2, 3, 4, 5, 8, 9, 1 << 32].map(ceil_log2);
         assert_eq!(logs, [0, 1, 2, 2, 3, 3, 4, 32]);
+    }
+
+    #[test]
+    fn a_page_that_is_not_whole_is_not_read() {
+        let pages = Pages { source: Source::of_bytes(vec![1; 250]), page_bytes: 100 };
+        let budget = Budget::new(&pages.source);
+        assert_eq!((pages.count(), pages.whole_count()), (3, 2));
+        assert!(pages.read(1, &budget).is_ok() && pages.absent(1).is_none());
+        let expected = Fault::new("end of the file", 200, 300, 250);
+        assert_eq!(or_fault(pages.read(2, &budget)).unwrap(), Err(expected));
+        let mut presents = Vec::new();
+        let seen = pages.each(0, &budget, |_, _, present| {
+            presents.push(present);
+            Ok(())
+        });
+        seen.unwrap();
+        assert_eq!(presents, [100, 100, 50]);
     }
 
     #[test]

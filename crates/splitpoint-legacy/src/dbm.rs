@@ -23,6 +23,31 @@ pub(crate) fn leaf_of(dir: &[u8], hash: u64) -> (u64, u32) {
     (hash & mask, depth)
 }
 
+/// Returns the highest block that there is under the trie, 0 if none was split.
+///
+/// Bit t is of a block b of 2^d, where t + 1 is b + 2^d: the block that the split made.
+pub(crate) fn highest_block(dir: &[u8]) -> u64 {
+    // What a lookup does not come to says nothing.
+    let is_split = |bit: &u64| {
+        let made = bit + 1;
+        let block = made & !(1 << made.ilog2());
+        (0..=made.ilog2()).all(|depth| {
+            let mask = (1 << depth) - 1;
+            is_set(dir, (block & mask) + mask)
+        })
+    };
+    set_bits(dir).find(is_split).map_or(0, |bit| bit + 1)
+}
+
+/// Returns the bits that are set, the highest first.
+pub(crate) fn set_bits(dir: &[u8]) -> impl Iterator<Item = u64> {
+    let bytes = dir.iter().enumerate().rev().filter(|(_, byte)| **byte != 0);
+    bytes.flat_map(|(at, &byte)| {
+        let bits = (0..8).rev().filter(move |bit| byte >> bit & 1 == 1);
+        bits.map(move |bit| 8 * at as u64 + bit)
+    })
+}
+
 /// Returns whether bit `bit` is set, the lowest of each byte first. Beyond the end none is.
 pub(crate) fn is_set(dir: &[u8], bit: u64) -> bool {
     let byte = usize::try_from(bit / 8).ok().and_then(|byte| dir.get(byte));
@@ -40,6 +65,18 @@ mod tests {
         // Bit 2 is of the block of odd hashes.
         assert_eq!(leaf_of(&[0b101], 7), (3, 2));
         assert_eq!(leaf_of(&[0b101], 6), (0, 1));
+    }
+
+    #[test]
+    fn the_highest_block_is_that_of_the_last_split_that_a_lookup_comes_to() {
+        for (dir, block) in [(&[][..], 0), (&[0, 0], 0), (&[0b1], 1), (&[0b101], 3), (&[0b11], 2)] {
+            assert_eq!(highest_block(dir), block, "{dir:?}");
+            let leaves = (0..64).map(|hash| leaf_of(dir, hash).0);
+            assert_eq!(leaves.max(), Some(block), "{dir:?}");
+        }
+        // Bit 2 is of block 1, which was never made; so is bit 6, of block 3.
+        assert_eq!(highest_block(&[0b100_0100]), 0);
+        assert_eq!(highest_block(&[0b100_0011]), 2);
     }
 
     #[test]

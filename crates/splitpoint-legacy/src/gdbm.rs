@@ -19,6 +19,7 @@ use crate::Source;
 use crate::byte_order::ByteOrder;
 use crate::identify::Identity;
 use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::stated::{Counted, Extent, Stated, StatedBy, has_data};
 
 /// Bits of a hash.
 const HASH_BITS: u32 = 31;
@@ -164,6 +165,7 @@ pub(crate) struct GdbmFile {
     /// How the machine that wrote it took a `char`.
     sign: CharSign,
     faults: Vec<Fault>,
+    stated: Stated,
 }
 
 impl GdbmFile {
@@ -186,9 +188,13 @@ impl GdbmFile {
             buckets: Vec::new(),
             sign: CharSign::Signed,
             faults: Vec::new(),
+            stated: Stated::default(),
         };
         match file.validate() {
-            Ok(()) => file.read_directory()?,
+            Ok(()) => {
+                file.stated.extent = Some(file.extent()?);
+                file.read_directory()?;
+            }
             Err(_) if is_salvage => file.give_up_directory(),
             Err(fault) => return Err(fault.into()),
         }
@@ -232,10 +238,25 @@ impl GdbmFile {
                 return Err(Fault::new("bucket size", at(20, 24), expected, found));
             }
         }
-        if header.end > file_bytes {
-            self.faults.push(Fault::new("end of the file", at(28, 32), header.end, file_bytes));
-        }
         Ok(())
+    }
+
+    /// Works out how far the file goes. Older versions did not always write the unused end of the
+    /// last block, so that a file may be shorter than its header says and have everything: a bucket
+    /// or a pair that is missing is noticed by its address.
+    fn extent(&self) -> Result<Extent> {
+        let (end, found) = (self.header.end, self.source.file_bytes());
+        Ok(Extent {
+            counted: Counted::Bytes,
+            stated_by: StatedBy::Header,
+            at: if self.layout.offset_bytes() == 4 { 28 } else { 32 },
+            unit_bytes: 1,
+            needed: 0,
+            stated: end,
+            known: Some(end),
+            found,
+            has_more: has_data(&self.source, end, found)?,
+        })
     }
 
     /// Leaves buckets to be found by their looks. Their size is that of a block where the header
@@ -352,6 +373,8 @@ impl GdbmFile {
             }
         }
         let count = u64::from(self.order.u32_at(bytes, count_at));
+        // A count that is damaged is none.
+        bucket.count = if count <= self.header.bucket_elements { count } else { 0 };
         if count != elements {
             let at = offset + count_at as u64;
             bucket.faults.push(Fault::new("count of a bucket", at, elements, count));
@@ -440,6 +463,8 @@ struct Bucket {
     stored: Vec<Stored>,
     faults: Vec<Fault>,
     bits: u32,
+    /// How many pairs it says that it has.
+    count: u64,
 }
 
 impl Bucket {
@@ -467,6 +492,10 @@ impl Reader for GdbmFile {
         &self.faults
     }
 
+    fn stated(&self) -> Stated {
+        self.stated
+    }
+
     fn unit(&self, index: u64, budget: &Budget) -> Result<Unit> {
         let Some(&offset) = self.buckets.get(index as usize) else { return Ok(Unit::default()) };
         if let Err(fault) = budget.take(self.header.bucket_bytes) {
@@ -476,9 +505,10 @@ impl Reader for GdbmFile {
         Ok(Unit {
             items: bucket.items,
             faults: bucket.faults,
-            overflow_pages: 0,
             depth: Some(bucket.bits.min(self.header.dir_bits)),
             is_in_use: true,
+            stated_pairs: bucket.count,
+            ..Unit::default()
         })
     }
 

@@ -19,9 +19,11 @@ use splitpoint::{Error, Result};
 use crate::Source;
 use crate::byte_order::ByteOrder;
 use crate::chain::{Pages, ceil_log2};
+use crate::db185::{Shape, extent_of, flaw_of_spares, records_of};
 use crate::identify::Identity;
 use crate::old_file::or_fault;
 use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::stated::Stated;
 
 const HEADER_BYTES: usize = 248;
 const PAGE_HEADER_BYTES: usize = 14;
@@ -49,6 +51,7 @@ pub(crate) struct Krb5File {
     spares: [u32; 32],
     is_hash_known: bool,
     faults: Vec<Fault>,
+    stated: Stated,
 }
 
 impl Krb5File {
@@ -83,17 +86,36 @@ impl Krb5File {
         for (index, spare) in spares.iter_mut().enumerate() {
             *spare = field(56 + 4 * index);
         }
+        let key_count = field(44);
+        let shape = Shape {
+            page_bytes,
+            header_pages: field(48),
+            max_bucket: field(28),
+            low_mask: field(36),
+            high_mask: field(32),
+            split_point: field(20),
+            spares,
+            bitmaps: std::array::from_fn(|index| ByteOrder::Big.u16_at(&head, 184 + 2 * index)),
+        };
+        let extent = match flaw_of(&shape) {
+            None => Some(extent_of(&source, &shape, order, 28)?),
+            Some(flaw) => {
+                faults.push(flaw);
+                None
+            }
+        };
         Ok(Self {
             identity,
             order,
             pages: Pages { source, page_bytes: page_bytes as usize },
-            header_pages: u64::from(field(48)),
+            header_pages: u64::from(shape.header_pages),
             geometry,
             fill_factor: field(40),
-            key_count: field(44),
+            key_count,
             spares,
             is_hash_known: field(52) == PROBE_HASH,
             faults,
+            stated: Stated { records: records_of(key_count), extent },
         })
     }
 
@@ -116,8 +138,8 @@ impl Krb5File {
         (next != NO_PAGE).then_some(u64::from(next))
     }
 
-    /// Takes the pairs of a page at `offset` in the file.
-    fn pairs_of(&self, page: &[u8], offset: u64, unit: &mut Unit) {
+    /// Takes the pairs of a page at `offset` in the file that are in its first `present` bytes.
+    fn pairs_of(&self, page: &[u8], offset: u64, present: usize, unit: &mut Unit) {
         let mut end = page.len();
         let pair_count = usize::from(self.order.u16_at(page, 8));
         for index in 0..pair_count {
@@ -140,11 +162,13 @@ impl Krb5File {
                     Fault::new("offset in a page", offset + at as u64, end as u64, key as u64);
                 return unit.faults.push(fault);
             }
-            unit.items.push(Item {
-                key: Piece::Here(page[key..end].to_vec()),
-                value: Piece::Here(page[value..key].to_vec()),
-                further_values: 0,
-            });
+            if end <= present {
+                unit.items.push(Item {
+                    key: Piece::Here(page[key..end].to_vec()),
+                    value: Piece::Here(page[value..key].to_vec()),
+                    further_values: 0,
+                });
+            }
             end = value;
         }
     }
@@ -159,7 +183,7 @@ impl Reader for Krb5File {
         &self.pages.source
     }
 
-    /// The pages of further buckets are beyond the end of the file: empty.
+    /// The pages of further buckets are beyond the end of the file: missing.
     fn unit_count(&self) -> u64 {
         self.geometry.bucket_count().min(self.pages.count())
     }
@@ -168,10 +192,18 @@ impl Reader for Krb5File {
         &self.faults
     }
 
+    fn stated(&self) -> Stated {
+        self.stated
+    }
+
     fn unit(&self, index: u64, budget: &Budget) -> Result<Unit> {
+        let first = self.page_of_bucket(index);
+        if let Some(absent) = self.pages.absent(first) {
+            return Ok(absent);
+        }
         let mut unit = Unit { is_in_use: true, ..Unit::default() };
         let mut is_first = true;
-        let walked = self.pages.walk(self.page_of_bucket(index), budget, |number, page| {
+        let walked = self.pages.walk(first, budget, |number, page| {
             let offset = self.pages.offset_of(number);
             if page[10] == 0 && is_first {
                 // A hole: nothing was ever written here. No other page of a chain is one.
@@ -182,10 +214,23 @@ impl Reader for Krb5File {
             }
             unit.overflow_pages += u64::from(!is_first);
             is_first = false;
-            self.pairs_of(page, offset, &mut unit);
+            self.pairs_of(page, offset, page.len(), &mut unit);
             Ok(self.next_of(page))
         });
         unit.faults.extend(or_fault(walked)?.err());
+        Ok(unit)
+    }
+
+    fn page_behind(&self, number: u64, budget: &Budget) -> Result<Unit> {
+        let mut unit = Unit::default();
+        let Ok(page) = or_fault(self.pages.read(number, budget))? else { return Ok(unit) };
+        match page[10] {
+            BUCKET | OVERFLOW => {
+                self.pairs_of(&page, self.pages.offset_of(number), page.len(), &mut unit);
+            }
+            BIG => unit.overflow_pages = 1,
+            _ => {}
+        }
         Ok(unit)
     }
 
@@ -194,10 +239,10 @@ impl Reader for Krb5File {
         budget: &Budget,
         visit: &mut dyn FnMut(Unit) -> Result<()>,
     ) -> Result<()> {
-        self.pages.each(self.header_pages, budget, |number, page| {
+        self.pages.each(self.header_pages, budget, |number, page, present| {
             let mut unit = Unit::default();
             if page[10] == BUCKET || page[10] == OVERFLOW {
-                self.pairs_of(page, self.pages.offset_of(number), &mut unit);
+                self.pairs_of(page, self.pages.offset_of(number), present, &mut unit);
             }
             visit(unit)
         })
@@ -261,6 +306,17 @@ impl Reader for Krb5File {
     fn linear_bucket_count(&self) -> Option<u64> {
         self.is_hash_known.then(|| self.geometry.bucket_count())
     }
+}
+
+/// Returns what is wrong with the counts of overflow pages, by which pages are found.
+fn flaw_of(shape: &Shape) -> Option<Fault> {
+    let rounds = ceil_log2(u64::from(shape.max_bucket) + 1);
+    if !(rounds..32).contains(&shape.split_point) {
+        return Some(Fault::new("split point", 20, rounds.into(), shape.split_point.into()));
+    }
+    let flaw = flaw_of_spares(shape)?;
+    let (expected, found) = (flaw.expected.into(), flaw.found.into());
+    Some(Fault::new("count of overflow pages", 56 + 4 * flaw.index, expected, found))
 }
 
 fn wrong_type(page_offset: u64, expected: u8, found: u8) -> Error {

@@ -41,6 +41,7 @@ mod pages;
 mod reader;
 mod sdbm;
 mod source;
+mod stated;
 
 pub use byte_order::ByteOrder;
 pub use identify::{Format, Identity, identify};
@@ -48,6 +49,7 @@ pub use old_file::{BucketRow, Doubt, OldFile, Survey};
 pub use open::{open, open_damaged};
 pub use reader::{Fault, Parameter};
 pub use source::Source;
+pub use stated::{Counted, Discrepancy, StatedBy};
 
 /// Adds the access methods of this crate to those that [`splitpoint::open`] knows, for all of this
 /// process:

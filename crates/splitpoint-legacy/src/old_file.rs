@@ -4,8 +4,9 @@
 //!
 //! - A scan gives each key once: the pair that the original's own lookup finds, or the first one
 //!   where it finds none.
+//! - A scan of a file that lacks units at its end ends with an error.
 //! - A lookup gives what a scan gives. A miss is believed only where no pair is out of place and
-//!   nothing is damaged where the key would be.
+//!   nothing is damaged or missing where the key would be.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -21,6 +22,7 @@ use splitpoint::{
 use crate::db185;
 use crate::identify::Identity;
 use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit, key_of, value_of};
+use crate::stated::{Counted, Discrepancy, StatedBy};
 
 /// Doubts that are kept one by one; further ones are counted.
 const DOUBTS_MAX: usize = 1000;
@@ -52,12 +54,17 @@ pub enum Doubt {
         /// How many more there are.
         count: u64,
     },
+    /// The file states a number of itself and something else was found.
+    Discrepancy(Discrepancy),
+    /// Nothing states how many blocks the table has: its `.dir` is missing. If blocks are missing
+    /// at the end too, nobody can tell.
+    UnknownExtent,
 }
 
 impl Doubt {
-    /// Returns whether something that the file holds is not in a scan of it.
+    /// Returns whether something that the file holds, or held, is not in a scan of it.
     pub fn is_loss(&self) -> bool {
-        !matches!(self, Self::Stray { .. })
+        !matches!(self, Self::Stray { .. } | Self::UnknownExtent)
     }
 }
 
@@ -71,6 +78,10 @@ impl fmt::Display for Doubt {
             }
             Self::FurtherValues { key, count } => {
                 write!(f, "key `{}` has more values: {count}", key.escape_ascii())
+            }
+            Self::Discrepancy(discrepancy) => discrepancy.fmt(f),
+            Self::UnknownExtent => {
+                f.write_str("there is no .dir, and nothing else states how many blocks there were")
             }
         }
     }
@@ -124,6 +135,15 @@ impl Survey {
         self.fault
     }
 
+    /// Returns the numbers that the file states of itself where something else was found, the
+    /// records first.
+    pub fn discrepancies(&self) -> impl Iterator<Item = Discrepancy> {
+        self.doubts.iter().filter_map(|doubt| match doubt {
+            Doubt::Discrepancy(discrepancy) => Some(*discrepancy),
+            _ => None,
+        })
+    }
+
     pub(crate) fn doubt(&mut self, doubt: Doubt) {
         self.doubt_count += 1;
         self.loss_count += u64::from(doubt.is_loss());
@@ -134,11 +154,21 @@ impl Survey {
             self.doubts.push(doubt);
         }
     }
+
+    /// Notes a discrepancy before all other doubts, so that it is kept whatever their number.
+    fn discrepancy(&mut self, discrepancy: Discrepancy) {
+        self.doubt_count += 1;
+        self.loss_count += 1;
+        self.doubts.truncate(DOUBTS_MAX - 1);
+        self.doubts.insert(0, Doubt::Discrepancy(discrepancy));
+    }
 }
 
 /// An old file that is only read, as a table.
 ///
-/// It is made by [`open`](crate::open()).
+/// It is made by [`open`](crate::open()). What is damaged or missing is an error of the scan that
+/// comes to it, which goes on behind it. A count in the header that is too high is none: only
+/// [`survey`](Self::survey) tells of it.
 #[derive(Debug)]
 pub struct OldFile {
     reader: Box<dyn Reader>,
@@ -177,6 +207,20 @@ impl OldFile {
         self.reader.parameters()
     }
 
+    /// Returns what tells, without a walk over the file, that it was cut short.
+    ///
+    /// [`Survey::discrepancies`] has more: how many records were found, pages that only a chain
+    /// leads to, and those of a file that was not closed.
+    pub fn discrepancy(&self) -> Option<Discrepancy> {
+        self.reader.stated().discrepancy()
+    }
+
+    /// Returns how many records the header states, if it does so reliably: a sound file has as many,
+    /// or more.
+    pub fn stated_record_count(&self) -> Option<u64> {
+        self.reader.stated().records
+    }
+
     /// Returns what a walk over the whole file finds; the walk is made once.
     ///
     /// # Errors
@@ -185,8 +229,9 @@ impl OldFile {
     ///
     /// # Cost
     ///
-    /// Reads every bucket and every key. Takes memory for the keys that are out of place: none in
-    /// a file that is sound, all of them if the hash function is not known.
+    /// Reads every bucket, every key, and every value on pages of its own. Takes memory for the
+    /// keys that are out of place: none in a file that is sound, all of them if the hash function is
+    /// not known.
     pub fn survey(&self) -> Result<&Survey> {
         if let Some(survey) = self.survey.get() {
             return Ok(survey);
@@ -204,15 +249,16 @@ impl OldFile {
     /// # Errors
     ///
     /// Those of `save`; [`Error::Io`] if the system refuses to read. Damage is no error here: it is
-    /// returned, the first thousand of it.
+    /// returned, the first thousand of it, after the discrepancies.
     ///
     /// # Cost
     ///
-    /// Reads the file twice, and keeps its keys in memory.
+    /// Reads the file three times, and keeps its keys in memory.
     pub fn salvage(
         &self,
         mut save: impl FnMut(&[u8], &[u8], bool) -> Result<()>,
-    ) -> Result<Vec<Fault>> {
+    ) -> Result<Vec<Doubt>> {
+        let end = self.reader.stated().fault();
         let mut faults = Vec::new();
         let mut saved: HashSet<Vec<u8>> = HashSet::new();
         for entry in self.scan()? {
@@ -222,6 +268,8 @@ impl OldFile {
                         save(&entry.key, &entry.value, false)?;
                     }
                 }
+                // It is a discrepancy.
+                Err(fault) if Some(fault) == end => {}
                 Err(fault) if faults.len() < DOUBTS_MAX => faults.push(fault),
                 // A walk that cannot go on says so again and again.
                 Err(_) => break,
@@ -244,7 +292,8 @@ impl OldFile {
         })?;
         faults
             .extend([looking, reading].iter().find(|budget| budget.is_spent()).map(Budget::fault));
-        Ok(faults)
+        let discrepancies = self.survey()?.discrepancies().map(Doubt::Discrepancy);
+        Ok(discrepancies.chain(faults.into_iter().map(Doubt::Fault)).collect())
     }
 
     /// Counts the keys by their hashes, which says how evenly the hash function spreads them.
@@ -299,7 +348,7 @@ fn find_at_home(reader: &dyn Reader, key: &[u8], homes: Homes, budget: &Budget) 
         let unit = reader.unit(home, budget)?;
         match find(reader, &unit, key, budget)? {
             Ok(Some(item)) => return Ok(Found::Value(value_of(reader, item, budget)?)),
-            Ok(None) => fault = fault.or(unit.faults.first().copied()),
+            Ok(None) => fault = fault.or(unit.absence).or(unit.faults.first().copied()),
             Err(unreadable) => fault = fault.or(Some(unreadable)),
         }
     }
@@ -395,6 +444,7 @@ impl Table for OldFile {
             place: Place { unit: 0, index: 0 },
             items: Vec::new().into_iter(),
             faults: reader.faults().to_vec().into_iter(),
+            end: reader.stated().fault(),
             seen: HashSet::new(),
             budget: Budget::new(reader.source()),
         }))
@@ -431,17 +481,25 @@ struct Walk<'a> {
     survey: Survey,
     budget: Budget,
     sizes: BTreeMap<(Option<u32>, u64), u64>,
+    /// Pairs by the counts of the units.
+    stated_pairs: u64,
+    /// Pairs of keys that are there twice, beside those that count.
+    twice_count: u64,
 }
 
 impl<'a> Walk<'a> {
     fn new(reader: &'a dyn Reader) -> Self {
         let budget = Budget::new(reader.source());
-        Self { reader, survey: Survey::default(), budget, sizes: BTreeMap::new() }
+        let (survey, sizes) = (Survey::default(), BTreeMap::new());
+        Self { reader, survey, budget, sizes, stated_pairs: 0, twice_count: 0 }
     }
 
     fn run(mut self) -> Result<Survey> {
         for &fault in self.reader.faults() {
             self.survey.doubt(Doubt::Fault(fault));
+        }
+        if !self.reader.states_extent() {
+            self.survey.doubt(Doubt::UnknownExtent);
         }
         let mut next = 0;
         while next < self.reader.unit_count() {
@@ -459,8 +517,80 @@ impl<'a> Walk<'a> {
             }
         }
         self.settle_strays()?;
+        let surplus = self.surplus()?;
+        self.compare(surplus);
         self.survey.buckets = self.rows();
         Ok(self.survey)
+    }
+
+    /// Compares what was found with what the file states of itself.
+    fn compare(&mut self, surplus: Option<Discrepancy>) {
+        let stated = self.reader.stated();
+        let found = self.survey.pair_count + self.twice_count;
+        let by_header = stated.records.map(|records| (StatedBy::Header, records));
+        let by_buckets = (StatedBy::Buckets, self.stated_pairs);
+        let records = [by_header, Some(by_buckets)].into_iter().flatten();
+        // A walk that was given up has not counted all.
+        let is_counted =
+            |(_, records): &(StatedBy, u64)| found < *records && !self.budget.is_spent();
+        let records: Vec<_> = records.filter(is_counted).collect();
+        let is_less = self.survey.fault.is_some() || !records.is_empty();
+        let suspicion = stated.suspicion().filter(|_| is_less);
+        if let Some(discrepancy) = stated.discrepancy().or(suspicion).or(surplus) {
+            self.survey.discrepancy(discrepancy);
+        }
+        for (by, records) in records {
+            self.survey.discrepancy(Discrepancy::of_records(by, records, found));
+        }
+        if let Some(fault) = stated.fault() {
+            self.survey.fault.get_or_insert(fault);
+        }
+    }
+
+    /// Looks for a key behind the end that the header knows that the table does not have.
+    fn surplus(&self) -> Result<Option<Discrepancy>> {
+        let Some((extent, discrepancy)) = self.reader.stated().surplus() else { return Ok(None) };
+        if extent.counted == Counted::Bytes {
+            // Where pairs lie anywhere, each byte may be of one.
+            return Ok(Some(discrepancy));
+        }
+        let (source, budget) = (self.reader.source(), Budget::new(self.reader.source()));
+        let mut number = extent.known.unwrap_or(extent.found);
+        while number < extent.found && !budget.is_spent() {
+            let data = source.next_data(number.saturating_mul(extent.unit_bytes));
+            number = number.max(data / extent.unit_bytes);
+            if number >= extent.found {
+                break;
+            }
+            let Ok(unit) = or_fault(self.reader.page_behind(number, &budget))? else { break };
+            if self.is_surplus(&unit, &budget)? {
+                return Ok(Some(discrepancy));
+            }
+            number += 1;
+        }
+        Ok(None)
+    }
+
+    /// Returns whether a page has something that the table does not have.
+    fn is_surplus(&self, unit: &Unit, budget: &Budget) -> Result<bool> {
+        // Which key a page of a big pair is of cannot be told without the header.
+        if unit.overflow_pages > 0 {
+            return Ok(true);
+        }
+        for item in &unit.items {
+            match or_fault(key_of(self.reader, item, budget))? {
+                Ok(key) if self.has_key(&key, budget)? => {}
+                _ => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    fn has_key(&self, key: &[u8], budget: &Budget) -> Result<bool> {
+        let found = or_fault(find_at_home(self.reader, key, self.reader.homes(key), budget))?;
+        // One whose value cannot be read is there.
+        let is_home = !matches!(found, Ok(Found::Nothing { .. }));
+        Ok(is_home || self.survey.strays.contains_key(key))
     }
 
     fn unit(&mut self, index: u64) -> Result<()> {
@@ -468,9 +598,10 @@ impl<'a> Walk<'a> {
         for &fault in &unit.faults {
             self.survey.doubt(Doubt::Fault(fault));
         }
+        self.stated_pairs = self.stated_pairs.saturating_add(unit.stated_pairs);
         let mut seen = HashSet::new();
         for (at, item) in unit.items.iter().enumerate() {
-            match or_fault(key_of(self.reader, item, &self.budget))? {
+            match or_fault(self.key_of_whole(item))? {
                 Ok(key) => self.pair(Place { unit: index, index: at }, item, key, &mut seen),
                 Err(fault) => {
                     self.survey.doubt(Doubt::Fault(fault));
@@ -488,11 +619,25 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    /// Returns the key of a pair whose value can be read too.
+    fn key_of_whole(&self, item: &Item) -> Result<Vec<u8>> {
+        let key = key_of(self.reader, item, &self.budget)?;
+        if let Piece::Pages { .. } = item.value {
+            value_of(self.reader, item, &self.budget)?;
+        }
+        Ok(key)
+    }
+
+    fn twice(&mut self, key: Vec<u8>) {
+        self.twice_count += 1;
+        self.survey.doubt(Doubt::Twice { key });
+    }
+
     fn pair(&mut self, place: Place, item: &Item, key: Vec<u8>, seen: &mut HashSet<Vec<u8>>) {
         let homes = self.reader.homes(&key);
         if homes.first() == Some(place.unit) {
             if seen.contains(&key) {
-                return self.survey.doubt(Doubt::Twice { key });
+                return self.twice(key);
             }
             self.survey.pair_count += 1;
             if item.further_values > 0 {
@@ -508,7 +653,7 @@ impl<'a> Walk<'a> {
             if is_at_home(place) && !earlier.is_some_and(is_at_home) {
                 *earlier = Some(place);
             }
-            return self.survey.doubt(Doubt::Twice { key });
+            return self.twice(key);
         }
         self.survey.pair_count += 1;
         if item.further_values > 0 {
@@ -553,7 +698,7 @@ impl<'a> Walk<'a> {
         if at_home.contains(&key) {
             self.survey.pair_count -= 1;
             self.survey.strays.insert(key.clone(), None);
-            return self.survey.doubt(Doubt::Twice { key });
+            return self.twice(key);
         }
         let place = self.survey.strays.get(&key).copied().flatten();
         let homes = self.reader.homes(&key);
@@ -599,6 +744,8 @@ struct Scan<'a> {
     place: Place,
     items: std::vec::IntoIter<Item>,
     faults: std::vec::IntoIter<Fault>,
+    /// What is wrong with the end of the file, to be given after everything else.
+    end: Option<Fault>,
     /// Keys of this unit.
     seen: HashSet<Vec<u8>>,
     budget: Budget,
@@ -612,7 +759,9 @@ impl Scan<'_> {
             self.next_unit = self.reader.after_hole(self.next_unit);
         }
         if self.next_unit >= self.reader.unit_count() {
-            return Ok(false);
+            let end = self.end.take();
+            self.faults = Vec::from_iter(end).into_iter();
+            return Ok(end.is_some());
         }
         let unit = self.reader.unit(self.next_unit, &self.budget)?;
         self.place = Place { unit: self.next_unit, index: 0 };
@@ -630,20 +779,27 @@ impl Scan<'_> {
         self.next_unit = u64::MAX;
         self.items = Vec::new().into_iter();
         self.faults = Vec::new().into_iter();
+        self.end = None;
     }
 
     /// Returns the pair of `item`, if it is the one of its key that counts.
     fn entry(&mut self, item: &Item, place: Place) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let reader = self.reader;
         let key = key_of(reader, item, &self.budget)?;
-        if reader.homes(&key).first() == Some(place.unit) {
-            if !self.seen.insert(key.clone()) {
-                return Ok(None);
+        let is_home = reader.homes(&key).first() == Some(place.unit);
+        if !is_home {
+            match self.file.survey()?.strays.get(&key) {
+                Some(counts) if *counts == Some(place) => {}
+                Some(_) => return Ok(None),
+                // The survey did not get to it, or could not read its value.
+                None => return value_of(reader, item, &self.budget).map(|_| None),
             }
-        } else if self.file.survey()?.strays.get(&key) != Some(&Some(place)) {
+        }
+        let value = value_of(reader, item, &self.budget)?;
+        if is_home && !self.seen.insert(key.clone()) {
             return Ok(None);
         }
-        Ok(Some((key, value_of(reader, item, &self.budget)?)))
+        Ok(Some((key, value)))
     }
 }
 

@@ -18,6 +18,7 @@ use splitpoint::{Error, Result};
 use crate::byte_order::ByteOrder;
 use crate::identify::{Files, Format, Identity, of_blocks};
 use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::stated::{Counted, Extent, Stated, StatedBy};
 use crate::{Source, dbm, sdbm};
 
 /// Sizes that blocks have: 512 in the seventh edition, 1024 in BSD and sdbm, more by some vendors.
@@ -25,6 +26,9 @@ pub(crate) const BLOCK_BYTES: [usize; 7] = [512, 1024, 2048, 4096, 8192, 16384, 
 
 /// The largest `.dir` that is read: half a billion blocks.
 const DIR_BYTES_MAX: u64 = 64 << 20;
+
+/// Every `.dir` is a multiple of this: blocks are of 1024 bytes or more, but for older ones.
+const DIR_BLOCK_BYTES_MIN: u64 = 512;
 
 /// Bytes that are tried at once: a multiple of every size of a block.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -84,6 +88,16 @@ impl Kind {
         }
     }
 
+    /// Returns the highest block that there is under a trie.
+    fn highest_block(self, dir: &[u8]) -> u64 {
+        match self {
+            Self::Dbm => dbm::highest_block(dir),
+            Self::Sdbm { .. } => sdbm::highest_block(dir),
+            // So many there are under either.
+            Self::Unknown => dbm::highest_block(dir).min(sdbm::highest_block(dir)),
+        }
+    }
+
     fn leaf_of(self, dir: &[u8], hash: u64) -> (u64, u32) {
         match self {
             Self::Dbm => dbm::leaf_of(dir, hash),
@@ -117,6 +131,7 @@ pub(crate) struct PagedFile {
     /// Whether the trie puts the keys where they are.
     is_trie_right: bool,
     faults: Vec<Fault>,
+    stated: Stated,
 }
 
 impl PagedFile {
@@ -140,15 +155,46 @@ impl PagedFile {
         if dir.is_some() && kind != Kind::Unknown && !is_trie_right {
             faults.push(Fault::new("trie in .dir", 0, placed.keys, placed.by_trie));
         }
-        Ok(Some(Self {
-            identity: of_blocks(files, shape, kind),
-            is_trie_right,
-            pag,
-            dir,
-            shape,
-            kind,
-            faults,
-        }))
+        let dir_bytes = dir.as_ref().map_or(0, |dir| dir.len() as u64);
+        if !dir_bytes.is_multiple_of(DIR_BLOCK_BYTES_MIN) {
+            let expected = dir_bytes.next_multiple_of(DIR_BLOCK_BYTES_MIN);
+            faults.push(Fault::new("size of .dir", 0, expected, dir_bytes));
+        }
+        let identity = of_blocks(files, shape, kind);
+        let stated = Stated::default();
+        let mut file = Self { identity, pag, dir, shape, kind, is_trie_right, faults, stated };
+        file.stated.extent = file.extent();
+        Ok(Some(file))
+    }
+
+    /// Works out how far the `.pag` goes. A split writes both blocks before it sets the bit in the
+    /// `.dir`, also one that stays empty, so that the highest block was written whatever is in it.
+    fn extent(&self) -> Option<Extent> {
+        let dir = self.dir.as_deref()?;
+        // A trie of other keys is of another table.
+        let is_believed = self.is_trie_right || self.kind == Kind::Unknown;
+        let highest = self.kind.highest_block(dir);
+        let stated = if highest == 0 { 0 } else { highest + 1 };
+        is_believed.then_some(Extent {
+            counted: Counted::Blocks,
+            stated_by: StatedBy::Dir,
+            at: 0,
+            unit_bytes: self.shape.block_bytes as u64,
+            needed: stated,
+            stated,
+            known: None,
+            found: self.whole_blocks(),
+            has_more: false,
+        })
+    }
+
+    /// Returns whether block `index` may be the last by all that the `.dir` states.
+    fn is_end_unstated(&self, index: u64) -> bool {
+        self.stated.extent.is_none_or(|extent| extent.needed == 0 && index == 0)
+    }
+
+    fn whole_blocks(&self) -> u64 {
+        self.pag.file_bytes() / self.shape.block_bytes as u64
     }
 
     /// Takes a file for one of this kind, whatever it looks like.
@@ -156,8 +202,10 @@ impl PagedFile {
     pub(crate) fn forced(pag: Source, dir: Option<Vec<u8>>, shape: Shape, kind: Kind) -> Self {
         let files = Files { data: pag.path().to_path_buf(), dir: None };
         let identity = of_blocks(&files, shape, kind);
-        let is_trie_right = dir.is_some();
-        Self { identity, pag, dir, shape, kind, is_trie_right, faults: Vec::new() }
+        let (is_trie_right, faults, stated) = (dir.is_some(), Vec::new(), Stated::default());
+        let mut file = Self { identity, pag, dir, shape, kind, is_trie_right, faults, stated };
+        file.stated.extent = file.extent();
+        file
     }
 
     fn trie(&self) -> Option<&[u8]> {
@@ -193,8 +241,22 @@ impl Reader for PagedFile {
         &self.faults
     }
 
+    fn stated(&self) -> Stated {
+        self.stated
+    }
+
+    fn states_extent(&self) -> bool {
+        self.dir.is_some()
+    }
+
     fn unit(&self, index: u64, budget: &Budget) -> Result<Unit> {
-        let mut unit = Unit::default();
+        let stated = self.stated.extent.map(|extent| extent.needed);
+        let mut unit = if index >= self.whole_blocks() && stated.is_none_or(|all| index < all) {
+            let bytes = self.shape.block_bytes as u64;
+            Unit::absent(index.saturating_mul(bytes), bytes, self.pag.file_bytes())
+        } else {
+            Unit::default()
+        };
         if let Err(fault) = budget.take(self.shape.block_bytes as u64) {
             unit.faults.push(fault);
             return Ok(unit);
@@ -202,6 +264,10 @@ impl Reader for PagedFile {
         let mut block = vec![0; self.shape.block_bytes];
         let offset = index.saturating_mul(block.len() as u64);
         let available = self.pag.read_at(offset, &mut block)?;
+        if (1..block.len()).contains(&available) && self.is_end_unstated(index) {
+            let (expected, found) = (block.len() as u64, available as u64);
+            unit.faults.push(Fault::new("size of a block", offset, expected, found));
+        }
         let (pairs, fault) = pairs_of(&block, available, self.shape.order);
         unit.faults.extend(fault.map(|fault| Fault { offset: offset + fault.offset, ..fault }));
         unit.items = pairs
@@ -340,7 +406,7 @@ fn guess(pag: &Source, dir: Option<&[u8]>) -> Result<Option<Guess>> {
         let valid = trial.good as f64 / (trial.good + trial.bad).max(1) as f64;
         for (kind, placed) in Kind::ALL.into_iter().zip(Placement::of(pag, dir, shape)?) {
             // Where only block 0 has keys, every function is right.
-            if !placed.is_decisive || !placed.is_likely() {
+            if !placed.is_decisive() || !placed.is_likely() {
                 continue;
             }
             let score = placed.evidence() as f64 * valid;
@@ -413,15 +479,22 @@ struct Placement {
     by_trie: u64,
     /// Keys in a block whose number is in the lowest bits of their hash, whatever the trie says.
     by_bits: u64,
+    /// Whether a block other than the first has keys.
+    is_spread: bool,
     /// Bits of the hashes that the trie looks at, of the keys that are where it says.
     trie_bits: u64,
     /// Bits of the numbers of their blocks, of the keys that have them in their hashes.
     block_bits: u64,
-    /// Whether a block other than the first has keys.
-    is_decisive: bool,
 }
 
 impl Placement {
+    /// Returns whether another function would put some of the keys elsewhere.
+    fn is_decisive(self) -> bool {
+        const BITS_MIN: u64 = 16;
+        // If only the first block is left, its keys are right by chance only if they are few.
+        self.is_spread || self.trie_bits >= BITS_MIN && self.by_trie == self.keys
+    }
+
     /// Tries every function, in the order of [`Kind::ALL`].
     fn of(pag: &Source, dir: Option<&[u8]>, shape: Shape) -> Result<[Self; Kind::ALL.len()]> {
         let mut placed = [Self::default(); Kind::ALL.len()];
@@ -454,7 +527,7 @@ impl Placement {
 
     fn count(&mut self, kind: Kind, dir: Option<&[u8]>, index: u64, key: &[u8]) {
         self.keys += 1;
-        self.is_decisive |= index > 0;
+        self.is_spread |= index > 0;
         let Some(hash) = kind.hash(key) else { return };
         let bits = u64::BITS - index.leading_zeros();
         if hash & ((1 << bits) - 1) == index {

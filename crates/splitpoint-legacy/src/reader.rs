@@ -21,6 +21,7 @@ use splitpoint::{Error, Result, Stats};
 
 use crate::Source;
 use crate::identify::Identity;
+use crate::stated::Stated;
 
 /// Something in a file that breaks its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,6 +87,20 @@ pub(crate) struct Unit {
     pub(crate) depth: Option<u32>,
     /// Whether it takes keys: a hole in the trie does not.
     pub(crate) is_in_use: bool,
+    /// Set if the file should have this unit and ends before it. [`Stated`] tells of all of these
+    /// at once.
+    pub(crate) absence: Option<Fault>,
+    /// How many pairs it has by its own count, where it has one.
+    pub(crate) stated_pairs: u64,
+}
+
+impl Unit {
+    /// Returns the unit that should be at `offset`, `bytes` long, in a file that ends before.
+    pub(crate) fn absent(offset: u64, bytes: u64, file_bytes: u64) -> Self {
+        let end = offset.saturating_add(bytes);
+        let absence = Some(Fault::new("end of the file", offset, end, file_bytes));
+        Self { absence, ..Self::default() }
+    }
 }
 
 /// Where the original would look for a key, the most likely place first.
@@ -140,6 +155,14 @@ pub(crate) trait Reader: fmt::Debug + Send + Sync {
     /// What is wrong outside all units.
     fn faults(&self) -> &[Fault];
 
+    /// What the file states of itself.
+    fn stated(&self) -> Stated;
+
+    /// Whether anything states how many units there are.
+    fn states_extent(&self) -> bool {
+        true
+    }
+
     /// Returns the first unit from `index` on that is not in a hole of a sparse file; those in one
     /// are empty.
     fn after_hole(&self, index: u64) -> u64 {
@@ -151,6 +174,11 @@ pub(crate) trait Reader: fmt::Debug + Send + Sync {
 
     /// Reads one unit, as far as `budget` allows.
     fn unit(&self, index: u64, budget: &Budget) -> Result<Unit>;
+
+    /// Reads a page behind the end that the header knows, as a unit of its own, if it looks like one.
+    fn page_behind(&self, _number: u64, _budget: &Budget) -> Result<Unit> {
+        Ok(Unit::default())
+    }
 
     /// Gives every bucket or page that looks like one, whether or not anything leads to it: for
     /// salvage. Not those where a scan sees all.

@@ -7,7 +7,7 @@
 //!
 //! Ozan Yigit, sdbm, 1990.
 
-use crate::dbm::{DEPTH_MAX, is_set};
+use crate::dbm::{DEPTH_MAX, is_set, set_bits};
 
 /// Returns the block for `hash` and how many bits of the hash chose it.
 pub(crate) fn leaf_of(dir: &[u8], hash: u64) -> (u64, u32) {
@@ -17,6 +17,34 @@ pub(crate) fn leaf_of(dir: &[u8], hash: u64) -> (u64, u32) {
         depth += 1;
     }
     (hash & ((1 << depth) - 1), depth)
+}
+
+/// Returns the highest block that there is under the trie, 0 if none was split.
+pub(crate) fn highest_block(dir: &[u8]) -> u64 {
+    let (mut highest, mut level) = (0, None);
+    for bit in set_bits(dir) {
+        let depth = (bit + 1).ilog2();
+        if level.is_some_and(|level| depth < level) {
+            // Further up, blocks are lower than any that was made down there.
+            break;
+        }
+        // What follows the highest bit of bit + 1 is the path, its first step highest.
+        let path = bit + 1 - (1 << depth);
+        let block = if depth == 0 { 0 } else { path.reverse_bits() >> (64 - depth) };
+        let made = block + (1 << depth);
+        if made > highest && is_split(dir, bit) {
+            (highest, level) = (made, Some(depth));
+        }
+    }
+    highest
+}
+
+/// Returns whether a lookup comes to `bit` and goes on below it.
+fn is_split(dir: &[u8], mut bit: u64) -> bool {
+    while bit > 0 && is_set(dir, bit) {
+        bit = (bit - 1) / 2;
+    }
+    is_set(dir, bit)
 }
 
 #[cfg(test)]
@@ -31,5 +59,27 @@ mod tests {
         assert_eq!(leaf_of(&[0b101], 6), (0, 1));
         // Bit 5 is of hashes that end in 01, where dbm has it for those that end in 10.
         assert_eq!(leaf_of(&[0b10_0101], 0b101), (0b101, 3));
+    }
+
+    #[test]
+    fn the_highest_block_is_that_of_the_deepest_level_that_a_lookup_comes_to() {
+        for (dir, block) in [
+            (&[][..], 0),
+            (&[0, 0], 0),
+            (&[0b1], 1),
+            (&[0b11], 2),
+            (&[0b101], 3),
+            (&[0b10_0101], 5),
+            (&[0b101_0101], 7),
+            (&[0b1011], 4),
+            (&[0b1000_1011], 8),
+        ] {
+            assert_eq!(highest_block(dir), block, "{dir:?}");
+            let leaves = (0..64).map(|hash| leaf_of(dir, hash).0);
+            assert_eq!(leaves.max(), Some(block), "{dir:?}");
+        }
+        // Bits 2 and 5 are below bits that are not set.
+        assert_eq!(highest_block(&[0b100]), 0);
+        assert_eq!(highest_block(&[0b10_0011]), 2);
     }
 }

@@ -66,18 +66,18 @@ pub(super) struct Split {
 
 /// The shape of a table: all that addresses depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) page_bytes: u32,
-    pub(super) header_pages: u32,
-    pub(super) max_bucket: u32,
-    pub(super) low_mask: u32,
-    pub(super) high_mask: u32,
+pub(crate) struct Shape {
+    pub(crate) page_bytes: u32,
+    pub(crate) header_pages: u32,
+    pub(crate) max_bucket: u32,
+    pub(crate) low_mask: u32,
+    pub(crate) high_mask: u32,
     /// The split point at which overflow pages are allocated now.
-    pub(super) split_point: u32,
+    pub(crate) split_point: u32,
     /// Overflow pages allocated up to and including each split point.
-    pub(super) spares: [u32; SPLIT_POINTS],
+    pub(crate) spares: [u32; SPLIT_POINTS],
     /// Where the bitmaps of the overflow pages are: overflow pages too.
-    pub(super) bitmaps: [u16; BITMAP_PAGES_MAX as usize],
+    pub(crate) bitmaps: [u16; BITMAP_PAGES_MAX as usize],
 }
 
 impl Shape {

@@ -61,6 +61,9 @@ impl Store {
             self.check_pairs(bucket, &mut pair_steps, &mut report);
         }
         self.check_bits(&used, &mut report);
+        if let Some(error) = self.missing() {
+            report.damage(error.to_string());
+        }
         let counted = self.record_count.filter(|count| *count != report.record_count);
         if let Some(count) = counted {
             report.damage(format!("{} keys, and {count} were counted", report.record_count));

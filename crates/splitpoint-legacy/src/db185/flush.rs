@@ -170,6 +170,9 @@ impl Store {
                 }
             }
         }
+        // The header counts changes that were not made.
+        self.record_count = None;
+        self.len()?;
         self.is_changed = true;
         Ok(())
     }

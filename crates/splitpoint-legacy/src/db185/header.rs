@@ -200,20 +200,35 @@ fn validate(shape: &Shape, page_bits: u32) -> Result<()> {
     if shape.header_pages != header_pages {
         return Err(corrupt("pages of the header", 60, header_pages, shape.header_pages));
     }
-    let spares = &shape.spares[..=split_point as usize];
-    let mut before = 0;
-    for (i, &spares) in (0..).zip(spares) {
-        if !(before..=before + POSITION_MASK).contains(&spares) {
-            return Err(corrupt("count of overflow pages", 68 + 4 * i, before, spares));
+    match flaw_of_spares(shape) {
+        Some(Flaw { index, expected, found }) => {
+            Err(corrupt("count of overflow pages", 68 + 4 * index, expected, found))
         }
-        before = spares;
+        None => Ok(()),
     }
-    let bits_max = shape.bitmap_bits() * BITMAP_PAGES_MAX;
-    if shape.overflow_count() > bits_max {
-        let offset = 68 + 4 * u64::from(split_point);
-        return Err(corrupt("count of overflow pages", offset, bits_max, shape.overflow_count()));
+}
+
+/// A count of overflow pages that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flaw {
+    pub(crate) index: u64,
+    pub(crate) expected: u32,
+    pub(crate) found: u32,
+}
+
+/// Returns the first of the counts of overflow pages up to the split point, which is one that a
+/// header has room for, that an address cannot express.
+pub(crate) fn flaw_of_spares(shape: &Shape) -> Option<Flaw> {
+    let mut before = 0;
+    for (index, &found) in (0..).zip(&shape.spares[..=shape.split_point as usize]) {
+        if !(before..=before + POSITION_MASK).contains(&found) {
+            return Some(Flaw { index, expected: before, found });
+        }
+        before = found;
     }
-    Ok(())
+    let (bits_max, found) = (shape.bitmap_bits() * BITMAP_PAGES_MAX, shape.overflow_count());
+    let flaw = Flaw { index: shape.split_point.into(), expected: bits_max, found };
+    (found > bits_max).then_some(flaw)
 }
 
 fn corrupt(what: &'static str, offset: u64, expected: u32, found: u32) -> Error {

@@ -38,6 +38,7 @@ mod check;
 #[cfg(test)]
 mod crash_tests;
 mod disk;
+mod extent;
 mod flush;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -55,7 +56,10 @@ mod store;
 mod table;
 pub(crate) mod url;
 
+pub(crate) use addresses::Shape;
 pub use check::CheckReport;
+pub(crate) use extent::{extent_of, records_of};
+pub(crate) use header::flaw_of_spares;
 pub use open::Options;
 pub use pool::CacheCounts;
 pub(crate) use reader::Db185File;

@@ -7,10 +7,11 @@ use splitpoint::{Create, Error, Result};
 
 use super::addresses::{OverflowAddr, Shape};
 use super::disk::{Disk, FileDisk};
+use super::extent::needed_end;
 use super::header::{FILL_FACTOR_UNDECIDED, Header, PAGE_BYTES_MAX};
-use super::overflow::Overflow;
+use super::overflow::{Bits, Overflow};
 use super::pool::Pool;
-use super::store::{Store, probe_hash};
+use super::store::{Store, missing_pages, probe_hash};
 use super::table::Db185;
 use crate::ByteOrder;
 
@@ -165,8 +166,8 @@ impl Options {
     ///   [`Version`](splitpoint::ErrorKind::Version),
     ///   [`Unsupported`](splitpoint::ErrorKind::Unsupported) or
     ///   [`Corrupt`](splitpoint::ErrorKind::Corrupt) if the file is something else or its header
-    ///   is damaged; also `Unsupported` if it is to be changed and the last program to write it
-    ///   has left it in a state that a change would harm.
+    ///   is damaged; also `Corrupt` if it is to be changed and was cut short, and `Unsupported` if
+    ///   the last program to write it has left it in a state that a change would harm.
     /// - [`ErrorKind::HashMismatch`](splitpoint::ErrorKind::HashMismatch) if it was made with
     ///   another hash function.
     /// - [`ErrorKind::Locked`](splitpoint::ErrorKind::Locked) if another handle has it open.
@@ -212,8 +213,7 @@ impl Options {
             return Err(mismatch(&hash, &header));
         };
         let overflow = read_bitmaps(&*disk, &header);
-        let is_longer =
-            disk.file_bytes().div_ceil(header.shape.page_bytes.into()) > header.shape.page_end();
+        let file_end = disk.file_bytes() / u64::from(header.shape.page_bytes);
         let pool = Pool::new(Some(disk), header.shape.page_bytes as usize, self.cache_bytes);
         let mut store = Store::new(pool, header, hash);
         match overflow {
@@ -222,8 +222,10 @@ impl Options {
             // Nobody needs to know which pages are free.
             Err(_) => {}
         }
-        if !self.is_read_only {
-            prepare_to_change(&mut store, is_longer)?;
+        if self.is_read_only {
+            store.file_end = Some(file_end);
+        } else {
+            prepare_to_change(&mut store, file_end)?;
         }
         Ok(store)
     }
@@ -237,8 +239,10 @@ impl Options {
     ) -> Result<Store> {
         let disk = Box::new(FileDisk::open(path, Create::Never, true)?);
         let overflow = read_bitmaps(&*disk, &header);
+        let file_end = disk.file_bytes() / u64::from(header.shape.page_bytes);
         let pool = Pool::new(Some(disk), header.shape.page_bytes as usize, self.cache_bytes);
         let mut store = Store::new(pool, header, hash);
+        store.file_end = Some(file_end);
         store.overflow = overflow.unwrap_or_default();
         Ok(store)
     }
@@ -316,24 +320,38 @@ fn read_bitmaps(disk: &dyn Disk, header: &Header) -> Result<Overflow> {
 
 /// Makes sure that a change will not harm what is there.
 ///
+/// A file that lacks pages was cut short, and the next sync would overwrite the numbers that tell.
 /// A file that is longer than its header tells was left by a crash. If the header is older than
-/// the pages, as the original leaves them, pages that it shows as free are in use. So they may be in
-/// a damaged file that has free pages: before they are handed out, the chains are walked.
-fn prepare_to_change(store: &mut Store, is_longer: bool) -> Result<()> {
+/// the pages, as the original leaves them, pages that it shows as free are in use. So they may be
+/// in a damaged file that has free pages: before they are handed out, the chains are walked.
+fn prepare_to_change(store: &mut Store, file_end: u64) -> Result<()> {
     store.is_read_only = false;
+    let needed = needed_end(&store.shape);
+    if file_end < needed {
+        return Err(missing_pages(needed, file_end));
+    }
     if store.is_interrupted {
         return store.finish_interrupted_sync();
     }
-    if !is_longer && store.overflow.free_count() == 0 {
+    let is_longer = store.pool.end() > store.shape.page_end();
+    let is_whole = file_end >= store.shape.page_end();
+    if !is_longer && is_whole && store.overflow.free_count() == 0 {
         return Ok(());
     }
-    let in_use = |store: &mut Store| {
-        let used = store.used_overflow_pages()?;
-        let all = 0..store.shape.overflow_count();
-        let mut all = all.filter(|index| used.contains(*index));
-        Ok(all.all(|index| store.overflow.is_needed(index)))
+    let used = store.used_overflow_pages();
+    if let Ok(used) = &used {
+        let last = (0..store.shape.overflow_count()).rev().find(|index| used.contains(*index));
+        let last =
+            last.and_then(|index| store.shape.overflow_page(store.shape.overflow_addr(index)));
+        if let Some(last) = last.filter(|last| *last >= file_end) {
+            return Err(missing_pages(last + 1, file_end));
+        }
+    }
+    let is_marked = |used: Bits| {
+        let mut all = 0..store.shape.overflow_count();
+        all.all(|index| !used.contains(index) || store.overflow.is_needed(index))
     };
-    match in_use(store) {
+    match used.map(is_marked) {
         Ok(true) => Ok(()),
         Ok(false) | Err(Error::Corrupt { .. }) => Err(Error::Unsupported {
             path: store.pool.disk().map(|disk| disk.path().to_path_buf()).unwrap_or_default(),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use splitpoint::{Error, Result, Stats, Table as _};
 
+use super::extent::{extent_of, records_of};
 use super::open::Options;
 use super::overflow::Bits;
 use super::salvage;
@@ -14,6 +15,7 @@ use crate::Source;
 use crate::identify::{Format, Identity};
 use crate::old_file::or_fault;
 use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::stated::Stated;
 
 /// A file of the 1991 package that is only read.
 #[derive(Debug)]
@@ -24,6 +26,7 @@ pub(crate) struct Db185File {
     /// All buckets, with those that have no page in the file.
     bucket_count: u64,
     faults: Vec<Fault>,
+    stated: Stated,
     hash_name: String,
     has_addresses: bool,
 }
@@ -46,8 +49,14 @@ impl Db185File {
         let order = found.header.byte_order;
         let store = Options::new().open_with_header(&identity.path, found.header, found.hash)?;
         let identity = Identity { byte_order: Some(order), ..identity };
-        let file = Self::of_table(identity, Db185::new(store), found.faults, found.has_addresses);
-        file.map(Some)
+        let is_rebuilt = !found.faults.is_empty();
+        let table = Db185::new(store);
+        let mut file = Self::of_table(identity, table, found.faults, found.has_addresses)?;
+        if is_rebuilt {
+            // What the pages say of each other is no statement to compare them with.
+            file.stated = Stated::default();
+        }
+        Ok(Some(file))
     }
 
     /// Opens the file at `path`, whose first bytes do not say what it is, if its pages do.
@@ -65,18 +74,17 @@ impl Db185File {
         has_addresses: bool,
     ) -> Result<Self> {
         let source = Source::open(&identity.path)?;
-        let (bucket_count, written, hash_name) = {
+        let (bucket_count, hash_name, stated) = {
             let store = table.store();
             let name = store.hash.as_ref().map(|hash| hash.name().to_string());
-            (u64::from(store.shape.max_bucket) + 1, store.bucket_end(), name.unwrap_or_default())
+            let (all, written) = (u64::from(store.shape.max_bucket) + 1, store.bucket_end());
+            // More buckets without a page than this are not even counted.
+            let bucket_count = if all - written > UNWRITTEN_MAX { written } else { all };
+            let extent = extent_of(&source, &store.shape, store.order, 40)?;
+            let stated = Stated { records: records_of(store.key_estimate), extent: Some(extent) };
+            (bucket_count, name.unwrap_or_default(), stated)
         };
-        let mut file =
-            Self { identity, source, table, bucket_count, faults, hash_name, has_addresses };
-        if bucket_count - written > UNWRITTEN_MAX {
-            file.faults.push(Fault::new("highest bucket", 40, written, bucket_count - 1));
-            file.bucket_count = written;
-        }
-        Ok(file)
+        Ok(Self { identity, source, table, bucket_count, faults, stated, hash_name, has_addresses })
     }
 }
 
@@ -97,11 +105,17 @@ impl Reader for Db185File {
         &self.faults
     }
 
+    fn stated(&self) -> Stated {
+        self.stated
+    }
+
     fn unit(&self, index: u64, budget: &Budget) -> Result<Unit> {
         let mut unit = Unit { is_in_use: true, ..Unit::default() };
         let mut store = self.table.store();
         if index >= store.bucket_end() {
-            return Ok(unit);
+            let page_bytes = u64::from(store.shape.page_bytes);
+            let page = store.shape.bucket_page(u32::try_from(index).unwrap_or(u32::MAX));
+            return Ok(Unit::absent(page * page_bytes, page_bytes, self.source.file_bytes()));
         }
         let mut steps = store.steps();
         let steps_max = steps.left;
@@ -113,6 +127,12 @@ impl Reader for Db185File {
         unit.faults.extend(or_fault(result)?.err());
         unit.items = pairs.into_iter().map(Item::here).collect();
         Ok(unit)
+    }
+
+    fn page_behind(&self, number: u64, budget: &Budget) -> Result<Unit> {
+        let store = self.table.store();
+        budget.take(u64::from(store.shape.page_bytes))?;
+        salvage::loose_page(&self.source, &store.shape, store.order, number)
     }
 
     fn loose_units(

@@ -351,13 +351,9 @@ pub(super) fn loose_units(
             continue;
         }
         let mut unit = Unit::default();
-        let Some(page) = pages.read(number)? else { continue };
+        let Some((page, present)) = pages.read(number)? else { continue };
         match page.big_role() {
-            None => {
-                let pairs = page.pairs().map_while(Result::ok);
-                let pairs = pairs.map(|(_, key, value)| (key.to_vec(), value.to_vec()));
-                unit.items = pairs.map(Item::here).collect();
-            }
+            None => unit.items = items_of(page, present),
             Some(role) if has_addresses && links.is_start(number, role) => {
                 let pair = or_fault(pages.big_pair(number))?;
                 unit.items.extend(pair.ok().map(Item::here));
@@ -369,6 +365,34 @@ pub(super) fn loose_units(
         }
     }
     Ok(())
+}
+
+/// Returns what page `number` holds by itself. A page of a big pair counts as one of a chain.
+pub(super) fn loose_page(
+    source: &Source,
+    shape: &Shape,
+    order: ByteOrder,
+    number: u64,
+) -> Result<Unit> {
+    let mut pages = Pages::new(source, shape, order);
+    let mut unit = Unit::default();
+    match pages.read(number)?.filter(|(page, _)| page.is_well_formed()) {
+        Some((page, _)) if page.is_big() => unit.overflow_pages = 1,
+        Some((page, present)) => unit.items = items_of(page, present),
+        None => {}
+    }
+    Ok(unit)
+}
+
+/// Returns the ordinary pairs of a page that are in its first `present` bytes.
+fn items_of(page: Page<'_>, present: usize) -> Vec<Item> {
+    let mut start = page.bytes().len();
+    let pairs = page.pairs().map_while(Result::ok).filter(|(_, key, value)| {
+        let end = start;
+        start -= key.len() + value.len();
+        end <= present
+    });
+    pairs.map(|(_, key, value)| Item::here((key.to_vec(), value.to_vec()))).collect()
 }
 
 /// Where links lead to.
@@ -412,11 +436,12 @@ impl<'a> Pages<'a> {
         Self { source, shape, order, count, left: 3 * count, bytes }
     }
 
-    /// Reads a page; `None` if it is none.
-    fn read(&mut self, number: u64) -> Result<Option<Page<'_>>> {
+    /// Reads a page; `None` if it is none. Also returns how many bytes of it are in the file.
+    fn read(&mut self, number: u64) -> Result<Option<(Page<'_>, usize)>> {
         let offset = number * u64::from(self.shape.page_bytes);
-        self.source.read_at(offset, &mut self.bytes)?;
-        Ok(Page::validate(&self.bytes, self.order, offset).ok())
+        let present = self.source.read_at(offset, &mut self.bytes)?;
+        let page = Page::validate(&self.bytes, self.order, offset).ok();
+        Ok(page.map(|page| (page, present)))
     }
 
     fn page_of(&self, addr: OverflowAddr) -> Option<u64> {
@@ -426,7 +451,7 @@ impl<'a> Pages<'a> {
     fn links(&mut self) -> Result<Links> {
         let mut links = Links::default();
         for number in u64::from(self.shape.header_pages)..self.count {
-            let Some(page) = self.read(number)? else { continue };
+            let Some((page, _)) = self.read(number)? else { continue };
             let (role, next) = (page.big_role(), page.next());
             let Some(next) = next.and_then(|next| self.page_of(next)) else { continue };
             let goes_on = match role {
@@ -451,9 +476,12 @@ impl<'a> Pages<'a> {
                 return Err(broken("pages of big pairs, read again and again").into());
             }
             self.left -= 1;
-            let Some(page) = self.read(number)? else {
+            let Some((page, present)) = self.read(number)? else {
                 return Err(broken("page of a big pair").into());
             };
+            if present < page.bytes().len() {
+                return Err(broken("end of a big pair").into());
+            }
             let part = page.part(due)?;
             key.extend_from_slice(&page.bytes()[part.key]);
             value.extend_from_slice(&page.bytes()[part.value]);

@@ -41,7 +41,8 @@ impl Store {
     fn begin_scan(&mut self) -> Result<u64> {
         self.check_usable()?;
         let id = self.scans.last().map_or(0, |scan| scan.id + 1);
-        let end = self.bucket_end();
+        // What is missing at the end of the file is told after the last bucket.
+        let end = self.bucket_end() + u64::from(self.missing().is_some());
         let (aside, seen, change_count) = (HashMap::new(), Bits::default(), self.change_count);
         self.scans.push(LiveScan { id, next: 0, end, aside, seen, change_count });
         Ok(id)
@@ -60,6 +61,11 @@ impl Store {
         }
         let bucket = scan.next as u32;
         scan.next += 1;
+        let is_last = scan.next == scan.end;
+        if let Some(damage) = self.missing().filter(|_| is_last) {
+            return Some(Batch { pairs: Vec::new(), damage: Some(damage) });
+        }
+        let scan = self.scans.iter_mut().find(|scan| scan.id == id).expect("the scan has begun");
         if let Some(batch) = scan.aside.remove(&bucket) {
             return Some(batch);
         }

@@ -7,6 +7,7 @@ use splitpoint::hash::{HashFunction, PROBE_KEY};
 use splitpoint::{Error, Result};
 
 use super::addresses::{OverflowAddr, Shape};
+use super::extent::needed_end;
 use super::header::{FILL_FACTOR_UNDECIDED, Header};
 use super::overflow::{Bits, Overflow};
 use super::page::{After, Page, PageMut};
@@ -45,6 +46,8 @@ pub(super) struct Store {
     /// Whether the last sync did not come to its end, so that buckets may hold pairs that have
     /// moved away.
     pub(super) is_interrupted: bool,
+    /// Pages from here on are not in the file. Only a table that is not written has such an end.
+    pub(super) file_end: Option<u64>,
     /// Highest bucket in the file as it was last synced; `None` if there is no table in it.
     pub(super) synced_max_bucket: Option<u32>,
     /// Whether there is anything to sync.
@@ -92,6 +95,7 @@ impl Store {
             record_count: None,
             is_read_only: true,
             is_interrupted: header.is_interrupted,
+            file_end: None,
             synced_max_bucket: Some(header.shape.max_bucket),
             is_changed: false,
             poison: None,
@@ -157,11 +161,26 @@ impl Store {
         }
     }
 
+    /// Returns what is wrong if the file lacks pages that it must have.
+    pub(super) fn missing(&self) -> Option<Error> {
+        let (needed, found) = (needed_end(&self.shape), self.file_end?);
+        (found < needed).then(|| missing_pages(needed, found))
+    }
+
     /// Returns the page at `at`, to read it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if the file ends before it, or if it is none.
     #[inline]
     pub(super) fn page(&mut self, bucket: u32, at: At) -> Result<Page<'_>> {
         let number = self.page_number(bucket, at)?;
         let offset = number * u64::from(self.shape.page_bytes);
+        if let Some(end) = self.file_end.filter(|end| number >= *end) {
+            let page_bytes = u64::from(self.shape.page_bytes);
+            let (expected, found) = (offset + page_bytes, end * page_bytes);
+            return Err(Error::Corrupt { what: "end of the file", offset, expected, found });
+        }
         let order = self.order;
         Page::validate(self.pool.page(number, bucket)?, order, offset)
     }
@@ -213,16 +232,13 @@ impl Store {
         if let Some(bucket) = self.bucket_of(key) {
             return self.get_in(bucket, key);
         }
-        for bucket in 0..=self.shape.max_bucket {
-            if self.shape.bucket_page(bucket) >= self.pool.end() {
-                break;
-            }
-            let value = self.get_in(bucket, key)?;
+        for bucket in 0..self.bucket_end() {
+            let value = self.get_in(bucket as u32, key)?;
             if value.is_some() {
                 return Ok(value);
             }
         }
-        Ok(None)
+        self.missing().map_or(Ok(None), Err)
     }
 
     fn get_in(&mut self, bucket: u32, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -403,9 +419,9 @@ impl Store {
     /// Returns the buckets that can hold something: those whose page has been written.
     pub(super) fn bucket_end(&self) -> u64 {
         let count = u64::from(self.shape.max_bucket) + 1;
-        let is_written = |bucket: &u64| {
-            self.shape.bucket_page(u32::try_from(*bucket).unwrap_or(u32::MAX)) < self.pool.end()
-        };
+        let end = self.file_end.unwrap_or(self.pool.end());
+        let is_written =
+            |bucket: &u64| self.shape.bucket_page(u32::try_from(*bucket).unwrap_or(u32::MAX)) < end;
         // Pages rise with their buckets.
         let (mut low, mut high) = (0, count);
         while low < high {
@@ -419,9 +435,16 @@ impl Store {
     ///
     /// The count in the header is not believed: the original does not count some pairs, and a
     /// sync that was interrupted may leave others twice.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if a chain is damaged, or if the file was cut short.
     pub(super) fn len(&mut self) -> Result<u64> {
         if let Some(count) = self.record_count {
             return Ok(count);
+        }
+        if let Some(error) = self.missing() {
+            return Err(error);
         }
         let mut count = 0;
         let mut steps = self.steps_of_all();
@@ -460,6 +483,11 @@ impl Store {
         }
         (pairs, result)
     }
+}
+
+/// The error for a file that must have `needed` pages and has `found`.
+pub(super) fn missing_pages(needed: u64, found: u64) -> Error {
+    Error::Corrupt { what: "number of pages", offset: 40, expected: needed, found }
 }
 
 /// Whether a big pair has the key that is looked for.

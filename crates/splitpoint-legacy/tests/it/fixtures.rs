@@ -24,7 +24,10 @@ fn every_sample_is_read_exactly() {
         }
         let survey = file.survey().unwrap();
         assert!(is_damaged || survey.doubt_count == 0, "{name}: {:?}", survey.doubts);
-        assert_eq!(survey.loss_count, 0, "{name}: {:?}", survey.doubts);
+        // What a file that was not closed states of itself is not what it has.
+        let is_unclosed = name.contains("unclean");
+        assert_eq!(survey.discrepancies().count(), 2 * usize::from(is_unclosed), "{name}");
+        assert!(is_unclosed || survey.loss_count == 0, "{name}: {:?}", survey.doubts);
         let counted = survey.buckets.iter().map(|row| row.size * row.bucket_count);
         assert_eq!(counted.sum::<u64>(), survey.pair_count, "{name}");
     }

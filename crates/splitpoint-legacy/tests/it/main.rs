@@ -3,6 +3,7 @@
 //! `SPLITPOINT_SLOW=1` runs more rounds and larger sizes; `SPLITPOINT_SEED=n` runs other cases.
 
 mod berkeley;
+mod cut;
 #[cfg(test)]
 mod db185;
 mod fixtures;

@@ -64,7 +64,7 @@ pub(crate) fn expected(name: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
     pairs.collect()
 }
 
-fn unhex(text: &str) -> Vec<u8> {
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
     if text == "-" {
         return Vec::new();
     }

@@ -9,7 +9,7 @@ mod salvage;
 mod support;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use splitpoint::Table;
 use splitpoint::hash::{HashFunction, HashId};
@@ -95,6 +95,14 @@ pub(crate) fn assert_sound(table: &Db185) {
     let report = table.check().expect("the pages can be read");
     assert!(report.is_clean(), "{} damages: {:?}", report.damage_count, report.damages.first());
     assert_eq!(report.leaked_page_count, 0);
+}
+
+/// Checks that the file at `path` has `record_count` records and all that it states of itself.
+pub(crate) fn assert_whole(path: &Path, record_count: usize) {
+    let file = splitpoint_legacy::open(path).expect("the file can be read");
+    let survey = file.survey().expect("the file can be read");
+    assert_eq!(survey.doubts, []);
+    assert_eq!(survey.pair_count, record_count as u64);
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

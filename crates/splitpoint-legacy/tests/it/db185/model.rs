@@ -7,7 +7,7 @@ use splitpoint::{PutMode, Table};
 use splitpoint_legacy::ByteOrder;
 use splitpoint_legacy::db185::{Db185, Options};
 
-use super::{Content, assert_content, assert_sound, content};
+use super::{Content, assert_content, assert_sound, assert_whole, content};
 
 /// Parameters of a table.
 #[derive(Clone, Debug)]
@@ -170,6 +170,7 @@ fn run(setup: &Setup, steps: &[Step]) {
             Step::Sync => table.sync().expect("the file is written"),
             Step::Reopen if setup.is_in_file => {
                 drop(table);
+                assert_whole(&path, model.len());
                 table = open();
                 assert_eq!(content(&table), model);
             }
@@ -180,6 +181,7 @@ fn run(setup: &Setup, steps: &[Step]) {
     assert_sound(&table);
     if setup.is_in_file {
         table.close().expect("the file is written");
+        assert_whole(&path, model.len());
         let table = setup.options().read_only().open(&path).expect("the table opens");
         assert_content(&table, &model);
         assert_sound(&table);

@@ -14,7 +14,7 @@ use splitpoint_legacy::db185::Options;
 
 use crate::support::left_out;
 
-use super::{Content, assert_content, assert_sound, hex, lines};
+use super::{Content, assert_content, assert_sound, assert_whole, hex, lines};
 
 /// Runs the original, or returns `None` if it is not installed.
 fn original(arguments: &[&str], input: &str) -> Option<Result<String, String>> {
@@ -133,6 +133,7 @@ fn what_the_original_adds_to_a_file_written_here_is_read_here() {
         let changes = changes.join("\n");
         let Some(result) = original(&["change", path.to_str().unwrap()], &changes) else { return };
         result.unwrap_or_else(|error| panic!("{page_bytes} {order:?}: {error}"));
+        assert_whole(&path, model.len());
         let table = Options::new().open(&path).unwrap();
         assert_content(&table, &model);
         // And it can go on here.
@@ -167,6 +168,7 @@ fn tables_have_the_shape_that_the_original_gives_them() {
         all.extend(arguments.iter().map(String::as_str));
         let Some(made) = original(&all, &lines(&model)) else { return };
         made.unwrap();
+        assert_whole(&theirs, model.len());
         let made = Options::new().read_only().open(&theirs).unwrap();
         assert_content(&made, &model);
         // When a page overflows depends on how full pages are, so numbers of splits may differ a
