@@ -9,6 +9,8 @@ use crate::failure::Failure;
 
 /// Style of `error:`.
 const ERROR: Style = AnsiColor::Red.on_default().bold();
+/// Style of `warning:`.
+const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// Style of `hint:`.
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
@@ -35,6 +37,11 @@ impl Console {
             // A standard error that is closed must not stop the work.
             let _ = writeln!(anstream::stderr(), "splitpoint: {message}");
         }
+    }
+
+    /// Says what the user should know of an answer that is not an error.
+    pub(crate) fn warn(self, message: impl fmt::Display) {
+        self.note(format_args!("{WARNING}warning:{WARNING:#} {message}"));
     }
 }
 

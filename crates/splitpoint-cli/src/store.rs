@@ -158,7 +158,10 @@ pub(crate) fn open_any(path: &Path, console: Console) -> Result<Readable> {
             Ok(Readable::Store(db))
         }
         Err(error) => match open_old(path, &error) {
-            Some(opened) => opened.map(|file| Readable::Old(Box::new(file))),
+            Some(opened) => {
+                let file = opened.map_err(|error| Failure::opening(path, &error))?;
+                Ok(Readable::Old(Box::new(file)))
+            }
             None => Err(Failure::opening(path, &error)),
         },
     }
@@ -166,7 +169,7 @@ pub(crate) fn open_any(path: &Path, console: Console) -> Result<Readable> {
 
 /// Opens what is no store, if `error` says so and the content is known. A table in two files is
 /// called by what their names begin with, so that there may be no such file.
-pub(crate) fn open_old(path: &Path, error: &Error) -> Option<Result<OldFile>> {
+pub(crate) fn open_old(path: &Path, error: &Error) -> Option<Result<OldFile, Error>> {
     let is_missing = matches!(
         error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound
     );
@@ -176,7 +179,7 @@ pub(crate) fn open_old(path: &Path, error: &Error) -> Option<Result<OldFile>> {
     match splitpoint_legacy::open(path) {
         Err(Error::NotAStore { .. }) => None,
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => None,
-        opened => Some(opened.map_err(|error| Failure::opening(path, &error))),
+        opened => Some(opened),
     }
 }
 

@@ -10,6 +10,7 @@ use splitpoint_legacy::{Doubt, OldFile};
 use crate::bytes::shell_word;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
+use crate::loss::Numbers;
 use crate::number::{bytes, counted, grouped};
 use crate::progress::ProgressMode;
 use crate::store;
@@ -20,6 +21,10 @@ use crate::verify::verify;
 /// Compares checksums of all records, the index with the records and the headers with both. Each
 /// damaged place is a line with its byte in the file, and gives exit code 1. What only follows from
 /// it, such as the slots that point into it, is counted on one more line.
+///
+/// Most old files have no checksums: check walks every chain, and compares the records, pages and
+/// blocks that it finds with the numbers that the file states. A file that was cut short or was not
+/// closed is damaged.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -68,6 +73,26 @@ struct Damage {
     what: String,
     #[serde(flatten)]
     place: Option<Place>,
+    /// Both numbers, if it is that the file states another than was found.
+    #[serde(flatten)]
+    numbers: Option<Numbers>,
+}
+
+impl Report {
+    /// A file of which no more can be said.
+    fn of_damage(store: String, damage: Damage, is_old: bool) -> Self {
+        Self {
+            store,
+            is_clean: false,
+            records: 0,
+            log_bytes: 0,
+            lines: 0,
+            damage_count: 1,
+            damages: vec![damage],
+            consequences: Consequences::default(),
+            is_old,
+        }
+    }
 }
 
 /// Where damage is, if it has one place.
@@ -80,7 +105,19 @@ struct Place {
 
 impl Damage {
     fn at(what: &str, offset: u64, expected: u64, found: u64) -> Self {
-        Self { what: what.to_string(), place: Some(Place { offset, expected, found }) }
+        let place = Some(Place { offset, expected, found });
+        Self { what: what.to_string(), place, numbers: None }
+    }
+
+    fn of_doubt(doubt: &Doubt) -> Self {
+        let numbers = match doubt {
+            Doubt::Fault(fault) => {
+                return Self::at(fault.what, fault.offset, fault.expected, fault.found);
+            }
+            Doubt::Discrepancy(discrepancy) => Some(Numbers::from(*discrepancy)),
+            _ => None,
+        };
+        Self { what: doubt.to_string(), place: None, numbers }
     }
 }
 
@@ -114,25 +151,19 @@ fn check(args: &Args, console: Console) -> Result<Report> {
     }
     let db = match store::open_untouched(path, console) {
         Ok(db) => db,
-        // Too damaged to open is what the user wants to know, not a failure to check.
-        Err(Error::Corrupt { what, offset, expected, found }) => {
-            let damages = vec![Damage::at(what, offset, expected, found)];
-            return Ok(Report {
-                store,
-                is_clean: false,
-                records: 0,
-                log_bytes: 0,
-                lines: 0,
-                damage_count: 1,
-                damages,
-                consequences: Consequences::default(),
-                is_old: false,
-            });
-        }
         Err(error) => {
-            return match store::open_old(path, &error) {
-                Some(opened) => check_old(path, &opened?),
-                None => Err(Failure::opening(path, &error)),
+            let (error, is_old) = match store::open_old(path, &error) {
+                Some(Ok(file)) => return check_old(path, &file),
+                Some(Err(error)) => (error, true),
+                None => (error, false),
+            };
+            return match error {
+                // Too damaged to open is what the user wants to know, not a failure to check.
+                Error::Corrupt { what, offset, expected, found } => {
+                    let damage = Damage::at(what, offset, expected, found);
+                    Ok(Report::of_damage(store, damage, is_old))
+                }
+                error => Err(Failure::opening(path, &error)),
             };
         }
     };
@@ -144,10 +175,6 @@ fn check(args: &Args, console: Console) -> Result<Report> {
 /// Walks an old file: its format has no checksums, so only its structure is verified.
 fn check_old(path: &Path, file: &OldFile) -> Result<Report> {
     let survey = file.survey().map_err(|error| Failure::using(path, &error))?;
-    let damage_of = |doubt: &Doubt| match doubt {
-        Doubt::Fault(fault) => Damage::at(fault.what, fault.offset, fault.expected, fault.found),
-        other => Damage { what: other.to_string(), place: None },
-    };
     Ok(Report {
         store: path.display().to_string(),
         is_clean: survey.doubt_count == 0,
@@ -155,7 +182,7 @@ fn check_old(path: &Path, file: &OldFile) -> Result<Report> {
         log_bytes: 0,
         lines: survey.bucket_count,
         damage_count: survey.doubt_count,
-        damages: survey.doubts.iter().map(damage_of).collect(),
+        damages: survey.doubts.iter().map(Damage::of_doubt).collect(),
         consequences: Consequences::default(),
         is_old: true,
     })
@@ -183,7 +210,7 @@ fn report_of(store: String, report: &CheckReport) -> Report {
 
 fn in_words(report: &Report, console: Console) -> String {
     let mut text = String::new();
-    for Damage { what, place } in &report.damages {
+    for Damage { what, place, .. } in &report.damages {
         let _ = match place {
             Some(Place { offset, expected, found }) => writeln!(
                 text,

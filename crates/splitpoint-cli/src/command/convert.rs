@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde::Serialize;
 use splitpoint::{Create, Error, KEY_BYTES_MAX, Options, PutMode, Table as _, VALUE_BYTES_MAX};
-use splitpoint_legacy::db185;
+use splitpoint_legacy::{Discrepancy, Doubt, db185};
 
 use crate::bytes::{shell_word, shown};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::{self, Interrupt, Unfinished};
+use crate::loss::{self, Numbers};
 use crate::number::{count, counted};
 use crate::progress::{Progress, ProgressMode, Total};
 use crate::store::{self, Readable, Writable};
@@ -24,10 +25,12 @@ use crate::verify::verify;
 /// The source is opened by its content and never written. The new file appears when it is whole;
 /// the records in it are counted and compared with those of the source. What cannot be carried (a
 /// key that is there twice, further values of one key, a damaged page) is listed, the rest is
-/// carried, and the exit code is 1.
+/// carried, and the exit code is 1. It is 1 too if the numbers of records, pages or blocks that the
+/// source states differ from what was found: then it was cut short, or was not closed.
 ///
 /// With --in-place the store takes the name of the old file, which is kept with `.old` after its
-/// name: nothing is lost by it but the space.
+/// name: nothing is lost by it but the space. If something cannot be carried, nothing is replaced
+/// unless --accept-loss is given.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -47,6 +50,10 @@ pub(crate) struct Args {
     /// Replace the old file, and keep it with `.old` after its name
     #[arg(long)]
     in_place: bool,
+
+    /// With --in-place: replace the old file even if something in it cannot be carried
+    #[arg(long, conflicts_with = "dest")]
+    accept_loss: bool,
 
     /// The format of the new file [default: splitpoint, or that of db185:DEST]
     #[arg(short, long, value_enum)]
@@ -106,6 +113,7 @@ struct Report {
     dest: String,
     source_format: String,
     records: u64,
+    discrepancies: Vec<Numbers>,
     left_out: Vec<String>,
     left_out_count: u64,
 }
@@ -114,9 +122,39 @@ struct Report {
 struct Expected {
     format: String,
     records: u64,
+    /// What it states of itself and does not have.
+    discrepancies: Vec<Discrepancy>,
     /// What cannot be carried.
     left_out: Vec<String>,
     left_out_count: u64,
+}
+
+impl Expected {
+    /// Returns what is to be read of what the new file lacks, a line each.
+    fn losses(&self) -> String {
+        let discrepancies = self.discrepancies.iter().map(|one| format!("damage: {one}\n"));
+        let left_out = self.left_out.iter().map(|reason| format!("left out: {reason}\n"));
+        discrepancies.chain(left_out).collect()
+    }
+
+    /// Returns an error if the old file is not to be replaced because the new one lacks something.
+    fn check_replaceable(&self, args: &Args) -> Result<()> {
+        let is_whole = self.left_out_count == 0 && self.discrepancies.is_empty();
+        if !args.in_place || args.accept_loss || is_whole {
+            return Ok(());
+        }
+        console::print_styled(&if args.json { String::new() } else { self.losses() })?;
+        let numbers = loss::in_words(self.discrepancies.iter().copied());
+        let parts = counted(self.left_out_count, "part");
+        let reason = numbers.unwrap_or_else(|| format!("{parts} cannot be carried"));
+        let source = args.source.display();
+        let message = format!("`{source}`: {reason}; nothing was replaced");
+        let file = shell_word(&args.source.to_string_lossy());
+        Err(Failure::new(Exit::No, message).hint(format!(
+            "save what can be read: splitpoint salvage {file} -o NEW.spt; or replace it by what \
+             can be carried: --accept-loss"
+        )))
+    }
 }
 
 /// Verifies the source: all that is damaged is known before anything is made.
@@ -135,17 +173,27 @@ fn survey(opened: &Readable, args: &Args, console: Console) -> Result<Expected> 
                     "save what can be read first: splitpoint repair {file} -o NEW.spt"
                 )));
             }
-            let (format, records) = ("Splitpoint store".to_string(), db.len());
-            Ok(Expected { format, records, left_out: Vec::new(), left_out_count: 0 })
+            Ok(Expected {
+                format: "Splitpoint store".to_string(),
+                records: db.len(),
+                discrepancies: Vec::new(),
+                left_out: Vec::new(),
+                left_out_count: 0,
+            })
         }
         Readable::Old(file) => {
             let survey = file.survey().map_err(failed)?;
-            let losses = survey.doubts.iter().filter(|doubt| doubt.is_loss());
+            loss::warn_of_unknown_extent(source, survey, console);
+            let discrepancies: Vec<_> = survey.discrepancies().collect();
+            let is_left_out =
+                |doubt: &&Doubt| doubt.is_loss() && !matches!(doubt, Doubt::Discrepancy(_));
+            let left_out = survey.doubts.iter().filter(is_left_out);
             Ok(Expected {
                 format: file.identity().to_string(),
                 records: survey.pair_count,
-                left_out: losses.map(ToString::to_string).collect(),
-                left_out_count: survey.loss_count,
+                left_out: left_out.map(ToString::to_string).collect(),
+                left_out_count: survey.loss_count - count(discrepancies.len()),
+                discrepancies,
             })
         }
     }
@@ -156,6 +204,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let goal = Goal::of(args)?;
     let opened = store::open_any(&args.source, console)?;
     let mut expected = survey(&opened, args, console)?;
+    expected.check_replaceable(args)?;
     let interrupt = Interrupt::watch();
     let mut target = Target::create(&goal.path, goal.db185.as_ref())?;
     let total = Total::Records(expected.records);
@@ -181,28 +230,31 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     expected.left_out_count += count(made.left_out.len());
     expected.left_out.extend(made.left_out);
     let dest = if args.in_place {
+        expected.check_replaceable(args).inspect_err(|_| drop(fs::remove_file(&goal.path)))?;
         take_place(&opened, &goal.source, &goal.path)?;
         &goal.source
     } else {
         &goal.path
     };
+    tell(args, expected, made.records, &dest.display().to_string(), console)
+}
+
+fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Console) -> Result<()> {
+    let losses = expected.losses();
+    let numbers = loss::in_words(expected.discrepancies.iter().copied());
     let report = Report {
         source: args.source.display().to_string(),
-        dest: dest.display().to_string(),
+        dest: dest.to_string(),
         source_format: expected.format,
-        records: made.records,
+        records,
+        discrepancies: expected.discrepancies.into_iter().map(Numbers::from).collect(),
         left_out: expected.left_out,
         left_out_count: expected.left_out_count,
     };
-    tell(args, &report, expected.records, console)
-}
-
-fn tell(args: &Args, report: &Report, expected: u64, console: Console) -> Result<()> {
     if args.json {
-        console::print_json(report)?;
+        console::print_json(&report)?;
     } else {
-        let lines = report.left_out.iter().map(|reason| format!("left out: {reason}\n"));
-        console::print_styled(&lines.collect::<String>())?;
+        console::print_styled(&losses)?;
     }
     console.note(format_args!(
         "carried {} of `{}` ({}) into `{}`",
@@ -211,13 +263,17 @@ fn tell(args: &Args, report: &Report, expected: u64, console: Console) -> Result
         report.source_format,
         report.dest
     ));
-    if report.left_out_count == 0 && report.records == expected {
+    if let Some(numbers) = numbers {
+        let message = format!("`{}`: {numbers}; only what was found was carried", report.source);
+        return Err(Failure::new(Exit::No, message).hint(loss::hint(&args.source)));
+    }
+    if report.left_out_count == 0 && records == expected.records {
         return Ok(());
     }
     let message = format!(
         "`{}` has {}, of which {} were carried; {} left out",
         report.source,
-        counted(expected, "record"),
+        counted(expected.records, "record"),
         report.records,
         counted(report.left_out_count, "part"),
     );

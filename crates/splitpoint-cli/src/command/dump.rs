@@ -4,12 +4,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use splitpoint::{Error, Table};
-use splitpoint_legacy::Survey;
 
 use crate::bytes::{shell_word, shown};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::format::{DumpFormat, WriteError};
+use crate::loss;
 use crate::number::counted;
 use crate::progress::{Progress, ProgressMode, Total};
 use crate::store::{self, Readable};
@@ -24,7 +24,7 @@ use crate::verify::verify;
 /// `value_base64` instead, and `load` takes `key_hex` and `value_hex` too.
 ///
 /// The store is verified first. If it is damaged, what can be read is still written, and the exit
-/// code is 4.
+/// code is 4. It is 1 for an old file that was cut short or was not closed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -61,8 +61,10 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         }
         Readable::Old(file) => {
             let survey = file.survey().map_err(|error| Failure::using(&args.file, &error))?;
+            loss::warn_of_unknown_extent(&args.file, survey, console);
             write_records(args, &*file, survey.pair_count, OnDamage::GoOn, console)?;
-            if survey.loss_count == 0 { Ok(()) } else { Err(incomplete(args, survey)) }
+            let failure = loss::of_survey(&args.file, survey, "only what was found is in the dump");
+            failure.map_or(Ok(()), Err)
         }
     }
 }
@@ -119,15 +121,6 @@ fn write_records(
     writer.end(&mut out).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;
     progress.finish(written, written_bytes);
     Ok(())
-}
-
-/// Not all that an old file holds is in the dump.
-fn incomplete(args: &Args, survey: &Survey) -> Failure {
-    let exit = if survey.fault().is_some() { Exit::Corrupt } else { Exit::No };
-    let lost = counted(survey.loss_count, "part");
-    let message = format!("`{}`: {lost} could not be dumped", args.file.display());
-    let file = shell_word(&args.file.to_string_lossy());
-    Failure::new(exit, message).hint(format!("for which, see: splitpoint check {file}"))
 }
 
 /// Says of a damaged store what `check` says, and how far the dump has come.

@@ -8,6 +8,7 @@ use crate::bytes::{Notation, escaped, shown};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::format::{JsonEncoding, JsonRecord};
+use crate::loss;
 use crate::store;
 
 /// Print the value of a key
@@ -44,6 +45,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let notation = Notation::with_hex(args.hex);
     let key = notation.parse("key", &args.key)?;
     let opened = store::open_any(&args.file, console)?;
+    loss::warn_at_once(&args.file, &opened, console);
     let value = opened.table().get(&key).map_err(|error| Failure::using(&args.file, &error))?;
     let Some(value) = value else {
         let (key, file) = (shown(&key), args.file.display());

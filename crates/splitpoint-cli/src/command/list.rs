@@ -3,16 +3,22 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use splitpoint::Error;
+
 use crate::bytes::{Notation, escaped};
 use crate::console::{self, Console};
 use crate::failure::{Failure, Result};
 use crate::format::{JsonEncoding, JsonRecord};
-use crate::store;
+use crate::loss;
+use crate::store::{self, Readable};
 
 /// Print every key
 ///
 /// One a line, in the order of the file. A key may hold a newline itself: -0, --hex and --json
 /// are safe for any bytes. On a terminal control characters are shown as \xNN.
+///
+/// If an old file is damaged or was cut short, every key that can be read is printed, and the exit
+/// code is 1 or 4.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -47,9 +53,18 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let opened = store::open_any(&args.file, console)?;
     let mut out = console::data();
     let is_shown = console::is_terminal() && !args.null && !args.hex;
-    let failed = |error| Failure::using(&args.file, &error);
-    for record in opened.table().scan().map_err(failed)? {
-        let record = record.map_err(failed)?;
+    let failed = |error: &Error| Failure::using(&args.file, error);
+    let (mut damage, mut listed) = (None, 0);
+    for record in opened.table().scan().map_err(|error| failed(&error))? {
+        let record = match record {
+            Ok(record) => record,
+            Err(error @ Error::Corrupt { .. }) if matches!(opened, Readable::Old(_)) => {
+                damage.get_or_insert(error);
+                continue;
+            }
+            Err(error) => return Err(failed(&error)),
+        };
+        listed += 1;
         let value = args.values.then_some(&*record.value);
         let written = if args.json {
             write_json(&mut out, args, &record.key, value)
@@ -62,7 +77,12 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         };
         written.map_err(|error| Failure::output(&error))?;
     }
-    out.flush().map_err(|error| Failure::output(&error))
+    out.flush().map_err(|error| Failure::output(&error))?;
+    let failure = match &opened {
+        Readable::Old(file) => loss::of_scan(&args.file, file, listed),
+        Readable::Store(_) => None,
+    };
+    failure.or(damage.map(|error| failed(&error))).map_or(Ok(()), Err)
 }
 
 fn write_json(

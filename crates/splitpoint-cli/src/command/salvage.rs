@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     if let Some(failure) = stopped {
         return Err(failure);
     }
-    let faults = salvaged.map_err(|error| failed(&error))?;
+    let damages = salvaged.map_err(|error| failed(&error))?;
     let left_out = target.finish()?.left_out;
     if args.json {
         console::print_json(&serde_json::json!({
@@ -82,11 +82,11 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
             "output": args.output.display().to_string(),
             "records": records,
             "in_doubt": doubtful,
-            "damages": faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "damages": damages.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "left_out": left_out,
         }))?;
     } else {
-        let lines = (faults.iter().map(|fault| format!("damage: {fault}\n")))
+        let lines = (damages.iter().map(|damage| format!("damage: {damage}\n")))
             .chain(doubtful.iter().map(|key| format!("in doubt: key `{key}`\n")))
             .chain(left_out.iter().map(|reason| format!("left out: {reason}\n")));
         console::print_styled(&lines.collect::<String>())?;
@@ -98,13 +98,13 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         args.output.display(),
         doubtful.len()
     ));
-    if faults.is_empty() && doubtful.is_empty() && left_out.is_empty() {
+    if damages.is_empty() && doubtful.is_empty() && left_out.is_empty() {
         return Ok(());
     }
     let message = format!(
         "`{}`: {} and {} in doubt",
         args.file.display(),
-        counted(count(faults.len()), "damage"),
+        counted(count(damages.len()), "damage"),
         counted(count(doubtful.len()), "record"),
     );
     Err(Failure::new(Exit::No, message).hint("compare with a backup if there is one"))

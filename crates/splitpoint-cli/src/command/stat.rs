@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::chains::{self, Form};
 use crate::console::{self, Console};
 use crate::failure::{Failure, Result};
+use crate::loss;
 use crate::old_report::OldReport;
 use crate::report::StatReport;
 use crate::store::{self, Readable};
@@ -39,6 +40,7 @@ pub(crate) struct Args {
 /// Prints counts, sizes and the chain histogram.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let opened = store::open_any(&args.file, console)?;
+    loss::warn_at_once(&args.file, &opened, console);
     let failed = |error| Failure::using(&args.file, &error);
     let stats = opened.table().stats().map_err(failed)?;
     let name = args.file.display().to_string();

@@ -8,6 +8,7 @@ mod completions;
 mod convert;
 mod count;
 mod create;
+mod cut;
 mod db185;
 mod delete;
 mod demo;

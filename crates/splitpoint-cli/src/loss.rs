@@ -1,0 +1,95 @@
+//! What an old file lacks by what it states of itself, as every command that reads one says it.
+
+use std::path::Path;
+
+use serde::Serialize;
+use splitpoint_legacy::{Discrepancy, Doubt, OldFile, Survey};
+
+use crate::bytes::shell_word;
+use crate::console::Console;
+use crate::failure::{Exit, Failure};
+use crate::number::counted;
+use crate::store::Readable;
+
+/// A discrepancy in an object.
+#[derive(Debug, Serialize)]
+pub(crate) struct Numbers {
+    counted: &'static str,
+    stated_by: &'static str,
+    stated: u64,
+    found: u64,
+}
+
+impl From<Discrepancy> for Numbers {
+    fn from(discrepancy: Discrepancy) -> Self {
+        let Discrepancy { counted, stated_by, stated, found, .. } = discrepancy;
+        Self { counted: counted.name(), stated_by: stated_by.name(), stated, found }
+    }
+}
+
+/// Says what tells at once that the file was cut short or not closed, for a command that does not
+/// read all of it.
+pub(crate) fn warn_at_once(path: &Path, opened: &Readable, console: Console) {
+    let Readable::Old(file) = opened else { return };
+    if let Some(discrepancy) = file.discrepancy() {
+        warn(path, discrepancy, console);
+    }
+}
+
+/// Says that nothing states how much there was, if that is so.
+pub(crate) fn warn_of_unknown_extent(path: &Path, survey: &Survey, console: Console) {
+    let unknown = survey.doubts.iter().find(|doubt| matches!(doubt, Doubt::UnknownExtent));
+    if let Some(doubt) = unknown {
+        warn(path, doubt, console);
+    }
+}
+
+fn warn(path: &Path, what: impl std::fmt::Display, console: Console) {
+    console.warn(format_args!("`{}`: {what}", path.display()));
+}
+
+/// Returns the failure of a command that gave what it found, `done` says how, if not all was there
+/// or could be read.
+pub(crate) fn of_survey(path: &Path, survey: &Survey, done: &str) -> Option<Failure> {
+    if let Some(numbers) = in_words(survey.discrepancies()) {
+        return Some(
+            Failure::new(Exit::No, format!("`{}`: {numbers}; {done}", path.display()))
+                .hint(hint(path)),
+        );
+    }
+    if survey.loss_count == 0 {
+        return None;
+    }
+    let exit = if survey.fault().is_some() { Exit::Corrupt } else { Exit::No };
+    let lost = counted(survey.loss_count, "part");
+    let message = format!("`{}`: {lost} could not be read; {done}", path.display());
+    let file = shell_word(&path.to_string_lossy());
+    Some(Failure::new(exit, message).hint(format!("for which, see: splitpoint check {file}")))
+}
+
+/// Returns the failure of a command that listed `listed` records and looked at nothing else, if the
+/// file states that there are more.
+pub(crate) fn of_scan(path: &Path, file: &OldFile, listed: u64) -> Option<Failure> {
+    let stated = file.stated_record_count().filter(|stated| listed < *stated);
+    let records =
+        stated.map(|stated| format!("the header states {stated} records, listed {listed}"));
+    let extent = file.discrepancy().map(|discrepancy| discrepancy.to_string());
+    let clauses: Vec<String> = records.into_iter().chain(extent).collect();
+    let message = format!("`{}`: {}", path.display(), clauses.join("; "));
+    (!clauses.is_empty()).then(|| Failure::new(Exit::No, message).hint(hint(path)))
+}
+
+/// Returns discrepancies as one clause, if there are any.
+pub(crate) fn in_words(discrepancies: impl Iterator<Item = Discrepancy>) -> Option<String> {
+    let clauses: Vec<String> = discrepancies.map(|one| one.to_string()).collect();
+    (!clauses.is_empty()).then(|| clauses.join("; "))
+}
+
+/// Returns what to do with a file that lacks something.
+pub(crate) fn hint(path: &Path) -> String {
+    let file = shell_word(&path.to_string_lossy());
+    format!(
+        "restore the file from a backup, or save what can be read: splitpoint salvage {file} \
+         -o NEW.spt"
+    )
+}
