@@ -68,6 +68,16 @@ pub(crate) fn data() -> BufWriter<StdoutLock<'static>> {
     BufWriter::with_capacity(64 << 10, io::stdout().lock())
 }
 
+/// Prints what the parser of arguments answers: help to standard output, a mistake to standard error.
+pub(crate) fn print_usage(usage: &clap::Error) -> Result<(), Failure> {
+    let printed = usage.print().and_then(|()| io::stdout().flush());
+    if usage.use_stderr() {
+        // A standard error that is closed must not hide the exit code.
+        return Ok(());
+    }
+    printed.map_err(|error| Failure::output(&error))
+}
+
 /// Returns whether standard output is a terminal.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()

@@ -32,14 +32,26 @@ use clap::Parser;
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
     bug::report_on_one_line();
-    let cli = args::Cli::parse();
     interrupt::end_on_signals();
-    let console = console::Console::new(cli.quiet);
-    match cli.command.run(console) {
-        Ok(()) => ExitCode::SUCCESS,
+    match run() {
+        Ok(exit) => exit,
         Err(failure) => {
             console::report_failure(&failure);
             ExitCode::from(failure.exit() as u8)
+        }
+    }
+}
+
+fn run() -> failure::Result<ExitCode> {
+    match args::Cli::try_parse() {
+        Ok(cli) => {
+            cli.command.run(console::Console::new(cli.quiet))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(usage) => {
+            console::print_usage(&usage)?;
+            let exit = u8::try_from(usage.exit_code()).unwrap_or(failure::Exit::Usage as u8);
+            Ok(ExitCode::from(exit))
         }
     }
 }

@@ -173,9 +173,8 @@ fn failure(args: &Args, error: &Error) -> Failure {
         if is_opening { Failure::opening(path, error) } else { Failure::using(path, error) };
     let file = shell_word(&args.file.to_string_lossy());
     match error {
-        Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
-            Failure::output(source)
-        }
+        // Only a stream is written to by this name.
+        Error::Io { action: "write the backup of", source, .. } => Failure::output(source),
         Error::Io { source, .. } if path != args.file => match source.kind() {
             io::ErrorKind::NotFound => {
                 failure.hint("the directory does not exist; make it first, or correct the path")

@@ -36,19 +36,42 @@ fn a_reader_that_goes_away_is_not_an_error() {
     }
 }
 
+/// Every command that prints, and what else does.
+const PRINTING: [&[&str]; 26] = [
+    &["--help"],
+    &["--version"],
+    &["put", "--help"],
+    &["lab", "hash", "-h"],
+    &["man"],
+    &["completions", "bash"],
+    &["get", "words.spt", "word 1"],
+    &["get", "words.spt", "word 1", "--json"],
+    &["count", "words.spt"],
+    &["count", "words.spt", "--json"],
+    &["list", "words.spt"],
+    &["list", "words.spt", "--json"],
+    &["dump", "words.spt"],
+    &["dump", "words.spt", "--format", "jsonl"],
+    &["stat", "words.spt"],
+    &["stat", "words.spt", "--json"],
+    &["check", "words.spt"],
+    &["check", "words.spt", "--json"],
+    &["identify", "words.spt"],
+    &["identify", "words.spt", "--json"],
+    &["backup", "words.spt"],
+    &["load", "-q", "words.spt", "few", "--json"],
+    &["bench", "-q", "--memory", "--runs", "1", "--words", "few"],
+    &["demo"],
+    &["lab", "list"],
+    &["lab", "hash", "few", "--hash", "fnv1a-32"],
+];
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_device_is_exit_code_5() {
     let sandbox = with_many_words();
-    for args in [
-        &["list", "words.spt"][..],
-        &["dump", "words.spt"],
-        &["count", "words.spt"],
-        &["get", "words.spt", "word 1"],
-        &["stat", "words.spt"],
-        &["check", "words.spt"],
-        &["man"],
-    ] {
+    sandbox.write("few", b"one\ntwo\n");
+    for args in PRINTING {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = sandbox.program(args).stdout(full).output().expect("the program can be run");
         Outcome::of(&output).check(
