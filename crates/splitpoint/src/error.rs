@@ -82,9 +82,10 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// An earlier failure left this handle unable to promise durability; reopen the store.
+    /// This handle can no longer be used: an earlier call failed and left it unable to promise
+    /// durability, or this process is a fork of the one that opened the store. Reopen the store.
     Poisoned {
-        /// What failed.
+        /// What failed, or what this process is.
         reason: String,
     },
     /// The store cannot grow: the format or the address space of the process is at its end. The latter
@@ -245,7 +246,7 @@ impl fmt::Display for Error {
             Self::ReadOnly => f.write_str("the store was opened for reading only"),
             Self::Exists { path } => write!(f, "`{}` exists already", path.display()),
             Self::Poisoned { reason } => {
-                write!(f, "an earlier failure stopped this handle: {reason}")
+                write!(f, "this handle can no longer be used: {reason}")
             }
             Self::Full { what, bytes } => {
                 write!(f, "the {what} is full: {bytes} more bytes do not fit")

@@ -20,9 +20,10 @@ pub(crate) struct Health {
 impl Health {
     /// Notes a failure. The first one counts.
     pub(crate) fn fail(&self, error: &Error) {
-        let reason = match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
+        let reason = match (error, std::error::Error::source(error)) {
+            (Error::Poisoned { reason }, _) => reason.clone(),
+            (_, Some(source)) => format!("an earlier call failed: {error}: {source}"),
+            (_, None) => format!("an earlier call failed: {error}"),
         };
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.has_failed.store(true, Ordering::Release);
@@ -55,6 +56,7 @@ mod tests {
             health.fail(&Error::Io { action: "write to", path: "a.spt".into(), source });
         }
         let Err(Error::Poisoned { reason }) = health.check() else { panic!("it has failed") };
-        assert!(reason.starts_with("cannot write to `a.spt`: Input/output error"), "{reason}");
+        let first = "an earlier call failed: cannot write to `a.spt`: Input/output error";
+        assert!(reason.starts_with(first), "{reason}");
     }
 }

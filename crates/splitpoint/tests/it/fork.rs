@@ -48,7 +48,8 @@ fn first_failure(db: Db, steps: &[Step<'_>]) -> i32 {
 
 fn is_refused<T>(result: splitpoint::Result<T>) -> bool {
     result.err().is_some_and(|error| {
-        error.kind() == ErrorKind::Poisoned && error.to_string().contains("fork")
+        let message = "this handle can no longer be used: this process is a fork";
+        error.kind() == ErrorKind::Poisoned && error.to_string().starts_with(message)
     })
 }
 
