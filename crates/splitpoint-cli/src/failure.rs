@@ -244,6 +244,10 @@ fn hint_of_foreign(found: &FileKind, file: &str) -> String {
         FileKind::Empty | FileKind::UnfinishedStore => {
             format!("to make a store of it: rm {file} && splitpoint create {file}")
         }
+        FileKind::BeginsWithZeros => format!(
+            "check the path; if the file holds nothing, remove it: rm {file}; if it was a store, save \
+             what it still holds: splitpoint repair {file} -o NEW.spt"
+        ),
         FileKind::Text => format!(
             "if it is a dump or a list, load it into a store: splitpoint load NEW.spt {file}"
         ),

@@ -138,7 +138,8 @@ fn head(storage: &dyn Storage, bytes: u64) -> Vec<u8> {
 ///
 /// It may have left any words of the live header: those that tell it from other things are zero or
 /// what a creation stores there; and the header of the first segment of a log, in which nothing is. All
-/// else is still zero.
+/// else is still zero. Where nothing but zeros is left, the file is no larger than a creation makes it, or its
+/// blocks were never written: other files of zeros belong to somebody else.
 fn is_unfinished_creation(storage: &dyn Storage) -> bool {
     let file_bytes = storage.file_bytes();
     if file_bytes == 0 {
@@ -165,7 +166,13 @@ fn is_unfinished_creation(storage: &dyn Storage) -> bool {
     };
     let body = LIVE_OFFSET + LIVE_BYTES;
     let granules = || (body..file_bytes).step_by(GRANULE_BYTES as usize);
-    is_header && (is_zero(body, file_bytes) || granules().all(is_blank))
+    if !is_header {
+        return false;
+    }
+    if is_zero(0, file_bytes) {
+        return file_bytes <= CREATED_BYTES_MAX || storage.is_never_written();
+    }
+    granules().all(is_blank)
 }
 
 /// Returns whether a granule begins with the header of the first segment of a log.
@@ -177,6 +184,10 @@ fn is_first_segment(granule: &[u8]) -> bool {
             header.kind == SegmentKind::Log && is_first
         })
 }
+
+/// The most that a creation makes of a file where no size was asked for: the header and a granule of
+/// buckets.
+const CREATED_BYTES_MAX: u64 = HEADER_BYTES + GRANULE_BYTES;
 
 /// Bytes looked at together for being zero.
 const CHUNK_BYTES: u64 = 1 << 20;

@@ -96,7 +96,7 @@ fn is_unknown(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| unknown.contains(&Errno::from_raw_os_error(code)))
 }
 
-/// Extents that are asked for at a time.
+/// Extents that one call asks for.
 const EXTENTS: usize = 64;
 
 /// The argument of `FS_IOC_FIEMAP`: `struct fiemap` with its extents.
@@ -129,11 +129,36 @@ const _: () = assert!(size_of::<Fiemap>() == 32 + EXTENTS * 56);
 const FIEMAP: rustix::ioctl::Opcode = 0xc020_660b;
 /// `FIEMAP_EXTENT_LAST`.
 const LAST: u32 = 1;
+/// `FIEMAP_EXTENT_UNWRITTEN`.
+const UNWRITTEN: u32 = 0x800;
 /// `FIEMAP_EXTENT_SHARED`.
 const SHARED: u32 = 0x2000;
 
 /// Returns whether a file system that can tell says that blocks of the range are shared.
 fn has_shared_blocks(file: &File, range: &Range<u64>) -> io::Result<bool> {
+    let extents = extents_of(file, range)?.unwrap_or_default();
+    Ok(extents.iter().any(|extent| extent.flags & SHARED != 0))
+}
+
+/// Returns whether the file system says that all blocks of the file are allocated and that none was
+/// ever written: a file after `fallocate`.
+pub(super) fn is_never_written(file: &File) -> io::Result<bool> {
+    let file_bytes = file.metadata()?.len();
+    let Some(extents) = extents_of(file, &(0..file_bytes))? else { return Ok(false) };
+    let mut end = 0;
+    for extent in extents {
+        if extent.flags & UNWRITTEN == 0 || extent.logical > end {
+            return Ok(false);
+        }
+        end = extent.logical.saturating_add(extent.length);
+    }
+    Ok(end >= file_bytes)
+}
+
+/// Returns the extents of a range in the order of the file, without its holes. `None` where the file
+/// system does not tell.
+fn extents_of(file: &File, range: &Range<u64>) -> io::Result<Option<Vec<FiemapExtent>>> {
+    let mut extents = Vec::new();
     let mut start = range.start;
     while start < range.end {
         let mut map = Fiemap {
@@ -151,13 +176,11 @@ fn has_shared_blocks(file: &File, range: &Range<u64>) -> io::Result<bool> {
         // SAFETY: the kernel writes the header and the extents, all of which are plain integers.
         match unsafe { rustix::ioctl::ioctl(file, call) } {
             Ok(()) => {}
-            Err(error) if is_unknown(&error.into()) || error == Errno::NOTTY => return Ok(false),
+            Err(error) if is_unknown(&error.into()) || error == Errno::NOTTY => return Ok(None),
             Err(error) => return Err(error.into()),
         }
         let found = &map.extents[..(map.mapped_extents as usize).min(EXTENTS)];
-        if found.iter().any(|extent| extent.flags & SHARED != 0) {
-            return Ok(true);
-        }
+        extents.extend_from_slice(found);
         let Some(last) = found.last().filter(|last| last.flags & LAST == 0) else { break };
         let end = last.logical.saturating_add(last.length);
         if end <= start {
@@ -165,7 +188,7 @@ fn has_shared_blocks(file: &File, range: &Range<u64>) -> io::Result<bool> {
         }
         start = end;
     }
-    Ok(false)
+    Ok(Some(extents))
 }
 
 #[cfg(all(test, not(loom), not(miri)))]

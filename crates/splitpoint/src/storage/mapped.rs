@@ -20,7 +20,7 @@ use rustix::mm::MsyncFlags;
 
 use self::view::View;
 use self::windows::{MappedPiece, Windows};
-use super::claim::{Room, claim, free_bytes};
+use super::claim::{Room, claim, free_bytes, is_never_written};
 use super::fork::Origin;
 use super::reservation::{HUGE_BYTES, Part, Protection, Reservation};
 use super::{
@@ -118,6 +118,10 @@ impl Storage for Mapped {
         let done = unsafe { libc::sync_file_range(fd, 0, page, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
         let is_unknown = |error: &io::Error| error.raw_os_error() == Some(libc::ENOSYS);
         done != 0 && !is_unknown(&io::Error::last_os_error())
+    }
+
+    fn is_never_written(&self) -> bool {
+        is_never_written(&self.file).unwrap_or(false)
     }
 
     fn see_size(&self) -> io::Result<u64> {

@@ -227,6 +227,12 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Returns whether the file has all its blocks and none of them was ever written, as a creation
+    /// leaves it that a power loss interrupted. A file of zeros that somebody wrote is another thing.
+    fn is_never_written(&self) -> bool {
+        true
+    }
+
     /// Asks how long the file is now, for a storage whose file another process writes to.
     fn see_size(&self) -> io::Result<u64> {
         Ok(self.file_bytes())

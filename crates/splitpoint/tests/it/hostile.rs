@@ -5,7 +5,7 @@
 //! the file does not have.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -120,6 +120,50 @@ fn what_is_not_a_store_is_named_and_left_alone() {
             assert!(error.to_string().contains("file"), "{error}");
         }
         assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+}
+
+/// A creation that a power loss interrupted leaves blocks that were never written; other zeros were
+/// written by somebody, or are no blocks at all.
+#[test]
+fn zeros_that_no_creation_left_are_refused_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("zeros");
+    let bytes = 1 << 20;
+    fs::write(&path, vec![0; bytes]).unwrap();
+    let holes = dir.path().join("holes");
+    fs::File::create(&holes).unwrap().set_len(bytes as u64).unwrap();
+    for path in [&path, &holes] {
+        for create in [Create::IfMissing, Create::Never] {
+            let error = Options::new().create(create).open(path).unwrap_err();
+            assert!(
+                matches!(error, Error::NotAStore { found: FileKind::BeginsWithZeros, .. }),
+                "{error}"
+            );
+        }
+        assert_eq!(fs::read(path).unwrap(), vec![0; bytes]);
+    }
+    assert!(fs::metadata(&holes).unwrap().blocks() * 512 < bytes as u64, "a hole got blocks");
+}
+
+#[test]
+fn what_an_interrupted_creation_leaves_becomes_a_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let reserved = dir.path().join("reserved");
+    let file = fs::File::create(&reserved).unwrap();
+    if rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 1 << 20).is_err() {
+        println!("skipped: no fallocate on this file system");
+        return;
+    }
+    // Before the first change.
+    let small = dir.path().join("small");
+    fs::write(&small, vec![0; 20 << 10]).unwrap();
+    for path in [&reserved, &small] {
+        let db = Db::open(path).unwrap();
+        assert_eq!(db.recovery(), Recovery::Created);
+        db.put(b"key", b"value").unwrap();
+        db.close().unwrap();
+        assert_eq!(Db::open(path).unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
     }
 }
 
