@@ -15,7 +15,7 @@ use splitpoint::{Create, Durability, Error, Options, Recovery};
 
 use crate::series::{Kind, Series};
 use crate::small_disk::{FileSystem, SmallDisk};
-use crate::support::{Content, Rng, assert_content, content, is_slow, seed, tiny};
+use crate::support::{Content, Rng, assert_content, content, end_with_parent, is_slow, seed, tiny};
 use crate::writer::make;
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_FULL_COPY";
@@ -219,6 +219,7 @@ fn wait_until(is_so: impl Fn() -> bool) {
 #[test]
 fn process_changes_a_store_until_it_is_refused() {
     let Some(arguments) = std::env::var_os(CHILD_ENV) else { return };
+    end_with_parent();
     let job = Job::decode(&arguments.into_string().expect("our own words"));
     job.change_until_refused();
     // So that the test knows that this one has run.

@@ -70,9 +70,9 @@ impl Scene {
         let writer = self.write();
         let Note { durable, .. } = writer.note();
         self.disk.pull();
-        let Note { made, .. } = writer.kill();
+        let last = writer.kill();
         self.disk.reattach();
-        Note { made, durable }
+        Note { durable, ..last }
     }
 
     fn options(&self) -> Options {

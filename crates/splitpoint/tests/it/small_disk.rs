@@ -43,7 +43,22 @@ impl FileSystem {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// Makes an image of an empty file system.
+    pub(crate) fn format(self, image: &Path, kib: u64) -> Result<(), String> {
+        let file = File::create(image).map_err(|error| error.to_string())?;
+        file.set_len(kib << 10).map_err(|error| error.to_string())?;
+        let mut format = Command::new(format!("mkfs.{}", self.name()));
+        format.arg("-q");
+        match self {
+            // Nothing is left to be written behind the back of a test.
+            Self::Ext4 => format.args(["-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"]),
+            Self::Xfs => format.args(["-m", "reflink=1"]),
+            Self::Btrfs | Self::Tmpfs => &mut format,
+        };
+        run(format.arg(image))
+    }
+
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Tmpfs => "tmpfs",
             Self::Ext4 => "ext4",
@@ -107,31 +122,17 @@ impl SmallDisk {
         if let FileSystem::Tmpfs = self.file_system {
             return Ok(());
         }
-        let size = format!("size={}k", self.kib + 1024);
-        let mut memory = Command::new("mount");
-        memory.args(["-t", "tmpfs", "-o", &size, "splitpoint-test"]);
-        run(memory.arg(self.memory()))?;
-        let image = File::create(self.image()).map_err(|error| error.to_string())?;
-        image.set_len(self.kib << 10).map_err(|error| error.to_string())?;
-        let mut format = Command::new(format!("mkfs.{}", self.file_system.name()));
-        format.arg("-q");
-        match self.file_system {
-            FileSystem::Ext4 => format.args(["-m", "0"]),
-            FileSystem::Xfs => format.args(["-m", "reflink=1"]),
-            FileSystem::Btrfs | FileSystem::Tmpfs => &mut format,
-        };
-        run(format.arg(self.image()))
+        mount_memory(&self.memory(), self.kib + 1024)?;
+        self.file_system.format(&self.image(), self.kib)
     }
 
     fn try_attach(&self) -> Result<(), String> {
-        let mut mount = Command::new("mount");
         if let FileSystem::Tmpfs = self.file_system {
-            let size = format!("size={}k", self.kib);
-            mount.args(["-t", "tmpfs", "-o", &size, "splitpoint-test"]);
-        } else {
-            // The loop device goes with the mount.
-            mount.args(["-o", "loop", "-t", self.file_system.name()]).arg(self.image());
+            return mount_memory(&self.path(), self.kib);
         }
+        let mut mount = Command::new("mount");
+        // The loop device goes with the mount.
+        mount.args(["-o", "loop", "-t", self.file_system.name()]).arg(self.image());
         run(mount.arg(self.path()))
     }
 
@@ -232,8 +233,15 @@ impl Drop for SmallDisk {
     }
 }
 
+/// Mounts a file system in memory.
+pub(crate) fn mount_memory(path: &Path, kib: u64) -> Result<(), String> {
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "splitpoint-test"]);
+    run(mount.arg(path))
+}
+
 /// Unmounts what is mounted at `path`.
-fn unmount(path: &Path) {
+pub(crate) fn unmount(path: &Path) {
     // A process that another test has just forked has all files open until it executes.
     let is_unmounted = (0..100).any(|_| {
         let result = rustix::mount::unmount(path, UnmountFlags::empty());
@@ -245,7 +253,8 @@ fn unmount(path: &Path) {
     assert!(is_unmounted, "something uses {}", path.display());
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
+/// Runs a program, and returns what it said if it failed.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     match command.output() {
         Ok(output) if output.status.success() => Ok(()),

@@ -15,7 +15,7 @@ use splitpoint::{Create, Db, Durability, ErrorKind, Options};
 use crate::mounts;
 use crate::series::{Kind, Series};
 use crate::small_disk::{FileSystem, SmallDisk};
-use crate::support::{Rng, rounds, seed, tiny};
+use crate::support::{Rng, end_with_parent, rounds, seed, tiny};
 use crate::writer::make;
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_STOPPED_DISK";
@@ -186,6 +186,7 @@ fn is_failure(kind: ErrorKind) -> bool {
 #[test]
 fn process_goes_on_after_its_file_system_has_stopped() {
     let Some(arguments) = std::env::var_os(CHILD_ENV) else { return };
+    end_with_parent();
     let job = Job::decode(&arguments.into_string().expect("our own words"));
     job.run();
     // So that the test knows that this one has run.

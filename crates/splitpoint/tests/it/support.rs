@@ -171,6 +171,12 @@ pub(crate) fn assert_sound(db: &Db) {
     );
 }
 
+/// Has this process killed when the one that started it ends, however that comes about.
+pub(crate) fn end_with_parent() {
+    use rustix::process::{Signal, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux has it");
+}
+
 /// Runs `what` and fails if it takes longer than `seconds`: it is in an endless loop.
 pub(crate) fn within<T: Send + 'static>(
     seconds: u64,

@@ -4,6 +4,7 @@
 //! The process is this test binary, started again with an environment variable.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use splitpoint::{Db, Durability, Options};
 
 use crate::series::{Kind, Series};
-use crate::support::{Rng, changes, tiny};
+use crate::support::{Rng, changes, end_with_parent, tiny};
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_WRITER";
 /// Who has not come so far by then never will.
@@ -26,7 +27,7 @@ const SIGKILL: i32 = 9;
 pub(crate) enum Levels {
     /// Each when it returns.
     Sync,
-    /// By turns; and now and then there is a `sync`.
+    /// By turns; now and then there is a `sync`, or the store is closed and opened again.
     Mixed,
 }
 
@@ -49,7 +50,7 @@ impl Job {
             Kind::Growing => 1.0,
             _ => 4.5,
         };
-        tiny().fill_factor(fill_factor).checkpoint_bytes_min(256 << 10)
+        tiny().fill_factor(fill_factor).checkpoint_bytes_min(8 << 10)
     }
 
     fn encode(&self) -> String {
@@ -85,31 +86,40 @@ impl Job {
     fn notes_path(&self) -> PathBuf {
         self.notes.join("notes")
     }
+
+    /// Returns where the log of the device is, if somebody keeps one.
+    pub(crate) fn device_log_path(&self) -> PathBuf {
+        self.notes.join("device.log")
+    }
 }
 
-/// What a writer noted after each call that returned.
+/// What a writer noted after a call that returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Note {
     /// Changes that were acknowledged.
     pub(crate) made: u64,
     /// Those of them that nothing may take back any more.
     pub(crate) durable: u64,
+    /// Bytes in the log of the device, where there is one.
+    pub(crate) device_position: u64,
 }
 
 impl Note {
-    const BYTES: usize = 16;
+    const BYTES: usize = 24;
 
     fn encode(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
-        bytes[..8].copy_from_slice(&self.made.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.durable.to_le_bytes());
+        let words = [self.made, self.durable, self.device_position];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
         bytes
     }
 
-    fn decode(bytes: [u8; Self::BYTES]) -> Self {
-        let [made, durable] =
-            [0, 8].map(|at| u64::from_le_bytes(*bytes[at..].first_chunk().expect("8 bytes")));
-        Self { made, durable }
+    fn decode(bytes: &[u8]) -> Self {
+        let [made, durable, device_position] = [0, 8, 16]
+            .map(|at| u64::from_le_bytes(*bytes[at..].first_chunk().expect("three words")));
+        Self { made, durable, device_position }
     }
 }
 
@@ -117,29 +127,65 @@ impl Note {
 #[test]
 fn writer_process_makes_changes_until_it_is_killed() {
     let Some(arguments) = std::env::var_os(CHILD_ENV) else { return };
+    end_with_parent();
     let error = run(&Job::decode(&arguments.into_string().expect("our own words")));
     println!("stopped: {error}: {:?}", std::error::Error::source(&error));
 }
 
 /// Makes changes until one fails.
 fn run(job: &Job) -> splitpoint::Error {
-    let notes = File::create(job.notes_path()).expect("the directory can be written");
-    let mut note = Note::default();
-    let say = |note: Note| notes.write_all_at(&note.encode(), 0).expect("there is room");
-    let mut write = || -> splitpoint::Result<()> {
-        let db = job.options().open(&job.store)?;
+    let mut notes = Notes {
+        file: File::create(job.notes_path()).expect("the directory can be written"),
+        device_log: job.device_log_path(),
+        last: Note { made: job.first - 1, durable: job.first - 1, device_position: 0 },
+    };
+    notes.write(job).expect_err("there is no end")
+}
+
+/// What the process notes.
+struct Notes {
+    file: File,
+    device_log: PathBuf,
+    last: Note,
+}
+
+impl Notes {
+    fn write(&mut self, job: &Job) -> splitpoint::Result<()> {
+        let mut db = job.options().open(&job.store)?;
+        let mut rng = Rng::new(job.series.seed);
         for number in job.first.. {
             let level = job.level(number);
             make(&db, &job.series, number, level)?;
-            note.made = number;
-            if level == Durability::Sync {
-                note.durable = number;
+            self.add(number, level == Durability::Sync);
+            if job.levels == Levels::Mixed {
+                match rng.below(300) {
+                    0 => {
+                        db.close()?;
+                        self.add(number, true);
+                        db = job.options().open(&job.store)?;
+                    }
+                    1..8 => {
+                        db.sync()?;
+                        self.add(number, true);
+                    }
+                    _ => {}
+                }
             }
-            say(note);
         }
         unreachable!("there are enough numbers")
-    };
-    write().expect_err("there is no end")
+    }
+
+    /// Says that changes have been made, and whether they are durable.
+    fn add(&mut self, made: u64, is_durable: bool) {
+        // What is durable is in the log already, and its position is not before it.
+        let device_log = std::fs::metadata(&self.device_log);
+        self.last = Note {
+            made,
+            durable: if is_durable { made } else { self.last.durable },
+            device_position: device_log.map_or(0, |metadata| metadata.len()),
+        };
+        self.file.write_all(&self.last.encode()).expect("there is room");
+    }
 }
 
 /// Makes one change of a series.
@@ -183,11 +229,15 @@ impl Writer {
 
     /// Returns what the writer noted last.
     pub(crate) fn note(&self) -> Note {
-        let mut bytes = [0; Note::BYTES];
-        match File::open(self.job.notes_path()).and_then(|file| file.read_exact_at(&mut bytes, 0)) {
-            Ok(()) => Note::decode(bytes),
-            Err(_) => Note::default(),
-        }
+        let read = || -> std::io::Result<Note> {
+            let file = File::open(self.job.notes_path())?;
+            let count = file.metadata()?.len() / Note::BYTES as u64;
+            let mut bytes = [0; Note::BYTES];
+            let at = count.checked_sub(1).ok_or(std::io::ErrorKind::NotFound)? * Note::BYTES as u64;
+            file.read_exact_at(&mut bytes, at)?;
+            Ok(Note::decode(&bytes))
+        };
+        read().unwrap_or_default()
     }
 
     /// Waits until so many changes have been acknowledged.
@@ -214,6 +264,12 @@ impl Writer {
         assert!(is_expected, "{status}: {}", self.said());
         self.note()
     }
+}
+
+/// Returns all that the writer of a job noted, in order.
+pub(crate) fn notes(job: &Job) -> Vec<Note> {
+    let bytes = std::fs::read(job.notes_path()).expect("a writer was started");
+    bytes.chunks_exact(Note::BYTES).map(Note::decode).collect()
 }
 
 impl Drop for Writer {
