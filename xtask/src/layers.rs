@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::dependencies::{self, Missing, NIGHTLY};
+use crate::dependencies::{self, Installing, Missing, NIGHTLY};
 use crate::process::{command, run as run_program, run_tests};
-use crate::{Failure, console, instructions, race, tidy};
+use crate::{Failure, console, instructions, licenses, race, tidy};
 
 /// What became of a layer that did not fail.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,9 +35,9 @@ struct Line {
 
 /// Runs the layers in order, to the first that fails; with a word only those that have it in their
 /// names.
-pub(crate) fn run(root: &Path, word: Option<&str>) -> Result<(), Failure> {
+pub(crate) fn run(root: &Path, word: Option<&str>, installing: Installing) -> Result<(), Failure> {
     console::say("== what the tests need");
-    let missing = dependencies::install(root)?;
+    let missing = dependencies::install(root, installing)?;
     if dependencies::is_slow() {
         console::say("SPLITPOINT_SLOW=1: more rounds, larger sizes");
     }
@@ -102,17 +102,7 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
                 Ok(Outcome::Done)
             }),
         ),
-        layer(
-            "licenses",
-            Box::new(move || {
-                if dependencies::has_program("cargo-deny") {
-                    run_program(&mut cargo("deny check licenses bans sources"))
-                        .map(|()| Outcome::Done)
-                } else {
-                    Ok(Outcome::Skipped("cargo-deny is not installed".to_owned()))
-                }
-            }),
-        ),
+        layer("licenses", Box::new(move || licenses::check(root).map(|()| Outcome::Done))),
     ]
 }
 
