@@ -14,7 +14,6 @@ use crate::command::Command;
     version,
     max_term_width = 100,
     arg_required_else_help = true,
-    disable_help_subcommand = true,
     after_help = EXAMPLES,
     after_long_help = AFTER_LONG_HELP
 )]

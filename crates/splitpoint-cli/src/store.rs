@@ -216,6 +216,12 @@ pub(crate) fn open_or_create(path: &Path, options: &Options, console: Console) -
     open_writable(path, &options.clone().create(Create::IfMissing), console)
 }
 
+/// Returns whether there is no file yet.
+pub(crate) fn is_missing(path: &Path) -> Result<bool> {
+    let file = db185_of(path)?.map_or_else(|| path.to_path_buf(), |(file, _)| file);
+    Ok(file.symlink_metadata().is_err())
+}
+
 /// Makes a store where there is no file.
 pub(crate) fn create(path: &Path, options: &Options) -> Result<Db> {
     refuse_name_of_old(path)?;

@@ -10,6 +10,7 @@ mod create;
 mod delete;
 mod demo;
 mod dump;
+mod exists;
 mod get;
 mod identify;
 mod lab;
@@ -32,6 +33,7 @@ pub(crate) enum Command {
     Create(create::Args),
     Put(put::Args),
     Get(get::Args),
+    Exists(exists::Args),
     Delete(delete::Args),
     Count(count::Args),
     List(list::Args),
@@ -58,6 +60,7 @@ impl Command {
             Self::Create(args) => create::run(args, console),
             Self::Put(args) => put::run(args, console),
             Self::Get(args) => get::run(args, console),
+            Self::Exists(args) => exists::run(args, console),
             Self::Delete(args) => delete::run(args, console),
             Self::Count(args) => count::run(args, console),
             Self::List(args) => list::run(args, console),
