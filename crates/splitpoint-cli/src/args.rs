@@ -116,7 +116,7 @@ mod tests {
         assert!(parsed > 30, "only {parsed} examples were found");
     }
 
-    /// The glossary's words: a user must not meet two names for one thing.
+    /// The words of `docs/glossary.md`: a user must not meet two names for one thing.
     #[test]
     fn help_uses_the_words_of_the_glossary() {
         let manual = crate::manual::markdown();

@@ -25,7 +25,7 @@ use crate::store::{Store, Writer};
 /// One damage that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What is broken: a term of the glossary.
+    /// What is broken: a term of `docs/glossary.md` or a field of `docs/format.md`.
     pub what: &'static str,
     /// Where, in bytes from the start of the file.
     pub offset: u64,
