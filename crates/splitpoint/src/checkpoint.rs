@@ -55,13 +55,13 @@ const STATE_WORDS: usize = 12;
 ///      0    64  segment header, kind 5; its log sequence number is that of the commit
 ///     64     8  bucket count
 ///     72    24  record count, live bytes, dead bytes, 8 bytes each
-///     96    24  where replay goes on: offset of the log segment, its salt, offset of the record
+///     96    24  where replay continues: offset of the log segment, its salt, offset of the record
 ///    120     8  sequence number of the next segment
 ///    128    16  bytes in log segments, bytes in big segments
-///    144     8  extents that are in use
+///    144     8  number of extents in use
 ///    152     8  crc32c of the granule with this field zero, then of the salt
-///    160     -  extents that are in use, but for index pieces and checkpoints: first granule
-///               (bits 0-31), granule count (32-63)
+///    160     -  extents in use, except index pieces and checkpoints: first granule (bits 0-31),
+///               granule count (32-63)
 ///   4096     -  blocks of 64 KiB, the last one shorter
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

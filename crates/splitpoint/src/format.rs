@@ -106,7 +106,7 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///      8     4  format version: 1
 ///     12     4  crc32c of the block with this field zero
 ///     16     8  generation: one more at each write
-///     24     4  flags: bit 0 clean, the live header and the index can be believed
+///     24     4  flags: bit 0 clean, the live header and the index can be trusted
 ///     28     4  granule size in bytes: 4096
 ///     32    16  uuid of the store
 ///     48     4  hash function: id

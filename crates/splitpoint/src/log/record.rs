@@ -38,7 +38,7 @@ pub(crate) enum RecordKind {
 ///      5     1  key length in bytes, 255 if long
 ///      6     2  value length in bytes, 65535 if long
 ///      8     8  prev, if flagged: address of the record that this one replaces
-///      -     8  lsn, if flagged: the log sequence number of a record that was moved
+///      -     8  lsn, if flagged: the log sequence number of a relocated record
 ///      -    16  long lengths, if flagged: key length (8 bytes), value length (8 bytes)
 ///      -     -  key, value, zeros up to a multiple of 8
 /// ```
