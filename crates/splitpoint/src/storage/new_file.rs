@@ -13,7 +13,7 @@ use rustix::fs::{CWD, OFlags, RenameFlags};
 
 use super::Identity;
 use super::mapped::Mapped;
-use super::open::{io_error, refuse_network, sync_directory, writer_pid};
+use super::open::{io_error, is_named, refuse_network, sync_directory, writer_pid};
 use super::regular::{open_regular, open_regular_with, refuse_dangling_link, refuse_special};
 use crate::error::{Error, Result};
 
@@ -204,10 +204,7 @@ fn open_partial(partial: &Path, path: &Path, mode: u32) -> Result<File> {
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
         // Who had it locked until now may have given it its final name, or removed it.
-        let opened = file.metadata().map_err(failed)?;
-        let is_named = fs::metadata(partial)
-            .is_ok_and(|named| (named.dev(), named.ino()) == (opened.dev(), opened.ino()));
-        if is_named {
+        if is_named(&file, partial)? {
             file.set_len(0).map_err(failed)?;
             return Ok(file);
         }
