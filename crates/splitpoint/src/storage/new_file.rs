@@ -21,6 +21,8 @@ use crate::error::{Error, Result};
 const MODE: u32 = 0o666;
 /// Permissions of a file that has not those of its original yet.
 const PRIVATE_MODE: u32 = 0o600;
+/// Longest value of an extended attribute, and list of their names, that Linux has, in bytes.
+const ATTRIBUTE_BYTES_MAX: usize = 65_536;
 /// How often a file that other processes create and rename is opened again before it counts as
 /// locked.
 const OPENINGS_MAX: u32 = 100;
@@ -280,16 +282,14 @@ fn copy_attributes(file: &File, original: &Path) -> bool {
 
 /// Returns the names of the extended attributes of a file; none where there are none.
 fn attribute_names(path: &Path) -> Vec<String> {
-    let Ok(bytes) = rustix::fs::listxattr(path, &mut [0_u8; 0]) else { return Vec::new() };
-    let mut names = vec![0; bytes];
+    let mut names = vec![0; ATTRIBUTE_BYTES_MAX];
     let Ok(bytes) = rustix::fs::listxattr(path, &mut names[..]) else { return Vec::new() };
     let names = names[..bytes].split(|&byte| byte == 0).filter(|name| !name.is_empty());
     names.filter_map(|name| String::from_utf8(name.to_vec()).ok()).collect()
 }
 
 fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
-    let bytes = rustix::fs::getxattr(path, name, &mut [0_u8; 0]).ok()?;
-    let mut value = vec![0; bytes];
+    let mut value = vec![0; ATTRIBUTE_BYTES_MAX];
     let bytes = rustix::fs::getxattr(path, name, &mut value[..]).ok()?;
     value.truncate(bytes);
     Some(value)

@@ -41,6 +41,8 @@ mod model;
 #[cfg(test)]
 mod mounts;
 #[cfg(test)]
+mod rehash;
+#[cfg(test)]
 mod repair;
 #[cfg(test)]
 mod series;
