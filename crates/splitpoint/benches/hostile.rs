@@ -17,7 +17,8 @@
 //!
 //! For each length of the chain the mean of the operations at that length, and the longest put
 //! until then: it has split the bucket, or allocated. Then what reads all keys: a scan, a check, and
-//! the recovery of a copy. All times are CPU times, so that other work on the machine counts little.
+//! the recovery of a copy. At last the store is rehashed to `siphash-1-3`, and the operations are measured
+//! again. All times are CPU times, so that other work on the machine counts little.
 
 #![expect(clippy::print_stdout, reason = "a program that prints its measurements")]
 
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use splitpoint::hash::HashFunction;
-use splitpoint::{Db, Durability, Options};
+use splitpoint::{Db, Durability, Options, Rehash};
 
 type Run<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
@@ -174,17 +175,37 @@ fn measure(plan: &Plan, kind: Kind) -> Run {
         }
         // As many as there are keys to look up, at most; the last ones stay out.
         let sample = keys.take(SAMPLE.min(length.max(50)));
-        let (new, absent) = sample.split_at(sample.len() / 2);
-        let put = mean(new, |key| db.put(key, b"a hostile value"))?;
-        stored.extend(new);
-        let spread: Vec<_> = stored.iter().step_by(stored.len() / new.len()).collect();
-        let hit = mean(&spread, |key| db.get(&key[..]).map(|value| assert!(value.is_some())))?;
-        let miss = mean(absent, |key| db.get(key).map(|value| assert!(value.is_none())))?;
-        let other = mean(&others, |key| db.get(key).map(|value| assert!(value.is_some())))?;
-        let worst_us = worst.as_micros();
-        println!("{length:>8}{put:>10}{hit:>10}{miss:>10}{other:>10}{worst_us:>11} us");
+        let means = operations(&db, &sample, &mut stored, &others)?;
+        println!("{length:>8}{means}{:>11} us", worst.as_micros());
     }
-    whole(&db, &path, &options)
+    whole(&db, &path, &options)?;
+    db.close()?;
+    let begun = now(ClockId::ProcessCPUTime);
+    Rehash::of_file(&path).hash(HashFunction::siphash_1_3()).run()?;
+    let taken = now(ClockId::ProcessCPUTime) - begun;
+    println!("rehash to siphash-1-3: {:.3} s", taken.as_secs_f64());
+    let db = Options::new().durability(Durability::Buffered).open(&path)?;
+    let means = operations(&db, &keys.take(SAMPLE), &mut stored, &others)?;
+    println!("{:>8}{means}", stored.len());
+    Ok(())
+}
+
+/// Puts half of `sample`, which it adds to `stored`, looks up keys that are there and the other half,
+/// which is not, and returns the mean times.
+fn operations(
+    db: &Db,
+    sample: &[[u8; 16]],
+    stored: &mut Vec<[u8; 16]>,
+    others: &[[u8; 16]],
+) -> Run<String> {
+    let (new, absent) = sample.split_at(sample.len() / 2);
+    let put = mean(new, |key| db.put(key, b"a hostile value"))?;
+    stored.extend(new);
+    let spread: Vec<_> = stored.iter().step_by(stored.len() / new.len()).collect();
+    let hit = mean(&spread, |key| db.get(&key[..]).map(|value| assert!(value.is_some())))?;
+    let miss = mean(absent, |key| db.get(key).map(|value| assert!(value.is_none())))?;
+    let other = mean(others, |key| db.get(key).map(|value| assert!(value.is_some())))?;
+    Ok(format!("{put:>10}{hit:>10}{miss:>10}{other:>10}"))
 }
 
 /// Measures what reads all keys.

@@ -451,13 +451,13 @@ fn a_killed_rehash_leaves_the_old_store_or_the_new_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.spt");
     let mut rng = Rng::new(seed());
-    let (db, expected) = filled(&path, &tiny(), &mut rng, 3000);
+    let (db, expected) = filled(&path, &tiny(), &mut rng, 1200);
     db.close().unwrap();
     let mut found = std::collections::BTreeMap::new();
     let mut left_count = 0;
-    for round in 0..rounds(40, 2000) {
+    for round in 0..rounds(16, 2000) {
         let (mut child, mut pipe) = start(&path);
-        let mut steps = vec![0; 1 + rng.index(40)];
+        let mut steps = vec![0; 1 + rng.index(20)];
         pipe.read_exact(&mut steps).expect("the process reports");
         assert!(steps.iter().all(|&step| step == b'.'), "{}", String::from_utf8_lossy(&steps));
         // Anywhere in the step, and in those that say nothing: the sync and the rename.
