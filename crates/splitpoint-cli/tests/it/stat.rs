@@ -57,7 +57,7 @@ fn stat_warns_of_keys_that_were_chosen_to_collide() {
     let sandbox = Sandbox::new();
     let key = |i: u32| format!("c9ac2e96934bb88b{i:016x}");
     let hostile: String = (0..200).map(|i| key(i) + " 31\n").collect();
-    let others: String = (0..2000).map(|i| format!("{i:032x} 31\n")).collect();
+    let others = (0..2000).map(|i| format!("{i:032x} 31\n")).collect::<Vec<_>>().concat();
     sandbox
         .run_with(&["load", "-q", "a b.spt", "--format", "hex"], others.as_bytes())
         .check(0, "", "");

@@ -21,53 +21,57 @@ fn options() -> Options {
 /// batches.
 fn store_disk() -> SimDisk {
     let disk = SimDisk::new();
-    let db = disk.open(&options()).unwrap();
+    let db = disk.open(&options()).expect("nothing fails");
     for i in 0..300_u32 {
         let key = (i % 90).to_le_bytes();
         match i % 7 {
-            0 => drop(db.delete(&key).unwrap()),
-            1 => db.put(&key, &vec![i as u8; 3000]).unwrap(),
+            0 => drop(db.delete(&key).expect("nothing fails")),
+            1 => db.put(&key, &vec![i as u8; 3000]).expect("nothing fails"),
             2 => {
                 let changes = [
                     Change::Put { key: &key, value: b"batched" },
                     Change::Delete { key: &((i + 1) % 90).to_le_bytes() },
                     Change::Put { key: b"", value: &i.to_le_bytes() },
                 ];
-                db.apply(&changes).unwrap();
+                db.apply(&changes).expect("nothing fails");
             }
-            _ => db.put(&key, &i.to_le_bytes()).unwrap(),
+            _ => db.put(&key, &i.to_le_bytes()).expect("nothing fails"),
         }
     }
-    db.put(b"of no value", b"").unwrap();
-    db.close().unwrap();
+    db.put(b"of no value", b"").expect("nothing fails");
+    db.close().expect("nothing fails");
     disk
 }
 
 fn pairs(db: &Db) -> Pairs {
-    let entries = db.scan().unwrap().map(Result::unwrap);
+    let entries = db.scan().expect("nothing fails").map(|entry| entry.expect("nothing fails"));
     entries.map(|entry| (entry.key.into_vec(), entry.value.into_vec())).collect()
 }
 
 fn open_source(disk: &SimDisk) -> Store {
     let options = options().create(Create::Never);
-    Store::new(open_storage(disk.storage().unwrap(), &options, false).unwrap(), &options)
+    Store::new(
+        open_storage(disk.storage().expect("nothing fails"), &options, false)
+            .expect("nothing fails"),
+        &options,
+    )
 }
 
 /// Writes what `source` holds to the machine `target`.
 fn rewrite_to(source: &Store, target: &SimDisk) -> Result<RehashReport> {
     let rehash = Rehash::of_file("unused").hash(HashFunction::siphash_1_3());
     let options = rehash.new_options(source)?;
-    rewrite(source, target.storage().unwrap(), &options, &mut Watch(None))
+    rewrite(source, target.storage().expect("nothing fails"), &options, &mut Watch(None))
 }
 
 /// Checks that a machine has the whole new store, closed, as its owner left it.
 #[track_caller]
 fn assert_new(disk: &SimDisk, expected: &Pairs) {
-    let db = disk.open(&Options::new().create(Create::Never)).unwrap();
+    let db = disk.open(&Options::new().create(Create::Never)).expect("nothing fails");
     assert_eq!(db.recovery(), Recovery::Clean);
-    assert_eq!(db.stats().unwrap().hash_name, "siphash-1-3");
+    assert_eq!(db.stats().expect("nothing fails").hash_name, "siphash-1-3");
     assert!(pairs(&db) == *expected, "the records or their order differ");
-    assert!(db.check().unwrap().is_clean());
+    assert!(db.check().expect("nothing fails").is_clean());
 }
 
 #[test]

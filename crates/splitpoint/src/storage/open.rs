@@ -215,23 +215,26 @@ mod tests {
     /// Opens the file `a` of a directory, where `between` runs once between the opening and the lock,
     /// and returns the inode that was locked and the one that has the name.
     fn inodes_after(access: Access, create: Create, between: impl Fn(&Path)) -> (u64, u64) {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().expect("nothing fails");
         let path = dir.path().join("a");
-        fs::write(&path, b"old").unwrap();
+        fs::write(&path, b"old").expect("nothing fails");
         let mut is_first = true;
         let locked = open_and_lock_with(&path, access, create, || {
             if std::mem::take(&mut is_first) {
                 between(&path);
             }
         });
-        let locked = locked.unwrap().storage;
-        (crate::storage::Storage::identity(&locked).inode, fs::metadata(&path).unwrap().ino())
+        let locked = locked.expect("nothing fails").storage;
+        (
+            crate::storage::Storage::identity(&locked).inode,
+            fs::metadata(&path).expect("nothing fails").ino(),
+        )
     }
 
     fn replace(path: &Path) {
         let new = path.with_extension("new");
-        fs::write(&new, b"new").unwrap();
-        fs::rename(&new, path).unwrap();
+        fs::write(&new, b"new").expect("nothing fails");
+        fs::rename(&new, path).expect("nothing fails");
     }
 
     #[test]

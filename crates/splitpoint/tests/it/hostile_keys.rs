@@ -16,7 +16,7 @@ fn ordinary(kind: u64, number: u64, rng: &mut Rng) -> Vec<u8> {
         0 => number.to_le_bytes().to_vec(),
         1 => format!("user:{number}").into_bytes(),
         2 => format!("/usr/share/doc/package-{}/file-{number}.gz", number / 10).into_bytes(),
-        3 => (number << 32).to_be_bytes().to_vec(),
+        3 => (number << 32).swap_bytes().to_le_bytes().to_vec(),
         4 => vec![b'a'; usize::try_from(number % 4000).expect("small")],
         _ => rng.bytes(8 + usize::try_from(number % 20).expect("small")),
     }

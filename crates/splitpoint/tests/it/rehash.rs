@@ -30,7 +30,9 @@ fn filled(path: &Path, options: &Options, rng: &mut Rng, count: u64) -> (Db, Con
     let db = options.clone().durability(Durability::Buffered).open(path).expect("a new store");
     let mut expected = Content::new();
     for _ in 0..count {
-        let batch: Vec<_> = (0..1 + rng.below(8) / 7 * 5).map(|_| change(rng)).collect();
+        // One in eight is a batch of several.
+        let change_count = if rng.below(8) == 0 { 6 } else { 1 };
+        let batch: Vec<_> = (0..change_count).map(|_| change(rng)).collect();
         match &batch[..] {
             [(key, Some(value))] => db.put(key, value).expect("there is room"),
             [(key, None)] => drop(db.delete(key).expect("nothing fails")),
@@ -48,7 +50,12 @@ fn filled(path: &Path, options: &Options, rng: &mut Rng, count: u64) -> (Db, Con
 
 fn change(rng: &mut Rng) -> (Vec<u8>, Option<Vec<u8>>) {
     let key_bytes = [0, 1, 2, 9, 300][rng.index(5)];
-    let value_bytes = [0, 5, 80, 700, 5000, 70_000][rng.index(300).min(5 + rng.index(60)) % 6];
+    // Mostly small ones; those of a page and of a segment of their own are rare.
+    let value_bytes = match rng.below(100) {
+        0 => 70_000,
+        1..4 => 5000,
+        other => [0, 5, 80, 700][usize::try_from(other % 4).expect("small")],
+    };
     let value = (rng.below(4) != 0).then(|| rng.bytes(value_bytes));
     (rng.bytes(key_bytes), value)
 }
