@@ -1,5 +1,5 @@
-//! What keys that were chosen to collide cost, by the length of their chain, beside other keys of the
-//! same store.
+//! What keys that were chosen to collide cost, by the length of their chain, beside other keys of
+//! the same store.
 //!
 //! ```sh
 //! cargo bench -p splitpoint --bench hostile -- [--other-keys N] [--most N] [--slow-keys]
@@ -8,17 +8,17 @@
 //! Three kinds of keys, each in a store with 100,000 random keys of 16 bytes:
 //!
 //! - `random`: nobody chose them.
-//! - `one hash`: all 64 bits of the hash are equal, whatever the seed is. rapidhash multiplies two words,
-//!   each xored with something, for keys of 16 bytes; the first 8 bytes here make one of the factors
-//!   zero. Every slot has the same tag, so that each lookup reads the records of the chain.
-//! - `one bucket`: the lowest 17 bits of the hash are zero under the seed of the store, which whoever
-//!   may read the file knows. Found by trying; 100,000 take 13 thousand million hashes, so they are
-//!   measured only with `--slow-keys`. The tags differ in the other bits.
+//! - `one hash`: all 64 bits of the hash are equal, whatever the seed is. rapidhash multiplies two
+//!   words, each xored with something, for keys of 16 bytes; the first 8 bytes here make one of the
+//!   factors zero. Every slot has the same tag, so that each lookup reads the records of the chain.
+//! - `one bucket`: the lowest 17 bits of the hash are zero under the seed of the store, which
+//!   whoever may read the file knows. Found by trying; 100,000 take 13 thousand million hashes, so
+//!   they are measured only with `--slow-keys`. The tags differ in the other bits.
 //!
 //! For each length of the chain the mean of the operations at that length, and the longest put
-//! until then: it has split the bucket, or allocated. Then what reads all keys: a scan, a check, and
-//! the recovery of a copy. At last the store is rehashed to `siphash-1-3`, and the operations are measured
-//! again. All times are CPU times, so that other work on the machine counts little.
+//! until then: it has split the bucket, or allocated. Then what reads all keys: a scan, a check,
+//! and the recovery of a copy. At last the store is rehashed to `siphash-1-3`, and the operations
+//! are measured again. All times are CPU times, so that other work on the machine counts little.
 
 #![expect(clippy::print_stdout, reason = "a program that prints its measurements")]
 
@@ -192,8 +192,8 @@ fn measure(plan: &Plan, kind: Kind) -> Run {
     Ok(())
 }
 
-/// Puts half of `sample`, which it adds to `stored`, looks up keys that are there and the other half,
-/// which is not, and returns the mean times.
+/// Puts half of `sample`, which it adds to `stored`, looks up keys that are there and the other
+/// half, which is not, and returns the mean times.
 fn operations(
     db: &Db,
     sample: &[[u8; 16]],

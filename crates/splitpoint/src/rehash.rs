@@ -166,8 +166,9 @@ impl<'a> Rehash<'a> {
         Self { path, options: Options::new(), hash: None, seed: None, watch: Watch(None) }
     }
 
-    /// Sets how the store is opened: with the function of the user that it was made with, a bound on
-    /// the cache, or a function that is told of a recovery. What concerns new stores has no effect.
+    /// Sets how the store is opened: with the function of the user that it was made with, a bound
+    /// on the cache, or a function that is told of a recovery. What concerns new stores has no
+    /// effect.
     pub fn opened_with(mut self, options: &Options) -> Self {
         self.options = options.clone();
         self
@@ -197,29 +198,29 @@ impl<'a> Rehash<'a> {
 
     /// Writes every record to a new store beside the old one, and replaces the old one by it.
     ///
-    /// The new store is called `FILE.rehash-in-progress` until it is whole and durable, then takes the
-    /// name by one rename. So the file is the old store or the new one at every moment, also after
-    /// a kill or a power loss. A killed process leaves the unfinished one; the next rehash of the
-    /// store removes it, and so may anybody.
+    /// The new store is called `FILE.rehash-in-progress` until it is whole and durable, then takes
+    /// the name by one rename. So the file is the old store or the new one at every moment, also
+    /// after a kill or a power loss. A killed process leaves the unfinished one; the next rehash of
+    /// the store removes it, and so may anybody.
     ///
     /// The store is locked meanwhile, as by a handle that may write. A symbolic link stays and the
-    /// file that it leads to is replaced. Permissions, owner, access list and the attributes that a user has
-    /// set are those of the old file, as far as this process may set them.
+    /// file that it leads to is replaced. Permissions, owner, access list and the attributes that a
+    /// user has set are those of the old file, as far as this process may set them.
     ///
     /// # Errors
     ///
     /// After an error the store is as it was, and no other file is left. The exception is the very
-    /// last step: if the directory cannot be synced, the new store has the name, and a power loss may bring
-    /// the old one back.
+    /// last step: if the directory cannot be synced, the new store has the name, and a power loss
+    /// may bring the old one back.
     ///
-    /// - As [`Options::open`]; [`ErrorKind::Locked`](crate::ErrorKind::Locked) if any handle has the
-    ///   store open, also in this process and also for reading.
-    /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if it was made with a function of the
-    ///   user that [`opened_with`](Self::opened_with) does not give.
-    /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a record, live or dead, or the index is
-    ///   damaged; [`repair`](crate::repair()) saves what can be read.
-    /// - [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the file has several names (hard
-    ///   links): the others would keep the old store.
+    /// - As [`Options::open`]; [`ErrorKind::Locked`](crate::ErrorKind::Locked) if any handle has
+    ///   the store open, also in this process and also for reading.
+    /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if it was made with a function
+    ///   of the user that [`opened_with`](Self::opened_with) does not give.
+    /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a record, live or dead, or the index
+    ///   is damaged; [`repair`](crate::repair()) saves what can be read.
+    /// - [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the file has several names
+    ///   (hard links): the others would keep the old store.
     /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses, the disk is full,
     ///   or the progress function gave up ([`io::ErrorKind::Interrupted`]).
     /// - [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) if the options are for reading only.
@@ -231,9 +232,10 @@ impl<'a> Rehash<'a> {
     /// # Cost
     ///
     /// Reads index and log once, and writes each live record once. Needs as much disk as the live
-    /// records and an index, beside the old file, and 8 bytes of memory for each record; for a batch
-    /// also about 100 bytes for each of its changes. A key that the old function puts in a long chain costs no
-    /// more than another; under the new function, a put costs what it always does.
+    /// records and an index, beside the old file, and 8 bytes of memory for each record; for a
+    /// batch also about 100 bytes for each of its changes. A key that the old function puts in a
+    /// long chain costs no more than another; under the new function, a put costs what it always
+    /// does.
     pub fn run(mut self) -> Result<RehashReport> {
         if self.options.access == Access::ReadOnly {
             return Err(Error::ReadOnly);
@@ -348,8 +350,8 @@ fn expect_count(what: &'static str, expected: u64, found: u64) -> Result<()> {
 
 /// The addresses that the slots of a store hold, ascending: its live records.
 ///
-/// A bit for each 8 bytes of the file would be faster to ask; its size follows the file, which may be
-/// of dead bytes, and this one the index.
+/// A bit for each 8 bytes of the file would be faster to ask; its size follows the file, which may
+/// be of dead bytes, and this one the index.
 #[derive(Debug)]
 struct Held {
     addrs: Vec<u64>,
@@ -383,8 +385,8 @@ impl Held {
         RehashProgress { stage: RehashStage::Index, records: 0, bytes, bytes_total }
     }
 
-    /// Returns whether an address is among them. It costs least if it is the next one, or lies before that
-    /// and behind the last: as in a walk along the log.
+    /// Returns whether an address is among them. It costs least if it is the next one, or lies
+    /// before that and behind the last: as in a walk along the log.
     fn has(&mut self, addr: Addr) -> bool {
         let Self { addrs, next } = self;
         let at = |i: usize| addrs.get(i).copied();

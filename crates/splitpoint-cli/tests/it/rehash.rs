@@ -139,14 +139,16 @@ fn a_rehash_without_room_leaves_the_store_and_nothing_else() {
     let script = format!("ulimit -f 100; exec '{program}' rehash words.spt");
     let mut command = sandbox.command(std::path::Path::new("/bin/sh"), &["-c", &script]);
     let outcome = Outcome::of(&command.output().expect("a shell can be run"));
+    let store = std::fs::canonicalize(sandbox.path("words.spt")).expect("it is there");
     outcome.check(
         5,
         "",
         &format!(
-            "splitpoint: error: cannot extend `{}`: File too large (os error 27)\n\
-             hint: files may not be so large here: see `ulimit -f`; what was stored before is safe\n",
-            std::fs::canonicalize(sandbox.path("words.spt")).expect("it is there").display().to_string()
-                + ".rehash-in-progress"
+            "splitpoint: error: cannot extend `{}.rehash-in-progress`: File too large \
+             (os error 27)\n\
+             hint: files may not be so large here: see `ulimit -f`; what was stored before is \
+             safe\n",
+            store.display()
         ),
     );
     assert!(sandbox.read("words.spt") == before, "the store has changed");

@@ -1,5 +1,5 @@
-//! A rehash on the simulated machine: what is durable before the new store may take the name, and what
-//! every failing call leaves.
+//! A rehash on the simulated machine: what is durable before the new store may take the name, and
+//! what every failing call leaves.
 
 use std::collections::BTreeMap;
 
@@ -97,8 +97,8 @@ fn no_power_loss_takes_anything_from_a_new_store_that_may_take_the_name() {
     }
 }
 
-/// Each call on the new file goes wrong, in each manner: there is an error, or the new store is whole. A
-/// call that is tried again, and one of no importance, is none.
+/// Each call on the new file goes wrong, in each manner: there is an error, or the new store is
+/// whole. A call that is tried again, and one of no importance, is none.
 #[test]
 fn every_call_that_fails_is_an_error_or_did_no_harm() {
     let disk = store_disk();
@@ -179,8 +179,8 @@ fn an_interrupt_at_any_call_of_the_watcher_is_an_error() {
     assert_eq!(stages.keys().collect::<Vec<_>>(), ["Copy", "Index", "Sync"]);
 }
 
-/// Damages the index: one slot is lost, or doubled, or holds a record that was replaced or deleted, or
-/// one of a batch without its commit, or none.
+/// Damages the index: one slot is lost, or doubled, or holds a record that was replaced or deleted,
+/// or one of a batch without its commit, or none.
 #[test]
 fn an_index_that_does_not_agree_with_the_log_is_refused() {
     let mut kinds = std::collections::BTreeSet::new();

@@ -71,8 +71,8 @@ impl NewFile {
     /// Begins the file that replaces the store at `path`, which the caller has locked; `original`
     /// identifies it. A symbolic link stays, and the file that it leads to is replaced.
     ///
-    /// Until it has its name the file is private; it is then given owner, permissions and access list
-    /// of the store, as far as this process may.
+    /// Until it has its name the file is private; it is then given owner, permissions and access
+    /// list of the store, as far as this process may.
     pub(crate) fn begin_over(path: &Path, original: Identity, work: &str) -> Result<Self> {
         let target = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
         expect_original(&target, original)?;

@@ -200,7 +200,8 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
         .map_err(|source| io_error("sync the directory of", path, source))
 }
 
-/// Returns an error that names the action and the file, or says that there is no address space left.
+/// Returns an error that names the action and the file, or says that there is no address space
+/// left.
 pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
     match address_space_refused(&source) {
         Some(bytes) => Error::Full { what: "address space of this process", bytes },
@@ -212,8 +213,8 @@ pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> 
 mod tests {
     use super::*;
 
-    /// Opens the file `a` of a directory, where `between` runs once between the opening and the lock,
-    /// and returns the inode that was locked and the one that has the name.
+    /// Opens the file `a` of a directory, where `between` runs once between the opening and the
+    /// lock, and returns the inode that was locked and the one that has the name.
     fn inodes_after(access: Access, create: Create, between: impl Fn(&Path)) -> (u64, u64) {
         let dir = tempfile::tempdir().expect("nothing fails");
         let path = dir.path().join("a");

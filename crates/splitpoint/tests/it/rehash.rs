@@ -25,7 +25,8 @@ fn siphash() -> HashFunction {
     HashFunction::siphash_1_3()
 }
 
-/// Returns an open store and what is in it: replaced, deleted and empty keys, large values, batches.
+/// Returns an open store and what is in it: replaced, deleted and empty keys, large values,
+/// batches.
 fn filled(path: &Path, options: &Options, rng: &mut Rng, count: u64) -> (Db, Content) {
     let db = options.clone().durability(Durability::Buffered).open(path).expect("a new store");
     let mut expected = Content::new();
@@ -161,7 +162,8 @@ fn a_keyed_function_takes_the_chains_of_chosen_keys_apart() {
     assert_eq!(db.len(), 6000);
 }
 
-/// What a killed process left is taken over, and what a power loss left is replayed, before it is moved.
+/// What a killed process left is taken over, and what a power loss left is replayed, before it is
+/// moved.
 #[test]
 fn a_store_that_was_not_closed_is_recovered_and_moved() {
     let dir = tempfile::tempdir().unwrap();
@@ -265,8 +267,8 @@ fn a_symbolic_link_stays_and_leads_to_the_new_store() {
     assert_eq!(names_in(&dir.path().join("data")), ["a.spt"]);
 }
 
-/// The old file's permissions, whatever the mask is; private until then. What was left behind under the name of
-/// the new file is not written to, so nobody who has it open reads along.
+/// The old file's permissions, whatever the mask is; private until then. What was left behind under
+/// the name of the new file is not written to, so nobody who has it open reads along.
 #[test]
 fn the_new_file_has_the_permissions_and_attributes_of_the_old_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -351,8 +353,8 @@ fn look(path: &Path) -> Result<Content, ErrorKind> {
     try_content(&db).map_err(|error| error.kind())
 }
 
-/// Flips bits everywhere: a store that is damaged is refused and stays as it is, or none of its records was
-/// touched and all are in the new one.
+/// Flips bits everywhere: a store that is damaged is refused and stays as it is, or none of its
+/// records was touched and all are in the new one.
 #[test]
 fn a_damaged_store_is_refused_or_moved_whole() {
     let dir = tempfile::tempdir().unwrap();
@@ -382,8 +384,9 @@ fn a_damaged_store_is_refused_or_moved_whole() {
     assert!(refused_count > 50, "{refused_count}");
 }
 
-/// Threads that open the store whenever it is free, and put, beside one that rehashes it: each change that was
-/// acknowledged is there in the end. One that is made to a file which has lost its name would not be.
+/// Threads that open the store whenever it is free, and put, beside one that rehashes it: each
+/// change that was acknowledged is there in the end. One that is made to a file which has lost its
+/// name would not be.
 #[test]
 fn no_change_goes_into_a_store_that_was_replaced() {
     let dir = tempfile::tempdir().unwrap();
@@ -422,8 +425,8 @@ fn no_change_goes_into_a_store_that_was_replaced() {
     assert_eq!(names_in(dir.path()), ["a.spt"]);
 }
 
-/// Not a test by itself: the process that rehashes a store, from one function to the other and back, until it
-/// is killed. It says a word before each step.
+/// Not a test by itself: the process that rehashes a store, from one function to the other and
+/// back, until it is killed. It says a word before each step.
 #[test]
 fn other_process_rehashes_until_it_is_killed() {
     let Some(path) = std::env::var_os(CHILD_ENV) else { return };
@@ -451,8 +454,8 @@ fn start(path: &Path) -> (Child, ChildStderr) {
     (child, pipe)
 }
 
-/// Kills the process after each number of steps, and some time later: the file is the old store or the new one,
-/// with every record, and what is left beside it stops nobody.
+/// Kills the process after each number of steps, and some time later: the file is the old store or
+/// the new one, with every record, and what is left beside it stops nobody.
 #[test]
 fn a_killed_rehash_leaves_the_old_store_or_the_new_one() {
     let dir = tempfile::tempdir().unwrap();
