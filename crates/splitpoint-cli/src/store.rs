@@ -259,8 +259,14 @@ fn refuse_name_of_old(path: &Path) -> Result<()> {
 fn open_as_left(path: &Path, options: &Options, console: Console) -> Result<Db> {
     let opened = with_progress(options, console).open(path);
     let db = opened.map_err(|error| Failure::opening(path, &error))?;
+    note_left(path, db.recovery(), console);
+    Ok(db)
+}
+
+/// Says what the last writer left, of a store that has been opened for writing.
+pub(crate) fn note_left(path: &Path, recovery: Recovery, console: Console) {
     let file = path.display();
-    match db.recovery() {
+    match recovery {
         Recovery::Created => console.note(format_args!("created `{file}`")),
         Recovery::TakenOver { records } => console.note(format_args!(
             "`{file}` was not closed: its last writer was killed; index taken over, {} applied",
@@ -272,11 +278,10 @@ fn open_as_left(path: &Path, options: &Options, console: Console) -> Result<Db> 
         )),
         _ => {}
     }
-    Ok(db)
 }
 
 /// Returns options under which an opening that takes long shows how far it is.
-fn with_progress(options: &Options, console: Console) -> Options {
+pub(crate) fn with_progress(options: &Options, console: Console) -> Options {
     let shown: Mutex<Option<(&'static str, Progress)>> = Mutex::new(None);
     options.clone().on_recovery(move |told| {
         let (phase, total, done) = match told {

@@ -45,6 +45,7 @@ mod prefaulter;
 mod recovery;
 #[expect(unsafe_code, reason = "pointers into windows and the view; listed in ARCHITECTURE.md")]
 mod region;
+mod rehash;
 mod repair;
 mod residency;
 mod space;
@@ -65,6 +66,7 @@ pub use options::{
     Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, RecoveryProgress,
     VALUE_BYTES_MAX,
 };
+pub use rehash::{Rehash, RehashProgress, RehashReport, RehashStage, rehash};
 pub use repair::{DamagedRange, RepairProgress, RepairReport, repair, repair_with};
 pub use stats::{
     ChainHistogram, ChainRow, Checkpoint, Ideal, Occupancy, Recovery, SegmentBytes, Stats,

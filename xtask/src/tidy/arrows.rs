@@ -18,7 +18,7 @@ const LAYERS: &[&[&str]] = &[
     &["storage::sim"], // A store with faults, made for crash tests.
     &["repair"],
     &["db"],
-    &["backup"],
+    &["backup", "rehash"],
     &["snapshot", "transaction", "check", "cursor", "syncer", "recovery"],
     &["store"],
     &["checkpoint", "compaction", "readers"],

@@ -18,6 +18,7 @@ mod list;
 mod load;
 mod man;
 mod put;
+mod rehash;
 mod repair;
 mod salvage;
 mod stat;
@@ -43,6 +44,7 @@ pub(crate) enum Command {
     Check(check::Args),
     Backup(backup::Args),
     Repair(repair::Args),
+    Rehash(rehash::Args),
     Identify(identify::Args),
     Convert(convert::Args),
     Salvage(salvage::Args),
@@ -70,6 +72,7 @@ impl Command {
             Self::Check(args) => check::run(args, console),
             Self::Backup(args) => backup::run(args, console),
             Self::Repair(args) => repair::run(args, console),
+            Self::Rehash(args) => rehash::run(args, console),
             Self::Identify(args) => identify::run(args, console),
             Self::Convert(args) => convert::run(args, console),
             Self::Salvage(args) => salvage::run(args, console),
