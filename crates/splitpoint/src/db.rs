@@ -116,14 +116,6 @@ impl Db {
         Options::new().in_memory()
     }
 
-    pub(crate) fn open_with(path: &Path, options: &Options) -> Result<Self> {
-        Ok(Self::from_opened(crate::recovery::open_file(path, options)?, options))
-    }
-
-    pub(crate) fn in_memory_with(options: &Options) -> Result<Self> {
-        Ok(Self::from_opened(crate::recovery::open_memory(options)?, options))
-    }
-
     pub(crate) fn from_opened(opened: Opened, options: &Options) -> Self {
         Self { store: Arc::new(Store::new(opened, options)), syncer: Syncer::default() }
     }
@@ -679,6 +671,42 @@ impl Db {
     /// Returns how this handle came to its index.
     pub fn recovery(&self) -> Recovery {
         self.store.recovery
+    }
+}
+
+impl Options {
+    /// Opens the store in the file at `path`, or makes it.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore),
+    ///   [`Version`](crate::ErrorKind::Version) or [`Corrupt`](crate::ErrorKind::Corrupt) if the
+    ///   file is something else or damaged; it is left as it is.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another handle has it open, with the
+    ///   process id.
+    /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if it was made with another
+    ///   hash function, with both names.
+    /// - [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may have no more address space:
+    ///   see [Address space](Self#address-space).
+    /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses.
+    ///
+    /// # Cost
+    ///
+    /// O(1) after a clean close or a killed process. After a power loss a pass over the last
+    /// checkpoint, 10 bytes a key, and the log after it; over the whole log if there is none.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
+        self.validate()?;
+        Ok(Db::from_opened(crate::recovery::open_file(path.as_ref(), self)?, self))
+    }
+
+    /// Makes an empty table in memory. It is gone when the handle is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may have no more address space.
+    pub fn in_memory(&self) -> Result<Db> {
+        self.validate()?;
+        Ok(Db::from_opened(crate::recovery::open_memory(self)?, self))
     }
 }
 

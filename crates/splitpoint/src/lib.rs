@@ -54,6 +54,7 @@ mod storage;
 mod store;
 mod syncer;
 mod table;
+mod url;
 
 pub use backup::{Backup, BackupProgress, BackupReport, BackupStage, backup};
 pub use check::{CheckProgress, CheckReport, CheckStage, Damage};
@@ -73,6 +74,6 @@ pub use storage::regular::open_regular;
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::{SimDisk, SimFault};
 pub use table::{
-    BatchAtomicity, Capabilities, Change, Entries, Entry, Opener, PutMode, ScanGuarantee, Table,
-    Value, open, open_with, register,
+    BatchAtomicity, Capabilities, Change, Entries, Entry, PutMode, ScanGuarantee, Table, Value,
 };
+pub use url::{Opener, open, open_with, register};

@@ -17,11 +17,12 @@ const LAYERS: &[&[&str]] = &[
     &["fuzzing"],
     &["storage::sim"], // A store with faults, made for crash tests.
     &["repair"],
+    &["url"],
     &["db"],
     &["backup"],
-    &["snapshot", "transaction", "check", "cursor", "syncer", "recovery"],
+    &["check", "cursor", "syncer", "recovery"],
     &["store"],
-    &["checkpoint", "compaction", "readers"],
+    &["checkpoint"],
     &["identify"],
     &["log"],
     &["region"],
@@ -41,10 +42,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Arrows that point up nevertheless, each with its reason. One that is not needed is a finding.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    ("options", "db", "`Options::open` returns a `Db`"),
-    ("table", "db", "`open` returns a `Db` as a `Table`"),
-];
+const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
 pub(super) fn modules_use_only_those_below(tree: &Tree) -> Vec<Finding> {
     findings(tree, LAYERS, EXCEPTIONS)
