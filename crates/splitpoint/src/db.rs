@@ -28,9 +28,8 @@ use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX
 use crate::stats::{Recovery, Stats};
 use crate::store::{Opened, Put, Step, Store, Writer, via};
 use crate::syncer::Syncer;
-use crate::table::{
-    BatchAtomicity, Capabilities, Change, Entries, PutMode, ScanGuarantee, Table, Value,
-};
+use crate::table::{BatchAtomicity, Capabilities, Change, Entries, PutMode, ScanGuarantee, Table};
+use crate::value::Value;
 
 /// Keys that [`Db::get_many`] and [`Db::put_many`] look up at a time, so that their cache misses
 /// overlap.

@@ -55,6 +55,7 @@ mod store;
 mod syncer;
 mod table;
 mod url;
+mod value;
 
 pub use backup::{Backup, BackupProgress, BackupReport, BackupStage, backup};
 pub use check::{CheckProgress, CheckReport, CheckStage, Damage};
@@ -73,7 +74,6 @@ pub use stats::{
 pub use storage::regular::open_regular;
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::{SimDisk, SimFault};
-pub use table::{
-    BatchAtomicity, Capabilities, Change, Entries, Entry, PutMode, ScanGuarantee, Table, Value,
-};
+pub use table::{BatchAtomicity, Capabilities, Change, Entries, PutMode, ScanGuarantee, Table};
 pub use url::{Opener, open, open_with, register};
+pub use value::{Entry, Value};

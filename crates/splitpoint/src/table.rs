@@ -1,68 +1,11 @@
 //! What every access method is: one interface over files, memory and what comes later.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::ops::Deref;
 
 use crate::error::Result;
 use crate::options::Durability;
 use crate::stats::Stats;
-
-/// A value or a key read from a table: bytes, without a copy where the access method has them
-/// in memory.
-///
-/// It borrows from the table, so it is valid as long as the table is open. Later changes of the key
-/// do not change it. Of a store in a file the bytes are those of the mapped file: another program that
-/// writes to that file can change them, and one that truncates it makes touching them raise `SIGBUS`;
-/// [`Db::open`](crate::Db::open) has the whole contract.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Value<'table>(Cow<'table, [u8]>);
-
-impl<'table> Value<'table> {
-    /// Wraps bytes that live in the table.
-    pub fn borrowed(bytes: &'table [u8]) -> Self {
-        Self(Cow::Borrowed(bytes))
-    }
-
-    /// Wraps bytes read for this value alone.
-    pub fn owned(bytes: Vec<u8>) -> Self {
-        Self(Cow::Owned(bytes))
-    }
-
-    /// Returns the bytes, copied if they live in the table.
-    pub fn into_vec(self) -> Vec<u8> {
-        self.0.into_owned()
-    }
-}
-
-impl Deref for Value<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl AsRef<[u8]> for Value<'_> {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Value<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Value({} bytes)", self.0.len())
-    }
-}
-
-/// One key with its value, from a scan.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Entry<'table> {
-    /// The key.
-    pub key: Value<'table>,
-    /// Its value.
-    pub value: Value<'table>,
-}
+use crate::value::{Entry, Value};
 
 /// Whether [`Table::put`] may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

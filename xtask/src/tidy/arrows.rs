@@ -37,7 +37,7 @@ const LAYERS: &[&[&str]] = &[
     &["format", "health"],
     &["hash", "linear"],
     &["growing"],
-    &["error", "atomic", "canary", "storage::fork"],
+    &["error", "atomic", "canary", "storage::fork", "value"],
     &["file_kind"],
 ];
 
