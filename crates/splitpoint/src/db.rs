@@ -21,6 +21,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use crate::backup::{Backup, BackupReport};
+use crate::batch::AsPair;
 use crate::check::{CheckProgress, CheckReport};
 use crate::cursor::Scan;
 use crate::error::Result;
@@ -31,9 +32,9 @@ use crate::syncer::Syncer;
 use crate::table::{BatchAtomicity, Capabilities, Change, Entries, PutMode, ScanGuarantee, Table};
 use crate::value::Value;
 
-/// Keys that [`Db::get_many`] and [`Db::put_many`] look up at a time, so that their cache misses
+/// Keys that [`Db::get_many`] and [`Db::put_many`] take at a time, so that their cache misses
 /// overlap.
-const BATCH: usize = 32;
+const CHUNK: usize = 32;
 
 /// A store: keys and values in one file or in memory.
 ///
@@ -153,8 +154,8 @@ impl Db {
     /// # }
     /// ```
     #[inline]
-    pub fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        Ok(self.store.find(key)?.map(|pair| Value::borrowed(pair.value)))
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value<'_>>> {
+        Ok(self.store.find(key.as_ref())?.map(|pair| Value::borrowed(pair.value)))
     }
 
     /// Replaces the content of `buf` by the value of `key` and returns whether there is one.
@@ -162,8 +163,8 @@ impl Db {
     /// # Errors
     ///
     /// As [`get`](Self::get).
-    pub fn get_into(&self, key: &[u8], buf: &mut Vec<u8>) -> Result<bool> {
-        let Some(pair) = self.store.find(key)? else { return Ok(false) };
+    pub fn get_into(&self, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
+        let Some(pair) = self.store.find(key.as_ref())? else { return Ok(false) };
         buf.clear();
         buf.extend_from_slice(pair.value);
         Ok(true)
@@ -174,15 +175,15 @@ impl Db {
     /// # Errors
     ///
     /// As [`get`](Self::get).
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.store.find(key)?.is_some())
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.store.find(key.as_ref())?.is_some())
     }
 
     /// Returns the values of `keys`, in their order, looked up together.
     ///
-    /// Three passes over 32 keys at a time: ask for the buckets, match tags and ask for the
-    /// records, compare. The cache misses overlap instead of following each other, which is
-    /// several times faster than as many calls of [`get`](Self::get) once the table is larger
+    /// It looks up 32 keys at a time in three passes: prefetch the buckets; match the tags and
+    /// prefetch the records; compare. The cache misses overlap instead of following each other, which
+    /// is several times faster than calling [`get`](Self::get) for each key once the table is larger
     /// than the cache.
     ///
     /// # Errors
@@ -194,30 +195,54 @@ impl Db {
     /// ```
     /// # fn main() -> splitpoint::Result<()> {
     /// # let db = splitpoint::Db::in_memory()?;
-    /// db.put(b"a", b"1")?;
-    /// let values = db.get_many(&[b"a", b"b"])?;
-    /// assert_eq!(values[0].as_deref(), Some(&b"1"[..]));
+    /// db.put("a", "1")?;
+    /// let values = db.get_many(["a", "b"])?;
+    /// assert_eq!(values[0].as_ref().expect("it was stored"), "1");
     /// assert_eq!(values[1], None);
+    /// let values = db.get_many((0..100_u64).map(u64::to_le_bytes))?;
+    /// assert_eq!(values.len(), 100);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>> {
-        let mut values = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(BATCH) {
-            let mut hashes = [0; BATCH];
-            for (hash, key) in hashes.iter_mut().zip(keys) {
-                *hash = self.store.hash_of(key);
-                self.store.prefetch_bucket(*hash);
+    pub fn get_many(
+        &self,
+        keys: impl IntoIterator<Item: AsRef<[u8]>>,
+    ) -> Result<Vec<Option<Value<'_>>>> {
+        let mut keys = keys.into_iter().fuse();
+        let mut values = Vec::with_capacity(keys.size_hint().0);
+        loop {
+            let chunk: [_; CHUNK] = std::array::from_fn(|_| keys.next());
+            let mut slices = [&[][..]; CHUNK];
+            let mut count = 0;
+            for (slice, key) in slices.iter_mut().zip(chunk.iter().flatten()) {
+                *slice = key.as_ref();
+                count += 1;
             }
-            for &hash in &hashes[..keys.len()] {
-                self.store.prefetch_candidates(hash);
-            }
-            for (&hash, key) in hashes.iter().zip(keys) {
-                let found = self.store.find_hashed(key, hash)?;
-                values.push(found.map(|pair| Value::borrowed(pair.value)));
+            self.get_chunk(&slices[..count], &mut values)?;
+            if count < CHUNK {
+                return Ok(values);
             }
         }
-        Ok(values)
+    }
+
+    fn get_chunk<'db>(
+        &'db self,
+        keys: &[&[u8]],
+        values: &mut Vec<Option<Value<'db>>>,
+    ) -> Result<()> {
+        let mut hashes = [0; CHUNK];
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = self.store.hash_of(key);
+            self.store.prefetch_bucket(*hash);
+        }
+        for &hash in &hashes[..keys.len()] {
+            self.store.prefetch_candidates(hash);
+        }
+        for (&hash, key) in hashes.iter().zip(keys) {
+            let found = self.store.find_hashed(key, hash)?;
+            values.push(found.map(|pair| Value::borrowed(pair.value)));
+        }
+        Ok(())
     }
 
     /// Stores `value` under `key`, replacing any earlier value.
@@ -247,11 +272,12 @@ impl Db {
     ///
     /// Controlled and uncontrolled splits: Seltzer and Yigit 1991. Values live in a log, so a
     /// split moves slots and never values.
-    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+    #[inline]
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, self.store.durability)
     }
 
-    /// Stores `value` under `key` as [`put`](Self::put), with a durability of its own.
+    /// Stores `value` under `key` as [`put`](Self::put), with `durability` for this change.
     ///
     /// # Errors
     ///
@@ -269,8 +295,14 @@ impl Db {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn put_with(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.put_mode(key, value, PutMode::Replace, durability).map(drop)
+    #[inline]
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.put_mode(key.as_ref(), value.as_ref(), PutMode::Replace, durability).map(drop)
     }
 
     /// Stores `value` under `key` if the key is not there, and returns whether it was stored.
@@ -290,8 +322,24 @@ impl Db {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn put_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.put_mode(key, value, PutMode::New, self.store.durability)
+    #[inline]
+    pub fn put_new(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.put_new_with(key, value, self.store.durability)
+    }
+
+    /// Stores `value` as [`put_new`](Self::put_new), with `durability` for this change.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    #[inline]
+    pub fn put_new_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<bool> {
+        self.put_mode(key.as_ref(), value.as_ref(), PutMode::New, durability)
     }
 
     fn put_mode(
@@ -311,6 +359,9 @@ impl Db {
     /// Stores every pair, in order, as [`put`](Self::put) does one by one; their cache misses
     /// overlap, and they share one wait for durability.
     ///
+    /// The items are tuples of a key and a value, or references to such: [`AsPair`]. The iterator may
+    /// use the store: no lock is held while it makes its next items, 32 at a time.
+    ///
     /// # Errors
     ///
     /// As [`put`](Self::put); the pairs before the one that failed are stored.
@@ -320,39 +371,70 @@ impl Db {
     /// ```
     /// # fn main() -> splitpoint::Result<()> {
     /// # let db = splitpoint::Db::in_memory()?;
-    /// db.put_many(&[(b"a", b"1"), (b"b", b"2")])?;
+    /// db.put_many([("a", "1"), ("b", "2")])?;
     /// assert_eq!(db.len(), 2);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn put_many(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
-        let durability = self.store.durability;
-        for pairs in pairs.chunks(BATCH) {
-            // Those before one that cannot be stored are.
-            let mut puts: Vec<Put<'_>> = Vec::with_capacity(pairs.len());
-            let prepared = pairs.iter().try_for_each(|(key, value)| {
-                puts.push(self.store.prepare_put(key, value, PutMode::Replace, durability)?);
-                Ok(())
-            });
-            for put in &puts {
-                self.store.prefetch_candidates(put.hash);
+    pub fn put_many(&self, pairs: impl IntoIterator<Item: AsPair>) -> Result<()> {
+        self.put_many_with(pairs, self.store.durability)
+    }
+
+    /// Stores every pair as [`put_many`](Self::put_many), with `durability` for all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`put_many`](Self::put_many).
+    pub fn put_many_with(
+        &self,
+        pairs: impl IntoIterator<Item: AsPair>,
+        durability: Durability,
+    ) -> Result<()> {
+        let mut pairs = pairs.into_iter().fuse();
+        loop {
+            let chunk: [_; CHUNK] = std::array::from_fn(|_| pairs.next());
+            let mut slices = [(&[][..], &[][..]); CHUNK];
+            let mut count = 0;
+            for (slice, pair) in slices.iter_mut().zip(chunk.iter().flatten()) {
+                *slice = pair.as_pair();
+                count += 1;
             }
-            let mut writer = self.store.lock_for_change()?;
-            let stored =
-                puts.iter().try_for_each(|put| self.store.put_locked(&mut writer, put).map(drop));
-            let is_last = prepared.is_err() || stored.is_err();
-            // All chunks share one wait.
-            let level = match durability {
-                Durability::Sync if !is_last => Durability::Buffered,
-                level => level,
-            };
-            self.finish(writer, level)?;
-            stored.and(prepared)?;
+            self.put_chunk(&slices[..count], durability)?;
+            if count < CHUNK {
+                break;
+            }
         }
         match durability {
             Durability::Sync => self.sync(),
             Durability::Async | Durability::Buffered => Ok(()),
         }
+    }
+
+    /// Stores a chunk of pairs. With `Sync` it waits for the device only after an error: the caller
+    /// waits once for all chunks.
+    fn put_chunk(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        // The pairs before one that cannot be stored are stored.
+        let mut puts: Vec<Put<'_>> = Vec::with_capacity(pairs.len());
+        let prepared = pairs.iter().try_for_each(|(key, value)| {
+            puts.push(self.store.prepare_put(key, value, PutMode::Replace, durability)?);
+            Ok(())
+        });
+        for put in &puts {
+            self.store.prefetch_candidates(put.hash);
+        }
+        let mut writer = self.store.lock_for_change()?;
+        let stored =
+            puts.iter().try_for_each(|put| self.store.put_locked(&mut writer, put).map(drop));
+        let is_last = prepared.is_err() || stored.is_err();
+        let level = match durability {
+            Durability::Sync if !is_last => Durability::Buffered,
+            level => level,
+        };
+        self.finish(writer, level)?;
+        stored.and(prepared)
     }
 
     /// Removes `key` and returns whether it was there.
@@ -364,16 +446,22 @@ impl Db {
     /// # Cost
     ///
     /// As [`put`](Self::put); merges at most one pair of buckets.
-    pub fn delete(&self, key: &[u8]) -> Result<bool> {
+    #[inline]
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.delete_with(key, self.store.durability)
     }
 
-    /// Removes `key` as [`delete`](Self::delete), with a durability of its own.
+    /// Removes `key` as [`delete`](Self::delete), with `durability` for this change.
     ///
     /// # Errors
     ///
     /// As [`put`](Self::put).
-    pub fn delete_with(&self, key: &[u8], durability: Durability) -> Result<bool> {
+    #[inline]
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<bool> {
+        self.delete_bytes(key.as_ref(), durability)
+    }
+
+    fn delete_bytes(&self, key: &[u8], durability: Durability) -> Result<bool> {
         let hash = self.store.hash_of(key);
         self.store.prefetch_bucket(hash);
         let mut writer = self.store.lock_for_change()?;

@@ -20,6 +20,7 @@ compile_error!("splitpoint maps whole files: it needs a 64-bit address space");
 mod atomic;
 mod background;
 mod backup;
+mod batch;
 mod canary;
 mod check;
 mod checkpoint;
@@ -58,6 +59,7 @@ mod url;
 mod value;
 
 pub use backup::{Backup, BackupProgress, BackupReport, BackupStage, backup};
+pub use batch::AsPair;
 pub use check::{CheckProgress, CheckReport, CheckStage, Damage};
 pub use cursor::Scan;
 pub use db::Db;

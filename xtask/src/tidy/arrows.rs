@@ -37,6 +37,7 @@ const LAYERS: &[&[&str]] = &[
     &["format", "health"],
     &["hash", "linear"],
     &["growing"],
+    &["batch"],
     &["error", "atomic", "canary", "storage::fork", "value"],
     &["file_kind"],
 ];

@@ -23,6 +23,8 @@ mod durability;
 #[cfg(test)]
 mod fork;
 #[cfg(test)]
+mod forms;
+#[cfg(test)]
 mod full_copy;
 #[cfg(test)]
 mod full_disk;
