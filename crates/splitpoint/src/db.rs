@@ -13,6 +13,7 @@ mod miri_tests;
 #[cfg(not(loom))]
 mod pace_tests;
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
@@ -21,7 +22,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use crate::backup::{Backup, BackupReport};
-use crate::batch::AsPair;
+use crate::batch::{AsPair, Change};
 use crate::check::{CheckProgress, CheckReport};
 use crate::cursor::Scan;
 use crate::error::Result;
@@ -29,7 +30,7 @@ use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX
 use crate::stats::{Recovery, Stats};
 use crate::store::{Opened, Put, Step, Store, Writer, via};
 use crate::syncer::Syncer;
-use crate::table::{BatchAtomicity, Capabilities, Change, Entries, PutMode, ScanGuarantee, Table};
+use crate::table::{BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table};
 use crate::value::Value;
 
 /// Keys that [`Db::get_many`] and [`Db::put_many`] take at a time, so that their cache misses
@@ -57,7 +58,7 @@ const CHUNK: usize = 32;
 /// let db = Db::open(&path)?;
 /// db.put(b"France", b"Paris")?;
 /// db.put(b"Peru", b"Lima")?;
-/// assert_eq!(db.get(b"France")?.as_deref(), Some(&b"Paris"[..]));
+/// assert_eq!(db.get(b"France")?.expect("it was stored"), b"Paris");
 /// assert!(db.delete(b"Peru")?);
 /// assert_eq!(db.len(), 1);
 /// db.close()?;
@@ -470,48 +471,62 @@ impl Db {
         Ok(is_deleted)
     }
 
-    /// Makes all changes or none: after a crash, too, there are all of them or none.
+    /// Applies all changes atomically, also across a crash.
     ///
-    /// Of several changes of one key the last counts; a delete of a key that is not there is
-    /// nothing. Other threads may see the changes come one after the other.
+    /// It takes a [`Batch`], or [`Change`]s that borrow. The last change of a key wins; deleting a
+    /// missing key is a no-op. Other threads may see the changes one after the other.
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put), and then none of them is made.
+    /// As [`put`](Self::put), and then no change is made.
     ///
     /// # Durability
     ///
-    /// That of the handle, see [`Durability`]. With [`Durability::Sync`] the whole batch waits for
-    /// the device once.
+    /// That of the handle, see [`Durability`]. With [`Durability::Sync`] the batch waits for the
+    /// device once.
     ///
     /// # Cost
     ///
-    /// As many changes one by one, and 24 bytes of log.
+    /// That of the changes one by one, and 24 bytes of log.
     ///
     /// # Examples
     ///
     /// ```
     /// # fn main() -> splitpoint::Result<()> {
     /// # let db = splitpoint::Db::in_memory()?;
-    /// # db.put(b"from", b"7")?;
-    /// use splitpoint::Change;
+    /// # db.put("from", "7")?;
+    /// use splitpoint::{Batch, Change};
     ///
-    /// db.apply(&[Change::Delete { key: b"from" }, Change::Put { key: b"to", value: b"7" }])?;
-    /// assert_eq!(db.get(b"to")?.as_deref(), Some(&b"7"[..]));
-    /// assert!(!db.contains(b"from")?);
+    /// db.apply(&Batch::new().delete("from").put("to", "7"))?;
+    /// assert_eq!(db.get("to")?.expect("it was stored"), "7");
+    /// assert!(!db.contains("from")?);
+    ///
+    /// db.apply(&[Change::Delete { key: b"to" }, Change::Put { key: b"from", value: b"7" }])?;
+    /// assert!(!db.contains("to")?);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
+    pub fn apply<'a, C>(&self, changes: C) -> Result<()>
+    where
+        C: IntoIterator<Item: Borrow<Change<'a>>>,
+    {
         self.apply_with(changes, self.store.durability)
     }
 
-    /// As [`apply`](Self::apply), with a durability of its own.
+    /// Applies all changes as [`apply`](Self::apply), with `durability` for all of them.
     ///
     /// # Errors
     ///
     /// As [`apply`](Self::apply).
-    pub fn apply_with(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {
+    pub fn apply_with<'a, C>(&self, changes: C, durability: Durability) -> Result<()>
+    where
+        C: IntoIterator<Item: Borrow<Change<'a>>>,
+    {
+        let changes: Vec<Change<'a>> = changes.into_iter().map(|item| *item.borrow()).collect();
+        self.apply_slice(&changes, durability)
+    }
+
+    fn apply_slice(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {
         let mut writer = self.store.lock_for_change()?;
         self.store.apply_locked(&mut writer, changes)?;
         self.finish(writer, durability)
@@ -740,8 +755,8 @@ impl Db {
         self.backup_with().write(dest)
     }
 
-    /// Writes a consistent copy of the store to a stream; who opens the file that is made of it
-    /// replays its log once.
+    /// Writes a consistent copy of the store to a stream; the first open of that file replays the
+    /// log.
     ///
     /// # Errors
     ///
@@ -825,7 +840,7 @@ impl Table for Db {
             key_bytes_max: KEY_BYTES_MAX,
             value_bytes_max: VALUE_BYTES_MAX,
             is_read_only: self.store.access == Access::ReadOnly,
-            batch: BatchAtomicity::Whole,
+            batch: BatchAtomicity::Atomic,
             scan: ScanGuarantee::ExactlyOnce,
             durability,
             may_lose_acknowledged: false,
@@ -849,7 +864,7 @@ impl Table for Db {
     }
 
     fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
-        Self::apply(self, changes)
+        self.apply_slice(changes, self.store.durability)
     }
 
     fn scan(&self) -> Result<Entries<'_>> {

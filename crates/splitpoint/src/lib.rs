@@ -59,7 +59,7 @@ mod url;
 mod value;
 
 pub use backup::{Backup, BackupProgress, BackupReport, BackupStage, backup};
-pub use batch::AsPair;
+pub use batch::{AsPair, Batch, Change, Changes};
 pub use check::{CheckProgress, CheckReport, CheckStage, Damage};
 pub use cursor::Scan;
 pub use db::Db;
@@ -76,6 +76,6 @@ pub use stats::{
 pub use storage::regular::open_regular;
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::{SimDisk, SimFault};
-pub use table::{BatchAtomicity, Capabilities, Change, Entries, PutMode, ScanGuarantee, Table};
+pub use table::{BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table};
 pub use url::{Opener, open, open_with, register};
 pub use value::{Entry, Value};

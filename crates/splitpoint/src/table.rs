@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::batch::Change;
 use crate::error::Result;
 use crate::options::Durability;
 use crate::stats::Stats;
@@ -16,29 +17,12 @@ pub enum PutMode {
     New,
 }
 
-/// One change of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change<'a> {
-    /// Store `value` under `key`.
-    Put {
-        /// The key.
-        key: &'a [u8],
-        /// The value.
-        value: &'a [u8],
-    },
-    /// Remove `key`, if it is there.
-    Delete {
-        /// The key.
-        key: &'a [u8],
-    },
-}
-
-/// How much of a batch happens when something goes wrong in its middle.
+/// How many changes of a batch are made when one of them fails, or the process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BatchAtomicity {
-    /// All or nothing.
-    Whole,
-    /// Each change on its own, in order: a prefix.
+    /// All or none.
+    Atomic,
+    /// Those before the one that failed.
     None,
 }
 
