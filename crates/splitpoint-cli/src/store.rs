@@ -106,7 +106,7 @@ impl Writable {
     /// Closes it, which makes its changes durable.
     pub(crate) fn close(self, path: &Path) -> Result<()> {
         let closed = match self {
-            Self::Store(db) => db.close(),
+            Self::Store(db) => db.close().map(drop),
             Self::Db185(table) => {
                 // Its sync has an order that a kill may break where overflow pages run out.
                 interrupt::last_step();

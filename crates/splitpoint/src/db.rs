@@ -3,6 +3,7 @@
 #[cfg(test)]
 #[cfg(not(loom))]
 mod crash_tests;
+mod iter;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod kill_tests;
@@ -12,6 +13,9 @@ mod miri_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod pace_tests;
+mod update;
+
+pub use iter::{Iter, Keys, Values};
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -40,8 +44,11 @@ const CHUNK: usize = 32;
 /// A store: keys and values in one file or in memory.
 ///
 /// Any number of threads may use a handle at the same time. Reads take no lock; writes take one
-/// mutex. A value that was read borrows from the handle and is not copied. A large store has two
-/// threads of its own, which sync it and make room ahead of the writer.
+/// mutex. A value borrows from the handle and is not copied. A large store starts two threads, which
+/// sync it and make room ahead of the writer.
+///
+/// A clone is another handle to the same store: threads that need a handle each get a clone, and the
+/// last one to be dropped or [closed](Self::close) closes the store.
 ///
 /// After a `fork`, the child may read through the handle of a file; changes, syncs and closing are
 /// refused there with [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned), and dropping it does
@@ -65,9 +72,32 @@ const CHUNK: usize = 32;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone)]
 pub struct Db {
+    // Dropped before `handle`: when the last handle closes the file, nobody else holds it any more.
+    store: Arc<Store>,
+    handle: Arc<Handle>,
+}
+
+/// What the clones of a handle share, and what the last one ends.
+struct Handle {
     store: Arc<Store>,
     syncer: Syncer,
+}
+
+impl Handle {
+    fn close(mut self) -> Result<()> {
+        self.syncer.stop();
+        self.store.close()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.syncer.stop();
+        // There is nobody to tell; the next open recovers.
+        let _ = self.store.close();
+    }
 }
 
 impl Db {
@@ -118,7 +148,9 @@ impl Db {
     }
 
     pub(crate) fn from_opened(opened: Opened, options: &Options) -> Self {
-        Self { store: Arc::new(Store::new(opened, options)), syncer: Syncer::default() }
+        let store = Arc::new(Store::new(opened, options));
+        let handle = Arc::new(Handle { store: store.clone(), syncer: Syncer::default() });
+        Self { store, handle }
     }
 
     /// Returns the value of `key`, or `None`.
@@ -459,10 +491,10 @@ impl Db {
     /// As [`put`](Self::put).
     #[inline]
     pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<bool> {
-        self.delete_bytes(key.as_ref(), durability)
+        self.remove(key.as_ref(), durability)
     }
 
-    fn delete_bytes(&self, key: &[u8], durability: Durability) -> Result<bool> {
+    fn remove(&self, key: &[u8], durability: Durability) -> Result<bool> {
         let hash = self.store.hash_of(key);
         self.store.prefetch_bucket(hash);
         let mut writer = self.store.lock_for_change()?;
@@ -556,12 +588,12 @@ impl Db {
             if !self.store.region.storage().may_sync_in_background() {
                 return Step::GoOn;
             }
-            let has_thread = self.syncer.schedule(&self.store, writer.pace.delay());
+            let has_thread = self.handle.syncer.schedule(&self.store, writer.pace.delay());
             writer.pace.set_asked(has_thread);
         }
         let step = self.store.step(writer);
         if step == Step::Hurry {
-            self.syncer.schedule(&self.store, Duration::ZERO);
+            self.handle.syncer.schedule(&self.store, Duration::ZERO);
         }
         step
     }
@@ -575,7 +607,7 @@ impl Db {
         }
         if self.store.region.storage().may_sync_in_background() {
             // Once: the thread may be at a sync, and to wake it costs a system call.
-            let is_asked = self.syncer.finish_checkpoint(&self.store);
+            let is_asked = self.handle.syncer.finish_checkpoint(&self.store);
             writer.checkpoints.set_asked(is_asked);
         } else {
             drop(writer);
@@ -640,16 +672,43 @@ impl Db {
         self.store.sync()
     }
 
-    /// Syncs the store, marks it closed and gives up the lock.
+    /// Closes the store if this is its last handle, and returns whether it was.
     ///
-    /// Dropping the handle does the same, without a way to tell of an error.
+    /// The last handle syncs the store, marks it closed and gives up the lock on the file. While clones
+    /// live, this syncs the store, drops this handle and returns `false`; the store stays open for the
+    /// clones. Of several threads that close their clones at the same time, one gets `true`.
+    ///
+    /// Dropping a handle does the same, except that it does not sync while clones live, and that it
+    /// has no way to report an error.
     ///
     /// # Errors
     ///
-    /// As [`sync`](Self::sync). The next open then recovers the store.
-    pub fn close(mut self) -> Result<()> {
-        self.syncer.stop();
-        self.store.close()
+    /// As [`sync`](Self::sync). If the last handle fails, the next open recovers the store.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.spt");
+    /// let db = splitpoint::Db::open(&path)?;
+    /// let other = db.clone();
+    /// other.put("key", "value")?;
+    /// assert!(!other.close()?, "the store stays open for `db`");
+    /// assert!(db.contains("key")?);
+    /// assert!(db.close()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn close(self) -> Result<bool> {
+        let Self { store, handle } = self;
+        let synced = if Arc::strong_count(&handle) > 1 { store.sync() } else { Ok(()) };
+        // First this one, so that the last handle is the last to hold the file.
+        drop(store);
+        match (synced, Arc::into_inner(handle)) {
+            (Ok(()), Some(handle)) => handle.close().map(|()| true),
+            (synced, _) => synced.map(|()| false),
+        }
     }
 
     /// Returns counts, sizes and the occupancy of the table.
@@ -809,14 +868,6 @@ impl Options {
     pub fn in_memory(&self) -> Result<Db> {
         self.validate()?;
         Ok(Db::from_opened(crate::recovery::open_memory(self)?, self))
-    }
-}
-
-impl Drop for Db {
-    fn drop(&mut self) {
-        self.syncer.stop();
-        // There is nobody to tell; the next open recovers.
-        let _ = self.store.close();
     }
 }
 

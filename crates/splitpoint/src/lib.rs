@@ -62,7 +62,7 @@ pub use backup::{Backup, BackupProgress, BackupReport, BackupStage, backup};
 pub use batch::{AsPair, Batch, Change, Changes};
 pub use check::{CheckProgress, CheckReport, CheckStage, Damage};
 pub use cursor::Scan;
-pub use db::Db;
+pub use db::{Db, Iter, Keys, Values};
 pub use error::{Error, ErrorKind, Result};
 pub use file_kind::FileKind;
 pub use options::{

@@ -31,6 +31,8 @@ mod full_disk;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
+mod handles;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod hostile_keys;

@@ -109,7 +109,7 @@ impl Case {
                     drop(db);
                     disk = lost;
                 }
-                _ => db.close().expect("nothing fails here"),
+                _ => drop(db.close().expect("nothing fails here")),
             }
         }
         Self { bytes: disk.file(), newest, versions, failed, options }
