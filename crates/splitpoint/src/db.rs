@@ -34,7 +34,9 @@ use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX
 use crate::stats::{Recovery, Stats};
 use crate::store::{Opened, Put, Step, Store, Writer, via};
 use crate::syncer::Syncer;
-use crate::table::{BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table};
+use crate::table::{
+    BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck,
+};
 use crate::value::Value;
 
 /// Keys that [`Db::get_many`] and [`Db::put_many`] take at a time, so that their cache misses
@@ -898,24 +900,38 @@ impl Table for Db {
         }
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        Self::get(self, key)
+    fn get_bytes(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
+        self.get(key)
     }
 
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>> {
-        Self::get_many(self, keys)
+    fn get_many_bytes(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>> {
+        self.get_many(keys)
     }
 
-    fn put(&self, key: &[u8], value: &[u8], mode: PutMode) -> Result<bool> {
-        self.put_mode(key, value, mode, self.store.durability)
+    fn put_bytes(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        mode: PutMode,
+        durability: Option<Durability>,
+    ) -> Result<bool> {
+        self.put_mode(key, value, mode, durability.unwrap_or(self.store.durability))
     }
 
-    fn delete(&self, key: &[u8]) -> Result<bool> {
-        Self::delete(self, key)
+    fn put_many_bytes(
+        &self,
+        pairs: &[(&[u8], &[u8])],
+        durability: Option<Durability>,
+    ) -> Result<()> {
+        self.put_many_with(pairs, durability.unwrap_or(self.store.durability))
     }
 
-    fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
-        self.apply_slice(changes, self.store.durability)
+    fn delete_bytes(&self, key: &[u8], durability: Option<Durability>) -> Result<bool> {
+        self.remove(key, durability.unwrap_or(self.store.durability))
+    }
+
+    fn apply_bytes(&self, changes: &[Change<'_>], durability: Option<Durability>) -> Result<()> {
+        self.apply_slice(changes, durability.unwrap_or(self.store.durability))
     }
 
     fn scan(&self) -> Result<Entries<'_>> {
@@ -932,5 +948,19 @@ impl Table for Db {
 
     fn stats(&self) -> Result<Stats> {
         Self::stats(self)
+    }
+
+    fn check(&self) -> Result<TableCheck> {
+        let report = Self::check(self)?;
+        let mut check = TableCheck::default();
+        // Those of the report are records of the log.
+        check.record_count = Self::len(self);
+        report.damages.iter().for_each(|damage| check.note(damage));
+        check.damage_count = report.damage_count;
+        Ok(check)
+    }
+
+    fn close(self: Box<Self>) -> Result<bool> {
+        Self::close(*self)
     }
 }

@@ -76,6 +76,8 @@ pub use stats::{
 pub use storage::regular::open_regular;
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::{SimDisk, SimFault};
-pub use table::{BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table};
+pub use table::{
+    BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck, TableExt,
+};
 pub use url::{Opener, open, open_with, register};
 pub use value::{Entry, Value};

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
+use splitpoint::TableExt as _;
+
 use crate::bytes::{Notation, escaped, shown};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use splitpoint::{Options, PutMode};
+use splitpoint::{Options, PutMode, TableExt as _};
 
 use crate::bytes::shell_word;
 use crate::console::{self, Console};

@@ -448,7 +448,7 @@ fn step(db: &Db, op: &Op, shared: &Shared) -> crate::Result<bool> {
             for part in commit.chunks(if is_whole { commit.len() } else { 1 }) {
                 attempt(part.to_vec());
                 let changes: Vec<Change<'_>> = part.iter().map(change).collect();
-                Table::apply(db, &changes)?;
+                Table::apply_bytes(db, &changes, None)?;
                 shared.settle(false);
             }
             Ok(false)
