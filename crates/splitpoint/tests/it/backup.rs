@@ -445,7 +445,7 @@ fn a_destination_that_is_there_is_left_alone() {
     fs::create_dir(dest("dir")).unwrap();
     assert_eq!(kind(&dest("dir"), true), ErrorKind::NotAStore);
     assert_eq!(kind(Path::new("/dev/null"), true), ErrorKind::NotAStore);
-    assert_eq!(kind(&dest("no/dir/b.spt"), false), ErrorKind::Io);
+    assert_eq!(kind(&dest("no/dir/b.spt"), false), ErrorKind::NotFound);
     // A store that is open elsewhere is not pulled away.
     let other = Db::open(dest("other.spt")).unwrap();
     assert_eq!(kind(&dest("other.spt"), true), ErrorKind::Locked);

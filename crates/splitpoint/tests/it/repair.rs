@@ -459,7 +459,7 @@ fn a_repair_that_cannot_be_done_leaves_no_file() {
     fs::write(&source, &case.bytes).unwrap();
     assert_eq!(repair(&source, &source).unwrap_err().kind(), ErrorKind::Exists);
     let missing = dir.path().join("none.spt");
-    assert_eq!(repair(&missing, &target).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(repair(&missing, &target).unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(repair(dir.path(), &target).unwrap_err().kind(), ErrorKind::NotAStore);
 
     for phase in ["search", "verify", "save"] {
