@@ -14,9 +14,10 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use splitpoint::linear::{BucketIndex, Geometry};
+use splitpoint::stats::{Ideal, Occupancy, Stats};
 use splitpoint::{
-    Capabilities, Durability, Entries, Entry, Error, Ideal, Occupancy, PutMode, Result,
-    ScanGuarantee, Stats, Table, TableCheck, Value,
+    Capabilities, Durability, Entries, Entry, Error, PutMode, Result, ScanGuarantee, Table,
+    TableCheck, Value,
 };
 
 use crate::db185;

@@ -791,7 +791,7 @@ impl Db {
     /// of a table in memory too.
     ///
     /// The copy holds every change that returned before this call and none after some moment of
-    /// it. [`Backup`] says how it is made, and has options; [`backup`](crate::backup()) copies a
+    /// it. [`Backup`] says how it is made, and has options; [`backup`](crate::backup::backup()) copies a
     /// file that another process has open.
     ///
     /// # Errors

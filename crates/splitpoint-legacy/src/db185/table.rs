@@ -3,9 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use splitpoint::linear::{BucketIndex, Geometry};
+use splitpoint::stats::{Occupancy, Stats};
 use splitpoint::{
-    Capabilities, Durability, Entries, Error, Occupancy, PutMode, Result, ScanGuarantee, Stats,
-    Table, TableCheck, Value,
+    Capabilities, Durability, Entries, Error, PutMode, Result, ScanGuarantee, Table, TableCheck,
+    Value,
 };
 
 use super::change::PAIR_BYTES_MAX;

@@ -186,10 +186,10 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
     ] {
         let new = dir.path().join("new");
         let mut errors = vec![
-            splitpoint::backup(path, &new).unwrap_err(),
-            splitpoint::repair(path, &new).unwrap_err(),
-            splitpoint::backup(&store, path).unwrap_err(),
-            splitpoint::repair(&store, path).unwrap_err(),
+            splitpoint::backup::backup(path, &new).unwrap_err(),
+            splitpoint::repair::repair(path, &new).unwrap_err(),
+            splitpoint::backup::backup(&store, path).unwrap_err(),
+            splitpoint::repair::repair(&store, path).unwrap_err(),
             splitpoint::open_regular(path, fs::OpenOptions::new().read(true)).unwrap_err(),
         ];
         for create in [Create::IfMissing, Create::New, Create::Never] {

@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::{ControlFlow, Range};
 
-use splitpoint::{
-    Change, Create, Db, Durability, ErrorKind, Options, RepairReport, SimDisk, repair, repair_with,
-};
+use splitpoint::repair::{RepairReport, repair, repair_with};
+use splitpoint::{Change, Create, Db, Durability, ErrorKind, Options, SimDisk};
 
 use crate::support::{Content, Rng, bad_hash, changes, content, rounds, seed, tiny, within};
 
@@ -463,7 +462,7 @@ fn a_repair_that_cannot_be_done_leaves_no_file() {
     assert_eq!(repair(dir.path(), &target).unwrap_err().kind(), ErrorKind::NotAStore);
 
     for phase in ["search", "verify", "save"] {
-        let watch = |progress: splitpoint::RepairProgress| {
+        let watch = |progress: splitpoint::repair::RepairProgress| {
             assert!(progress.bytes <= progress.bytes_total);
             if progress.phase == phase { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
