@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use splitpoint::{ChainHistogram, ChainRow};
+use splitpoint::stats::{ChainHistogram, ChainRow};
 
 use splitpoint_lab::number::p_is;
 

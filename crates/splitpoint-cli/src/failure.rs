@@ -1,8 +1,7 @@
 //! What a command failed with: one line that says what happened, one that says what to do, and
 //! the exit code.
 
-use std::error::Error;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -74,7 +73,7 @@ impl Failure {
     /// The store at `path` could not be opened.
     pub(crate) fn opening(path: &Path, error: &StoreError) -> Self {
         let exit = match error.kind() {
-            ErrorKind::Io => Exit::CannotOpen,
+            ErrorKind::Io | ErrorKind::NotFound => Exit::CannotOpen,
             _ => exit_of(error.kind()),
         };
         Self::of_store(exit, path, error)
@@ -86,7 +85,7 @@ impl Failure {
     }
 
     fn of_store(exit: Exit, path: &Path, error: &StoreError) -> Self {
-        let mut message = chain(error);
+        let mut message = error.to_string();
         let shown = path.display().to_string();
         if !message.contains(&shown) {
             message = format!("`{shown}`: {message}");
@@ -124,17 +123,6 @@ impl Failure {
     }
 }
 
-/// Returns `error` and its sources joined by colons.
-fn chain(error: &dyn Error) -> String {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let _ = write!(message, ": {cause}");
-        source = cause.source();
-    }
-    message
-}
-
 fn exit_of(kind: ErrorKind) -> Exit {
     match kind {
         ErrorKind::Corrupt => Exit::Corrupt,
@@ -146,7 +134,7 @@ fn exit_of(kind: ErrorKind) -> Exit {
         | ErrorKind::ReadOnly
         | ErrorKind::Unsupported
         | ErrorKind::Exists => Exit::CannotOpen,
-        // `Io`, `Full`, `Poisoned`, and kinds that a newer library may add.
+        // `Io`, `NotFound`, `Full`, `Poisoned`, and kinds that a newer library may add.
         _ => Exit::Io,
     }
 }
@@ -293,12 +281,19 @@ mod tests {
     fn one_of_each() -> Vec<(StoreError, Exit, Exit, bool)> {
         let path = || "a.spt".into();
         let source = io::Error::from(io::ErrorKind::PermissionDenied);
+        let missing = io::Error::from(io::ErrorKind::NotFound);
         let (expected, found) = ("x33".to_string(), "fnv1a-64".to_string());
         let reason = String::new();
         let (offset, too_large) = (0, 1 << 32);
         vec![
             (
                 StoreError::Io { action: "open", path: path(), source },
+                Exit::CannotOpen,
+                Exit::Io,
+                true,
+            ),
+            (
+                StoreError::Io { action: "open", path: path(), source: missing },
                 Exit::CannotOpen,
                 Exit::Io,
                 true,
@@ -380,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_names_the_operating_system_s_reason_once() {
+    fn the_message_names_the_operating_system_s_reason_once() {
         let source = io::Error::from(io::ErrorKind::NotFound);
         let error = StoreError::Io { action: "open", path: "a.spt".into(), source };
         let failure = Failure::opening(Path::new("a.spt"), &error);

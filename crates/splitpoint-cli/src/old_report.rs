@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use anstyle::Style;
 use serde::Serialize;
-use splitpoint::{ChainHistogram, Stats};
+use splitpoint::stats::{ChainHistogram, Stats};
 use splitpoint_legacy::{OldFile, Survey};
 
 use crate::chains;

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use anstyle::Style;
 use serde::Serialize;
-use splitpoint::{ChainHistogram, Recovery, Stats};
+use splitpoint::Recovery;
+use splitpoint::stats::{ChainHistogram, Stats};
 
 use crate::bytes::shell_word;
 use crate::chains;

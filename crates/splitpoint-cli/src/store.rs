@@ -89,7 +89,7 @@ impl Writable {
             (Self::Store(db), PutMode::Replace) => {
                 db.put_with(key, value, durability).map(|()| true)
             }
-            (Self::Db185(table), _) => table.put(key, value, mode),
+            (Self::Db185(table), _) => table.put_bytes(key, value, mode, None),
         }
     }
 
@@ -97,20 +97,18 @@ impl Writable {
     pub(crate) fn put_many(&self, records: &[(&[u8], &[u8])]) -> Result<(), Error> {
         match self {
             Self::Store(db) => db.put_many(records),
-            Self::Db185(table) => records
-                .iter()
-                .try_for_each(|(key, value)| table.put(key, value, PutMode::Replace).map(drop)),
+            Self::Db185(table) => table.put_many_bytes(records, None),
         }
     }
 
     /// Closes it, which makes its changes durable.
     pub(crate) fn close(self, path: &Path) -> Result<()> {
         let closed = match self {
-            Self::Store(db) => db.close(),
+            Self::Store(db) => db.close().map(drop),
             Self::Db185(table) => {
                 // Its sync has an order that a kill may break where overflow pages run out.
                 interrupt::last_step();
-                table.close()
+                (*table).close()
             }
         };
         closed.map_err(|error| Failure::using(path, &error))

@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use splitpoint::{CheckProgress, CheckReport, CheckStage, Db, Error};
+use splitpoint::check::{CheckProgress, CheckReport, CheckStage};
+use splitpoint::{Db, Error};
 
 use crate::console::Console;
 use crate::progress::{Phases, ProgressMode, Total};

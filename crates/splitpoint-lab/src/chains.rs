@@ -6,7 +6,7 @@
 //! For a field: `#[serde(with = "splitpoint_lab::chains::rows")]`.
 
 use serde::{Deserialize, Serialize};
-use splitpoint::{ChainHistogram, ChainRow};
+use splitpoint::stats::{ChainHistogram, ChainRow};
 
 /// One row, in Lever's columns and the ideal's.
 #[derive(Serialize, Deserialize)]
@@ -43,7 +43,7 @@ struct HistogramForm {
 /// Rows of a histogram.
 pub mod rows {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use splitpoint::ChainRow;
+    use splitpoint::stats::ChainRow;
 
     use super::RowForm;
 
@@ -75,7 +75,7 @@ pub mod rows {
 /// A histogram.
 pub mod histogram {
     use serde::{Deserializer, Serializer};
-    use splitpoint::ChainHistogram;
+    use splitpoint::stats::ChainHistogram;
 
     use super::HistogramForm;
 

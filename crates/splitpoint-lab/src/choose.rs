@@ -14,8 +14,8 @@
 //!
 //! Times are measured by `timing` and `line_load`.
 
-use splitpoint::Ideal;
 use splitpoint::linear::Geometry;
+use splitpoint::stats::Ideal;
 
 use crate::line_load::LINE_BYTES;
 use crate::partial::occupancy;

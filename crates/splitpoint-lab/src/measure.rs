@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use splitpoint::ChainRow;
+use splitpoint::stats::ChainRow;
 
 use crate::key_positions::{Blame, KeyPositions, KeySample};
 use crate::lookups::{LookupCost, Lookups};

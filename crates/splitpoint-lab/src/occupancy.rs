@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use splitpoint::Ideal;
 use splitpoint::linear::Geometry;
+use splitpoint::stats::Ideal;
 
 use crate::probability::{chi_square_lower, chi_square_upper, poisson_at_least, poisson_at_most};
 

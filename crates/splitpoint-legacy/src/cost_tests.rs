@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use splitpoint::Table;
+use splitpoint::{Table, TableExt};
 
 use crate::Source;
 use crate::byte_order::ByteOrder;

@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use splitpoint::Table;
+use splitpoint::{Table, TableExt};
 
 use crate::ByteOrder;
 use crate::Source;

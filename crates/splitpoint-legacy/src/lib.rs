@@ -5,7 +5,7 @@
 //! ```
 //!
 //! ```
-//! use splitpoint::Table as _;
+//! use splitpoint::Table as _, TableExt as _;
 //!
 //! # fn main() -> splitpoint::Result<()> {
 //! let old = splitpoint_legacy::open("tests/fixtures/gdbm-be-std-word.gdbm")?;
@@ -71,7 +71,7 @@ pub use stated::{Counted, Discrepancy, StatedBy};
 /// let table = splitpoint::open("db185:?bsize=1024&ffactor=16")?;
 /// for entry in old.scan()? {
 ///     let entry = entry?;
-///     table.put(&entry.key, &entry.value, splitpoint::PutMode::New)?;
+///     table.put_new(&entry.key, &entry.value)?;
 /// }
 /// assert_eq!(table.len()?, 500);
 /// # Ok(())

@@ -14,9 +14,10 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use splitpoint::linear::{BucketIndex, Geometry};
+use splitpoint::stats::{Ideal, Occupancy, Stats};
 use splitpoint::{
-    Capabilities, Entries, Entry, Error, Ideal, Occupancy, PutMode, Result, ScanGuarantee, Stats,
-    Table, Value,
+    Capabilities, Durability, Entries, Entry, Error, PutMode, Result, ScanGuarantee, Table,
+    TableCheck, Value,
 };
 
 use crate::db185;
@@ -408,7 +409,7 @@ impl Table for OldFile {
         capabilities
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
+    fn get_bytes(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
         let reader = &*self.reader;
         let homes = reader.homes(key);
         let budget = Budget::new(reader.source());
@@ -427,11 +428,17 @@ impl Table for OldFile {
         fault.map_or(Ok(None), |fault| Err(fault.into()))
     }
 
-    fn put(&self, _key: &[u8], _value: &[u8], _mode: PutMode) -> Result<bool> {
+    fn put_bytes(
+        &self,
+        _key: &[u8],
+        _value: &[u8],
+        _mode: PutMode,
+        _durability: Option<Durability>,
+    ) -> Result<bool> {
         Err(Error::ReadOnly)
     }
 
-    fn delete(&self, _key: &[u8]) -> Result<bool> {
+    fn delete_bytes(&self, _key: &[u8], _durability: Option<Durability>) -> Result<bool> {
         Err(Error::ReadOnly)
     }
 
@@ -472,6 +479,15 @@ impl Table for OldFile {
         stats.file_bytes = reader.source().file_bytes();
         stats.overflow_line_count = survey.overflow_pages;
         Ok(stats)
+    }
+
+    fn check(&self) -> Result<TableCheck> {
+        let survey = self.survey()?;
+        let mut check = TableCheck::default();
+        check.record_count = survey.pair_count;
+        survey.doubts.iter().for_each(|doubt| check.note(doubt));
+        check.damage_count = survey.doubt_count;
+        Ok(check)
     }
 }
 

@@ -17,7 +17,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 
-use splitpoint::{Error, Result, Stats};
+use splitpoint::stats::Stats;
+use splitpoint::{Error, Result};
 
 use crate::Source;
 use crate::identify::Identity;

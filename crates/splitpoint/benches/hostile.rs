@@ -27,7 +27,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use splitpoint::hash::HashFunction;
-use splitpoint::{Db, Durability, Options, Rehash};
+use splitpoint::rehash::Rehash;
+use splitpoint::{Db, Durability, Options};
 
 type Run<T = ()> = Result<T, Box<dyn std::error::Error>>;
 

@@ -1,5 +1,8 @@
 //! A consistent copy of a store, also of one that is being written to.
 //!
+//! [`Db::backup`](crate::Db::backup) copies an open store; [`backup`](fn@backup) copies a file, also one that
+//! another process writes. [`Backup`] has the options of both.
+//!
 //! ```text
 //! source | header | log | index | log | big | index | log (tail)  P ... |
 //!                   |             |     |             |           ^ last commit
@@ -78,7 +81,7 @@ const LOOKS_AT_ZERO: u32 = 3;
 /// # let (path, copy) = (dir.path().join("a.spt"), dir.path().join("b.spt"));
 /// let db = splitpoint::Db::open(&path)?; // Open here, or in another process.
 /// db.put(b"key", b"value")?;
-/// splitpoint::backup(&path, &copy)?;
+/// splitpoint::backup::backup(&path, &copy)?;
 /// assert_eq!(splitpoint::Db::open(&copy)?.len(), 1);
 /// # Ok(())
 /// # }

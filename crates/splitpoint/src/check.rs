@@ -1,4 +1,6 @@
 //! Verify a store without writing; a report, not an error.
+//!
+//! [`Db::check`](crate::Db::check) returns a [`CheckReport`] with each [`Damage`].
 
 mod addr_set;
 mod index;

@@ -15,7 +15,7 @@ use crate::log::append::Position;
 use crate::log::record::Pair;
 use crate::log::scan::{LogWalk, Trust};
 use crate::store::Store;
-use crate::table::{Entry, Value};
+use crate::value::{Entry, Value};
 
 /// Records that a scan reads ahead, so that the cache misses of their buckets overlap.
 const READ_AHEAD: usize = 32;

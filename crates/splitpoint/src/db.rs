@@ -3,6 +3,7 @@
 #[cfg(test)]
 #[cfg(not(loom))]
 mod crash_tests;
+mod iter;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod kill_tests;
@@ -12,7 +13,11 @@ mod miri_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod pace_tests;
+mod update;
 
+pub use iter::{Iter, Keys, Values};
+
+use std::borrow::Borrow;
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
@@ -21,6 +26,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use crate::backup::{Backup, BackupReport};
+use crate::batch::{AsPair, Change};
 use crate::check::{CheckProgress, CheckReport};
 use crate::cursor::Scan;
 use crate::error::Result;
@@ -29,18 +35,22 @@ use crate::stats::{Recovery, Stats};
 use crate::store::{Opened, Put, Step, Store, Writer, via};
 use crate::syncer::Syncer;
 use crate::table::{
-    BatchAtomicity, Capabilities, Change, Entries, PutMode, ScanGuarantee, Table, Value,
+    BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck,
 };
+use crate::value::Value;
 
-/// Keys that [`Db::get_many`] and [`Db::put_many`] look up at a time, so that their cache misses
+/// Keys that [`Db::get_many`] and [`Db::put_many`] take at a time, so that their cache misses
 /// overlap.
-const BATCH: usize = 32;
+const CHUNK: usize = 32;
 
 /// A store: keys and values in one file or in memory.
 ///
 /// Any number of threads may use a handle at the same time. Reads take no lock; writes take one
-/// mutex. A value that was read borrows from the handle and is not copied. A large store has two
-/// threads of its own, which sync it and make room ahead of the writer.
+/// mutex. A value borrows from the handle and is not copied. A large store starts two threads, which
+/// sync it and make room ahead of the writer.
+///
+/// A clone is another handle to the same store: threads that need a handle each get a clone, and the
+/// last one to be dropped or [closed](Self::close) closes the store.
 ///
 /// After a `fork`, the child may read through the handle of a file; changes, syncs and closing are
 /// refused there with [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned), and dropping it does
@@ -57,16 +67,39 @@ const BATCH: usize = 32;
 /// let db = Db::open(&path)?;
 /// db.put(b"France", b"Paris")?;
 /// db.put(b"Peru", b"Lima")?;
-/// assert_eq!(db.get(b"France")?.as_deref(), Some(&b"Paris"[..]));
+/// assert_eq!(db.get(b"France")?.expect("it was stored"), b"Paris");
 /// assert!(db.delete(b"Peru")?);
 /// assert_eq!(db.len(), 1);
 /// db.close()?;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone)]
 pub struct Db {
+    // Dropped before `handle`: when the last handle closes the file, nobody else holds it any more.
+    store: Arc<Store>,
+    handle: Arc<Handle>,
+}
+
+/// What the clones of a handle share, and what the last one ends.
+struct Handle {
     store: Arc<Store>,
     syncer: Syncer,
+}
+
+impl Handle {
+    fn close(mut self) -> Result<()> {
+        self.syncer.stop();
+        self.store.close()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.syncer.stop();
+        // There is nobody to tell; the next open recovers.
+        let _ = self.store.close();
+    }
 }
 
 impl Db {
@@ -116,16 +149,10 @@ impl Db {
         Options::new().in_memory()
     }
 
-    pub(crate) fn open_with(path: &Path, options: &Options) -> Result<Self> {
-        Ok(Self::from_opened(crate::recovery::open_file(path, options)?, options))
-    }
-
-    pub(crate) fn in_memory_with(options: &Options) -> Result<Self> {
-        Ok(Self::from_opened(crate::recovery::open_memory(options)?, options))
-    }
-
     pub(crate) fn from_opened(opened: Opened, options: &Options) -> Self {
-        Self { store: Arc::new(Store::new(opened, options)), syncer: Syncer::default() }
+        let store = Arc::new(Store::new(opened, options));
+        let handle = Arc::new(Handle { store: store.clone(), syncer: Syncer::default() });
+        Self { store, handle }
     }
 
     /// Returns the value of `key`, or `None`.
@@ -162,8 +189,8 @@ impl Db {
     /// # }
     /// ```
     #[inline]
-    pub fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        Ok(self.store.find(key)?.map(|pair| Value::borrowed(pair.value)))
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value<'_>>> {
+        Ok(self.store.find(key.as_ref())?.map(|pair| Value::borrowed(pair.value)))
     }
 
     /// Replaces the content of `buf` by the value of `key` and returns whether there is one.
@@ -171,8 +198,8 @@ impl Db {
     /// # Errors
     ///
     /// As [`get`](Self::get).
-    pub fn get_into(&self, key: &[u8], buf: &mut Vec<u8>) -> Result<bool> {
-        let Some(pair) = self.store.find(key)? else { return Ok(false) };
+    pub fn get_into(&self, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
+        let Some(pair) = self.store.find(key.as_ref())? else { return Ok(false) };
         buf.clear();
         buf.extend_from_slice(pair.value);
         Ok(true)
@@ -183,15 +210,15 @@ impl Db {
     /// # Errors
     ///
     /// As [`get`](Self::get).
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.store.find(key)?.is_some())
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.store.find(key.as_ref())?.is_some())
     }
 
     /// Returns the values of `keys`, in their order, looked up together.
     ///
-    /// Three passes over 32 keys at a time: ask for the buckets, match tags and ask for the
-    /// records, compare. The cache misses overlap instead of following each other, which is
-    /// several times faster than as many calls of [`get`](Self::get) once the table is larger
+    /// It looks up 32 keys at a time in three passes: prefetch the buckets; match the tags and
+    /// prefetch the records; compare. The cache misses overlap instead of following each other, which
+    /// is several times faster than calling [`get`](Self::get) for each key once the table is larger
     /// than the cache.
     ///
     /// # Errors
@@ -203,30 +230,54 @@ impl Db {
     /// ```
     /// # fn main() -> splitpoint::Result<()> {
     /// # let db = splitpoint::Db::in_memory()?;
-    /// db.put(b"a", b"1")?;
-    /// let values = db.get_many(&[b"a", b"b"])?;
-    /// assert_eq!(values[0].as_deref(), Some(&b"1"[..]));
+    /// db.put("a", "1")?;
+    /// let values = db.get_many(["a", "b"])?;
+    /// assert_eq!(values[0].as_ref().expect("it was stored"), "1");
     /// assert_eq!(values[1], None);
+    /// let values = db.get_many((0..100_u64).map(u64::to_le_bytes))?;
+    /// assert_eq!(values.len(), 100);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>> {
-        let mut values = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(BATCH) {
-            let mut hashes = [0; BATCH];
-            for (hash, key) in hashes.iter_mut().zip(keys) {
-                *hash = self.store.hash_of(key);
-                self.store.prefetch_bucket(*hash);
+    pub fn get_many(
+        &self,
+        keys: impl IntoIterator<Item: AsRef<[u8]>>,
+    ) -> Result<Vec<Option<Value<'_>>>> {
+        let mut keys = keys.into_iter().fuse();
+        let mut values = Vec::with_capacity(keys.size_hint().0);
+        loop {
+            let chunk: [_; CHUNK] = std::array::from_fn(|_| keys.next());
+            let mut slices = [&[][..]; CHUNK];
+            let mut count = 0;
+            for (slice, key) in slices.iter_mut().zip(chunk.iter().flatten()) {
+                *slice = key.as_ref();
+                count += 1;
             }
-            for &hash in &hashes[..keys.len()] {
-                self.store.prefetch_candidates(hash);
-            }
-            for (&hash, key) in hashes.iter().zip(keys) {
-                let found = self.store.find_hashed(key, hash)?;
-                values.push(found.map(|pair| Value::borrowed(pair.value)));
+            self.get_chunk(&slices[..count], &mut values)?;
+            if count < CHUNK {
+                return Ok(values);
             }
         }
-        Ok(values)
+    }
+
+    fn get_chunk<'db>(
+        &'db self,
+        keys: &[&[u8]],
+        values: &mut Vec<Option<Value<'db>>>,
+    ) -> Result<()> {
+        let mut hashes = [0; CHUNK];
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = self.store.hash_of(key);
+            self.store.prefetch_bucket(*hash);
+        }
+        for &hash in &hashes[..keys.len()] {
+            self.store.prefetch_candidates(hash);
+        }
+        for (&hash, key) in hashes.iter().zip(keys) {
+            let found = self.store.find_hashed(key, hash)?;
+            values.push(found.map(|pair| Value::borrowed(pair.value)));
+        }
+        Ok(())
     }
 
     /// Stores `value` under `key`, replacing any earlier value.
@@ -256,11 +307,12 @@ impl Db {
     ///
     /// Controlled and uncontrolled splits: Seltzer and Yigit 1991. Values live in a log, so a
     /// split moves slots and never values.
-    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+    #[inline]
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, self.store.durability)
     }
 
-    /// Stores `value` under `key` as [`put`](Self::put), with a durability of its own.
+    /// Stores `value` under `key` as [`put`](Self::put), with `durability` for this change.
     ///
     /// # Errors
     ///
@@ -278,8 +330,14 @@ impl Db {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn put_with(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
-        self.put_mode(key, value, PutMode::Replace, durability).map(drop)
+    #[inline]
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.put_mode(key.as_ref(), value.as_ref(), PutMode::Replace, durability).map(drop)
     }
 
     /// Stores `value` under `key` if the key is not there, and returns whether it was stored.
@@ -299,8 +357,24 @@ impl Db {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn put_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.put_mode(key, value, PutMode::New, self.store.durability)
+    #[inline]
+    pub fn put_new(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.put_new_with(key, value, self.store.durability)
+    }
+
+    /// Stores `value` as [`put_new`](Self::put_new), with `durability` for this change.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    #[inline]
+    pub fn put_new_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<bool> {
+        self.put_mode(key.as_ref(), value.as_ref(), PutMode::New, durability)
     }
 
     fn put_mode(
@@ -320,6 +394,9 @@ impl Db {
     /// Stores every pair, in order, as [`put`](Self::put) does one by one; their cache misses
     /// overlap, and they share one wait for durability.
     ///
+    /// The items are tuples of a key and a value, or references to such: [`AsPair`]. The iterator may
+    /// use the store: no lock is held while it makes its next items, 32 at a time.
+    ///
     /// # Errors
     ///
     /// As [`put`](Self::put); the pairs before the one that failed are stored.
@@ -329,39 +406,70 @@ impl Db {
     /// ```
     /// # fn main() -> splitpoint::Result<()> {
     /// # let db = splitpoint::Db::in_memory()?;
-    /// db.put_many(&[(b"a", b"1"), (b"b", b"2")])?;
+    /// db.put_many([("a", "1"), ("b", "2")])?;
     /// assert_eq!(db.len(), 2);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn put_many(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
-        let durability = self.store.durability;
-        for pairs in pairs.chunks(BATCH) {
-            // Those before one that cannot be stored are.
-            let mut puts: Vec<Put<'_>> = Vec::with_capacity(pairs.len());
-            let prepared = pairs.iter().try_for_each(|(key, value)| {
-                puts.push(self.store.prepare_put(key, value, PutMode::Replace, durability)?);
-                Ok(())
-            });
-            for put in &puts {
-                self.store.prefetch_candidates(put.hash);
+    pub fn put_many(&self, pairs: impl IntoIterator<Item: AsPair>) -> Result<()> {
+        self.put_many_with(pairs, self.store.durability)
+    }
+
+    /// Stores every pair as [`put_many`](Self::put_many), with `durability` for all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`put_many`](Self::put_many).
+    pub fn put_many_with(
+        &self,
+        pairs: impl IntoIterator<Item: AsPair>,
+        durability: Durability,
+    ) -> Result<()> {
+        let mut pairs = pairs.into_iter().fuse();
+        loop {
+            let chunk: [_; CHUNK] = std::array::from_fn(|_| pairs.next());
+            let mut slices = [(&[][..], &[][..]); CHUNK];
+            let mut count = 0;
+            for (slice, pair) in slices.iter_mut().zip(chunk.iter().flatten()) {
+                *slice = pair.as_pair();
+                count += 1;
             }
-            let mut writer = self.store.lock_for_change()?;
-            let stored =
-                puts.iter().try_for_each(|put| self.store.put_locked(&mut writer, put).map(drop));
-            let is_last = prepared.is_err() || stored.is_err();
-            // All chunks share one wait.
-            let level = match durability {
-                Durability::Sync if !is_last => Durability::Buffered,
-                level => level,
-            };
-            self.finish(writer, level)?;
-            stored.and(prepared)?;
+            self.put_chunk(&slices[..count], durability)?;
+            if count < CHUNK {
+                break;
+            }
         }
         match durability {
             Durability::Sync => self.sync(),
             Durability::Async | Durability::Buffered => Ok(()),
         }
+    }
+
+    /// Stores a chunk of pairs. With `Sync` it waits for the device only after an error: the caller
+    /// waits once for all chunks.
+    fn put_chunk(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        // The pairs before one that cannot be stored are stored.
+        let mut puts: Vec<Put<'_>> = Vec::with_capacity(pairs.len());
+        let prepared = pairs.iter().try_for_each(|(key, value)| {
+            puts.push(self.store.prepare_put(key, value, PutMode::Replace, durability)?);
+            Ok(())
+        });
+        for put in &puts {
+            self.store.prefetch_candidates(put.hash);
+        }
+        let mut writer = self.store.lock_for_change()?;
+        let stored =
+            puts.iter().try_for_each(|put| self.store.put_locked(&mut writer, put).map(drop));
+        let is_last = prepared.is_err() || stored.is_err();
+        let level = match durability {
+            Durability::Sync if !is_last => Durability::Buffered,
+            level => level,
+        };
+        self.finish(writer, level)?;
+        stored.and(prepared)
     }
 
     /// Removes `key` and returns whether it was there.
@@ -373,16 +481,22 @@ impl Db {
     /// # Cost
     ///
     /// As [`put`](Self::put); merges at most one pair of buckets.
-    pub fn delete(&self, key: &[u8]) -> Result<bool> {
+    #[inline]
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.delete_with(key, self.store.durability)
     }
 
-    /// Removes `key` as [`delete`](Self::delete), with a durability of its own.
+    /// Removes `key` as [`delete`](Self::delete), with `durability` for this change.
     ///
     /// # Errors
     ///
     /// As [`put`](Self::put).
-    pub fn delete_with(&self, key: &[u8], durability: Durability) -> Result<bool> {
+    #[inline]
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<bool> {
+        self.remove(key.as_ref(), durability)
+    }
+
+    fn remove(&self, key: &[u8], durability: Durability) -> Result<bool> {
         let hash = self.store.hash_of(key);
         self.store.prefetch_bucket(hash);
         let mut writer = self.store.lock_for_change()?;
@@ -391,48 +505,62 @@ impl Db {
         Ok(is_deleted)
     }
 
-    /// Makes all changes or none: after a crash, too, there are all of them or none.
+    /// Applies all changes atomically, also across a crash.
     ///
-    /// Of several changes of one key the last counts; a delete of a key that is not there is
-    /// nothing. Other threads may see the changes come one after the other.
+    /// It takes a [`Batch`], or [`Change`]s that borrow. The last change of a key wins; deleting a
+    /// missing key is a no-op. Other threads may see the changes one after the other.
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put), and then none of them is made.
+    /// As [`put`](Self::put), and then no change is made.
     ///
     /// # Durability
     ///
-    /// That of the handle, see [`Durability`]. With [`Durability::Sync`] the whole batch waits for
-    /// the device once.
+    /// That of the handle, see [`Durability`]. With [`Durability::Sync`] the batch waits for the
+    /// device once.
     ///
     /// # Cost
     ///
-    /// As many changes one by one, and 24 bytes of log.
+    /// That of the changes one by one, and 24 bytes of log.
     ///
     /// # Examples
     ///
     /// ```
     /// # fn main() -> splitpoint::Result<()> {
     /// # let db = splitpoint::Db::in_memory()?;
-    /// # db.put(b"from", b"7")?;
-    /// use splitpoint::Change;
+    /// # db.put("from", "7")?;
+    /// use splitpoint::{Batch, Change};
     ///
-    /// db.apply(&[Change::Delete { key: b"from" }, Change::Put { key: b"to", value: b"7" }])?;
-    /// assert_eq!(db.get(b"to")?.as_deref(), Some(&b"7"[..]));
-    /// assert!(!db.contains(b"from")?);
+    /// db.apply(&Batch::new().delete("from").put("to", "7"))?;
+    /// assert_eq!(db.get("to")?.expect("it was stored"), "7");
+    /// assert!(!db.contains("from")?);
+    ///
+    /// db.apply(&[Change::Delete { key: b"to" }, Change::Put { key: b"from", value: b"7" }])?;
+    /// assert!(!db.contains("to")?);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
+    pub fn apply<'a, C>(&self, changes: C) -> Result<()>
+    where
+        C: IntoIterator<Item: Borrow<Change<'a>>>,
+    {
         self.apply_with(changes, self.store.durability)
     }
 
-    /// As [`apply`](Self::apply), with a durability of its own.
+    /// Applies all changes as [`apply`](Self::apply), with `durability` for all of them.
     ///
     /// # Errors
     ///
     /// As [`apply`](Self::apply).
-    pub fn apply_with(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {
+    pub fn apply_with<'a, C>(&self, changes: C, durability: Durability) -> Result<()>
+    where
+        C: IntoIterator<Item: Borrow<Change<'a>>>,
+    {
+        let changes: Vec<Change<'a>> = changes.into_iter().map(|item| *item.borrow()).collect();
+        self.apply_slice(&changes, durability)
+    }
+
+    fn apply_slice(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {
         let mut writer = self.store.lock_for_change()?;
         self.store.apply_locked(&mut writer, changes)?;
         self.finish(writer, durability)
@@ -462,12 +590,12 @@ impl Db {
             if !self.store.region.storage().may_sync_in_background() {
                 return Step::GoOn;
             }
-            let has_thread = self.syncer.schedule(&self.store, writer.pace.delay());
+            let has_thread = self.handle.syncer.schedule(&self.store, writer.pace.delay());
             writer.pace.set_asked(has_thread);
         }
         let step = self.store.step(writer);
         if step == Step::Hurry {
-            self.syncer.schedule(&self.store, Duration::ZERO);
+            self.handle.syncer.schedule(&self.store, Duration::ZERO);
         }
         step
     }
@@ -481,7 +609,7 @@ impl Db {
         }
         if self.store.region.storage().may_sync_in_background() {
             // Once: the thread may be at a sync, and to wake it costs a system call.
-            let is_asked = self.syncer.finish_checkpoint(&self.store);
+            let is_asked = self.handle.syncer.finish_checkpoint(&self.store);
             writer.checkpoints.set_asked(is_asked);
         } else {
             drop(writer);
@@ -546,16 +674,43 @@ impl Db {
         self.store.sync()
     }
 
-    /// Syncs the store, marks it closed and gives up the lock.
+    /// Closes the store if this is its last handle, and returns whether it was.
     ///
-    /// Dropping the handle does the same, without a way to tell of an error.
+    /// The last handle syncs the store, marks it closed and gives up the lock on the file. While clones
+    /// live, this syncs the store, drops this handle and returns `false`; the store stays open for the
+    /// clones. Of several threads that close their clones at the same time, one gets `true`.
+    ///
+    /// Dropping a handle does the same, except that it does not sync while clones live, and that it
+    /// has no way to report an error.
     ///
     /// # Errors
     ///
-    /// As [`sync`](Self::sync). The next open then recovers the store.
-    pub fn close(mut self) -> Result<()> {
-        self.syncer.stop();
-        self.store.close()
+    /// As [`sync`](Self::sync). If the last handle fails, the next open recovers the store.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.spt");
+    /// let db = splitpoint::Db::open(&path)?;
+    /// let other = db.clone();
+    /// other.put("key", "value")?;
+    /// assert!(!other.close()?, "the store stays open for `db`");
+    /// assert!(db.contains("key")?);
+    /// assert!(db.close()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn close(self) -> Result<bool> {
+        let Self { store, handle } = self;
+        let synced = if Arc::strong_count(&handle) > 1 { store.sync() } else { Ok(()) };
+        // First this one, so that the last handle is the last to hold the file.
+        drop(store);
+        match (synced, Arc::into_inner(handle)) {
+            (Ok(()), Some(handle)) => handle.close().map(|()| true),
+            (synced, _) => synced.map(|()| false),
+        }
     }
 
     /// Returns counts, sizes and the occupancy of the table.
@@ -636,7 +791,7 @@ impl Db {
     /// of a table in memory too.
     ///
     /// The copy holds every change that returned before this call and none after some moment of
-    /// it. [`Backup`] says how it is made, and has options; [`backup`](crate::backup()) copies a
+    /// it. [`Backup`] says how it is made, and has options; [`backup`](crate::backup::backup()) copies a
     /// file that another process has open.
     ///
     /// # Errors
@@ -661,8 +816,8 @@ impl Db {
         self.backup_with().write(dest)
     }
 
-    /// Writes a consistent copy of the store to a stream; who opens the file that is made of it
-    /// replays its log once.
+    /// Writes a consistent copy of the store to a stream; the first open of that file replays the
+    /// log.
     ///
     /// # Errors
     ///
@@ -682,11 +837,39 @@ impl Db {
     }
 }
 
-impl Drop for Db {
-    fn drop(&mut self) {
-        self.syncer.stop();
-        // There is nobody to tell; the next open recovers.
-        let _ = self.store.close();
+impl Options {
+    /// Opens the store in the file at `path`, or makes it.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore),
+    ///   [`Version`](crate::ErrorKind::Version) or [`Corrupt`](crate::ErrorKind::Corrupt) if the
+    ///   file is something else or damaged; it is left as it is.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another handle has it open, with the
+    ///   process id.
+    /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if it was made with another
+    ///   hash function, with both names.
+    /// - [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may have no more address space:
+    ///   see [Address space](Self#address-space).
+    /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses.
+    ///
+    /// # Cost
+    ///
+    /// O(1) after a clean close or a killed process. After a power loss a pass over the last
+    /// checkpoint, 10 bytes a key, and the log after it; over the whole log if there is none.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
+        self.validate()?;
+        Ok(Db::from_opened(crate::recovery::open_file(path.as_ref(), self)?, self))
+    }
+
+    /// Makes an empty table in memory. It is gone when the handle is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may have no more address space.
+    pub fn in_memory(&self) -> Result<Db> {
+        self.validate()?;
+        Ok(Db::from_opened(crate::recovery::open_memory(self)?, self))
     }
 }
 
@@ -710,31 +893,45 @@ impl Table for Db {
             key_bytes_max: KEY_BYTES_MAX,
             value_bytes_max: VALUE_BYTES_MAX,
             is_read_only: self.store.access == Access::ReadOnly,
-            batch: BatchAtomicity::Whole,
+            batch: BatchAtomicity::Atomic,
             scan: ScanGuarantee::ExactlyOnce,
             durability,
             may_lose_acknowledged: false,
         }
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        Self::get(self, key)
+    fn get_bytes(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
+        self.get(key)
     }
 
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>> {
-        Self::get_many(self, keys)
+    fn get_many_bytes(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>> {
+        self.get_many(keys)
     }
 
-    fn put(&self, key: &[u8], value: &[u8], mode: PutMode) -> Result<bool> {
-        self.put_mode(key, value, mode, self.store.durability)
+    fn put_bytes(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        mode: PutMode,
+        durability: Option<Durability>,
+    ) -> Result<bool> {
+        self.put_mode(key, value, mode, durability.unwrap_or(self.store.durability))
     }
 
-    fn delete(&self, key: &[u8]) -> Result<bool> {
-        Self::delete(self, key)
+    fn put_many_bytes(
+        &self,
+        pairs: &[(&[u8], &[u8])],
+        durability: Option<Durability>,
+    ) -> Result<()> {
+        self.put_many_with(pairs, durability.unwrap_or(self.store.durability))
     }
 
-    fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
-        Self::apply(self, changes)
+    fn delete_bytes(&self, key: &[u8], durability: Option<Durability>) -> Result<bool> {
+        self.remove(key, durability.unwrap_or(self.store.durability))
+    }
+
+    fn apply_bytes(&self, changes: &[Change<'_>], durability: Option<Durability>) -> Result<()> {
+        self.apply_slice(changes, durability.unwrap_or(self.store.durability))
     }
 
     fn scan(&self) -> Result<Entries<'_>> {
@@ -751,5 +948,19 @@ impl Table for Db {
 
     fn stats(&self) -> Result<Stats> {
         Self::stats(self)
+    }
+
+    fn check(&self) -> Result<TableCheck> {
+        let report = Self::check(self)?;
+        let mut check = TableCheck::default();
+        // Those of the report are records of the log.
+        check.record_count = Self::len(self);
+        report.damages.iter().for_each(|damage| check.note(damage));
+        check.damage_count = report.damage_count;
+        Ok(check)
+    }
+
+    fn close(self: Box<Self>) -> Result<bool> {
+        Self::close(*self)
     }
 }

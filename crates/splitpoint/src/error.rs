@@ -11,8 +11,19 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed.
 ///
-/// `Display` says what, where, expected and found, and never repeats the source; print the chain
-/// of [`source`](std::error::Error::source) joined by `: ` to show an operating system's reason.
+/// `Display` says all of it in one line: what failed, where, what was expected and found, and the
+/// operating system's reason. So [`source`](std::error::Error::source) does not return that reason
+/// again; [`io_error`](Self::io_error) does.
+///
+/// # Examples
+///
+/// ```
+/// use splitpoint::{ErrorKind, Options};
+///
+/// let error = Options::new().read_only().open("nofile").unwrap_err();
+/// assert_eq!(error.to_string(), "cannot open `nofile`: No such file or directory (os error 2)");
+/// assert_eq!(error.kind(), ErrorKind::NotFound);
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -117,8 +128,11 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// [`Error::Io`].
+    /// [`Error::Io`], unless a file or a directory is missing.
     Io,
+    /// [`Error::Io`] because a file or a directory is missing: the reason is
+    /// [`NotFound`](io::ErrorKind::NotFound).
+    NotFound,
     /// [`Error::NotAStore`].
     NotAStore,
     /// [`Error::Version`].
@@ -147,8 +161,9 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in a stable order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Io,
+        Self::NotFound,
         Self::NotAStore,
         Self::Version,
         Self::Corrupt,
@@ -184,9 +199,20 @@ impl Error {
         }
     }
 
+    /// Returns the operating system's reason, if it refused.
+    pub fn io_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
     /// Returns the kind, for matching.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                ErrorKind::NotFound
+            }
             Self::Io { .. } => ErrorKind::Io,
             Self::NotAStore { .. } => ErrorKind::NotAStore,
             Self::Version { .. } => ErrorKind::Version,
@@ -207,7 +233,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io { action, path, .. } => write!(f, "cannot {action} `{}`", path.display()),
+            Self::Io { action, path, source } => {
+                write!(f, "cannot {action} `{}`: {source}", path.display())
+            }
             Self::NotAStore { path, found: found @ FileKind::DanglingLink { .. } } => {
                 write!(f, "`{}` is {found}", path.display())
             }
@@ -262,7 +290,8 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
+            // `Display` has the reason itself; this is what is behind it.
+            Self::Io { source, .. } => source.source(),
             _ => None,
         }
     }
@@ -280,10 +309,19 @@ mod tests {
     }
 
     #[test]
-    fn an_io_error_leaves_its_cause_to_the_source() {
+    fn an_io_error_says_its_cause_once() {
         let source = io::Error::from(io::ErrorKind::PermissionDenied);
         let error = Error::Io { action: "open", path: "a.spt".into(), source };
-        assert_eq!(error.to_string(), "cannot open `a.spt`");
-        assert!(std::error::Error::source(&error).is_some());
+        assert_eq!(error.to_string(), "cannot open `a.spt`: permission denied");
+        assert!(std::error::Error::source(&error).is_none());
+        assert_eq!(error.io_error().map(io::Error::kind), Some(io::ErrorKind::PermissionDenied));
+        assert_eq!(error.kind(), ErrorKind::Io);
+    }
+
+    #[test]
+    fn a_missing_file_has_a_kind_of_its_own() {
+        let source = io::Error::from_raw_os_error(2);
+        let error = Error::Io { action: "open", path: "a.spt".into(), source };
+        assert_eq!(error.kind(), ErrorKind::NotFound);
     }
 }

@@ -20,10 +20,9 @@ pub(crate) struct Health {
 impl Health {
     /// Notes a failure. The first one counts.
     pub(crate) fn fail(&self, error: &Error) {
-        let reason = match (error, std::error::Error::source(error)) {
-            (Error::Poisoned { reason }, _) => reason.clone(),
-            (_, Some(source)) => format!("an earlier call failed: {error}: {source}"),
-            (_, None) => format!("an earlier call failed: {error}"),
+        let reason = match error {
+            Error::Poisoned { reason } => reason.clone(),
+            _ => format!("an earlier call failed: {error}"),
         };
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.has_failed.store(true, Ordering::Release);

@@ -19,9 +19,10 @@ compile_error!("splitpoint maps whole files: it needs a 64-bit address space");
 
 mod atomic;
 mod background;
-mod backup;
+pub mod backup;
+mod batch;
 mod canary;
-mod check;
+pub mod check;
 mod checkpoint;
 mod cursor;
 mod db;
@@ -45,36 +46,34 @@ mod prefaulter;
 mod recovery;
 #[expect(unsafe_code, reason = "pointers into windows and the view; listed in ARCHITECTURE.md")]
 mod region;
-mod rehash;
-mod repair;
+pub mod rehash;
+pub mod repair;
 mod residency;
 mod space;
-mod stats;
+pub mod stats;
 #[expect(unsafe_code, reason = "memory mappings; listed in ARCHITECTURE.md")]
 mod storage;
 mod store;
 mod syncer;
 mod table;
+mod url;
+mod value;
 
-pub use backup::{Backup, BackupProgress, BackupReport, BackupStage, backup};
-pub use check::{CheckProgress, CheckReport, CheckStage, Damage};
+pub use batch::{AsPair, Batch, Change, Changes};
 pub use cursor::Scan;
-pub use db::Db;
+pub use db::{Db, Iter, Keys, Values};
 pub use error::{Error, ErrorKind, Result};
 pub use file_kind::FileKind;
 pub use options::{
     Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, RecoveryProgress,
     VALUE_BYTES_MAX,
 };
-pub use rehash::{Rehash, RehashProgress, RehashReport, RehashStage, rehash};
-pub use repair::{DamagedRange, RepairProgress, RepairReport, repair, repair_with};
-pub use stats::{
-    ChainHistogram, ChainRow, Checkpoint, Ideal, Occupancy, Recovery, SegmentBytes, Stats,
-};
+pub use stats::Recovery;
 pub use storage::regular::open_regular;
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::{SimDisk, SimFault};
 pub use table::{
-    BatchAtomicity, Capabilities, Change, Entries, Entry, Opener, PutMode, ScanGuarantee, Table,
-    Value, open, open_with, register,
+    BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck, TableExt,
 };
+pub use url::{Opener, open, open_with, register};
+pub use value::{Entry, Value};

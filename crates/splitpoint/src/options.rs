@@ -1,11 +1,9 @@
 //! How a store is made and opened: the 1991 package's parameters and what came after.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::hash::HashFunction;
 
@@ -26,15 +24,15 @@ const ASYNC_AGE_MAX_DEFAULT: Duration = Duration::from_secs(1);
 ///
 /// | level | survives a killed process | survives a power loss |
 /// |---|---|---|
-/// | `Buffered` | yes | only what [`Db::sync`] or [`Db::close`] made durable |
+/// | `Buffered` | yes | only what [`Db::sync`](crate::Db::sync) or [`Db::close`](crate::Db::close) made durable |
 /// | `Async` | yes | yes, but for those of the last second and of the sync under way |
 /// | `Sync` | yes | yes, when the call returns |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// Nothing is synced until [`Db::sync`] or [`Db::close`].
+    /// Nothing is synced until [`Db::sync`](crate::Db::sync) or [`Db::close`](crate::Db::close).
     Buffered,
     /// Visible at once; synced in the background within the bound of
-    /// [`Options::async_age_max`], and by [`Db::close`].
+    /// [`Options::async_age_max`], and by [`Db::close`](crate::Db::close).
     Async,
     /// Durable before the call returns. Threads that wait at the same time share one flush.
     Sync,
@@ -347,41 +345,7 @@ impl Options {
         self
     }
 
-    /// Opens the store in the file at `path`, or makes it.
-    ///
-    /// # Errors
-    ///
-    /// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore),
-    ///   [`Version`](crate::ErrorKind::Version) or [`Corrupt`](crate::ErrorKind::Corrupt) if the
-    ///   file is something else or damaged; it is left as it is.
-    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another handle has it open, with the
-    ///   process id.
-    /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if it was made with another
-    ///   hash function, with both names.
-    /// - [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may have no more address space:
-    ///   see [Address space](Self#address-space).
-    /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses.
-    ///
-    /// # Cost
-    ///
-    /// O(1) after a clean close or a killed process. After a power loss a pass over the last
-    /// checkpoint, 10 bytes a key, and the log after it; over the whole log if there is none.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
-        self.validate()?;
-        Db::open_with(path.as_ref(), self)
-    }
-
-    /// Makes an empty table in memory. It is gone when the handle is dropped.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may have no more address space.
-    pub fn in_memory(&self) -> Result<Db> {
-        self.validate()?;
-        Db::in_memory_with(self)
-    }
-
-    fn validate(&self) -> Result<()> {
+    pub(crate) fn validate(&self) -> Result<()> {
         if !(1.0..=7.0).contains(&self.fill_factor) {
             let reason = format!("{} is not within 1 to 7 keys per bucket", self.fill_factor);
             return Err(Error::Invalid { what: "fill factor", reason });

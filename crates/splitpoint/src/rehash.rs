@@ -69,7 +69,7 @@ const BYTES_PER_CALL: u64 = 2 << 20;
 /// let db = splitpoint::Db::open(&path)?;
 /// db.put(b"key", b"value")?;
 /// db.close()?;
-/// assert_eq!(splitpoint::rehash(&path)?.record_count, 1);
+/// assert_eq!(splitpoint::rehash::rehash(&path)?.record_count, 1);
 /// # Ok(())
 /// # }
 /// ```

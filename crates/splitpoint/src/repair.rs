@@ -1,5 +1,7 @@
 //! Save what a damaged file still holds into a new store.
 //!
+//! [`repair`](fn@repair) does it, and returns in a [`RepairReport`] what it could not save.
+//!
 //! ```text
 //! granules --search--> headers of segments --order--> the log --verify--> its valid records
 //!                                                                               | newest of each key
@@ -77,7 +79,7 @@ use survey::Survey;
 /// bytes[..16384].fill(0xff);
 /// std::fs::write(&path, bytes).unwrap();
 ///
-/// let report = splitpoint::repair(&path, &saved)?;
+/// let report = splitpoint::repair::repair(&path, &saved)?;
 /// assert!(report.is_whole());
 /// let db = splitpoint::Db::open(&saved)?;
 /// assert_eq!(db.get(b"key")?.as_deref(), Some(&b"value"[..]));

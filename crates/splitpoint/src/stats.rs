@@ -1,4 +1,19 @@
-//! Counters and occupancy; what `splitpoint stat` and the lab read.
+//! Counts, sizes and chain lengths of a store, beside what an ideal hash function would give.
+//!
+//! [`Db::stats`](crate::Db::stats) returns [`Stats`]; its [`ChainHistogram`] has one [`ChainRow`] for
+//! each chain length, with the number of buckets that an [`Ideal`] hash function would give. To count
+//! another table in the same way, fill an [`Occupancy`]:
+//!
+//! ```
+//! use splitpoint::linear::{BucketIndex, Geometry};
+//! use splitpoint::stats::Occupancy;
+//!
+//! let mut occupancy = Occupancy::new(Geometry::with_bucket_count(2), 7);
+//! occupancy.add_chain(BucketIndex(0), &[7, 2]); // Seven keys in the bucket, two in its overflow.
+//! occupancy.add_chain(BucketIndex(1), &[5]);
+//! let chains = occupancy.finish();
+//! assert_eq!(chains.longest, 9);
+//! ```
 //!
 //! # Invariants
 //!

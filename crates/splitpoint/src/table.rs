@@ -1,73 +1,15 @@
 //! What every access method is: one interface over files, memory and what comes later.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::borrow::Borrow;
 use std::fmt;
-use std::ops::Deref;
-use std::sync::{PoisonError, RwLock};
 
-use crate::db::Db;
-use crate::error::{Error, Result};
-use crate::options::{Create, Durability, Options};
+use crate::batch::{AsPair, Change};
+use crate::error::{ErrorKind, Result};
+use crate::options::Durability;
 use crate::stats::Stats;
+use crate::value::{Entry, Value};
 
-/// A value or a key read from a table: bytes, without a copy where the access method has them
-/// in memory.
-///
-/// It borrows from the table, so it is valid as long as the table is open. Later changes of the key
-/// do not change it. Of a store in a file the bytes are those of the mapped file: another program that
-/// writes to that file can change them, and one that truncates it makes touching them raise `SIGBUS`;
-/// [`Db::open`](crate::Db::open) has the whole contract.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Value<'table>(Cow<'table, [u8]>);
-
-impl<'table> Value<'table> {
-    /// Wraps bytes that live in the table.
-    pub fn borrowed(bytes: &'table [u8]) -> Self {
-        Self(Cow::Borrowed(bytes))
-    }
-
-    /// Wraps bytes read for this value alone.
-    pub fn owned(bytes: Vec<u8>) -> Self {
-        Self(Cow::Owned(bytes))
-    }
-
-    /// Returns the bytes, copied if they live in the table.
-    pub fn into_vec(self) -> Vec<u8> {
-        self.0.into_owned()
-    }
-}
-
-impl Deref for Value<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl AsRef<[u8]> for Value<'_> {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Value<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Value({} bytes)", self.0.len())
-    }
-}
-
-/// One key with its value, from a scan.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Entry<'table> {
-    /// The key.
-    pub key: Value<'table>,
-    /// Its value.
-    pub value: Value<'table>,
-}
-
-/// Whether [`Table::put`] may replace.
+/// Whether [`Table::put_bytes`] may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PutMode {
     /// Store the value, whatever was there: `DBM_REPLACE`.
@@ -76,29 +18,12 @@ pub enum PutMode {
     New,
 }
 
-/// One change of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change<'a> {
-    /// Store `value` under `key`.
-    Put {
-        /// The key.
-        key: &'a [u8],
-        /// The value.
-        value: &'a [u8],
-    },
-    /// Remove `key`, if it is there.
-    Delete {
-        /// The key.
-        key: &'a [u8],
-    },
-}
-
-/// How much of a batch happens when something goes wrong in its middle.
+/// How many changes of a batch are made when one of them fails, or the process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BatchAtomicity {
-    /// All or nothing.
-    Whole,
-    /// Each change on its own, in order: a prefix.
+    /// All or none.
+    Atomic,
+    /// Those before the one that failed.
     None,
 }
 
@@ -121,7 +46,7 @@ pub struct Capabilities {
     pub value_bytes_max: u64,
     /// Whether changes are refused.
     pub is_read_only: bool,
-    /// What [`Table::apply`] promises.
+    /// What [`TableExt::apply`] promises.
     pub batch: BatchAtomicity,
     /// What [`Table::scan`] promises.
     pub scan: ScanGuarantee,
@@ -160,18 +85,65 @@ impl Capabilities {
 /// A scan: keys with their values, in the order of the access method.
 pub type Entries<'table> = Box<dyn Iterator<Item = Result<Entry<'table>>> + 'table>;
 
-/// A table of keys and values: the interface of every access method.
+/// What a check of a table found, whatever its access method.
 ///
-/// It can be used as a trait object, so that a program takes any table:
+/// [`Db::check`](crate::Db::check) and the access methods of other crates have reports that say more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableCheck {
+    /// Keys of the table.
+    pub record_count: u64,
+    /// Damages in all.
+    pub damage_count: u64,
+    /// The first of them, in words; at most [`TableCheck::DAMAGES_MAX`].
+    pub damages: Vec<String>,
+}
+
+impl TableCheck {
+    /// Damages that a report lists; it counts the rest.
+    pub const DAMAGES_MAX: usize = 1000;
+
+    /// Returns whether the check found no damage.
+    pub fn is_clean(&self) -> bool {
+        self.damage_count == 0
+    }
+
+    /// Adds a damage.
+    pub fn note(&mut self, damage: impl fmt::Display) {
+        self.damage_count += 1;
+        if self.damages.len() < Self::DAMAGES_MAX {
+            self.damages.push(damage.to_string());
+        }
+    }
+}
+
+/// A table of keys and values: what every access method implements.
+///
+/// [`Db`](crate::Db) is one, and [`open`](crate::open()) returns any of them as a trait object.
+/// **Programs call the methods of [`TableExt`]**, which have the names and parameters of `Db`'s and
+/// take keys and values as any `AsRef<[u8]>`. This trait can be used as an object, so its own methods
+/// take slices; those that are not needed by most access methods have a default.
+///
+/// Three methods of `Db` are of another shape here: `len` and `is_empty` may fail, since some access
+/// methods have to read the whole file for it, and `check` returns a [`TableCheck`].
+///
+/// # Examples
 ///
 /// ```
-/// use splitpoint::{PutMode, Table};
+/// use splitpoint::{Table, TableExt};
+///
+/// fn fill(table: &dyn Table) -> splitpoint::Result<()> {
+///     table.put("France", "Paris")?;
+///     assert!(!table.put_new("France", "Lyon")?);
+///     table.put_many([("Peru", "Lima"), ("Chad", "N'Djamena")])
+/// }
 ///
 /// # fn main() -> splitpoint::Result<()> {
 /// let table: Box<dyn Table> = splitpoint::open("mem:")?;
-/// assert!(table.put(b"key", b"value", PutMode::New)?);
-/// assert!(!table.put(b"key", b"other", PutMode::New)?);
-/// assert_eq!(table.get(b"key")?.as_deref(), Some(&b"value"[..]));
+/// fill(&*table)?;
+/// assert_eq!(table.get("France")?.expect("it was stored"), "Paris");
+/// assert_eq!(table.len()?, 3);
+/// table.close()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -179,51 +151,37 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// Returns what this access method can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Returns the value of `key`, or `None`.
+    /// Returns the value of `key`, or `None`: [`TableExt::get`].
     ///
     /// # Errors
     ///
     /// Those of the access method; a missing key is not one.
-    fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>>;
+    fn get_bytes(&self, key: &[u8]) -> Result<Option<Value<'_>>>;
 
-    /// Returns the values of `keys`, in their order.
+    /// Stores `value` under `key` and returns whether it did: `false` only for [`PutMode::New`] and a
+    /// key that exists. [`TableExt::put`] and [`TableExt::put_new`] call it.
     ///
-    /// # Errors
-    ///
-    /// As [`get`](Self::get).
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>> {
-        keys.iter().map(|key| self.get(key)).collect()
-    }
-
-    /// Stores `value` under `key` and returns whether it was stored: `false` only for
-    /// [`PutMode::New`] and a key that exists.
+    /// `durability` is that of this change; `None` means that of the table. An access method that does
+    /// not have the level takes a stronger one, or its strongest:
+    /// [`Capabilities::durability`] lists what it has.
     ///
     /// # Errors
     ///
     /// Those of the access method; after one the old value is still there.
-    fn put(&self, key: &[u8], value: &[u8], mode: PutMode) -> Result<bool>;
+    fn put_bytes(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        mode: PutMode,
+        durability: Option<Durability>,
+    ) -> Result<bool>;
 
-    /// Removes `key` and returns whether it was there.
+    /// Removes `key` and returns whether it was there: [`TableExt::delete`].
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put).
-    fn delete(&self, key: &[u8]) -> Result<bool>;
-
-    /// Makes `changes` in order; [`Capabilities::batch`] says what happens on an error.
-    ///
-    /// # Errors
-    ///
-    /// As [`put`](Self::put).
-    fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
-        for change in changes {
-            match change {
-                Change::Put { key, value } => drop(self.put(key, value, PutMode::Replace)?),
-                Change::Delete { key } => drop(self.delete(key)?),
-            }
-        }
-        Ok(())
-    }
+    /// As [`put_bytes`](Self::put_bytes).
+    fn delete_bytes(&self, key: &[u8], durability: Option<Durability>) -> Result<bool>;
 
     /// Returns every key with its value; [`Capabilities::scan`] says what concurrent changes do.
     ///
@@ -239,15 +197,6 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// Those of the access method.
     fn len(&self) -> Result<u64>;
 
-    /// Returns whether there is no key.
-    ///
-    /// # Errors
-    ///
-    /// As [`len`](Self::len).
-    fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
-    }
-
     /// Makes every change so far as durable as the access method can.
     ///
     /// # Errors
@@ -261,148 +210,292 @@ pub trait Table: fmt::Debug + Send + Sync {
     ///
     /// Those of the access method.
     fn stats(&self) -> Result<Stats>;
-}
 
-/// How an access method that is not of this crate opens a table: by what follows the colon of the
-/// URL. It takes of the options what it has.
-pub type Opener = fn(&str, &Options) -> Result<Box<dyn Table>>;
-
-/// Access methods that other crates have added.
-static OPENERS: RwLock<BTreeMap<&'static str, Opener>> = RwLock::new(BTreeMap::new());
-
-/// Adds an access method to those that [`open`] knows, for all of this process: a URL that begins
-/// with `scheme` and a colon is opened by `opener`. One that was added before is replaced.
-///
-/// This crate needs no other one for it; a crate with an access method has a function that calls
-/// this one.
-///
-/// # Errors
-///
-/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `scheme` is `mem` or `file`, or cannot be
-/// told from a path: it has two or more letters, digits or `+-.`, the first one a letter.
-///
-/// # Examples
-///
-/// ```
-/// use splitpoint::{Options, Result, Table};
-///
-/// fn open_scratch(_name: &str, options: &Options) -> Result<Box<dyn Table>> {
-///     Ok(Box::new(options.in_memory()?))
-/// }
-///
-/// # fn main() -> Result<()> {
-/// splitpoint::register("scratch", open_scratch)?;
-/// assert!(splitpoint::open("scratch:pad")?.is_empty()?);
-/// # Ok(())
-/// # }
-/// ```
-pub fn register(scheme: &'static str, opener: Opener) -> Result<()> {
-    let is_own = matches!(scheme, "mem" | "file");
-    if is_own || scheme_of(&format!("{scheme}:")) != Some(scheme) {
-        let reason = format!("`{scheme}:` cannot be the scheme of another access method");
-        return Err(Error::Invalid { what: "URL", reason });
-    }
-    OPENERS.write().unwrap_or_else(PoisonError::into_inner).insert(scheme, opener);
-    Ok(())
-}
-
-/// Opens a table by its URL: `mem:` for a table in memory, the scheme of an access method that was
-/// [added](register()), otherwise the path of a file, which is made if it is missing.
-///
-/// # Errors
-///
-/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a scheme that is not known; otherwise as
-/// [`Options::open`], or those of the access method.
-///
-/// # Examples
-///
-/// ```
-/// # fn main() -> splitpoint::Result<()> {
-/// let table = splitpoint::open("mem:")?;
-/// assert!(table.is_empty()?);
-/// # Ok(())
-/// # }
-/// ```
-pub fn open(url: &str) -> Result<Box<dyn Table>> {
-    open_with(url, &Options::new())
-}
-
-/// Opens a table by its URL, as [`open`], with `options`.
-///
-/// # Errors
-///
-/// As [`open`]; also [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a table in memory is
-/// asked not to be made.
-pub fn open_with(url: &str, options: &Options) -> Result<Box<dyn Table>> {
-    let db: Db = match scheme_of(url) {
-        Some("mem") if options.create == Create::Never => {
-            let reason = "a table in memory is always new".to_string();
-            return Err(Error::Invalid { what: "options", reason });
-        }
-        Some("mem") => options.in_memory()?,
-        Some("file") => options.open(&url["file:".len()..])?,
-        Some(other) => return opener_of(other)?(&url[other.len() + 1..], options),
-        None => options.open(url)?,
-    };
-    Ok(Box::new(db))
-}
-
-fn opener_of(scheme: &str) -> Result<Opener> {
-    let openers = OPENERS.read().unwrap_or_else(PoisonError::into_inner);
-    openers.get(scheme).copied().ok_or_else(|| {
-        let known: Vec<&str> = ["mem", "file"].into_iter().chain(openers.keys().copied()).collect();
-        let known = known.join(":`, `");
-        let reason = format!("`{scheme}:` is not an access method; there are `{known}:`");
-        Error::Invalid { what: "URL", reason }
-    })
-}
-
-/// Returns the scheme of `url`, if it has one: two or more letters, digits or `+-.` before a
-/// colon. A path whose first part looks like a scheme is written `./name:rest`.
-fn scheme_of(url: &str) -> Option<&str> {
-    let (scheme, _) = url.split_once(':')?;
-    let is_scheme = scheme.len() >= 2
-        && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
-    is_scheme.then_some(scheme)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_scheme_is_told_from_a_path() {
-        for (url, scheme) in [
-            ("mem:", Some("mem")),
-            ("redis-cluster://h:1", Some("redis-cluster")),
-            ("words.spt", None),
-            ("./a:b", None),
-            ("dir/a:b", None),
-            ("C:words", None),
-        ] {
-            assert_eq!(scheme_of(url), scheme, "{url}");
-        }
+    /// Returns whether there is no key.
+    ///
+    /// # Errors
+    ///
+    /// As [`len`](Self::len).
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
     }
 
-    #[test]
-    fn an_access_method_can_be_added_under_a_name_that_is_free() {
-        fn refuse(rest: &str, options: &Options) -> Result<Box<dyn Table>> {
-            let reason = format!("{rest}, {}", options.is_read_only());
-            Err(Error::Invalid { what: "test", reason })
-        }
-        for scheme in ["mem", "file", "x", "a:b", "", "1991"] {
-            assert!(register(scheme, refuse).is_err(), "{scheme}");
-        }
-        register("refused", refuse).unwrap();
-        let error = open_with("refused:a:b?c", &Options::new().read_only()).unwrap_err();
-        assert_eq!(error.to_string(), "invalid test: a:b?c, true");
-        assert!(open("nobody:a").unwrap_err().to_string().contains("`refused:`"));
+    /// Returns the values of `keys`, in their order: [`TableExt::get_many`].
+    ///
+    /// # Errors
+    ///
+    /// As [`get_bytes`](Self::get_bytes).
+    fn get_many_bytes(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value<'_>>>> {
+        keys.iter().map(|key| self.get_bytes(key)).collect()
     }
 
-    #[test]
-    fn an_unknown_scheme_names_the_known_ones() {
-        let error = open("gdbm:old.db").expect_err("no such access method yet");
-        assert!(error.to_string().contains("`mem:`"), "{error}");
+    /// Stores every pair, in order: [`TableExt::put_many`]. With [`Durability::Sync`] they share one
+    /// wait at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`put_bytes`](Self::put_bytes); the pairs before the one that failed are stored.
+    fn put_many_bytes(
+        &self,
+        pairs: &[(&[u8], &[u8])],
+        durability: Option<Durability>,
+    ) -> Result<()> {
+        one_by_one(self, durability, pairs, |(key, value), durability| {
+            self.put_bytes(key, value, PutMode::Replace, durability).map(drop)
+        })
+    }
+
+    /// Applies `changes` in order: [`TableExt::apply`]. [`Capabilities::batch`] says what happens
+    /// when one fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`put_bytes`](Self::put_bytes).
+    fn apply_bytes(&self, changes: &[Change<'_>], durability: Option<Durability>) -> Result<()> {
+        one_by_one(self, durability, changes, |change, durability| match *change {
+            Change::Put { key, value } => {
+                self.put_bytes(key, value, PutMode::Replace, durability).map(drop)
+            }
+            Change::Delete { key } => self.delete_bytes(key, durability).map(drop),
+        })
+    }
+
+    /// Verifies the table without changing it. Damage is in the report, not in the error.
+    ///
+    /// An access method that has nothing better reads every record, looks each key up, and counts.
+    /// Then nobody may change the table meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Only if the check itself cannot go on.
+    fn check(&self) -> Result<TableCheck> {
+        let mut report = TableCheck::default();
+        for entry in self.scan()? {
+            let found = entry.and_then(|entry| {
+                report.record_count += 1;
+                let is_found = self.get_bytes(&entry.key)?.is_some_and(|it| it == entry.value);
+                Ok((!is_found).then_some(entry.key))
+            });
+            match found {
+                Ok(None) => {}
+                Ok(Some(key)) => report.note(format_args!("a lookup does not find {key:?}")),
+                Err(error) if error.kind() == ErrorKind::Corrupt => report.note(error),
+                Err(error) => return Err(error),
+            }
+            // A scan that cannot go on may report the same damage for ever.
+            if report.damages.len() == TableCheck::DAMAGES_MAX {
+                return Ok(report);
+            }
+        }
+        let found = report.record_count;
+        match self.len() {
+            Ok(count) if count == found => {}
+            Ok(count) => report.note(format_args!("{found} keys, but the count is {count}")),
+            Err(error) if error.kind() == ErrorKind::Corrupt => report.note(error),
+            Err(error) => return Err(error),
+        }
+        Ok(report)
+    }
+
+    /// Closes the table and makes its changes as durable as [`sync`](Self::sync) does; returns
+    /// whether it is closed. `false` means that other handles still have it open: see
+    /// [`Db::close`](crate::Db::close).
+    ///
+    /// Dropping the table closes it too, without a way to report an error.
+    ///
+    /// # Errors
+    ///
+    /// As [`sync`](Self::sync).
+    fn close(self: Box<Self>) -> Result<bool> {
+        if !self.capabilities().is_read_only {
+            self.sync()?;
+        }
+        Ok(true)
     }
 }
+
+/// Makes changes one by one, to the first that fails, with one wait for all of them.
+fn one_by_one<T>(
+    table: &(impl Table + ?Sized),
+    durability: Option<Durability>,
+    changes: &[T],
+    make: impl Fn(&T, Option<Durability>) -> Result<()>,
+) -> Result<()> {
+    if durability != Some(Durability::Sync) {
+        return changes.iter().try_for_each(|change| make(change, durability));
+    }
+    let made = changes.iter().try_for_each(|change| make(change, Some(Durability::Buffered)));
+    // Those before the one that failed are durable too.
+    let synced = table.sync();
+    made.and(synced)
+}
+
+/// The calls of a program on any [`Table`], with the names and parameters that they have in
+/// [`Db`](crate::Db), where each is documented in full.
+///
+/// Every table has it; bring it into scope with `use splitpoint::TableExt`.
+pub trait TableExt: Table {
+    /// Returns the value of `key`, or `None`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the access method; a missing key is not one.
+    fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value<'_>>> {
+        self.get_bytes(key.as_ref())
+    }
+
+    /// Replaces the content of `buf` by the value of `key` and returns whether there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    fn get_into(&self, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
+        let Some(value) = self.get_bytes(key.as_ref())? else { return Ok(false) };
+        buf.clear();
+        buf.extend_from_slice(&value);
+        Ok(true)
+    }
+
+    /// Returns whether `key` is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get_bytes(key.as_ref())?.is_some())
+    }
+
+    /// Returns the values of `keys`, in their order.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    fn get_many(
+        &self,
+        keys: impl IntoIterator<Item: AsRef<[u8]>>,
+    ) -> Result<Vec<Option<Value<'_>>>> {
+        let keys: Vec<_> = keys.into_iter().collect();
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        self.get_many_bytes(&keys)
+    }
+
+    /// Stores `value` under `key`, replacing any earlier value.
+    ///
+    /// # Errors
+    ///
+    /// Those of the access method; after one the old value is still there.
+    fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_bytes(key.as_ref(), value.as_ref(), PutMode::Replace, None).map(drop)
+    }
+
+    /// Stores `value` as [`put`](Self::put), with `durability` for this change.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
+        let durability = Some(durability);
+        self.put_bytes(key.as_ref(), value.as_ref(), PutMode::Replace, durability).map(drop)
+    }
+
+    /// Stores `value` under `key` if the key is not there, and returns whether it was stored.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    fn put_new(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.put_bytes(key.as_ref(), value.as_ref(), PutMode::New, None)
+    }
+
+    /// Stores `value` as [`put_new`](Self::put_new), with `durability` for this change.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    fn put_new_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<bool> {
+        self.put_bytes(key.as_ref(), value.as_ref(), PutMode::New, Some(durability))
+    }
+
+    /// Stores every pair, in order.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put); the pairs before the one that failed are stored.
+    fn put_many(&self, pairs: impl IntoIterator<Item: AsPair>) -> Result<()> {
+        let pairs: Vec<_> = pairs.into_iter().collect();
+        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(AsPair::as_pair).collect();
+        self.put_many_bytes(&pairs, None)
+    }
+
+    /// Stores every pair as [`put_many`](Self::put_many), with `durability` for all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`put_many`](Self::put_many).
+    fn put_many_with(
+        &self,
+        pairs: impl IntoIterator<Item: AsPair>,
+        durability: Durability,
+    ) -> Result<()> {
+        let pairs: Vec<_> = pairs.into_iter().collect();
+        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(AsPair::as_pair).collect();
+        self.put_many_bytes(&pairs, Some(durability))
+    }
+
+    /// Removes `key` and returns whether it was there.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.delete_bytes(key.as_ref(), None)
+    }
+
+    /// Removes `key` as [`delete`](Self::delete), with `durability` for this change.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<bool> {
+        self.delete_bytes(key.as_ref(), Some(durability))
+    }
+
+    /// Applies a [`Batch`](crate::Batch) or [`Change`]s, in order; [`Capabilities::batch`] says what
+    /// happens when one fails.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    fn apply<'a, C>(&self, changes: C) -> Result<()>
+    where
+        C: IntoIterator<Item: Borrow<Change<'a>>>,
+    {
+        let changes: Vec<Change<'a>> = changes.into_iter().map(|item| *item.borrow()).collect();
+        self.apply_bytes(&changes, None)
+    }
+
+    /// Applies changes as [`apply`](Self::apply), with `durability` for all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`apply`](Self::apply).
+    fn apply_with<'a, C>(&self, changes: C, durability: Durability) -> Result<()>
+    where
+        C: IntoIterator<Item: Borrow<Change<'a>>>,
+    {
+        let changes: Vec<Change<'a>> = changes.into_iter().map(|item| *item.borrow()).collect();
+        self.apply_bytes(&changes, Some(durability))
+    }
+}
+
+impl<T: Table + ?Sized> TableExt for T {}

@@ -53,7 +53,8 @@ impl<O: Opened> Engine for Store<O> {
     }
 
     fn close(self) -> Outcome<()> {
-        Ok(self.db.close()?)
+        self.db.close()?;
+        Ok(())
     }
 
     fn get_many(&mut self, keys: &[&[u8]], mut found: impl FnMut(usize, &[u8])) -> Outcome<bool> {

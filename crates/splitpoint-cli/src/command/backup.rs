@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde::Serialize;
-use splitpoint::{Backup, BackupProgress, BackupReport, BackupStage, Error, FileKind};
+use splitpoint::backup::{Backup, BackupProgress, BackupReport, BackupStage};
+use splitpoint::{Error, FileKind};
 
 use crate::bytes::shell_word;
 use crate::console::{self, Console};

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use splitpoint::{CheckReport, Error};
+use splitpoint::Error;
+use splitpoint::check::CheckReport;
 use splitpoint_legacy::{Doubt, OldFile};
 
 use crate::bytes::shell_word;
@@ -189,7 +190,7 @@ fn check_old(path: &Path, file: &OldFile) -> Result<Report> {
 }
 
 fn report_of(store: String, report: &CheckReport) -> Report {
-    let damage_of = |damage: &splitpoint::Damage| {
+    let damage_of = |damage: &splitpoint::check::Damage| {
         Damage::at(damage.what, damage.offset, damage.expected, damage.found)
     };
     Report {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde::Serialize;
-use splitpoint::{Create, Error, KEY_BYTES_MAX, Options, PutMode, Table as _, VALUE_BYTES_MAX};
+use splitpoint::{Create, Error, KEY_BYTES_MAX, Options, TableExt as _, VALUE_BYTES_MAX};
 use splitpoint_legacy::{Discrepancy, Doubt, db185};
 
 use crate::bytes::{shell_word, shown};
@@ -432,7 +432,7 @@ impl Target {
         const BATCH_BYTES: usize = 4 << 20;
         match &self.table {
             Some(Writable::Db185(table)) => {
-                match table.put(key, value, PutMode::New) {
+                match table.put_new(key, value) {
                     Ok(true) => self.records += 1,
                     Ok(false) => self.leave_out(key, "is there twice"),
                     // Nothing has changed; what needs fewer pages can still be stored.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use splitpoint::Options;
+use splitpoint::{Options, TableExt as _};
 
 use crate::bytes::{Notation, shown};
 use crate::console::{self, Console};

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
-use splitpoint::{Create, Db, Options, Stats};
+use splitpoint::stats::Stats;
+use splitpoint::{Create, Db, Options};
 
 use crate::bytes::shell_word;
 use crate::chains;

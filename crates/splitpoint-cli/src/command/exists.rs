@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use splitpoint::TableExt as _;
+
 use crate::bytes::Notation;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};

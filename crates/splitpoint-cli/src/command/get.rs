@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use splitpoint::Table;
 
+use splitpoint::TableExt as _;
+
 use crate::bytes::{Notation, escaped, shown};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum as _;
 use serde::Serialize;
-use splitpoint::{Error, Options, PutMode};
+use splitpoint::{Error, Options, PutMode, TableExt as _};
 
 use crate::bytes::shell_word;
 use crate::console::{self, Console};

@@ -8,7 +8,8 @@ use std::time::Instant;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use splitpoint::hash::{HashFunction, PROBE_KEY};
-use splitpoint::{Error, Options, Rehash, RehashProgress, RehashReport, RehashStage};
+use splitpoint::rehash::{Rehash, RehashProgress, RehashReport, RehashStage};
+use splitpoint::{Error, Options};
 
 use super::create::{hash_names, parse_seed};
 use crate::bytes::shell_word;

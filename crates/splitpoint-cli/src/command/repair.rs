@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use splitpoint::{Error, ErrorKind, Options, RepairProgress, RepairReport};
+use splitpoint::repair::{RepairProgress, RepairReport};
+use splitpoint::{Error, ErrorKind, Options};
 
 use crate::bytes::shell_word;
 use crate::console::{self, Console};
@@ -109,7 +110,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         }
         if interrupt.exit().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let repaired = splitpoint::repair_with(&args.file, &args.output, &Options::new(), watch);
+    let repaired =
+        splitpoint::repair::repair_with(&args.file, &args.output, &Options::new(), watch);
     if repaired.is_ok() {
         interrupt::last_step();
     }
@@ -151,8 +153,10 @@ fn failed(args: &Args, error: &Error) -> Failure {
 
 impl Report {
     fn new(args: &Args, report: &RepairReport) -> Self {
-        let range_of =
-            |range: &splitpoint::DamagedRange| Range { offset: range.offset, bytes: range.bytes };
+        let range_of = |range: &splitpoint::repair::DamagedRange| Range {
+            offset: range.offset,
+            bytes: range.bytes,
+        };
         Self {
             store: args.file.display().to_string(),
             output: args.output.display().to_string(),

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use splitpoint::Ideal;
+use splitpoint::stats::Ideal;
 
 use super::Row;
 use crate::occupancy::Occupancy;

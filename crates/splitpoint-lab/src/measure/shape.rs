@@ -1,7 +1,7 @@
 //! The table seen from afar: buckets in the order of their addresses, keys by crowded buckets.
 
 use serde::{Deserialize, Serialize};
-use splitpoint::ChainRow;
+use splitpoint::stats::ChainRow;
 
 use crate::partial::PartialStats;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use splitpoint::{Error, PutMode, Result, Table};
+use splitpoint::{Error, Result, Table, TableExt};
 
 use super::disk::Disk;
 use super::open::Options;
@@ -124,7 +124,7 @@ fn has_twice(table: &Db185, key: &[u8]) -> bool {
 }
 
 fn put(table: &Db185, key: &[u8], value: &[u8], is_sound: bool) {
-    if table.put(key, value, PutMode::Replace).is_ok()
+    if table.put(key, value).is_ok()
         && let Ok(found) = table.get(key)
     {
         assert!(found.is_some() || !is_sound, "a key that was put is missing");
@@ -151,7 +151,7 @@ mod tests {
         for number in 0..30_u8 {
             let value = vec![number; if number % 9 == 4 { 120 } else { 4 }];
             let key = vec![number + 40; if number % 13 == 5 { 60 } else { 3 }];
-            table.put(&key, &value, PutMode::New).unwrap();
+            table.put_new(&key, &value).unwrap();
         }
         table.delete(&[41; 3]).unwrap();
         table.close().unwrap();

@@ -30,17 +30,17 @@ const PAGE_BYTES_MIN: u32 = 64;
 /// # Examples
 ///
 /// ```
-/// use splitpoint::{PutMode, Table};
+/// use splitpoint::TableExt;
 /// use splitpoint_legacy::db185::Options;
 ///
 /// # fn main() -> splitpoint::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// let path = dir.path().join("words.db");
 /// let table = Options::new().page_bytes(512).fill_factor(8).open(&path)?;
-/// table.put(b"key", b"value", PutMode::Replace)?;
+/// table.put("key", "value")?;
 /// table.close()?;
 /// let table = Options::new().read_only().open(&path)?;
-/// assert_eq!(table.get(b"key")?.as_deref(), Some(&b"value"[..]));
+/// assert_eq!(table.get("key")?.expect("it was stored"), "value");
 /// # Ok(())
 /// # }
 /// ```

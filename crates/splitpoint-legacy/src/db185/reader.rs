@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use splitpoint::{Error, Result, Stats, Table as _};
+use splitpoint::stats::Stats;
+use splitpoint::{Error, Result, Table as _};
 
 use super::extent::{extent_of, records_of};
 use super::open::Options;

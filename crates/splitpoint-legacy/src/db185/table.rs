@@ -3,9 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use splitpoint::linear::{BucketIndex, Geometry};
+use splitpoint::stats::{Occupancy, Stats};
 use splitpoint::{
-    Capabilities, Durability, Entries, Error, Occupancy, PutMode, Result, ScanGuarantee, Stats,
-    Table, Value,
+    Capabilities, Durability, Entries, Error, PutMode, Result, ScanGuarantee, Table, TableCheck,
+    Value,
 };
 
 use super::change::PAIR_BYTES_MAX;
@@ -22,8 +23,9 @@ use crate::ByteOrder;
 ///
 /// # Durability
 ///
-/// Nothing is written before [`sync`](Table::sync), [`close`](Self::close) or the drop of the
-/// handle. A process that is killed before leaves the file as it was last synced. A `sync` writes
+/// Nothing is written before [`sync`](Table::sync), [`close`](Self::close), a change with
+/// [`Durability::Sync`] or the drop of the handle; a change with [`Durability::Async`] waits for one of
+/// these. A process that is killed before leaves the file as it was last synced. A `sync` writes
 /// in an order in which, at any moment, every pair that was synced before is found, or what
 /// replaced it. What remains, because the format has no log:
 ///
@@ -144,23 +146,35 @@ impl Table for Db185 {
         capabilities.is_read_only = store.is_read_only;
         capabilities.scan = ScanGuarantee::ExactlyOnce;
         if store.pool.disk().is_some() {
-            capabilities.durability = vec![Durability::Buffered];
+            capabilities.durability = vec![Durability::Buffered, Durability::Sync];
         }
         capabilities
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
+    fn get_bytes(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
         let mut store = self.store();
         store.check_usable()?;
         Ok(store.get(key)?.map(Value::owned))
     }
 
-    fn put(&self, key: &[u8], value: &[u8], mode: PutMode) -> Result<bool> {
-        self.store().put(key, value, mode)
+    fn put_bytes(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        mode: PutMode,
+        durability: Option<Durability>,
+    ) -> Result<bool> {
+        let mut store = self.store();
+        let is_stored = store.put(key, value, mode)?;
+        store.sync_for(durability)?;
+        Ok(is_stored)
     }
 
-    fn delete(&self, key: &[u8]) -> Result<bool> {
-        self.store().delete(key)
+    fn delete_bytes(&self, key: &[u8], durability: Option<Durability>) -> Result<bool> {
+        let mut store = self.store();
+        let is_deleted = store.delete(key)?;
+        store.sync_for(durability)?;
+        Ok(is_deleted)
     }
 
     fn scan(&self) -> Result<Entries<'_>> {
@@ -182,12 +196,34 @@ impl Table for Db185 {
         store.check_usable()?;
         store.stats()
     }
+
+    fn check(&self) -> Result<TableCheck> {
+        let report = Self::check(self)?;
+        let mut check = TableCheck::default();
+        check.record_count = report.record_count;
+        report.damages.iter().for_each(|damage| check.note(damage));
+        check.damage_count = report.damage_count;
+        Ok(check)
+    }
+
+    fn close(self: Box<Self>) -> Result<bool> {
+        Self::close(*self).map(|()| true)
+    }
 }
 
 /// Buckets without a page in the file that a table may have and be counted.
 pub(super) const UNWRITTEN_MAX: u64 = 1 << 24;
 
 impl Store {
+    /// Makes a change durable that asks for it: the format has no log, so this writes every changed
+    /// page. `Async` is a promise that nothing keeps here, so it is `Buffered`.
+    fn sync_for(&mut self, durability: Option<Durability>) -> Result<()> {
+        match durability {
+            Some(Durability::Sync) => self.sync(),
+            Some(Durability::Async | Durability::Buffered) | None => Ok(()),
+        }
+    }
+
     /// Returns counts and occupancy; walks every chain.
     fn stats(&mut self) -> Result<Stats> {
         let geometry = Geometry::with_bucket_count(u64::from(self.shape.max_bucket) + 1);

@@ -118,6 +118,8 @@ pub(crate) fn open(url: &str, options: &splitpoint::Options) -> Result<Box<dyn T
 
 #[cfg(test)]
 mod tests {
+    use splitpoint::TableExt;
+
     use super::*;
 
     #[test]
@@ -130,7 +132,7 @@ mod tests {
             path.display()
         );
         let table = splitpoint::open(&url).unwrap();
-        table.put(b"key", b"value", splitpoint::PutMode::New).unwrap();
+        table.put_new(b"key", b"value").unwrap();
         assert_eq!(table.stats().unwrap().geometry.bucket_count(), 32);
         drop(table);
         let table = splitpoint::open(&format!("db185:{}?bsize=64", path.display())).unwrap();

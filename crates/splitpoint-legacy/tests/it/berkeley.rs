@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use splitpoint::{Error, Table};
+use splitpoint::{Error, Table, TableExt};
 use splitpoint_legacy::{Doubt, OldFile, open};
 
 use crate::support::{is_installed, pairs_of};

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use splitpoint::{Error, Table};
+use splitpoint::{Error, Table, TableExt};
 use splitpoint_legacy::db185::Options;
 use splitpoint_legacy::{ByteOrder, Counted, Doubt, OldFile, StatedBy, open};
 

@@ -1,6 +1,6 @@
 //! Every sample file is read exactly.
 
-use splitpoint::{Create, Error, FileKind, PutMode, Table};
+use splitpoint::{Create, Error, FileKind, Table, TableExt};
 use splitpoint_legacy::{ByteOrder, Format, OldFile, Source, identify, open, open_damaged};
 
 use crate::support::{expected, files_of, fixtures, names, pairs_of};
@@ -121,7 +121,7 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
 fn nothing_is_written() {
     let file = open(&files_of("gdbm-std-512")[0]).unwrap();
     assert!(file.capabilities().is_read_only);
-    assert!(matches!(file.put(b"k", b"v", PutMode::Replace), Err(Error::ReadOnly)));
+    assert!(matches!(file.put(b"k", b"v"), Err(Error::ReadOnly)));
     assert!(matches!(file.delete(b"k"), Err(Error::ReadOnly)));
 }
 

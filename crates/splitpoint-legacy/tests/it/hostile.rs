@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use splitpoint::{Error, Table};
+use splitpoint::{Error, Table, TableExt};
 use splitpoint_legacy::{ByteOrder, open};
 
 use crate::support::{expected, files_of, pairs_of};

@@ -28,12 +28,13 @@ use std::rc::Rc;
 
 use crate::atomic::AtomicU64;
 use crate::atomic::kill_points::observe;
+use crate::batch::Change;
 use crate::format::{
     LIVE_BYTES, LIVE_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, u64_at,
 };
 use crate::hash::{HashFunction, HashId};
 use crate::live::{Live, WORD_COUNT};
-use crate::table::{BatchAtomicity, Change, Table};
+use crate::table::{BatchAtomicity, Table};
 use crate::{Db, Durability, Options, Recovery, SimDisk};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -443,11 +444,11 @@ fn step(db: &Db, op: &Op, shared: &Shared) -> crate::Result<bool> {
             Ok(was_there && *durability == Durability::Sync)
         }
         Op::Batch(commit) => {
-            let is_whole = db.capabilities().batch == BatchAtomicity::Whole;
+            let is_whole = db.capabilities().batch == BatchAtomicity::Atomic;
             for part in commit.chunks(if is_whole { commit.len() } else { 1 }) {
                 attempt(part.to_vec());
                 let changes: Vec<Change<'_>> = part.iter().map(change).collect();
-                Table::apply(db, &changes)?;
+                Table::apply_bytes(db, &changes, None)?;
                 shared.settle(false);
             }
             Ok(false)

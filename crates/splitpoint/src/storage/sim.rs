@@ -248,7 +248,7 @@ impl SimDisk {
     ///
     /// # Errors
     ///
-    /// As [`repair_with`](crate::repair_with).
+    /// As [`repair_with`](crate::repair::repair_with).
     pub fn repair(&self, options: &Options) -> Result<(Db, crate::repair::RepairReport)> {
         crate::repair::repair_in_memory(&self.file(), options)
     }

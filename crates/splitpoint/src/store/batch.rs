@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use super::{Store, TOMBSTONE_BYTES, Writer};
+use crate::batch::Change;
 use crate::error::{Error, Result};
 use crate::format::{Addr, u32_at};
 use crate::index::line::SLOT_COUNT;
@@ -19,7 +20,6 @@ use crate::log::batch::{BatchCrc, COMMIT_BYTES};
 use crate::log::record::RecordKind;
 use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::region::LivePool;
-use crate::table::Change;
 
 /// One change of a batch that will be made.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Store {
     fn plan_batch<'a>(&self, changes: &[Change<'a>]) -> Result<Vec<Member<'a>>> {
         let mut last = HashMap::with_capacity(changes.len());
         for (i, change) in changes.iter().enumerate() {
-            let (key, value) = parts(change);
+            let (key, value) = change.parts();
             for (what, bytes, bytes_max) in [
                 ("key", key.len(), KEY_BYTES_MAX),
                 ("value", value.map_or(0, <[u8]>::len), VALUE_BYTES_MAX),
@@ -92,7 +92,7 @@ impl Store {
         }
         let mut members = Vec::with_capacity(last.len());
         for (i, change) in changes.iter().enumerate() {
-            let (key, value) = parts(change);
+            let (key, value) = change.parts();
             if last[key] != i {
                 continue;
             }
@@ -191,12 +191,5 @@ impl Store {
             state.dead_bytes += TOMBSTONE_BYTES;
         }
         Ok(())
-    }
-}
-
-fn parts<'a>(change: &Change<'a>) -> (&'a [u8], Option<&'a [u8]>) {
-    match *change {
-        Change::Put { key, value } => (key, Some(value)),
-        Change::Delete { key } => (key, None),
     }
 }

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use splitpoint::{Backup, Change, Create, Db, Durability, Error, Options, Recovery};
+use splitpoint::backup::Backup;
+use splitpoint::{Change, Create, Db, Durability, Error, Options, Recovery};
 
 use crate::support::{Rng, assert_sound, is_slow, rounds, run_alone, seed, within};
 
@@ -205,7 +206,7 @@ fn process_whose_address_space_ends() {
         limit_to_another(Some(4 * MIB));
         let error = Db::open(path).unwrap_err();
         assert!(error.to_string().contains("address space"), "{error}");
-        let error = splitpoint::backup(path, dir.path().join("copy.spt")).unwrap_err();
+        let error = splitpoint::backup::backup(path, dir.path().join("copy.spt")).unwrap_err();
         assert!(error.to_string().contains("address space"), "{error}");
         // Enough to see it and for a little more.
         limit_to_another(Some(std::fs::metadata(path).unwrap().len() + 8 * MIB));

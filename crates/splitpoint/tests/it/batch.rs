@@ -1,6 +1,6 @@
 //! Batches: all changes or none, whatever fails.
 
-use splitpoint::{BatchAtomicity, Change, Durability, ErrorKind, Options, SimDisk, Table};
+use splitpoint::{Batch, BatchAtomicity, Change, Durability, ErrorKind, Options, SimDisk, Table};
 
 use crate::support::{Content, Rng, assert_content, bad_hash, changes, tiny};
 
@@ -38,8 +38,8 @@ fn apply_to(model: &mut Content, batch: &[(Vec<u8>, Option<Vec<u8>>)]) {
 #[test]
 fn the_last_change_of_a_key_counts_and_a_delete_of_nothing_is_nothing() {
     let db = Options::new().in_memory().unwrap();
-    assert_eq!(Table::capabilities(&db).batch, BatchAtomicity::Whole);
-    db.apply(&[]).unwrap();
+    assert_eq!(Table::capabilities(&db).batch, BatchAtomicity::Atomic);
+    db.apply(&Batch::new()).unwrap();
     db.apply(&[Change::Delete { key: b"nothing" }]).unwrap();
     assert_eq!(db.stats().unwrap().log_bytes, 0);
     db.put(b"old", b"1").unwrap();

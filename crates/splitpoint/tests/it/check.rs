@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
 
-use splitpoint::{CheckReport, CheckStage, Create, Db, Durability, Error, Options, SimDisk};
+use splitpoint::check::{CheckReport, CheckStage};
+use splitpoint::{Create, Db, Durability, Error, Options, SimDisk};
 
 use crate::support::{Rng, changes, is_slow, rounds, seed, tiny};
 

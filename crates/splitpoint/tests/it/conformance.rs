@@ -1,19 +1,19 @@
 //! What every access method must do, whatever is behind it.
 //!
 //! Other crates include this file and bring their own `support`: the tables of `on_every_table`, the
-//! parameters that `tiny` and `usual` begin with, and whether buckets are merged.
+//! files of `on_every_file`, the parameters that `tiny` and `usual` begin with, and whether buckets are merged.
 
 use splitpoint::hash::{HashFunction, HashId};
-use splitpoint::{Change, ErrorKind, PutMode, Table};
+use splitpoint::{Batch, BatchAtomicity, Change, Durability, ErrorKind, Table, TableExt};
 
-use super::support::{Content, IS_MERGED, Rng, on_every_table, seed, tiny, usual};
+use super::support::{Content, IS_MERGED, Rng, on_every_file, on_every_table, seed, tiny, usual};
 
 fn get(table: &dyn Table, key: &[u8]) -> Option<Vec<u8>> {
     table.get(key).unwrap().map(splitpoint::Value::into_vec)
 }
 
 fn put(table: &dyn Table, key: &[u8], value: &[u8]) {
-    assert!(table.put(key, value, PutMode::Replace).unwrap());
+    table.put(key, value).unwrap();
 }
 
 fn scan(table: &dyn Table) -> Content {
@@ -33,7 +33,7 @@ fn a_new_table_is_empty() {
         assert_eq!(get(table, b"key"), None);
         assert!(!table.delete(b"key").unwrap());
         assert_eq!(scan(table), Content::new());
-        assert_eq!(table.get_many(&[]).unwrap().len(), 0);
+        assert_eq!(table.get_many([""; 0]).unwrap().len(), 0);
         assert_eq!(table.stats().unwrap().record_count, 0);
         table.sync().unwrap();
         assert!(table.is_empty().unwrap());
@@ -44,12 +44,12 @@ fn a_new_table_is_empty() {
 fn put_replaces_and_put_new_refuses() {
     on_every_table(&tiny(), |table| {
         put(table, b"key", b"first");
-        assert!(!table.put(b"key", b"second", PutMode::New).unwrap());
+        assert!(!table.put_new(b"key", b"second").unwrap());
         assert_eq!(get(table, b"key").unwrap(), b"first");
         put(table, b"key", b"the third is longer");
         assert_eq!(get(table, b"key").unwrap(), b"the third is longer");
         assert_eq!(table.len().unwrap(), 1);
-        assert!(table.put(b"other", b"", PutMode::New).unwrap());
+        assert!(table.put_new(b"other", b"").unwrap());
         assert_eq!(table.len().unwrap(), 2);
     });
 }
@@ -63,7 +63,7 @@ fn delete_removes_just_its_key() {
         assert!(!table.delete(b"a").unwrap());
         assert_eq!(get(table, b"a"), None);
         assert_eq!(get(table, b"b").unwrap(), b"2");
-        assert!(table.put(b"a", b"3", PutMode::New).unwrap());
+        assert!(table.put_new(b"a", b"3").unwrap());
         assert_eq!(get(table, b"a").unwrap(), b"3");
         assert_eq!(table.len().unwrap(), 2);
     });
@@ -76,7 +76,7 @@ fn keys_and_values_are_any_bytes_and_may_be_empty() {
             [b"", b"\0", b"\0\0", b"a", b"a\0", b"\0a", b"\xff\xfe\n\r", &[0x80; 300]];
         for (i, key) in keys.iter().enumerate() {
             let value = vec![0; i];
-            assert!(table.put(key, &value, PutMode::New).unwrap(), "{key:?}");
+            assert!(table.put_new(key, &value).unwrap(), "{key:?}");
         }
         for (i, key) in keys.iter().enumerate() {
             assert_eq!(get(table, key).unwrap(), vec![0; i], "{key:?}");
@@ -155,7 +155,7 @@ fn keys_and_values_over_the_limit_are_refused_before_anything_is_written() {
         let log_bytes = table.stats().unwrap().log_bytes;
         let bytes_max = table.capabilities().key_bytes_max.to_string();
         for (key, value, what) in [(&b"key"[..], &long[..], "value"), (&long, b"", "key")] {
-            let error = table.put(key, value, PutMode::Replace).unwrap_err();
+            let error = table.put(key, value).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::TooLarge);
             let text = error.to_string();
             assert!(text.starts_with(what) && text.contains(&bytes_max), "{text}");
@@ -186,6 +186,128 @@ fn get_many_answers_in_the_order_of_the_keys() {
 }
 
 #[test]
+fn put_many_stores_every_pair_and_the_last_of_a_key_wins() {
+    on_every_table(&tiny(), |table| {
+        table.put_many([("", ""); 0]).unwrap();
+        table.put_many((0..100_u8).map(|i| ([i], format!("first {i}")))).unwrap();
+        let three = [("one", "1"), ("two", "2"), ("one", "3")];
+        table.put_many_with(three, Durability::Sync).unwrap();
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> =
+            (50..150_u8).map(|i| (vec![i], vec![i; usize::from(i)])).collect();
+        table.put_many(&pairs).unwrap();
+        assert_eq!(table.len().unwrap(), 152);
+        assert_eq!(table.get("one").unwrap().unwrap(), "3");
+        assert_eq!(table.get([49]).unwrap().unwrap(), "first 49");
+        assert_eq!(table.get([149]).unwrap().unwrap(), [149; 149]);
+    });
+}
+
+/// The lengths are around that of the chunks in which a store takes them.
+#[test]
+fn put_many_stores_the_pairs_before_the_one_that_fails() {
+    let long = vec![0_u8; 1 << 32];
+    for durability in [None, Some(Durability::Buffered), Some(Durability::Sync)] {
+        on_every_table(&tiny(), |table| {
+            for refused in [0, 1, 31, 32, 33] {
+                let value = |i| if i == refused { &long[..] } else { b"value" };
+                let pairs = (0..40_u8).map(|i| ([refused, i], value(i)));
+                let stored = match durability {
+                    None => table.put_many(pairs),
+                    Some(level) => table.put_many_with(pairs, level),
+                };
+                assert_eq!(stored.unwrap_err().kind(), ErrorKind::TooLarge);
+                for i in 0..40 {
+                    assert_eq!(table.contains([refused, i]).unwrap(), i < refused);
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn every_change_takes_every_level_of_durability() {
+    let levels = [Durability::Buffered, Durability::Async, Durability::Sync];
+    on_every_table(&tiny(), |table| {
+        for level in levels {
+            table.put_with("key", "first", level).unwrap();
+            assert!(!table.put_new_with("key", "second", level).unwrap());
+            assert!(table.put_new_with("other", "second", level).unwrap());
+            assert_eq!(table.get("key").unwrap().unwrap(), "first");
+            assert!(table.delete_with("other", level).unwrap());
+            assert!(!table.delete_with("other", level).unwrap());
+            table.apply_with(&Batch::new().delete("key").put("new", "third"), level).unwrap();
+            assert_eq!(scan(table), Content::from([(b"new".to_vec(), b"third".to_vec())]));
+        }
+    });
+}
+
+/// What fails is a value over the limit, behind changes that are in order.
+#[test]
+fn a_batch_that_fails_makes_all_its_changes_or_those_before() {
+    let long = vec![0_u8; 1 << 32];
+    on_every_table(&tiny(), |table| {
+        put(table, b"old", b"1");
+        let changes = [
+            Change::Put { key: b"new", value: b"2" },
+            Change::Delete { key: b"old" },
+            Change::Put { key: b"long", value: &long },
+            Change::Put { key: b"never", value: b"3" },
+        ];
+        assert_eq!(table.apply(&changes).unwrap_err().kind(), ErrorKind::TooLarge);
+        let expected: (&[u8], &[u8]) = match table.capabilities().batch {
+            BatchAtomicity::Atomic => (b"old", b"1"),
+            BatchAtomicity::None => (b"new", b"2"),
+        };
+        assert_eq!(scan(table), Content::from([(expected.0.to_vec(), expected.1.to_vec())]));
+    });
+}
+
+#[test]
+fn keys_and_values_are_taken_in_every_form() {
+    on_every_table(&tiny(), |table| {
+        table.put("str", String::from("a string")).unwrap();
+        table.put(vec![1, 2], [3; 4]).unwrap();
+        let value = table.get("str").unwrap().unwrap().into_vec();
+        assert!(table.put_new(&value, &value[..1]).unwrap());
+        assert!(table.contains("a string").unwrap() && !table.contains("a").unwrap());
+        let mut copy = b"what was there".to_vec();
+        assert!(table.get_into([1, 2], &mut copy).unwrap());
+        assert_eq!(copy, [3; 4]);
+        assert!(!table.get_into("nothing", &mut copy).unwrap());
+        assert_eq!(copy, [3; 4]);
+        let values = table.get_many((0..3_u8).map(|i| [i + 1, i + 2])).unwrap();
+        assert_eq!(values[0].as_ref().unwrap(), &[3; 4]);
+        assert_eq!(values[1..], [None, None]);
+    });
+}
+
+#[test]
+fn a_check_of_a_sound_table_is_clean_and_counts_its_records() {
+    on_every_table(&tiny(), |table| {
+        assert!(table.check().unwrap().is_clean());
+        table.put_many((0..500_u32).map(|i| (i.to_le_bytes(), [7; 90]))).unwrap();
+        let check = table.check().unwrap();
+        assert!(check.is_clean() && check.damages.is_empty(), "{check:?}");
+        assert_eq!(check.record_count, 500);
+    });
+}
+
+#[test]
+fn a_table_that_is_closed_is_found_as_it_was() {
+    on_every_file(&tiny(), |open| {
+        let table = open();
+        table.put_many((0..500_u32).map(|i| (i.to_le_bytes(), (!i).to_le_bytes()))).unwrap();
+        let content = scan(&*table);
+        assert!(table.close().unwrap());
+        let table = open();
+        assert_eq!((scan(&*table), table.check().unwrap().damage_count), (content, 0));
+        assert!(table.delete(7_u32.to_le_bytes()).unwrap());
+        drop(table);
+        assert_eq!(open().len().unwrap(), 499);
+    });
+}
+
+#[test]
 fn apply_makes_its_changes_in_order() {
     on_every_table(&tiny(), |table| {
         table
@@ -197,7 +319,7 @@ fn apply_makes_its_changes_in_order() {
                 Change::Put { key: b"b", value: b"3" },
             ])
             .unwrap();
-        table.apply(&[]).unwrap();
+        table.apply(&Batch::new()).unwrap();
         assert_eq!(scan(table), Content::from([(b"b".to_vec(), b"3".to_vec())]));
     });
 }

@@ -181,7 +181,7 @@ impl Run {
                 let db = self.db.take().expect("there is a handle");
                 let closed = db.close();
                 self.open(disk);
-                closed.map(|()| true)
+                closed
             }
         };
         match result {

@@ -188,7 +188,7 @@ impl Job {
         }
         let expected = self.expected();
         assert_content(&db, &expected);
-        for ended in [db.sync(), db.close()] {
+        for ended in [db.sync(), db.close().map(drop)] {
             if let Err(error) = ended {
                 self.assert_full(&error);
                 println!("{error}");

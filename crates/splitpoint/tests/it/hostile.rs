@@ -186,10 +186,10 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
     ] {
         let new = dir.path().join("new");
         let mut errors = vec![
-            splitpoint::backup(path, &new).unwrap_err(),
-            splitpoint::repair(path, &new).unwrap_err(),
-            splitpoint::backup(&store, path).unwrap_err(),
-            splitpoint::repair(&store, path).unwrap_err(),
+            splitpoint::backup::backup(path, &new).unwrap_err(),
+            splitpoint::repair::repair(path, &new).unwrap_err(),
+            splitpoint::backup::backup(&store, path).unwrap_err(),
+            splitpoint::repair::repair(&store, path).unwrap_err(),
             splitpoint::open_regular(path, fs::OpenOptions::new().read(true)).unwrap_err(),
         ];
         for create in [Create::IfMissing, Create::New, Create::Never] {
@@ -232,8 +232,8 @@ fn create_decides_about_missing_empty_and_existing_files() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let never = Options::new().create(Create::Never);
-    assert_eq!(never.open(&path).unwrap_err().kind(), ErrorKind::Io);
-    assert_eq!(Options::new().read_only().open(&path).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(never.open(&path).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(Options::new().read_only().open(&path).unwrap_err().kind(), ErrorKind::NotFound);
     assert!(!path.exists());
     File::create(&path).unwrap();
     assert_eq!(never.open(&path).unwrap_err().kind(), ErrorKind::NotAStore);
@@ -245,8 +245,8 @@ fn create_decides_about_missing_empty_and_existing_files() {
     assert_eq!(new.open(&path).unwrap_err().kind(), ErrorKind::Exists);
     let missing = dir.path().join("no such directory").join("file");
     let error = Db::open(&missing).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(std::error::Error::source(&error).is_some());
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().ends_with("No such file or directory (os error 2)"), "{error}");
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn a_lost_device_that_is_back_is_read_as_it_is_recovered() {
     Scene::on_each(&PULLABLE, Kind::Mixed, |mut scene| {
         let note = scene.write_until_pulled();
         let copy = scene.disk.outside().join("copy.spt");
-        splitpoint::backup(&scene.job.store, &copy).unwrap();
+        splitpoint::backup::backup(&scene.job.store, &copy).unwrap();
         let read_only = scene.options().read_only();
         let (db, count) = scene.open(&read_only, &scene.job.store, note);
         drop(db);

@@ -23,11 +23,15 @@ mod durability;
 #[cfg(test)]
 mod fork;
 #[cfg(test)]
+mod forms;
+#[cfg(test)]
 mod full_copy;
 #[cfg(test)]
 mod full_disk;
 #[cfg(test)]
 mod golden;
+#[cfg(test)]
+mod handles;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]

@@ -10,9 +10,8 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use splitpoint::hash::HashFunction;
-use splitpoint::{
-    Create, Db, Durability, ErrorKind, Options, Recovery, Rehash, RehashStage, rehash,
-};
+use splitpoint::rehash::{Rehash, RehashStage, rehash};
+use splitpoint::{Create, Db, Durability, ErrorKind, Options, Recovery};
 
 use crate::support::{
     Content, Rng, assert_content, assert_sound, bad_hash, changes, content, rounds, seed, tiny,
@@ -83,7 +82,11 @@ fn names_in(dir: &Path) -> Vec<OsString> {
 }
 
 #[track_caller]
-fn assert_error(result: splitpoint::Result<splitpoint::RehashReport>, kind: ErrorKind, says: &str) {
+fn assert_error(
+    result: splitpoint::Result<splitpoint::rehash::RehashReport>,
+    kind: ErrorKind,
+    says: &str,
+) {
     let error = result.expect_err("it is refused");
     assert!(error.kind() == kind && error.to_string().contains(says), "{error}");
 }
@@ -328,7 +331,7 @@ fn a_rehash_that_is_given_up_leaves_the_store_and_nothing_else() {
     let partial = dir.path().join("a.spt.rehash-in-progress");
     for limit in 0..1000 {
         let (mut calls, mut last) = (0, None);
-        let stop = |progress: splitpoint::RehashProgress| {
+        let stop = |progress: splitpoint::rehash::RehashProgress| {
             assert!(partial.exists());
             last = Some(progress.stage);
             calls += 1;

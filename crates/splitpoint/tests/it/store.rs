@@ -1,6 +1,6 @@
 //! What a store does beyond what every access method must.
 
-use splitpoint::{Db, PutMode};
+use splitpoint::{Db, TableExt};
 
 use crate::support::{on_every_table, tiny};
 
@@ -24,7 +24,7 @@ fn a_value_of_100_mib_survives_reopening() {
 #[test]
 fn stats_tell_bytes_and_buckets() {
     on_every_table(&tiny().fill_factor(3.0), |table| {
-        let put = |i: u32, value: &[u8]| table.put(&i.to_le_bytes(), value, PutMode::Replace);
+        let put = |i: u32, value: &[u8]| table.put(i.to_le_bytes(), value);
         for i in 0..3000_u32 {
             put(i, &(!i).to_le_bytes()).unwrap();
         }

@@ -113,6 +113,13 @@ pub(crate) fn worst_hash() -> HashFunction {
     HashFunction::user(HashId(0x8000_0bae), "two-bits", two_bits).unwrap()
 }
 
+/// Runs `check` with a function that opens a file, of each kind that a table can be in, empty at first.
+pub(crate) fn on_every_file(options: &Options, check: impl Fn(&dyn Fn() -> Box<dyn Table>)) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("table.spt");
+    check(&|| splitpoint::open_with(path.to_str().unwrap(), options).unwrap());
+}
+
 /// Runs `check` on an empty table of each kind: in memory, in a file, on a simulated disk.
 pub(crate) fn on_every_table(options: &Options, check: impl Fn(&dyn Table)) {
     let table = splitpoint::open_with("mem:", options).unwrap();

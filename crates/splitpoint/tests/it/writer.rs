@@ -129,7 +129,7 @@ fn writer_process_makes_changes_until_it_is_killed() {
     let Some(arguments) = std::env::var_os(CHILD_ENV) else { return };
     end_with_parent();
     let error = run(&Job::decode(&arguments.into_string().expect("our own words")));
-    println!("stopped: {error}: {:?}", std::error::Error::source(&error));
+    println!("stopped: {error}");
 }
 
 /// Makes changes until one fails.

@@ -1,6 +1,6 @@
 //! Files that the original programs wrote, read exactly.
 
-use splitpoint::{ErrorKind, Table};
+use splitpoint::{ErrorKind, Table, TableExt};
 use splitpoint_legacy::ByteOrder;
 use splitpoint_legacy::db185::Options;
 

@@ -11,8 +11,8 @@ mod support;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use splitpoint::Table;
 use splitpoint::hash::{HashFunction, HashId};
+use splitpoint::{Table, TableExt};
 use splitpoint_legacy::db185::Db185;
 
 /// Contents of a table.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
-use splitpoint::{PutMode, Table};
+use splitpoint::{PutMode, Table, TableExt};
 use splitpoint_legacy::ByteOrder;
 use splitpoint_legacy::db185::{Db185, Options};
 
@@ -150,7 +150,7 @@ fn run(setup: &Setup, steps: &[Step]) {
             Step::Put(key_number, key_size, value_size, mode) => {
                 let key = key(key_number, key_size, page_bytes);
                 let value = value(value_size, key.len(), page_bytes, number as u8);
-                let is_stored = table.put(&key, &value, mode).expect("there is room");
+                let is_stored = table.put_bytes(&key, &value, mode, None).expect("there is room");
                 assert_eq!(is_stored, mode == PutMode::Replace || !model.contains_key(&key));
                 if is_stored {
                     model.insert(key, value);
@@ -195,7 +195,7 @@ fn running_out_of_overflow_pages_loses_nothing() {
     let mut model = Content::new();
     for number in 0_u32.. {
         let (key, value) = (number.to_le_bytes(), vec![number as u8; 900]);
-        match table.put(&key, &value, PutMode::New) {
+        match table.put_new(&key, &value) {
             Ok(is_stored) => assert!(is_stored),
             Err(error) => {
                 assert_eq!(error.kind(), splitpoint::ErrorKind::Full);
@@ -209,9 +209,9 @@ fn running_out_of_overflow_pages_loses_nothing() {
     assert_content(&table, &model);
     assert_sound(&table);
     // What needs no new page is still possible, and what is deleted makes room.
-    table.put(b"s", b"", PutMode::New).unwrap();
+    table.put_new(b"s", b"").unwrap();
     assert!(table.delete(&3_u32.to_le_bytes()).unwrap());
-    table.put(b"again", &[1; 800], PutMode::New).unwrap();
+    table.put_new(b"again", &[1; 800]).unwrap();
     assert_sound(&table);
 }
 

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use splitpoint::{PutMode, Table};
+use splitpoint::{Table, TableExt};
 use splitpoint_legacy::ByteOrder;
 use splitpoint_legacy::db185::Options;
 
@@ -85,7 +85,7 @@ fn what_is_written_here_is_read_by_the_original() {
         let table = options.expected_records(records).byte_order(order).open(&path).unwrap();
         let mut model = pairs(page_bytes as usize);
         for (key, value) in &model {
-            assert!(table.put(key, value, PutMode::New).unwrap());
+            assert!(table.put_new(key, value).unwrap());
         }
         // Deletes and replacements leave their own layouts.
         let keys: Vec<_> = model.keys().cloned().collect();
@@ -95,7 +95,7 @@ fn what_is_written_here_is_read_by_the_original() {
         }
         for key in keys.iter().skip(1).step_by(7) {
             let value = vec![b'n'; key.len() % 100 * 3];
-            table.put(key, &value, PutMode::Replace).unwrap();
+            table.put(key, &value).unwrap();
             model.insert(key.clone(), value);
         }
         table.close().unwrap();
@@ -116,7 +116,7 @@ fn what_the_original_adds_to_a_file_written_here_is_read_here() {
         let table = options.expected_records(records).byte_order(order).open(&path).unwrap();
         let mut model = pairs(page_bytes as usize);
         for (key, value) in &model {
-            assert!(table.put(key, value, PutMode::New).unwrap());
+            assert!(table.put_new(key, value).unwrap());
         }
         table.close().unwrap();
         let mut changes = Vec::new();
@@ -159,7 +159,7 @@ fn tables_have_the_shape_that_the_original_gives_them() {
             model.insert(key, vec![b'v'; number as usize % 12]);
         }
         for (key, value) in &model {
-            table.put(key, value, PutMode::New).unwrap();
+            table.put_new(key, value).unwrap();
         }
         let lorder = if order == ByteOrder::Big { 4321 } else { 1234 };
         let arguments = [page_bytes.into(), fill_factor.into(), records, lorder];

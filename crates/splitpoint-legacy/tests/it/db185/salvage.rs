@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use splitpoint::{ErrorKind, PutMode, Table};
+use splitpoint::{ErrorKind, TableExt};
 use splitpoint_legacy::ByteOrder;
 use splitpoint_legacy::db185::Options;
 
@@ -63,7 +63,7 @@ fn table(page_bytes: u32, order: ByteOrder, records: u32) -> (Vec<u8>, Content) 
         let key = format!("key {number}").into_bytes();
         let value_bytes = if number % 40 == 7 { 3 * page_bytes } else { number % 30 };
         let value: Vec<u8> = (0..value_bytes).map(|at| (at + number) as u8).collect();
-        table.put(&key, &value, PutMode::New).expect("there is room");
+        table.put_new(&key, &value).expect("there is room");
         content.insert(key, value);
     }
     table.close().expect("the file is written");

@@ -45,6 +45,16 @@ pub(crate) fn on_every_table(setup: &Setup, check: impl Fn(&dyn Table)) {
     }
 }
 
+/// Runs `check` with a function that opens a file, empty at first, of either byte order.
+pub(crate) fn on_every_file(setup: &Setup, check: impl Fn(&dyn Fn() -> Box<dyn Table>)) {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let options = setup.0.clone().byte_order(order);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("table.db");
+        check(&|| Box::new(options.open(&path).unwrap()));
+    }
+}
+
 /// Returns the seed of this run.
 pub(crate) fn seed() -> u64 {
     let seed = std::env::var("SPLITPOINT_SEED").ok().and_then(|text| text.parse().ok());

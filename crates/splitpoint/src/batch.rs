@@ -1,0 +1,261 @@
+//! What the calls for many records take: pairs and changes, in whatever form the caller has them.
+
+use std::fmt;
+
+use crate::value::Entry;
+
+/// A key with its value, in any form that has bytes: the items of
+/// [`Db::put_many`](crate::Db::put_many).
+///
+/// A tuple of two `AsRef<[u8]>` is a pair, and so is a reference to one, so that slices, vectors and
+/// maps can be given as they are. An [`Entry`] of a scan is one too.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> splitpoint::Result<()> {
+/// use std::collections::BTreeMap;
+///
+/// let db = splitpoint::Db::in_memory()?;
+/// db.put_many([("France", "Paris"), ("Peru", "Lima")])?;
+/// db.put_many(&BTreeMap::from([(vec![1], [2, 3]), (vec![4, 5], [6, 7])]))?;
+/// db.put_many((0..10_u64).map(|i| (i.to_le_bytes(), format!("number {i}"))))?;
+/// assert_eq!(db.len(), 14);
+/// # Ok(())
+/// # }
+/// ```
+pub trait AsPair {
+    /// Returns the bytes of the key and of the value.
+    fn as_pair(&self) -> (&[u8], &[u8]);
+}
+
+impl<K: AsRef<[u8]>, V: AsRef<[u8]>> AsPair for (K, V) {
+    #[inline]
+    fn as_pair(&self) -> (&[u8], &[u8]) {
+        (self.0.as_ref(), self.1.as_ref())
+    }
+}
+
+impl AsPair for Entry<'_> {
+    #[inline]
+    fn as_pair(&self) -> (&[u8], &[u8]) {
+        (&self.key, &self.value)
+    }
+}
+
+impl<P: AsPair + ?Sized> AsPair for &P {
+    #[inline]
+    fn as_pair(&self) -> (&[u8], &[u8]) {
+        (**self).as_pair()
+    }
+}
+
+/// One change of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change<'a> {
+    /// Store `value` under `key`.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+    },
+    /// Remove `key`, if it is there.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+}
+
+impl<'a> Change<'a> {
+    /// Returns the key, and the value unless it is a delete.
+    pub(crate) fn parts(&self) -> (&'a [u8], Option<&'a [u8]>) {
+        match *self {
+            Self::Put { key, value } => (key, Some(value)),
+            Self::Delete { key } => (key, None),
+        }
+    }
+}
+
+/// Changes that [`Db::apply`](crate::Db::apply) makes together: all or none.
+///
+/// A batch copies its keys and values, so they need not outlive it. To copy nothing, give
+/// [`Change`]s that borrow to `apply` instead.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> splitpoint::Result<()> {
+/// use splitpoint::{Batch, Db};
+///
+/// let db = Db::in_memory()?;
+/// db.put("from", "7")?;
+/// db.apply(&Batch::new().delete("from").put("to", "7"))?;
+/// assert_eq!(db.get("to")?.expect("it was stored"), "7");
+///
+/// let mut batch = Batch::new();
+/// for i in 0..100_u64 {
+///     batch = batch.put(i.to_le_bytes(), format!("number {i}"));
+/// }
+/// db.apply(&batch)?;
+/// assert_eq!(db.len(), 101);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Batch {
+    /// The keys and values, one behind the other.
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+/// Where the bytes of one change are.
+#[derive(Clone, Copy)]
+struct Span {
+    start: usize,
+    key_end: usize,
+    /// `None` for a delete.
+    value_end: Option<usize>,
+}
+
+impl Batch {
+    /// Returns a batch without changes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a change that stores `value` under `key`.
+    #[must_use]
+    pub fn put(mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
+        self.push(Change::Put { key: key.as_ref(), value: value.as_ref() });
+        self
+    }
+
+    /// Adds a change that removes `key`, if it is there.
+    #[must_use]
+    pub fn delete(mut self, key: impl AsRef<[u8]>) -> Self {
+        self.push(Change::Delete { key: key.as_ref() });
+        self
+    }
+
+    /// Adds a copy of `change`.
+    pub fn push(&mut self, change: Change<'_>) {
+        let start = self.bytes.len();
+        let (key, value) = change.parts();
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        let value_end = value.map(|_| self.bytes.len());
+        self.spans.push(Span { start, key_end, value_end });
+    }
+
+    /// Removes every change and keeps the memory for the next ones.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
+    }
+
+    /// Returns the number of changes.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Returns whether there is no change.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Returns the changes in their order.
+    pub fn iter(&self) -> Changes<'_> {
+        Changes { bytes: &self.bytes, spans: self.spans.iter() }
+    }
+}
+
+/// The changes of a [`Batch`], in their order.
+#[derive(Clone)]
+pub struct Changes<'batch> {
+    bytes: &'batch [u8],
+    spans: std::slice::Iter<'batch, Span>,
+}
+
+impl<'batch> Iterator for Changes<'batch> {
+    type Item = Change<'batch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Span { start, key_end, value_end } = *self.spans.next()?;
+        let key = &self.bytes[start..key_end];
+        Some(match value_end {
+            Some(value_end) => Change::Put { key, value: &self.bytes[key_end..value_end] },
+            None => Change::Delete { key },
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.spans.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Changes<'_> {}
+
+impl std::iter::FusedIterator for Changes<'_> {}
+
+impl<'batch> IntoIterator for &'batch Batch {
+    type Item = Change<'batch>;
+    type IntoIter = Changes<'batch>;
+
+    fn into_iter(self) -> Changes<'batch> {
+        self.iter()
+    }
+}
+
+impl<'a> Extend<Change<'a>> for Batch {
+    fn extend<T: IntoIterator<Item = Change<'a>>>(&mut self, changes: T) {
+        changes.into_iter().for_each(|change| self.push(change));
+    }
+}
+
+impl<'a> FromIterator<Change<'a>> for Batch {
+    fn from_iter<T: IntoIterator<Item = Change<'a>>>(changes: T) -> Self {
+        let mut batch = Self::new();
+        batch.extend(changes);
+        batch
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("change_count", &self.len())
+            .field("byte_count", &self.bytes.len())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Changes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes").field("left", &self.spans.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_returns_the_changes_that_it_was_given() {
+        let changes = [
+            Change::Put { key: b"a", value: b"1" },
+            Change::Delete { key: b"b" },
+            Change::Put { key: b"", value: b"" },
+            Change::Delete { key: b"" },
+            Change::Put { key: b"a", value: b"again" },
+        ];
+        let mut batch: Batch = changes.into_iter().collect();
+        assert_eq!(batch.iter().collect::<Vec<_>>(), changes);
+        assert_eq!((batch.len(), batch.iter().len()), (5, 5));
+        batch.clear();
+        assert!(batch.is_empty() && batch.iter().next().is_none());
+        let batch = batch.put("a", "1").delete("b");
+        assert_eq!(batch.iter().collect::<Vec<_>>(), changes[..2]);
+    }
+}

@@ -1,0 +1,254 @@
+//! Changes that depend on what is stored: read and write in one step, for each key.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::MutexGuard;
+
+use super::Db;
+use crate::error::Result;
+use crate::options::Durability;
+use crate::store::{Writer, via};
+use crate::table::PutMode;
+use crate::value::Value;
+
+impl Db {
+    /// Replaces the value of `key` by what `change` makes of it, and returns the new value.
+    ///
+    /// `change` gets the value, or `None` for a missing key; if it returns `None`, the key is deleted.
+    /// No other thread changes the store between the read and the write, so no change is lost. Other
+    /// keys are not protected: [`apply`](Self::apply) changes several keys together.
+    ///
+    /// `change` must not write to the store, call [`scan`](Self::scan) or the like: the calling thread
+    /// holds the lock of the writer and would wait for itself. [`get`](Self::get) takes no lock. If
+    /// `change` panics, nothing has changed and the store stays usable.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    ///
+    /// # Cost
+    ///
+    /// A [`get`](Self::get) and a [`put`](Self::put); writers wait while `change` runs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// let add_one = |old: Option<&[u8]>| {
+    ///     let count = old.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes")));
+    ///     Some((count + 1).to_le_bytes())
+    /// };
+    /// db.update("visits", add_one)?;
+    /// assert_eq!(db.update("visits", add_one)?, Some(2_u64.to_le_bytes()));
+    ///
+    /// db.update("visits", |_| None::<&str>)?;
+    /// assert!(!db.contains("visits")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn update<V: AsRef<[u8]>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        change: impl FnOnce(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<V>> {
+        let (key, durability) = (key.as_ref(), self.store.durability);
+        let writer = self.store.lock_for_change()?;
+        let old = self.store.find(key)?.map(|pair| pair.value);
+        let (mut writer, new) = run_locked(writer, || change(old));
+        match &new {
+            Some(value) => {
+                let value = value.as_ref();
+                let put = self.store.prepare_put(key, value, PutMode::Replace, durability)?;
+                self.store.put_locked(&mut writer, &put)?;
+            }
+            None => {
+                let hash = self.store.hash_of(key);
+                self.store.delete_locked(&mut writer, key, hash, via(durability))?;
+            }
+        }
+        self.finish(writer, durability)?;
+        Ok(new)
+    }
+
+    /// Returns the value of `key`; stores what `make` returns if the key is missing.
+    ///
+    /// Of several threads that ask for one missing key, one calls `make` and all return its value.
+    /// `make` must not write to the store, as [`update`](Self::update) says.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put) for a missing key, as [`get`](Self::get) for one that exists.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// assert_eq!(db.get_or_insert_with("key", || "made")?, "made");
+    /// assert_eq!(db.get_or_insert_with("key", || "made again")?, "made");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_or_insert_with<V: AsRef<[u8]>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        make: impl FnOnce() -> V,
+    ) -> Result<Value<'_>> {
+        let (key, durability) = (key.as_ref(), self.store.durability);
+        if let Some(value) = self.get(key)? {
+            return Ok(value);
+        }
+        let writer = self.store.lock_for_change()?;
+        if let Some(pair) = self.store.find(key)? {
+            return Ok(Value::borrowed(pair.value));
+        }
+        let (mut writer, value) = run_locked(writer, make);
+        let put = self.store.prepare_put(key, value.as_ref(), PutMode::New, durability)?;
+        self.store.put_locked(&mut writer, &put)?;
+        let stored = self.store.find(key)?.expect("the lock is held since it was stored");
+        self.finish(writer, durability)?;
+        Ok(Value::borrowed(stored.value))
+    }
+
+    /// Deletes every key for which `keep` returns `false`, and returns how many it deleted.
+    ///
+    /// It is atomic for each key, not for all of them: a key is deleted only while it has the value for
+    /// which `keep` returned `false`. If another thread has changed the key, `keep` is called again
+    /// with the new value. A key that is new since the beginning is not looked at. No lock is held
+    /// while `keep` runs, so it may use the store.
+    ///
+    /// # Errors
+    ///
+    /// As [`scan`](Self::scan) and [`delete`](Self::delete); what was deleted before stays deleted.
+    ///
+    /// # Durability
+    ///
+    /// That of the handle. With [`Durability::Sync`] the deletes share one wait at the end.
+    ///
+    /// # Cost
+    ///
+    /// A [`scan`](Self::scan), and a [`delete`](Self::delete) for each key that goes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// db.put_many([("a", "old"), ("b", "new"), ("c", "old")])?;
+    /// assert_eq!(db.retain(|_key, value| value != b"old")?, 2);
+    /// assert_eq!(db.get("b")?.expect("it is kept"), "new");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn retain(&self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) -> Result<u64> {
+        let mut deleted_count = 0;
+        for entry in self.scan()? {
+            let entry = entry?;
+            let mut value = Some(entry.value);
+            while let Some(old) = value.take() {
+                if keep(&entry.key, &old) {
+                    break;
+                }
+                match self.delete_if_held(&entry.key, &old)? {
+                    Held::Deleted => deleted_count += 1,
+                    Held::Missing => {}
+                    Held::Other(newer) => value = Some(newer),
+                }
+            }
+        }
+        self.sync_if_asked()?;
+        Ok(deleted_count)
+    }
+
+    /// Deletes every key, and returns how many it deleted.
+    ///
+    /// It is atomic for each key, not for all of them: a reader may find some keys gone and others not
+    /// yet, and so may the next open after a crash. A key that another thread stores meanwhile may
+    /// stay.
+    ///
+    /// # Errors
+    ///
+    /// As [`retain`](Self::retain).
+    ///
+    /// # Durability
+    ///
+    /// As [`retain`](Self::retain).
+    ///
+    /// # Cost
+    ///
+    /// As [`retain`](Self::retain). To drop a large store, delete its file.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// db.put_many([("a", "1"), ("b", "2")])?;
+    /// assert_eq!(db.clear()?, 2);
+    /// assert!(db.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn clear(&self) -> Result<u64> {
+        let mut deleted_count = 0;
+        for key in self.keys()? {
+            deleted_count += u64::from(self.remove(&key?, self.durability_of_part())?);
+        }
+        self.sync_if_asked()?;
+        Ok(deleted_count)
+    }
+
+    /// Deletes `key` if its record is the one that `old` borrows from.
+    fn delete_if_held(&self, key: &[u8], old: &[u8]) -> Result<Held<'_>> {
+        let hash = self.store.hash_of(key);
+        let durability = self.durability_of_part();
+        let mut writer = self.store.lock_for_change()?;
+        let Some(pair) = self.store.find_hashed(key, hash)? else { return Ok(Held::Missing) };
+        // Records never move, and each has bytes of its own before its value.
+        if !std::ptr::eq(pair.value, old) {
+            return Ok(Held::Other(Value::borrowed(pair.value)));
+        }
+        self.store.delete_locked(&mut writer, key, hash, via(durability))?;
+        self.finish(writer, durability)?;
+        Ok(Held::Deleted)
+    }
+
+    /// Returns the durability of one of many changes that share one wait at the end.
+    fn durability_of_part(&self) -> Durability {
+        match self.store.durability {
+            Durability::Sync => Durability::Buffered,
+            level => level,
+        }
+    }
+
+    /// The wait at the end.
+    fn sync_if_asked(&self) -> Result<()> {
+        match self.store.durability {
+            Durability::Sync => self.sync(),
+            Durability::Async | Durability::Buffered => Ok(()),
+        }
+    }
+}
+
+/// What became of a key that was to be deleted with one value.
+enum Held<'db> {
+    Deleted,
+    Missing,
+    /// It has another value by now.
+    Other(Value<'db>),
+}
+
+/// Runs a function of the caller under the lock. A panic in it passes on, but only when the lock is
+/// free again: the store has not changed, so it need not be poisoned.
+fn run_locked<'db, R>(
+    writer: MutexGuard<'db, Writer>,
+    what: impl FnOnce() -> R,
+) -> (MutexGuard<'db, Writer>, R) {
+    match catch_unwind(AssertUnwindSafe(what)) {
+        Ok(result) => (writer, result),
+        Err(panic) => {
+            drop(writer);
+            resume_unwind(panic)
+        }
+    }
+}

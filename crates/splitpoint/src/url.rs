@@ -1,0 +1,152 @@
+//! Opening a table by its URL: this crate's own schemes, and those that other crates register.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::options::{Create, Options};
+use crate::table::Table;
+
+/// Opens a table of an access method that another crate [registers](register()). It gets what follows
+/// the colon of the URL, and ignores options that do not apply to it.
+pub type Opener = fn(&str, &Options) -> Result<Box<dyn Table>>;
+
+/// The access methods that other crates have registered.
+static OPENERS: RwLock<BTreeMap<&'static str, Opener>> = RwLock::new(BTreeMap::new());
+
+/// Registers an access method: from now on [`open`] passes every URL that begins with `scheme` and a
+/// colon to `opener`, in all of this process. It replaces an earlier one of the same scheme.
+///
+/// A crate with an access method has a function that calls this one.
+///
+/// # Errors
+///
+/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `scheme` is `mem` or `file`, or looks like a
+/// path: a scheme has two or more letters, digits or `+-.`, and begins with a letter.
+///
+/// # Examples
+///
+/// ```
+/// use splitpoint::{Options, Result, Table};
+///
+/// fn open_scratch(_name: &str, options: &Options) -> Result<Box<dyn Table>> {
+///     Ok(Box::new(options.in_memory()?))
+/// }
+///
+/// # fn main() -> Result<()> {
+/// splitpoint::register("scratch", open_scratch)?;
+/// assert!(splitpoint::open("scratch:pad")?.is_empty()?);
+/// # Ok(())
+/// # }
+/// ```
+pub fn register(scheme: &'static str, opener: Opener) -> Result<()> {
+    let is_own = matches!(scheme, "mem" | "file");
+    if is_own || scheme_of(&format!("{scheme}:")) != Some(scheme) {
+        let reason = format!("`{scheme}:` cannot be the scheme of another access method");
+        return Err(Error::Invalid { what: "URL", reason });
+    }
+    OPENERS.write().unwrap_or_else(PoisonError::into_inner).insert(scheme, opener);
+    Ok(())
+}
+
+/// Opens a table by its URL: `mem:` for a table in memory, the scheme of a
+/// [registered](register()) access method, or the path of a file, which is created if it is missing.
+///
+/// # Errors
+///
+/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an unknown scheme; otherwise as
+/// [`Options::open`], or those of the access method.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> splitpoint::Result<()> {
+/// let table = splitpoint::open("mem:")?;
+/// assert!(table.is_empty()?);
+/// # Ok(())
+/// # }
+/// ```
+pub fn open(url: &str) -> Result<Box<dyn Table>> {
+    open_with(url, &Options::new())
+}
+
+/// Opens a table by its URL, as [`open`], with `options`.
+///
+/// # Errors
+///
+/// As [`open`]; also [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for `mem:` with
+/// [`Create::Never`]: a table in memory is always new.
+pub fn open_with(url: &str, options: &Options) -> Result<Box<dyn Table>> {
+    let db: Db = match scheme_of(url) {
+        Some("mem") if options.create == Create::Never => {
+            let reason = "a table in memory is always new".to_string();
+            return Err(Error::Invalid { what: "options", reason });
+        }
+        Some("mem") => options.in_memory()?,
+        Some("file") => options.open(&url["file:".len()..])?,
+        Some(other) => return opener_of(other)?(&url[other.len() + 1..], options),
+        None => options.open(url)?,
+    };
+    Ok(Box::new(db))
+}
+
+fn opener_of(scheme: &str) -> Result<Opener> {
+    let openers = OPENERS.read().unwrap_or_else(PoisonError::into_inner);
+    openers.get(scheme).copied().ok_or_else(|| {
+        let known: Vec<&str> = ["mem", "file"].into_iter().chain(openers.keys().copied()).collect();
+        let known = known.join(":`, `");
+        let reason = format!("`{scheme}:` is not an access method; there are `{known}:`");
+        Error::Invalid { what: "URL", reason }
+    })
+}
+
+/// Returns the scheme of `url`, if it has one: two or more letters, digits or `+-.` before a
+/// colon. A path whose first part looks like a scheme is written `./name:rest`.
+fn scheme_of(url: &str) -> Option<&str> {
+    let (scheme, _) = url.split_once(':')?;
+    let is_scheme = scheme.len() >= 2
+        && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    is_scheme.then_some(scheme)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_is_told_from_a_path() {
+        for (url, scheme) in [
+            ("mem:", Some("mem")),
+            ("redis-cluster://h:1", Some("redis-cluster")),
+            ("words.spt", None),
+            ("./a:b", None),
+            ("dir/a:b", None),
+            ("C:words", None),
+        ] {
+            assert_eq!(scheme_of(url), scheme, "{url}");
+        }
+    }
+
+    #[test]
+    fn an_access_method_can_be_added_under_a_name_that_is_free() {
+        fn refuse(rest: &str, options: &Options) -> Result<Box<dyn Table>> {
+            let reason = format!("{rest}, {}", options.is_read_only());
+            Err(Error::Invalid { what: "test", reason })
+        }
+        for scheme in ["mem", "file", "x", "a:b", "", "1991"] {
+            assert!(register(scheme, refuse).is_err(), "{scheme}");
+        }
+        register("refused", refuse).unwrap();
+        let error = open_with("refused:a:b?c", &Options::new().read_only()).unwrap_err();
+        assert_eq!(error.to_string(), "invalid test: a:b?c, true");
+        assert!(open("nobody:a").unwrap_err().to_string().contains("`refused:`"));
+    }
+
+    #[test]
+    fn an_unknown_scheme_names_the_known_ones() {
+        let error = open("gdbm:old.db").expect_err("no such access method yet");
+        assert!(error.to_string().contains("`mem:`"), "{error}");
+    }
+}

@@ -1,0 +1,198 @@
+//! `Value`: bytes that a table returns, borrowed where they lie in memory.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+/// Bytes that `Debug` shows of a value; of a longer one it gives the length too.
+const DEBUG_BYTES_MAX: usize = 64;
+
+/// A value or a key that a table returned: bytes, not copied where the table has them in memory.
+///
+/// It dereferences to `[u8]`, and compares with byte slices, arrays, vectors and strings. `Debug`
+/// prints the first 64 bytes, escaped.
+///
+/// A value borrows from its table, so it lives no longer than the table's handle. Later changes of the
+/// key do not change it. The bytes of a store in a file are those of the mapped file: another program
+/// that writes to the file can change them, and one that truncates it makes reading them raise
+/// `SIGBUS`; [`Db::open`](crate::Db::open) has the whole contract.
+///
+/// The type is opaque: a later version may count values that are held, so that it does not reuse the
+/// space of a record while somebody reads it. A program that keeps a value for long should copy it
+/// with [`into_vec`](Self::into_vec).
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> splitpoint::Result<()> {
+/// let db = splitpoint::Db::in_memory()?;
+/// db.put(b"France", b"Paris")?;
+/// let value = db.get(b"France")?.expect("it was stored");
+/// assert_eq!(value, "Paris");
+/// assert_eq!(value, b"Paris");
+/// assert_eq!(value.len(), 5);
+/// assert_eq!(format!("{value:?}"), r#"Value("Paris")"#);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Value<'table> {
+    bytes: Cow<'table, [u8]>,
+    pin: Pin<'table>,
+}
+
+/// What will keep the space of a record from reuse while a value borrows it. Nothing is reused yet, so
+/// it does nothing; its `Drop` makes the compiler treat values today as it must treat them then.
+#[derive(Clone)]
+struct Pin<'table>(PhantomData<&'table ()>);
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {}
+}
+
+impl<'table> Value<'table> {
+    /// Wraps bytes that live in the table.
+    #[inline]
+    pub fn borrowed(bytes: &'table [u8]) -> Self {
+        Self { bytes: Cow::Borrowed(bytes), pin: Pin(PhantomData) }
+    }
+
+    /// Wraps bytes read for this value alone.
+    pub fn owned(bytes: Vec<u8>) -> Self {
+        Self { bytes: Cow::Owned(bytes), pin: Pin(PhantomData) }
+    }
+
+    /// Returns the bytes; copies them if they live in the table.
+    pub fn into_vec(self) -> Vec<u8> {
+        let Self { bytes, pin } = self;
+        let bytes = bytes.into_owned();
+        // Not before they are copied.
+        drop(pin);
+        bytes
+    }
+}
+
+impl Deref for Value<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsRef<[u8]> for Value<'_> {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl PartialEq for Value<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Value<'_> {}
+
+impl Hash for Value<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bytes.hash(state);
+    }
+}
+
+/// Compares values with what has bytes, on either side.
+macro_rules! compare_with {
+    ($([$($generic:tt)*] $other:ty,)*) => {$(
+        impl<$($generic)*> PartialEq<$other> for Value<'_> {
+            fn eq(&self, other: &$other) -> bool {
+                let other: &[u8] = other.as_ref();
+                *self.bytes == *other
+            }
+        }
+
+        impl<$($generic)*> PartialEq<Value<'_>> for $other {
+            fn eq(&self, other: &Value<'_>) -> bool {
+                other == self
+            }
+        }
+    )*};
+}
+
+compare_with! {
+    [] [u8],
+    [] &[u8],
+    [const N: usize] [u8; N],
+    [const N: usize] &[u8; N],
+    [] Vec<u8>,
+    [] str,
+    [] &str,
+    [] String,
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, len) = (&*self.bytes, self.bytes.len());
+        if len <= DEBUG_BYTES_MAX {
+            write!(f, "Value(\"{}\")", bytes.escape_ascii())
+        } else {
+            let first = bytes[..DEBUG_BYTES_MAX].escape_ascii();
+            write!(f, "Value(\"{first}\"... {len} bytes)")
+        }
+    }
+}
+
+/// One key with its value, from a scan.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Entry<'table> {
+    /// The key.
+    pub key: Value<'table>,
+    /// Its value.
+    pub value: Value<'table>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_equals_its_bytes_in_every_form_on_both_sides() {
+        for value in [Value::borrowed(b"Paris"), Value::owned(b"Paris".to_vec())] {
+            assert_eq!(value, b"Paris");
+            assert_eq!(value, *b"Paris");
+            assert_eq!(value, b"Paris"[..]);
+            assert_eq!(value, &b"Paris"[..]);
+            assert_eq!(value, b"Paris".to_vec());
+            assert_eq!(value, "Paris");
+            assert_eq!(value, *"Paris");
+            assert_eq!(value, String::from("Paris"));
+            assert_eq!("Paris", value);
+            assert_eq!(b"Paris", value);
+            assert_eq!(*b"Paris", value);
+            assert_eq!(&b"Paris"[..], value);
+            assert_eq!(b"Paris".to_vec(), value);
+            assert_ne!(value, b"Lima");
+            assert_ne!(value, "Pari");
+            assert_ne!("Paris ", value);
+        }
+    }
+
+    #[test]
+    fn debug_shows_the_bytes_escaped_and_the_length_of_what_it_cuts() {
+        assert_eq!(format!("{:?}", Value::borrowed(b"")), r#"Value("")"#);
+        assert_eq!(format!("{:?}", Value::borrowed(b"a\0\xff\"\n")), r#"Value("a\x00\xff\"\n")"#);
+        let at = vec![b'x'; DEBUG_BYTES_MAX];
+        assert_eq!(format!("{:?}", Value::borrowed(&at)), format!("Value(\"{}\")", "x".repeat(64)));
+        let over = vec![b'x'; 100_000];
+        let expected = format!("Value(\"{}\"... 100000 bytes)", "x".repeat(64));
+        assert_eq!(format!("{:?}", Value::owned(over)), expected);
+    }
+
+    #[test]
+    fn a_pin_takes_no_room() {
+        assert_eq!(size_of::<Option<Value<'_>>>(), size_of::<Vec<u8>>());
+    }
+}
