@@ -15,6 +15,7 @@
 //!   tables behind it are whole.
 
 mod agreement;
+mod halves;
 mod replay;
 mod survey;
 
@@ -40,7 +41,7 @@ use crate::index::split::{is_last_split_whole, repair_last_split};
 use crate::linear::Geometry;
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::{Appender, Position};
-use crate::options::{Access, Create, OnRecovery, Options};
+use crate::options::{Access, Create, OnRecovery, Options, RecoveryProgress};
 use crate::region::Region;
 use crate::space::Space;
 use crate::stats::Recovery;
@@ -330,6 +331,13 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
 fn set_geometry(region: &Region, geometry: Geometry) {
     let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
     region.shape().store(Shape { geometry, ..shape }.word(), Ordering::Release);
+}
+
+/// Tells the program how far a recovery is.
+fn tell(on_recovery: Option<&OnRecovery>, progress: RecoveryProgress) {
+    if let Some(OnRecovery(function)) = on_recovery {
+        function(progress);
+    }
 }
 
 /// What opening needs beside the region.

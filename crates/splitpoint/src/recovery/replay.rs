@@ -4,7 +4,7 @@
 //! 2. *Load*: the slots of the checkpoint are put into an empty table that has the final size.
 //! 3. *Apply*: what the log did after the checkpoint is done again.
 //!
-//! Each is done in two shares, at the same time where the machine has two cores: the log is cut in its
+//! Each is done in two halves, at the same time where the machine has two cores: the log is cut in its
 //! middle, the buckets by the highest bit of their number that all tables in question have. A bucket is
 //! the business of one thread, so its changes come in the order of the log; the overflow lines are
 //! handed out under a lock.
@@ -16,8 +16,9 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
+use super::halves::{each_half, has_halves};
 use super::survey::{CHANGES_MAX, Change, KeyHash, NONE, Survey};
-use super::{Opened, Opening, set_geometry};
+use super::{Opened, Opening, set_geometry, tell};
 use crate::canary::{self, Canary};
 use crate::checkpoint::{Image, extent_of};
 use crate::error::{Error, Result};
@@ -34,7 +35,7 @@ use crate::live::{CommitState, LineWindow};
 use crate::log::append::Position;
 use crate::log::batch::Batches;
 use crate::log::scan::{LogWalk, Trust};
-use crate::options::{Access, OnRecovery, RecoveryProgress};
+use crate::options::{Access, RecoveryProgress};
 use crate::region::{LivePool, Region};
 use crate::space::Space;
 use crate::stats::Recovery;
@@ -42,8 +43,6 @@ use crate::store::{Mark, Store};
 
 /// Changes that are asked for ahead.
 const READ_AHEAD: usize = 32;
-/// Size in bytes from which a file is worth a second thread.
-const THREAD_BYTES_MIN: u64 = 16 << 20;
 
 /// An index that has been built, and where its log ends.
 #[derive(Debug)]
@@ -192,7 +191,7 @@ impl Opening {
         if let Some(image) = &image {
             live.set_checkpoint_extent(0, Some(extent_of(image.name())));
         }
-        make_pages(region);
+        make_pages(region)?;
         if let Some(image) = &image {
             self.load_checkpoint(region, image, geometry, &mut space)?;
         }
@@ -248,8 +247,7 @@ impl Opening {
         let space = Mutex::new(space);
         // The bits that a bucket has in both tables, if the image need not look at keys.
         let level = geometry.level().min(image.state.geometry.level());
-        let shares = Share::all(region, level);
-        each_share(region, &shares, |share| {
+        each_share(region, level, |share| {
             load_image(region, image, key_hash, (share, &space), |progress| {
                 if share.value == 0 {
                     tell(on_recovery, progress);
@@ -261,12 +259,11 @@ impl Opening {
     /// Applies all changes of the log, in their order.
     fn apply_log(&self, region: &Region, survey: &mut Survey, space: &mut Space) -> Result<()> {
         let geometry = Shape::of_word(region.shape().load(Ordering::Relaxed)).geometry;
-        let shares = Share::all(region, geometry.level());
         let space = Mutex::new(space);
         let mut parts = std::mem::take(&mut survey.changes);
         let (mut records, records_total) = (0, survey.records);
         loop {
-            each_share(region, &shares, |share| {
+            each_share(region, geometry.level(), |share| {
                 parts.iter().try_for_each(|changes| apply_in_order(region, changes, share, &space))
             })?;
             records += parts.iter().map(|changes| changes.len() as u64).sum::<u64>();
@@ -282,13 +279,6 @@ impl Opening {
     }
 }
 
-/// Tells the program how far a recovery is.
-pub(super) fn tell(on_recovery: Option<&OnRecovery>, progress: RecoveryProgress) {
-    if let Some(OnRecovery(function)) = on_recovery {
-        function(progress);
-    }
-}
-
 /// A share of the buckets, and of what goes to them: each is the business of one thread.
 #[derive(Clone, Copy, Debug)]
 struct Share {
@@ -298,64 +288,23 @@ struct Share {
 }
 
 impl Share {
-    /// Returns shares that have all buckets of a table of a level.
-    fn all(region: &Region, level: u32) -> Vec<Self> {
-        if level == 0 || !has_shares(region) {
-            return vec![Self { mask: 0, value: 0 }];
-        }
-        let mask = 1 << (level - 1);
-        [0, mask].map(|value| Self { mask, value }).to_vec()
-    }
-
     #[inline]
     fn has(self, hash: u64) -> bool {
         hash & self.mask == self.value
     }
 }
 
-/// Calls `each` with every share, at the same time if the machine has the cores.
+/// Calls `each` with shares that have all buckets of a table of a level.
 fn each_share(
     region: &Region,
-    shares: &[Share],
+    level: u32,
     each: impl Fn(Share) -> Result<()> + Sync,
 ) -> Result<()> {
-    let Some((&last, others)) = shares.split_last() else { return Ok(()) };
-    if shares.len() == 1 || !is_worth_a_thread(region) {
-        return shares.iter().try_for_each(|&share| each(share));
+    if level == 0 || !has_halves(region) {
+        return each(Share { mask: 0, value: 0 });
     }
-    std::thread::scope(|scope| {
-        let each = &each;
-        let spawn = |&share| {
-            let builder = std::thread::Builder::new().name("splitpoint-index".to_string());
-            (share, builder.spawn_scoped(scope, move || each(share)))
-        };
-        let threads: Vec<_> = others.iter().map(spawn).collect();
-        let mut result = each(last);
-        for (share, thread) in threads {
-            let done = match thread {
-                Ok(thread) => {
-                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                }
-                Err(_) => each(share),
-            };
-            result = result.and(done);
-        }
-        result
-    })
-}
-
-/// Returns whether a recovery of this store is done in two shares: if the machine has the cores and
-/// there is enough to do. On the simulated machine, which has no threads, they are done one after the
-/// other, so that its crashes are of the same steps.
-pub(super) fn has_shares(region: &Region) -> bool {
-    is_worth_a_thread(region) || !region.storage().may_sync_in_background()
-}
-
-/// Returns whether a second thread makes a recovery shorter.
-pub(super) fn is_worth_a_thread(region: &Region) -> bool {
-    region.file_bytes() >= THREAD_BYTES_MIN
-        && region.storage().may_sync_in_background()
-        && std::thread::available_parallelism().is_ok_and(|count| count.get() > 1)
+    let mask = 1 << (level - 1);
+    each_half(region, "splitpoint-index", [0, mask].map(|value| Share { mask, value }), each)
 }
 
 /// Puts the slots of a share of the buckets of a checkpoint into an empty table of any geometry.
@@ -415,24 +364,18 @@ fn load_image(
 
 /// Makes the pages of the buckets, which are about to be filled, and the buckets empty; on two cores
 /// if the machine has them.
-fn make_pages(region: &Region) {
+fn make_pages(region: &Region) -> Result<()> {
     let line_count = region.line_count(LineWindow::Buckets);
     let make = |lines: Range<u64>| {
         region.populate(LineWindow::Buckets, lines.clone());
         region.erase_lines(LineWindow::Buckets, lines);
+        Ok(())
     };
-    let half = line_count / 2;
-    if !is_worth_a_thread(region) {
+    if !has_halves(region) {
         return make(0..line_count);
     }
-    std::thread::scope(|scope| {
-        let builder = std::thread::Builder::new().name("splitpoint-pages".to_string());
-        let other = builder.spawn_scoped(scope, || make(half..line_count));
-        make(0..half);
-        if other.is_err() {
-            make(half..line_count);
-        }
-    });
+    let half = line_count / 2;
+    each_half(region, "splitpoint-pages", [0..half, half..line_count], make)
 }
 
 /// Applies the changes of a share of the buckets in their order; the cache misses of their buckets

@@ -6,7 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::replay::{has_shares, is_worth_a_thread, tell};
+use super::halves::{beside, has_halves};
+use super::tell;
 use crate::error::{Error, Result};
 use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, SegmentHeader, SegmentKind, u64_at};
 use crate::hash::HashFunction;
@@ -214,19 +215,8 @@ impl Survey {
             return Ok(());
         };
         let read_later = || part(LogWalk::from_position(region, later, Trust::Nothing, 0)?, None);
-        let (first, second) = if is_worth_a_thread(region) {
-            std::thread::scope(|scope| {
-                let builder = std::thread::Builder::new().name("splitpoint-log".to_string());
-                let second = builder.spawn_scoped(scope, read_later).ok();
-                let first = part(walk.clone(), Some(later));
-                let second = second.map(|thread| {
-                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                });
-                (first, second)
-            })
-        } else {
-            (part(walk.clone(), Some(later)), None)
-        };
+        let read_first = || part(walk.clone(), Some(later));
+        let (first, second) = beside(region, "splitpoint-log", read_first, read_later);
         let first = first?;
         self.append(first.survey);
         if first.is_cut {
@@ -256,7 +246,7 @@ impl Survey {
 /// and the end, as far as the live header tells. Nothing vouches for that header, nor for the
 /// segments that lead back from there.
 fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
-    if !has_shares(region) {
+    if !has_halves(region) {
         return None;
     }
     let (_, state) = region.live().committed();
