@@ -37,7 +37,7 @@
 
 use std::fmt;
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ pub fn backup(source: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Backup
 /// ```
 /// # fn main() -> splitpoint::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
-/// use std::ops::ControlFlow;
+/// use std::ops::{ControlFlow, Range};
 ///
 /// let db = splitpoint::Db::in_memory()?;
 /// db.put(b"key", b"value")?;
@@ -435,7 +435,7 @@ impl FileSource {
         // The commit is read before the superblock, which is durable before the first commit.
         let Some(end) = self.commit_left() else { return self.commit_closed(lock) };
         let superblock = read_superblock(region.storage())?;
-        if superblock.is_clean || live.validate(region.file_bytes()).is_err() {
+        if superblock.is_clean || live.validate(region.view.file_bytes()).is_err() {
             return self.commit_closed(lock);
         }
         region.see_size()?;
@@ -447,17 +447,17 @@ impl FileSource {
         let (region, live) = (&self.region, self.region.live());
         let superblock = read_superblock(region.storage())?;
         region.see_size()?;
-        if superblock.is_clean && region.file_bytes() < superblock.file_bytes {
+        if superblock.is_clean && region.view.file_bytes() < superblock.file_bytes {
             // Opened, closed and cut meanwhile, or damaged: without a writer it is the latter.
             if lock.is_none() {
                 return Ok(None);
             }
-            let (expected, found) = (superblock.file_bytes, region.file_bytes());
+            let (expected, found) = (superblock.file_bytes, region.view.file_bytes());
             return Err(Error::Corrupt { what: "file size", offset: found, expected, found });
         }
         let end = LogEnd::of_commit(live.committed());
         let is_closed = superblock.is_clean
-            && live.validate(region.file_bytes()).is_ok()
+            && live.validate(region.view.file_bytes()).is_ok()
             && live.crc() == superblock.live_crc;
         Ok(is_closed.then_some(Snapshot { superblock, end }))
     }
@@ -495,6 +495,12 @@ struct Extent {
     bytes: u64,
 }
 
+impl Extent {
+    fn range(self) -> Range<u64> {
+        self.offset..self.offset + self.bytes
+    }
+}
+
 /// What a walk over a snapshot has found.
 #[derive(Clone, Copy, Debug)]
 struct Walked {
@@ -519,7 +525,7 @@ fn walk(
         ..BackupReport::default()
     };
     let start = snapshot.superblock.log_start;
-    let Some(mut log) = LogWalk::new(region, start, trust, end_lsn)? else {
+    let Some(mut log) = LogWalk::new(&region.view, start, trust, end_lsn)? else {
         return Ok(Walked { report, is_empty: true });
     };
     let mut copy = |report: &mut BackupReport, offset, bytes, segment_bytes| {
@@ -538,7 +544,7 @@ fn walk(
                 (offset, header) = (log.position().segment_offset, *log.header());
             }
             RecordKind::BigPut => {
-                big_record(region, &record)?;
+                big_record(&region.view, &record)?;
                 let (offset, bytes) = (u64_at(record.value(), 0), u64_at(record.value(), 8));
                 copy(&mut report, offset, bytes, bytes)?;
             }
@@ -616,7 +622,7 @@ fn copy_to_file(
     tell(progress, BackupProgress { stage: BackupStage::Copy, bytes, bytes_total })?;
     walk(region, snapshot, |extent| {
         for chunk in chunks(extent) {
-            new.write_at(chunk.offset, region.bytes("log segment", chunk.offset, chunk.bytes)?)?;
+            new.write_at(chunk.offset, region.view.log_bytes(chunk.range())?)?;
             bytes += chunk.bytes;
             tell(progress, BackupProgress { stage: BackupStage::Copy, bytes, bytes_total })?;
         }
@@ -640,7 +646,7 @@ fn finish(
     opened.writer.mark = Mark::NotClean;
     let store = Store::new(opened, options);
     store.close()?;
-    let file_bytes = store.region.file_bytes();
+    let file_bytes = store.region.view.file_bytes();
     drop(store);
     new.publish()?;
     Ok(BackupReport { file_bytes, ..copied.report })
@@ -712,7 +718,7 @@ fn stream(
         let extent = Extent { offset: extent.offset + skip, bytes: extent.bytes - skip };
         write_zeros(out, extent.offset.saturating_sub(at)).map_err(failed)?;
         for chunk in chunks(extent) {
-            let chunk_bytes = region.bytes("log segment", chunk.offset, chunk.bytes)?;
+            let chunk_bytes = region.view.log_bytes(chunk.range())?;
             out.write_all(chunk_bytes).map_err(failed)?;
             bytes += chunk.bytes;
             tell(progress, BackupProgress { stage: BackupStage::Copy, bytes, bytes_total })?;

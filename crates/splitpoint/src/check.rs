@@ -155,7 +155,7 @@ impl Store {
     ///
     /// [`Error::Io`] if `watch` stops it.
     pub(crate) fn check<'a>(&'a self, writer: &Writer, watch: Watch<'a>) -> Result<CheckReport> {
-        let file_bytes = self.region.file_bytes();
+        let file_bytes = self.region.view.file_bytes();
         let mut check = Check {
             store: self,
             watch,
@@ -194,7 +194,7 @@ impl Check<'_> {
         let region = &self.store.region;
         // An index in memory of its own has no pieces in the file.
         if !region.is_private()
-            && let Err(error) = region.live().validate(region.file_bytes())
+            && let Err(error) = region.live().validate(region.view.file_bytes())
         {
             self.report.note_error(&error);
         }
@@ -238,8 +238,8 @@ impl Check<'_> {
     /// Verifies the checkpoint that a recovery would begin with.
     fn check_checkpoint(&mut self, name: CheckpointName) {
         let region = &self.store.region;
-        let checked = Image::open(region, name)
-            .and_then(|image| image.for_each_entry(region, |_, _| Ok(()), |_| {}, |_| {}));
+        let checked = Image::open(&region.view, name)
+            .and_then(|image| image.for_each_entry(&region.view, |_, _| Ok(()), |_| {}, |_| {}));
         if let Err(error) = checked {
             self.report.note_error(&error);
         }

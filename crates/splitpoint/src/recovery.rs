@@ -20,7 +20,7 @@ mod replay;
 mod survey;
 
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use replay::apply_change;
 use survey::KeyHash;
@@ -42,8 +42,7 @@ use crate::linear::Geometry;
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::{Appender, Position};
 use crate::options::{Access, Create, OnRecovery, Options, RecoveryProgress};
-use crate::region::Region;
-use crate::space::Space;
+use crate::region::{Extents, Region};
 use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
@@ -98,7 +97,7 @@ pub(crate) fn open_storage(
         superblock.segment_bytes_min.into(),
         superblock.segment_bytes_max.into(),
     );
-    let region = Region::new(storage, false)?;
+    let region = Arc::new(Region::new(storage, false)?);
     let mut opening = Opening {
         superblock,
         hash,
@@ -108,15 +107,14 @@ pub(crate) fn open_storage(
     };
     if !options.rebuild_index {
         match opening.state_of_tables(&region) {
-            Tables::Clean => return opening.open_clean(region),
+            Tables::Clean => return opening.open_clean(&region),
             // Who may not finish the last change builds an index of its own.
             Tables::Left if options.access == Access::ReadOnly && !opening.is_settled(&region) => {}
             Tables::Left => {
                 // What meets damage leaves it to the log.
                 if let Ok((state, recovery, durable_lsn)) = opening.take_over(&region) {
-                    let space = region.live().space();
                     let found = (state, recovery, durable_lsn);
-                    let mut opened = opening.finish(region, space, found);
+                    let mut opened = opening.finish(Extents::of(&region), found);
                     // The superblock says so, though perhaps in the cache alone.
                     opened.writer.mark = Mark::NotClean;
                     return Ok(opened);
@@ -125,7 +123,7 @@ pub(crate) fn open_storage(
             Tables::Unknown => {}
         }
     }
-    opening.replay(region, options.rebuild_index)
+    opening.replay(&region, options.rebuild_index)
 }
 
 /// Returns the first `bytes` of a storage, fewer if it is shorter.
@@ -311,12 +309,12 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     storage.grow(HEADER_BYTES).map_err(|source| io_error("extend", storage.path(), source))?;
     // In memory the index has windows of its own, and no place among the segments.
     let is_private = storage.is_volatile();
-    let region = Region::new(storage, is_private)?;
+    let region = Arc::new(Region::new(storage, is_private)?);
     region.live().initialize();
     region.live().set_pid();
-    let mut space = region.live().space();
+    let mut extents = Extents::of(&region);
     let geometry = Store::geometry_for(options.expected_records, fill_thousandths);
-    region.reserve_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
+    extents.reserve_lines(LineWindow::Buckets, geometry.bucket_count())?;
     set_geometry(&region, geometry);
     let superblock = region.place_superblock(&superblock, true)?;
     let log = Appender::new(
@@ -324,13 +322,13 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         superblock.segment_bytes_min.into(),
         superblock.segment_bytes_max.into(),
     );
-    let writer = Writer::new(log, space, CommitState::default(), superblock);
+    let writer = Writer::new(log, extents, CommitState::default(), superblock);
     Ok(Opened { region, hash, writer, recovery: Recovery::Created, durable_lsn: 0 })
 }
 
 fn set_geometry(region: &Region, geometry: Geometry) {
-    let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
-    region.shape().store(Shape { geometry, ..shape }.word(), Ordering::Release);
+    let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
+    region.windows.shape().store(Shape { geometry, ..shape }.word(), Ordering::Release);
 }
 
 /// Tells the program how far a recovery is.
@@ -373,7 +371,7 @@ impl Opening {
             live.set_sync_failed();
         }
         // After a failed sync the cache may have lost records that the tables name.
-        if live.has_failed_sync() || live.validate(region.file_bytes()).is_err() {
+        if live.has_failed_sync() || live.validate(region.view.file_bytes()).is_err() {
             return Tables::Unknown;
         }
         if self.superblock.is_clean {
@@ -385,26 +383,25 @@ impl Opening {
 
     fn finish(
         self,
-        region: Region,
-        space: Space,
+        extents: Extents,
         (state, recovery, durable_lsn): (CommitState, Recovery, u64),
     ) -> Opened {
+        let region = extents.region().clone();
         // The number of the process is for messages: where there is no room for it, there is none.
         if self.access == Access::ReadWrite && region.claim_live().is_ok() {
             region.live().set_pid();
         }
-        let writer = Writer::new(self.log, space, state, self.superblock);
+        let writer = Writer::new(self.log, extents, state, self.superblock);
         Opened { region, hash: self.hash, writer, recovery, durable_lsn }
     }
 
-    fn open_clean(mut self, region: Region) -> Result<Opened> {
-        region.map_listed_pieces()?;
+    fn open_clean(mut self, region: &Arc<Region>) -> Result<Opened> {
+        region.windows.map_listed_pieces()?;
         let (lsn, state) = region.live().committed();
         let position =
             Position { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
-        self.resume(&region, position)?;
-        let space = region.live().space();
-        Ok(self.finish(region, space, (state, Recovery::Clean, lsn)))
+        self.resume(region, position)?;
+        Ok(self.finish(Extents::of(region), (state, Recovery::Clean, lsn)))
     }
 
     /// Goes on at the tail, if this handle may write.
@@ -422,14 +419,14 @@ impl Opening {
     /// whose slot readers may find already, and no split that goes on.
     fn is_settled(&self, region: &Region) -> bool {
         let settled = || -> Result<bool> {
-            region.map_listed_pieces()?;
+            region.windows.map_listed_pieces()?;
             let (position, _) = self.committed_position(region);
             if self.compare_with_log(region, position)?.records != 0 {
                 return Ok(false);
             }
-            let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key));
-            let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
-            is_last_split_whole(region, shape.geometry, hash_of)
+            let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.view.pair(addr)?.key));
+            let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
+            is_last_split_whole(&region.windows, shape.geometry, hash_of)
         };
         // What meets damage leaves it to the log.
         settled().unwrap_or(false)
@@ -449,8 +446,8 @@ impl Opening {
     }
 
     /// Takes over the tables of a killed writer.
-    fn take_over(&mut self, region: &Region) -> Result<(CommitState, Recovery, u64)> {
-        region.map_listed_pieces()?;
+    fn take_over(&mut self, region: &Arc<Region>) -> Result<(CommitState, Recovery, u64)> {
+        region.windows.map_listed_pieces()?;
         let live = region.live();
         let (mut position, mut state) = self.committed_position(region);
         // Before anything is written: it may turn out that the log is to be replayed.
@@ -462,16 +459,16 @@ impl Opening {
             // No checksum vouches for it, and a sync that believed too much would do nothing.
             durable_lsn = 0;
             self.take_over_checkpoints(region)?;
-            let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key));
-            let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
-            repair_last_split(region, shape.geometry, hash_of)?;
+            let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.view.pair(addr)?.key));
+            let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
+            repair_last_split(&region.windows, shape.geometry, hash_of)?;
             if position.segment_offset != 0 {
-                let mut space = live.space();
-                let space = Mutex::new(&mut space);
+                let mut extents = Extents::of(region);
+                let extents = Mutex::new(&mut extents);
                 for change in &unpublished.changes {
-                    apply_change(region, change, &space)?;
+                    apply_change(region, change, &extents)?;
                 }
-                state = unpublished.tally.after(region, state);
+                state = unpublished.tally.after(&region.view, state);
                 position = unpublished.end;
                 (state.tail_offset, state.tail_segment) =
                     (position.offset, position.segment_offset);
@@ -480,7 +477,7 @@ impl Opening {
         }
         self.resume(region, position)?;
         if durable_lsn < position.lsn {
-            self.log.distrust_durability(region.file_bytes());
+            self.log.distrust_durability(region.view.file_bytes());
         }
         Ok((state, Recovery::TakenOver { records }, durable_lsn))
     }
@@ -495,18 +492,18 @@ impl Opening {
 
     /// Keeps the checkpoint that the superblock names, unless its segment was given back, and gives
     /// back that of one which was not finished.
-    fn take_over_checkpoints(&mut self, region: &Region) -> Result<()> {
+    fn take_over_checkpoints(&mut self, region: &Arc<Region>) -> Result<()> {
         let live = region.live();
-        let mut space = live.space();
+        let mut extents = Extents::of(region);
         let is_kept = |name: CheckpointName| {
             let extent = extent_of(name);
-            live.checkpoint_extents().contains(&Some(extent)) && !space.is_free(extent)
+            live.checkpoint_extents().contains(&Some(extent)) && !extents.space().is_free(extent)
         };
         if self.superblock.checkpoint.is_some_and(|name| !is_kept(name)) {
             self.superblock.checkpoint = None;
             region.write_superblock(&mut self.superblock, false)?;
         }
-        release_all_but(region, self.superblock.checkpoint, &mut space);
+        release_all_but(&mut extents, self.superblock.checkpoint);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use super::record::{Pair, Record, RecordKind};
 use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::{Addr, LogStart, SegmentHeader, SegmentKind, u64_at};
-use crate::region::Region;
+use crate::region::View;
 
 /// How much the reader of a log believes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) const AHEAD_BYTES: u64 = 1024;
 /// A walk over the records of a log.
 #[derive(Clone, Debug)]
 pub(crate) struct LogWalk<'a> {
-    region: &'a Region,
+    view: &'a View,
     header: SegmentHeader,
     position: Position,
     trust: Trust,
@@ -37,7 +37,7 @@ impl<'a> LogWalk<'a> {
     /// The segment was durable before anything named it, so one that is not there is damage even
     /// where nothing is trusted: else the whole log would be lost for one byte of it, without a word.
     pub(crate) fn new(
-        region: &'a Region,
+        view: &'a View,
         start: LogStart,
         trust: Trust,
         end_lsn: u64,
@@ -50,20 +50,20 @@ impl<'a> LogWalk<'a> {
             offset: start.record_offset,
             lsn: start.lsn,
         };
-        enter(region, start.segment_offset, start.salt, None)?;
-        let header = segment_of(region, position)?;
-        Ok(Some(Self { region, header, position, trust, end_lsn }))
+        enter(view, start.segment_offset, start.salt, None)?;
+        let header = segment_of(view, position)?;
+        Ok(Some(Self { view, header, position, trust, end_lsn }))
     }
 
     /// Walks from a position in a segment that is known to be good.
     pub(crate) fn from_position(
-        region: &'a Region,
+        view: &'a View,
         position: Position,
         trust: Trust,
         end_lsn: u64,
     ) -> Result<Self> {
-        let header = segment_of(region, position)?;
-        Ok(Self { region, header, position, trust, end_lsn })
+        let header = segment_of(view, position)?;
+        Ok(Self { view, header, position, trust, end_lsn })
     }
 
     /// Returns where the next record is, or where the log ends.
@@ -95,11 +95,11 @@ impl<'a> LogWalk<'a> {
         let segment_end = self.position.segment_offset + self.header.segment_bytes;
         if self.position.lsn < self.end_lsn {
             let offset = self.position.offset;
-            let short = self.region.short_pair_before(offset, segment_end);
+            let short = self.view.short_pair_before(offset, segment_end);
             if let Some((pair, record_bytes)) = short {
                 // The lines that are reached some records from now: the processor's own
                 // prefetching stops at the end of each page.
-                self.region.prefetch_range(offset + AHEAD_BYTES, record_bytes);
+                self.view.prefetch_range(offset + AHEAD_BYTES, record_bytes);
                 self.position.offset += record_bytes;
                 self.position.lsn += record_bytes;
                 return Ok(Some((Addr::of_offset(offset), pair)));
@@ -115,7 +115,7 @@ impl<'a> LogWalk<'a> {
             let Some(record) = self.next_record()? else { return Ok(None) };
             let record = match record.header.kind {
                 RecordKind::Put => record,
-                RecordKind::BigPut => big_record_unverified(self.region, &record)?,
+                RecordKind::BigPut => big_record_unverified(self.view, &record)?,
                 _ => continue,
             };
             let pair = Pair { key: record.key(), value: record.value() };
@@ -127,20 +127,20 @@ impl<'a> LogWalk<'a> {
     fn step(&mut self) -> Result<Record<'a>> {
         let offset = self.position.offset;
         let segment_end = self.position.segment_offset + self.header.segment_bytes;
-        let record = self.region.record_before(offset, segment_end)?;
-        self.region.prefetch_range(offset + AHEAD_BYTES, record.bytes.len() as u64);
+        let record = self.view.record_before(offset, segment_end)?;
+        self.view.prefetch_range(offset + AHEAD_BYTES, record.bytes.len() as u64);
         if self.trust == Trust::Nothing && !canary::is_made(Canary::AnyChecksum) {
             record.verify(self.header.salt)?;
         }
         let lsn = self.position.lsn + record.bytes.len() as u64;
         if record.header.kind == RecordKind::Link {
             let (segment_offset, salt) = link_target(&record)?;
-            self.header = enter(self.region, segment_offset, salt, Some(lsn))?;
+            self.header = enter(self.view, segment_offset, salt, Some(lsn))?;
             let offset = segment_offset + SegmentHeader::BYTES;
             self.position = Position { segment_offset, offset, lsn };
         } else {
             if record.header.kind == RecordKind::BigPut && self.trust == Trust::Nothing {
-                big_record(self.region, &record)?;
+                big_record(self.view, &record)?;
             }
             self.position.offset += record.bytes.len() as u64;
             self.position.lsn = lsn;
@@ -170,12 +170,12 @@ pub(crate) fn expect_value_bytes(record: &Record<'_>, bytes: u64) -> Result<()> 
 
 /// Returns the header of the log segment at `offset`, if it is the one that was meant.
 pub(crate) fn enter(
-    region: &Region,
+    view: &View,
     offset: u64,
     salt: u64,
     lsn: Option<u64>,
 ) -> Result<SegmentHeader> {
-    let header = region.segment(offset)?;
+    let header = view.segment(offset)?;
     let corrupt = |what, at: u64, expected, found| {
         Err(Error::Corrupt { what, offset: offset + at, expected, found })
     };
@@ -194,21 +194,18 @@ pub(crate) fn enter(
 }
 
 /// Returns the big record that a BIGPUT record names, with its checksum verified.
-pub(crate) fn big_record<'a>(region: &'a Region, naming: &Record<'_>) -> Result<Record<'a>> {
-    let record = big_record_unverified(region, naming)?;
-    let header = region.segment(record.offset - SegmentHeader::BYTES)?;
+pub(crate) fn big_record<'a>(view: &'a View, naming: &Record<'_>) -> Result<Record<'a>> {
+    let record = big_record_unverified(view, naming)?;
+    let header = view.segment(record.offset - SegmentHeader::BYTES)?;
     record.verify(header.salt)?;
     Ok(record)
 }
 
 /// Returns the big record that a BIGPUT record names.
-pub(crate) fn big_record_unverified<'a>(
-    region: &'a Region,
-    naming: &Record<'_>,
-) -> Result<Record<'a>> {
+pub(crate) fn big_record_unverified<'a>(view: &'a View, naming: &Record<'_>) -> Result<Record<'a>> {
     expect_value_bytes(naming, 16)?;
     let (offset, segment_bytes) = (u64_at(naming.value(), 0), u64_at(naming.value(), 8));
-    let header = region.segment(offset)?;
+    let header = view.segment(offset)?;
     if header.kind != SegmentKind::Big || header.segment_bytes != segment_bytes {
         return Err(Error::Corrupt {
             what: "big segment size",
@@ -218,7 +215,7 @@ pub(crate) fn big_record_unverified<'a>(
         });
     }
     let start = offset + SegmentHeader::BYTES;
-    let record = region.record_before(start, offset + segment_bytes)?;
+    let record = view.record_before(start, offset + segment_bytes)?;
     if record.header.kind != RecordKind::Big || record.header.prev != naming.header.prev {
         return Err(Error::Corrupt {
             what: "big record",

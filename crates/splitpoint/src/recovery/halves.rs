@@ -20,7 +20,7 @@ pub(super) fn has_halves(region: &Region) -> bool {
 
 /// Returns whether a second thread makes a recovery shorter.
 fn is_worth_a_thread(region: &Region) -> bool {
-    region.file_bytes() >= THREAD_BYTES_MIN
+    region.view.file_bytes() >= THREAD_BYTES_MIN
         && region.storage().may_sync_in_background()
         && std::thread::available_parallelism().is_ok_and(|count| count.get() > 1)
 }

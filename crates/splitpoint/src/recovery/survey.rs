@@ -17,7 +17,7 @@ use crate::log::batch::Batches;
 use crate::log::record::{Record, RecordKind};
 use crate::log::scan::{LogWalk, Trust, big_record_unverified, expect_value_bytes};
 use crate::options::{OnRecovery, RecoveryProgress};
-use crate::region::Region;
+use crate::region::{Region, View};
 use crate::space::{Extent, Space};
 use crate::store::TOMBSTONE_BYTES;
 
@@ -63,7 +63,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, region: &Region, effect: &Effect) {
+    pub(super) fn add(&mut self, view: &View, effect: &Effect) {
         let Effect { change: Change { addr, prev, .. }, record_bytes } = *effect;
         if addr == NONE {
             self.deleted_count += 1;
@@ -75,17 +75,17 @@ impl Tally {
         if prev == NONE {
             return;
         }
-        region.prefetch_record(prev);
+        view.prefetch_record(prev);
         self.replaced.push(prev);
         if self.replaced.len() == READ_AHEAD {
-            self.add_replaced(region);
+            self.add_replaced(view);
         }
     }
 
-    fn add_replaced(&mut self, region: &Region) {
+    fn add_replaced(&mut self, view: &View) {
         for addr in self.replaced.drain(..) {
             // Damage to what is dead matters to nobody but these counts.
-            let record = region.record(addr);
+            let record = view.record(addr);
             self.replaced_bytes += record.map_or(0, |record| record.bytes.len() as u64);
         }
     }
@@ -101,8 +101,8 @@ impl Tally {
     }
 
     /// Returns what the counts are after all that, when they were `before`.
-    pub(super) fn after(mut self, region: &Region, before: CommitState) -> CommitState {
-        self.add_replaced(region);
+    pub(super) fn after(mut self, view: &View, before: CommitState) -> CommitState {
+        self.add_replaced(view);
         CommitState {
             record_count: (before.record_count + self.inserted_count)
                 .saturating_sub(self.deleted_count),
@@ -127,18 +127,18 @@ impl KeyHash<'_> {
     }
 
     /// Returns the hash of the key of a record that a slot names.
-    pub(super) fn of_record(self, region: &Region, addr: Addr) -> Result<u64> {
-        Ok(self.of(region.version(addr)?.key()))
+    pub(super) fn of_record(self, view: &View, addr: Addr) -> Result<u64> {
+        Ok(self.of(view.version(addr)?.key()))
     }
 
     /// Returns what a record does.
     #[inline]
-    pub(super) fn effect_of(self, region: &Region, record: &Record<'_>) -> Result<Option<Effect>> {
+    pub(super) fn effect_of(self, view: &View, record: &Record<'_>) -> Result<Option<Effect>> {
         let prev = record.header.prev;
         let (hash, addr, record_bytes) = match record.header.kind {
             RecordKind::Put => (self.of(record.key()), record.addr(), record.bytes.len() as u64),
             RecordKind::BigPut => {
-                let big = big_record_unverified(region, record)?;
+                let big = big_record_unverified(view, record)?;
                 (self.of(big.key()), big.addr(), big.bytes.len() as u64)
             }
             RecordKind::Delete => {
@@ -214,7 +214,8 @@ impl Survey {
             self.append(part(walk.clone(), None)?.survey);
             return Ok(());
         };
-        let read_later = || part(LogWalk::from_position(region, later, Trust::Nothing, 0)?, None);
+        let read_later =
+            || part(LogWalk::from_position(&region.view, later, Trust::Nothing, 0)?, None);
         let read_first = || part(walk.clone(), Some(later));
         let (first, second) = beside(region, "splitpoint-log", read_first, read_later);
         let first = first?;
@@ -253,7 +254,7 @@ fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
     let mut segments = Vec::new();
     let (mut offset, mut before_lsn) = (state.tail_segment, u64::MAX);
     while segments.len() < SEGMENTS_MAX
-        && let Ok(header) = region.segment(offset)
+        && let Ok(header) = region.view.segment(offset)
         && header.kind == SegmentKind::Log
         && (start.lsn + 1..before_lsn).contains(&header.base_lsn)
     {
@@ -308,14 +309,14 @@ impl Part {
                 }
                 RecordKind::BigPut => {
                     let offset = u64_at(record.value(), 0);
-                    survey.add_segment(offset, &region.segment(offset)?);
+                    survey.add_segment(offset, &region.view.segment(offset)?);
                 }
                 _ => {}
             }
-            let effect = key_hash.effect_of(region, &record)?;
+            let effect = key_hash.effect_of(&region.view, &record)?;
             let Survey { tally, rest, .. } = &mut survey;
             batches.add(&record, effect, |effect| {
-                tally.add(region, &effect);
+                tally.add(&region.view, &effect);
                 if rest.is_none() {
                     own_changes.push(effect.change);
                 }
