@@ -533,15 +533,15 @@ fn walk(
         report.file_bytes = report.file_bytes.max(offset + segment_bytes);
         take(Extent { offset, bytes })
     };
-    let (mut offset, mut header) = (log.position().segment_offset, *log.header());
+    let mut segment = log.segment();
     while let Some(record) = log.next_record()? {
         if trust == Trust::Published {
-            record.verify(header.salt)?;
+            record.verify(segment.salt)?;
         }
         match record.header.kind {
             RecordKind::Link => {
-                copy(&mut report, offset, header.segment_bytes, header.segment_bytes)?;
-                (offset, header) = (log.position().segment_offset, *log.header());
+                copy(&mut report, segment.offset, segment.bytes, segment.bytes)?;
+                segment = log.segment();
             }
             RecordKind::BigPut => {
                 big_record(&region.view, &record)?;
@@ -555,7 +555,7 @@ fn walk(
     let end = log.position();
     expect_end(snapshot.end, end)?;
     report.log_bytes = end.lsn;
-    copy(&mut report, offset, end.offset - offset, header.segment_bytes)?;
+    copy(&mut report, segment.offset, end.offset - segment.offset, segment.bytes)?;
     Ok(Walked { report, is_empty: false })
 }
 

@@ -19,14 +19,14 @@ use std::ops::Range;
 use super::{Check, CheckStage};
 use crate::error::Result;
 use crate::format::{
-    Addr, FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, SegmentKind, u64_at,
+    Addr, FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, u64_at,
 };
 use crate::log::append::Position;
 use crate::log::batch::{CutBatches, Standing};
 use crate::log::record::{LINK_BYTES, Record, RecordKind};
 use crate::log::resync::{Link, Powers, SegmentScan, records_of, scan};
 use crate::log::scan::{AHEAD_BYTES, big_record, enter, link_target};
-use crate::log::segment::{Segment, segments_before};
+use crate::log::segment::{Segment, log_segment_at, segments_before};
 use crate::region::Region;
 use crate::space::Extent;
 
@@ -405,11 +405,7 @@ impl<'a> Pass<'_, 'a> {
     fn followers(&mut self) -> &BTreeMap<u64, Segment> {
         let (region, end) = (self.region, self.end);
         self.followers.get_or_insert_with(|| {
-            let segment_at = |offset| {
-                let header = region.view.segment(offset).ok()?;
-                (header.kind == SegmentKind::Log).then(|| Segment::new(offset, &header))
-            };
-            let before = segments_before(end, segment_at);
+            let before = segments_before(end, |offset| log_segment_at(&region.view, offset));
             before.map(|segment| (segment.previous_offset, segment)).collect()
         })
     }

@@ -1,7 +1,10 @@
-//! Read the log in order, segment by segment along its chain.
+//! Read the log in order, segment by segment along its chain: records ([`LogWalk`]), or the changes that
+//! count ([`Changes`]).
 
 use super::append::{Position, segment_of};
+use super::batch::Batches;
 use super::record::{Pair, Record, RecordKind};
+use super::segment::Segment;
 use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::{Addr, LogStart, SegmentHeader, SegmentKind, u64_at};
@@ -71,9 +74,9 @@ impl<'a> LogWalk<'a> {
         self.position
     }
 
-    /// Returns the header of the segment that the walk is in.
-    pub(crate) fn header(&self) -> &SegmentHeader {
-        &self.header
+    /// Returns the segment that the walk is in.
+    pub(crate) fn segment(&self) -> Segment {
+        Segment::new(self.position.segment_offset, &self.header)
     }
 
     /// Returns the next record of any kind, links included, or `None` at the end of the log.
@@ -113,11 +116,7 @@ impl<'a> LogWalk<'a> {
     fn next_long_pair(&mut self) -> Result<Option<(Addr, Pair<'a>)>> {
         loop {
             let Some(record) = self.next_record()? else { return Ok(None) };
-            let record = match record.header.kind {
-                RecordKind::Put => record,
-                RecordKind::BigPut => big_record_unverified(self.view, &record)?,
-                _ => continue,
-            };
+            let Some(record) = stored_by(self.view, &record)? else { continue };
             let pair = Pair { key: record.key(), value: record.value() };
             return Ok(Some((record.addr(), pair)));
         }
@@ -147,6 +146,127 @@ impl<'a> LogWalk<'a> {
         }
         Ok(record)
     }
+}
+
+/// A change of a key, as the log has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Logged<'a> {
+    /// A pair was stored.
+    Put {
+        /// The record with the pair: itself, or the big one that the log names.
+        pair: Record<'a>,
+        /// The record that the key had before.
+        prev: Option<Addr>,
+    },
+    /// The pair at `prev` was deleted, whose key has that hash.
+    Delete { hash: u64, prev: Addr },
+}
+
+impl<'a> Logged<'a> {
+    /// Returns the change that a record makes, if it makes one.
+    #[inline]
+    pub(crate) fn of(view: &'a View, record: &Record<'a>) -> Result<Option<Self>> {
+        let prev = record.header.prev;
+        if record.header.kind != RecordKind::Delete {
+            let pair = stored_by(view, record)?;
+            return Ok(pair.map(|pair| Self::Put { pair, prev }));
+        }
+        expect_value_bytes(record, 8)?;
+        let prev = prev.ok_or_else(|| no_prev(record))?;
+        Ok(Some(Self::Delete { hash: u64_at(record.value(), 0), prev }))
+    }
+}
+
+/// What the next record of a log says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step<T> {
+    /// The log goes on in this segment.
+    Segment(Segment),
+    /// A big record has this one.
+    Big(Segment),
+    /// A change counts now, which may have been held back with its batch.
+    Change(T),
+}
+
+/// The changes of a log that count, in their order.
+#[derive(Debug)]
+pub(crate) struct Changes<'a, T> {
+    walk: LogWalk<'a>,
+    batches: Batches<T>,
+    record_count: u64,
+}
+
+impl<'a, T> Changes<'a, T> {
+    /// Reads from where `walk` is, which is in no batch.
+    pub(crate) fn new(walk: LogWalk<'a>) -> Self {
+        Self { walk, batches: Batches::default(), record_count: 0 }
+    }
+
+    /// Returns where the next record is, or where the log ends.
+    pub(crate) fn position(&self) -> Position {
+        self.walk.position()
+    }
+
+    /// Returns the segment that the position is in.
+    pub(crate) fn segment(&self) -> Segment {
+        self.walk.segment()
+    }
+
+    /// Returns whether no change is held back: reading can go on from the position alone.
+    #[inline]
+    pub(crate) fn is_between_changes(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Returns how many records of any kind have been read.
+    pub(crate) fn record_count(&self) -> u64 {
+        self.record_count
+    }
+
+    /// Reads a record and calls `visit` with what it says, and with the changes that count through it,
+    /// each as `of_change` made it when its record was read. Returns the record, `None` at the end of
+    /// the log.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if the log is published and damaged, or a record whose checksum is right makes
+    /// no sense.
+    #[inline]
+    pub(crate) fn read_next(
+        &mut self,
+        of_change: impl FnOnce(Logged<'a>) -> T,
+        mut visit: impl FnMut(Step<T>),
+    ) -> Result<Option<Record<'a>>> {
+        let Some(record) = self.walk.next_record()? else { return Ok(None) };
+        self.record_count += 1;
+        match record.header.kind {
+            RecordKind::Link => visit(Step::Segment(self.walk.segment())),
+            RecordKind::BigPut => {
+                let offset = u64_at(record.value(), 0);
+                let header = self.walk.view.segment(offset)?;
+                visit(Step::Big(Segment::new(offset, &header)));
+            }
+            _ => {}
+        }
+        let change = Logged::of(self.walk.view, &record)?.map(of_change);
+        self.batches.add(&record, change, |change| visit(Step::Change(change)));
+        Ok(Some(record))
+    }
+}
+
+/// Returns the record with the pair that a record of the log stores, if it stores one.
+#[inline]
+fn stored_by<'a>(view: &'a View, record: &Record<'a>) -> Result<Option<Record<'a>>> {
+    match record.header.kind {
+        RecordKind::Put => Ok(Some(*record)),
+        RecordKind::BigPut => big_record_unverified(view, record).map(Some),
+        _ => Ok(None),
+    }
+}
+
+#[cold]
+fn no_prev(record: &Record<'_>) -> Error {
+    Error::Corrupt { what: "record flags", offset: record.offset + 4, expected: 0x12, found: 0x02 }
 }
 
 /// Returns the segment and the salt that a LINK record names.

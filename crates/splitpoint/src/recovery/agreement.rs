@@ -20,7 +20,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::Opening;
-use super::survey::{Change, Effect, KeyHash, NONE, Tally};
+use super::survey::{Change, KeyHash, NONE, Tally};
 use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::{SegmentHeader, SegmentKind};
@@ -28,7 +28,7 @@ use crate::index::lookup::is_held;
 use crate::log::append::{Position, segment_of};
 use crate::log::batch::Batches;
 use crate::log::record::{Record, RecordKind};
-use crate::log::scan::{LogWalk, Trust};
+use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::region::{Region, View};
 
 /// How many of the last published changes are looked up in the index: about a millisecond.
@@ -117,7 +117,7 @@ fn last_changes(
     let mut batches = Batches::default();
     let mut last = VecDeque::with_capacity(LAST_CHANGES + 1);
     loop {
-        let (salt, lsn) = (walk.header().salt, walk.position().lsn);
+        let (salt, lsn) = (walk.segment().salt, walk.position().lsn);
         let record = walk.next_record().and_then(|record| {
             record.map(|record| record.verify(salt).map(|()| record)).transpose()
         });
@@ -155,28 +155,27 @@ impl Unpublished {
     /// appends the next.
     fn read(&mut self, view: &View, key_hash: KeyHash<'_>) -> Result<()> {
         let published = self.end;
-        let mut walk = LogWalk::from_position(view, published, Trust::Nothing, 0)?;
-        let mut batches = Batches::default();
+        let walk = LogWalk::from_position(view, published, Trust::Nothing, 0)?;
+        let mut log = Changes::new(walk);
         let mut is_complete = false;
-        while let Some(record) = walk.next_record()? {
+        while let Some(record) = log.read_next(
+            |change| key_hash.effect_of(change),
+            |step| {
+                if let Step::Change(effect) = step {
+                    self.tally.add(view, &effect);
+                    self.changes.push(effect.change);
+                }
+            },
+        )? {
             let is_link = record.header.kind == RecordKind::Link;
             if is_complete && !is_link && !canary::is_made(Canary::TrustsOldTables) {
-                return Err(disagreement(
-                    "commit",
-                    published.offset,
-                    record.offset,
-                    published.offset,
-                ));
+                let (expected, found) = (record.offset, published.offset);
+                return Err(disagreement("commit", published.offset, expected, found));
             }
-            let effect = key_hash.effect_of(view, &record)?;
-            batches.add(&record, effect, |effect: Effect| {
-                self.tally.add(view, &effect);
-                self.changes.push(effect.change);
-            });
             is_complete |= !is_link && !record.header.is_in_transaction;
-            self.records += 1;
         }
-        self.end = walk.position();
+        self.records = log.record_count();
+        self.end = log.position();
         Ok(())
     }
 }
@@ -191,8 +190,8 @@ fn compare_with_index(
 ) -> Result<()> {
     let mut later: HashSet<u64> = unpublished.iter().map(|change| change.hash).collect();
     for record in last.iter().rev() {
-        let Some(effect) = key_hash.effect_of(&region.view, record)? else { continue };
-        let Change { hash, addr, prev } = effect.change;
+        let Some(change) = Logged::of(&region.view, record)? else { continue };
+        let Change { hash, addr, prev } = key_hash.effect_of(change).change;
         // A later change of the same key counts, or of another with an equal hash.
         if !later.insert(hash) {
             continue;

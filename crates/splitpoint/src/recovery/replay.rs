@@ -32,8 +32,7 @@ use crate::index::split::insert;
 use crate::linear::{BucketIndex, Geometry};
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::Position;
-use crate::log::batch::Batches;
-use crate::log::scan::{LogWalk, Trust};
+use crate::log::scan::{Changes, LogWalk, Step, Trust};
 use crate::options::{Access, RecoveryProgress};
 use crate::region::{Extents, LivePool, Region};
 use crate::stats::Recovery;
@@ -134,7 +133,7 @@ impl Opening {
         let mut survey = Survey { next_sequence: 1, ..Survey::default() };
         let start = self.superblock.log_start;
         if let Some(walk) = LogWalk::new(&region.view, start, Trust::Nothing, 0)? {
-            survey.add_segment(walk.position().segment_offset, walk.header());
+            survey.add_segment(&walk.segment());
             survey.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
         }
         Ok(Base { image: None, survey })
@@ -149,15 +148,23 @@ impl Opening {
         end: Position,
         changes: &mut Vec<Change>,
     ) -> Result<Option<Position>> {
-        let mut walk = LogWalk::from_position(&region.view, rest, Trust::Published, end.lsn)?;
-        let mut batches = Batches::default();
+        let walk = LogWalk::from_position(&region.view, rest, Trust::Published, end.lsn)?;
+        let mut log = Changes::new(walk);
         loop {
-            if changes.len() >= CHANGES_MAX && batches.is_empty() {
-                return Ok(Some(walk.position()));
+            if changes.len() >= CHANGES_MAX && log.is_between_changes() {
+                return Ok(Some(log.position()));
             }
-            let Some(record) = walk.next_record()? else { return Ok(None) };
-            let effect = self.key_hash().effect_of(&region.view, &record)?;
-            batches.add(&record, effect, |effect| changes.push(effect.change));
+            let record = log.read_next(
+                |change| self.key_hash().effect_of(change).change,
+                |step| {
+                    if let Step::Change(change) = step {
+                        changes.push(change);
+                    }
+                },
+            )?;
+            if record.is_none() {
+                return Ok(None);
+            }
         }
     }
 
