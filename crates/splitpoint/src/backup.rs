@@ -42,12 +42,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::format::{HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, Superblock, u64_at};
+use crate::format::{HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, Superblock};
 use crate::hash::HashFunction;
 use crate::live::CommitState;
 use crate::log::append::Position;
-use crate::log::record::{Record, RecordKind};
-use crate::log::scan::{LogWalk, Trust, big_record};
+use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
+use crate::log::segment::Segment;
 use crate::options::{Create, Options};
 use crate::recovery::{open_storage, read_superblock, resolve_hash, unknown_features};
 use crate::region::Region;
@@ -516,7 +516,7 @@ fn walk(
     mut take: impl FnMut(Extent) -> Result<()>,
 ) -> Result<Walked> {
     let (trust, end_lsn) = match snapshot.end {
-        LogEnd::Commit { lsn, .. } => (Trust::Published, lsn),
+        LogEnd::Commit { lsn, .. } => (Trust::Verified, lsn),
         LogEnd::FirstInvalid => (Trust::Nothing, 0),
     };
     let mut report = BackupReport {
@@ -525,7 +525,7 @@ fn walk(
         ..BackupReport::default()
     };
     let start = snapshot.superblock.log_start;
-    let Some(mut log) = LogWalk::new(&region.view, start, trust, end_lsn)? else {
+    let Some(log) = LogWalk::new(&region.view, start, trust, end_lsn)? else {
         return Ok(Walked { report, is_empty: true });
     };
     let mut copy = |report: &mut BackupReport, offset, bytes, segment_bytes| {
@@ -533,24 +533,24 @@ fn walk(
         report.file_bytes = report.file_bytes.max(offset + segment_bytes);
         take(Extent { offset, bytes })
     };
+    let mut log = Changes::new(log);
     let mut segment = log.segment();
-    while let Some(record) = log.next_record()? {
-        if trust == Trust::Published {
-            record.verify(segment.salt)?;
-        }
-        match record.header.kind {
-            RecordKind::Link => {
-                copy(&mut report, segment.offset, segment.bytes, segment.bytes)?;
-                segment = log.segment();
+    loop {
+        let mut passed: Option<Segment> = None;
+        let record = log.read_next(added_keys, |step| match step {
+            Step::Segment(next) => passed = Some(std::mem::replace(&mut segment, next)),
+            Step::Big(big) => passed = Some(big),
+            // A file made to harm may delete what it never had.
+            Step::Change(keys) => {
+                report.record_count = report.record_count.saturating_add_signed(keys);
             }
-            RecordKind::BigPut => {
-                big_record(&region.view, &record)?;
-                let (offset, bytes) = (u64_at(record.value(), 0), u64_at(record.value(), 8));
-                copy(&mut report, offset, bytes, bytes)?;
-            }
-            _ => {}
+        })?;
+        if let Some(Segment { offset, bytes, .. }) = passed {
+            copy(&mut report, offset, bytes, bytes)?;
         }
-        count(&mut report, &record);
+        if record.is_none() {
+            break;
+        }
     }
     let end = log.position();
     expect_end(snapshot.end, end)?;
@@ -559,13 +559,12 @@ fn walk(
     Ok(Walked { report, is_empty: false })
 }
 
-fn count(report: &mut BackupReport, record: &Record<'_>) {
-    match record.header.kind {
-        RecordKind::Put | RecordKind::BigPut if record.header.prev.is_none() => {
-            report.record_count += 1;
-        }
-        RecordKind::Delete => report.record_count = report.record_count.saturating_sub(1),
-        _ => {}
+/// Returns how many keys a change adds.
+fn added_keys(change: Logged<'_>) -> i64 {
+    match change {
+        Logged::Put { prev: None, .. } => 1,
+        Logged::Put { .. } => 0,
+        Logged::Delete { .. } => -1,
     }
 }
 

@@ -15,6 +15,8 @@ use crate::region::View;
 pub(crate) enum Trust {
     /// The log was published up to the end: an invalid record is damage.
     Published,
+    /// As [`Published`](Self::Published), and every checksum is verified.
+    Verified,
     /// Whatever a crash has left: every checksum is verified, and the first invalid record is
     /// the end of the log.
     Nothing,
@@ -35,7 +37,7 @@ pub(crate) struct LogWalk<'a> {
 }
 
 impl<'a> LogWalk<'a> {
-    /// Walks from `start`; `end_lsn` bounds a published log. `None` if the log is empty.
+    /// Walks from `start`; `end_lsn` bounds a published log, trusted or verified. `None` if the log is empty.
     ///
     /// The segment was durable before anything named it, so one that is not there is damage even
     /// where nothing is trusted: else the whole log would be lost for one byte of it, without a word.
@@ -45,7 +47,7 @@ impl<'a> LogWalk<'a> {
         trust: Trust,
         end_lsn: u64,
     ) -> Result<Option<Self>> {
-        if start.segment_offset == 0 || (trust == Trust::Published && start.lsn >= end_lsn) {
+        if start.segment_offset == 0 || (trust != Trust::Nothing && start.lsn >= end_lsn) {
             return Ok(None);
         }
         let position = Position {
@@ -81,7 +83,7 @@ impl<'a> LogWalk<'a> {
 
     /// Returns the next record of any kind, links included, or `None` at the end of the log.
     pub(crate) fn next_record(&mut self) -> Result<Option<Record<'a>>> {
-        if self.trust == Trust::Published && self.position.lsn >= self.end_lsn {
+        if self.trust != Trust::Nothing && self.position.lsn >= self.end_lsn {
             return Ok(None);
         }
         match self.step() {
@@ -128,7 +130,7 @@ impl<'a> LogWalk<'a> {
         let segment_end = self.position.segment_offset + self.header.segment_bytes;
         let record = self.view.record_before(offset, segment_end)?;
         self.view.prefetch_range(offset + AHEAD_BYTES, record.bytes.len() as u64);
-        if self.trust == Trust::Nothing && !canary::is_made(Canary::AnyChecksum) {
+        if self.trust != Trust::Published && !canary::is_made(Canary::AnyChecksum) {
             record.verify(self.header.salt)?;
         }
         let lsn = self.position.lsn + record.bytes.len() as u64;
@@ -138,7 +140,7 @@ impl<'a> LogWalk<'a> {
             let offset = segment_offset + SegmentHeader::BYTES;
             self.position = Position { segment_offset, offset, lsn };
         } else {
-            if record.header.kind == RecordKind::BigPut && self.trust == Trust::Nothing {
+            if record.header.kind == RecordKind::BigPut && self.trust != Trust::Published {
                 big_record(self.view, &record)?;
             }
             self.position.offset += record.bytes.len() as u64;
