@@ -15,7 +15,7 @@ use crate::checkpoint::Image;
 use crate::error::{Error, Result};
 use crate::format::{
     Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS,
-    Superblock, SuperblockFault, u64_at,
+    Superblock, SuperblockFault, newest, u64_at,
 };
 use crate::live::{END_OFFSET, LineWindow};
 use crate::piece::piece_of;
@@ -207,25 +207,20 @@ impl Check<'_> {
             return;
         }
         let _no_writes = store.superblock_writes();
-        let mut newest: Option<Superblock> = None;
-        for offset in SUPERBLOCK_OFFSETS {
-            let block = storage.read(offset, SUPERBLOCK_BYTES);
-            // A new store has written only one of them.
-            let is_unwritten = block.iter().all(|&byte| byte == 0);
-            match Superblock::decode(&block) {
-                Ok(block) => {
-                    if newest.as_ref().is_none_or(|other| other.generation < block.generation) {
-                        newest = Some(block);
-                    }
-                }
-                Err(_) if is_unwritten => {}
+        let blocks = SUPERBLOCK_OFFSETS.map(|offset| storage.read(offset, SUPERBLOCK_BYTES));
+        let copies = blocks.each_ref().map(|block| Superblock::decode(block));
+        for ((offset, block), copy) in SUPERBLOCK_OFFSETS.into_iter().zip(&blocks).zip(&copies) {
+            match *copy {
+                Ok(_) => {}
+                // A new store has written only one of them.
+                Err(_) if block.iter().all(|&byte| byte == 0) => {}
                 Err(SuperblockFault::Field { what, offset: at, expected, found }) => {
                     report.note(what, offset + at, expected, found);
                 }
-                Err(_) => report.note("superblock magic", offset, 0, u64_at(&block, 0)),
+                Err(_) => report.note("superblock magic", offset, 0, u64_at(block, 0)),
             }
         }
-        match newest {
+        match newest(&copies) {
             None => report.note("superblocks", 0, 1, 0),
             Some(superblock) => {
                 if let Some(name) = superblock.checkpoint {

@@ -20,6 +20,7 @@
 //! Copying a page before its first change, to have a consistent image of a database in use: Rosenkrantz,
 //! "Dynamic database dumping", SIGMOD 1978; here the pages are buckets.
 
+use crate::bitmap::Bitmap;
 use crate::error::{Error, Result};
 use crate::format::{
     CheckpointName, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, SegmentKind, put_u32,
@@ -247,7 +248,7 @@ pub(crate) struct ImageWriter {
     /// The next bucket that the cursor comes to.
     cursor: u64,
     /// One bit for each bucket: whether it has been written.
-    written: Vec<u64>,
+    written: Bitmap,
     slot_count: u64,
     block: Vec<u8>,
     /// Where the block will be, from the start of the segment.
@@ -285,7 +286,7 @@ impl ImageWriter {
             geometry: state.geometry,
             record_count: state.commit.record_count,
             cursor: 0,
-            written: vec![0; bucket_count.div_ceil(64) as usize],
+            written: Bitmap::new(bucket_count),
             slot_count: 0,
             block: vec![0; BLOCK_HEAD_BYTES],
             block_at: GRANULE_BYTES,
@@ -314,12 +315,10 @@ impl ImageWriter {
     /// Writes a bucket that is about to change, unless that was done or it is younger.
     #[inline]
     pub(crate) fn capture(&mut self, region: &Region, bucket: BucketIndex) -> Result<()> {
-        let Some(word) = self.written.get_mut((bucket.0 / 64) as usize) else { return Ok(()) };
-        let bit = 1 << (bucket.0 % 64);
-        if *word & bit != 0 || bucket.0 >= self.geometry.bucket_count() {
+        let is_younger = bucket.0 >= self.geometry.bucket_count();
+        if is_younger || self.written.set(bucket.0, true) == Some(true) {
             return Ok(());
         }
-        *word |= bit;
         self.slots.clear();
         let slots = &mut self.slots;
         for_each_line(&region.windows, bucket, |_, line| {

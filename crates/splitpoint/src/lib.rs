@@ -20,6 +20,7 @@ compile_error!("splitpoint maps whole files: it needs a 64-bit address space");
 mod atomic;
 mod background;
 mod backup;
+mod bitmap;
 mod canary;
 mod check;
 mod checkpoint;

@@ -32,7 +32,7 @@ use crate::file_kind::FileKind;
 use crate::format::{
     Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET,
     LOG_SEGMENT_BYTES_MAX, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader,
-    SegmentKind, Superblock, SuperblockFault, u64_at,
+    SegmentKind, Superblock, SuperblockFault, Superblocks, newest, u64_at,
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
 use crate::index::Lines;
@@ -208,51 +208,50 @@ pub(crate) fn read_superblock(storage: &dyn Storage) -> Result<Superblock> {
             found: file_bytes,
         });
     }
-    let decoded = SUPERBLOCK_OFFSETS.map(|offset| {
+    let copies = SUPERBLOCK_OFFSETS.map(|offset| {
         let start = offset as usize;
         Superblock::decode(&bytes[start..start + SUPERBLOCK_BYTES as usize])
     });
-    match decoded {
-        [Ok(a), Ok(b)] => Ok(if a.generation >= b.generation { a } else { b }),
-        // A block of a newer version counts more than an older copy of this one.
-        [Err(SuperblockFault::Version(found)), _] | [_, Err(SuperblockFault::Version(found))] => {
-            Err(Error::Version { path, expected: crate::format::VERSION, found })
+    refuse_newer(&path, &copies)?;
+    if let Some(newest) = newest(&copies) {
+        return Ok(newest.clone());
+    }
+    // What is wrong with a copy that has its magic says more than that the other has none.
+    let fields = SUPERBLOCK_OFFSETS.into_iter().zip(&copies).find_map(|(start, copy)| match copy {
+        Err(SuperblockFault::Field { what, offset, expected, found }) => {
+            Some((*what, start + offset, *expected, *found))
         }
-        // So does one that asks for more than this library has.
-        [Err(SuperblockFault::Features(_)), _] | [_, Err(SuperblockFault::Features(_))] => {
-            Err(unknown_features(&path))
+        _ => None,
+    });
+    Err(match fields {
+        Some((what, offset, expected, found)) => Error::Corrupt { what, offset, expected, found },
+        None => Error::NotAStore { path, found: FileKind::of_content(&bytes, file_bytes) },
+    })
+}
+
+/// Refuses a store that a newer version has written: a copy that says so counts more than an older one
+/// of this version.
+///
+/// # Errors
+///
+/// [`Error::Version`] for another format, [`Error::Unsupported`] for features that this version lacks.
+pub(crate) fn refuse_newer(path: &Path, copies: &Superblocks) -> Result<()> {
+    let faults = || copies.iter().filter_map(|copy| copy.as_ref().err());
+    for fault in faults() {
+        if let SuperblockFault::Version(found) = *fault {
+            let expected = crate::format::VERSION;
+            return Err(Error::Version { path: path.to_path_buf(), expected, found });
         }
-        [Ok(block), Err(_)] | [Err(_), Ok(block)] => Ok(block),
-        [Err(a), Err(b)] => Err(superblock_error(storage, &bytes, a, b)),
+    }
+    match faults().find(|fault| matches!(fault, SuperblockFault::Features(_))) {
+        Some(_) => Err(unknown_features(path)),
+        None => Ok(()),
     }
 }
 
 pub(crate) fn unknown_features(path: &Path) -> Error {
     let reason = "it was written by a newer version, whose features this one lacks".to_string();
     Error::Unsupported { path: path.to_path_buf(), reason }
-}
-
-fn superblock_error(
-    storage: &dyn Storage,
-    bytes: &[u8],
-    a: SuperblockFault,
-    b: SuperblockFault,
-) -> Error {
-    let path = storage.path().to_path_buf();
-    let (fault, start) =
-        if a == SuperblockFault::Magic { (b, SUPERBLOCK_OFFSETS[1]) } else { (a, 0) };
-    match fault {
-        SuperblockFault::Magic => {
-            Error::NotAStore { path, found: FileKind::of_content(bytes, storage.file_bytes()) }
-        }
-        SuperblockFault::Version(found) => {
-            Error::Version { path, expected: crate::format::VERSION, found }
-        }
-        SuperblockFault::Features(_) => unknown_features(&path),
-        SuperblockFault::Field { what, offset, expected, found } => {
-            Error::Corrupt { what, offset: start + offset, expected, found }
-        }
-    }
 }
 
 /// Returns the hash function of a store: the one it names, checked with the probe key.

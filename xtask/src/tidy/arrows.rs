@@ -36,7 +36,7 @@ const LAYERS: &[&[&str]] = &[
     &["format", "health"],
     &["hash", "linear"],
     &["growing"],
-    &["error", "atomic", "canary", "storage::fork"],
+    &["error", "atomic", "bitmap", "canary", "storage::fork"],
     &["file_kind"],
 ];
 
