@@ -1,12 +1,11 @@
 //! `cargo xtask test`: every test there is, in layers, the quick ones first.
 
-use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::dependencies::{self, Installing, Missing, NIGHTLY};
-use crate::process::{command, run as run_program, run_tests};
+use crate::process::{command, run as run_program, run_tests, target};
 use crate::{Failure, console, instructions, licenses, race, tidy};
 
 /// What became of a layer that did not fail.
@@ -184,10 +183,6 @@ const FUZZ_LIMITS: [&str; 6] = [
     "-malloc_limit_mb=1024",
     "-print_final_stats=1",
 ];
-
-pub(crate) fn target(root: &Path) -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |path| root.join(path))
-}
 
 /// Runs tests that are picked by a part of their name; to pick none is a failure.
 fn must_pass(command: &mut Command) -> Result<Outcome, Failure> {

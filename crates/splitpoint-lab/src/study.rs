@@ -12,6 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::chains::LiveTable;
+pub use crate::key_positions::KeyPosition;
 use crate::measure::Report;
 
 /// The version of the saved form.
@@ -277,21 +278,6 @@ pub struct Neighbors {
     pub mean_bits_ideal: f64,
     /// Deviation of the mean in standard deviations of an ideal hash's.
     pub z: f64,
-}
-
-/// What the keys hold at one place.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeyPosition {
-    /// Bytes from the start.
-    pub offset: u64,
-    /// Keys that are so long.
-    pub key_count: u64,
-    /// Different bytes there.
-    pub distinct_count: u64,
-    /// Shannon's entropy of the byte there, 0 to 8.
-    pub entropy_bits: f64,
-    /// Bits that are the same in all of those keys.
-    pub constant_mask: u8,
 }
 
 /// What a function must stand.

@@ -191,6 +191,19 @@ pub(crate) enum SuperblockFault {
     Field { what: &'static str, offset: u64, expected: u64, found: u64 },
 }
 
+/// The two copies of a superblock, as they were decoded.
+pub(crate) type Superblocks = [Result<Superblock, SuperblockFault>; 2];
+
+/// Returns the newest of the valid copies.
+pub(crate) fn newest(copies: &Superblocks) -> Option<&Superblock> {
+    let [first, second] = copies.each_ref().map(|copy| copy.as_ref().ok());
+    match (first, second) {
+        (Some(first), Some(second)) if second.generation > first.generation => Some(second),
+        (None, second) => second,
+        (first, _) => first,
+    }
+}
+
 impl Superblock {
     const CLEAN: u32 = 1;
 

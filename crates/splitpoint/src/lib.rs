@@ -21,6 +21,7 @@ mod atomic;
 mod background;
 pub mod backup;
 mod batch;
+mod bitmap;
 mod canary;
 pub mod check;
 mod checkpoint;

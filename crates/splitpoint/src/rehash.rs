@@ -35,9 +35,8 @@ use crate::index::line::{LINE_BYTES, SLOT_COUNT};
 use crate::index::lookup::for_each_line;
 use crate::index::shape::Shape;
 use crate::linear::BucketIndex;
-use crate::log::batch::Batches;
 use crate::log::record::{Record, RecordKind};
-use crate::log::scan::{LogWalk, Trust, big_record};
+use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::options::{Access, Create, Durability, Options};
 use crate::recovery::{open_file, open_storage};
 use crate::stats::Recovery;
@@ -323,7 +322,7 @@ fn rewrite(
         (writer.superblock.log_start, writer.log.position())
     };
     let mut copy = Copy { source, target: &target, held, records: 0, big_bytes: 0 };
-    if let Some(walk) = LogWalk::new(&source.region, start, Trust::Published, end.lsn)? {
+    if let Some(walk) = LogWalk::new(&source.region.view, start, Trust::Verified, end.lsn)? {
         copy.read(walk, end.lsn, watch)?;
     }
     expect_count("slot count", copy.records, record_count)?;
@@ -335,8 +334,8 @@ fn rewrite(
         record_count,
         old_hash: source.hash.name().to_string(),
         new_hash: target.hash.name().to_string(),
-        old_file_bytes: source.region.file_bytes(),
-        new_file_bytes: target.region.file_bytes(),
+        old_file_bytes: source.region.view.file_bytes(),
+        new_file_bytes: target.region.view.file_bytes(),
         recovery: source.recovery,
     })
 }
@@ -361,17 +360,17 @@ struct Held {
 
 impl Held {
     fn collect(store: &Store, watch: &mut Watch<'_>) -> Result<Self> {
-        let region = &store.region;
+        let (region, windows) = (&store.region, &store.region.windows);
         let bucket_count = bucket_count(store);
         // What a damaged header says must not take more than the slots could hold.
-        let lines = bucket_count.saturating_add(region.overflow_line_count());
+        let lines = bucket_count.saturating_add(windows.overflow_line_count());
         let capacity = region.live().record_count().min(lines.saturating_mul(SLOT_COUNT as u64));
         let mut addrs = Vec::with_capacity(usize::try_from(capacity).unwrap_or(0));
         for bucket in 0..bucket_count {
             if bucket % BUCKETS_PER_CALL == 0 {
                 watch.tell(Self::progress(store, bucket))?;
             }
-            for_each_line(region, BucketIndex(bucket), |_, line| {
+            for_each_line(windows, BucketIndex(bucket), |_, line| {
                 addrs.extend(line.slots_in_use().map(|(_, slot)| slot.addr().0));
             })?;
         }
@@ -411,7 +410,7 @@ impl Held {
 }
 
 fn bucket_count(store: &Store) -> u64 {
-    let shape = Shape::of_word(store.region.shape().load(Ordering::Acquire));
+    let shape = Shape::of_word(store.region.windows.shape().load(Ordering::Acquire));
     shape.geometry.bucket_count()
 }
 
@@ -426,30 +425,32 @@ struct Copy<'a> {
 
 impl<'a> Copy<'a> {
     /// Reads the log to its end, `end_lsn`.
-    fn read(&mut self, mut walk: LogWalk<'a>, end_lsn: u64, watch: &mut Watch<'_>) -> Result<()> {
+    fn read(&mut self, walk: LogWalk<'a>, end_lsn: u64, watch: &mut Watch<'_>) -> Result<()> {
         let bytes_total = end_lsn.saturating_add(self.source.region.live().big_bytes());
-        let mut batches: Batches<Record<'a>> = Batches::default();
-        let mut salt = walk.header().salt;
-        let (mut read, mut told_bytes) = (0_u64, 0);
-        while let Some(record) = walk.next_record()? {
-            record.verify(salt)?;
-            salt = walk.header().salt;
+        let mut log = Changes::new(walk);
+        let mut told_bytes = 0;
+        loop {
             let mut taken = Ok(());
-            batches.add(&record, Some(record), |record| {
-                if taken.is_ok() {
-                    taken = self.take(&record);
-                }
-            });
+            let record = log.read_next(
+                |change| change,
+                |step| {
+                    if let (Step::Change(change), true) = (step, taken.is_ok()) {
+                        taken = self.take(change);
+                    }
+                },
+            )?;
             taken?;
-            read += 1;
-            let bytes = walk.position().lsn + self.big_bytes;
-            if read % RECORDS_PER_CALL == 0 || bytes - told_bytes >= BYTES_PER_CALL {
+            if record.is_none() {
+                break;
+            }
+            let bytes = log.position().lsn + self.big_bytes;
+            if log.record_count() % RECORDS_PER_CALL == 0 || bytes - told_bytes >= BYTES_PER_CALL {
                 told_bytes = bytes;
                 let (stage, records) = (RehashStage::Copy, self.records);
                 watch.tell(RehashProgress { stage, records, bytes, bytes_total })?;
             }
         }
-        let (offset, found) = (walk.position().offset, walk.position().lsn);
+        let (offset, found) = (log.position().offset, log.position().lsn);
         if found != end_lsn {
             let what = "end of the log";
             return Err(Error::Corrupt { what, offset, expected: end_lsn, found });
@@ -458,28 +459,22 @@ impl<'a> Copy<'a> {
         watch.tell(RehashProgress { stage, records, bytes: bytes_total, bytes_total })
     }
 
-    /// Takes a record that counts: it is of no batch, or its batch was committed.
-    fn take(&mut self, record: &Record<'_>) -> Result<()> {
-        let pair = match record.header.kind {
-            RecordKind::Put => Some(*record),
-            RecordKind::BigPut => {
-                let big = big_record(&self.source.region, record)?;
-                self.big_bytes += big.bytes.len() as u64;
-                Some(big)
-            }
-            RecordKind::Delete => None,
-            _ => return Ok(()),
+    /// Takes a change that counts: it is of no batch, or its batch was committed.
+    fn take(&mut self, change: Logged<'_>) -> Result<()> {
+        let (pair, prev) = match change {
+            Logged::Put { pair, prev } => (Some(pair), prev),
+            Logged::Delete { prev, .. } => (None, Some(prev)),
         };
-        if let Some(prev) = record.header.prev
-            && self.held.has_elsewhere(prev)
-        {
+        if let Some(prev) = prev.filter(|prev| self.held.has_elsewhere(*prev)) {
             let (what, offset) = ("slot of a replaced record", prev.offset());
-            return Err(Error::Corrupt { what, offset, expected: record.addr().0, found: prev.0 });
+            let expected = pair.map_or(0, |pair| pair.addr().0);
+            return Err(Error::Corrupt { what, offset, expected, found: prev.0 });
         }
-        match pair {
-            Some(pair) if self.held.has(pair.addr()) => self.put(&pair),
-            _ => Ok(()),
+        let Some(pair) = pair else { return Ok(()) };
+        if pair.header.kind == RecordKind::Big {
+            self.big_bytes += pair.bytes.len() as u64;
         }
+        if self.held.has(pair.addr()) { self.put(&pair) } else { Ok(()) }
     }
 
     fn put(&mut self, pair: &Record<'_>) -> Result<()> {

@@ -38,7 +38,7 @@ const LAYERS: &[&[&str]] = &[
     &["hash", "linear"],
     &["growing"],
     &["batch"],
-    &["error", "atomic", "canary", "storage::fork", "value"],
+    &["error", "atomic", "bitmap", "canary", "storage::fork", "value"],
     &["file_kind"],
 ];
 

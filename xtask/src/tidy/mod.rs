@@ -9,8 +9,6 @@ use std::path::Path;
 use crate::tree::Tree;
 use crate::{Failure, console, docs};
 
-pub(crate) use tables::first_difference;
-
 mod arrows;
 mod doors;
 mod names;

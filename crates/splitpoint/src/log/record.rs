@@ -314,13 +314,19 @@ impl<'a> Record<'a> {
         &self.bytes[start..start + self.header.value_bytes as usize]
     }
 
+    /// Returns the checksum that the record states.
+    #[inline]
+    pub(crate) fn crc(&self) -> u32 {
+        crate::format::u32_at(self.bytes, 0)
+    }
+
     /// Checks the checksum under the salt of the record's segment.
     #[inline]
     pub(crate) fn verify(&self, salt: u64) -> Result<()> {
         let start = self.header.header_bytes() as usize;
         let payload = crc32c::crc32c(&self.bytes[start..]);
         let expected = finish_crc(payload, 0, &self.bytes[..start], salt, self.offset);
-        let found = crate::format::u32_at(self.bytes, 0);
+        let found = self.crc();
         if expected == found {
             return Ok(());
         }

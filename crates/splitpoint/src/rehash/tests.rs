@@ -191,7 +191,7 @@ fn an_index_that_does_not_agree_with_the_log_is_refused() {
         let addrs = Held::collect(&source, &mut Watch(None)).unwrap().addrs;
         let region = &source.region;
         let line = (0..bucket_count(&source))
-            .map(|bucket| region.bucket(BucketIndex(bucket)))
+            .map(|bucket| region.windows.bucket(BucketIndex(bucket)))
             .filter(|line| line.slot_count() > 0)
             .nth(damage / 4);
         let Some(line) = line else { break };
@@ -202,7 +202,7 @@ fn an_index_that_does_not_agree_with_the_log_is_refused() {
                 let writer = source.lock().unwrap();
                 let (start, end) = (writer.superblock.log_start, writer.log.position().lsn);
                 drop(writer);
-                let walk = LogWalk::new(region, start, Trust::Published, end).unwrap();
+                let walk = LogWalk::new(&region.view, start, Trust::Published, end).unwrap();
                 let mut log = walk.expect("the log is not empty");
                 let mut dead = Vec::new();
                 while let Some(record) = log.next_record().unwrap() {
