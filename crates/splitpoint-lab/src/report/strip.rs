@@ -3,8 +3,9 @@
 
 use maud::{Markup, html};
 
-use super::chart::{Figure, at};
+use super::chart::{at, shaded, shades};
 use super::number::{counted, expected, fixed, grouped};
+use crate::document::{Figure, Letters};
 use crate::measure::Report;
 
 /// Cells of a row of the map.
@@ -20,13 +21,11 @@ pub(super) fn figure(id: &str, report: &Report) -> Option<Figure> {
     if strip.keys.len() < 2 || report.key_count == 0 {
         return None;
     }
-    let means = means(report);
     let (least, most) = (strip.keys.iter().min()?, strip.keys.iter().max()?);
-    let shades: Vec<i8> =
-        strip.keys.iter().zip(means).map(|(&keys, mean)| shade(keys, mean)).collect();
-    let deviant = shades.iter().filter(|&&shade| shade != 0).count();
+    let cells = strip.keys.iter().zip(means(report));
+    let cells: Vec<i8> = cells.map(|(&keys, mean)| shade(keys, mean)).collect();
+    let deviant = cells.iter().filter(|&&shade| shade != 0).count();
     let mean = report.load_factor * strip.cell_buckets as f64;
-    let height = 40.0 + 12.0 * strip.keys.len().div_ceil(COLUMNS) as f64;
     Some(Figure {
         id: format!("{id}-strip"),
         title: "Keys over the table, bucket after bucket".to_string(),
@@ -42,10 +41,17 @@ pub(super) fn figure(id: &str, report: &Report) -> Option<Figure> {
             counted(deviant as u64, "cell"),
             fixed(0.0027 * strip.keys.len() as f64, 1),
         ),
-        height,
-        drawing: drawing(&shades),
-        legend: shades_legend(),
+        height: 40.0 + 12.0 * strip.keys.len().div_ceil(COLUMNS) as f64,
+        drawing: drawing(&cells),
+        legend: shades([
+            ("low", 4, "far too few keys"),
+            ("low", 1, "too few"),
+            ("even", 0, "as by chance"),
+            ("high", 1, "too many"),
+            ("high", 4, "far too many"),
+        ]),
         data: None,
+        letters: Letters::Nothing,
     })
 }
 
@@ -78,45 +84,18 @@ fn shade(keys: u64, mean: f64) -> i8 {
     if z < 0.0 { -level } else { level }
 }
 
-fn drawing(shades: &[i8]) -> Markup {
-    let rows = shades.len().div_ceil(COLUMNS);
-    let columns = shades.len().min(COLUMNS);
-    let width = 400.0 / columns as f64;
+fn drawing(cells: &[i8]) -> Markup {
+    let rows = cells.len().div_ceil(COLUMNS);
+    let width = 400.0 / cells.len().min(COLUMNS) as f64;
     html! {
         g.axis { text x="2" y="13" { "first bucket" } }
         g transform={ "translate(10 20)scale(" (at(width * 100.0)) " 1200)scale(.01)" } {
-            @for (row, cells) in shades.chunks(COLUMNS).enumerate() {
+            @for (row, cells) in cells.chunks(COLUMNS).enumerate() {
                 rect.even y=(row) width=(cells.len()) height="1" {}
             }
-            @for level in 1..=SHADES {
-                @for (side, sign) in [("low", -1), ("high", 1)] {
-                    @let path = super::heat::runs_of(shades, COLUMNS, level * sign);
-                    @if !path.is_empty() { path class={ (side) " d" (level) } d=(path) {} }
-                }
-            }
+            (shaded(cells, COLUMNS))
         }
         g.axis { text.e x="410" y=(at(20.0 + 12.0 * rows as f64 + 13.0)) { "last bucket" } }
-    }
-}
-
-fn shades_legend() -> Markup {
-    html! {
-        ul.legend {
-            @for (side, level, name) in [
-                ("low", 4, "far too few keys"),
-                ("low", 1, "too few"),
-                ("even", 0, "as by chance"),
-                ("high", 1, "too many"),
-                ("high", 4, "far too many"),
-            ] {
-                li {
-                    svg.mark viewBox="0 0 22 10" aria-hidden="true" {
-                        rect class={ (side) " d" (level) } x="4" y="0" width="14" height="10" {}
-                    }
-                    (name)
-                }
-            }
-        }
     }
 }
 

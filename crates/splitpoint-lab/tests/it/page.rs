@@ -35,13 +35,17 @@ fn full() -> Study {
     serde_json::from_str(text).expect("the golden study can be read")
 }
 
+fn page_of(study: &Study) -> String {
+    report::document(study).html()
+}
+
 fn json_of(study: &Study) -> Value {
     serde_json::to_value(study).expect("a study can be saved")
 }
 
 #[test]
 fn the_golden_study_has_the_golden_page() {
-    let page = report::html(&full());
+    let page = page_of(&full());
     let golden = include_str!("../golden/page.html");
     if page != golden {
         let found = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page.html");
@@ -67,7 +71,7 @@ fn a_page_made_later_is_the_page_made_at_once() {
     let text = serde_json::to_string(&study).expect("a study can be saved");
     let saved: Study = serde_json::from_str(&text).expect("and read");
     assert_eq!(saved, study);
-    assert_eq!(report::html(&saved), report::html(&study));
+    assert_eq!(page_of(&saved), page_of(&study));
 }
 
 /// Every text in the study is replaced by one that closes what is open and brings a script along.
@@ -92,7 +96,7 @@ fn hostile_text_is_shown_and_not_obeyed() {
     let mut value = json_of(&full());
     poison(&mut value);
     let study: Study = serde_json::from_value(value).expect("texts are free");
-    let page = report::html(&study);
+    let page = page_of(&study);
     assert_eq!(page.matches("<script").count(), 1, "the page's own");
     assert_eq!(page.matches("</script").count(), 1);
     assert_eq!(page.matches("</style").count(), 1);
@@ -103,7 +107,7 @@ fn hostile_text_is_shown_and_not_obeyed() {
 
 #[test]
 fn a_page_names_no_address() {
-    let page = report::html(&full());
+    let page = page_of(&full());
     for word in ["http:", "https:", "src=\"", "url(", "@import", "fetch", "//cdn"] {
         assert!(!page.contains(word), "the page has `{word}`");
     }
@@ -114,7 +118,7 @@ fn a_page_names_no_address() {
 
 #[test]
 fn every_mark_is_unique_and_every_link_has_one() {
-    let page = report::html(&full());
+    let page = page_of(&full());
     let values = |name: &str| -> Vec<String> {
         let start = format!("{name}=\"");
         let parts = page.split(&start).skip(1);
@@ -133,26 +137,26 @@ fn every_mark_is_unique_and_every_link_has_one() {
 
 #[test]
 fn sections_without_data_are_absent() {
-    let page = report::html(&bare());
+    let page = page_of(&bare());
     for id in ["choices", "league", "cost", "depth", "avalanche", "timing", "slots"] {
         assert!(!page.contains(&format!("id=\"{id}\"")), "{id}");
-        assert!(report::html(&full()).contains(&format!("<section id=\"{id}\"")), "{id}");
+        assert!(page_of(&full()).contains(&format!("<section id=\"{id}\"")), "{id}");
     }
     let mut study = bare();
     study.reports.push(measured("fnv1a-32", Reduction::LowMask, 1024));
-    let page = report::html(&study);
+    let page = page_of(&study);
     assert!(page.contains("id=\"depth\"") && !page.contains("id=\"league\""));
 }
 
 #[test]
 fn an_interrupted_study_says_so_first() {
     let mut study = bare();
-    assert!(!report::html(&study).contains("Stopped before its end"));
+    assert!(!page_of(&study).contains("Stopped before its end"));
     let missing = "2 of 5 sizes".to_string();
     study.interruption = Some(splitpoint_lab::study::Interruption { key_count: 17, missing });
-    let page = report::html(&study);
+    let page = page_of(&study);
     let verdict = page.find("id=\"verdict\"").expect("a verdict");
-    let alert = page[verdict..].find("Stopped before its end").expect("an alert");
+    let alert = page[verdict..].find("Stopped before its end").expect("a warning");
     assert!(alert < 300, "{alert} bytes after the heading");
     assert!(page.contains("17 keys had been counted. Missing: 2 of 5 sizes"));
 }
@@ -177,7 +181,7 @@ fn a_large_study_has_a_page_of_a_few_megabytes() {
             }
         }
     }
-    let page = report::html(&study);
+    let page = page_of(&study);
     assert!(page.len() < 5 << 20, "{} bytes", page.len());
     assert!(page.contains("Of 10,800 measurements these are 80"));
 }
@@ -194,7 +198,7 @@ fn keys_at_the_edge_have_pages_without_wrong_numbers() {
             let mut study = bare();
             study.reports.push(Report::new(&setup.count(keys.iter().map(Vec::as_slice))));
             study.reports.push(Report { bucket_count: 4, ..study.reports[0].clone() });
-            let page = report::html(&study);
+            let page = page_of(&study);
             for word in ["NaN", "inf<", "inf ", "-inf"] {
                 let at = page.find(word).map(|at| &page[at.saturating_sub(200)..at + 20]);
                 assert_eq!(at, None, "{} keys, {bucket_count} buckets", keys.len());

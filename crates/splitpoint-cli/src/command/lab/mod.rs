@@ -1,9 +1,7 @@
 //! `splitpoint lab`: hash functions on the user's own keys, beside the ideal.
 
 mod avalanche;
-mod bars;
 mod compare;
-mod depth;
 mod gate;
 mod golden;
 mod hash;

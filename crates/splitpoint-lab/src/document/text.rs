@@ -1,0 +1,343 @@
+//! A document as lines of letters: columns as wide as their widest cell, words wrapped.
+
+use std::fmt;
+
+use super::plain::visible;
+use super::{Bar, Block, Document, Figure, Letters, Line, Span, Table};
+use crate::measure::Grade;
+
+/// Columns beyond which words are wrapped, however wide the terminal is.
+const WORDS_MAX: usize = 80;
+/// The fewest and the most columns of bars.
+const BAR_MIN: usize = 12;
+const BAR_MAX: usize = 100;
+
+/// How a text looks.
+pub struct Look<'a> {
+    /// Columns of the terminal.
+    pub columns: usize,
+    /// Whether folded blocks are in the text.
+    pub is_whole: bool,
+    /// Gives a piece of text the color of its tone.
+    pub paint: &'a dyn Fn(Tone, &str) -> String,
+}
+
+/// What a piece of text is, for those who see colors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// A title.
+    Heading,
+    /// A bar.
+    Measured,
+    /// The ideal in a bar.
+    Ideal,
+    /// What is as it should be.
+    Good,
+    /// What asks for a look.
+    Doubtful,
+    /// What is wrong.
+    Bad,
+}
+
+impl Look<'_> {
+    /// Returns a look without colors.
+    pub fn plain(columns: usize) -> Self {
+        Self { columns, is_whole: false, paint: &|_, text| text.to_string() }
+    }
+}
+
+impl fmt::Debug for Look<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { columns, is_whole, paint: _ } = self;
+        f.debug_struct("Look").field("columns", columns).field("is_whole", is_whole).finish()
+    }
+}
+
+pub(super) fn text(document: &Document, look: &Look<'_>) -> String {
+    let mut text = Text { look, out: String::new() };
+    for line in [&document.title, &document.subtitle] {
+        if !line.is_empty() {
+            text.wrap(line, "", "");
+        }
+    }
+    for section in document.sections.iter().filter(|section| !section.is_appendix) {
+        let heading = text.out.len();
+        text.gap();
+        if !section.title.is_empty() {
+            text.heading(section.title);
+        }
+        let start = text.out.len();
+        text.blocks(&section.blocks);
+        if text.out.len() == start {
+            text.out.truncate(heading);
+        }
+    }
+    text.out
+}
+
+struct Text<'a> {
+    look: &'a Look<'a>,
+    out: String,
+}
+
+impl Text<'_> {
+    /// Leaves a line empty, unless one is or nothing is above.
+    fn gap(&mut self) {
+        if !self.out.is_empty() && !self.out.ends_with("\n\n") {
+            self.out.push('\n');
+        }
+    }
+
+    fn heading(&mut self, words: &str) {
+        self.out += &(self.look.paint)(Tone::Heading, &visible(words));
+        self.out.push('\n');
+    }
+
+    fn blocks(&mut self, blocks: &[Block]) {
+        for (index, block) in blocks.iter().enumerate() {
+            if index > 0 && (block.is_tall() || blocks[index - 1].is_tall()) {
+                self.gap();
+            }
+            self.block(block);
+        }
+    }
+
+    fn block(&mut self, block: &Block) {
+        match block {
+            Block::Lead(words) | Block::Prose(words) => self.wrap(words, "", ""),
+            Block::Warning(words) => {
+                let warning = (self.look.paint)(Tone::Doubtful, "warning:");
+                self.wrap(words, &format!("{warning} "), "");
+            }
+            Block::List(heading, items) => {
+                if !heading.is_empty() {
+                    self.wrap(&Line::from(format!("{heading}:")), "", "");
+                }
+                items.iter().for_each(|item| self.wrap(item, "- ", "  "));
+            }
+            Block::Grades(lines) => lines.iter().for_each(|(_, it)| self.wrap(it, "- ", "  ")),
+            Block::Facts(facts) => {
+                let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+                for (name, value) in facts {
+                    self.wrap(value, &format!("{name:<width$}  "), &" ".repeat(width + 2));
+                }
+            }
+            Block::Terms(terms) => {
+                for (word, meaning) in terms {
+                    self.wrap(&Line::from(format!("{word}: {meaning}")), "- ", "  ");
+                }
+            }
+            Block::Table(table) => self.table(table),
+            Block::Pair(tables) => {
+                for table in tables {
+                    self.gap();
+                    self.table(table);
+                }
+            }
+            Block::Figures(figures) => figures.iter().for_each(|figure| self.figure(figure)),
+            Block::Fold(fold) if self.look.is_whole => {
+                self.gap();
+                self.wrap(&fold.summary, "", "");
+                self.blocks(&fold.blocks);
+            }
+            Block::Fold(_) => {}
+        }
+    }
+
+    fn figure(&mut self, figure: &Figure) {
+        let Figure { title, summary, data, letters, .. } = figure;
+        match (letters, data) {
+            (Letters::Data, Some(data)) => {
+                self.gap();
+                self.table(data);
+            }
+            (Letters::Lines(lines), _) => {
+                self.gap();
+                self.heading(title);
+                lines.iter().for_each(|line| self.out += &format!("{}\n", visible(line)));
+            }
+            _ => return,
+        }
+        self.wrap(&Line::from(summary.as_str()), "", "");
+    }
+
+    /// Writes words in lines, the first after one indent, the others after another.
+    fn wrap(&mut self, line: &Line, first: &str, others: &str) {
+        let columns = self.look.columns.clamp(40, WORDS_MAX);
+        let mut column = width(first);
+        self.out += first;
+        let mut is_first = true;
+        for (word, length) in self.words(line) {
+            if !is_first && column + 1 + length > columns {
+                self.out.truncate(self.out.trim_end_matches(' ').len());
+                self.out.push('\n');
+                self.out += others;
+                column = width(others);
+            } else if !is_first {
+                self.out.push(' ');
+                column += 1;
+            }
+            self.out += &word;
+            column += length;
+            is_first = false;
+        }
+        self.out.truncate(self.out.trim_end_matches(' ').len());
+        self.out.push('\n');
+    }
+
+    /// Returns words with their styles, and how wide they are.
+    fn words(&self, line: &Line) -> Vec<(String, usize)> {
+        let mut words = vec![(String::new(), 0)];
+        for span in &line.0 {
+            let (text, tone) = match span {
+                Span::Code(code) => (format!("`{}`", visible(code)), None),
+                other => letters(other),
+            };
+            for (index, part) in text.split(' ').enumerate() {
+                if index > 0 {
+                    words.push((String::new(), 0));
+                }
+                let (word, length) = words.last_mut().expect("there is a first word");
+                *length += part.chars().count();
+                *word += &self.painted(tone, part);
+            }
+        }
+        words.retain(|(word, _)| !word.is_empty());
+        words
+    }
+
+    fn painted(&self, tone: Option<Tone>, text: &str) -> String {
+        match tone {
+            Some(tone) if !text.is_empty() => (self.look.paint)(tone, text),
+            _ => text.to_string(),
+        }
+    }
+
+    /// Writes a table whose columns are as wide as their widest cell.
+    fn table(&mut self, table: &Table) {
+        let Table { caption, columns, rows, bars, .. } = table;
+        if !caption.is_empty() {
+            self.wrap(&Line::strong(caption.as_str()), "", "");
+        }
+        let shown: Vec<usize> = (0..columns.len()).filter(|&at| !columns[at].is_wide).collect();
+        let name = |at: usize| vec![(columns[at].name.to_string(), Some(Tone::Heading))];
+        let mut lines: Vec<Vec<Vec<(String, Option<Tone>)>>> =
+            vec![shown.iter().map(|&at| name(at)).collect()];
+        lines.extend(rows.iter().map(|row| {
+            shown.iter().map(|&at| row[at].line.0.iter().map(letters).collect()).collect()
+        }));
+        let length = |cell: &[(String, Option<Tone>)]| -> usize {
+            cell.iter().map(|(text, _)| text.chars().count()).sum()
+        };
+        let widths: Vec<usize> = (0..shown.len())
+            .map(|at| lines.iter().map(|line| length(&line[at])).max().unwrap_or(0))
+            .collect();
+        let taken = widths.iter().sum::<usize>() + 2 * widths.len();
+        let bar_width = self.look.columns.saturating_sub(taken).clamp(BAR_MIN, BAR_MAX);
+        let scale = bars.iter().map(Bar::end).fold(0.0, f64::max) / (bar_width - 1) as f64;
+        for (number, line) in lines.iter().enumerate() {
+            let start = self.out.len();
+            for (at, cell) in line.iter().enumerate() {
+                let gap = " ".repeat(widths[at] - length(cell));
+                let cell: String = cell.iter().map(|(it, tone)| self.painted(*tone, it)).collect();
+                let is_number = columns[shown[at]].is_number;
+                let cell = if is_number { gap + &cell } else { cell + &gap };
+                self.out += &format!("{}{cell}", if at == 0 { "" } else { "  " });
+            }
+            if let Some(bar) = number.checked_sub(1).and_then(|row| bars.get(row)) {
+                self.out += &format!("  {}", self.bar(*bar, scale, bar_width));
+            } else if let Some(bar) = bars.first().filter(|_| number == 0) {
+                self.out += &self.bar_legend(*bar);
+            }
+            let end = self.out[start..].trim_end_matches(' ').len();
+            self.out.truncate(start + end);
+            self.out.push('\n');
+        }
+    }
+
+    fn bar_legend(&self, bar: Bar) -> String {
+        let measured = self.painted(Some(Tone::Measured), "#");
+        let ideal = self.painted(Some(Tone::Ideal), "|");
+        let band = if bar.band.is_some() { " ( ) 2 sd" } else { "" };
+        if bar.ideal.is_nan() {
+            String::new()
+        } else {
+            format!("  {measured} measured {ideal} ideal{band}")
+        }
+    }
+
+    /// Draws the measured as `#`, the ideal as `|` and the ends of its band as parentheses, which
+    /// are left out where they would be in the ideal's column.
+    fn bar(&self, bar: Bar, scale: f64, width: usize) -> String {
+        let column =
+            |value: f64| ((value / scale.max(f64::MIN_POSITIVE)).round() as usize).min(width - 1);
+        let mut letters = vec![b' '; width];
+        // The smallest number is not none.
+        let end = column(bar.measured).max(usize::from(bar.measured > 0.0));
+        letters[..end].fill(b'#');
+        let ideal = column(bar.ideal);
+        if let Some([low, high]) = bar.band {
+            for (place, letter) in [(column(low), b'('), (column(high), b')')] {
+                if place != ideal {
+                    letters[place] = letter;
+                }
+            }
+        }
+        if ideal > 0 {
+            letters[ideal] = b'|';
+        }
+        let drawn = String::from_utf8_lossy(letters.trim_ascii_end()).into_owned();
+        let mut out = String::new();
+        for run in drawn.as_bytes().chunk_by(|one, other| (*one == b'#') == (*other == b'#')) {
+            let tone = if run[0] == b'#' { Tone::Measured } else { Tone::Ideal };
+            let text = String::from_utf8_lossy(run);
+            let is_blank = text.trim().is_empty();
+            out += &self.painted(Some(tone).filter(|_| !is_blank), &text);
+        }
+        out
+    }
+}
+
+impl Block {
+    /// Returns whether lines are left empty around it.
+    fn is_tall(&self) -> bool {
+        matches!(self, Self::Table(_) | Self::Pair(_) | Self::Figures(_))
+    }
+}
+
+impl Bar {
+    fn end(&self) -> f64 {
+        self.band.map_or(0.0, |[_, high]| high).max(self.measured).max(self.ideal)
+    }
+}
+
+fn letters(span: &Span) -> (String, Option<Tone>) {
+    match span {
+        Span::Plain(text) | Span::Code(text) | Span::Faint(text) => (text_of(text), None),
+        Span::Strong(text) => (text_of(text), Some(Tone::Heading)),
+        Span::Alarm(text) => (format!("!{}", text_of(text)), Some(Tone::Bad)),
+        Span::Grade(grade) => {
+            let tone = match grade {
+                Grade::Fits => Tone::Good,
+                Grade::Structured | Grade::Slight => Tone::Doubtful,
+                Grade::Worse => Tone::Bad,
+            };
+            (grade.word().to_string(), Some(tone))
+        }
+    }
+}
+
+fn text_of(text: &str) -> String {
+    visible(text).replace('\u{a0}', " ")
+}
+
+/// Returns the columns of a text that may have colors.
+fn width(text: &str) -> usize {
+    let mut is_escape = false;
+    let is_seen = |c: &char| {
+        let is_seen = !is_escape && *c != '\u{1b}';
+        is_escape = (is_escape || *c == '\u{1b}') && *c != 'm';
+        is_seen
+    };
+    text.chars().filter(is_seen).count()
+}
