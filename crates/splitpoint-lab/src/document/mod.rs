@@ -113,6 +113,14 @@ pub(crate) struct Fold {
     pub(crate) blocks: Vec<Block>,
 }
 
+impl Fold {
+    /// Makes a closed one.
+    pub(crate) fn closed(summary: impl Into<Line>, block: Block) -> Block {
+        let (is_headed, is_open) = (false, false);
+        Block::Fold(Self { summary: summary.into(), is_headed, is_open, blocks: vec![block] })
+    }
+}
+
 /// Words of several kinds in one line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Line(Vec<Span>);
@@ -334,6 +342,27 @@ pub(crate) struct Figure {
     pub(crate) data: Option<Table>,
     /// What stands for it in a text.
     pub(crate) letters: Letters,
+}
+
+impl Figure {
+    /// Makes a picture without a legend and numbers, which no text has.
+    pub(crate) fn new(
+        id: impl Into<String>,
+        title: impl Into<String>,
+        summary: impl Into<String>,
+        drawing: Markup,
+    ) -> Self {
+        Self {
+            id: id.into(),
+            title: title.into(),
+            summary: summary.into(),
+            height: 220.0,
+            drawing,
+            legend: Vec::new(),
+            data: None,
+            letters: Letters::Nothing,
+        }
+    }
 }
 
 /// What stands for a picture in a text.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use textwrap::{Options, WordSeparator, WordSplitter};
+
 use super::plain::visible;
 use super::{Bar, Block, Document, Figure, Letters, Line, Span, Table};
 use crate::measure::Grade;
@@ -163,47 +165,22 @@ impl Text<'_> {
 
     /// Writes words in lines, the first after one indent, the others after another.
     fn wrap(&mut self, line: &Line, first: &str, others: &str) {
-        let columns = self.look.columns.clamp(40, WORDS_MAX);
-        let mut column = width(first);
-        self.out += first;
-        let mut is_first = true;
-        for (word, length) in self.words(line) {
-            if !is_first && column + 1 + length > columns {
-                self.out.truncate(self.out.trim_end_matches(' ').len());
-                self.out.push('\n');
-                self.out += others;
-                column = width(others);
-            } else if !is_first {
-                self.out.push(' ');
-                column += 1;
+        let span = |span: &Span| match span {
+            Span::Code(code) => format!("`{}`", visible(code)),
+            other => {
+                let (text, tone) = letters(other);
+                self.painted(tone, &text)
             }
-            self.out += &word;
-            column += length;
-            is_first = false;
-        }
-        self.out.truncate(self.out.trim_end_matches(' ').len());
+        };
+        let words: String = line.0.iter().map(span).collect();
+        let options = Options::new(self.look.columns.clamp(40, WORDS_MAX))
+            .initial_indent(first)
+            .subsequent_indent(others)
+            .word_separator(WordSeparator::AsciiSpace)
+            .word_splitter(WordSplitter::NoHyphenation)
+            .break_words(false);
+        self.out += &textwrap::fill(&words, options);
         self.out.push('\n');
-    }
-
-    /// Returns words with their styles, and how wide they are.
-    fn words(&self, line: &Line) -> Vec<(String, usize)> {
-        let mut words = vec![(String::new(), 0)];
-        for span in &line.0 {
-            let (text, tone) = match span {
-                Span::Code(code) => (format!("`{}`", visible(code)), None),
-                other => letters(other),
-            };
-            for (index, part) in text.split(' ').enumerate() {
-                if index > 0 {
-                    words.push((String::new(), 0));
-                }
-                let (word, length) = words.last_mut().expect("there is a first word");
-                *length += part.chars().count();
-                *word += &self.painted(tone, part);
-            }
-        }
-        words.retain(|(word, _)| !word.is_empty());
-        words
     }
 
     fn painted(&self, tone: Option<Tone>, text: &str) -> String {
@@ -259,11 +236,7 @@ impl Text<'_> {
         let measured = self.painted(Some(Tone::Measured), "#");
         let ideal = self.painted(Some(Tone::Ideal), "|");
         let band = if bar.band.is_some() { " ( ) 2 sd" } else { "" };
-        if bar.ideal.is_nan() {
-            String::new()
-        } else {
-            format!("  {measured} measured {ideal} ideal{band}")
-        }
+        format!("  {measured} measured {ideal} ideal{band}")
     }
 
     /// Draws the measured as `#`, the ideal as `|` and the ends of its band as parentheses, which
@@ -329,15 +302,4 @@ fn letters(span: &Span) -> (String, Option<Tone>) {
 
 fn text_of(text: &str) -> String {
     visible(text).replace('\u{a0}', " ")
-}
-
-/// Returns the columns of a text that may have colors.
-fn width(text: &str) -> usize {
-    let mut is_escape = false;
-    let is_seen = |c: &char| {
-        let is_seen = !is_escape && *c != '\u{1b}';
-        is_escape = (is_escape || *c == '\u{1b}') && *c != 'm';
-        is_seen
-    };
-    text.chars().filter(is_seen).count()
 }

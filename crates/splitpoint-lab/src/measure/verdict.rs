@@ -202,7 +202,7 @@ impl Report {
         self.evidence().judge()
     }
 
-    pub(super) fn put_into_words(&self) -> Words {
+    pub(crate) fn put_into_words(&self) -> Words {
         Words { verdict: self.verdict_in_words(), blame: self.blamed(), advice: self.advice() }
     }
 

@@ -11,16 +11,13 @@ use crate::study::{Avalanche, Study};
 
 /// Rows of the map; of longer keys, several bits share a row, which shows the worst of them.
 const ROWS_MAX: usize = 192;
-/// Shades on each side of a half.
-const SHADES: u8 = 4;
-/// Deviations from a half that are not drawn: with few samples, chance reaches this far.
-const SIGMAS_HIDDEN: f64 = 3.0;
+/// Deviations that chance explains, in standard deviations: of ten thousand entries, none is
+/// further.
+const QUIET_Z: f64 = 4.5;
 /// Rows that a map of letters has at most if each is a bit of the key; else each is a byte.
 const BIT_ROWS_MAX: usize = 64;
-/// Deviations that a map of letters leaves to chance: of ten thousand entries, none is further.
-const QUIET_Z: f64 = 4.5;
-/// Letters for what an ideal hash does to what never changes.
-const LETTERS: &str = " .:+#@";
+/// Letters for what chance gives and for each shade.
+const LETTERS: [char; 5] = [' ', '.', '+', '#', '@'];
 
 /// Returns what the keys hold, and each function's picture with what it says.
 pub(super) fn section(study: &Study) -> Vec<Block> {
@@ -36,71 +33,48 @@ pub(super) fn section(study: &Study) -> Vec<Block> {
 }
 
 fn figure(index: usize, avalanche: &Avalanche) -> Figure {
-    Figure {
-        id: format!("avalanche-{index}"),
-        title: format!(
-            "{} (seed {}): flips of hash bits by flipped bits of the key",
-            avalanche.hash, avalanche.seed
-        ),
-        summary: format!(
-            "Bits of {} were flipped, synthetic neighbors of real keys. {} of the bits of the hash \
-             followed; a half is ideal.",
-            counted(avalanche.sample_count, "key"),
-            percent(avalanche.mean_rate),
-        ),
-        height: 330.0,
-        drawing: drawing(avalanche),
-        legend: shades([
-            ("low", 4, "never flips"),
-            ("low", 2, "seldom"),
-            ("even", 0, "as by chance"),
-            ("high", 2, "often"),
-            ("high", 4, "always flips"),
-        ]),
-        data: Some(data(avalanche)),
-        letters: Letters::Lines(map(avalanche)),
-    }
+    let title = format!(
+        "{} (seed {}): flips of hash bits by flipped bits of the key",
+        avalanche.hash, avalanche.seed
+    );
+    let summary = format!(
+        "Bits of {} were flipped, synthetic neighbors of real keys. {} of the bits of the hash \
+         followed; a half is ideal.",
+        counted(avalanche.sample_count, "key"),
+        percent(avalanche.mean_rate),
+    );
+    let legend = shades([
+        ("low", 4, "never flips"),
+        ("low", 2, "seldom"),
+        ("even", 0, "as by chance"),
+        ("high", 2, "often"),
+        ("high", 4, "always flips"),
+    ]);
+    let (data, letters) = (Some(data(avalanche)), Letters::Lines(map(avalanche)));
+    let figure = Figure::new(format!("avalanche-{index}"), title, summary, drawing(avalanche));
+    Figure { height: 330.0, legend, data, letters, ..figure }
 }
 
 /// Returns a row for each bit or byte of the key, with a letter for each bit of the hash.
 fn map(avalanche: &Avalanche) -> Vec<String> {
-    let bits_per_row = if avalanche.flip_rates.len() <= BIT_ROWS_MAX { 1 } else { 8 };
+    let apart = if avalanche.flip_rates.len() <= BIT_ROWS_MAX { 1 } else { 8 };
     let width = avalanche.width_bits as usize;
     let mut lines = vec![format!("{:<11} 0{:>2$}", "bit of hash", width - 1, width - 1)];
-    let rows = avalanche.flip_rates.chunks(bits_per_row);
-    for (row, (rates, counts)) in rows.zip(avalanche.key_counts.chunks(bits_per_row)).enumerate() {
-        let label = match bits_per_row {
+    for (row, shades) in folded(avalanche, apart).chunks(width).enumerate() {
+        let label = match apart {
             1 => format!("byte {}.{}", row / 8, row % 8),
             _ => format!("byte {row}"),
         };
-        let letter_at = |column: usize| {
-            let of_bit = |(rates, &count): (&Vec<f64>, &u64)| letter(rates[column], count);
-            let letters = rates.iter().zip(counts).map(of_bit);
-            letters.max_by_key(|letter| LETTERS.find(*letter)).unwrap_or(' ')
-        };
-        let letters: String = (0..width).map(letter_at).collect();
-        lines.push(format!("{label:<11} {letters}|"));
+        let letter = |shade: &i8| LETTERS[usize::from(shade.unsigned_abs())];
+        lines.push(format!("{label:<11} {}|", shades.iter().map(letter).collect::<String>()));
     }
-    let key = "blank: as an ideal hash; . : + # further from a half; @ always or never flips";
+    let key = "blank: as by chance; . + # further from a half; @ always or never flips";
     lines.push(key.to_string());
     lines
 }
 
-fn letter(rate: f64, count: u64) -> char {
-    let distance = (rate - 0.5).abs();
-    match distance {
-        _ if 2.0 * distance * (count as f64).sqrt() < QUIET_Z => ' ',
-        0.5.. => '@',
-        0.35.. => '#',
-        0.2.. => '+',
-        0.1.. => ':',
-        _ => '.',
-    }
-}
-
 /// Rows of the map, each of `apart` bits of the key.
-fn folded(avalanche: &Avalanche) -> Vec<i8> {
-    let apart = avalanche.flip_rates.len().div_ceil(ROWS_MAX).max(1);
+fn folded(avalanche: &Avalanche, apart: usize) -> Vec<i8> {
     let rows = avalanche.flip_rates.chunks(apart).enumerate().flat_map(|(row, bits)| {
         let shade_of = move |column: usize| {
             let shades = bits.iter().enumerate().filter_map(|(index, rates)| {
@@ -117,16 +91,17 @@ fn folded(avalanche: &Avalanche) -> Vec<i8> {
 /// Returns the shade of a rate: 0 for what chance gives, else 1 to 4 with the sign of its side.
 fn shade(rate: f64, key_count: u64) -> i8 {
     let away = rate - 0.5;
-    let chance = SIGMAS_HIDDEN * 0.5 / (key_count.max(1) as f64).sqrt();
+    let chance = QUIET_Z * 0.5 / (key_count.max(1) as f64).sqrt();
     if away.abs() <= chance {
         return 0;
     }
-    let shade = (away.abs() / 0.5 * f64::from(SHADES)).ceil().clamp(1.0, f64::from(SHADES)) as i8;
+    // The last shade is for what never varies.
+    let shade = if away.abs() < 0.5 { 1 + (away.abs() / 0.5 * 3.0) as i8 } else { 4 };
     if away < 0.0 { -shade } else { shade }
 }
 
 fn drawing(avalanche: &Avalanche) -> Markup {
-    let cells = folded(avalanche);
+    let cells = folded(avalanche, avalanche.flip_rates.len().div_ceil(ROWS_MAX).max(1));
     let (columns, key_bits) = (avalanche.width_bits as usize, avalanche.flip_rates.len());
     let rows = cells.len() / columns.max(1);
     let (sides, ends) = ([46.0, 410.0], [24.0, 284.0]);
@@ -196,18 +171,12 @@ mod tests {
             (0.0, 100, -4),
             (1.0, 100, 4),
             (0.3, 10_000, -2),
+            // Of 16 coins, all may be heads.
+            (1.0, 16, 0),
+            (1.0, 32, 4),
+            (0.0, 0, 0),
         ] {
             assert_eq!(shade(rate, key_count), expected, "{rate} of {key_count}");
         }
-    }
-
-    #[test]
-    fn letters_are_of_what_chance_does_not_explain() {
-        assert_eq!(
-            [0.5, 0.52, 0.56, 0.62, 0.75, 0.9, 0.0].map(|rate| letter(rate, 4096)),
-            [' ', ' ', '.', ':', '+', '#', '@']
-        );
-        // Of 16 coins, all may be heads.
-        assert_eq!((letter(1.0, 16), letter(1.0, 32), letter(0.0, 0)), (' ', '@', ' '));
     }
 }

@@ -17,21 +17,16 @@ const Z_SHOWN: f64 = 6.0;
 /// Returns the picture of the sizes of the buckets.
 pub(super) fn figure(id: &str, report: &Report) -> Figure {
     let classes = SizeClass::of(report);
-    Figure {
-        id: format!("{id}-sizes"),
-        title: "Buckets by the number of their keys, beside the ideal".to_string(),
-        summary: in_words(&classes),
-        height: 352.0,
-        drawing: drawing(&classes),
-        legend: legend([
-            (html! { rect.measured x="3" y="1" width="16" height="8" {} }, "measured"),
-            (html! { path.ideal d="M3 5H19" {} }, "ideal"),
-            (html! { rect.band x="3" y="1" width="16" height="8" {} }, "2 standard deviations"),
-            (html! { path.out d="M11 0L15.5 5L11 10L6.5 5Z" {} }, "beyond them"),
-        ]),
-        data: Some(data(&classes)),
-        letters: Letters::Data,
-    }
+    let title = "Buckets by the number of their keys, beside the ideal";
+    let legend = legend([
+        (html! { rect.measured x="3" y="1" width="16" height="8" {} }, "measured"),
+        (html! { path.ideal d="M3 5H19" {} }, "ideal"),
+        (html! { rect.band x="3" y="1" width="16" height="8" {} }, "2 standard deviations"),
+        (html! { path.out d="M11 0L15.5 5L11 10L6.5 5Z" {} }, "beyond them"),
+    ]);
+    let (data, letters) = (Some(data(title, &classes)), Letters::Data);
+    let figure = Figure::new(format!("{id}-sizes"), title, in_words(&classes), drawing(&classes));
+    Figure { height: 352.0, legend, data, letters, ..figure }
 }
 
 fn in_words(classes: &[SizeClass]) -> String {
@@ -158,8 +153,8 @@ fn deviation(value: f64, x: f64, z: Scale) -> Markup {
     }
 }
 
-fn data(classes: &[SizeClass]) -> Table {
-    let mut table = Table::new("Buckets by the number of their keys, beside the ideal")
+fn data(title: &str, classes: &[SizeClass]) -> Table {
+    let mut table = Table::new(title)
         .numbers(["size", "buckets", "keys", "sum-pct", "ideal", "deviation"])
         .wide()
         .numbers(["sd"]);

@@ -35,12 +35,8 @@ pub(super) fn section(study: &Study) -> Vec<Block> {
     if best.len() < study.choices.len() || !rest.is_empty() {
         let all: Vec<&Choice> = study.choices.iter().collect();
         let summary = format!("All {} functions with every reduction", best.len());
-        blocks.push(Block::Fold(Fold {
-            summary: summary.into(),
-            is_headed: false,
-            is_open: false,
-            blocks: vec![Block::Table(table("What a lookup costs, cheapest first", &all))],
-        }));
+        let all = table("What a lookup costs, cheapest first", &all);
+        blocks.push(Fold::closed(summary, Block::Table(all)));
     }
     blocks
 }

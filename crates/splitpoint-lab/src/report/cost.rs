@@ -1,7 +1,7 @@
 //! The cost of a hit over the size of the table: the picture that finds sizes at which a reduction
 //! fails.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
@@ -10,7 +10,7 @@ use super::entry::{self, Entry};
 use super::league::size_in_words;
 use super::number::{counted, fixed, grouped, percent};
 use super::scale::{Scale, Tick};
-use crate::document::{Block, Cell, Figure, Fold, Letters, Line, Table};
+use crate::document::{Block, Cell, Figure, Fold, Line, Table};
 use crate::measure::Report;
 
 /// Lines that have a color and a mark of their own.
@@ -54,18 +54,13 @@ pub(super) fn section(entries: &[Entry<'_>], reports: &[Report]) -> Option<Vec<B
     blocks.extend(bugs(entries));
     if several.len() > OPEN_MAX {
         let summary = format!("One picture for each of {} functions", several.len());
-        blocks.push(fold(summary, Block::Figures(each.collect())));
+        blocks.push(Fold::closed(summary, Block::Figures(each.collect())));
     } else if all.len() > several.first().map_or(0, |(_, entries)| entries.len()) {
         blocks.push(Block::Figures(each.collect()));
     }
     let summary = "Numbers of these pictures: cost at each size".to_string();
-    blocks.push(fold(summary, Block::Table(data(entries, reports))));
+    blocks.push(Fold::closed(summary, Block::Table(data(entries, reports))));
     Some(blocks)
-}
-
-fn fold(summary: String, block: Block) -> Block {
-    let (is_headed, is_open) = (false, false);
-    Block::Fold(Fold { summary: summary.into(), is_headed, is_open, blocks: vec![block] })
 }
 
 /// Names the tables of which no hash of the width reaches every bucket, whatever the keys are.
@@ -160,33 +155,26 @@ fn picture(id: &str, title: &str, entries: &[&Entry<'_>], reports: &[Report]) ->
     let scales = Scales::of(entries, reports);
     let lines = Curve::all(entries, scales);
     let (named, others) = lines.split_at(lines.len().min(STYLES));
-    Figure {
-        id: id.to_string(),
-        title: title.to_string(),
-        summary: in_words(entries),
-        height: 300.0,
-        drawing: html! {
-            (scales.frame(reports))
-            @for line in others { path.other d=(line.path) {} }
-            @for (style, line) in named.iter().enumerate().rev() {
-                g class={ "s" (style) } {
-                    path.line d=(line.path) {}
-                    @for (size, report) in line.entries[0].by_size() {
-                        @let cost = report.cost_ratio;
-                        @let [x, y] = scales.place(size, cost);
-                        path.mark d=(mark(style, x, y)) {
-                            title {
-                                (line.name()) ", " (grouped(size)) " buckets: " (fixed(cost, 3))
-                            }
+    let drawing = html! {
+        (scales.frame(reports))
+        @for line in others { path.other d=(line.path) {} }
+        @for (style, line) in named.iter().enumerate().rev() {
+            g class={ "s" (style) } {
+                path.line d=(line.path) {}
+                @for (size, report) in line.entries[0].by_size() {
+                    @let [x, y] = scales.place(size, report.cost_ratio);
+                    path.mark d=(mark(style, x, y)) {
+                        title {
+                            (line.name()) ", " (grouped(size)) " buckets: "
+                            (fixed(report.cost_ratio, 3))
                         }
                     }
                 }
             }
-        },
-        legend: legend(named, others),
-        data: None,
-        letters: Letters::Lines(Vec::new()),
-    }
+        }
+    };
+    let legend = legend(named, others);
+    Figure { height: 300.0, legend, ..Figure::new(id, title, in_words(entries), drawing) }
 }
 
 fn legend(named: &[Curve<'_>], others: &[Curve<'_>]) -> Vec<(Markup, String)> {
@@ -220,35 +208,15 @@ fn highest(entry: &Entry<'_>) -> f64 {
 }
 
 fn in_words(entries: &[&Entry<'_>]) -> String {
-    let mut ranked = entries.to_vec();
-    ranked.sort_by(|one, other| highest(other).total_cmp(&highest(one)));
-    let bad: Vec<String> = ranked
-        .iter()
-        .filter(|entry| entry.grade().is_worse())
-        .map(|entry| {
-            let sizes: BTreeSet<u64> = entry
-                .reports
-                .iter()
-                .filter(|report| report.verdict.grade().is_worse())
-                .map(|report| report.bucket_count)
-                .collect();
-            let total = entry.by_size().len();
-            let of = if sizes.len() == total {
-                "all sizes".to_string()
-            } else {
-                format!("{} of {total} sizes", sizes.len())
-            };
-            format!("{} at {of}, up to {}", entry.name(), fixed(highest(entry), 2))
-        })
-        .collect();
-    match bad.len() {
-        0 => "No line is worse than chance allows, at any size.".to_string(),
-        1..=STYLES => format!("Worse than chance allows: {}.", bad.join("; ")),
-        count => format!(
-            "{count} of {} lines are worse than chance allows: {}; and {} more.",
+    let worse = || entries.iter().filter(|entry| entry.grade().is_worse());
+    match worse().max_by(|one, other| highest(one).total_cmp(&highest(other))) {
+        None => "No line is worse than chance allows, at any size.".to_string(),
+        Some(worst) => format!(
+            "{} of {} lines are worse than chance allows at some size, the highest that of {}, up to {}.",
+            worse().count(),
             entries.len(),
-            bad[..STYLES].join("; "),
-            count - STYLES
+            worst.name(),
+            fixed(highest(worst), 2)
         ),
     }
 }

@@ -8,7 +8,7 @@ use super::chart::{Axis, SIDES, at, frame, legend};
 use super::number::{fixed, grouped, percent, significant};
 use super::scale::Scale;
 use super::sizes::is_seen;
-use crate::document::{Figure, Letters, Table, cells};
+use crate::document::{Figure, Table, cells};
 use crate::measure::Report;
 
 /// Sizes beyond which the axis is one of ratios.
@@ -28,19 +28,14 @@ struct Step {
 pub(super) fn figure(id: &str, report: &Report) -> Option<Figure> {
     let steps = steps(report);
     let last = steps.last()?.size;
-    Some(Figure {
-        id: format!("{id}-curve"),
-        title: "Share of the keys by how many share their bucket".to_string(),
-        summary: in_words(report, &steps),
-        height: 260.0,
-        drawing: drawing(&steps, last),
-        legend: legend([
-            (html! { path.line-measured d="M1 5H21" {} }, "measured"),
-            (html! { path.line-ideal d="M1 5H21" {} }, "ideal"),
-        ]),
-        data: Some(data(&steps)),
-        letters: Letters::Nothing,
-    })
+    let title = "Share of the keys by how many share their bucket";
+    let summary = in_words(report, &steps);
+    let legend = legend([
+        (html! { path.line-measured d="M1 5H21" {} }, "measured"),
+        (html! { path.line-ideal d="M1 5H21" {} }, "ideal"),
+    ]);
+    let figure = Figure::new(format!("{id}-curve"), title, summary, drawing(&steps, last));
+    Some(Figure { height: 260.0, legend, data: Some(data(&steps)), ..figure })
 }
 
 fn steps(report: &Report) -> Vec<Step> {

@@ -26,12 +26,7 @@ pub(super) fn section(entries: &[Entry<'_>], report_count: usize) -> Vec<Block> 
             grouped(report_count as u64),
             worst_first.len()
         );
-        blocks.push(Block::Fold(Fold {
-            summary: "Which measurements these are".into(),
-            is_headed: false,
-            is_open: true,
-            blocks: vec![Block::Prose(note.into())],
-        }));
+        blocks.push(Block::Prose(note.into()));
     }
     blocks.extend(worst_first.into_iter().enumerate().map(|(index, report)| {
         let words = &report.words;

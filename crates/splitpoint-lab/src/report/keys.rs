@@ -2,7 +2,7 @@
 
 use super::chart::{Column, columns};
 use super::number::{bytes, counted, fixed, grouped, percent, probability, significant};
-use crate::document::{Block, Figure, Letters, Line, Table, cells, shown};
+use crate::document::{Block, Figure, Line, Table, cells, shown};
 use crate::key_positions::bits_in_words;
 use crate::study::{Duplicates, KeyFacts, KeyPosition, LengthRow};
 
@@ -120,18 +120,12 @@ fn lengths(keys: &KeyFacts) -> Figure {
         title: format!("{} bytes: {}", label(row), counted(row.key_count, "key")),
     };
     let drawn: Vec<Column> = rows.iter().map(column).collect();
-    Figure {
-        id: "lengths".to_string(),
-        title: "Keys by length".to_string(),
-        summary: commonest.map_or_else(String::new, |row| {
-            format!("Most keys of one length: {} of {} bytes.", grouped(most), label(row))
-        }),
-        height: 220.0,
-        drawing: columns(&drawn, most as f64, None, ["length in bytes", "keys"]),
-        legend: Vec::new(),
-        data: Some(data),
-        letters: Letters::Nothing,
-    }
+    let summary = commonest.map_or_else(String::new, |row| {
+        format!("Most keys of one length: {} of {} bytes.", grouped(most), label(row))
+    });
+    let drawing = columns(&drawn, most as f64, None, ["length in bytes", "keys"]);
+    let figure = Figure::new("lengths", "Keys by length", summary, drawing);
+    Figure { data: Some(data), ..figure }
 }
 
 fn entropy(positions: &[KeyPosition]) -> Figure {
@@ -166,28 +160,18 @@ fn entropy(positions: &[KeyPosition]) -> Figure {
         1 => "1 place holds the same byte in all keys that are so long".to_string(),
         _ => format!("{constant} places hold the same byte in all keys that are so long"),
     };
-    Figure {
-        id: "positions".to_string(),
-        title: "Entropy of the bytes of the keys by their place".to_string(),
-        summary: format!(
-            "{heading}. The entropies add up to {} bits, at most what a key holds, since bytes may \
-             depend on each other{}.",
-            fixed(bits, 1),
-            if positions.len() > drawn.len() {
-                format!("; the first {} places are drawn", drawn.len())
-            } else {
-                String::new()
-            }
-        ),
-        height: 220.0,
-        drawing: columns(
-            &bars,
-            8.0,
-            None,
-            ["byte of the key, 0 the first", "entropy in bits, of 8"],
-        ),
-        legend: Vec::new(),
-        data: Some(data),
-        letters: Letters::Nothing,
-    }
+    let drawn = if positions.len() > drawn.len() {
+        format!("; the first {} places are drawn", drawn.len())
+    } else {
+        String::new()
+    };
+    let summary = format!(
+        "{heading}. The entropies add up to {} bits, at most what a key holds, since bytes may \
+         depend on each other{drawn}.",
+        fixed(bits, 1)
+    );
+    let titles = ["byte of the key, 0 the first", "entropy in bits, of 8"];
+    let title = "Entropy of the bytes of the keys by their place";
+    let figure = Figure::new("positions", title, summary, columns(&bars, 8.0, None, titles));
+    Figure { data: Some(data), ..figure }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::entry::{Entry, latencies, sizes};
+use super::method;
 use super::number::{expected, fixed, grouped, probability, ratio};
 use crate::document::{Block, Cell, Line, Table};
-use crate::measure::{FAILURE_BITS, Grade, Report};
+use crate::measure::{Grade, Report};
 use crate::study::Study;
 
 /// Sizes that have a place in the chart of letters.
@@ -38,35 +39,13 @@ pub(super) fn section(entries: &[Entry<'_>], study: &Study) -> Vec<Block> {
     };
     let mut table = shape.columns(Table::new(caption).sortable());
     entries.iter().for_each(|entry| table.push(shape.row(entry)));
-    let mut words = vec![
-        format!(
-            "fits: not to be told from an ideal hash. Chance is ruled out, and a function called \
-             worse, at p < 2^-{FAILURE_BITS}, about one in a million"
-        ),
-        "cost: keys looked at for a hit, in units of what an ideal hash needs".to_string(),
-    ];
-    let has = |grade| entries.iter().any(|entry| entry.grade() == grade);
-    for (grade, meaning) in [
-        (
-            Grade::Structured,
-            "not by chance but no worse, since the keys are regular; others will not fare as well",
-        ),
-        (
-            Grade::Slight,
-            "worse than by chance, which is certain, but a hit costs less than 1.05 times the ideal",
-        ),
-        (Grade::Worse, "less even than chance allows; the cost says by how much"),
-    ] {
-        if has(grade) {
-            words.push(format!("{}: {meaning}", grade.word()));
-        }
-    }
-    if has_chart {
-        words.push(
-            "by rising size of the table: . fits, ~ structured, + worse, x by a cost of 1.1, X by 2".to_string(),
-        );
-    }
-    vec![Block::Table(table), Block::List("", words.into_iter().map(Line::from).collect())]
+    let is_used = |word: &str| {
+        ["cost", "p"].contains(&word)
+            || word == "by size" && has_chart
+            || entries.iter().any(|entry| entry.grade().word() == word)
+    };
+    let terms = method::terms().into_iter().filter(|(word, _)| is_used(word)).collect();
+    vec![Block::Table(table), Block::Terms(terms)]
 }
 
 impl Shape<'_> {

@@ -1,6 +1,6 @@
 //! How it was measured, and with what.
 
-use super::number::{counted, grouped, moment, probability};
+use super::number::{counted, grouped, moment};
 use crate::document::{Block, Line, shown};
 use crate::measure::FAILURE_BITS;
 use crate::study::Study;
@@ -26,12 +26,14 @@ pub(super) fn section(study: &Study) -> Vec<Block> {
     facts.push(("tables", grouped(study.reports.len() as u64).into()));
     facts.push(("tests", grouped(test_count).into()));
     facts.push(("schema", study.schema.to_string().into()));
+    vec![Block::Facts(facts), Block::Terms(terms())]
+}
+
+/// Returns the words of the lab with their meanings.
+pub(super) fn terms() -> Vec<(&'static str, String)> {
     let p = format!(
         "The probability that an ideal hash gives as much or more. With many tests small values \
-         come up by chance: of {} tests the smallest is about {}. A table is called worse only \
-         below 2^-{FAILURE_BITS}, about one in a million.",
-        grouped(test_count),
-        probability(1.0 / test_count.max(1) as f64)
+         come up by chance; chance is ruled out below 2^-{FAILURE_BITS}, about one in a million."
     );
     let terms = [
         (
@@ -45,27 +47,31 @@ pub(super) fn section(study: &Study) -> Vec<Block> {
             "Keys looked at to find every key once, in units of what an ideal hash needs: 1 is \
              ideal. Also known as the quality score of the Red Dragon book.",
         ),
-        (
-            "dupes",
-            "Keys that are not the first of their bucket, as Bacik counted them: keys less buckets \
-             used.",
-        ),
+        ("dupes", "Keys that are not the first of their bucket, as Bacik counted them."),
         ("p", &p),
+        ("fits", "Not to be told from an ideal hash."),
         (
-            "fits, structured, slight, worse",
-            "Not to be told from an ideal hash; more even than chance by over 4 standard deviations \
-             of chi-square, from keys of a regular kind; less even, or with a fuller bucket, than \
-             chance allows, but with a hit that costs less than 1.05 times the ideal; the same, \
-             and a hit costs more.",
+            "structured",
+            "Not by chance but no worse, mostly more even, since the keys are regular; others \
+             will not fare as well.",
         ),
         (
-            "sd: standard deviations",
-            "Of the number of buckets of a size under an ideal hash, given the number of keys. \
-             About 1 in 20 is more than 2 of them away by chance.",
+            "slight",
+            "Worse than by chance, which is certain, but a hit costs less than 1.05 times the ideal.",
+        ),
+        ("worse", "Less even, or with a fuller bucket, than chance allows."),
+        (
+            "by size",
+            "The verdict at each size, the smallest first: . fits, ~ structured, + worse, x by a \
+             cost of 1.1, X by 2.",
+        ),
+        (
+            "sd",
+            "Standard deviations of the number of buckets of a size under an ideal hash, given the \
+             number of keys. About 1 in 20 is more than 2 of them away by chance.",
         ),
     ];
-    let terms = terms.map(|(word, meaning)| (word, meaning.to_string())).to_vec();
-    vec![Block::Facts(facts), Block::Terms(terms)]
+    terms.map(|(word, meaning)| (word, meaning.to_string())).to_vec()
 }
 
 fn command_line(arguments: &[String]) -> String {

@@ -67,10 +67,15 @@ fn sections(study: &Study) -> Vec<Section> {
     let entries = Entry::all(study);
     let mut sections = Vec::new();
     let mut add = |id, title, blocks: Vec<Block>| {
-        // What the keys are, and how they were measured, is for reference; and who asks for limits
-        // does not ask for more.
-        let is_appendix =
-            ["keys", "timing", "method"].contains(&id) || id == "depth" && !study.gates.is_empty();
+        // What the keys are, and how they were measured, is for reference, and so is what a league,
+        // limits or differences were made of.
+        let is_alone = study.gates.is_empty() && study.differences.is_empty();
+        let is_appendix = match id {
+            "keys" | "timing" | "method" => true,
+            "league" => !is_alone,
+            "depth" => !is_alone || entries.len() > 1,
+            _ => false,
+        };
         sections.push(Section { id, title, is_appendix, blocks });
     };
     if !study.gates.is_empty() {

@@ -39,21 +39,21 @@ pub(super) fn section(slots: &Slots) -> Vec<Block> {
         ]),
         Block::Figures(vec![nodes(slots)]),
     ];
-    let of = |keys: u64| percent(keys as f64 / slots.key_count().max(1) as f64);
-    if !slots.heaviest_tags.is_empty() {
-        let mut table =
-            Table::new("The tags with most keys").words(["tag"]).numbers(["keys", "share"]);
-        for (tag, keys) in &slots.heaviest_tags {
-            table.push(cells![Line::code(format!("{{{}}}", shown(tag))), *keys, of(*keys)]);
+    let tags = slots.heaviest_tags.iter();
+    let tags = tags.map(|(tag, keys)| (Line::code(format!("{{{}}}", shown(tag))), *keys));
+    let fullest = slots.fullest_slots.iter().map(|(slot, keys)| (slot.to_string().into(), *keys));
+    for (caption, name, rows) in [
+        ("The tags with most keys", "tag", tags.collect::<Vec<(Line, u64)>>()),
+        ("The fullest slots", "slot", fullest.collect()),
+    ] {
+        let mut table = Table::new(caption).words([name]).numbers(["keys", "share"]);
+        for (name, keys) in rows {
+            let share = percent(keys as f64 / slots.key_count().max(1) as f64);
+            table.push(cells![name, keys, share]);
         }
-        blocks.push(Block::Table(table));
-    }
-    if !slots.fullest_slots.is_empty() {
-        let mut table = Table::new("The fullest slots").numbers(["slot", "keys", "share"]);
-        for (slot, keys) in &slots.fullest_slots {
-            table.push(cells![slot.to_string(), *keys, of(*keys)]);
+        if !table.is_empty() {
+            blocks.push(Block::Table(table));
         }
-        blocks.push(Block::Table(table));
     }
     blocks
 }
@@ -69,24 +69,20 @@ fn nodes(slots: &Slots) -> Figure {
     };
     let drawn: Vec<Column> = slots.nodes.iter().enumerate().map(column).collect();
     let titles = ["node, each with as many slots", "keys"];
-    Figure {
-        id: "nodes".to_string(),
-        title: format!("Keys of each of {}", counted(slots.nodes.len() as u64, "node")),
-        summary: format!(
-            "The fullest node has {} keys, {} times the mean of {}.",
-            grouped(most),
-            fixed(slots.imbalance, 3),
-            expected(mean)
-        ),
-        height: 220.0,
-        drawing: columns(&drawn, most as f64 * 1.05, Some(mean), titles),
-        legend: legend([
-            (html! { rect.measured x="3" y="1" width="16" height="8" {} }, "keys"),
-            (html! { path.ideal d="M1 5H21" {} }, "mean"),
-        ]),
-        data: Some(data(&slots.nodes, total, mean)),
-        letters: Letters::Data,
-    }
+    let title = format!("Keys of each of {}", counted(slots.nodes.len() as u64, "node"));
+    let summary = format!(
+        "The fullest node has {} keys, {} times the mean of {}.",
+        grouped(most),
+        fixed(slots.imbalance, 3),
+        expected(mean)
+    );
+    let legend = legend([
+        (html! { rect.measured x="3" y="1" width="16" height="8" {} }, "keys"),
+        (html! { path.ideal d="M1 5H21" {} }, "mean"),
+    ]);
+    let drawing = columns(&drawn, most as f64 * 1.05, Some(mean), titles);
+    let (data, letters) = (Some(data(&slots.nodes, total, mean)), Letters::Data);
+    Figure { legend, data, letters, ..Figure::new("nodes", title, summary, drawing) }
 }
 
 fn data(nodes: &[NodeLoad], total: u64, mean: f64) -> Table {

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::chart::{at, shaded, shades};
 use super::number::{counted, expected, fixed, grouped};
-use crate::document::{Figure, Letters};
+use crate::document::Figure;
 use crate::measure::Report;
 
 /// Cells of a row of the map.
@@ -26,33 +26,29 @@ pub(super) fn figure(id: &str, report: &Report) -> Option<Figure> {
     let cells: Vec<i8> = cells.map(|(&keys, mean)| shade(keys, mean)).collect();
     let deviant = cells.iter().filter(|&&shade| shade != 0).count();
     let mean = report.load_factor * strip.cell_buckets as f64;
-    Some(Figure {
-        id: format!("{id}-strip"),
-        title: "Keys over the table, bucket after bucket".to_string(),
-        summary: format!(
-            "{} of {}, row after row from the first bucket: {} to {} keys each, ideal {}. {} \
+    let summary = format!(
+        "{} of {}, row after row from the first bucket: {} to {} keys each, ideal {}. {} \
              farther from it than 3 standard deviations, of which chance gives about {}. Stripes \
              are a structure of the keys that the hash keeps.",
-            counted(strip.keys.len() as u64, "cell"),
-            counted(strip.cell_buckets, "bucket"),
-            grouped(*least),
-            grouped(*most),
-            expected(mean),
-            counted(deviant as u64, "cell"),
-            fixed(0.0027 * strip.keys.len() as f64, 1),
-        ),
-        height: 40.0 + 12.0 * strip.keys.len().div_ceil(COLUMNS) as f64,
-        drawing: drawing(&cells),
-        legend: shades([
-            ("low", 4, "far too few keys"),
-            ("low", 1, "too few"),
-            ("even", 0, "as by chance"),
-            ("high", 1, "too many"),
-            ("high", 4, "far too many"),
-        ]),
-        data: None,
-        letters: Letters::Nothing,
-    })
+        counted(strip.keys.len() as u64, "cell"),
+        counted(strip.cell_buckets, "bucket"),
+        grouped(*least),
+        grouped(*most),
+        expected(mean),
+        counted(deviant as u64, "cell"),
+        fixed(0.0027 * strip.keys.len() as f64, 1),
+    );
+    let title = "Keys over the table, bucket after bucket";
+    let legend = shades([
+        ("low", 4, "far too few keys"),
+        ("low", 1, "too few"),
+        ("even", 0, "as by chance"),
+        ("high", 1, "too many"),
+        ("high", 4, "far too many"),
+    ]);
+    let height = 40.0 + 12.0 * strip.keys.len().div_ceil(COLUMNS) as f64;
+    let figure = Figure::new(format!("{id}-strip"), title, summary, drawing(&cells));
+    Some(Figure { height, legend, ..figure })
 }
 
 /// Returns the keys that an ideal hash gives each cell.

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::chart::{Axis, at, frame, legend};
 use super::number::{fixed, grouped, significant};
 use super::scale::{Scale, Tick};
-use crate::document::{Block, Cell, Figure, Letters, Table};
+use crate::document::{Block, Cell, Figure, Table};
 use crate::study::{Spread, Timing};
 
 /// Functions that one picture holds.
@@ -53,25 +53,11 @@ fn figure(drawn: &[&Timing], left_out: usize) -> Figure {
         ),
         _ => String::new(),
     };
-    Figure {
-        id: "timings".to_string(),
-        title: format!("Time per key of {range}"),
-        summary,
-        height,
-        drawing: drawing(drawn, height),
-        legend: legend([
-            (
-                html! { path.range d="M1 5H21" {} circle.measured cx="11" cy="5" r="4" {} },
-                "latency",
-            ),
-            (
-                html! { path.range d="M1 5H21" {} path.hollow d="M11 1L15 5L11 9L7 5Z" {} },
-                "throughput",
-            ),
-        ]),
-        data: None,
-        letters: Letters::Nothing,
-    }
+    let latency = html! { path.range d="M1 5H21" {} circle.measured cx="11" cy="5" r="4" {} };
+    let throughput = html! { path.range d="M1 5H21" {} path.hollow d="M11 1L15 5L11 9L7 5Z" {} };
+    let legend = legend([(latency, "latency"), (throughput, "throughput")]);
+    let title = format!("Time per key of {range}");
+    Figure { height, legend, ..Figure::new("timings", title, summary, drawing(drawn, height)) }
 }
 
 fn lengths(timing: &Timing) -> String {

@@ -83,17 +83,9 @@ fn of_one(entry: &Entry<'_>, blocks: &mut Vec<Block>) {
             entry.count(grade)
         ))));
     }
-    let words = if worst.words.verdict.is_empty() {
-        format!(
-            "at {} a hit looks at {} keys, where an ideal hash needs {}",
-            counted(worst.bucket_count, "bucket"),
-            fixed(worst.probes_hit, 2),
-            fixed(worst.probes_hit_ideal, 2)
-        )
-    } else {
-        worst.words.verdict.trim_start_matches("fits: ").to_string()
-    };
-    blocks.push(Block::Prose(Line::sentence(&words).then(format!(
+    let words = worst.put_into_words();
+    let verdict = words.verdict.trim_start_matches("fits: ");
+    blocks.push(Block::Prose(Line::sentence(verdict).then(format!(
         " Below p = 2^-{FAILURE_BITS}, about one in a million, chance is ruled out."
     ))));
     if worst.reachable_count < worst.bucket_count {
@@ -105,7 +97,7 @@ fn of_one(entry: &Entry<'_>, blocks: &mut Vec<Block>) {
             percent(worst.reachable_count as f64 / worst.bucket_count as f64)
         ))));
     }
-    blocks.extend(blame_and_advice(&worst.words));
+    blocks.extend(blame_and_advice(&words));
 }
 
 fn of_several(study: &Study, entries: &[Entry<'_>], blocks: &mut Vec<Block>) {

@@ -5,14 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use splitpoint_lab::gate::Limits;
-use splitpoint_lab::reduction::prime_at_least;
 use splitpoint_lab::study::{Duplicates, KeyFacts};
-use splitpoint_lab::{Reduction, Report, Setup, Specimen, Study};
+use splitpoint_lab::{Report, Setup, Specimen, Study};
 
 use super::keys::KeyArgs;
 use super::list::by_name;
+use super::measuring::setup;
 use super::saving::{self, Output};
 use crate::bytes::shown;
+use crate::command::create::parse_seed;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::files::read_whole;
@@ -68,8 +69,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     buckets: Vec<u64>,
 
-    /// The seed of functions that have one
-    #[arg(long, default_value_t = 0)]
+    /// The seed of functions that have one, in decimal or as 0x and hex
+    #[arg(long, default_value = "0", value_parser = parse_seed)]
     seed: u64,
 
     #[command(flatten)]
@@ -367,22 +368,11 @@ fn integers<const N: usize>(bytes: &[u8], of: impl Fn([u8; N]) -> u64) -> Result
 
 /// Returns one measurement for each size.
 fn setups(args: &Args, specimen: &'static Specimen, key_count: u64) -> Result<Vec<Setup>> {
-    let usage = |error: splitpoint_lab::Error| Failure::new(Exit::Usage, error.to_string());
-    let reduction = match args.reduction.as_str() {
-        "own" => specimen.historic_reduction().unwrap_or(Reduction::LowMask),
-        name => name.parse().map_err(usage)?,
-    };
-    let by_keys = match reduction {
-        Reduction::PrimeModulus => prime_at_least(key_count),
-        _ if reduction.needs_power_of_two() => key_count.next_power_of_two(),
-        _ => key_count,
-    };
-    let sizes = if args.buckets.is_empty() { &[by_keys][..] } else { &args.buckets };
-    let setup = |&bucket_count: &u64| {
-        Setup::new(specimen, args.seed, reduction, bucket_count)
-            .map_err(|error| usage(error).hint("choose another --buckets or --reduction"))
-    };
-    sizes.iter().map(setup).collect()
+    let of = |buckets| setup(specimen, args.seed, &args.reduction, buckets, key_count);
+    if args.buckets.is_empty() {
+        return Ok(vec![of(None)?]);
+    }
+    args.buckets.iter().map(|&buckets| of(Some(buckets))).collect()
 }
 
 #[cfg(test)]
