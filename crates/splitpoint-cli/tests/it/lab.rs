@@ -111,6 +111,21 @@ fn a_table_is_shown_in_depth() {
 }
 
 #[test]
+fn a_seed_is_decimal_or_hex() {
+    let sandbox = with_keys();
+    for command in ["table", "gate"] {
+        for (seed, expected) in [("255", 255_u64), ("0xffff888003f5a600", 0xffff_8880_03f5_a600)] {
+            let args = ["lab", command, "keys", "--hash", "siphash-1-3", "--seed", seed, "--json"];
+            let json = sandbox.run(&args).json();
+            assert_eq!(json["reports"][0]["seed"], expected, "{command} {seed}");
+        }
+    }
+    let refused = sandbox.run(&["lab", "hash", "keys", "--hash", "dbm", "--seed", "0xyz"]);
+    assert_eq!(refused.exit, 2);
+    assert!(refused.stderr.contains("in decimal or as 0x and hex"), "{}", refused.stderr);
+}
+
+#[test]
 fn keys_come_from_stores_integers_and_standard_input() {
     let sandbox = Sandbox::with_words();
     let count = |args: &[&str], stdin: &[u8]| {

@@ -185,6 +185,33 @@ fn a_page_of_a_saved_study_is_the_page_made_at_once() {
 }
 
 #[test]
+fn markdown_is_written_like_a_page_and_says_what_the_text_says() {
+    let sandbox = Sandbox::new();
+    let keys = (0..500).map(|n| format!("key|{n}\n")).collect::<Vec<_>>().concat();
+    sandbox.write("keys", keys.as_bytes());
+    let args = ["lab", "table", "keys", "--hash", "fnv1a-32", "--markdown"];
+    let written = sandbox.run(&[&args[..], &["table.md"]].concat());
+    let note = "splitpoint: made the Markdown of the lab `table.md`\n";
+    assert_eq!((written.exit, written.stderr.as_str()), (0, note));
+    let markdown = String::from_utf8(sandbox.read("table.md")).expect("Markdown is UTF-8");
+    for needle in [
+        "<!-- splitpoint lab -->\n\n# Hash functions on `keys`\n",
+        "\n## Verdict\n",
+        "\n| size | buckets | keys | sum-pct | ideal | deviation | sd |\n| --: |",
+        "\n- `key|0`\n",
+        "\n## Method and versions\n",
+    ] {
+        assert!(markdown.contains(needle), "no `{needle}` in\n{markdown}");
+    }
+    // Over itself, but over nothing else; and to standard output.
+    assert_eq!(sandbox.run(&[&args[..], &["table.md"]].concat()).exit, 0);
+    let refused = sandbox.run(&[&args[..], &["keys"]].concat());
+    refused.check_error(2, "`keys` exists and is no Markdown of the lab: it is not replaced");
+    let printed = sandbox.run(&[&args[..], &["-"]].concat()).text();
+    assert!(printed.starts_with("<!-- splitpoint lab -->\n"), "{printed}");
+}
+
+#[test]
 fn a_study_of_one_table_is_told_with_its_bars_and_without_control_characters() {
     let sandbox = Sandbox::new();
     let keys = (0..500).map(|n| format!("key {n}\n")).collect::<Vec<_>>().concat();

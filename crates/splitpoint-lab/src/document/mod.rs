@@ -15,6 +15,8 @@
 mod html;
 mod markdown;
 mod plain;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::borrow::Cow;

@@ -239,28 +239,9 @@ impl Text<'_> {
         format!("  {measured} measured {ideal} ideal{band}")
     }
 
-    /// Draws the measured as `#`, the ideal as `|` and the ends of its band as parentheses, which
-    /// are left out where they would be in the ideal's column.
     fn bar(&self, bar: Bar, scale: f64, width: usize) -> String {
-        let column =
-            |value: f64| ((value / scale.max(f64::MIN_POSITIVE)).round() as usize).min(width - 1);
-        let mut letters = vec![b' '; width];
-        // The smallest number is not none.
-        let end = column(bar.measured).max(usize::from(bar.measured > 0.0));
-        letters[..end].fill(b'#');
-        let ideal = column(bar.ideal);
-        if let Some([low, high]) = bar.band {
-            for (place, letter) in [(column(low), b'('), (column(high), b')')] {
-                if place != ideal {
-                    letters[place] = letter;
-                }
-            }
-        }
-        if ideal > 0 {
-            letters[ideal] = b'|';
-        }
-        let drawn = String::from_utf8_lossy(letters.trim_ascii_end()).into_owned();
         let mut out = String::new();
+        let drawn = drawn(bar, scale, width);
         for run in drawn.as_bytes().chunk_by(|one, other| (*one == b'#') == (*other == b'#')) {
             let tone = if run[0] == b'#' { Tone::Measured } else { Tone::Ideal };
             let text = String::from_utf8_lossy(run);
@@ -269,6 +250,29 @@ impl Text<'_> {
         }
         out
     }
+}
+
+/// Draws the measured as `#`, the ideal as `|` and the ends of its band as parentheses, which are left
+/// out where they would be in the ideal's column.
+pub(super) fn drawn(bar: Bar, scale: f64, width: usize) -> String {
+    let column =
+        |value: f64| ((value / scale.max(f64::MIN_POSITIVE)).round() as usize).min(width - 1);
+    let mut letters = vec![' '; width];
+    // The smallest number is not none.
+    let end = column(bar.measured).max(usize::from(bar.measured > 0.0));
+    letters[..end].fill('#');
+    let ideal = column(bar.ideal);
+    if let Some([low, high]) = bar.band {
+        for (place, letter) in [(column(low), '('), (column(high), ')')] {
+            if place != ideal {
+                letters[place] = letter;
+            }
+        }
+    }
+    if ideal > 0 {
+        letters[ideal] = '|';
+    }
+    letters.iter().collect::<String>().trim_end().to_string()
 }
 
 impl Block {

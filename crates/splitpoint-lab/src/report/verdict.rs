@@ -109,8 +109,8 @@ fn of_several(study: &Study, entries: &[Entry<'_>], blocks: &mut Vec<Block>) {
         (Grade::Fits, format!("these keys {}: choose among them by speed.", tables(entries))),
         (
             Grade::Structured,
-            "not random somewhere, though worse nowhere: the keys have a structure that they \
-             keep. It will not survive other keys."
+            "not random somewhere, though worse nowhere: a structure of the keys is kept, and it will \
+             not survive other keys."
                 .to_string(),
         ),
         (
@@ -120,7 +120,7 @@ fn of_several(study: &Study, entries: &[Entry<'_>], blocks: &mut Vec<Block>) {
         ),
         (
             Grade::Worse,
-            "worse than chance allows: do not use them for these keys. By the cost of a hit:"
+            "worse than chance allows, and nothing for these keys. By the cost of a hit:"
                 .to_string(),
         ),
     ] {
