@@ -44,7 +44,7 @@ pub fn ranks_p(left: &[f64], right: &[f64]) -> Option<f64> {
     for tied in all.chunk_by(|one, other| one.0.total_cmp(&other.0).is_eq()) {
         let count = tied.len() as f64;
         let of_left = tied.iter().filter(|(_, is_left)| *is_left).count() as f64;
-        rank_sum += of_left * (passed + (count + 1.0) / 2.0);
+        rank_sum += of_left * (passed + f64::midpoint(count, 1.0));
         ties += count.powi(3) - count;
         passed += count;
     }

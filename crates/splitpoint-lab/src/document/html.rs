@@ -109,9 +109,12 @@ fn line(line: &Line) -> Markup {
 
 fn words(span: &Span) -> &str {
     match span {
-        Span::Plain(text) | Span::Strong(text) | Span::Code(text) => text,
-        Span::Faint(text) | Span::Alarm(text) => text,
         Span::Grade(grade) => grade.word(),
+        Span::Plain(text)
+        | Span::Strong(text)
+        | Span::Code(text)
+        | Span::Faint(text)
+        | Span::Alarm(text) => text,
     }
 }
 

@@ -59,7 +59,7 @@ fn blocks(blocks: &[Block], out: &mut String) {
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {
-    items.map(|item| format!("- {item}\n")).collect()
+    items.flat_map(|item| ["- ".to_string(), item, "\n".to_string()]).collect()
 }
 
 fn figure(figure: &Figure) -> String {

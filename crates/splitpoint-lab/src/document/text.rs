@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use textwrap::core::display_width;
 use textwrap::{Options, WordSeparator, WordSplitter};
 
 use super::plain::visible;
-use super::{Bar, Block, Document, Figure, Letters, Line, Span, Table};
+use super::{Bar, Block, Cell, Document, Figure, Letters, Line, Span, Table};
 use crate::measure::Grade;
 
 /// Columns beyond which words are wrapped, however wide the terminal is.
@@ -115,9 +116,15 @@ impl Text<'_> {
                 if !heading.is_empty() {
                     self.wrap(&Line::from(format!("{heading}:")), "", "");
                 }
-                items.iter().for_each(|item| self.wrap(item, "- ", "  "));
+                for item in items {
+                    self.wrap(item, "- ", "  ");
+                }
             }
-            Block::Grades(lines) => lines.iter().for_each(|(_, it)| self.wrap(it, "- ", "  ")),
+            Block::Grades(lines) => {
+                for (_, words) in lines {
+                    self.wrap(words, "- ", "  ");
+                }
+            }
             Block::Facts(facts) => {
                 let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
                 for (name, value) in facts {
@@ -136,7 +143,11 @@ impl Text<'_> {
                     self.table(table);
                 }
             }
-            Block::Figures(figures) => figures.iter().for_each(|figure| self.figure(figure)),
+            Block::Figures(figures) => {
+                for figure in figures {
+                    self.figure(figure);
+                }
+            }
             Block::Fold(fold) if self.look.is_whole => {
                 self.gap();
                 self.wrap(&fold.summary, "", "");
@@ -156,7 +167,10 @@ impl Text<'_> {
             (Letters::Lines(lines), _) => {
                 self.gap();
                 self.heading(title);
-                lines.iter().for_each(|line| self.out += &format!("{}\n", visible(line)));
+                for line in lines {
+                    self.out += &visible(line);
+                    self.out.push('\n');
+                }
             }
             _ => return,
         }
@@ -165,29 +179,33 @@ impl Text<'_> {
 
     /// Writes words in lines, the first after one indent, the others after another.
     fn wrap(&mut self, line: &Line, first: &str, others: &str) {
-        let span = |span: &Span| match span {
-            Span::Code(code) => format!("`{}`", visible(code)),
-            other => {
-                let (text, tone) = letters(other);
-                self.painted(tone, &text)
-            }
-        };
-        let words: String = line.0.iter().map(span).collect();
         let options = Options::new(self.look.columns.clamp(40, WORDS_MAX))
             .initial_indent(first)
             .subsequent_indent(others)
             .word_separator(WordSeparator::AsciiSpace)
             .word_splitter(WordSplitter::NoHyphenation)
             .break_words(false);
-        self.out += &textwrap::fill(&words, options);
+        self.out += &textwrap::fill(&self.painted(line, "`"), options);
         self.out.push('\n');
     }
 
-    fn painted(&self, tone: Option<Tone>, text: &str) -> String {
-        match tone {
-            Some(tone) if !text.is_empty() => (self.look.paint)(tone, text),
-            _ => text.to_string(),
-        }
+    /// Returns a line in its colors, and what is typed between `quotes`.
+    fn painted(&self, line: &Line, quotes: &str) -> String {
+        let paint = |tone, text: &str| (self.look.paint)(tone, &letters(text));
+        let span = |span: &Span| match span {
+            Span::Plain(text) | Span::Faint(text) => letters(text),
+            Span::Code(text) => {
+                format!("{quotes}{}{quotes}", letters(text))
+            }
+            Span::Strong(text) => paint(Tone::Heading, text),
+            Span::Alarm(text) => paint(Tone::Bad, &format!("!{text}")),
+            Span::Grade(grade) => match grade {
+                Grade::Fits => paint(Tone::Good, grade.word()),
+                Grade::Structured | Grade::Slight => paint(Tone::Doubtful, grade.word()),
+                Grade::Worse => paint(Tone::Bad, grade.word()),
+            },
+        };
+        line.0.iter().map(span).collect()
     }
 
     /// Writes a table whose columns are as wide as their widest cell.
@@ -197,56 +215,47 @@ impl Text<'_> {
             self.wrap(&Line::strong(caption.as_str()), "", "");
         }
         let shown: Vec<usize> = (0..columns.len()).filter(|&at| !columns[at].is_wide).collect();
-        let name = |at: usize| vec![(columns[at].name.to_string(), Some(Tone::Heading))];
-        let mut lines: Vec<Vec<Vec<(String, Option<Tone>)>>> =
-            vec![shown.iter().map(|&at| name(at)).collect()];
-        lines.extend(rows.iter().map(|row| {
-            shown.iter().map(|&at| row[at].line.0.iter().map(letters).collect()).collect()
-        }));
-        let length = |cell: &[(String, Option<Tone>)]| -> usize {
-            cell.iter().map(|(text, _)| text.chars().count()).sum()
+        let heading = |&at: &usize| (self.look.paint)(Tone::Heading, &columns[at].name);
+        let mut lines: Vec<Vec<String>> = vec![shown.iter().map(heading).collect()];
+        let cells = |row: &Vec<Cell>| -> Vec<String> {
+            shown.iter().map(|&at| self.painted(&row[at].line, "")).collect()
         };
-        let widths: Vec<usize> = (0..shown.len())
-            .map(|at| lines.iter().map(|line| length(&line[at])).max().unwrap_or(0))
-            .collect();
+        lines.extend(rows.iter().map(cells));
+        let width = |at: usize| lines.iter().map(|line| display_width(&line[at])).max();
+        let widths: Vec<usize> = (0..shown.len()).filter_map(width).collect();
         let taken = widths.iter().sum::<usize>() + 2 * widths.len();
         let bar_width = self.look.columns.saturating_sub(taken).clamp(BAR_MIN, BAR_MAX);
         let scale = bars.iter().map(Bar::end).fold(0.0, f64::max) / (bar_width - 1) as f64;
         for (number, line) in lines.iter().enumerate() {
-            let start = self.out.len();
-            for (at, cell) in line.iter().enumerate() {
-                let gap = " ".repeat(widths[at] - length(cell));
-                let cell: String = cell.iter().map(|(it, tone)| self.painted(*tone, it)).collect();
-                let is_number = columns[shown[at]].is_number;
-                let cell = if is_number { gap + &cell } else { cell + &gap };
-                self.out += &format!("{}{cell}", if at == 0 { "" } else { "  " });
+            let mut drawn: Vec<String> = Vec::new();
+            for ((cell, width), &at) in line.iter().zip(&widths).zip(&shown) {
+                let gap = " ".repeat(width - display_width(cell));
+                drawn.push(if columns[at].is_number { gap + cell } else { cell.clone() + &gap });
             }
-            if let Some(bar) = number.checked_sub(1).and_then(|row| bars.get(row)) {
-                self.out += &format!("  {}", self.bar(*bar, scale, bar_width));
-            } else if let Some(bar) = bars.first().filter(|_| number == 0) {
-                self.out += &self.bar_legend(*bar);
-            }
-            let end = self.out[start..].trim_end_matches(' ').len();
-            self.out.truncate(start + end);
+            drawn.extend(match number.checked_sub(1) {
+                None => bars.first().map(|bar| self.bar_legend(*bar)),
+                Some(row) => bars.get(row).map(|bar| self.bar(*bar, scale, bar_width)),
+            });
+            self.out += drawn.join("  ").trim_end_matches(' ');
             self.out.push('\n');
         }
     }
 
     fn bar_legend(&self, bar: Bar) -> String {
-        let measured = self.painted(Some(Tone::Measured), "#");
-        let ideal = self.painted(Some(Tone::Ideal), "|");
+        let [measured, ideal] = [(Tone::Measured, "#"), (Tone::Ideal, "|")]
+            .map(|(tone, letter)| (self.look.paint)(tone, letter));
         let band = if bar.band.is_some() { " ( ) 2 sd" } else { "" };
-        format!("  {measured} measured {ideal} ideal{band}")
+        format!("{measured} measured {ideal} ideal{band}")
     }
 
     fn bar(&self, bar: Bar, scale: f64, width: usize) -> String {
         let mut out = String::new();
-        let drawn = drawn(bar, scale, width);
-        for run in drawn.as_bytes().chunk_by(|one, other| (*one == b'#') == (*other == b'#')) {
+        for run in drawn(bar, scale, width).as_bytes().chunk_by(|a, b| (*a == b'#') == (*b == b'#'))
+        {
             let tone = if run[0] == b'#' { Tone::Measured } else { Tone::Ideal };
             let text = String::from_utf8_lossy(run);
             let is_blank = text.trim().is_empty();
-            out += &self.painted(Some(tone).filter(|_| !is_blank), &text);
+            out += &if is_blank { text.into_owned() } else { (self.look.paint)(tone, &text) };
         }
         out
     }
@@ -288,22 +297,7 @@ impl Bar {
     }
 }
 
-fn letters(span: &Span) -> (String, Option<Tone>) {
-    match span {
-        Span::Plain(text) | Span::Code(text) | Span::Faint(text) => (text_of(text), None),
-        Span::Strong(text) => (text_of(text), Some(Tone::Heading)),
-        Span::Alarm(text) => (format!("!{}", text_of(text)), Some(Tone::Bad)),
-        Span::Grade(grade) => {
-            let tone = match grade {
-                Grade::Fits => Tone::Good,
-                Grade::Structured | Grade::Slight => Tone::Doubtful,
-                Grade::Worse => Tone::Bad,
-            };
-            (grade.word().to_string(), Some(tone))
-        }
-    }
-}
-
-fn text_of(text: &str) -> String {
+/// Returns what is written of a text: no character that cannot be seen, and plain spaces.
+fn letters(text: &str) -> String {
     visible(text).replace('\u{a0}', " ")
 }

@@ -79,7 +79,9 @@ fn rows(rows: &[ChainRow]) -> Table {
             Bar { measured, ideal, band: None },
         );
     };
-    shown.iter().for_each(|row| push(row, grouped(row.size)));
+    for row in shown {
+        push(row, grouped(row.size));
+    }
     if let Some(first) = rest.first() {
         let sum = rest.iter().skip(1).fold(*first, |sum, row| ChainRow {
             bucket_count: sum.bucket_count + row.bucket_count,

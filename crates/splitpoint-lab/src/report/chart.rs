@@ -1,5 +1,7 @@
 //! What all pictures have in common: a frame with its axes, columns, and what their marks mean.
 
+use std::fmt::Write as _;
+
 use maud::{Markup, html};
 
 use super::scale::{Scale, Tick};
@@ -99,7 +101,7 @@ pub(super) fn polyline(points: impl IntoIterator<Item = [f64; 2]>) -> String {
     let mut path = String::new();
     for [x, y] in points {
         path.push(if path.is_empty() { 'M' } else { 'L' });
-        path.push_str(&format!("{} {}", at(x), at(y)));
+        path.extend([&at(x), " ", &at(y)]);
     }
     path
 }
@@ -127,7 +129,7 @@ pub(super) fn shaded(cells: &[i8], columns: usize) -> Markup {
             let mut column = 0;
             for run in cells.chunk_by(|one, other| one == other) {
                 if run[0] == shade {
-                    path.push_str(&format!("M{column} {row}h{}v1H{column}Z", run.len()));
+                    let _ = write!(path, "M{column} {row}h{}v1H{column}Z", run.len());
                 }
                 column += run.len();
             }

@@ -38,7 +38,9 @@ pub(super) fn section(entries: &[Entry<'_>], study: &Study) -> Vec<Block> {
         "Functions and reductions, best first"
     };
     let mut table = shape.columns(Table::new(caption).sortable());
-    entries.iter().for_each(|entry| table.push(shape.row(entry)));
+    for entry in entries {
+        table.push(shape.row(entry));
+    }
     let is_used = |word: &str| {
         ["cost", "p"].contains(&word)
             || word == "by size" && has_chart
