@@ -155,12 +155,14 @@ mod tests {
     #[test]
     fn the_histogram_sets_the_measured_beside_the_ideal() {
         let expected = "
+Buckets by the number of their keys, beside the ideal
 size  buckets  keys  sum-pct  ideal  # measured | ideal
    0       10     0     0.00   12.5  ###########  |
    1       40    40    40.00   30.0  ################################|#########
    2       30    60   100.00   31.0  ################################ |
    3        0     0   100.00  0.200
 
+What they cost, beside the ideal
                         measured  ideal
 lines looked at, hit       1.000  1.001  mean
 lines looked at, miss      1.000  1.002  mean

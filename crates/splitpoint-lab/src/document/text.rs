@@ -91,8 +91,16 @@ impl Text<'_> {
         }
     }
 
+    /// Colors a text, unless there is nothing to be seen.
+    fn paint(&self, tone: Tone, text: &str) -> String {
+        match text.trim() {
+            "" => text.to_string(),
+            _ => (self.look.paint)(tone, text),
+        }
+    }
+
     fn heading(&mut self, words: &str) {
-        self.out += &(self.look.paint)(Tone::Heading, &visible(words));
+        self.out += &self.paint(Tone::Heading, &visible(words));
         self.out.push('\n');
     }
 
@@ -109,7 +117,7 @@ impl Text<'_> {
         match block {
             Block::Lead(words) | Block::Prose(words) => self.wrap(words, "", ""),
             Block::Warning(words) => {
-                let warning = (self.look.paint)(Tone::Doubtful, "warning:");
+                let warning = self.paint(Tone::Doubtful, "warning:");
                 self.wrap(words, &format!("{warning} "), "");
             }
             Block::List(heading, items) => {
@@ -191,7 +199,7 @@ impl Text<'_> {
 
     /// Returns a line in its colors, and what is typed between `quotes`.
     fn painted(&self, line: &Line, quotes: &str) -> String {
-        let paint = |tone, text: &str| (self.look.paint)(tone, &letters(text));
+        let paint = |tone, text: &str| self.paint(tone, &letters(text));
         let span = |span: &Span| match span {
             Span::Plain(text) | Span::Faint(text) => letters(text),
             Span::Code(text) => {
@@ -215,7 +223,7 @@ impl Text<'_> {
             self.wrap(&Line::strong(caption.as_str()), "", "");
         }
         let shown: Vec<usize> = (0..columns.len()).filter(|&at| !columns[at].is_wide).collect();
-        let heading = |&at: &usize| (self.look.paint)(Tone::Heading, &columns[at].name);
+        let heading = |&at: &usize| self.paint(Tone::Heading, &columns[at].name);
         let mut lines: Vec<Vec<String>> = vec![shown.iter().map(heading).collect()];
         let cells = |row: &Vec<Cell>| -> Vec<String> {
             shown.iter().map(|&at| self.painted(&row[at].line, "")).collect()
@@ -243,7 +251,7 @@ impl Text<'_> {
 
     fn bar_legend(&self, bar: Bar) -> String {
         let [measured, ideal] = [(Tone::Measured, "#"), (Tone::Ideal, "|")]
-            .map(|(tone, letter)| (self.look.paint)(tone, letter));
+            .map(|(tone, letter)| self.paint(tone, letter));
         let band = if bar.band.is_some() { " ( ) 2 sd" } else { "" };
         format!("{measured} measured {ideal} ideal{band}")
     }
@@ -254,8 +262,7 @@ impl Text<'_> {
         {
             let tone = if run[0] == b'#' { Tone::Measured } else { Tone::Ideal };
             let text = String::from_utf8_lossy(run);
-            let is_blank = text.trim().is_empty();
-            out += &if is_blank { text.into_owned() } else { (self.look.paint)(tone, &text) };
+            out += &self.paint(tone, &text);
         }
         out
     }

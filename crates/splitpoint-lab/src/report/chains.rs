@@ -49,7 +49,8 @@ fn means(chains: &ChainHistogram) -> Table {
         0 => p_is(chains.longest_p),
         _ => "not by chance: see below".to_string(),
     };
-    let mut table = Table::new("").words([""]).numbers(["measured", "ideal"]).words([""]);
+    let mut table = Table::new("What they cost, beside the ideal");
+    table = table.words([""]).numbers(["measured", "ideal"]).words([""]);
     for (name, measured, ideal) in [
         ("lines looked at, hit", chains.probes_hit, chains.probes_hit_ideal),
         ("lines looked at, miss", chains.probes_miss, chains.probes_miss_ideal),
@@ -62,7 +63,8 @@ fn means(chains: &ChainHistogram) -> Table {
 }
 
 fn rows(rows: &[ChainRow]) -> Table {
-    let mut table = Table::new("").numbers(["size", "buckets", "keys", "sum-pct", "ideal"]);
+    let mut table = Table::new("Buckets by the number of their keys, beside the ideal");
+    table = table.numbers(["size", "buckets", "keys", "sum-pct", "ideal"]);
     // Sizes that no bucket has and that are not to be expected say nothing.
     let rows: Vec<ChainRow> = rows.iter().filter(|row| is_seen(row)).copied().collect();
     let (shown, rest) = rows.split_at(rows.len().min(ROWS_MAX));

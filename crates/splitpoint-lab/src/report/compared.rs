@@ -1,6 +1,6 @@
 //! What two functions differ in, or two studies.
 
-use super::number::{counted, probability, ratio};
+use super::number::{counted, fixed, probability, ratio};
 use crate::compare::CHANCE_P;
 use crate::document::{Block, Cell, Line, Table, cells};
 use crate::measure::Report;
@@ -81,6 +81,7 @@ fn conclusion(left: &str, right: &str, differences: &[Difference]) -> Vec<Line> 
 /// Returns the differences with a column for each side.
 fn table(sides: [&str; 2], differences: &[&Difference]) -> Table {
     let subject = differences[0].subject.as_str();
+    let subject = if subject.is_empty() { "In the table" } else { subject };
     let mut table = Table::new(subject)
         .words(["figure"])
         .numbers(sides.map(str::to_string))
@@ -111,5 +112,5 @@ fn table(sides: [&str; 2], differences: &[&Difference]) -> Table {
 }
 
 fn shown(figure: f64) -> String {
-    if figure.abs() >= 1e5 { format!("{figure:.0}") } else { format!("{figure:.3}") }
+    fixed(figure, if figure.abs() >= 1000.0 { 0 } else { 3 })
 }

@@ -139,7 +139,9 @@ fn every_mark_is_unique_and_every_link_has_one() {
 #[test]
 fn sections_without_data_are_absent() {
     let page = page_of(&bare());
-    for id in ["choices", "league", "cost", "depth", "avalanche", "timing", "slots"] {
+    for id in
+        ["gates", "choices", "league", "cost", "chains", "depth", "avalanche", "timing", "slots"]
+    {
         assert!(!page.contains(&format!("id=\"{id}\"")), "{id}");
         assert!(page_of(&full()).contains(&format!("<section id=\"{id}\"")), "{id}");
     }
