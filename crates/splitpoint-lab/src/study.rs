@@ -206,7 +206,7 @@ pub struct Timing {
 }
 
 /// Several runs of the same work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Runs, the first left out.
     pub run_count: u64,
@@ -223,6 +223,9 @@ pub struct Spread {
     pub max: f64,
     /// Their standard deviation.
     pub deviation: f64,
+    /// All of them, the first left out, in their order: what differences are tested by.
+    #[serde(default)]
+    pub runs: Vec<f64>,
 }
 
 /// What a flipped bit of a key does to its hash.

@@ -53,7 +53,8 @@ pub(super) fn hash_names() -> Vec<String> {
     HashFunction::all().iter().map(|function| function.name().to_string()).collect()
 }
 
-pub(super) fn parse_seed(text: &str) -> Result<u64, String> {
+/// Reads a seed.
+pub(in crate::command) fn parse_seed(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),

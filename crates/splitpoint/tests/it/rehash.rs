@@ -214,7 +214,7 @@ fn a_store_that_any_handle_has_open_is_refused() {
 fn what_is_no_store_or_has_another_name_is_refused_and_left_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| -> PathBuf { dir.path().join(name) };
-    assert_error(rehash(at("none.spt")), ErrorKind::Io, "open");
+    assert_error(rehash(at("none.spt")), ErrorKind::NotFound, "open");
     assert!(names_in(dir.path()).is_empty());
     fs::write(at("text"), b"no store at all").unwrap();
     assert_error(rehash(at("text")), ErrorKind::NotAStore, "text");
