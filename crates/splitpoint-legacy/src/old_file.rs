@@ -461,8 +461,7 @@ impl Table for OldFile {
 
     fn check(&self) -> Result<TableCheck> {
         let survey = self.survey()?;
-        let mut check = TableCheck::default();
-        check.record_count = survey.pair_count;
+        let mut check = TableCheck::new(survey.pair_count);
         survey.doubts.iter().for_each(|doubt| check.note(doubt));
         check.damage_count = survey.doubt_count;
         Ok(check)

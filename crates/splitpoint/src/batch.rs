@@ -227,13 +227,13 @@ impl fmt::Debug for Batch {
         f.debug_struct("Batch")
             .field("change_count", &self.len())
             .field("byte_count", &self.bytes.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Changes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Changes").field("left", &self.spans.len()).finish()
+        f.debug_struct("Changes").field("left", &self.spans.len()).finish_non_exhaustive()
     }
 }
 

@@ -507,7 +507,7 @@ impl Db {
 
     /// Applies all changes atomically, also across a crash.
     ///
-    /// It takes a [`Batch`], or [`Change`]s that borrow. The last change of a key wins; deleting a
+    /// It takes a [`Batch`](crate::Batch), or [`Change`]s that borrow. The last change of a key wins; deleting a
     /// missing key is a no-op. Other threads may see the changes one after the other.
     ///
     /// # Errors
@@ -952,9 +952,8 @@ impl Table for Db {
 
     fn check(&self) -> Result<TableCheck> {
         let report = Self::check(self)?;
-        let mut check = TableCheck::default();
-        // Those of the report are records of the log.
-        check.record_count = Self::len(self);
+        // The report counts the records of the log.
+        let mut check = TableCheck::new(Self::len(self));
         report.damages.iter().for_each(|damage| check.note(damage));
         check.damage_count = report.damage_count;
         Ok(check)

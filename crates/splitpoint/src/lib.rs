@@ -1,16 +1,285 @@
-//! A crash-safe hash table in one file or in memory: linear hashing over a record log.
+//! A hash table in one crash-safe file, or in memory.
+//!
+//! Keys and values are any bytes. The table never asks for a size; it grows and shrinks one bucket at
+//! a time (linear hashing over a log of records). A lookup touches two cache lines, reads take no
+//! lock, and a killed process loses nothing.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let path = dir.path().join("capitals.spt");
-//! let db = splitpoint::Db::open(&path)?;
-//! db.put(b"France", b"Paris")?;
-//! assert_eq!(db.get(b"France")?.as_deref(), Some(&b"Paris"[..]));
+//! use splitpoint::Db;
+//!
+//! let db = Db::open(&path)?; // Creates the file if it is missing.
+//! db.put("France", "Paris")?;
+//! assert_eq!(db.get("France")?.expect("it was stored"), "Paris");
 //! db.close()?;
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Contents
+//!
+//! - [What it is for, and what not](#what-it-is-for-and-what-not)
+//! - [Open and close](#open-and-close)
+//! - [Put, get, delete](#put-get-delete)
+//! - [Read and write in one step](#read-and-write-in-one-step)
+//! - [Many keys at once](#many-keys-at-once)
+//! - [Batches](#batches)
+//! - [Scans](#scans)
+//! - [Durability](#durability)
+//! - [Threads](#threads)
+//! - [Errors](#errors)
+//! - [Limits](#limits)
+//! - [Backup, check and repair](#backup-check-and-repair)
+//! - [Tables in memory](#tables-in-memory)
+//! - [Other access methods](#other-access-methods)
+//! - [Statistics and hash functions](#statistics-and-hash-functions)
+//! - [Cargo features](#cargo-features)
+//!
+//! # What it is for, and what not
+//!
+//! Use it where a program looks up records by their exact key: caches, indexes, counters, sets of what
+//! was seen, tables too large for memory.
+//!
+//! - **It has no order.** There are no ranges and no "next key". Use a B-tree for those.
+//! - **One process at a time may write.** Several may read a file together while none writes.
+//! - **It does not give back space yet.** Replaced and deleted records stay in the file until it is
+//!   dumped and loaded anew.
+//! - **It has no transactions that read and write several keys**, and no snapshots yet. A [`Batch`] of
+//!   changes is atomic, and so is [`Db::update`] of one key.
+//! - **It is not for network file systems**, nor for disks that report a flush before it is done.
+//! - It needs a 64-bit address space, because it maps whole files. We test it on Linux on x86-64.
+//!
+//! # Open and close
+//!
+//! [`Db::open`] opens a file with the defaults; [`Options`] sets what differs. No number of records is
+//! needed: a store grows from 64 KiB to terabytes without a pause for rehashing.
+//!
+//! ```
+//! # fn main() -> splitpoint::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("a.spt");
+//! use splitpoint::{Create, Durability, Options};
+//!
+//! let db = Options::new().create(Create::New).durability(Durability::Sync).open(&path)?;
+//! db.put("key", "value")?;
+//! db.close()?;
+//!
+//! let db = Options::new().read_only().open(&path)?;
+//! assert!(db.contains("key")?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Db::close`] reports what a drop cannot: whether the last changes became durable. A store that was
+//! not closed loses nothing by it, except after a power loss; then the next open rebuilds the index
+//! from the last checkpoint and the log behind it.
+//!
+//! The file is mapped into memory, which is why values need no copy. [`Db::open`] lists what a program
+//! must see to while it is open: above all, that no other program writes to the file or truncates it.
+//!
+//! # Put, get, delete
+//!
+//! Keys and values are anything that is `AsRef<[u8]>`: byte strings, `&str`, arrays, vectors. The
+//! empty key is a key, too. [`Db::get`] returns a [`Value`], which borrows the bytes from the mapped
+//! file; [`Value::into_vec`] and [`Db::get_into`] copy them.
+//!
+//! ```
+//! # fn main() -> splitpoint::Result<()> {
+//! # let db = splitpoint::Db::in_memory()?;
+//! db.put("Peru", "Lima")?;
+//! db.put(604_u64.to_be_bytes(), vec![0, 1, 2])?;
+//! if let Some(value) = db.get("Peru")? {
+//!     println!("{}", String::from_utf8_lossy(&value));
+//! }
+//! assert!(!db.put_new("Peru", "Cuzco")?, "it is there already");
+//! assert!(db.delete("Peru")?);
+//! assert_eq!(db.get("Peru")?, None);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Read and write in one step
+//!
+//! [`Db::update`] and [`Db::get_or_insert_with`] let no other writer between the read and the write.
+//! [`Db::retain`] and [`Db::clear`] delete many keys, each atomically.
+//!
+//! ```
+//! # fn main() -> splitpoint::Result<()> {
+//! # let db = splitpoint::Db::in_memory()?;
+//! db.update("log", |old| Some([old.unwrap_or_default(), b"one more line\n"].concat()))?;
+//! let made = db.get_or_insert_with("id", || "4711")?;
+//! assert_eq!(made, "4711");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Many keys at once
+//!
+//! In a table larger than the cache, most of a lookup is waiting for memory. [`Db::get_many`] and
+//! [`Db::put_many`] take any iterator and overlap the waits of 32 keys, which is several times faster
+//! than one call after the other.
+//!
+//! ```
+//! # fn main() -> splitpoint::Result<()> {
+//! # let db = splitpoint::Db::in_memory()?;
+//! db.put_many((0..1000_u32).map(|i| (i.to_le_bytes(), format!("number {i}"))))?;
+//! let values = db.get_many([7_u32, 1007].map(u32::to_le_bytes))?;
+//! assert_eq!(values[0].as_ref().expect("it was stored"), "number 7");
+//! assert_eq!(values[1], None);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! If a pair cannot be stored, the pairs before it are.
+//!
+//! # Batches
+//!
+//! [`Db::apply`] applies all changes of a [`Batch`] or none, also across a crash.
+//!
+//! ```
+//! # fn main() -> splitpoint::Result<()> {
+//! # let db = splitpoint::Db::in_memory()?;
+//! use splitpoint::Batch;
+//!
+//! db.put("alice", "100")?;
+//! db.apply(&Batch::new().put("alice", "70").put("bob", "30").delete("carol"))?;
+//! assert_eq!(db.get("bob")?.expect("it was stored"), "30");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Scans
+//!
+//! A loop over `&db`, [`Db::scan`], [`Db::keys`] and [`Db::values`] go through the file in its order.
+//! Each key that is present throughout is returned exactly once, whatever other threads change
+//! meanwhile. A scan may delete what it returns.
+//!
+//! ```
+//! # fn main() -> splitpoint::Result<()> {
+//! # let db = splitpoint::Db::in_memory()?;
+//! # db.put("France", "Paris")?;
+//! for entry in &db {
+//!     let entry = entry?;
+//!     println!("{:?} has {} bytes", entry.key, entry.value.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Durability
+//!
+//! Every change is visible to all threads when its call returns, and survives a killed process. When
+//! it survives a power loss is a choice, for the handle with [`Options::durability`], and for one
+//! change with [`Db::put_with`] and its like:
+//!
+//! | level | a power loss takes at most | cost of a change |
+//! |---|---|---|
+//! | [`Durability::Sync`] | nothing that has returned | one flush of the device, shared by threads |
+//! | [`Durability::Async`], the default | the last second and the sync under way | none, unless the device is too slow |
+//! | [`Durability::Buffered`] | everything since [`Db::sync`] or [`Db::close`] | none |
+//!
+//! After any crash a store has a prefix of its changes in the order in which they were made, and of a
+//! batch all or nothing. After a failed sync the handle refuses changes with
+//! [`ErrorKind::Poisoned`], because nobody can know which of them the device has.
+//!
+//! # Threads
+//!
+//! A [`Db`] is `Send`, `Sync` and `Clone`; a clone is the same store. Readers take no lock and never
+//! wait, not even while the table grows. Writers take turns; with [`Durability::Sync`] those that wait
+//! at the same time share a flush. The last handle closes the store.
+//!
+//! ```
+//! # fn main() -> splitpoint::Result<()> {
+//! # let db = splitpoint::Db::in_memory()?;
+//! let writer = db.clone();
+//! let thread = std::thread::spawn(move || writer.put("key", "value"));
+//! thread.join().expect("it does not panic")?;
+//! assert!(db.contains("key")?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Errors
+//!
+//! All calls return one [`Error`]. It says what failed, where and why; [`Error::kind`] is for matching.
+//! A missing key is no error. After an error the store is as it was before the call, and unless the
+//! kind is [`ErrorKind::Poisoned`] the handle is usable.
+//!
+//! ```
+//! use splitpoint::{ErrorKind, Options};
+//!
+//! let error = Options::new().read_only().open("/no/such/file").unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::NotFound);
+//! let text = error.to_string();
+//! assert_eq!(text, "cannot open `/no/such/file`: No such file or directory (os error 2)");
+//! ```
+//!
+//! # Limits
+//!
+//! | | |
+//! |---|---|
+//! | key, value | 0 to 4 GiB - 1 bytes each: [`KEY_BYTES_MAX`], [`VALUE_BYTES_MAX`] |
+//! | file | 8 TiB |
+//! | keys | 2^32 buckets, about 19 billion keys |
+//! | memory | 16 bytes of index a key, mapped; the rest is the page cache's |
+//! | address space | 8 times the file; [`Options`](Options#address-space) has more |
+//!
+//! # Backup, check and repair
+//!
+//! [`Db::backup`] copies a store that is being written; [`backup`](mod@backup) copies the file of
+//! another process, without its lock. [`Db::check`] verifies every structure against every other.
+//! [`repair`](mod@repair) saves what a damaged file still holds into a new one.
+//!
+//! ```
+//! # fn main() -> splitpoint::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let copy = dir.path().join("copy.spt");
+//! # let db = splitpoint::Db::in_memory()?;
+//! # db.put("key", "value")?;
+//! db.backup(&copy)?;
+//! let copy = splitpoint::Db::open(&copy)?;
+//! assert!(copy.check()?.is_clean());
+//! assert_eq!(copy.len(), db.len());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Tables in memory
+//!
+//! [`Db::in_memory`] is the same engine without a file: any number of threads, no pause for
+//! rehashing, one memory area instead of an allocation for each record. [`Db::backup`] writes it to a file.
+//!
+//! # Other access methods
+//!
+//! [`Table`] is what all access methods have in common; [`open`] opens one by a URL, and [`TableExt`]
+//! has the calls of `Db` for any of them. `splitpoint-legacy` registers the files of dbm, ndbm, sdbm,
+//! gdbm and Berkeley DB. To write one, implement the eight required methods of [`Table`] and
+//! [`register`] an opener.
+//!
+//! ```
+//! # fn main() -> splitpoint::Result<()> {
+//! use splitpoint::{Table, TableExt};
+//!
+//! let table: Box<dyn Table> = splitpoint::open("mem:")?;
+//! table.put("France", "Paris")?;
+//! assert_eq!(table.get("France")?.expect("it was stored"), "Paris");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Statistics and hash functions
+//!
+//! [`Db::stats`] counts records, bytes and the lengths of all chains, beside what an ideal hash
+//! function would give: [`stats`]. If your keys are hashed badly, you see it there. [`hash`] has the
+//! functions that a store can use; its name is in the file, and [`Options::hash`] chooses it.
+//! [`linear`] is the arithmetic of linear hashing, to be used alone.
+//!
+//! # Cargo features
+//!
+//! None is on by default, and programs need none. `sim` adds the simulated disk of the crash tests;
+//! `fuzzing` adds what the fuzz targets run, which is not an API.
 
 #![deny(unsafe_code)]
 
@@ -78,3 +347,8 @@ pub use table::{
 };
 pub use url::{Opener, open, open_with, register};
 pub use value::{Entry, Value};
+
+/// Compiles and runs the Rust of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExamples;

@@ -444,7 +444,9 @@ impl<'a> Copy<'a> {
                 break;
             }
             let bytes = log.position().lsn + self.big_bytes;
-            if log.record_count() % RECORDS_PER_CALL == 0 || bytes - told_bytes >= BYTES_PER_CALL {
+            if log.record_count().is_multiple_of(RECORDS_PER_CALL)
+                || bytes - told_bytes >= BYTES_PER_CALL
+            {
                 told_bytes = bytes;
                 let (stage, records) = (RehashStage::Copy, self.records);
                 watch.tell(RehashProgress { stage, records, bytes, bytes_total })?;

@@ -140,7 +140,7 @@ impl Stats {
     ///
     /// ```
     /// use splitpoint::linear::{BucketIndex, Geometry};
-    /// use splitpoint::{Occupancy, Stats};
+    /// use splitpoint::stats::{Occupancy, Stats};
     ///
     /// let mut occupancy = Occupancy::new(Geometry::ONE, 12);
     /// occupancy.add_chain(BucketIndex(0), &[12, 3]);
@@ -238,7 +238,7 @@ pub struct ChainHistogram {
 /// # Examples
 ///
 /// ```
-/// use splitpoint::Occupancy;
+/// use splitpoint::stats::Occupancy;
 /// use splitpoint::linear::{BucketIndex, Geometry};
 ///
 /// let mut occupancy = Occupancy::new(Geometry::with_bucket_count(2), 7);

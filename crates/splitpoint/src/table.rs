@@ -103,6 +103,11 @@ impl TableCheck {
     /// Damages that a report lists; it counts the rest.
     pub const DAMAGES_MAX: usize = 1000;
 
+    /// Returns the report of a table with `record_count` keys, without damage so far.
+    pub fn new(record_count: u64) -> Self {
+        Self { record_count, ..Self::default() }
+    }
+
     /// Returns whether the check found no damage.
     pub fn is_clean(&self) -> bool {
         self.damage_count == 0

@@ -199,8 +199,7 @@ impl Table for Db185 {
 
     fn check(&self) -> Result<TableCheck> {
         let report = Self::check(self)?;
-        let mut check = TableCheck::default();
-        check.record_count = report.record_count;
+        let mut check = TableCheck::new(report.record_count);
         report.damages.iter().for_each(|damage| check.note(damage));
         check.damage_count = report.damage_count;
         Ok(check)

@@ -37,6 +37,12 @@ impl Db {
     pub fn values(&self) -> Result<Values<'_>> {
         Ok(Values(self.scan()?))
     }
+
+    /// Returns every key with its value, as [`scan`](Self::scan) does; an error at the beginning is the
+    /// first item. A `for` loop over a `&Db` is the same.
+    pub fn iter(&self) -> Iter<'_> {
+        Iter(self.scan().map_err(Some))
+    }
 }
 
 /// Every key of a store: [`Db::keys`].
@@ -105,6 +111,6 @@ impl<'db> IntoIterator for &'db Db {
     type IntoIter = Iter<'db>;
 
     fn into_iter(self) -> Iter<'db> {
-        Iter(self.scan().map_err(Some))
+        self.iter()
     }
 }

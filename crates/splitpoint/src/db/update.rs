@@ -55,16 +55,13 @@ impl Db {
         let writer = self.store.lock_for_change()?;
         let old = self.store.find(key)?.map(|pair| pair.value);
         let (mut writer, new) = run_locked(writer, || change(old));
-        match &new {
-            Some(value) => {
-                let value = value.as_ref();
-                let put = self.store.prepare_put(key, value, PutMode::Replace, durability)?;
-                self.store.put_locked(&mut writer, &put)?;
-            }
-            None => {
-                let hash = self.store.hash_of(key);
-                self.store.delete_locked(&mut writer, key, hash, via(durability))?;
-            }
+        if let Some(value) = &new {
+            let value = value.as_ref();
+            let put = self.store.prepare_put(key, value, PutMode::Replace, durability)?;
+            self.store.put_locked(&mut writer, &put)?;
+        } else {
+            let hash = self.store.hash_of(key);
+            self.store.delete_locked(&mut writer, key, hash, via(durability))?;
         }
         self.finish(writer, durability)?;
         Ok(new)
@@ -89,6 +86,7 @@ impl Db {
     /// # Ok(())
     /// # }
     /// ```
+    #[expect(clippy::missing_panics_doc, reason = "the key was stored under the same lock")]
     pub fn get_or_insert_with<V: AsRef<[u8]>>(
         &self,
         key: impl AsRef<[u8]>,
@@ -240,10 +238,10 @@ enum Held<'db> {
 
 /// Runs a function of the caller under the lock. A panic in it passes on, but only when the lock is
 /// free again: the store has not changed, so it need not be poisoned.
-fn run_locked<'db, R>(
-    writer: MutexGuard<'db, Writer>,
+fn run_locked<R>(
+    writer: MutexGuard<'_, Writer>,
     what: impl FnOnce() -> R,
-) -> (MutexGuard<'db, Writer>, R) {
+) -> (MutexGuard<'_, Writer>, R) {
     match catch_unwind(AssertUnwindSafe(what)) {
         Ok(result) => (writer, result),
         Err(panic) => {

@@ -189,7 +189,7 @@ impl TailWalk {
 /// # Examples
 ///
 /// ```
-/// use splitpoint::Ideal;
+/// use splitpoint::stats::Ideal;
 ///
 /// // Lever's page cache, 2000: the fullest of 256 buckets with 9785 inodes.
 /// let ideal = Ideal::uniform(256, 9785);

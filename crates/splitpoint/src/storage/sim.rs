@@ -243,7 +243,7 @@ impl SimDisk {
         Ok(Box::new(Sim::new(self.0.clone())?))
     }
 
-    /// Saves what the file still holds into a table in memory, as [`repair`](fn@crate::repair) does
+    /// Saves what the file still holds into a table in memory, as [`repair`](fn@crate::repair::repair) does
     /// into a file.
     ///
     /// # Errors
