@@ -74,9 +74,6 @@ fn block(block: &Block) -> Markup {
         Block::Facts(facts) => html! {
             dl.facts { @for (name, value) in facts { div { dt { (name) } dd { (line(value)) } } } }
         },
-        Block::Terms(terms) => html! {
-            dl.terms { @for (word, meaning) in terms { dt { (word) } dd { (meaning) } } }
-        },
         Block::Table(one) => table(one),
         Block::Pair(tables) => html! { div.pair { @for one in tables { (table(one)) } } },
         Block::Figures(figures) => html! {

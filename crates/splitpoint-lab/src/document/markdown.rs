@@ -35,11 +35,6 @@ fn blocks(blocks: &[Block], out: &mut String) {
                 let fact = |(name, value): &(&str, Line)| format!("{name}: {}", line(value));
                 write!(out, "{}", list(facts.iter().map(fact)))
             }
-            Block::Terms(terms) => {
-                let term =
-                    |(word, meaning): &(&str, String)| format!("**{word}**: {}", escaped(meaning));
-                write!(out, "{}", list(terms.iter().map(term)))
-            }
             Block::Table(one) => write!(out, "{}", table(one)),
             Block::Pair(tables) => {
                 let tables: Vec<String> = tables.iter().map(table).collect();

@@ -94,10 +94,8 @@ pub(crate) enum Block {
     List(&'static str, Vec<Line>),
     /// One line for each verdict.
     Grades(Vec<(Grade, Line)>),
-    /// Names with their values.
+    /// Names with their values, or words with their meanings.
     Facts(Vec<(&'static str, Line)>),
-    /// Words with their meanings.
-    Terms(Vec<(&'static str, String)>),
     Table(Table),
     /// Small tables that may stand beside each other.
     Pair(Vec<Table>),

@@ -139,11 +139,6 @@ impl Text<'_> {
                     self.wrap(value, &format!("{name:<width$}  "), &" ".repeat(width + 2));
                 }
             }
-            Block::Terms(terms) => {
-                for (word, meaning) in terms {
-                    self.wrap(&Line::from(format!("{word}: {meaning}")), "- ", "  ");
-                }
-            }
             Block::Table(table) => self.table(table),
             Block::Pair(tables) => {
                 for table in tables {

@@ -47,7 +47,7 @@ pub(super) fn section(entries: &[Entry<'_>], study: &Study) -> Vec<Block> {
             || entries.iter().any(|entry| entry.grade().word() == word)
     };
     let terms = method::terms().into_iter().filter(|(word, _)| is_used(word)).collect();
-    vec![Block::Table(table), Block::Terms(terms)]
+    vec![Block::Table(table), Block::Facts(terms)]
 }
 
 impl Shape<'_> {

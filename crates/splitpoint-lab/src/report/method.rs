@@ -26,11 +26,11 @@ pub(super) fn section(study: &Study) -> Vec<Block> {
     facts.push(("tables", grouped(study.reports.len() as u64).into()));
     facts.push(("tests", grouped(test_count).into()));
     facts.push(("schema", study.schema.to_string().into()));
-    vec![Block::Facts(facts), Block::Terms(terms())]
+    vec![Block::Facts(facts), Block::Facts(terms())]
 }
 
 /// Returns the words of the lab with their meanings.
-pub(super) fn terms() -> Vec<(&'static str, String)> {
+pub(super) fn terms() -> Vec<(&'static str, Line)> {
     let p = format!(
         "The probability that an ideal hash gives as much or more. With many tests small values \
          come up by chance; chance is ruled out below 2^-{FAILURE_BITS}, about one in a million."
@@ -71,7 +71,7 @@ pub(super) fn terms() -> Vec<(&'static str, String)> {
              number of keys. About 1 in 20 is more than 2 of them away by chance.",
         ),
     ];
-    terms.map(|(word, meaning)| (word, meaning.to_string())).to_vec()
+    terms.map(|(word, meaning)| (word, Line::from(meaning))).to_vec()
 }
 
 fn command_line(arguments: &[String]) -> String {
