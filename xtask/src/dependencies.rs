@@ -28,6 +28,13 @@ const PACKAGES: &[(&str, &str)] = &[
 /// Toolchain that has Miri, and the sanitizers of the fuzzer.
 pub(crate) const NIGHTLY: &str = "nightly";
 
+/// Whether missing programs are installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Installing {
+    Allowed,
+    Refused,
+}
+
 /// What could not be installed, and so is not tested.
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
@@ -37,20 +44,138 @@ pub(crate) struct Missing {
     pub(crate) fuzz: Option<String>,
 }
 
-/// Installs what is missing. Fails only where nothing can be tested without it.
-pub(crate) fn install(root: &Path) -> Result<Missing, Failure> {
-    install_components(root)?;
-    install_packages(root);
-    let miri = install_miri(root).err();
-    if let Some(reason) = &miri {
-        console::say(&format!("Miri cannot be run: {reason}"));
+/// Says what is missing and where it would be installed, and installs it if that is allowed. Fails
+/// only where nothing can be tested without it.
+pub(crate) fn install(root: &Path, installing: Installing) -> Result<Missing, Failure> {
+    let needs = [
+        Need::components(root),
+        Need::packages(),
+        Need::miri(root),
+        Need::toolchain_of_fuzz(root),
+        Need::fuzz(root),
+    ];
+    let needs: Vec<Need> = needs.into_iter().flatten().collect();
+    for need in &needs {
+        console::say(&need.announcement(installing));
     }
-    let fuzz = if is_slow() {
-        install_fuzz(root).err()
-    } else {
-        Some("SPLITPOINT_SLOW=1 runs it".to_owned())
-    };
-    Ok(Missing { miri, fuzz })
+    let mut missing = Missing::default();
+    for need in needs {
+        let installed = match installing {
+            Installing::Allowed => (need.install)(root),
+            Installing::Refused => Err("not installed, because of --no-install".to_owned()),
+        };
+        let Err(reason) = installed else { continue };
+        match need.used_by {
+            UsedBy::Everything => return Err(format!("{}: {reason}", need.what)),
+            UsedBy::SomeTests => {
+                console::say(&format!("tests that use {} are skipped: {reason}", need.what));
+            }
+            UsedBy::Miri => missing.miri = Some(reason),
+            UsedBy::Fuzz => missing.fuzz = Some(reason),
+        }
+    }
+    if !is_slow() {
+        missing.fuzz = Some("SPLITPOINT_SLOW=1 runs it".to_owned());
+    }
+    Ok(missing)
+}
+
+/// What cannot be tested without something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UsedBy {
+    Everything,
+    SomeTests,
+    Miri,
+    Fuzz,
+}
+
+/// Something that is missing.
+#[derive(Debug)]
+struct Need {
+    what: String,
+    /// Where it is installed.
+    place: &'static str,
+    used_by: UsedBy,
+    install: fn(&Path) -> Result<(), Failure>,
+}
+
+impl Need {
+    fn announcement(&self, installing: Installing) -> String {
+        match installing {
+            Installing::Allowed => format!("installing {} {}", self.what, self.place),
+            Installing::Refused => format!("missing: {}", self.what),
+        }
+    }
+
+    /// The pinned toolchain itself was installed when cargo was first run here.
+    fn components(root: &Path) -> Option<Self> {
+        let works =
+            |program: &str| output(&mut command(root, "cargo", &[program, "--version"])).is_ok();
+        let is_present = works("fmt") && works("clippy");
+        (!is_present).then(|| Self {
+            what: "rustfmt and clippy".to_owned(),
+            place: "into this toolchain, by rustup",
+            used_by: UsedBy::Everything,
+            install: |root| {
+                run(&mut command(root, "rustup", &["component", "add", "rustfmt", "clippy"]))
+            },
+        })
+    }
+
+    fn packages() -> Option<Self> {
+        let missing = missing_packages(has_program);
+        (!missing.is_empty()).then(|| Self {
+            what: missing.join(" "),
+            place: "system-wide, by apt-get",
+            used_by: UsedBy::SomeTests,
+            install: install_packages,
+        })
+    }
+
+    /// Miri runs with the sources of the standard library.
+    fn miri(root: &Path) -> Option<Self> {
+        let works = ["run", NIGHTLY, "cargo", "miri", "--version"];
+        let sources = ["component", "list", "--toolchain", NIGHTLY, "--installed"];
+        let has_sources = || {
+            output(&mut command(root, "rustup", &sources))
+                .is_ok_and(|list| list.lines().any(|component| component.starts_with("rust-src")))
+        };
+        let is_present = output(&mut command(root, "rustup", &works)).is_ok() && has_sources();
+        (!is_present).then(|| Self {
+            what: "the nightly toolchain with Miri".to_owned(),
+            place: "beside the other toolchains, by rustup",
+            used_by: UsedBy::Miri,
+            install: |root| {
+                let options = ["--component", "miri", "--component", "rust-src"];
+                install_nightly(root, &options)
+            },
+        })
+    }
+
+    fn toolchain_of_fuzz(root: &Path) -> Option<Self> {
+        let works = ["run", NIGHTLY, "rustc", "--version"];
+        let is_needed = is_slow() && output(&mut command(root, "rustup", &works)).is_err();
+        is_needed.then(|| Self {
+            what: "the nightly toolchain".to_owned(),
+            place: "beside the other toolchains, by rustup",
+            used_by: UsedBy::Fuzz,
+            install: |root| install_nightly(root, &[]),
+        })
+    }
+
+    fn fuzz(root: &Path) -> Option<Self> {
+        let version = ["run", NIGHTLY, "cargo", "fuzz", "--version"];
+        let is_needed = is_slow() && output(&mut command(root, "rustup", &version)).is_err();
+        is_needed.then(|| Self {
+            what: "cargo-fuzz".to_owned(),
+            place: "into cargo's directory of programs, by cargo",
+            used_by: UsedBy::Fuzz,
+            install: |root| {
+                let install = ["run", NIGHTLY, "cargo", "install", "cargo-fuzz", "--locked"];
+                run(&mut command(root, "rustup", &install))
+            },
+        })
+    }
 }
 
 /// Returns whether more rounds and larger sizes were asked for.
@@ -58,37 +183,17 @@ pub(crate) fn is_slow() -> bool {
     env::var_os("SPLITPOINT_SLOW").is_some_and(|value| value == "1")
 }
 
-/// The pinned toolchain itself was installed when cargo was first run here.
-fn install_components(root: &Path) -> Result<(), Failure> {
-    let works =
-        |program: &str| output(&mut command(root, "cargo", &[program, "--version"])).is_ok();
-    if works("fmt") && works("clippy") {
-        return Ok(());
-    }
-    let add = ["component", "add", "rustfmt", "clippy"];
-    run(&mut command(root, "rustup", &add))
-        .map_err(|cause| format!("{cause}\nrustfmt and clippy are needed: install them by hand"))
-}
-
-/// A test that misses its program says so and is left out.
-fn install_packages(root: &Path) {
+fn install_packages(root: &Path) -> Result<(), Failure> {
     let missing = missing_packages(has_program);
-    if missing.is_empty() {
-        return;
-    }
     let names = missing.join(" ");
-    let result = if !has_program("apt-get") {
-        Err("this is not Debian".to_owned())
-    } else if !is_root(root) {
-        Err(format!("run `sudo apt-get install {names}`"))
-    } else {
-        let mut install = vec!["install", "--no-install-recommends"];
-        install.extend(&missing);
-        apt_get(root, &["update"]).and_then(|()| apt_get(root, &install))
-    };
-    if let Err(reason) = result {
-        console::say(&format!("some tests are left out without {names}: {reason}"));
+    if !has_program("apt-get") {
+        return Err("this is not Debian".to_owned());
     }
+    if !is_root(root) {
+        return Err(format!("run `sudo apt-get install {names}`"));
+    }
+    apt_get(root, &["update"])?;
+    apt_get(root, &[&["install", "--no-install-recommends"], &missing[..]].concat())
 }
 
 fn missing_packages(is_present: impl Fn(&str) -> bool) -> Vec<&'static str> {
@@ -111,51 +216,12 @@ pub(crate) fn has_program(program: &str) -> bool {
     env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// Installs a nightly toolchain with Miri, or says why not.
-fn install_miri(root: &Path) -> Result<(), Failure> {
+fn install_nightly(root: &Path, options: &[&str]) -> Result<(), Failure> {
     if !has_program("rustup") {
-        return Err("there is no rustup to install a nightly toolchain with".to_owned());
+        return Err("there is no rustup to install it with".to_owned());
     }
-    let works = ["run", NIGHTLY, "cargo", "miri", "--version"];
-    let sources = ["component", "list", "--toolchain", NIGHTLY, "--installed"];
-    let has_sources = || {
-        output(&mut command(root, "rustup", &sources))
-            .is_ok_and(|list| list.lines().any(|component| component.starts_with("rust-src")))
-    };
-    if output(&mut command(root, "rustup", &works)).is_ok() && has_sources() {
-        return Ok(());
-    }
-    let install = [
-        "toolchain",
-        "install",
-        NIGHTLY,
-        "--profile",
-        "minimal",
-        "--component",
-        "miri",
-        "--component",
-        "rust-src",
-        "--no-self-update",
-    ];
-    run(&mut command(root, "rustup", &install))
-}
-
-/// Installs cargo-fuzz and the toolchain it needs, or says why not.
-fn install_fuzz(root: &Path) -> Result<(), Failure> {
-    let works = ["run", NIGHTLY, "rustc", "--version"];
-    if !has_program("rustup") {
-        return Err("there is no rustup to install a nightly toolchain with".to_owned());
-    }
-    if output(&mut command(root, "rustup", &works)).is_err() {
-        let install = ["toolchain", "install", NIGHTLY, "--profile", "minimal", "--no-self-update"];
-        run(&mut command(root, "rustup", &install))?;
-    }
-    let version = ["run", NIGHTLY, "cargo", "fuzz", "--version"];
-    if output(&mut command(root, "rustup", &version)).is_ok() {
-        return Ok(());
-    }
-    let install = ["run", NIGHTLY, "cargo", "install", "cargo-fuzz", "--locked"];
-    run(&mut command(root, "rustup", &install))
+    let install = ["toolchain", "install", NIGHTLY, "--profile", "minimal", "--no-self-update"];
+    run(command(root, "rustup", &install).args(options))
 }
 
 #[cfg(test)]
@@ -167,6 +233,21 @@ mod tests {
         let missing = missing_packages(|program| program != "cdb" && program != "fish");
         assert_eq!(missing, ["tinycdb", "fish"]);
         assert!(missing_packages(|_| true).is_empty());
+    }
+
+    #[test]
+    fn what_is_installed_is_announced_with_its_place() {
+        let need = Need {
+            what: "zsh fish".to_owned(),
+            place: "system-wide, by apt-get",
+            used_by: UsedBy::SomeTests,
+            install: |_| Ok(()),
+        };
+        assert_eq!(
+            need.announcement(Installing::Allowed),
+            "installing zsh fish system-wide, by apt-get"
+        );
+        assert_eq!(need.announcement(Installing::Refused), "missing: zsh fish");
     }
 
     #[test]

@@ -5,8 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::schema::{SCHEMA, with_current_fields};
-use crate::tidy::first_difference;
-use crate::tree::Tree;
+use crate::tree::{Tree, first_difference};
 use crate::{Failure, console, process};
 
 /// The document of the file format: prose, with tables between marks.

@@ -1,13 +1,12 @@
 //! `cargo xtask test`: every test there is, in layers, the quick ones first.
 
-use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::dependencies::{self, Missing, NIGHTLY};
-use crate::process::{command, run as run_program, run_tests};
-use crate::{Failure, console, instructions, race, tidy};
+use crate::dependencies::{self, Installing, Missing, NIGHTLY};
+use crate::process::{command, run as run_program, run_tests, target};
+use crate::{Failure, console, instructions, licenses, race, tidy};
 
 /// What became of a layer that did not fail.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,9 +34,9 @@ struct Line {
 
 /// Runs the layers in order, to the first that fails; with a word only those that have it in their
 /// names.
-pub(crate) fn run(root: &Path, word: Option<&str>) -> Result<(), Failure> {
+pub(crate) fn run(root: &Path, word: Option<&str>, installing: Installing) -> Result<(), Failure> {
     console::say("== what the tests need");
-    let missing = dependencies::install(root)?;
+    let missing = dependencies::install(root, installing)?;
     if dependencies::is_slow() {
         console::say("SPLITPOINT_SLOW=1: more rounds, larger sizes");
     }
@@ -102,17 +101,7 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
                 Ok(Outcome::Done)
             }),
         ),
-        layer(
-            "licenses",
-            Box::new(move || {
-                if dependencies::has_program("cargo-deny") {
-                    run_program(&mut cargo("deny check licenses bans sources"))
-                        .map(|()| Outcome::Done)
-                } else {
-                    Ok(Outcome::Skipped("cargo-deny is not installed".to_owned()))
-                }
-            }),
-        ),
+        layer("licenses", Box::new(move || licenses::check(root).map(|()| Outcome::Done))),
     ]
 }
 
@@ -194,10 +183,6 @@ const FUZZ_LIMITS: [&str; 6] = [
     "-malloc_limit_mb=1024",
     "-print_final_stats=1",
 ];
-
-pub(crate) fn target(root: &Path) -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |path| root.join(path))
-}
 
 /// Runs tests that are picked by a part of their name; to pick none is a failure.
 fn must_pass(command: &mut Command) -> Result<Outcome, Failure> {

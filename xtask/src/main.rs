@@ -12,6 +12,7 @@ mod dependencies;
 mod docs;
 mod instructions;
 mod layers;
+mod licenses;
 mod process;
 mod race;
 mod rust;
@@ -26,7 +27,8 @@ usage: cargo xtask <command>
 
 commands:
   test [WORD]   install what the tests need, then run them all, in layers,
-                or only the layers with WORD in their names
+                or only the layers with WORD in their names; with
+                --no-install skip what needs a missing program, by name
   tidy          check the rules that no compiler checks
   docs          bring the generated parts of docs/ up to date
   race          run other engines and this one against each other; `race --help`
@@ -36,6 +38,8 @@ commands:
 more rounds and larger sizes.
 ";
 
+use dependencies::Installing;
+
 /// What went wrong, for the user, with its remedy where there is one.
 type Failure = String;
 
@@ -44,7 +48,10 @@ type Failure = String;
 enum Command {
     Help,
     /// All layers, or those with a word in their names.
-    Test(Option<String>),
+    Test {
+        word: Option<String>,
+        installing: Installing,
+    },
     Tidy,
     Docs,
     /// The options, for the program that runs the race.
@@ -71,8 +78,7 @@ fn parse(words: &[&str]) -> Result<Command, Failure> {
             Ok(Command::Race(options.iter().map(|&word| word.to_owned()).collect()))
         }
         ["help" | "-h" | "--help", ..] | [_, "-h" | "--help"] => Ok(Command::Help),
-        ["test"] => Ok(Command::Test(None)),
-        ["test", word] => Ok(Command::Test(Some((*word).to_owned()))),
+        ["test", options @ ..] => parse_test(options),
         ["tidy"] => Ok(Command::Tidy),
         ["docs"] => Ok(Command::Docs),
         ["ci-deps"] => Ok(Command::InstallDependencies),
@@ -81,15 +87,33 @@ fn parse(words: &[&str]) -> Result<Command, Failure> {
     }
 }
 
+fn parse_test(options: &[&str]) -> Result<Command, Failure> {
+    let mut word = None;
+    let mut installing = Installing::Allowed;
+    for option in options {
+        match *option {
+            "--no-install" => installing = Installing::Refused,
+            unknown if unknown.starts_with('-') => {
+                return Err(format!("there is no option `{unknown}`\n\n{HELP}"));
+            }
+            surplus if word.is_some() => {
+                return Err(format!("`{surplus}` is one word too many\n\n{HELP}"));
+            }
+            first => word = Some(first.to_owned()),
+        }
+    }
+    Ok(Command::Test { word, installing })
+}
+
 fn run(command: Command) -> Result<(), Failure> {
     let root = repository_root();
     match command {
         Command::Help => console::say(HELP.trim_end()),
-        Command::Test(word) => layers::run(&root, word.as_deref())?,
+        Command::Test { word, installing } => layers::run(&root, word.as_deref(), installing)?,
         Command::Tidy => tidy::run(&root)?,
         Command::Docs => docs::regenerate(&root)?,
         Command::Race(options) => race::run(&root, &options)?,
-        Command::InstallDependencies => drop(dependencies::install(&root)?),
+        Command::InstallDependencies => drop(dependencies::install(&root, Installing::Allowed)?),
     }
     Ok(())
 }
@@ -104,14 +128,30 @@ fn repository_root() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{Command, parse};
+    use super::{Command, Installing, parse};
 
     #[test]
     fn unknown_commands_are_refused_with_the_help() {
-        for words in [&[][..], &["tests"], &["tidy", "now"], &["test", "one", "more"]] {
+        for words in
+            [&[][..], &["tests"], &["tidy", "now"], &["test", "one", "more"], &["test", "--no"]]
+        {
             let failure = parse(words).expect_err("not a command");
             assert!(failure.contains("usage: cargo xtask"), "{words:?}: {failure}");
         }
+    }
+
+    #[test]
+    fn tests_are_chosen_by_a_word_and_may_be_run_without_installing() {
+        let test = |word: Option<&str>, installing| {
+            Ok(Command::Test { word: word.map(str::to_owned), installing })
+        };
+        assert_eq!(parse(&["test"]), test(None, Installing::Allowed));
+        assert_eq!(parse(&["test", "loom"]), test(Some("loom"), Installing::Allowed));
+        assert_eq!(parse(&["test", "--no-install"]), test(None, Installing::Refused));
+        assert_eq!(
+            parse(&["test", "--no-install", "loom"]),
+            test(Some("loom"), Installing::Refused)
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::{Failure, console};
@@ -84,6 +84,10 @@ fn passed_count(line: &str) -> Option<u64> {
 
 fn cannot_start(command: &Command, cause: &io::Error) -> Failure {
     format!("cannot run `{}`: {cause}", command.get_program().display())
+}
+
+pub(crate) fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |path| root.join(path))
 }
 
 #[cfg(test)]

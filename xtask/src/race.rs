@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::{command, run as run_program, run_tests};
-use crate::{Failure, layers};
+use crate::Failure;
+use crate::process::{self, command, run as run_program, run_tests};
 
 /// Runs the race's program, built with optimization if it is not yet.
 pub(crate) fn run(root: &Path, options: &[String]) -> Result<(), Failure> {
@@ -35,5 +35,5 @@ pub(crate) fn cargo(root: &Path, line: &str) -> Command {
 
 /// The directory of what is built in `peers/`.
 pub(crate) fn target(root: &Path) -> PathBuf {
-    layers::target(root).join("peers")
+    process::target(root).join("peers")
 }

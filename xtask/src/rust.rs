@@ -32,8 +32,6 @@ pub(crate) struct RustFile {
     pub(crate) functions: Vec<Function>,
     /// Lines with the word `unsafe` in code, comments and strings apart.
     pub(crate) unsafe_lines: Vec<usize>,
-    /// Lines that call `dbg!`.
-    pub(crate) dbg_lines: Vec<usize>,
     /// Lines with an `#[ignore]`.
     pub(crate) ignore_lines: Vec<usize>,
     /// Modules that the file declares, and where.
@@ -66,7 +64,6 @@ impl RustFile {
             paths: Vec::new(),
             functions: Vec::new(),
             unsafe_lines: Vec::new(),
-            dbg_lines: Vec::new(),
             ignore_lines: Vec::new(),
             modules: Vec::new(),
             test_modules: Vec::new(),
@@ -94,7 +91,6 @@ impl RustFile {
 
     /// Notes words that matter wherever they stand, macro bodies included.
     fn read_tokens(&mut self, tokens: TokenStream) {
-        let mut before_last = String::new();
         let mut last = String::new();
         for token in tokens {
             let line = token.span().start().line;
@@ -113,10 +109,7 @@ impl RustFile {
             if word == "unsafe" {
                 self.unsafe_lines.push(line);
             }
-            if word == "!" && last == "dbg" && before_last != "macro_rules" {
-                self.dbg_lines.push(line);
-            }
-            before_last = std::mem::replace(&mut last, word);
+            last = word;
         }
     }
 

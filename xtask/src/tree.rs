@@ -130,6 +130,15 @@ fn collect(root: &Path, directory: &str, paths: &mut Vec<String>) -> Result<(), 
     Ok(())
 }
 
+/// Returns the first line, counted from 1, in which two texts differ.
+pub(crate) fn first_difference(left: &str, right: &str) -> Option<usize> {
+    if left == right {
+        return None;
+    }
+    let same = left.lines().zip(right.lines()).take_while(|(left, right)| left == right).count();
+    Some(same + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

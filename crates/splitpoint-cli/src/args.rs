@@ -14,7 +14,6 @@ use crate::command::Command;
     version,
     max_term_width = 100,
     arg_required_else_help = true,
-    disable_help_subcommand = true,
     after_help = EXAMPLES,
     after_long_help = AFTER_LONG_HELP
 )]
@@ -117,7 +116,7 @@ mod tests {
         assert!(parsed > 30, "only {parsed} examples were found");
     }
 
-    /// The glossary's words: a user must not meet two names for one thing.
+    /// The words of `docs/glossary.md`: a user must not meet two names for one thing.
     #[test]
     fn help_uses_the_words_of_the_glossary() {
         let manual = crate::manual::markdown();

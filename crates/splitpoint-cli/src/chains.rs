@@ -1,23 +1,20 @@
-//! The chain histogram as text: of a live store and of a measured table, in the same columns.
+//! The chain histogram of a store as text, and in the lines that others have printed.
 
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use splitpoint::stats::{ChainHistogram, ChainRow};
+use splitpoint_lab::document::Look;
+use splitpoint_lab::report;
 
-use splitpoint_lab::number::p_is;
+use crate::look::look;
+use crate::number::percent;
 
-use crate::number::{counted, float, grouped, grouped_tenths, percent};
+pub(crate) use splitpoint_lab::report::chains_warning as warning;
 
-const BOLD: Style = Style::new().bold();
-const MEASURED: Style = AnsiColor::Cyan.on_default();
+/// Columns of a histogram of a store, however wide the terminal is.
+const COLUMNS: usize = 80;
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-const IDEAL: Style = AnsiColor::Yellow.on_default().bold();
-
-/// Width of the bars in columns.
-const BAR_COLUMNS: usize = 26;
-/// Rows of the histogram that are shown one by one; longer chains share the last row.
-const ROWS_MAX: usize = 32;
 
 /// How a histogram is printed
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -112,135 +109,12 @@ impl Totals {
 /// Returns the histogram of a store with its bars, and the lines below it. `remedy` is what to do if
 /// chance does not explain the longest chains: whole lines.
 pub(crate) fn to_text(chains: &ChainHistogram, remedy: &str) -> String {
-    let mut out = histogram_text(&chains.rows);
-    out.push('\n');
-    push_means(chains, &mut out);
+    let look = Look { columns: COLUMNS, ..look(false) };
+    let mut out = report::chains(chains).text(&look);
     if let Some(warning) = warning(chains) {
         let _ = write!(out, "\n{WARNING}warning:{WARNING:#} {warning}\n{remedy}");
     }
     out
-}
-
-/// Says which chains chance does not explain, if there are any.
-pub(crate) fn warning(chains: &ChainHistogram) -> Option<String> {
-    let ChainHistogram { beyond_chance_count: count, longest_by_chance, .. } = *chains;
-    let verb = if count == 1 { "has" } else { "have" };
-    (count > 0).then(|| {
-        format!(
-            "{} {verb} more than {} keys, which is not by chance",
-            counted(count, "bucket"),
-            grouped(longest_by_chance),
-        )
-    })
-}
-
-fn push_means(chains: &ChainHistogram, out: &mut String) {
-    let _ = writeln!(out, "{BOLD}{:<26}{:>9}{:>11}{BOLD:#}", "", "measured", "ideal");
-    for (name, measured, ideal, unit) in [
-        ("lines looked at, hit", chains.probes_hit, chains.probes_hit_ideal, "mean"),
-        ("lines looked at, miss", chains.probes_miss, chains.probes_miss_ideal, "mean"),
-    ] {
-        let _ = writeln!(out, "{name:<26}{measured:>9.3}{ideal:>11.3}   {unit}");
-    }
-    let _ = writeln!(
-        out,
-        "{:<26}{:>9}{:>11.1}   {}",
-        "keys in fullest bucket",
-        grouped(chains.longest),
-        chains.longest_ideal,
-        verdict(chains)
-    );
-}
-
-/// Returns what the longest chain says of the hash function.
-fn verdict(chains: &ChainHistogram) -> String {
-    let p = chains.longest_p;
-    if chains.beyond_chance_count > 0 { "not by chance: see below".to_string() } else { p_is(p) }
-}
-
-/// Returns the rows of a histogram with their bars.
-pub(crate) fn histogram_text(rows: &[ChainRow]) -> String {
-    let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{BOLD}{:>5}{:>11}{:>14}{:>9}{:>13}{BOLD:#}  {MEASURED}#{MEASURED:#} measured  \
-             {IDEAL}|{IDEAL:#} ideal",
-        "size", "buckets", "keys", "sum-pct", "ideal"
-    );
-    let scale = rows
-        .iter()
-        .map(|row| row.ideal_bucket_count.max(float(row.bucket_count)))
-        .fold(1., f64::max);
-    // Sizes that no bucket has and that are not to be expected say nothing.
-    let rows: Vec<&ChainRow> =
-        rows.iter().filter(|row| row.bucket_count > 0 || row.ideal_bucket_count >= 0.05).collect();
-    let (shown, rest) = rows.split_at(rows.len().min(ROWS_MAX));
-    for row in shown {
-        let _ = writeln!(out, "{}", row_text(row, &row.size.to_string(), scale));
-    }
-    if let Some(rest) = sum(rest) {
-        let _ = writeln!(out, "{}", row_text(&rest, &format!("{}+", rest.size), scale));
-    }
-    out
-}
-
-/// Returns the sum of `rows`, under the size of the first.
-fn sum(rows: &[&ChainRow]) -> Option<ChainRow> {
-    let (first, last) = (rows.first()?, rows.last()?);
-    Some(ChainRow {
-        size: first.size,
-        bucket_count: rows.iter().map(|row| row.bucket_count).sum(),
-        item_count: rows.iter().map(|row| row.item_count).sum(),
-        cumulative_percent: last.cumulative_percent,
-        ideal_bucket_count: rows.iter().map(|row| row.ideal_bucket_count).sum(),
-    })
-}
-
-fn row_text(row: &ChainRow, size: &str, scale: f64) -> String {
-    format!(
-        "{size:>5}{:>11}{:>14}{:>9.2}{:>13}  {}",
-        grouped(row.bucket_count),
-        grouped(row.item_count),
-        row.cumulative_percent,
-        grouped_tenths(row.ideal_bucket_count),
-        bar(float(row.bucket_count) / scale, row.ideal_bucket_count / scale)
-    )
-    .trim_end()
-    .to_string()
-}
-
-/// Draws a share of the full width with a mark where the ideal is: `#####|##` or `#####  |`.
-fn bar(measured: f64, ideal: f64) -> String {
-    let mut end = columns(measured);
-    if measured > 0.0 {
-        end = end.max(1);
-    }
-    let mark = (ideal > 0.0).then(|| columns(ideal)).filter(|mark| *mark > 0 || end > 0);
-    let mut out = String::new();
-    let piece = |from: usize, to: usize| -> String {
-        let filled = end.clamp(from, to) - from;
-        let (bar, gap) = ("#".repeat(filled), " ".repeat(to - from - filled));
-        if bar.is_empty() { gap } else { format!("{MEASURED}{bar}{MEASURED:#}{gap}") }
-    };
-    match mark {
-        None => out += &piece(0, end),
-        Some(mark) => {
-            out += &piece(0, mark);
-            let _ = write!(out, "{IDEAL}|{IDEAL:#}");
-            out += &piece(mark + 1, end.max(mark + 1));
-        }
-    }
-    out
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "a share of a few columns"
-)]
-fn columns(share: f64) -> usize {
-    (share.clamp(0.0, 1.0) * (BAR_COLUMNS - 1) as f64).round() as usize
 }
 
 #[cfg(test)]
@@ -281,16 +155,18 @@ mod tests {
     #[test]
     fn the_histogram_sets_the_measured_beside_the_ideal() {
         let expected = "
- size    buckets          keys  sum-pct        ideal  # measured  | ideal
-    0         10             0     0.00         12.5  ######  |
-    1         40            40    40.00         30.0  ###################|#####
-    2         30            60   100.00         31.0  ###################|
-    3          0             0   100.00          0.2
+Buckets by the number of their keys, beside the ideal
+size  buckets  keys  sum-pct  ideal  # measured | ideal
+   0       10     0     0.00   12.5  ###########  |
+   1       40    40    40.00   30.0  ################################|#########
+   2       30    60   100.00   31.0  ################################ |
+   3        0     0   100.00  0.200
 
-                           measured      ideal
-lines looked at, hit          1.000      1.001   mean
-lines looked at, miss         1.000      1.002   mean
-keys in fullest bucket            2        2.6   p = 0.930
+What they cost, beside the ideal
+                        measured  ideal
+lines looked at, hit       1.000  1.001  mean
+lines looked at, miss      1.000  1.002  mean
+keys in fullest bucket         2    2.6  p = 0.930
 ";
         assert_eq!(plain(&to_text(&sample(), "never shown")), expected[1..]);
     }
@@ -314,7 +190,7 @@ keys in fullest bucket            2        2.6   p = 0.930
                        do something\n";
         assert!(text.ends_with(warning), "{text}");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
-        assert!(text.contains("  32+"), "{text}");
+        assert!(text.contains("\n 32+  "), "{text}");
     }
 
     /// The table of Mewburn's message of 2001, with chains that add up to its figures.

@@ -58,6 +58,11 @@ impl Failure {
         self
     }
 
+    /// Only the exit code says it.
+    pub(crate) fn silent(exit: Exit) -> Self {
+        Self::new(exit, "")
+    }
+
     /// Puts `context` and a colon before the message.
     #[must_use]
     pub(crate) fn within(mut self, context: impl fmt::Display) -> Self {
@@ -97,7 +102,7 @@ impl Failure {
     /// Standard output refused data; a closed pipe only ends the command.
     pub(crate) fn output(source: &io::Error) -> Self {
         if source.kind() == io::ErrorKind::BrokenPipe {
-            return Self::new(Exit::BrokenPipe, "");
+            return Self::silent(Exit::BrokenPipe);
         }
         Self::io("write to standard output", source)
     }

@@ -32,7 +32,7 @@ impl Read for Dribble {
 /// If reading from memory fails, or a record comes out of nothing.
 fn read(format: LoadFormat, source: Box<dyn Read + Send>) -> (Pairs, Option<String>) {
     let mut input = Input::new(source);
-    let mut reader = format.reader();
+    let mut reader = format.reader(None);
     let (mut record, mut records) = (Record::default(), Vec::new());
     loop {
         let before = input.offset();

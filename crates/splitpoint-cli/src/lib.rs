@@ -14,6 +14,7 @@ mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod interrupt;
+mod look;
 mod loss;
 mod manual;
 mod measure;

@@ -60,8 +60,9 @@ fn roff_sections(text: &str) -> String {
     out
 }
 
+/// Returns the commands that have a page: `help` says again what the others say.
 fn visible(main: &Command) -> impl Iterator<Item = &Command> {
-    main.get_subcommands().filter(|command| !command.is_hide_set())
+    main.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
 }
 
 /// Returns `docs/cli.md`: the help of every command as it is printed at 80 columns.

@@ -15,15 +15,6 @@ pub(crate) fn count(len: usize) -> u64 {
     u64::try_from(len).expect("a length in memory fits 64 bits")
 }
 
-/// Returns `number` with one decimal and a comma between every three digits before it.
-pub(crate) fn grouped_tenths(number: f64) -> String {
-    let plain = format!("{number:.1}");
-    match plain.split_once('.').map(|(whole, tenths)| (whole.parse(), tenths)) {
-        Some((Ok(whole), tenths)) => format!("{}.{tenths}", grouped(whole)),
-        _ => plain,
-    }
-}
-
 /// Returns `part` of `whole` in percent; 0 of nothing.
 pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * float(part) / float(whole) }
@@ -62,12 +53,6 @@ pub(crate) fn each(total: Duration, count: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tenths_follow_grouped_digits() {
-        assert_eq!(grouped_tenths(1234.56), "1,234.6");
-        assert_eq!(grouped_tenths(f64::INFINITY), "inf");
-    }
 
     #[test]
     fn durations_have_three_digits_that_matter() {

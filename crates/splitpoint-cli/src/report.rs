@@ -108,7 +108,7 @@ impl StatReport {
         };
         let warning = chains::warning(&report.chains);
         report.warning = warning.map(|warning| {
-            let remedy = report.remedy().replace('\n', " ");
+            let remedy = report.remedy().replace("\n  ", " ").replace('\n', " ");
             format!("{warning}. {}", remedy.trim_end())
         });
         report
@@ -119,9 +119,8 @@ impl StatReport {
         let file = shell_word(&self.store);
         format!(
             "The hash function does not suit these keys, or somebody chose them to collide.\n\
-             Load them into a store with a keyed function:\n  \
-             splitpoint create NEW.spt --hash siphash-1-3\n  \
-             splitpoint dump {file} | splitpoint load NEW.spt\n"
+             Move the store to a keyed function:\n  \
+             splitpoint rehash {file} --hash siphash-1-3\n"
         )
     }
 

@@ -214,6 +214,12 @@ pub(crate) fn open_or_create(path: &Path, options: &Options, console: Console) -
     open_writable(path, &options.clone().create(Create::IfMissing), console)
 }
 
+/// Returns whether there is no file yet.
+pub(crate) fn is_missing(path: &Path) -> Result<bool> {
+    let file = db185_of(path)?.map_or_else(|| path.to_path_buf(), |(file, _)| file);
+    Ok(file.symlink_metadata().is_err())
+}
+
 /// Makes a store where there is no file.
 pub(crate) fn create(path: &Path, options: &Options) -> Result<Db> {
     refuse_name_of_old(path)?;
@@ -251,8 +257,14 @@ fn refuse_name_of_old(path: &Path) -> Result<()> {
 fn open_as_left(path: &Path, options: &Options, console: Console) -> Result<Db> {
     let opened = with_progress(options, console).open(path);
     let db = opened.map_err(|error| Failure::opening(path, &error))?;
+    note_left(path, db.recovery(), console);
+    Ok(db)
+}
+
+/// Says what the last writer left, of a store that has been opened for writing.
+pub(crate) fn note_left(path: &Path, recovery: Recovery, console: Console) {
     let file = path.display();
-    match db.recovery() {
+    match recovery {
         Recovery::Created => console.note(format_args!("created `{file}`")),
         Recovery::TakenOver { records } => console.note(format_args!(
             "`{file}` was not closed: its last writer was killed; index taken over, {} applied",
@@ -264,11 +276,10 @@ fn open_as_left(path: &Path, options: &Options, console: Console) -> Result<Db> 
         )),
         _ => {}
     }
-    Ok(db)
 }
 
 /// Returns options under which an opening that takes long shows how far it is.
-fn with_progress(options: &Options, console: Console) -> Options {
+pub(crate) fn with_progress(options: &Options, console: Console) -> Options {
     let shown: Mutex<Option<(&'static str, Progress)>> = Mutex::new(None);
     options.clone().on_recovery(move |told| {
         let (phase, total, done) = match told {

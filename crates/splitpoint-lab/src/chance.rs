@@ -2,56 +2,60 @@
 //!
 //! # Source
 //!
-//! Welch, "The generalization of Student's problem when several different population variances are
-//! involved", 1947. Press et al., Numerical Recipes, 6.4: the incomplete beta function by its
-//! continued fraction.
+//! Mann and Whitney, "On a test of whether one of two random variables is stochastically larger than
+//! the other", 1947; the variance with ties as in Hollander and Wolfe, Nonparametric Statistical
+//! Methods, 4.1. Press et al., Numerical Recipes, 6.4: the incomplete beta function by its continued
+//! fraction.
 
 use crate::probability::{ln_gamma, normal_two_sided};
-use crate::study::Spread;
 
-/// Degrees of freedom from which Student's distribution is not told from the normal.
-const DOF_MANY: f64 = 1e6;
 /// Tries from which the binomial distribution is not told from the normal.
 const TRIES_MANY: f64 = 1e6;
 
-/// Returns the probability that the means of two spreads differ as much if chance alone made it, or
-/// `None` if one has fewer than two runs.
+/// Runs of each side below which ranks say nothing at the probabilities that count here.
+const RUNS_MIN: usize = 8;
+
+/// Returns the probability that the ranks of two sets of runs differ as much if chance alone made
+/// it, on both sides, or `None` if one has fewer than eight runs.
+///
+/// Mann and Whitney's test: of all pairs of a run on the left and one on the right, how many have
+/// the longer one on the left, a tie counting half; by the normal distribution, with the variance
+/// that ties leave and a correction for continuity. One slow run counts like any other that is
+/// slower than those of the other side, as it does in a median.
 ///
 /// # Examples
 ///
 /// ```
-/// use splitpoint_lab::{chance, study::Spread};
+/// use splitpoint_lab::chance::ranks_p;
 ///
-/// let left = Spread::of(&[0.0, 27.5, 21.0, 19.0, 23.6, 17.0, 17.9]);
-/// let right = Spread::of(&[0.0, 27.1, 22.0, 20.8, 23.4, 23.4, 23.5]);
-/// assert!(chance::welch_p(&left, &right).is_some_and(|p| p > 0.2));
+/// let quiet = [5.1, 5.2, 5.3, 5.4, 5.5, 5.6, 5.7, 5.8];
+/// let one_slow_run = [4.1, 4.2, 4.3, 4.4, 4.5, 4.6, 4.7, 900.0];
+/// assert!(ranks_p(&quiet, &one_slow_run).is_some_and(|p| p < 0.02));
+/// assert!(ranks_p(&quiet, &quiet).is_some_and(|p| p > 0.99));
 /// ```
-pub fn welch_p(left: &Spread, right: &Spread) -> Option<f64> {
-    if left.run_count < 2 || right.run_count < 2 {
+pub fn ranks_p(left: &[f64], right: &[f64]) -> Option<f64> {
+    if left.len().min(right.len()) < RUNS_MIN {
         return None;
     }
-    let of = |spread: &Spread| {
-        let n = spread.run_count as f64;
-        (spread.deviation.powi(2) / n, n - 1.0)
-    };
-    let ((left_variance, left_dof), (right_variance, right_dof)) = (of(left), of(right));
-    let variance = left_variance + right_variance;
-    if variance == 0.0 {
-        let is_same = left.mean.total_cmp(&right.mean).is_eq();
-        return Some(if is_same { 1.0 } else { 0.0 });
+    let mut all: Vec<(f64, bool)> = left.iter().map(|&run| (run, true)).collect();
+    all.extend(right.iter().map(|&run| (run, false)));
+    all.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let (mut rank_sum, mut ties, mut passed) = (0.0, 0.0, 0.0);
+    for tied in all.chunk_by(|one, other| one.0.total_cmp(&other.0).is_eq()) {
+        let count = tied.len() as f64;
+        let of_left = tied.iter().filter(|(_, is_left)| *is_left).count() as f64;
+        rank_sum += of_left * (passed + f64::midpoint(count, 1.0));
+        ties += count.powi(3) - count;
+        passed += count;
     }
-    let t = (left.mean - right.mean) / variance.sqrt();
-    let dof =
-        variance.powi(2) / (left_variance.powi(2) / left_dof + right_variance.powi(2) / right_dof);
-    Some(student_two_sided(t, dof))
-}
-
-/// Returns the probability that Student's variable of `dof` degrees is further than `t` from 0.
-pub fn student_two_sided(t: f64, dof: f64) -> f64 {
-    if dof > DOF_MANY {
-        return normal_two_sided(t);
+    let (n, m) = (left.len() as f64, right.len() as f64);
+    let away = (rank_sum - n * (n + 1.0) / 2.0 - n * m / 2.0).abs();
+    let total = n + m;
+    let variance = n * m / 12.0 * (total + 1.0 - ties / (total * (total - 1.0)));
+    if variance <= 0.0 {
+        return Some(1.0);
     }
-    beta_lower(dof / 2.0, 0.5, dof / (dof + t * t))
+    Some(normal_two_sided((away - 0.5).max(0.0) / variance.sqrt()))
 }
 
 /// Returns the probability that a count splits as unevenly as `left` and `right`, where each of the
@@ -121,40 +125,33 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// From tables: Abramowitz and Stegun 26.10, and closed forms for 1 and 2 degrees.
+    /// 8 and 8 runs that do not overlap: `u = 0` of 64, away by 32, variance `64 * 17 / 12`.
     #[test]
-    fn student_has_the_values_of_tables() {
-        for (t, dof, p) in [
-            (12.706_205, 1.0, 0.05),
-            (4.302_653, 2.0, 0.05),
-            (2.228_139, 10.0, 0.05),
-            (1.980, 120.0, 0.05),
-            (3.169_273, 10.0, 0.01),
-            (0.0, 5.0, 1.0),
-        ] {
-            let found = student_two_sided(t, dof);
-            assert!((found - p).abs() < 1e-4, "t {t} of {dof} degrees: {found} is not {p}");
-        }
-        let normal = student_two_sided(2.0, 2e6);
-        assert!((student_two_sided(2.0, 9e5) - normal).abs() < 1e-6);
+    fn ranks_have_the_values_worked_by_hand() {
+        let runs = |first: u32| -> Vec<f64> { (first..first + 8).map(f64::from).collect() };
+        let apart = ranks_p(&runs(0), &runs(8)).unwrap();
+        let z = 31.5 / (64.0_f64 * 17.0 / 12.0).sqrt();
+        assert!((apart - normal_two_sided(z)).abs() < 1e-12 && apart < 0.001, "{apart}");
+        // Four fours of equal runs, two of each side: no side is ahead.
+        let ties = [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0];
+        assert_eq!(ranks_p(&ties, &ties), Some(1.0));
+        // Two values: six of the left are 0, two 1; on the right two and six. u = 16 of 64, and the
+        // ties of 8 and 8 take `2 (512 - 8) / (16 * 15)` off 17.
+        let (low, high) = ([0., 0., 0., 0., 0., 0., 1., 1.], [0., 0., 1., 1., 1., 1., 1., 1.]);
+        let variance: f64 = 64.0 / 12.0 * (17.0 - 1008.0 / 240.0);
+        let expected = normal_two_sided(15.5 / variance.sqrt());
+        assert!((ranks_p(&low, &high).unwrap() - expected).abs() < 1e-12);
+        assert_eq!(ranks_p(&low, &high), ranks_p(&high, &low));
+        assert_eq!(ranks_p(&[7.0; 15], &[7.0; 15]), Some(1.0));
+        assert_eq!(ranks_p(&[7.0; 7], &[1.0; 15]), None);
     }
 
-    /// Welch's own kind of example: unequal variances, worked by hand.
-    ///
-    /// Means 2 and 4, variances 1 and 4 over 3 and 5 runs: `t = -2 / sqrt(1/3 + 4/5)` and
-    /// `dof = (17/15)^2 / ((1/9) / 2 + (16/25) / 4)`.
     #[test]
-    fn welch_weighs_both_variances() {
-        let spread =
-            |run_count, mean, deviation| Spread { run_count, mean, deviation, ..Spread::default() };
-        let p = welch_p(&spread(3, 2.0, 1.0), &spread(5, 4.0, 2.0)).unwrap();
-        let t = 2.0 / (17.0_f64 / 15.0).sqrt();
-        let dof = (17.0_f64 / 15.0).powi(2) / (1.0 / 18.0 + 4.0 / 25.0);
-        assert!((p - student_two_sided(t, dof)).abs() < 1e-12);
-        assert!((0.1..0.12).contains(&p), "{p}");
-        assert_eq!(welch_p(&spread(7, 2.0, 0.0), &spread(7, 2.0, 0.0)), Some(1.0));
-        assert_eq!(welch_p(&spread(7, 2.0, 0.0), &spread(7, 3.0, 0.0)), Some(0.0));
-        assert_eq!(welch_p(&spread(1, 2.0, 0.0), &spread(7, 3.0, 1.0)), None);
+    fn one_slow_run_does_not_hide_a_difference() {
+        let mut left: Vec<f64> = (0..15).map(|n| 1.0 + 0.01 * f64::from(n)).collect();
+        let right: Vec<f64> = left.iter().map(|run| run + 3.0).collect();
+        left[14] = 1e6;
+        assert!(ranks_p(&left, &right).unwrap() < 0.001);
     }
 
     #[test]

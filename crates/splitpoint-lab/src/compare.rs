@@ -1,14 +1,19 @@
 //! What two functions differ in on the same keys, or two studies, and whether it is chance.
 //!
 //! Figures of the buckets are tested by their pairs: were both hashes ideal, the pairs of keys in
-//! one bucket would be two Poisson counts whose means are known. Times are tested by Welch's test.
+//! one bucket would be two Poisson counts whose means are known. Times are tested by the ranks of
+//! their runs, as the medians that are shown depend on them.
 
-use crate::chance::{split_p, welch_p};
+use crate::chance::{ranks_p, split_p};
 use crate::measure::Report;
 use crate::study::{Difference, Spread, Study, Timing};
 
 /// Probability below which a difference is not put down to chance.
 pub const CHANCE_P: f64 = 0.001;
+
+/// Nanoseconds that the loops around a function take, and with them their noise, are subtracted from
+/// its time: less than this is not told from nothing.
+const RESOLUTION_NS: f64 = 0.1;
 
 /// What two studies have in common, and what only one of them has.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,7 +114,11 @@ pub fn timings(subject: &str, left: &Timing, right: &Timing) -> Vec<Difference> 
         left: left.median,
         right: right.median,
         ideal: None,
-        p: welch_p(left, right),
+        p: if left.median.max(right.median) < RESOLUTION_NS {
+            None
+        } else {
+            ranks_p(&left.runs, &right.runs)
+        },
     };
     vec![
         figure("latency, ns", &left.latency_ns, &right.latency_ns),
@@ -165,6 +174,11 @@ impl Difference {
         self.left.total_cmp(&self.right).is_ne()
     }
 
+    /// Returns what a figure must be to be told from nothing: more than 0 of times only.
+    pub fn resolution(&self) -> f64 {
+        if self.figure.ends_with(", ns") { RESOLUTION_NS } else { 0.0 }
+    }
+
     /// Returns whether there is one that chance does not explain, as far as that can be tested.
     pub fn is_beyond_chance(&self) -> bool {
         self.differs() && self.p.is_some_and(|p| p < CHANCE_P)
@@ -209,6 +223,42 @@ mod tests {
         assert!(comparison.differences.iter().all(|found| !found.differs()));
         assert_eq!((comparison.only_left.len(), comparison.only_right.len()), (0, 0));
         assert!(comparison.differences.len() >= 10);
+    }
+
+    fn timing(run_ns: [f64; 15]) -> Timing {
+        let runs: Vec<f64> = std::iter::once(99.0).chain(run_ns).collect();
+        let spread = Spread::of(&runs);
+        Timing {
+            hash: "any".to_owned(),
+            bytes_min: 8,
+            bytes_max: 8,
+            key_count: 100,
+            is_mixed: true,
+            sample_count: 100,
+            throughput_ns: spread.clone(),
+            latency_ns: spread,
+            throughput_overhead_ns: 0.5,
+            latency_overhead_ns: 0.5,
+        }
+    }
+
+    /// The means of these differ by chance, since one run took a thousand times as long.
+    #[test]
+    fn times_are_tested_by_ranks_as_their_medians_are_shown() {
+        let mut slow = [1.09; 15];
+        slow[3] = 4000.0;
+        let found = timings("", &timing(slow), &timing([4.36; 15]));
+        assert_eq!((found[0].left, found[0].right), (1.09, 4.36));
+        assert!(found[0].is_beyond_chance(), "{found:?}");
+    }
+
+    #[test]
+    fn times_below_the_resolution_are_not_tested() {
+        let found = timings("", &timing([0.0; 15]), &timing([0.09; 15]));
+        assert_eq!((found[0].p, found[0].resolution()), (None, RESOLUTION_NS));
+        let found = timings("", &timing([0.0; 15]), &timing([0.5; 15]));
+        assert!(found[0].is_beyond_chance(), "{found:?}");
+        assert!(reports("", &report("sdbm", 500), &report("dbm", 500))[0].resolution() < 1e-9);
     }
 
     #[test]

@@ -12,12 +12,26 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::partial::{Setup, mixed};
-use crate::study::KeyPosition;
 
 /// Bytes of a key that are looked at, from its start.
 pub const OFFSETS_MAX: usize = 256;
 /// Longest key that is put into a sample.
 const SAMPLE_KEY_BYTES_MAX: usize = 1024;
+
+/// What the keys hold at one place.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeyPosition {
+    /// Bytes from the start.
+    pub offset: u64,
+    /// Keys that are so long.
+    pub key_count: u64,
+    /// Different bytes there.
+    pub distinct_count: u64,
+    /// Shannon's entropy of the byte there, 0 to 8.
+    pub entropy_bits: f64,
+    /// Bits that are the same in all of those keys.
+    pub constant_mask: u8,
+}
 
 /// Counts of the bytes at each place of the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,9 +9,8 @@
 //! hashes; a [`Setup`] of both and a table counts keys into [`PartialStats`], which add up over
 //! threads and machines; a [`Report`] says what they come to, beside an ideal hash.
 //!
-//! # Not here
-//!
-//! Reading and printing are the command's business.
+//! Keys are read by [`keys`]; a [`Study`] of them is put into words by [`report`], and printed as text,
+//! as a page or as Markdown by [`document`].
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +20,7 @@ pub mod chains;
 pub mod chance;
 pub mod choose;
 pub mod compare;
+pub mod document;
 pub mod drive;
 mod error;
 pub mod gate;
@@ -46,6 +46,7 @@ pub mod timing;
 
 pub use bit_counts::BitCounts;
 pub use chains::LiveTable;
+pub use document::Document;
 pub use error::Error;
 pub use key_positions::{KeyPositions, KeySample};
 pub use lookups::Lookups;

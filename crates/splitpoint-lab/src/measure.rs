@@ -25,7 +25,8 @@ mod verdict;
 pub use bits::{BitBias, BitPair};
 pub use collisions::{Collisions, EqualHashes};
 pub use shape::{CELLS_MAX, ItemShare, Strip};
-pub use verdict::{Alternative, Verdict, Words};
+pub(crate) use verdict::FAILURE_BITS;
+pub use verdict::{Alternative, Grade, Verdict, Words};
 
 /// What was measured, beside what an ideal hash gives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

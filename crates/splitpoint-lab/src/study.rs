@@ -12,6 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::chains::LiveTable;
+pub use crate::key_positions::KeyPosition;
 use crate::measure::Report;
 
 /// The version of the saved form.
@@ -205,7 +206,7 @@ pub struct Timing {
 }
 
 /// Several runs of the same work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Runs, the first left out.
     pub run_count: u64,
@@ -222,6 +223,9 @@ pub struct Spread {
     pub max: f64,
     /// Their standard deviation.
     pub deviation: f64,
+    /// All of them, the first left out, in their order: what differences are tested by.
+    #[serde(default)]
+    pub runs: Vec<f64>,
 }
 
 /// What a flipped bit of a key does to its hash.
@@ -277,21 +281,6 @@ pub struct Neighbors {
     pub mean_bits_ideal: f64,
     /// Deviation of the mean in standard deviations of an ideal hash's.
     pub z: f64,
-}
-
-/// What the keys hold at one place.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeyPosition {
-    /// Bytes from the start.
-    pub offset: u64,
-    /// Keys that are so long.
-    pub key_count: u64,
-    /// Different bytes there.
-    pub distinct_count: u64,
-    /// Shannon's entropy of the byte there, 0 to 8.
-    pub entropy_bits: f64,
-    /// Bits that are the same in all of those keys.
-    pub constant_mask: u8,
 }
 
 /// What a function must stand.

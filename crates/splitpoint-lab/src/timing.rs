@@ -86,16 +86,17 @@ impl Sampler {
         self.classes[class_of(key.len())].add(key);
     }
 
-    /// Returns the samples: all lengths mixed, then the classes that have keys, by length. None
-    /// without keys.
+    /// Returns the samples: all lengths mixed, then the classes that have keys, by length, unless
+    /// one class has them all, which would be the same again. None without keys.
     pub fn finish(self) -> Vec<Sample> {
         if self.mixed.key_count == 0 {
             return Vec::new();
         }
+        let all = self.mixed.key_count;
         let classes: Vec<Sample> = self
             .classes
             .into_iter()
-            .filter(|class| class.key_count > 0)
+            .filter(|class| class.key_count > 0 && class.key_count < all)
             .map(|class| class.finish(false))
             .collect();
         let mixed = self.mixed.finish(true);
@@ -361,6 +362,7 @@ impl Spread {
             median: f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]),
             max: sorted[n - 1],
             deviation: if n > 1 { (squares / (n as f64 - 1.0)).sqrt() } else { 0.0 },
+            runs: others.to_vec(),
         }
     }
 }
@@ -408,6 +410,9 @@ mod tests {
             ]
         );
         assert!(Sampler::new().finish().is_empty());
+        let mut one_class = Sampler::new();
+        (0..9_u64).for_each(|n| one_class.add(&n.to_le_bytes()));
+        assert_eq!(one_class.finish().len(), 1, "the class would be measured twice");
     }
 
     /// A sample of 100,000 numbers fits, holds numbers that were given, and has their mean.
@@ -435,7 +440,7 @@ mod tests {
         let timings = time(&functions, &samples[0], || false);
         for (timing, (specimen, _)) in timings.iter().zip(functions) {
             assert_eq!(timing.hash, specimen.name());
-            for spread in [timing.throughput_ns, timing.latency_ns] {
+            for spread in [&timing.throughput_ns, &timing.latency_ns] {
                 assert_eq!(spread.run_count, RUNS as u64);
                 assert!(spread.min <= spread.median && spread.median <= spread.max);
                 assert!(spread.min >= 0.0 && spread.max.is_finite());

@@ -22,9 +22,8 @@ use splitpoint::{Error, Result};
 use crate::Source;
 use crate::byte_order::ByteOrder;
 use crate::chain::{Pages, ceil_log2};
-use crate::identify::Identity;
-use crate::old_file::or_fault;
-use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::identity::Identity;
+use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit, or_fault};
 use crate::stated::{Counted, Extent, Stated, StatedBy};
 
 const HEADER_BYTES: usize = 512;

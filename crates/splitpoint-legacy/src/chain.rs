@@ -4,8 +4,7 @@
 use splitpoint::Result;
 
 use crate::Source;
-use crate::old_file::or_fault;
-use crate::reader::{Budget, Fault, Unit};
+use crate::reader::{Budget, Fault, Unit, or_fault};
 
 /// The pages of a file.
 #[derive(Debug)]

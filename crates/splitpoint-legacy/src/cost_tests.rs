@@ -7,7 +7,9 @@ use splitpoint::{Table, TableExt};
 
 use crate::Source;
 use crate::byte_order::ByteOrder;
-use crate::identify::{Files, Format, by_magic};
+use crate::files::Files;
+use crate::identify::by_magic;
+use crate::identity::Format;
 use crate::old_file::OldFile;
 use crate::open::{by_format, open};
 

@@ -16,7 +16,9 @@ use splitpoint::{Table, TableExt};
 
 use crate::ByteOrder;
 use crate::Source;
-use crate::identify::{Files, Format, by_magic};
+use crate::files::Files;
+use crate::identify::by_magic;
+use crate::identity::Format;
 use crate::old_file::OldFile;
 use crate::open::by_format;
 use crate::pages::{BLOCK_BYTES, Kind, PagedFile, Shape};

@@ -17,7 +17,7 @@ use splitpoint::hash::{self, CharSign};
 
 use crate::Source;
 use crate::byte_order::ByteOrder;
-use crate::identify::Identity;
+use crate::identity::Identity;
 use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
 use crate::stated::{Counted, Extent, Stated, StatedBy, has_data};
 

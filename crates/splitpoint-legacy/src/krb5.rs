@@ -20,9 +20,8 @@ use crate::Source;
 use crate::byte_order::ByteOrder;
 use crate::chain::{Pages, ceil_log2};
 use crate::db185::{Shape, extent_of, flaw_of_spares, records_of};
-use crate::identify::Identity;
-use crate::old_file::or_fault;
-use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::identity::Identity;
+use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit, or_fault};
 use crate::stated::Stated;
 
 const HEADER_BYTES: usize = 248;

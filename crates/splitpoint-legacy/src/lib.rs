@@ -29,11 +29,13 @@ mod chain;
 mod cost_tests;
 pub mod db185;
 mod dbm;
+mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod gdbm;
 mod identify;
+mod identity;
 mod krb5;
 mod old_file;
 mod open;
@@ -44,7 +46,8 @@ mod source;
 mod stated;
 
 pub use byte_order::ByteOrder;
-pub use identify::{Format, Identity, identify};
+pub use identify::identify;
+pub use identity::{Format, Identity};
 pub use old_file::{BucketRow, Doubt, OldFile, Survey};
 pub use open::{open, open_damaged};
 pub use reader::{Fault, Parameter};

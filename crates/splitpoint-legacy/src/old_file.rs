@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use std::path::Path;
 use std::sync::OnceLock;
 
 use splitpoint::linear::{BucketIndex, Geometry};
@@ -20,9 +19,10 @@ use splitpoint::{
     TableCheck, Value,
 };
 
-use crate::db185;
-use crate::identify::Identity;
-use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit, key_of, value_of};
+use crate::identity::Identity;
+use crate::reader::{
+    Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit, key_of, or_fault, value_of,
+};
 use crate::stated::{Counted, Discrepancy, StatedBy};
 
 /// Doubts that are kept one by one; further ones are counted.
@@ -179,17 +179,6 @@ pub struct OldFile {
 impl OldFile {
     pub(crate) fn new(reader: Box<dyn Reader>) -> Self {
         Self { reader, survey: OnceLock::new() }
-    }
-
-    /// Opens the file of the 1991 package at `path` with `options`, whose hash function it may have
-    /// been made with.
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](crate::open()); [`ErrorKind::NotAStore`](splitpoint::ErrorKind::NotAStore) if it
-    /// is of another format.
-    pub fn db185(path: impl AsRef<Path>, options: &db185::Options) -> Result<Self> {
-        crate::open::open_db185(path.as_ref(), options)
     }
 
     /// Returns how many bytes of the file have been read.
@@ -388,17 +377,6 @@ fn find<'u>(
         }
     }
     Ok(fault.map_or(Ok(None), Err))
-}
-
-/// Tells damage, which is a result, from a refusal of the system.
-pub(crate) fn or_fault<T>(result: Result<T>) -> Result<Result<T, Fault>> {
-    match result {
-        Ok(value) => Ok(Ok(value)),
-        Err(Error::Corrupt { what, offset, expected, found }) => {
-            Ok(Err(Fault { what, offset, expected, found }))
-        }
-        Err(other) => Err(other),
-    }
 }
 
 impl Table for OldFile {

@@ -7,8 +7,10 @@ use splitpoint::{Error, Result};
 use crate::Source;
 use crate::bdb::BdbFile;
 use crate::db185::{self, Db185File};
+use crate::files::files_of;
 use crate::gdbm::GdbmFile;
-use crate::identify::{Format, Identity, by_magic, files_of, kind_of};
+use crate::identify::{by_magic, kind_of};
+use crate::identity::{Format, Identity};
 use crate::krb5::Krb5File;
 use crate::old_file::OldFile;
 use crate::pages::PagedFile;
@@ -57,8 +59,21 @@ pub fn open_damaged(path: impl AsRef<Path>) -> Result<OldFile> {
     open_as(path.as_ref(), true)
 }
 
+impl OldFile {
+    /// Opens the file of the 1991 package at `path` with `options`, whose hash function it may have
+    /// been made with.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](crate::open()); [`ErrorKind::NotAStore`](splitpoint::ErrorKind::NotAStore) if it
+    /// is of another format.
+    pub fn db185(path: impl AsRef<Path>, options: &db185::Options) -> Result<Self> {
+        open_db185(path.as_ref(), options)
+    }
+}
+
 /// Opens the file of the 1991 package at `path` with `options`.
-pub(crate) fn open_db185(path: &Path, options: &db185::Options) -> Result<OldFile> {
+fn open_db185(path: &Path, options: &db185::Options) -> Result<OldFile> {
     let files = files_of(path);
     let source = Source::open(&files.data)?;
     match by_magic(&source, &files)? {

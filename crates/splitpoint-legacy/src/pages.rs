@@ -16,7 +16,8 @@ use splitpoint::hash::{self, CharSign};
 use splitpoint::{Error, Result};
 
 use crate::byte_order::ByteOrder;
-use crate::identify::{Files, Format, Identity, of_blocks};
+use crate::files::Files;
+use crate::identity::{Format, Identity};
 use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
 use crate::stated::{Counted, Extent, Stated, StatedBy};
 use crate::{Source, dbm, sdbm};
@@ -558,5 +559,16 @@ impl Placement {
 
     fn is_trie_right(self) -> bool {
         self.trie_share() >= 0.5
+    }
+}
+
+/// Names the kind of a file of pairs in blocks.
+fn of_blocks(files: &Files, shape: Shape, kind: Kind) -> Identity {
+    let mut identity = Identity::new(kind.format(), &files.data).order(shape.order);
+    identity.dir_path.clone_from(&files.dir);
+    let identity = identity.detail(format!("blocks of {}", shape.block_bytes));
+    match kind.detail() {
+        Some(detail) => identity.detail(detail),
+        None => identity,
     }
 }

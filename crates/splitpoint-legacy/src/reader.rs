@@ -21,7 +21,7 @@ use splitpoint::stats::Stats;
 use splitpoint::{Error, Result};
 
 use crate::Source;
-use crate::identify::Identity;
+use crate::identity::Identity;
 use crate::stated::Stated;
 
 /// Something in a file that breaks its format.
@@ -101,6 +101,17 @@ impl Unit {
         let end = offset.saturating_add(bytes);
         let absence = Some(Fault::new("end of the file", offset, end, file_bytes));
         Self { absence, ..Self::default() }
+    }
+}
+
+/// Tells damage, which is a result, from a refusal of the system.
+pub(crate) fn or_fault<T>(result: Result<T>) -> Result<Result<T, Fault>> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(Error::Corrupt { what, offset, expected, found }) => {
+            Ok(Err(Fault { what, offset, expected, found }))
+        }
+        Err(other) => Err(other),
     }
 }
 

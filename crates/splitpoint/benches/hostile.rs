@@ -1,23 +1,24 @@
-//! What keys that were chosen to collide cost, by the length of their chain, beside other keys of the
-//! same store.
+//! What keys that were chosen to collide cost, by the length of their chain, beside other keys of
+//! the same store.
 //!
 //! ```sh
-//! cargo bench -p splitpoint --bench hostile -- [--other-keys N] [--most N] [--slow-keys]
+//! cargo bench -p splitpoint --bench hostile -- [--other-keys N] [--most N] [--slow-keys] [--only KIND]
 //! ```
 //!
 //! Three kinds of keys, each in a store with 100,000 random keys of 16 bytes:
 //!
 //! - `random`: nobody chose them.
-//! - `one hash`: all 64 bits of the hash are equal, whatever the seed is. rapidhash multiplies two words,
-//!   each xored with something, for keys of 16 bytes; the first 8 bytes here make one of the factors
-//!   zero. Every slot has the same tag, so that each lookup reads the records of the chain.
-//! - `one bucket`: the lowest 17 bits of the hash are zero under the seed of the store, which whoever
-//!   may read the file knows. Found by trying; 100,000 take 13 thousand million hashes, so they are
-//!   measured only with `--slow-keys`. The tags differ in the other bits.
+//! - `one hash`: all 64 bits of the hash are equal, whatever the seed is. rapidhash multiplies two
+//!   words, each xored with something, for keys of 16 bytes; the first 8 bytes here make one of the
+//!   factors zero. Every slot has the same tag, so that each lookup reads the records of the chain.
+//! - `one bucket`: the lowest 17 bits of the hash are zero under the seed of the store, which
+//!   whoever may read the file knows. Found by trying; 100,000 take 13 thousand million hashes, so
+//!   they are measured only with `--slow-keys`. The tags differ in the other bits.
 //!
 //! For each length of the chain the mean of the operations at that length, and the longest put
-//! until then: it has split the bucket, or allocated. Then what reads all keys: a scan, a check, and
-//! the recovery of a copy. All times are CPU times, so that other work on the machine counts little.
+//! until then: it has split the bucket, or allocated. Then what reads all keys: a scan, a check,
+//! and the recovery of a copy. At last the store is rehashed to `siphash-1-3`, and the operations
+//! are measured again. All times are CPU times, so that other work on the machine counts little.
 
 #![expect(clippy::print_stdout, reason = "a program that prints its measurements")]
 
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use splitpoint::hash::HashFunction;
+use splitpoint::rehash::Rehash;
 use splitpoint::{Db, Durability, Options};
 
 type Run<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -123,10 +125,11 @@ struct Plan {
     other_count: u64,
     most: u64,
     has_slow_keys: bool,
+    only: Option<String>,
 }
 
 fn main() -> Run {
-    let mut plan = Plan { other_count: 100_000, most: 100_000, has_slow_keys: false };
+    let mut plan = Plan { other_count: 100_000, most: 100_000, has_slow_keys: false, only: None };
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     while let Some(arg) = args.next() {
         let mut number = || -> Run<u64> { Ok(args.next().ok_or("a number")?.parse()?) };
@@ -134,12 +137,14 @@ fn main() -> Run {
             "--other-keys" => plan.other_count = number()?,
             "--most" => plan.most = number()?,
             "--slow-keys" => plan.has_slow_keys = true,
+            "--only" => plan.only = Some(args.next().ok_or("a kind of keys")?),
             _ => return Err(format!("unknown argument {arg}").into()),
         }
     }
     println!("nanoseconds an operation, {} other keys in each store", plan.other_count);
     for kind in [Kind::Random, Kind::OneHash, Kind::OneBucket] {
-        if kind != Kind::OneBucket || plan.has_slow_keys {
+        let is_wanted = plan.only.as_ref().is_none_or(|only| only == kind.name());
+        if is_wanted && (kind != Kind::OneBucket || plan.has_slow_keys) {
             measure(&plan, kind)?;
         }
     }
@@ -174,17 +179,39 @@ fn measure(plan: &Plan, kind: Kind) -> Run {
         }
         // As many as there are keys to look up, at most; the last ones stay out.
         let sample = keys.take(SAMPLE.min(length.max(50)));
-        let (new, absent) = sample.split_at(sample.len() / 2);
-        let put = mean(new, |key| db.put(key, b"a hostile value"))?;
-        stored.extend(new);
-        let spread: Vec<_> = stored.iter().step_by(stored.len() / new.len()).collect();
-        let hit = mean(&spread, |key| db.get(&key[..]).map(|value| assert!(value.is_some())))?;
-        let miss = mean(absent, |key| db.get(key).map(|value| assert!(value.is_none())))?;
-        let other = mean(&others, |key| db.get(key).map(|value| assert!(value.is_some())))?;
-        let worst_us = worst.as_micros();
-        println!("{length:>8}{put:>10}{hit:>10}{miss:>10}{other:>10}{worst_us:>11} us");
+        let means = operations(&db, &sample, &mut stored, &others)?;
+        println!("{length:>8}{means}{:>11} us", worst.as_micros());
     }
-    whole(&db, &path, &options)
+    whole(&db, &path, &options)?;
+    db.close()?;
+    let begun = now(ClockId::ProcessCPUTime);
+    Rehash::of_file(&path).hash(HashFunction::siphash_1_3()).run()?;
+    let taken = now(ClockId::ProcessCPUTime).saturating_sub(begun);
+    println!("rehash to siphash-1-3: {:.3} s", taken.as_secs_f64());
+    let db = Options::new().durability(Durability::Buffered).open(&path)?;
+    // The page faults of the new mapping are not the cost of the operations.
+    others.iter().try_for_each(|key| db.put(key, b"an innocent value"))?;
+    let means = operations(&db, &keys.take(SAMPLE), &mut stored, &others)?;
+    println!("{:>8}{means}", stored.len());
+    Ok(())
+}
+
+/// Puts half of `sample`, which it adds to `stored`, looks up keys that are there and the other
+/// half, which is not, and returns the mean times.
+fn operations(
+    db: &Db,
+    sample: &[[u8; 16]],
+    stored: &mut Vec<[u8; 16]>,
+    others: &[[u8; 16]],
+) -> Run<String> {
+    let (new, absent) = sample.split_at(sample.len() / 2);
+    let put = mean(new, |key| db.put(key, b"a hostile value"))?;
+    stored.extend(new);
+    let spread: Vec<_> = stored.iter().step_by(stored.len() / new.len()).collect();
+    let hit = mean(&spread, |key| db.get(&key[..]).map(|value| assert!(value.is_some())))?;
+    let miss = mean(absent, |key| db.get(key).map(|value| assert!(value.is_none())))?;
+    let other = mean(others, |key| db.get(key).map(|value| assert!(value.is_some())))?;
+    Ok(format!("{put:>10}{hit:>10}{miss:>10}{other:>10}"))
 }
 
 /// Measures what reads all keys.

@@ -40,17 +40,17 @@
 
 use std::fmt;
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::format::{HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, Superblock, u64_at};
+use crate::format::{HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, Superblock};
 use crate::hash::HashFunction;
 use crate::live::CommitState;
 use crate::log::append::Position;
-use crate::log::record::{Record, RecordKind};
-use crate::log::scan::{LogWalk, Trust, big_record};
+use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
+use crate::log::segment::Segment;
 use crate::options::{Create, Options};
 use crate::recovery::{open_storage, read_superblock, resolve_hash, unknown_features};
 use crate::region::Region;
@@ -101,7 +101,7 @@ pub fn backup(source: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Backup
 /// ```
 /// # fn main() -> splitpoint::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
-/// use std::ops::ControlFlow;
+/// use std::ops::{ControlFlow, Range};
 ///
 /// let db = splitpoint::Db::in_memory()?;
 /// db.put(b"key", b"value")?;
@@ -438,7 +438,7 @@ impl FileSource {
         // The commit is read before the superblock, which is durable before the first commit.
         let Some(end) = self.commit_left() else { return self.commit_closed(lock) };
         let superblock = read_superblock(region.storage())?;
-        if superblock.is_clean || live.validate(region.file_bytes()).is_err() {
+        if superblock.is_clean || live.validate(region.view.file_bytes()).is_err() {
             return self.commit_closed(lock);
         }
         region.see_size()?;
@@ -450,17 +450,17 @@ impl FileSource {
         let (region, live) = (&self.region, self.region.live());
         let superblock = read_superblock(region.storage())?;
         region.see_size()?;
-        if superblock.is_clean && region.file_bytes() < superblock.file_bytes {
+        if superblock.is_clean && region.view.file_bytes() < superblock.file_bytes {
             // Opened, closed and cut meanwhile, or damaged: without a writer it is the latter.
             if lock.is_none() {
                 return Ok(None);
             }
-            let (expected, found) = (superblock.file_bytes, region.file_bytes());
+            let (expected, found) = (superblock.file_bytes, region.view.file_bytes());
             return Err(Error::Corrupt { what: "file size", offset: found, expected, found });
         }
         let end = LogEnd::of_commit(live.committed());
         let is_closed = superblock.is_clean
-            && live.validate(region.file_bytes()).is_ok()
+            && live.validate(region.view.file_bytes()).is_ok()
             && live.crc() == superblock.live_crc;
         Ok(is_closed.then_some(Snapshot { superblock, end }))
     }
@@ -498,6 +498,12 @@ struct Extent {
     bytes: u64,
 }
 
+impl Extent {
+    fn range(self) -> Range<u64> {
+        self.offset..self.offset + self.bytes
+    }
+}
+
 /// What a walk over a snapshot has found.
 #[derive(Clone, Copy, Debug)]
 struct Walked {
@@ -513,7 +519,7 @@ fn walk(
     mut take: impl FnMut(Extent) -> Result<()>,
 ) -> Result<Walked> {
     let (trust, end_lsn) = match snapshot.end {
-        LogEnd::Commit { lsn, .. } => (Trust::Published, lsn),
+        LogEnd::Commit { lsn, .. } => (Trust::Verified, lsn),
         LogEnd::FirstInvalid => (Trust::Nothing, 0),
     };
     let mut report = BackupReport {
@@ -522,7 +528,7 @@ fn walk(
         ..BackupReport::default()
     };
     let start = snapshot.superblock.log_start;
-    let Some(mut log) = LogWalk::new(region, start, trust, end_lsn)? else {
+    let Some(log) = LogWalk::new(&region.view, start, trust, end_lsn)? else {
         return Ok(Walked { report, is_empty: true });
     };
     let mut copy = |report: &mut BackupReport, offset, bytes, segment_bytes| {
@@ -530,39 +536,38 @@ fn walk(
         report.file_bytes = report.file_bytes.max(offset + segment_bytes);
         take(Extent { offset, bytes })
     };
-    let (mut offset, mut header) = (log.position().segment_offset, *log.header());
-    while let Some(record) = log.next_record()? {
-        if trust == Trust::Published {
-            record.verify(header.salt)?;
-        }
-        match record.header.kind {
-            RecordKind::Link => {
-                copy(&mut report, offset, header.segment_bytes, header.segment_bytes)?;
-                (offset, header) = (log.position().segment_offset, *log.header());
+    let mut log = Changes::new(log);
+    let mut segment = log.segment();
+    loop {
+        let mut passed: Option<Segment> = None;
+        let record = log.read_next(added_keys, |step| match step {
+            Step::Segment(next) => passed = Some(std::mem::replace(&mut segment, next)),
+            Step::Big(big) => passed = Some(big),
+            // A file made to harm may delete what it never had.
+            Step::Change(keys) => {
+                report.record_count = report.record_count.saturating_add_signed(keys);
             }
-            RecordKind::BigPut => {
-                big_record(region, &record)?;
-                let (offset, bytes) = (u64_at(record.value(), 0), u64_at(record.value(), 8));
-                copy(&mut report, offset, bytes, bytes)?;
-            }
-            _ => {}
+        })?;
+        if let Some(Segment { offset, bytes, .. }) = passed {
+            copy(&mut report, offset, bytes, bytes)?;
         }
-        count(&mut report, &record);
+        if record.is_none() {
+            break;
+        }
     }
     let end = log.position();
     expect_end(snapshot.end, end)?;
     report.log_bytes = end.lsn;
-    copy(&mut report, offset, end.offset - offset, header.segment_bytes)?;
+    copy(&mut report, segment.offset, end.offset - segment.offset, segment.bytes)?;
     Ok(Walked { report, is_empty: false })
 }
 
-fn count(report: &mut BackupReport, record: &Record<'_>) {
-    match record.header.kind {
-        RecordKind::Put | RecordKind::BigPut if record.header.prev.is_none() => {
-            report.record_count += 1;
-        }
-        RecordKind::Delete => report.record_count = report.record_count.saturating_sub(1),
-        _ => {}
+/// Returns how many keys a change adds.
+fn added_keys(change: Logged<'_>) -> i64 {
+    match change {
+        Logged::Put { prev: None, .. } => 1,
+        Logged::Put { .. } => 0,
+        Logged::Delete { .. } => -1,
     }
 }
 
@@ -619,7 +624,7 @@ fn copy_to_file(
     tell(progress, BackupProgress { stage: BackupStage::Copy, bytes, bytes_total })?;
     walk(region, snapshot, |extent| {
         for chunk in chunks(extent) {
-            new.write_at(chunk.offset, region.bytes("log segment", chunk.offset, chunk.bytes)?)?;
+            new.write_at(chunk.offset, region.view.log_bytes(chunk.range())?)?;
             bytes += chunk.bytes;
             tell(progress, BackupProgress { stage: BackupStage::Copy, bytes, bytes_total })?;
         }
@@ -643,7 +648,7 @@ fn finish(
     opened.writer.mark = Mark::NotClean;
     let store = Store::new(opened, options);
     store.close()?;
-    let file_bytes = store.region.file_bytes();
+    let file_bytes = store.region.view.file_bytes();
     drop(store);
     new.publish()?;
     Ok(BackupReport { file_bytes, ..copied.report })
@@ -715,7 +720,7 @@ fn stream(
         let extent = Extent { offset: extent.offset + skip, bytes: extent.bytes - skip };
         write_zeros(out, extent.offset.saturating_sub(at)).map_err(failed)?;
         for chunk in chunks(extent) {
-            let chunk_bytes = region.bytes("log segment", chunk.offset, chunk.bytes)?;
+            let chunk_bytes = region.view.log_bytes(chunk.range())?;
             out.write_all(chunk_bytes).map_err(failed)?;
             bytes += chunk.bytes;
             tell(progress, BackupProgress { stage: BackupStage::Copy, bytes, bytes_total })?;

@@ -17,7 +17,7 @@ use crate::checkpoint::Image;
 use crate::error::{Error, Result};
 use crate::format::{
     Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS,
-    Superblock, SuperblockFault, u64_at,
+    Superblock, SuperblockFault, newest, u64_at,
 };
 use crate::live::{END_OFFSET, LineWindow};
 use crate::piece::piece_of;
@@ -27,7 +27,7 @@ use crate::store::{Store, Writer};
 /// One damage that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What is broken: a term of the glossary.
+    /// What is broken: a term of `docs/glossary.md` or a field of `docs/format.md`.
     pub what: &'static str,
     /// Where, in bytes from the start of the file.
     pub offset: u64,
@@ -157,7 +157,7 @@ impl Store {
     ///
     /// [`Error::Io`] if `watch` stops it.
     pub(crate) fn check<'a>(&'a self, writer: &Writer, watch: Watch<'a>) -> Result<CheckReport> {
-        let file_bytes = self.region.file_bytes();
+        let file_bytes = self.region.view.file_bytes();
         let mut check = Check {
             store: self,
             watch,
@@ -196,7 +196,7 @@ impl Check<'_> {
         let region = &self.store.region;
         // An index in memory of its own has no pieces in the file.
         if !region.is_private()
-            && let Err(error) = region.live().validate(region.file_bytes())
+            && let Err(error) = region.live().validate(region.view.file_bytes())
         {
             self.report.note_error(&error);
         }
@@ -209,25 +209,20 @@ impl Check<'_> {
             return;
         }
         let _no_writes = store.superblock_writes();
-        let mut newest: Option<Superblock> = None;
-        for offset in SUPERBLOCK_OFFSETS {
-            let block = storage.read(offset, SUPERBLOCK_BYTES);
-            // A new store has written only one of them.
-            let is_unwritten = block.iter().all(|&byte| byte == 0);
-            match Superblock::decode(&block) {
-                Ok(block) => {
-                    if newest.as_ref().is_none_or(|other| other.generation < block.generation) {
-                        newest = Some(block);
-                    }
-                }
-                Err(_) if is_unwritten => {}
+        let blocks = SUPERBLOCK_OFFSETS.map(|offset| storage.read(offset, SUPERBLOCK_BYTES));
+        let copies = blocks.each_ref().map(|block| Superblock::decode(block));
+        for ((offset, block), copy) in SUPERBLOCK_OFFSETS.into_iter().zip(&blocks).zip(&copies) {
+            match *copy {
+                Ok(_) => {}
+                // A new store has written only one of them.
+                Err(_) if block.iter().all(|&byte| byte == 0) => {}
                 Err(SuperblockFault::Field { what, offset: at, expected, found }) => {
                     report.note(what, offset + at, expected, found);
                 }
-                Err(_) => report.note("superblock magic", offset, 0, u64_at(&block, 0)),
+                Err(_) => report.note("superblock magic", offset, 0, u64_at(block, 0)),
             }
         }
-        match newest {
+        match newest(&copies) {
             None => report.note("superblocks", 0, 1, 0),
             Some(superblock) => {
                 if let Some(name) = superblock.checkpoint {
@@ -240,8 +235,8 @@ impl Check<'_> {
     /// Verifies the checkpoint that a recovery would begin with.
     fn check_checkpoint(&mut self, name: CheckpointName) {
         let region = &self.store.region;
-        let checked = Image::open(region, name)
-            .and_then(|image| image.for_each_entry(region, |_, _| Ok(()), |_| {}, |_| {}));
+        let checked = Image::open(&region.view, name)
+            .and_then(|image| image.for_each_entry(&region.view, |_, _| Ok(()), |_| {}, |_| {}));
         if let Err(error) = checked {
             self.report.note_error(&error);
         }

@@ -20,6 +20,7 @@
 //! Copying a page before its first change, to have a consistent image of a database in use: Rosenkrantz,
 //! "Dynamic database dumping", SIGMOD 1978; here the pages are buckets.
 
+use crate::bitmap::Bitmap;
 use crate::error::{Error, Result};
 use crate::format::{
     CheckpointName, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, SegmentKind, put_u32,
@@ -30,8 +31,8 @@ use crate::index::slot::Slot;
 use crate::linear::{BucketIndex, Geometry};
 use crate::live::{CommitState, LineWindow};
 use crate::piece::piece_of;
-use crate::region::Region;
-use crate::space::{Extent, Space, between};
+use crate::region::{Extents, Region, View};
+use crate::space::{Extent, between};
 
 /// Size of a block of an image in bytes; the last one may be shorter.
 pub(crate) const BLOCK_BYTES: usize = 64 << 10;
@@ -55,13 +56,13 @@ const STATE_WORDS: usize = 12;
 ///      0    64  segment header, kind 5; its log sequence number is that of the commit
 ///     64     8  bucket count
 ///     72    24  record count, live bytes, dead bytes, 8 bytes each
-///     96    24  where replay goes on: offset of the log segment, its salt, offset of the record
+///     96    24  where replay continues: offset of the log segment, its salt, offset of the record
 ///    120     8  sequence number of the next segment
 ///    128    16  bytes in log segments, bytes in big segments
-///    144     8  extents that are in use
+///    144     8  number of extents in use
 ///    152     8  crc32c of the granule with this field zero, then of the salt
-///    160     -  extents that are in use, but for index pieces and checkpoints: first granule
-///               (bits 0-31), granule count (32-63)
+///    160     -  extents in use, except index pieces and checkpoints: first granule (bits 0-31),
+///               granule count (32-63)
 ///   4096     -  blocks of 64 KiB, the last one shorter
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,13 +85,12 @@ const _: () = assert!(EXTENTS_OFFSET as u64 == STATE_OFFSET + 8 * STATE_WORDS as
 impl CheckpointState {
     /// Returns the state of a table between two changes.
     pub(crate) fn of(
-        region: &Region,
+        extents: &Extents,
         geometry: Geometry,
         commit: CommitState,
         replay_start: LogStart,
-        space: &Space,
     ) -> Self {
-        let live = region.live();
+        let (live, space) = (extents.region().live(), extents.space());
         let mut unused = space.free().to_vec();
         for window in LineWindow::ALL {
             for piece in 0..live.piece_count(window) {
@@ -248,7 +248,7 @@ pub(crate) struct ImageWriter {
     /// The next bucket that the cursor comes to.
     cursor: u64,
     /// One bit for each bucket: whether it has been written.
-    written: Vec<u64>,
+    written: Bitmap,
     slot_count: u64,
     block: Vec<u8>,
     /// Where the block will be, from the start of the segment.
@@ -258,12 +258,8 @@ pub(crate) struct ImageWriter {
 
 impl ImageWriter {
     /// Begins the image of a table in that state: takes a segment and writes its first granule.
-    pub(crate) fn begin(
-        region: &Region,
-        state: &CheckpointState,
-        salt: u64,
-        space: &mut Space,
-    ) -> Result<Self> {
+    pub(crate) fn begin(extents: &mut Extents, state: &CheckpointState, salt: u64) -> Result<Self> {
+        let region = &extents.region().clone();
         if state.used.len() > EXTENT_COUNT_MAX {
             return Err(Error::Full { what: "checkpoint extents", bytes: GRANULE_BYTES });
         }
@@ -271,7 +267,7 @@ impl ImageWriter {
         let live = region.live();
         let place = live.checkpoint_extents().iter().position(Option::is_none);
         let place = place.ok_or(Error::Full { what: "checkpoint places", bytes })?;
-        let offset = region.allocate_noted(bytes, GRANULE_BYTES, space, |extent| {
+        let offset = extents.allocate_noted(bytes, GRANULE_BYTES, |extent| {
             live.set_checkpoint_extent(place, Some(extent));
         })?;
         let name = CheckpointName { offset, bytes, lsn: state.replay_start.lsn, salt };
@@ -290,7 +286,7 @@ impl ImageWriter {
             geometry: state.geometry,
             record_count: state.commit.record_count,
             cursor: 0,
-            written: vec![0; bucket_count.div_ceil(64) as usize],
+            written: Bitmap::new(bucket_count),
             slot_count: 0,
             block: vec![0; BLOCK_HEAD_BYTES],
             block_at: GRANULE_BYTES,
@@ -300,7 +296,7 @@ impl ImageWriter {
         if let Err(error) =
             region.write("write the checkpoint of", |storage| storage.write_at(offset, &first))
         {
-            image.release(region, space);
+            image.release(extents);
             return Err(error);
         }
         Ok(image)
@@ -312,22 +308,20 @@ impl ImageWriter {
     }
 
     /// Gives the segment back: nothing will name it.
-    pub(crate) fn release(&self, region: &Region, space: &mut Space) {
-        release(region, self.place, space);
+    pub(crate) fn release(&self, extents: &mut Extents) {
+        release(extents, self.place);
     }
 
     /// Writes a bucket that is about to change, unless that was done or it is younger.
     #[inline]
     pub(crate) fn capture(&mut self, region: &Region, bucket: BucketIndex) -> Result<()> {
-        let Some(word) = self.written.get_mut((bucket.0 / 64) as usize) else { return Ok(()) };
-        let bit = 1 << (bucket.0 % 64);
-        if *word & bit != 0 || bucket.0 >= self.geometry.bucket_count() {
+        let is_younger = bucket.0 >= self.geometry.bucket_count();
+        if is_younger || self.written.set(bucket.0, true) == Some(true) {
             return Ok(());
         }
-        *word |= bit;
         self.slots.clear();
         let slots = &mut self.slots;
-        for_each_line(region, bucket, |_, line| {
+        for_each_line(&region.windows, bucket, |_, line| {
             slots.extend(line.slots_in_use().map(|(_, slot)| slot));
         })?;
         self.slot_count += self.slots.len() as u64;
@@ -393,21 +387,22 @@ impl ImageWriter {
 }
 
 /// Gives back the segment that a place of the live header names.
-pub(crate) fn release(region: &Region, place: usize, space: &mut Space) {
+fn release(extents: &mut Extents, place: usize) {
+    let region = extents.region().clone();
     let live = region.live();
     let Some(extent) = live.checkpoint_extents()[place] else { return };
     // A killed process may have left the name of granules that are free.
-    if !space.is_free(extent) {
-        region.release(extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES, space);
+    if !extents.space().is_free(extent) {
+        extents.release(extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
     }
     live.set_checkpoint_extent(place, None);
 }
 
 /// Gives back the segments of all checkpoints but the one of that name.
-pub(crate) fn release_all_but(region: &Region, kept: Option<CheckpointName>, space: &mut Space) {
-    for (place, extent) in region.live().checkpoint_extents().into_iter().enumerate() {
+pub(crate) fn release_all_but(extents: &mut Extents, kept: Option<CheckpointName>) {
+    for (place, extent) in extents.region().live().checkpoint_extents().into_iter().enumerate() {
         if extent.is_some() && extent != kept.map(extent_of) {
-            release(region, place, space);
+            release(extents, place);
         }
     }
 }
@@ -426,10 +421,9 @@ pub(crate) struct Image {
 
 impl Image {
     /// Reads the first granule of a checkpoint that a superblock names.
-    pub(crate) fn open(region: &Region, name: CheckpointName) -> Result<Self> {
-        let file_bytes = region.file_bytes();
-        let block = region.bytes("checkpoint offset", name.offset, GRANULE_BYTES)?;
-        let state = CheckpointState::decode(block, name, file_bytes)?;
+    pub(crate) fn open(view: &View, name: CheckpointName) -> Result<Self> {
+        let block = view.checkpoint_bytes("checkpoint offset", name, 0, GRANULE_BYTES)?;
+        let state = CheckpointState::decode(block, name, view.file_bytes())?;
         Ok(Self { name, state })
     }
 
@@ -443,7 +437,7 @@ impl Image {
     /// at damage.
     pub(crate) fn for_each_entry(
         &self,
-        region: &Region,
+        view: &View,
         mut each: impl FnMut(BucketIndex, &[[u8; 8]]) -> Result<()>,
         mut ahead: impl FnMut(BucketIndex),
         mut read: impl FnMut(u64),
@@ -456,7 +450,7 @@ impl Image {
             if room < BLOCK_HEAD_BYTES as u64 {
                 return Err(short(offset, left));
             }
-            let room = region.bytes("checkpoint block", offset, room)?;
+            let room = view.checkpoint_bytes("checkpoint block", self.name, at, room)?;
             let bytes = u32_at(room, 4) as usize;
             let Some(block) = room.get(..bytes).filter(|_| bytes > BLOCK_HEAD_BYTES) else {
                 let (expected, found) = (room.len() as u64, bytes as u64);

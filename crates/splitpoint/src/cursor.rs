@@ -46,7 +46,7 @@ struct Candidate<'db> {
 impl<'db> Scan<'db> {
     pub(crate) fn new(store: &'db Store, start: LogStart, end: Position) -> Result<Self> {
         let opened_count = store.opened.count();
-        let walk = LogWalk::new(&store.region, start, Trust::Published, end.lsn)?;
+        let walk = LogWalk::new(&store.region.view, start, Trust::Published, end.lsn)?;
         Ok(Self { store, walk, end, opened_count, ahead: Vec::with_capacity(READ_AHEAD), next: 0 })
     }
 
@@ -77,7 +77,7 @@ impl<'db> Scan<'db> {
     /// Returns whether a record is the version to return.
     #[inline]
     fn is_current(&self, record: &Candidate<'_>) -> Result<bool> {
-        let is_newest = is_held(&self.store.region, record.hash, record.addr)?;
+        let is_newest = is_held(&self.store.region.windows, record.hash, record.addr)?;
         if is_newest { Ok(true) } else { self.was_current(record) }
     }
 
@@ -85,12 +85,12 @@ impl<'db> Scan<'db> {
     #[cold]
     fn was_current(&self, record: &Candidate<'_>) -> Result<bool> {
         let region = &self.store.region;
-        let newest = find(region, record.hash, |addr| {
-            Ok((region.pair(addr)?.key == record.pair.key).then_some(addr))
+        let newest = find(&region.windows, record.hash, |addr| {
+            Ok((region.view.pair(addr)?.key == record.pair.key).then_some(addr))
         })?;
         let Some(mut version) = newest else { return Ok(false) };
         while self.is_younger(version) {
-            let Some(prev) = region.version(version)?.header.prev else { return Ok(false) };
+            let Some(prev) = region.view.version(version)?.header.prev else { return Ok(false) };
             version = prev;
         }
         Ok(version == record.addr)

@@ -54,7 +54,7 @@ pub enum Error {
     },
     /// Bytes on disk break the format.
     Corrupt {
-        /// What is broken: a term of the glossary.
+        /// What is broken: a term of `docs/glossary.md` or a field of `docs/format.md`.
         what: &'static str,
         /// Where, in bytes from the start of the file.
         offset: u64,

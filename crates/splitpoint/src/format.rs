@@ -106,7 +106,7 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///      8     4  format version: 1
 ///     12     4  crc32c of the block with this field zero
 ///     16     8  generation: one more at each write
-///     24     4  flags: bit 0 clean, the live header and the index can be believed
+///     24     4  flags: bit 0 clean, the live header and the index can be trusted
 ///     28     4  granule size in bytes: 4096
 ///     32    16  uuid of the store
 ///     48     4  hash function: id
@@ -189,6 +189,19 @@ pub(crate) enum SuperblockFault {
     Features(u64),
     /// A field at `offset` in the block.
     Field { what: &'static str, offset: u64, expected: u64, found: u64 },
+}
+
+/// The two copies of a superblock, as they were decoded.
+pub(crate) type Superblocks = [Result<Superblock, SuperblockFault>; 2];
+
+/// Returns the newest of the valid copies.
+pub(crate) fn newest(copies: &Superblocks) -> Option<&Superblock> {
+    let [first, second] = copies.each_ref().map(|copy| copy.as_ref().ok());
+    match (first, second) {
+        (Some(first), Some(second)) if second.generation > first.generation => Some(second),
+        (None, second) => second,
+        (first, _) => first,
+    }
 }
 
 impl Superblock {

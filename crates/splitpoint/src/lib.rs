@@ -54,7 +54,7 @@
 //! # Open and close
 //!
 //! [`Db::open`] opens a file with the defaults; [`Options`] sets what differs. No number of records is
-//! needed: a store grows from 64 KiB to terabytes without a pause for rehashing.
+//! needed: a store grows without a pause for rehashing.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -290,6 +290,7 @@ mod atomic;
 mod background;
 pub mod backup;
 mod batch;
+mod bitmap;
 mod canary;
 pub mod check;
 mod checkpoint;
@@ -315,6 +316,7 @@ mod prefaulter;
 mod recovery;
 #[expect(unsafe_code, reason = "pointers into windows and the view; listed in ARCHITECTURE.md")]
 mod region;
+pub mod rehash;
 pub mod repair;
 mod residency;
 mod space;

@@ -29,7 +29,7 @@ pub(crate) const PIECE_COUNT_MAX: usize = 192;
 ///     16    16  boot id of the kernel that ran the writer
 ///     32     8  device of the file
 ///     40     8  inode of the file
-///     48     8  when the file was made, in nanoseconds since 1970; 0 where that is not known
+///     48     8  birth time of the file, in nanoseconds since 1970; 0 if unknown
 ///     56     8  process id of the writer
 ///     64     8  shape: bucket count (bits 0-32), reuse epoch (bits 33-63)
 ///    128     8  commit: log sequence number, a multiple of 8, plus the number (0 or 1) of the
@@ -40,7 +40,7 @@ pub(crate) const PIECE_COUNT_MAX: usize = 192;
 ///    192    64  commit state 0: record count, live bytes, dead bytes, tail offset, offset of the
 ///               tail segment, 8 bytes each; 24 reserved
 ///    256    64  commit state 1
-///    320     8  overflow lines handed out so far
+///    320     8  overflow lines allocated so far, free ones included
 ///    328     8  first free overflow line, 0 for none
 ///    336     8  free overflow lines
 ///    384     8  end of the file in granules
@@ -51,10 +51,10 @@ pub(crate) const PIECE_COUNT_MAX: usize = 192;
 ///    424     8  pieces of the overflow window
 ///    432     8  free extents (bits 0-31), crc32c of the end of the file and of them (32-63); 0 while
 ///               they change
-///    440     8  number of the mount that the writer opened the file through; 0 where the kernel has
-///               none that it never uses again
-///    448    32  segments of checkpoints, finished or not: two times first granule and granule
-///               count, 8 bytes each; 0 for none
+///    440     8  unique number of the mount through which the writer opened the file; 0 if the
+///               kernel reuses such numbers
+///    448    32  segments of checkpoints, complete or not: first granule and granule count, 8
+///               bytes each, twice; 0 for none
 ///    512   512  free extents, 8 bytes each: first granule (bits 0-31), granule count (32-63)
 ///   1024  1536  bucket pieces, 8 bytes each: first granule
 ///   2560  1536  overflow pieces, 8 bytes each: first granule

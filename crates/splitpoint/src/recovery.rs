@@ -15,11 +15,12 @@
 //!   tables behind it are whole.
 
 mod agreement;
+mod halves;
 mod replay;
 mod survey;
 
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use replay::apply_change;
 use survey::KeyHash;
@@ -31,7 +32,7 @@ use crate::file_kind::FileKind;
 use crate::format::{
     Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET,
     LOG_SEGMENT_BYTES_MAX, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader,
-    SegmentKind, Superblock, SuperblockFault, u64_at,
+    SegmentKind, Superblock, SuperblockFault, Superblocks, newest, u64_at,
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
 use crate::index::Lines;
@@ -40,9 +41,8 @@ use crate::index::split::{is_last_split_whole, repair_last_split};
 use crate::linear::Geometry;
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::{Appender, Position};
-use crate::options::{Access, Create, OnRecovery, Options};
-use crate::region::Region;
-use crate::space::Space;
+use crate::options::{Access, Create, OnRecovery, Options, RecoveryProgress};
+use crate::region::{Extents, Region};
 use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
@@ -97,7 +97,7 @@ pub(crate) fn open_storage(
         superblock.segment_bytes_min.into(),
         superblock.segment_bytes_max.into(),
     );
-    let region = Region::new(storage, false)?;
+    let region = Arc::new(Region::new(storage, false)?);
     let mut opening = Opening {
         superblock,
         hash,
@@ -107,15 +107,14 @@ pub(crate) fn open_storage(
     };
     if !options.rebuild_index {
         match opening.state_of_tables(&region) {
-            Tables::Clean => return opening.open_clean(region),
+            Tables::Clean => return opening.open_clean(&region),
             // Who may not finish the last change builds an index of its own.
             Tables::Left if options.access == Access::ReadOnly && !opening.is_settled(&region) => {}
             Tables::Left => {
                 // What meets damage leaves it to the log.
                 if let Ok((state, recovery, durable_lsn)) = opening.take_over(&region) {
-                    let space = region.live().space();
                     let found = (state, recovery, durable_lsn);
-                    let mut opened = opening.finish(region, space, found);
+                    let mut opened = opening.finish(Extents::of(&region), found);
                     // The superblock says so, though perhaps in the cache alone.
                     opened.writer.mark = Mark::NotClean;
                     return Ok(opened);
@@ -124,7 +123,7 @@ pub(crate) fn open_storage(
             Tables::Unknown => {}
         }
     }
-    opening.replay(region, options.rebuild_index)
+    opening.replay(&region, options.rebuild_index)
 }
 
 /// Returns the first `bytes` of a storage, fewer if it is shorter.
@@ -209,51 +208,50 @@ pub(crate) fn read_superblock(storage: &dyn Storage) -> Result<Superblock> {
             found: file_bytes,
         });
     }
-    let decoded = SUPERBLOCK_OFFSETS.map(|offset| {
+    let copies = SUPERBLOCK_OFFSETS.map(|offset| {
         let start = offset as usize;
         Superblock::decode(&bytes[start..start + SUPERBLOCK_BYTES as usize])
     });
-    match decoded {
-        [Ok(a), Ok(b)] => Ok(if a.generation >= b.generation { a } else { b }),
-        // A block of a newer version counts more than an older copy of this one.
-        [Err(SuperblockFault::Version(found)), _] | [_, Err(SuperblockFault::Version(found))] => {
-            Err(Error::Version { path, expected: crate::format::VERSION, found })
+    refuse_newer(&path, &copies)?;
+    if let Some(newest) = newest(&copies) {
+        return Ok(newest.clone());
+    }
+    // What is wrong with a copy that has its magic says more than that the other has none.
+    let fields = SUPERBLOCK_OFFSETS.into_iter().zip(&copies).find_map(|(start, copy)| match copy {
+        Err(SuperblockFault::Field { what, offset, expected, found }) => {
+            Some((*what, start + offset, *expected, *found))
         }
-        // So does one that asks for more than this library has.
-        [Err(SuperblockFault::Features(_)), _] | [_, Err(SuperblockFault::Features(_))] => {
-            Err(unknown_features(&path))
+        _ => None,
+    });
+    Err(match fields {
+        Some((what, offset, expected, found)) => Error::Corrupt { what, offset, expected, found },
+        None => Error::NotAStore { path, found: FileKind::of_content(&bytes, file_bytes) },
+    })
+}
+
+/// Refuses a store that a newer version has written: a copy that says so counts more than an older one
+/// of this version.
+///
+/// # Errors
+///
+/// [`Error::Version`] for another format, [`Error::Unsupported`] for features that this version lacks.
+pub(crate) fn refuse_newer(path: &Path, copies: &Superblocks) -> Result<()> {
+    let faults = || copies.iter().filter_map(|copy| copy.as_ref().err());
+    for fault in faults() {
+        if let SuperblockFault::Version(found) = *fault {
+            let expected = crate::format::VERSION;
+            return Err(Error::Version { path: path.to_path_buf(), expected, found });
         }
-        [Ok(block), Err(_)] | [Err(_), Ok(block)] => Ok(block),
-        [Err(a), Err(b)] => Err(superblock_error(storage, &bytes, a, b)),
+    }
+    match faults().find(|fault| matches!(fault, SuperblockFault::Features(_))) {
+        Some(_) => Err(unknown_features(path)),
+        None => Ok(()),
     }
 }
 
 pub(crate) fn unknown_features(path: &Path) -> Error {
     let reason = "it was written by a newer version, whose features this one lacks".to_string();
     Error::Unsupported { path: path.to_path_buf(), reason }
-}
-
-fn superblock_error(
-    storage: &dyn Storage,
-    bytes: &[u8],
-    a: SuperblockFault,
-    b: SuperblockFault,
-) -> Error {
-    let path = storage.path().to_path_buf();
-    let (fault, start) =
-        if a == SuperblockFault::Magic { (b, SUPERBLOCK_OFFSETS[1]) } else { (a, 0) };
-    match fault {
-        SuperblockFault::Magic => {
-            Error::NotAStore { path, found: FileKind::of_content(bytes, storage.file_bytes()) }
-        }
-        SuperblockFault::Version(found) => {
-            Error::Version { path, expected: crate::format::VERSION, found }
-        }
-        SuperblockFault::Features(_) => unknown_features(&path),
-        SuperblockFault::Field { what, offset, expected, found } => {
-            Error::Corrupt { what, offset: start + offset, expected, found }
-        }
-    }
 }
 
 /// Returns the hash function of a store: the one it names, checked with the probe key.
@@ -310,12 +308,12 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     storage.grow(HEADER_BYTES).map_err(|source| io_error("extend", storage.path(), source))?;
     // In memory the index has windows of its own, and no place among the segments.
     let is_private = storage.is_volatile();
-    let region = Region::new(storage, is_private)?;
+    let region = Arc::new(Region::new(storage, is_private)?);
     region.live().initialize();
     region.live().set_pid();
-    let mut space = region.live().space();
+    let mut extents = Extents::of(&region);
     let geometry = Store::geometry_for(options.expected_records, fill_thousandths);
-    region.reserve_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
+    extents.reserve_lines(LineWindow::Buckets, geometry.bucket_count())?;
     set_geometry(&region, geometry);
     let superblock = region.place_superblock(&superblock, true)?;
     let log = Appender::new(
@@ -323,13 +321,20 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         superblock.segment_bytes_min.into(),
         superblock.segment_bytes_max.into(),
     );
-    let writer = Writer::new(log, space, CommitState::default(), superblock);
+    let writer = Writer::new(log, extents, CommitState::default(), superblock);
     Ok(Opened { region, hash, writer, recovery: Recovery::Created, durable_lsn: 0 })
 }
 
 fn set_geometry(region: &Region, geometry: Geometry) {
-    let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
-    region.shape().store(Shape { geometry, ..shape }.word(), Ordering::Release);
+    let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
+    region.windows.shape().store(Shape { geometry, ..shape }.word(), Ordering::Release);
+}
+
+/// Tells the program how far a recovery is.
+fn tell(on_recovery: Option<&OnRecovery>, progress: RecoveryProgress) {
+    if let Some(OnRecovery(function)) = on_recovery {
+        function(progress);
+    }
 }
 
 /// What opening needs beside the region.
@@ -365,7 +370,7 @@ impl Opening {
             live.set_sync_failed();
         }
         // After a failed sync the cache may have lost records that the tables name.
-        if live.has_failed_sync() || live.validate(region.file_bytes()).is_err() {
+        if live.has_failed_sync() || live.validate(region.view.file_bytes()).is_err() {
             return Tables::Unknown;
         }
         if self.superblock.is_clean {
@@ -377,26 +382,25 @@ impl Opening {
 
     fn finish(
         self,
-        region: Region,
-        space: Space,
+        extents: Extents,
         (state, recovery, durable_lsn): (CommitState, Recovery, u64),
     ) -> Opened {
+        let region = extents.region().clone();
         // The number of the process is for messages: where there is no room for it, there is none.
         if self.access == Access::ReadWrite && region.claim_live().is_ok() {
             region.live().set_pid();
         }
-        let writer = Writer::new(self.log, space, state, self.superblock);
+        let writer = Writer::new(self.log, extents, state, self.superblock);
         Opened { region, hash: self.hash, writer, recovery, durable_lsn }
     }
 
-    fn open_clean(mut self, region: Region) -> Result<Opened> {
-        region.map_listed_pieces()?;
+    fn open_clean(mut self, region: &Arc<Region>) -> Result<Opened> {
+        region.windows.map_listed_pieces()?;
         let (lsn, state) = region.live().committed();
         let position =
             Position { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
-        self.resume(&region, position)?;
-        let space = region.live().space();
-        Ok(self.finish(region, space, (state, Recovery::Clean, lsn)))
+        self.resume(region, position)?;
+        Ok(self.finish(Extents::of(region), (state, Recovery::Clean, lsn)))
     }
 
     /// Goes on at the tail, if this handle may write.
@@ -414,14 +418,14 @@ impl Opening {
     /// whose slot readers may find already, and no split that goes on.
     fn is_settled(&self, region: &Region) -> bool {
         let settled = || -> Result<bool> {
-            region.map_listed_pieces()?;
+            region.windows.map_listed_pieces()?;
             let (position, _) = self.committed_position(region);
             if self.compare_with_log(region, position)?.records != 0 {
                 return Ok(false);
             }
-            let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key));
-            let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
-            is_last_split_whole(region, shape.geometry, hash_of)
+            let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.view.pair(addr)?.key));
+            let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
+            is_last_split_whole(&region.windows, shape.geometry, hash_of)
         };
         // What meets damage leaves it to the log.
         settled().unwrap_or(false)
@@ -441,8 +445,8 @@ impl Opening {
     }
 
     /// Takes over the tables of a killed writer.
-    fn take_over(&mut self, region: &Region) -> Result<(CommitState, Recovery, u64)> {
-        region.map_listed_pieces()?;
+    fn take_over(&mut self, region: &Arc<Region>) -> Result<(CommitState, Recovery, u64)> {
+        region.windows.map_listed_pieces()?;
         let live = region.live();
         let (mut position, mut state) = self.committed_position(region);
         // Before anything is written: it may turn out that the log is to be replayed.
@@ -454,16 +458,16 @@ impl Opening {
             // No checksum vouches for it, and a sync that believed too much would do nothing.
             durable_lsn = 0;
             self.take_over_checkpoints(region)?;
-            let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key));
-            let shape = Shape::of_word(region.shape().load(Ordering::Relaxed));
-            repair_last_split(region, shape.geometry, hash_of)?;
+            let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.view.pair(addr)?.key));
+            let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
+            repair_last_split(&region.windows, shape.geometry, hash_of)?;
             if position.segment_offset != 0 {
-                let mut space = live.space();
-                let space = Mutex::new(&mut space);
+                let mut extents = Extents::of(region);
+                let extents = Mutex::new(&mut extents);
                 for change in &unpublished.changes {
-                    apply_change(region, change, &space)?;
+                    apply_change(region, change, &extents)?;
                 }
-                state = unpublished.tally.after(region, state);
+                state = unpublished.tally.after(&region.view, state);
                 position = unpublished.end;
                 (state.tail_offset, state.tail_segment) =
                     (position.offset, position.segment_offset);
@@ -472,7 +476,7 @@ impl Opening {
         }
         self.resume(region, position)?;
         if durable_lsn < position.lsn {
-            self.log.distrust_durability(region.file_bytes());
+            self.log.distrust_durability(region.view.file_bytes());
         }
         Ok((state, Recovery::TakenOver { records }, durable_lsn))
     }
@@ -487,18 +491,18 @@ impl Opening {
 
     /// Keeps the checkpoint that the superblock names, unless its segment was given back, and gives
     /// back that of one which was not finished.
-    fn take_over_checkpoints(&mut self, region: &Region) -> Result<()> {
+    fn take_over_checkpoints(&mut self, region: &Arc<Region>) -> Result<()> {
         let live = region.live();
-        let mut space = live.space();
+        let mut extents = Extents::of(region);
         let is_kept = |name: CheckpointName| {
             let extent = extent_of(name);
-            live.checkpoint_extents().contains(&Some(extent)) && !space.is_free(extent)
+            live.checkpoint_extents().contains(&Some(extent)) && !extents.space().is_free(extent)
         };
         if self.superblock.checkpoint.is_some_and(|name| !is_kept(name)) {
             self.superblock.checkpoint = None;
             region.write_superblock(&mut self.superblock, false)?;
         }
-        release_all_but(region, self.superblock.checkpoint, &mut space);
+        release_all_but(&mut extents, self.superblock.checkpoint);
         Ok(())
     }
 }

@@ -38,12 +38,12 @@ use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 use crate::format::{
     FILE_BYTES_MAX, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET, MAGIC, SUPERBLOCK_BYTES,
-    SUPERBLOCK_OFFSETS, Superblock, SuperblockFault, VERSION, u64_at,
+    SUPERBLOCK_OFFSETS, Superblock, newest, u64_at,
 };
-use crate::hash::{HashFunction, HashId, PROBE_KEY};
+use crate::hash::HashFunction;
 use crate::live::{Live, WORD_COUNT};
 use crate::options::{Create, Durability, Options};
-use crate::recovery::open_storage;
+use crate::recovery::{open_storage, refuse_newer, resolve_hash};
 use crate::storage::new_file::NewFile;
 use crate::storage::raw::RawFile;
 #[cfg(any(test, feature = "sim"))]
@@ -220,35 +220,18 @@ fn find(reader: &mut Reader<'_>, options: &Options) -> Result<Found> {
 
 /// Returns the newest valid superblock, how many there are, and whether either has its magic.
 fn read_superblocks(reader: &mut Reader<'_>) -> Result<(Option<Superblock>, u32, bool)> {
-    let mut newest: Option<Superblock> = None;
-    let (mut count, mut has_magic) = (0, false);
-    let mut block = Vec::new();
-    for offset in SUPERBLOCK_OFFSETS {
+    let (mut has_magic, mut block) = (false, Vec::new());
+    let copies = SUPERBLOCK_OFFSETS.map(|offset| {
         let here = reader.file_bytes().saturating_sub(offset).min(SUPERBLOCK_BYTES);
         reader.read(offset, here, &mut block);
         has_magic |= block.starts_with(&MAGIC);
         block.resize(SUPERBLOCK_BYTES as usize, 0);
-        let path = || reader.source.path().to_path_buf();
-        match Superblock::decode(&block) {
-            Ok(superblock) => {
-                count += 1;
-                let is_newer = |newest: &Superblock| superblock.generation >= newest.generation;
-                if newest.as_ref().is_none_or(is_newer) {
-                    newest = Some(superblock);
-                }
-            }
-            // What a record means in it is not known.
-            Err(SuperblockFault::Version(found)) => {
-                return Err(Error::Version { path: path(), expected: VERSION, found });
-            }
-            Err(SuperblockFault::Features(_)) => {
-                let reason = "a newer version wrote it, with features that this one lacks";
-                return Err(Error::Unsupported { path: path(), reason: reason.to_string() });
-            }
-            Err(SuperblockFault::Magic | SuperblockFault::Field { .. }) => {}
-        }
-    }
-    Ok((newest, count, has_magic))
+        Superblock::decode(&block)
+    });
+    // What a record means in such a store is not known.
+    refuse_newer(reader.source.path(), &copies)?;
+    let count = copies.iter().filter(|copy| copy.is_ok()).count() as u32;
+    Ok((newest(&copies).cloned(), count, has_magic))
 }
 
 /// Returns where the live header says that the log ends, if it can be one.
@@ -315,11 +298,8 @@ impl Found {
     }
 }
 
-/// Returns the hash function that a superblock names, given or one of this library.
+/// Returns the hash function that a superblock names: the one that is given, or one of this library.
 fn hash_of_store(superblock: &Superblock, options: &Options) -> Option<HashFunction> {
-    let known = HashFunction::by_id(HashId(superblock.hash_id));
-    options.hash.clone().into_iter().chain(known).find(|hash| {
-        hash.id().0 == superblock.hash_id
-            && hash.hash(PROBE_KEY, superblock.seed) == superblock.probe_hash
-    })
+    let own = Options::new();
+    [options, &own].into_iter().find_map(|options| resolve_hash(superblock, options).ok())
 }

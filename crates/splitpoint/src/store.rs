@@ -29,7 +29,6 @@ use crate::hash::HashFunction;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, SLOT_COUNT};
 use crate::index::lookup::{Located, find, for_each_line, locate};
-use crate::index::overflow::LinePool;
 use crate::index::shape::Shape;
 use crate::index::slot::{Slot, Tag};
 use crate::index::split::{Scratch, insert, merge, split};
@@ -39,8 +38,7 @@ use crate::log::append::{Appender, OpenedSegments, Payload, Via};
 use crate::log::durable::GroupCommit;
 use crate::log::record::{Pair, RecordKind};
 use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
-use crate::region::{LivePool, Region};
-use crate::space::Space;
+use crate::region::{Extents, LivePool, Region};
 use crate::stats::{Checkpoint, Occupancy, Recovery, SegmentBytes, Stats};
 use crate::storage::Room;
 use crate::storage::fork::Origin;
@@ -58,7 +56,7 @@ const MERGE_PERCENT: u64 = 35;
 
 /// What the threads of a handle share.
 pub(crate) struct Store {
-    pub(crate) region: Region,
+    pub(crate) region: Arc<Region>,
     pub(crate) hash: HashFunction,
     pub(crate) seed: u64,
     pub(crate) access: Access,
@@ -77,7 +75,7 @@ pub(crate) struct Store {
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) log: Appender,
-    pub(crate) space: Space,
+    pub(crate) extents: Extents,
     pub(crate) state: CommitState,
     pub(crate) superblock: Superblock,
     pub(crate) mark: Mark,
@@ -105,14 +103,14 @@ pub(crate) enum Mark {
 impl Writer {
     pub(crate) fn new(
         log: Appender,
-        space: Space,
+        extents: Extents,
         state: CommitState,
         superblock: Superblock,
     ) -> Self {
         let is_new = superblock.log_start == LogStart::default();
         Self {
             log,
-            space,
+            extents,
             state,
             superblock,
             mark: if is_new { Mark::New } else { Mark::Clean },
@@ -137,7 +135,7 @@ impl Writer {
 /// What opening a store gives: see `recovery`.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    pub(crate) region: Region,
+    pub(crate) region: Arc<Region>,
     pub(crate) hash: HashFunction,
     pub(crate) writer: Writer,
     pub(crate) recovery: Recovery,
@@ -162,11 +160,11 @@ pub(crate) fn via(durability: Durability) -> Via {
 impl Store {
     /// Takes what opening has given.
     pub(crate) fn new(opened: Opened, options: &Options) -> Self {
-        let Opened { mut region, hash, mut writer, recovery, durable_lsn } = opened;
+        let Opened { region, hash, mut writer, recovery, durable_lsn } = opened;
         if let Some(cache_bytes) = options.cache_bytes
             && !region.storage().is_volatile()
         {
-            region.set_cache_bytes(cache_bytes);
+            region.view.set_cache_bytes(cache_bytes);
         }
         let group = GroupCommit::new(region.health().clone());
         group.start_at(durable_lsn);
@@ -204,23 +202,23 @@ impl Store {
 
     #[inline]
     fn shape(&self) -> Shape {
-        Shape::of_word(self.region.shape().load(Ordering::Acquire))
+        Shape::of_word(self.region.windows.shape().load(Ordering::Acquire))
     }
 
     #[inline]
     pub(crate) fn prefetch_bucket(&self, hash: u64) {
-        self.region.prefetch_bucket(self.shape().geometry.bucket_of(hash));
+        self.region.windows.prefetch_bucket(self.shape().geometry.bucket_of(hash));
     }
 
     /// Asks for the records that the tags of a bucket do not rule out.
     #[inline]
     pub(crate) fn prefetch_candidates(&self, hash: u64) {
-        let line = self.region.bucket(self.shape().geometry.bucket_of(hash));
+        let line = self.region.windows.bucket(self.shape().geometry.bucket_of(hash));
         let mut candidates = line.match_tag(Tag::of_hash(hash));
         while candidates != 0 {
             let slot = line.slot(candidates.trailing_zeros() as usize);
             if !slot.is_empty() {
-                self.region.prefetch_record(slot.addr());
+                self.region.view.prefetch_record(slot.addr());
             }
             candidates &= candidates - 1;
         }
@@ -233,15 +231,17 @@ impl Store {
 
     #[inline]
     pub(crate) fn find_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
-        find(&self.region, hash, |addr| {
-            let pair = self.region.pair(addr)?;
+        let Region { view, windows, .. } = &*self.region;
+        find(windows, hash, |addr| {
+            let pair = view.pair(addr)?;
             Ok((pair.key == key).then_some(pair))
         })
     }
 
     /// Returns where a key is or should be. For the writer.
     fn locate(&self, key: &[u8], hash: u64) -> Result<Located<'_>> {
-        locate(&self.region, hash, |addr| Ok(self.region.pair(addr)?.key == key))
+        let Region { view, windows, .. } = &*self.region;
+        locate(windows, hash, |addr| Ok(view.pair(addr)?.key == key))
     }
 
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Writer>> {
@@ -292,7 +292,7 @@ impl Store {
             writer.mark = Mark::NotClean;
         }
         if writer.superblock.log_start == LogStart::default() {
-            writer.log.reserve(0, &self.region, &mut writer.space)?;
+            writer.log.reserve(0, &mut writer.extents)?;
             let log_start = writer.log.log_start();
             // Whoever reads a superblock that names a segment takes its absence for damage.
             self.sync_file()?;
@@ -310,7 +310,7 @@ impl Store {
 
     /// Makes the whole file durable, of which nothing need be so yet.
     fn sync_file(&self) -> Result<()> {
-        let synced = self.region.sync_range(0, self.region.file_bytes());
+        let synced = self.region.sync_range(0, self.region.view.file_bytes());
         // A second sync that succeeds would prove nothing.
         synced.inspect_err(|error| self.group.fail(error))
     }
@@ -361,20 +361,20 @@ impl Store {
         }
         let prev = at.found.map(|(_, _, slot)| slot.addr());
         if at.found.is_none() && at.hole.is_none() {
-            self.reserve_overflow_lines(writer, 1)?;
+            writer.extents.reserve_overflow_lines(1)?;
             at = self.locate(put.payload.key, put.hash)?;
         }
         let old_bytes = match prev {
-            Some(old) => region.record(old)?.bytes.len() as u64,
+            Some(old) => region.view.record(old)?.bytes.len() as u64,
             None => 0,
         };
         let mut header = put.payload.header;
         header.prev = prev;
         let record_bytes = header.record_bytes();
         let addr = if writer.log.is_big(record_bytes, region) {
-            writer.log.append_big(&put.payload, prev, region, &mut writer.space)?
+            writer.log.append_big(&put.payload, prev, &mut writer.extents)?
         } else {
-            writer.log.reserve(record_bytes, region, &mut writer.space)?;
+            writer.log.reserve(record_bytes, &mut writer.extents)?;
             if canary::is_made(Canary::SlotBeforeRecord) {
                 let addr = Addr::of_offset(writer.log.position().offset);
                 let place = at.found.map(|(line, i, _)| (line, i)).or(at.hole);
@@ -393,7 +393,8 @@ impl Store {
             writer.state.live_bytes -= old_bytes.min(writer.state.live_bytes);
         } else {
             writer.state.record_count += 1;
-            begins_second_line = insert(region, &mut LivePool(region), &at, slot)?;
+            begins_second_line =
+                insert(&region.windows, &mut LivePool(&region.windows), &at, slot)?;
         }
         writer.state.live_bytes += record_bytes;
         self.commit(writer);
@@ -415,10 +416,10 @@ impl Store {
         self.group.check()?;
         let region = &self.region;
         let Some((line, i, slot)) = self.locate(key, hash)?.found else { return Ok(false) };
-        let old_bytes = region.record(slot.addr())?.bytes.len() as u64;
+        let old_bytes = region.view.record(slot.addr())?.bytes.len() as u64;
         let value = hash.to_le_bytes();
         let tombstone = Payload::new(RecordKind::Delete, &[], &value);
-        writer.log.reserve(TOMBSTONE_BYTES, region, &mut writer.space)?;
+        writer.log.reserve(TOMBSTONE_BYTES, &mut writer.extents)?;
         writer.log.append(&tombstone, Some(slot.addr()), via, region)?;
         self.capture_bucket_of(writer, hash);
         line.set_slot(i, Slot::EMPTY);
@@ -438,16 +439,6 @@ impl Store {
         writer.state.tail_segment = position.segment_offset;
         self.region.live().commit(position.lsn, &writer.state);
         writer.pace.note_change();
-    }
-
-    /// Makes sure that `count` overflow lines can be taken.
-    fn reserve_overflow_lines(&self, writer: &mut Writer, count: u64) -> Result<()> {
-        let free_count = LivePool(&self.region).free_count();
-        if free_count >= count {
-            return Ok(());
-        }
-        let lines = self.region.line_count(LineWindow::Overflow) + count - free_count;
-        self.region.reserve_lines(LineWindow::Overflow, lines, &mut writer.space)
     }
 
     /// Splits after an insert: when the mean is above the fill factor, and when a chain began its
@@ -472,19 +463,19 @@ impl Store {
         let region = &self.region;
         let Some(plan) = self.shape().geometry.plan_split() else { return Ok(()) };
         let bucket_count = plan.upper.0 + 1;
-        region.reserve_lines(LineWindow::Buckets, bucket_count, &mut writer.space)?;
+        writer.extents.reserve_lines(LineWindow::Buckets, bucket_count)?;
         if bucket_count.is_multiple_of(PREPARED_LINES) {
             let start = bucket_count + PREPARED_LINES;
             let lines = start..start + PREPARED_LINES;
-            region.prepare_lines(LineWindow::Buckets, lines, &mut writer.space);
+            writer.extents.prepare_lines(LineWindow::Buckets, lines);
         }
         self.capture(writer, plan.lower);
         let mut line_count = 4;
         loop {
-            self.reserve_overflow_lines(writer, line_count)?;
-            let mut hash_of = |addr: Addr| Ok(self.hash_of(region.pair(addr)?.key));
-            let pool = &mut LivePool(region);
-            match split(region, pool, &plan, &mut writer.scratch, &mut hash_of) {
+            writer.extents.reserve_overflow_lines(line_count)?;
+            let mut hash_of = |addr: Addr| Ok(self.hash_of(region.view.pair(addr)?.key));
+            let pool = &mut LivePool(&region.windows);
+            match split(&region.windows, pool, &plan, &mut writer.scratch, &mut hash_of) {
                 Err(Error::Full { .. }) if line_count < 1 << 32 => line_count *= 8,
                 Err(other) => return Err(other),
                 Ok(()) => break,
@@ -492,8 +483,8 @@ impl Store {
         }
         // Some puts from now the next bucket is split: its line and the new one are not in the cache.
         if let Some(next) = self.shape().geometry.plan_split() {
-            region.prefetch_bucket(next.lower);
-            region.prefetch_bucket(next.upper);
+            region.windows.prefetch_bucket(next.lower);
+            region.windows.prefetch_bucket(next.upper);
         }
         Ok(())
     }
@@ -512,8 +503,9 @@ impl Store {
         self.capture(writer, plan.upper);
         let mut line_count = 4;
         // As with a split, a merge that cannot be done is done later.
-        while self.reserve_overflow_lines(writer, line_count).is_ok() {
-            match merge(region, &mut LivePool(region), &plan, &mut writer.scratch) {
+        while writer.extents.reserve_overflow_lines(line_count).is_ok() {
+            match merge(&region.windows, &mut LivePool(&region.windows), &plan, &mut writer.scratch)
+            {
                 Err(Error::Full { .. }) if line_count < 1 << 32 => line_count *= 8,
                 _ => return,
             }
@@ -605,10 +597,10 @@ impl Store {
         }
         // The log may have gone on without a commit, into a segment for a change that was not made.
         self.commit(&mut writer);
-        self.drop_checkpoints(&mut writer);
-        let Writer { log, space, .. } = &mut *writer;
-        log.release_next(&self.region, space);
-        self.region.trim(&mut writer.space);
+        writer.drop_checkpoints();
+        let Writer { log, extents, .. } = &mut *writer;
+        log.release_next(extents);
+        extents.trim();
         let lsn = writer.log.position().lsn;
         if canary::is_made(Canary::CleanBeforeSync) {
             self.region.write_superblock(&mut writer.superblock, true)?;
@@ -618,7 +610,7 @@ impl Store {
         drop(writer);
         // Log and index together: what is not dirty costs nothing, and one flush is enough.
         self.group.sync_always(|| {
-            let bytes = self.region.file_bytes();
+            let bytes = self.region.view.file_bytes();
             self.region.sync_range(0, bytes)?;
             self.region.live().set_durable_lsn(lsn);
             Ok(lsn)
@@ -627,7 +619,7 @@ impl Store {
         writer.superblock.checkpoint = None;
         self.region.write_superblock(&mut writer.superblock, true)?;
         // Room that is not given back now is used by the next session.
-        let _ = self.region.shrink(&writer.space);
+        let _ = writer.extents.shrink();
         Ok(())
     }
 
@@ -641,14 +633,16 @@ impl Store {
         let mut keys_per_line = Vec::new();
         for bucket in (0..geometry.bucket_count()).map(BucketIndex) {
             keys_per_line.clear();
-            for_each_line(region, bucket, |_, line| keys_per_line.push(line.slot_count()))?;
+            for_each_line(&region.windows, bucket, |_, line| {
+                keys_per_line.push(line.slot_count());
+            })?;
             overflow_line_count += keys_per_line.len() as u64 - 1;
             occupancy.add_chain(bucket, &keys_per_line);
         }
         let slot_count = (geometry.bucket_count() + overflow_line_count) * SLOT_COUNT as u64;
         let storage = region.storage();
-        let index = region.line_count(LineWindow::Buckets) * LINE_BYTES;
-        let overflow = region.line_count(LineWindow::Overflow) * LINE_BYTES;
+        let index = region.windows.line_count(LineWindow::Buckets) * LINE_BYTES;
+        let overflow = region.windows.line_count(LineWindow::Overflow) * LINE_BYTES;
         let private_bytes = if region.is_private() { index + overflow } else { 0 };
         Ok(Stats {
             path: (!storage.is_volatile()).then(|| storage.path().to_path_buf()),
@@ -657,10 +651,11 @@ impl Store {
             fill_factor: self.fill_thousandths as f64 / 1000.0,
             load_factor: writer.state.record_count as f64 / slot_count as f64,
             overflow_line_count,
-            overflow_line_free_count: region.line_count(LineWindow::Overflow) - overflow_line_count,
+            overflow_line_free_count: region.windows.line_count(LineWindow::Overflow)
+                - overflow_line_count,
             live_bytes: writer.state.live_bytes,
             dead_bytes: writer.state.dead_bytes,
-            file_bytes: region.file_bytes() + private_bytes,
+            file_bytes: region.view.file_bytes() + private_bytes,
             segments: SegmentBytes {
                 header: HEADER_BYTES,
                 log: live.log_bytes(),
@@ -668,7 +663,7 @@ impl Store {
                 index,
                 overflow,
                 checkpoint: checkpoint_bytes(live),
-                free: writer.space.free_bytes(),
+                free: writer.extents.space().free_bytes(),
             },
             hash_name: self.hash.name().to_string(),
             log_bytes: writer.log.position().lsn,
@@ -685,7 +680,7 @@ impl Store {
 
     /// Returns the end of the log segment at `offset`.
     pub(crate) fn tail_segment_end(&self, offset: u64) -> u64 {
-        self.region.segment(offset).map_or(offset, |header| offset + header.segment_bytes)
+        self.region.view.segment(offset).map_or(offset, |header| offset + header.segment_bytes)
     }
 
     /// Returns the number of buckets that `record_count` records ask for.

@@ -30,7 +30,7 @@ pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture]) -> String {
     for missing in &saved.missing {
         let _ = writeln!(
             out,
-            "<p>Left out: {}: {}</p>",
+            "<p>Skipped: {}: {}</p>",
             escaped(&missing.engine),
             escaped(&missing.reason)
         );
@@ -62,7 +62,7 @@ pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture]) -> String {
     }
     let _ = write!(
         out,
-        "<h2>What each engine was told</h2>\n{}</html>\n",
+        "<h2>Settings of each engine</h2>\n{}</html>\n",
         to_html(&markdown::tuning(saved))
     );
     out

@@ -387,16 +387,30 @@ fn a_missed_target_is_explained_and_a_met_one_is_not() {
 }
 
 #[test]
-fn pages_name_what_was_left_out_and_hold_every_picture() {
+fn bounds_link_the_records_and_documents_that_they_name() {
+    let target: targets::Target = toml::from_str(
+        "work = \"far\"\ncase = \"W2/small\"\nlabel = \"create\"\nthan = \"other\"\nat_most = 0.1\n\
+         bound = \"(no gain; record/2026-01-02-x). See METHODOLOGY.md; records/y is no record.\"",
+    )
+    .expect("a target");
+    let page = markdown::page(&race(), &[target], &[], "record/z/race.json");
+    let line = "- **far**: (no gain; [record/2026-01-02-x](../../record/2026-01-02-x/README.md)). See \
+                [METHODOLOGY.md](METHODOLOGY.md); records/y is no record.\n";
+    assert!(page.contains(line), "{page}");
+    assert!(page.contains("--report record/z/race.json`"), "{page}");
+}
+
+#[test]
+fn pages_name_skipped_engines_and_hold_every_picture() {
     let saved = race();
     let pictures = picture::all(&saved);
     assert_eq!(pictures.len(), 1);
     assert_eq!(pictures[0].file, "w2-small-disk.svg");
     let page = markdown::page(&saved, &[], &pictures, "record/x/race.json");
-    assert!(page.contains("- left out: third: no <a.h>"), "{page}");
+    assert!(page.contains("- skipped: third: no <a.h>"), "{page}");
     assert!(page.contains("(w2-small-disk.svg)"), "{page}");
     let page = html::page(&saved, &[], &pictures);
-    assert!(page.contains("Left out: third: no &lt;a.h&gt;"), "{page}");
+    assert!(page.contains("Skipped: third: no &lt;a.h&gt;"), "{page}");
     assert_eq!(page.matches("<svg").count(), 1);
     assert!(page.contains("<b>20.0</b>"), "{page}");
 }

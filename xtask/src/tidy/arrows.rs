@@ -19,7 +19,7 @@ const LAYERS: &[&[&str]] = &[
     &["repair"],
     &["url"],
     &["db"],
-    &["backup"],
+    &["backup", "rehash"],
     &["check", "cursor", "syncer", "recovery"],
     &["store"],
     &["checkpoint"],
@@ -38,7 +38,7 @@ const LAYERS: &[&[&str]] = &[
     &["hash", "linear"],
     &["growing"],
     &["batch"],
-    &["error", "atomic", "canary", "storage::fork", "value"],
+    &["error", "atomic", "bitmap", "canary", "storage::fork", "value"],
     &["file_kind"],
 ];
 

@@ -9,8 +9,6 @@ use std::path::Path;
 use crate::tree::Tree;
 use crate::{Failure, console, docs};
 
-pub(crate) use tables::first_difference;
-
 mod arrows;
 mod doors;
 mod names;
@@ -47,7 +45,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that fail, each with the rule it holds.
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 12] = [
     ("modules use only modules below them", arrows::modules_use_only_those_below),
     ("`unsafe` is only where ARCHITECTURE.md lists it", doors::unsafe_is_listed),
     ("only storage/ names the operating system", doors::only_storage_names_the_system),
@@ -58,10 +56,8 @@ const CHECKS: [(&str, Check); 14] = [
     ),
     ("module names say what is inside", names::modules_are_named_by_content),
     ("open ends have an issue number", words::open_ends_are_numbered),
-    ("no `dbg!`", words::no_dbg),
     ("no test is left out", words::no_ignored_test),
     ("sources are ASCII", words::sources_are_ascii),
-    ("no tabs, no space at the end of a line", words::no_tabs),
     ("no paths of one machine", words::no_machine_paths),
     ("documents name files that exist", promises::named_files_exist),
     ("documents name commands that exist", promises::named_commands_exist),

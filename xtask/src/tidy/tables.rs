@@ -4,7 +4,7 @@
 use super::Finding;
 use crate::docs::{self, FORMAT};
 use crate::schema::{SCHEMA, with_current_fields};
-use crate::tree::Tree;
+use crate::tree::{Tree, first_difference};
 
 pub(super) fn format_tables_are_current(tree: &Tree) -> Vec<Finding> {
     let Some(found) = tree.texts.get(FORMAT) else {
@@ -43,15 +43,6 @@ pub(super) fn fields_of_studies_are_current(tree: &Tree) -> Vec<Finding> {
             }
         },
     }
-}
-
-/// Returns the first line, counted from 1, in which two texts differ.
-pub(crate) fn first_difference(left: &str, right: &str) -> Option<usize> {
-    if left == right {
-        return None;
-    }
-    let same = left.lines().zip(right.lines()).take_while(|(left, right)| left == right).count();
-    Some(same + 1)
 }
 
 #[cfg(test)]

@@ -1,24 +1,13 @@
-//! Measures that are reported and never fail: width, length, size.
+//! Measures that are reported and never fail: the length of functions and files.
 
 use super::Finding;
 use crate::tree::Tree;
 
-const COLUMNS_MAX: usize = 100;
 const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 1000;
 
 pub(super) fn remarks(tree: &Tree) -> Vec<Finding> {
     let mut remarks = Vec::new();
-    for (path, text) in &tree.texts {
-        // A table of Markdown cannot be broken.
-        let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with('|'));
-        for (index, line) in lines {
-            let columns = line.chars().count();
-            if columns > COLUMNS_MAX {
-                remarks.push(Finding::new(path, index + 1, format!("{columns} columns")));
-            }
-        }
-    }
     for (path, file) in &tree.rust {
         for function in &file.functions {
             if function.line_count > FUNCTION_LINES_MAX {
@@ -45,12 +34,6 @@ fn code_line_count(tree: &Tree, path: &str) -> usize {
 mod tests {
     use super::super::check_finds;
     use super::*;
-
-    #[test]
-    fn wide_lines_are_remarked_but_not_in_tables() {
-        let wide = "x".repeat(101);
-        check_finds(remarks, &[("a.md", &format!("fine\n{wide}\n|{wide}|\n"))], &["a.md:2"]);
-    }
 
     #[test]
     fn long_functions_are_remarked() {

@@ -39,16 +39,6 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|part| part == word)
 }
 
-pub(super) fn no_dbg(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (path, file) in &tree.rust {
-        for &line in &file.dbg_lines {
-            findings.push(Finding::new(path, line, "a `dbg!` is left over from debugging"));
-        }
-    }
-    findings
-}
-
 pub(super) fn no_ignored_test(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, file) in &tree.rust {
@@ -68,19 +58,6 @@ pub(super) fn sources_are_ascii(tree: &Tree) -> Vec<Finding> {
             let message =
                 format!("{} is not ASCII: write \\u{{...}} or a word", letter.escape_unicode());
             findings.push(Finding::new(path, line, message));
-        }
-    }
-    findings
-}
-
-pub(super) fn no_tabs(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (path, line, text) in lines(tree) {
-        if text.contains('\t') {
-            findings.push(Finding::new(path, line, "a tab: use spaces, or `\\t` in a string"));
-        }
-        if text.ends_with(' ') || text.ends_with('\r') {
-            findings.push(Finding::new(path, line, "space at the end of the line"));
         }
     }
     findings
@@ -140,12 +117,6 @@ mod tests {
     }
 
     #[test]
-    fn dbg_is_found_in_code_and_not_in_words() {
-        let text = "// dbg!(x)\nfn f() {\n m!(dbg!(x));\n dbg!(y);\n}";
-        check_finds(no_dbg, &[("a.rs", text)], &["a.rs:3", "a.rs:4"]);
-    }
-
-    #[test]
     fn ignored_tests_are_found() {
         let text = "#[test]\n#[ignore = \"slow\"]\nfn f() {}\nmod m {\n #[ignore]\n fn g() {}\n}";
         check_finds(no_ignored_test, &[("a.rs", text)], &["a.rs:2", "a.rs:5"]);
@@ -154,11 +125,6 @@ mod tests {
     #[test]
     fn letters_outside_ascii_are_found() {
         check_finds(sources_are_ascii, &[("a.md", "fine\n\u{e9}t\u{e9}")], &["a.md:2"]);
-    }
-
-    #[test]
-    fn tabs_and_trailing_spaces_are_found() {
-        check_finds(no_tabs, &[("a.toml", "a = 1\n\tb = 2\nc = 3 \n")], &["a.toml:2", "a.toml:3"]);
     }
 
     #[test]

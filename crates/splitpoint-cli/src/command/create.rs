@@ -49,11 +49,12 @@ pub(crate) struct Args {
     expected_records: Option<u64>,
 }
 
-fn hash_names() -> Vec<String> {
+pub(super) fn hash_names() -> Vec<String> {
     HashFunction::all().iter().map(|function| function.name().to_string()).collect()
 }
 
-fn parse_seed(text: &str) -> Result<u64, String> {
+/// Reads a seed.
+pub(in crate::command) fn parse_seed(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),

@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use splitpoint::{Options, TableExt as _};
 
 use crate::bytes::{Notation, shown};
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
+use crate::format::{JsonEncoding, JsonRecord};
 use crate::number::{count, counted};
 use crate::store;
 
 /// Remove records
 ///
-/// Keys that are missing are named and give exit code 1; the others are removed all the same.
+/// Missing keys are named and give exit code 1; the others are removed nevertheless.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +32,14 @@ pub(crate) struct Args {
     /// The keys are given in hex
     #[arg(long)]
     hex: bool,
+
+    /// Print an object with the number of records removed and the missing keys
+    #[arg(long)]
+    json: bool,
 }
+
+/// Keys that an error names.
+const NAMED_MAX: usize = 10;
 
 /// Removes records.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
@@ -46,16 +54,29 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         }
     }
     db.close(&args.file)?;
-    let Some(first) = missing.first() else { return Ok(()) };
+    if args.json {
+        let encoding = JsonEncoding::with_hex(args.hex);
+        let missing: Vec<_> = missing.iter().map(|key| JsonRecord::of_key(key, encoding)).collect();
+        console::print_json(&serde_json::json!({
+            "store": args.file.display().to_string(),
+            "deleted": keys.len() - missing.len(),
+            "missing": missing,
+        }))?;
+    }
     let file = args.file.display();
-    let failure = Failure::new(Exit::No, format!("no key `{}` in `{file}`", shown(first)));
-    if keys.len() == 1 {
-        return Err(failure);
+    match missing.as_slice() {
+        [] => Ok(()),
+        [key] if keys.len() == 1 => {
+            Err(Failure::new(Exit::No, format!("no key `{}` in `{file}`", shown(key))))
+        }
+        missing => {
+            let named = missing.iter().take(NAMED_MAX).map(|key| format!("`{}`", shown(key)));
+            let named = named.collect::<Vec<_>>().join(", ");
+            let more = if missing.len() > NAMED_MAX { ", ..." } else { "" };
+            let (found, all) = (count(missing.len()), counted(count(keys.len()), "key"));
+            let message = format!("{found} of {all} not found in `{file}`: {named}{more}");
+            let removed = counted(count(keys.len() - missing.len()), "record");
+            Err(Failure::new(Exit::No, message).hint(format!("{removed} removed")))
+        }
     }
-    for key in &missing[1..] {
-        console.note(format_args!("no key `{}` in `{file}`", shown(key)));
-    }
-    let removed = counted(count(keys.len() - missing.len()), "record");
-    Err(failure
-        .hint(format!("{removed} removed, {} not found", counted(count(missing.len()), "key"))))
 }

@@ -1,8 +1,10 @@
-//! `splitpoint get`: print the value of a key.
+//! `splitpoint get`: print the values of keys.
 
 use std::ffi::OsString;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use splitpoint::Table;
 
 use splitpoint::TableExt as _;
 
@@ -11,60 +13,185 @@ use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::format::{JsonEncoding, JsonRecord};
 use crate::loss;
+use crate::number::{count, counted, grouped};
 use crate::store;
 
-/// Print the value of a key
+/// Print the values of keys
 ///
-/// Into a pipe or a file the value is written exactly as it is stored, without a newline at its
-/// end, so that `put` and `get` carry any bytes. On a terminal a newline is added, and control
-/// characters are shown as \xNN. A missing key gives exit code 1.
+/// Into a pipe or a file the value of one key is written exactly as it is stored, without a newline
+/// at its end, so that `put` and `get` carry any bytes. On a terminal a newline is added, and
+/// control characters are shown as \xNN.
+///
+/// The values of several keys are written in the order of the keys, a line each; with -0 each ends in
+/// a NUL instead. Missing keys are skipped, named and give exit code 1.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 #[command(after_help = "\
 Examples:
   splitpoint get capitals.spt France
+  splitpoint get capitals.spt France Spain --json # which value is whose
+  splitpoint get words.spt --stdin < list         # a key a line
   splitpoint get pictures.spt cat.png > cat.png   # exactly what was put
   splitpoint get any.spt --hex 00ff               # the value in hex
-  splitpoint get capitals.spt France --json
   splitpoint get aliases.db root                  # old files too")]
 pub(crate) struct Args {
     /// The store, or an old file
     file: PathBuf,
 
-    /// The key
-    key: OsString,
+    /// The keys
+    #[arg(value_name = "KEY", required_unless_present = "stdin")]
+    keys: Vec<OsString>,
 
-    /// The key is given in hex, and the value is printed in hex with a newline
+    /// Read keys from standard input too, a key a line; with -0 each ends in a NUL
+    #[arg(long)]
+    stdin: bool,
+
+    /// The keys are given in hex, and the values are printed in hex with a newline
     #[arg(long)]
     hex: bool,
 
-    /// Print an object with key and value
+    /// NUL instead of newline behind each value, and behind each key of standard input
+    #[arg(short = '0', long, conflicts_with_all = ["hex", "json"])]
+    null: bool,
+
+    /// Print an object with key and value, a line each
     #[arg(long)]
     json: bool,
 }
 
-/// Prints the value of a key.
+/// Keys that are looked up together.
+const BATCH_KEYS: usize = 1024;
+
+/// Prints the values of keys.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let notation = Notation::with_hex(args.hex);
-    let key = notation.parse("key", &args.key)?;
+    let keys = args.keys.iter().map(|key| notation.parse("key", key));
+    let keys = keys.collect::<Result<Vec<_>>>()?;
     let opened = store::open_any(&args.file, console)?;
     loss::warn_at_once(&args.file, &opened, console);
-    let value = opened.table().get(&key).map_err(|error| Failure::using(&args.file, &error))?;
-    let Some(value) = value else {
-        let (key, file) = (shown(&key), args.file.display());
-        return Err(Failure::new(Exit::No, format!("no key `{key}` in `{file}`")));
-    };
-    if args.json {
-        let encoding = if args.hex { JsonEncoding::Hex } else { JsonEncoding::Text };
-        return console::print_json(&JsonRecord::new(&key, &value, encoding));
-    }
+    let mut lookup = Lookup { args, notation, table: opened.table(), missing: Missing::default() };
     let mut out = console::data();
-    let written = if args.hex {
-        notation.write(&mut out, &value).and_then(|()| out.write_all(b"\n"))
-    } else if console::is_terminal() {
-        out.write_all(escaped(&value, "\n\t").as_bytes())
-            .and_then(|()| if value.ends_with(b"\n") { Ok(()) } else { out.write_all(b"\n") })
+    if !args.stdin && keys.len() == 1 {
+        lookup.print_one(&keys[0], &mut out)?;
     } else {
-        out.write_all(&value)
-    };
-    written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+        for keys in keys.chunks(BATCH_KEYS) {
+            lookup.print_many(keys, &mut out)?;
+        }
+        if args.stdin {
+            lookup.print_keys_of_input(&mut out)?;
+        }
+    }
+    out.flush().map_err(|error| Failure::output(&error))?;
+    lookup.missing.into_result(&args.file)
+}
+
+/// Keys that are not there.
+#[derive(Debug, Default)]
+struct Missing {
+    first: Option<Vec<u8>>,
+    count: u64,
+    looked_up: u64,
+}
+
+impl Missing {
+    fn add(&mut self, key: &[u8]) {
+        self.first.get_or_insert_with(|| key.to_vec());
+        self.count += 1;
+    }
+
+    fn into_result(self, file: &Path) -> Result<()> {
+        let Some(first) = self.first else { return Ok(()) };
+        let (first, file) = (shown(&first), file.display());
+        let message = match self.looked_up {
+            1 => format!("no key `{first}` in `{file}`"),
+            all => {
+                let (count, keys) = (grouped(self.count), counted(all, "key"));
+                format!("{count} of {keys} not found in `{file}`, the first is `{first}`")
+            }
+        };
+        Err(Failure::new(Exit::No, message))
+    }
+}
+
+/// Lookups in one table.
+struct Lookup<'a> {
+    args: &'a Args,
+    notation: Notation,
+    table: &'a dyn Table,
+    missing: Missing,
+}
+
+impl Lookup<'_> {
+    /// Prints the value of the only key, so that it can be any bytes.
+    fn print_one(&mut self, key: &[u8], out: &mut impl Write) -> Result<()> {
+        let is_plain = !(self.args.json || self.args.hex || self.args.null);
+        if !is_plain {
+            return self.print_many(&[key.to_vec()], out);
+        }
+        self.missing.looked_up += 1;
+        let value = self.table.get(key).map_err(|error| Failure::using(&self.args.file, &error))?;
+        let Some(value) = value else {
+            self.missing.add(key);
+            return Ok(());
+        };
+        let written = if console::is_terminal() {
+            out.write_all(escaped(&value, "\n\t").as_bytes())
+                .and_then(|()| if value.ends_with(b"\n") { Ok(()) } else { out.write_all(b"\n") })
+        } else {
+            out.write_all(&value)
+        };
+        written.map_err(|error| Failure::output(&error))
+    }
+
+    /// Prints the value of each key.
+    fn print_many(&mut self, keys: &[Vec<u8>], out: &mut impl Write) -> Result<()> {
+        let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let values = self.table.get_many(&borrowed);
+        let values = values.map_err(|error| Failure::using(&self.args.file, &error))?;
+        self.missing.looked_up += count(keys.len());
+        for (key, value) in keys.iter().zip(values) {
+            match value {
+                None => self.missing.add(key),
+                Some(value) => {
+                    self.print(key, &value, out).map_err(|error| Failure::output(&error))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&self, key: &[u8], value: &[u8], out: &mut impl Write) -> io::Result<()> {
+        if self.args.json {
+            let encoding = JsonEncoding::with_hex(self.args.hex);
+            serde_json::to_writer(&mut *out, &JsonRecord::new(key, value, encoding))?;
+        } else if !self.args.hex && !self.args.null && console::is_terminal() {
+            out.write_all(escaped(value, "\t").as_bytes())?;
+        } else {
+            self.notation.write(out, value)?;
+        }
+        out.write_all(if self.args.null { b"\0" } else { b"\n" })
+    }
+
+    fn print_keys_of_input(&mut self, out: &mut impl Write) -> Result<()> {
+        let mut input = BufReader::new(io::stdin());
+        let end = if self.args.null { 0 } else { b'\n' };
+        let mut keys = Vec::new();
+        loop {
+            let mut key = Vec::new();
+            let taken = input.read_until(end, &mut key);
+            if taken.map_err(|error| Failure::io("read keys from standard input", &error))? == 0 {
+                return self.print_many(&keys, out);
+            }
+            if key.last() == Some(&end) {
+                key.pop();
+            }
+            keys.push(self.notation.decode("key", key)?);
+            // What a slow pipe has sent is answered before the next read waits for it.
+            if keys.len() == BATCH_KEYS || input.buffer().is_empty() {
+                self.print_many(&keys, out)?;
+                out.flush().map_err(|error| Failure::output(&error))?;
+                keys.clear();
+            }
+        }
+    }
 }

@@ -13,7 +13,7 @@ use crate::failure::{Exit, Failure, Result};
 /// Knows stores, the hash files of the 1991 package, Kerberos, Berkeley DB, gdbm, dbm, ndbm and
 /// sdbm, and the btrees and queues beside them. Names do not count; but of a table in two files,
 /// `.dir` and `.pag`, either may be given, or what their names begin with. A file that is none of
-/// these gives exit code 1.
+/// these gives exit code 1, one that cannot be read 3; the others are identified nevertheless.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 /// Says what files are.
 pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
     let mut out = console::data();
-    let mut unknown = None;
+    let (mut unknown, mut unread) = (None, None);
     for file in &args.files {
         let name = file.display().to_string();
         let (found, words) = match splitpoint_legacy::identify(file) {
@@ -42,7 +42,14 @@ pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
             }
             Ok(None) => (None, other(file)),
             Err(Error::NotAStore { found, .. }) => (None, found.to_string()),
-            Err(error) => return Err(Failure::opening(file, &error)),
+            Err(error) => {
+                out.flush().map_err(|error| Failure::output(&error))?;
+                let failure = Failure::opening(file, &error);
+                if let Some(earlier) = unread.replace(failure) {
+                    console::report_failure(&earlier);
+                }
+                continue;
+            }
         };
         let is_readable = found.as_ref().is_some_and(|identity| identity.format.is_readable());
         if found.is_none() {
@@ -63,9 +70,11 @@ pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
         written.map_err(|error| Failure::output(&error))?;
     }
     out.flush().map_err(|error| Failure::output(&error))?;
-    match unknown {
-        None => Ok(()),
-        Some(name) => {
+    match (unread, unknown) {
+        (None, None) => Ok(()),
+        // The last error of its kind; those before it were reported.
+        (Some(failure), _) => Err(failure),
+        (None, Some(name)) => {
             Err(Failure::new(Exit::No, format!("`{name}` is no hash file that is known")))
         }
     }

@@ -7,14 +7,17 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum as _;
 use serde::Serialize;
-use splitpoint::{Options, PutMode, TableExt as _};
+use splitpoint::{Error, Options, PutMode, TableExt as _};
 
 use crate::bytes::shell_word;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::files::open_stream;
-use crate::format::{Detected, Foreign, Input, LoadFormat, ReadError, ReadRecords, Record, detect};
+use crate::format::{
+    Columns, Detected, Foreign, Input, LoadFormat, ReadError, ReadRecords, Record, detect,
+};
 use crate::interrupt::Interrupt;
 use crate::number::{count, counted};
 use crate::progress::{Progress, ProgressMode, Total, pace};
@@ -22,8 +25,8 @@ use crate::store::{self, DurabilityName, Writable};
 
 /// Store the records of a dump or a list
 ///
-/// Makes the store if the file is missing, and says so. The format is recognized by the first
-/// bytes of the input and said; --format overrides. A value of the same key is replaced, unless
+/// Makes the store if the file is missing, when the first records have been read, and says so. The
+/// format is recognized by the first bytes of the input and said; --format overrides. A value of the same key is replaced, unless
 /// --no-overwrite is given.
 ///
 /// Malformed input stops the load with exit code 1 and its line (for cdb, its byte); the records
@@ -34,6 +37,7 @@ use crate::store::{self, DurabilityName, Writable};
 Examples:
   splitpoint load words.spt /usr/share/dict/words # value: number of the line
   splitpoint load capitals.spt capitals.tsv
+  splitpoint load cities.spt cities.csv -f csv --header --column name,country
   db5.3_dump old.db | splitpoint load new.spt
   splitpoint dump a.spt | splitpoint load b.spt --no-overwrite")]
 pub(crate) struct Args {
@@ -46,6 +50,15 @@ pub(crate) struct Args {
     /// The format of the input [default: recognized]
     #[arg(short, long, value_enum)]
     format: Option<LoadFormat>,
+
+    /// The columns of a CSV or TSV file that are key and value, each by its number or, with
+    /// --header, its name [default: 1,2]
+    #[arg(long, value_name = "KEY,VALUE")]
+    column: Option<String>,
+
+    /// The first row of a CSV or TSV file is a header
+    #[arg(long)]
+    header: bool,
 
     /// Keep the values of keys that exist
     #[arg(long)]
@@ -81,30 +94,66 @@ struct Report {
     seconds: f64,
 }
 
+impl Args {
+    /// Returns the columns that are asked for, if any are.
+    fn columns(&self) -> Result<Option<Columns>> {
+        if self.column.is_none() && !self.header {
+            return Ok(None);
+        }
+        Columns::parse(self.column.as_deref(), self.header)
+            .map(Some)
+            .map_err(|reason| Failure::new(Exit::Usage, reason))
+    }
+
+    /// Opens the store, and makes it if it is missing.
+    fn open(&self, console: Console) -> Result<Writable> {
+        let options = Options::new().durability(self.durability.into());
+        store::open_or_create(&self.file, &options, console)
+    }
+}
+
 /// Stores the records of an input.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let columns = args.columns()?;
     let source = Source::open(args.input.as_deref(), console)?;
     let Source { name, mut input, total } = source;
     let format = match args.format {
         Some(format) => format,
-        None => recognize(&name, &mut input)?,
+        None => recognize(&name, &mut input, columns.is_some())?,
     };
-    note_carriage_returns(&mut input, format, console);
-    let options = Options::new().durability(args.durability.into());
-    let db = store::open_or_create(&args.file, &options, console)?;
+    if columns.is_some() && !matches!(format, LoadFormat::Csv | LoadFormat::Tsv) {
+        return Err(Failure::new(Exit::Usage, "--column and --header are for csv and tsv")
+            .hint(format!("the format is {}; --format says another", format.name())));
+    }
+    note_oddities(&mut input, format, console);
+    // One that is there is opened before the first read, which may wait for a pipe.
+    let db = if store::is_missing(&args.file)? { None } else { Some(args.open(console)?) };
     let interrupt = Interrupt::watch();
     let progress = Progress::start(args.progress, console, "load", total);
-    let mut load = Load { args, db: &db, interrupt, progress, loaded: 0, kept: 0, offset: 0 };
+    let mut load = Load {
+        args,
+        console,
+        db,
+        record_count_before: 0,
+        interrupt,
+        progress,
+        loaded: 0,
+        kept: 0,
+        offset: 0,
+    };
 
     let started = Instant::now();
-    let failed = |error| Failure::using(&args.file, &error);
-    let record_count_before = db.table().len().map_err(failed)?;
-    let outcome = load.run(input, format);
-    let (loaded, kept) = (load.loaded, load.kept);
-    load.progress.finish(loaded, load.offset);
-    drop(load);
-    let new = db.table().len().map_or(0, |count| count.saturating_sub(record_count_before));
-    let closed = db.close(&args.file);
+    let outcome = load.run(input, format.reader(columns));
+    let Load { db, record_count_before, mut progress, loaded, kept, offset, .. } = load;
+    progress.finish(loaded, offset);
+    let (new, closed) = match db {
+        Some(db) => {
+            let record_count = db.table().len();
+            let new = record_count.map_or(0, |count| count.saturating_sub(record_count_before));
+            (new, db.close(&args.file))
+        }
+        None => (0, Ok(())),
+    };
     let elapsed = started.elapsed();
 
     let report = Report {
@@ -168,15 +217,26 @@ impl Source {
     }
 }
 
-/// Returns the format of `input` by its first bytes.
-fn recognize(name: &str, input: &mut Input) -> Result<LoadFormat> {
+/// Returns the format of `input` by its first bytes, and by whether its columns are named.
+fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFormat> {
     let start = input.peek().map_err(|error| Failure::io(format!("read {name}"), &error))?;
+    let extension = Path::new(name.trim_matches('`')).extension();
+    let is_named_csv = extension.is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
     let (what, hint) = match detect(start) {
+        Detected::Format(LoadFormat::Lines) if has_columns => return Ok(LoadFormat::Csv),
+        Detected::Format(LoadFormat::Lines) if is_named_csv => {
+            let message = format!("{name} may be CSV, or a list of keys");
+            return Err(Failure::new(Exit::Usage, message).hint(
+                "say it with --format csv, and --header if the first row is one; or --format lines",
+            ));
+        }
         Detected::Format(format) => return Ok(format),
         Detected::Unclear(reason) => {
             let message = format!("cannot tell the format of {name}: {reason}");
+            let names = LoadFormat::value_variants().iter().map(|format| format.name());
+            let names = names.collect::<Vec<_>>().join(", ");
             return Err(Failure::new(Exit::Usage, message)
-                .hint("say it with --format: hex, lines, tsv, cdb, bytevalue, print or jsonl"));
+                .hint(format!("say it with --format, which is one of {names}")));
         }
         Detected::Foreign(Foreign::Store) => {
             let file = shell_word(name.trim_matches('`'));
@@ -199,16 +259,23 @@ fn recognize(name: &str, input: &mut Input) -> Result<LoadFormat> {
     Err(Failure::new(Exit::Usage, format!("{name} is {what}, not a dump or a list")).hint(hint))
 }
 
-/// Says that carriage returns are kept, where a file from another system has them.
-fn note_carriage_returns(input: &mut Input, format: LoadFormat, console: Console) {
+/// Says that carriage returns and a byte order mark are kept, where a file from another system has
+/// them.
+fn note_oddities(input: &mut Input, format: LoadFormat, console: Console) {
     if !matches!(format, LoadFormat::Lines | LoadFormat::Tsv) {
         return;
     }
-    let first_line = input.peek().ok().and_then(|start| start.split(|byte| *byte == b'\n').next());
-    if first_line.is_some_and(|line| line.ends_with(b"\r")) {
+    let Ok(start) = input.peek() else { return };
+    if start.split(|byte| *byte == b'\n').next().is_some_and(|line| line.ends_with(b"\r")) {
         console.note(
             "the lines end in CR LF, and the CR is kept as a part of each; `tr -d '\\r'` \
              removes it",
+        );
+    }
+    if start.starts_with(b"\xef\xbb\xbf") {
+        console.note(
+            "the input begins with a byte order mark, which is kept as a part of the first key; \
+             `tail -c +4` removes it",
         );
     }
 }
@@ -283,7 +350,10 @@ impl Stop {
 /// One load: a thread reads batches, this one stores them.
 struct Load<'a> {
     args: &'a Args,
-    db: &'a Writable,
+    console: Console,
+    /// `None` until the first records have been read, if there is no store yet.
+    db: Option<Writable>,
+    record_count_before: u64,
     interrupt: Interrupt,
     progress: Progress,
     loaded: u64,
@@ -292,11 +362,13 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    fn run(&mut self, input: Input, format: LoadFormat) -> Result<(), Stop> {
+    fn run(&mut self, input: Input, reader: Box<dyn ReadRecords>) -> Result<(), Stop> {
+        if let Some(db) = &self.db {
+            self.record_count_before = db.table().len().map_err(|error| self.failed(&error))?;
+        }
         // Two batches are in flight, so memory is bounded whatever the input is.
         let (sender, receiver) = mpsc::sync_channel(1);
         // A thread of its own: a read that waits for a pipe cannot be interrupted.
-        let reader = format.reader();
         thread::spawn(move || read_batches(input, reader, &sender));
         self.store_batches(&receiver)
     }
@@ -308,21 +380,36 @@ impl Load<'_> {
                 Ok(Ok(batch)) => self.store(&batch)?,
                 Ok(Err(error)) => return Err(Stop::Read(error)),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => return self.open().map(drop),
             }
             self.progress.update(self.loaded, self.offset);
         }
     }
 
+    /// Returns the store, which is made with the first records or at the end of an empty input: an
+    /// input that cannot be read leaves none.
+    fn open(&mut self) -> Result<&Writable, Stop> {
+        let db = match self.db.take() {
+            Some(db) => db,
+            None => self.args.open(self.console).map_err(Stop::Store)?,
+        };
+        Ok(self.db.insert(db))
+    }
+
+    fn failed(&self, error: &Error) -> Stop {
+        Stop::Store(Failure::using(&self.args.file, error))
+    }
+
     fn store(&mut self, batch: &Batch) -> Result<(), Stop> {
-        let failed = |error| Stop::Store(Failure::using(&self.args.file, &error));
+        self.open()?;
+        let Some(db) = &self.db else { unreachable!("it was just opened") };
         let records = batch.records();
         if self.args.no_overwrite {
             for (key, value) in records {
                 self.go_on()?;
                 let durability = self.args.durability.into();
-                let stored = self.db.put(key, value, PutMode::New, durability);
-                if !stored.map_err(failed)? {
+                let stored = db.put(key, value, PutMode::New, durability);
+                if !stored.map_err(|error| self.failed(&error))? {
                     self.kept += 1;
                 }
                 self.loaded += 1;
@@ -332,13 +419,13 @@ impl Load<'_> {
             let is_slow = self.args.durability == DurabilityName::Sync;
             for records in records.chunks(if is_slow { SLOW_RECORDS } else { BATCH_RECORDS }) {
                 self.go_on()?;
-                let stored = self.db.put_many(records);
+                let stored = db.put_many(records);
                 self.loaded += match stored {
                     Ok(()) => count(records.len()),
                     // In order, so a prefix of them is there.
-                    Err(_) => count(records.iter().take_while(|record| self.has(record)).count()),
+                    Err(_) => count(records.iter().take_while(|record| has(db, record)).count()),
                 };
-                stored.map_err(failed)?;
+                stored.map_err(|error| self.failed(&error))?;
             }
         }
         self.offset = batch.offset;
@@ -351,10 +438,8 @@ impl Load<'_> {
     }
 }
 
-impl Load<'_> {
-    fn has(&self, (key, value): &(&[u8], &[u8])) -> bool {
-        self.db.table().get(key).is_ok_and(|found| found.as_deref() == Some(*value))
-    }
+fn has(db: &Writable, (key, value): &(&[u8], &[u8])) -> bool {
+    db.table().get(key).is_ok_and(|found| found.as_deref() == Some(*value))
 }
 
 /// Reads batches until the input ends, breaks its format or nobody wants more.

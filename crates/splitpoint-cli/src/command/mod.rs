@@ -10,6 +10,7 @@ mod create;
 mod delete;
 mod demo;
 mod dump;
+mod exists;
 mod get;
 mod identify;
 mod lab;
@@ -17,6 +18,7 @@ mod list;
 mod load;
 mod man;
 mod put;
+mod rehash;
 mod repair;
 mod salvage;
 mod stat;
@@ -32,6 +34,7 @@ pub(crate) enum Command {
     Create(create::Args),
     Put(put::Args),
     Get(get::Args),
+    Exists(exists::Args),
     Delete(delete::Args),
     Count(count::Args),
     List(list::Args),
@@ -41,6 +44,7 @@ pub(crate) enum Command {
     Check(check::Args),
     Backup(backup::Args),
     Repair(repair::Args),
+    Rehash(rehash::Args),
     Identify(identify::Args),
     Convert(convert::Args),
     Salvage(salvage::Args),
@@ -58,6 +62,7 @@ impl Command {
             Self::Create(args) => create::run(args, console),
             Self::Put(args) => put::run(args, console),
             Self::Get(args) => get::run(args, console),
+            Self::Exists(args) => exists::run(args, console),
             Self::Delete(args) => delete::run(args, console),
             Self::Count(args) => count::run(args, console),
             Self::List(args) => list::run(args, console),
@@ -67,6 +72,7 @@ impl Command {
             Self::Check(args) => check::run(args, console),
             Self::Backup(args) => backup::run(args, console),
             Self::Repair(args) => repair::run(args, console),
+            Self::Rehash(args) => rehash::run(args, console),
             Self::Identify(args) => identify::run(args, console),
             Self::Convert(args) => convert::run(args, console),
             Self::Salvage(args) => salvage::run(args, console),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use splitpoint::{Options, PutMode, VALUE_BYTES_MAX};
 
 use crate::bytes::{Notation, shown};
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::store::{self, DurabilityName};
 
@@ -45,6 +45,10 @@ pub(crate) struct Args {
     /// When the record is synced; the store is closed at the end, so it is durable in any case
     #[arg(long, value_enum, default_value_t)]
     durability: DurabilityName,
+
+    /// Print an object that says whether the record was stored
+    #[arg(long)]
+    json: bool,
 }
 
 /// Stores a record.
@@ -63,6 +67,12 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         .put(&key, &value, mode, args.durability.into())
         .map_err(|error| Failure::using(&args.file, &error))?;
     db.close(&args.file)?;
+    if args.json {
+        console::print_json(&serde_json::json!({
+            "store": args.file.display().to_string(),
+            "stored": was_stored,
+        }))?;
+    }
     if was_stored {
         return Ok(());
     }

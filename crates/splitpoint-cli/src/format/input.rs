@@ -55,6 +55,12 @@ impl Input {
         }
     }
 
+    /// Takes bytes that [`peek`](Self::peek) has shown.
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        self.reader.consume(bytes);
+        self.offset += crate::number::count(bytes);
+    }
+
     /// Reads a line into `line`, whose content is replaced; `None` at the end of the input.
     pub(crate) fn read_line(&mut self, line: &mut Vec<u8>) -> io::Result<Option<LineEnd>> {
         line.clear();

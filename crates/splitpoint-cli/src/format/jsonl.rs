@@ -29,6 +29,13 @@ pub(crate) enum JsonEncoding {
     Hex,
 }
 
+impl JsonEncoding {
+    /// Returns the encoding that `--hex` selects.
+    pub(crate) fn with_hex(is_hex: bool) -> Self {
+        if is_hex { Self::Hex } else { Self::Text }
+    }
+}
+
 /// One object: at most one field for the key and one for the value.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]

@@ -5,6 +5,7 @@
 //! | `hex` | every record | the final newline |
 //! | `lines` | keys only, `load` alone | - |
 //! | `tsv` | records without TAB in the key and newline in either | - |
+//! | `csv` | every record, `load` alone | the number of fields |
 //! | `cdb` | every record | the empty line at the end |
 //! | `bytevalue`, `print`, `mdb` | every record | `DATA=END` |
 //! | `jsonl` | every record | the syntax of JSON |
@@ -12,6 +13,7 @@
 //! | `gdbm-binary` | every record | - |
 
 mod cdb;
+mod csv;
 mod db_dump;
 mod detect;
 mod gdbm_dump;
@@ -28,6 +30,7 @@ use std::io::{self, Write};
 
 use clap::ValueEnum;
 
+pub(crate) use csv::Columns;
 pub(crate) use detect::{Detected, Foreign, detect};
 pub(crate) use input::Input;
 pub(crate) use jsonl::{JsonEncoding, JsonRecord};
@@ -76,15 +79,17 @@ pub(crate) enum LoadFormat {
     Hex,
     /// Each line is a key; its value is the number of the line
     Lines,
-    /// Key, TAB, value
+    /// Key, TAB, value; with --column or --header, fields with TABs between them
     Tsv,
+    /// Fields with commas between them, quoted where need be; see --column and --header
+    Csv,
     /// What cdbdump writes: +5,3:alpha->one
     Cdb,
     /// What `db_dump` writes
     Bytevalue,
     /// What `db_dump -p` writes
     Print,
-    /// One JSON object a line
+    /// One JSON object a line, with strings for key and value
     Jsonl,
     /// What `gdbm_dump` writes
     GdbmAscii,
@@ -99,6 +104,7 @@ impl LoadFormat {
             Self::Hex => "hex",
             Self::Lines => "lines",
             Self::Tsv => "tsv",
+            Self::Csv => "csv",
             Self::Cdb => "cdb",
             Self::Bytevalue => "bytevalue",
             Self::Print => "print",
@@ -108,12 +114,17 @@ impl LoadFormat {
         }
     }
 
-    /// Returns a reader that stands at the start of an input.
-    pub(crate) fn reader(self) -> Box<dyn ReadRecords> {
+    /// Returns a reader that stands at the start of an input. `columns` is for tables: `csv`, and
+    /// `tsv` where it is given.
+    pub(crate) fn reader(self, columns: Option<Columns>) -> Box<dyn ReadRecords> {
         match self {
             Self::Hex => Box::new(hex::Reader::default()),
             Self::Lines => Box::new(lines::Reader),
-            Self::Tsv => Box::new(tsv::Reader::default()),
+            Self::Tsv => match columns {
+                Some(columns) => Box::new(csv::Reader::tab_separated(columns)),
+                None => Box::new(tsv::Reader::default()),
+            },
+            Self::Csv => Box::new(csv::Reader::comma_separated(columns.unwrap_or_default())),
             Self::Cdb => Box::new(cdb::Reader),
             // The header of the input says which of the two it is.
             Self::Bytevalue | Self::Print => Box::new(db_dump::Reader::default()),

@@ -31,7 +31,7 @@ fn write(format: DumpFormat, records: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
 /// Reads all records, and the place and reason of what is wrong after them.
 fn read(format: LoadFormat, bytes: &[u8]) -> (Pairs, Option<String>) {
     let mut input = Input::new(Box::new(io::Cursor::new(bytes.to_vec())));
-    let mut reader = format.reader();
+    let mut reader = format.reader(None);
     let (mut record, mut records) = (Record::default(), Vec::new());
     loop {
         match reader.read(&mut input, &mut record) {

@@ -21,11 +21,22 @@ fn delete_names_the_keys_that_are_missing() {
     sandbox.run(&["delete", "words.spt", "apple", "durian", "banana", "elder"]).check(
         1,
         "",
-        "splitpoint: no key `elder` in `words.spt`\n\
-         splitpoint: error: no key `durian` in `words.spt`\n\
-         hint: 2 records removed, 2 keys not found\n",
+        "splitpoint: error: 2 of 4 keys not found in `words.spt`: `durian`, `elder`\n\
+         hint: 2 records removed\n",
     );
     sandbox.run(&["list", "words.spt"]).check(0, "cherry\n", "");
+}
+
+#[test]
+fn delete_prints_an_object() {
+    let sandbox = Sandbox::with_words();
+    let deleted = sandbox.run(&["delete", "words.spt", "apple", "durian", "--json"]);
+    deleted.check(
+        1,
+        "{\"deleted\":1,\"missing\":[{\"key\":\"durian\"}],\"store\":\"words.spt\"}\n",
+        "splitpoint: error: 1 of 2 keys not found in `words.spt`: `durian`\n\
+         hint: 1 record removed\n",
+    );
 }
 
 #[test]

@@ -77,6 +77,28 @@ fn docs_cli_md_is_what_the_command_says() {
     );
 }
 
+/// An example that names no function of the lab fails as soon as it is tried.
+#[test]
+fn every_hash_function_in_an_example_of_the_lab_exists() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut name_count = 0;
+    for document in ["cli.md", "lab.md"] {
+        let written = std::fs::read_to_string(path.join(document)).expect("the document");
+        for line in written.lines().filter(|line| line.contains("splitpoint lab ")) {
+            let words: Vec<&str> = line.split(|c: char| c.is_whitespace() || c == '`').collect();
+            for pair in words.windows(2).filter(|pair| pair[0] == "--hash") {
+                // A placeholder is in capitals.
+                if pair[1].contains(char::is_lowercase) {
+                    let found = splitpoint_lab::Specimen::by_name(pair[1]);
+                    assert!(found.is_ok(), "{document}: {line}: {found:?}");
+                    name_count += 1;
+                }
+            }
+        }
+    }
+    assert!(name_count > 20, "{name_count} names");
+}
+
 #[test]
 fn help_is_data_and_a_missing_command_is_a_usage_error() {
     let sandbox = Sandbox::new();

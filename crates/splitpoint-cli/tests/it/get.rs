@@ -26,6 +26,48 @@ fn get_of_a_missing_key_is_exit_code_1() {
 }
 
 #[test]
+fn get_of_several_keys_prints_a_line_for_each_that_is_there() {
+    let sandbox = Sandbox::with_words();
+    sandbox.run(&["get", "words.spt", "cherry", "apple"]).check(0, "3\n1\n", "");
+    sandbox.run(&["get", "words.spt", "-0", "cherry", "apple"]).check(0, "3\x001\x00", "");
+    let objects = "{\"key\":\"cherry\",\"value\":\"3\"}\n{\"key\":\"apple\",\"value\":\"1\"}\n";
+    sandbox.run(&["get", "words.spt", "cherry", "apple", "--json"]).check(0, objects, "");
+    sandbox.run(&["get", "words.spt", "durian", "apple", "elder"]).check(
+        1,
+        "1\n",
+        "splitpoint: error: 2 of 3 keys not found in `words.spt`, the first is `durian`\n",
+    );
+}
+
+#[test]
+fn get_reads_keys_from_standard_input() {
+    let sandbox = Sandbox::with_words();
+    let get = ["get", "words.spt", "--stdin"];
+    sandbox.run_with(&get, b"banana\napple").check(0, "2\n1\n", "");
+    sandbox.run_with(&get, b"").check(0, "", "");
+    sandbox.run_with(&[&get[..], &["-0"]].concat(), b"banana\0apple\0").check(0, "2\x001\0", "");
+    sandbox.run_with(&[&get[..], &["--hex"]].concat(), b"6170706c65\n").check(0, "31\n", "");
+    sandbox.run_with(&[&get[..], &["apple"]].concat(), b"banana\n").check(0, "1\n2\n", "");
+    let missing = sandbox.run_with(&get, b"banana\n\n");
+    missing.check(
+        1,
+        "2\n",
+        "splitpoint: error: 1 of 2 keys not found in `words.spt`, the first is ``\n",
+    );
+    assert_eq!(sandbox.run(&["get", "words.spt"]).exit, 2);
+}
+
+#[test]
+fn exists_answers_by_its_exit_code_alone() {
+    let sandbox = Sandbox::with_words();
+    sandbox.run(&["exists", "words.spt", "apple"]).check(0, "", "");
+    sandbox.run(&["exists", "words.spt", "apple", "cherry"]).check(0, "", "");
+    sandbox.run(&["exists", "words.spt", "apple", "durian"]).check(1, "", "");
+    sandbox.run(&["exists", "words.spt", "--hex", "6170706c65"]).check(0, "", "");
+    assert_eq!(sandbox.run(&["exists", "missing.spt", "apple"]).exit, 3);
+}
+
+#[test]
 fn get_prints_an_object() {
     let sandbox = Sandbox::with_awkward();
     for (args, line) in [

@@ -219,6 +219,7 @@ fn a_command_that_is_blocked_in_its_work_ends_by_a_signal_and_leaves_nothing() {
         (&["backup", "a.spt", "new.spt"], "new.spt.backup-in-progress"),
         (&["convert", "a.spt", "new.db", "--format", "db185"], "new.db.partial"),
         (&["salvage", "old.gdbm", "-o", "new.spt"], "new.spt.partial"),
+        (&["rehash", "a.spt", "--hash", "siphash-1-3"], "a.spt.rehash-in-progress"),
     ]
     .into_iter()
     .zip(SIGNALS.into_iter().cycle())
@@ -245,6 +246,9 @@ fn a_command_that_is_blocked_in_its_work_ends_by_a_signal_and_leaves_nothing() {
             .collect();
         names.sort_unstable();
         assert_eq!(names, ["a.spt", "old.gdbm"], "{args:?}");
+        // By its own function: a store that is moved in place stays what it was.
+        let stat = sandbox.run(&["stat", "a.spt", "--json"]).json();
+        assert_eq!((&stat["hash"], &stat["records"]), (&"rapidhash-v3".into(), &50_000.into()));
     }
 }
 
@@ -295,6 +299,47 @@ fn a_signal_at_any_time_leaves_a_whole_file_or_none() {
         }
     }
     assert!(stopped_count >= 4, "only {stopped_count} were stopped");
+}
+
+/// As before, of a store that is replaced: it is the old one or the new one, as the exit code says.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_at_any_time_of_a_rehash_leaves_the_old_store_or_the_new_one() {
+    let sandbox = Sandbox::new();
+    let input: String = (0..100_000).fold(String::new(), |input, i| input + &format!("{i}\t{i}\n"));
+    assert_eq!(sandbox.run_with(&["load", "-q", "a.spt"], input.as_bytes()).exit, 0);
+    let partial = "a.spt.rehash-in-progress";
+    let (mut stopped_count, mut old) = (0, "rapidhash-v3");
+    for bytes in [None, Some(0), Some(1 << 17), Some(1 << 20), Some(3 << 20), Some(4 << 20)] {
+        let new = if old == "xxh3-64" { "siphash-1-3" } else { "xxh3-64" };
+        let mut child = sandbox.program(&["rehash", "-q", "a.spt", "--hash", new]);
+        let mut child = child.stderr(Stdio::piped()).spawn().expect("the program can be run");
+        wait_until_it_listens(&mut child);
+        let has_come = || {
+            let metadata = std::fs::metadata(sandbox.path(partial));
+            bytes.is_none_or(|bytes| metadata.is_ok_and(|found| found.len() >= bytes))
+        };
+        while !has_come() && child.try_wait().expect("it can be asked").is_none() {
+            std::thread::yield_now();
+        }
+        let mut kill = Command::new("kill");
+        let _ = kill.args(["-s", "INT", &child.id().to_string()]).stderr(Stdio::null()).status();
+        let outcome = end_of(child, "rehash");
+        let context = format!("at {bytes:?}: {} {}", outcome.exit, outcome.stderr);
+        assert!(!sandbox.path(partial).exists(), "{context}");
+        let stat = sandbox.run(&["stat", "a.spt", "--json"]).json();
+        assert_eq!(stat["records"], 100_000, "{context}");
+        if stat["hash"] == new {
+            assert_eq!((outcome.exit, outcome.stderr.as_str()), (0, ""), "{context}");
+            old = new;
+        } else {
+            assert_eq!((&stat["hash"], outcome.exit), (&old.into(), 130), "{context}");
+            assert!(outcome.stderr.starts_with("splitpoint: error: interrupted"), "{context}");
+            stopped_count += 1;
+        }
+        assert_eq!(sandbox.run(&["check", "-q", "a.spt"]).exit, 0, "{context}");
+    }
+    assert!(stopped_count > 0, "none was stopped");
 }
 
 #[cfg(target_os = "linux")]

@@ -102,8 +102,8 @@ fn columns_are_sorted_by_mouse_and_by_keyboard() {
 
     // Numbers are sorted by their value: 9 before 10.
     let costs =
-        "[...document.querySelectorAll('#league tbody tr')].map(row => +row.cells[3].dataset.v)";
-    browser.click(&page, "#league th:nth-child(4) button");
+        "[...document.querySelectorAll('#league tbody tr')].map(row => +row.cells[2].dataset.v)";
+    browser.click(&page, "#league th:nth-child(3) button");
     let costs = browser.value(&page, costs);
     let costs: Vec<f64> =
         costs.as_array().expect("a list").iter().filter_map(Value::as_f64).collect();
@@ -165,7 +165,7 @@ fn a_page_of_a_saved_study_is_the_page_made_at_once() {
     let saving = ["--json", "study.json", "--html", "once.html"];
     let measured = sandbox.run(&[&measure[..], &saving].concat());
     let notes = "splitpoint: saved the study in `study.json`\n\
-        splitpoint: made the page `once.html`\n";
+        splitpoint: made the page of the lab `once.html`\n";
     assert_eq!((measured.exit, measured.stderr.as_str()), (0, notes));
     let made = sandbox.run(&["lab", "report", "study.json", "--html", "later.html"]);
     assert_eq!((made.exit, made.text()), (0, measured.text()));
@@ -185,6 +185,33 @@ fn a_page_of_a_saved_study_is_the_page_made_at_once() {
 }
 
 #[test]
+fn markdown_is_written_like_a_page_and_says_what_the_text_says() {
+    let sandbox = Sandbox::new();
+    let keys = (0..500).map(|n| format!("key|{n}\n")).collect::<Vec<_>>().concat();
+    sandbox.write("keys", keys.as_bytes());
+    let args = ["lab", "table", "keys", "--hash", "fnv1a-32", "--markdown"];
+    let written = sandbox.run(&[&args[..], &["table.md"]].concat());
+    let note = "splitpoint: made the Markdown of the lab `table.md`\n";
+    assert_eq!((written.exit, written.stderr.as_str()), (0, note));
+    let markdown = String::from_utf8(sandbox.read("table.md")).expect("Markdown is UTF-8");
+    for needle in [
+        "<!-- splitpoint lab -->\n\n# Hash functions on `keys`\n",
+        "\n## Verdict\n",
+        "\n| size | buckets | keys | sum-pct | ideal | deviation | sd |\n| --: |",
+        "\n- `key|0`\n",
+        "\n## Method and versions\n",
+    ] {
+        assert!(markdown.contains(needle), "no `{needle}` in\n{markdown}");
+    }
+    // Over itself, but over nothing else; and to standard output.
+    assert_eq!(sandbox.run(&[&args[..], &["table.md"]].concat()).exit, 0);
+    let refused = sandbox.run(&[&args[..], &["keys"]].concat());
+    refused.check_error(2, "`keys` exists and is no Markdown of the lab: it is not replaced");
+    let printed = sandbox.run(&[&args[..], &["-"]].concat()).text();
+    assert!(printed.starts_with("<!-- splitpoint lab -->\n"), "{printed}");
+}
+
+#[test]
 fn a_study_of_one_table_is_told_with_its_bars_and_without_control_characters() {
     let sandbox = Sandbox::new();
     let keys = (0..500).map(|n| format!("key {n}\n")).collect::<Vec<_>>().concat();
@@ -192,12 +219,12 @@ fn a_study_of_one_table_is_told_with_its_bars_and_without_control_characters() {
     let args = ["lab", "table", "keys", "--hash", "fnv1a-32", "--json", "study.json"];
     let measured = sandbox.run(&args);
     let text = measured.text();
-    assert!(text.contains("( ) 2 standard deviations (sd) of the ideal; "), "{text}");
+    assert!(text.contains("# measured | ideal ( ) 2 sd\n"), "{text}");
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     let study = String::from_utf8(sandbox.read("study.json")).expect("JSON is UTF-8");
     let hostile = study.replace("\"source\":\"keys\"", "\"source\":\"\\u001b[31mkeys\"");
     assert_ne!(hostile, study);
     sandbox.write("hostile.json", hostile.as_bytes());
     let told = sandbox.run(&["lab", "report", "hostile.json"]);
-    assert_eq!((told.exit, told.text()), (0, text.replace("keys\n", "\\x1b[31mkeys\n")));
+    assert_eq!((told.exit, told.text()), (0, text.replace("`keys`\n", "`\\u{1b}[31mkeys`\n")));
 }

@@ -63,7 +63,8 @@ fn load_does_not_guess_where_nothing_is_certain() {
         "",
         "splitpoint: error: cannot tell the format of standard input: some lines have a TAB and \
          some have none\n\
-         hint: say it with --format: hex, lines, tsv, cdb, bytevalue, print or jsonl\n",
+         hint: say it with --format, which is one of hex, lines, tsv, csv, cdb, bytevalue, print, \
+         jsonl, gdbm-ascii, gdbm-binary\n",
     );
     assert!(!sandbox.path("a.spt").exists());
     sandbox.run_with(&["load", "-q", "a.spt", "--format", "lines"], b"a\tb\nc\n").check(0, "", "");
@@ -152,4 +153,75 @@ fn load_tells_its_progress_in_json() {
     let last: serde_json::Value = serde_json::from_str(last).expect("a line is JSON");
     assert_eq!((last["records"].as_u64(), last["bytes"].as_u64()), (Some(2), Some(13)));
     assert_eq!((last["bytes_total"].as_u64(), last["done"].as_bool()), (Some(13), Some(true)));
+}
+
+#[test]
+fn load_takes_two_columns_of_a_table() {
+    let sandbox = Sandbox::new();
+    let table =
+        b"\xef\xbb\xbfid,name,note\r\n1,\"Smith, J\",\"two\nlines\"\r\n2,\"\"\"X\"\"\",\r\n";
+    sandbox.write("people.csv", table);
+    let load = |args: &[&str]| sandbox.run(&[&["load", "-q"], args].concat());
+    load(&["a.spt", "people.csv", "--header", "--column", "name,note"]).check(0, "", "");
+    sandbox.run(&["get", "a.spt", "Smith, J"]).check(0, "two\nlines", "");
+    sandbox.run(&["get", "a.spt", "\"X\""]).check(0, "", "");
+    sandbox.run(&["count", "a.spt"]).check(0, "2\n", "");
+    // Columns 1 and 2, and the first row is a record.
+    load(&["b.spt", "people.csv", "-f", "csv"]).check(0, "", "");
+    sandbox.run(&["get", "b.spt", "id"]).check(0, "name", "");
+    sandbox.run(&["get", "b.spt", "1"]).check(0, "Smith, J", "");
+    // TABs, without quotes.
+    sandbox.write("people.tsv", b"id\tname\tborn\n1\t\"Jo\t1901\n");
+    load(&["c.spt", "people.tsv", "--header", "--column", "born,name"]).check(0, "", "");
+    sandbox.run(&["get", "c.spt", "1901"]).check(0, "\"Jo", "");
+}
+
+#[test]
+fn a_table_that_cannot_be_read_says_why_and_leaves_no_store() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.csv", b"id,name\n1,one\n2\n");
+    for (args, exit, message) in [
+        (&["a.csv"][..], 2, "`a.csv` may be CSV, or a list of keys"),
+        (&["a.csv", "--header", "--column", "id,born"], 1, "line 1: there is no column `born`"),
+        (&["a.csv", "--column", "id,name"], 2, "there is no column `id` without a header"),
+        (&["a.csv", "--column", "0,1"], 2, "there is no column `0` without a header"),
+        (&["a.csv", "--column", "1"], 2, "--column takes two columns, KEY,VALUE"),
+        (&["a.csv", "--column", "1,3"], 1, "line 1: there is no column `3` in the first row, of 2"),
+        (&["a.csv", "-f", "lines", "--header"], 2, "--column and --header are for csv and tsv"),
+    ] {
+        let outcome = sandbox.run(&[&["load", "new.spt"], args].concat());
+        assert_eq!(outcome.exit, exit, "{args:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(message), "{args:?}: {}", outcome.stderr);
+        assert!(!sandbox.path("new.spt").exists(), "{args:?}");
+    }
+    let outcome = sandbox.run(&["load", "-q", "new.spt", "a.csv", "--header"]);
+    assert_eq!(outcome.exit, 1);
+    let reason = "line 3: a row of 1 columns, where the first row has 2";
+    assert!(outcome.stderr.contains(reason), "{}", outcome.stderr);
+    sandbox.run(&["count", "new.spt"]).check(0, "1\n", "");
+}
+
+#[test]
+fn a_load_that_fails_before_its_first_record_leaves_no_store() {
+    let sandbox = Sandbox::new();
+    let outcome = sandbox.run_with(&["load", "new.spt", "-f", "tsv"], b"no tab\n");
+    outcome.check(
+        1,
+        "",
+        "splitpoint: error: standard input, line 1: no TAB between a key and a value\n\
+         hint: loaded 0 records before the error; correct the input and load it again\n",
+    );
+    assert_eq!(sandbox.run_with(&["load", "-q", "db185:new.db", "-f", "tsv"], b"no tab\n").exit, 1);
+    assert!(!sandbox.path("new.spt").exists() && !sandbox.path("new.db").exists());
+    // An empty input is no failure.
+    sandbox.run_with(&["load", "-q", "new.spt"], b"").check(0, "", "");
+    sandbox.run(&["count", "new.spt"]).check(0, "0\n", "");
+}
+
+#[test]
+fn load_says_that_it_keeps_a_byte_order_mark() {
+    let sandbox = Sandbox::new();
+    let outcome = sandbox.run_with(&["load", "a.spt"], b"\xef\xbb\xbfa\tb\n");
+    assert!(outcome.stderr.contains("begins with a byte order mark"), "{}", outcome.stderr);
+    sandbox.run(&["get", "a.spt", "\u{feff}a"]).check(0, "b", "");
 }

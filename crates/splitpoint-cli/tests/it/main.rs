@@ -29,6 +29,7 @@ mod load;
 mod man;
 mod old_files;
 mod put;
+mod rehash;
 mod repair;
 mod sandbox;
 mod special_files;

@@ -8,7 +8,7 @@ fn man_pages_render() {
     sandbox.run(&["man", "pages/man1"]).check(
         0,
         "",
-        "splitpoint: wrote 32 pages to `pages/man1`\n",
+        "splitpoint: wrote 34 pages to `pages/man1`\n",
     );
     let Some(mandoc) = tool("mandoc", "mandoc") else { return };
     for page in ["splitpoint.1", "splitpoint-load.1", "splitpoint-stat.1"] {

@@ -126,3 +126,17 @@ fn a_conversion_carries_what_is_not_damaged_and_says_what_is() {
     assert_eq!(sandbox.run(&["check", "ndbm-be-word"]).exit, 1);
     assert_eq!(sandbox.run(&["dump", "ndbm-be-word"]).exit, 4);
 }
+
+#[test]
+fn identify_goes_on_after_a_file_that_cannot_be_read() {
+    let sandbox = Sandbox::with_words();
+    let outcome = sandbox.run(&["identify", "missing", "words.spt", ".", "gone", "words.spt"]);
+    assert_eq!(outcome.exit, 3, "{}", outcome.stderr);
+    let lines: Vec<String> = outcome.text().lines().map(str::to_string).collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[0].starts_with("words.spt: ") && lines[2] == lines[0], "{lines:?}");
+    assert_eq!(lines[1], ".: a directory");
+    for name in ["missing", "gone"] {
+        assert!(outcome.stderr.contains(&format!("`{name}`")), "{}", outcome.stderr);
+    }
+}

@@ -82,6 +82,16 @@ fn put_takes_arguments_that_are_not_utf_8() {
 }
 
 #[test]
+fn put_prints_an_object() {
+    let sandbox = Sandbox::with_words();
+    let stored = "{\"store\":\"words.spt\",\"stored\":true}\n";
+    sandbox.run(&["put", "words.spt", "durian", "4", "--json"]).check(0, stored, "");
+    let kept = sandbox.run(&["put", "words.spt", "--new", "durian", "5", "--json"]);
+    assert_eq!(kept.exit, 1);
+    assert_eq!(kept.json()["stored"], false);
+}
+
+#[test]
 fn put_stores_a_large_value_exactly() {
     let sandbox = Sandbox::new();
     let value: Vec<u8> =

@@ -71,13 +71,21 @@ fn stat_warns_of_keys_that_were_chosen_to_collide() {
     let text = sandbox.run(&["stat", "a b.spt"]).text();
     let warning = text.split_once("\nwarning: 1 bucket has more than ").expect("a warning").1;
     assert!(warning.contains(" keys, which is not by chance\n"), "{text}");
-    assert!(warning.contains("--hash siphash-1-3") && warning.contains("'a b.spt'"), "{text}");
+    assert!(warning.contains("\n  splitpoint rehash 'a b.spt' --hash siphash-1-3\n"), "{text}");
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     let stat = sandbox.run(&["stat", "a b.spt", "--json"]).json();
     let warning = stat["warning"].as_str().expect("a warning");
     assert!(warning.starts_with("1 bucket has more than "), "{warning}");
-    assert!(warning.ends_with("'a b.spt' | splitpoint load NEW.spt"), "{warning}");
+    let remedy =
+        "Move the store to a keyed function: splitpoint rehash 'a b.spt' --hash siphash-1-3";
+    assert!(warning.ends_with(remedy), "{warning}");
     assert_eq!(stat["chains"]["beyond_chance"], 1);
+
+    // The remedy is one.
+    sandbox.run(&["rehash", "-q", "a b.spt", "--hash", "siphash-1-3"]).check(0, "", "");
+    let text = sandbox.run(&["stat", "a b.spt"]).text();
+    assert!(!text.contains("warning") && text.contains("siphash-1-3"), "{text}");
+    sandbox.run(&["count", "a b.spt"]).check(0, "2200\n", "");
 }
 
 #[test]

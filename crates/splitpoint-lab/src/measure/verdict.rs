@@ -17,7 +17,7 @@ const SLIGHT_COST: f64 = 1.05;
 /// Standard deviations below the mean from which buckets are too even for chance.
 const MORE_EVEN_Z: f64 = -4.0;
 /// Coin tosses of a p value from which chance is ruled out: that of `SMHasher3`'s failures.
-const FAILURE_BITS: f64 = 20.0;
+pub(crate) const FAILURE_BITS: f64 = 20.0;
 /// The p values of which the smaller decides whether a hash is worse than random.
 const DECIDING_TESTS: f64 = 2.0;
 
@@ -36,7 +36,47 @@ pub enum Verdict {
     },
 }
 
+/// A verdict in one word, the same in every table, page and text; the better ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// [`Verdict::Fits`].
+    Fits,
+    /// [`Verdict::Structured`].
+    Structured,
+    /// [`Verdict::Worse`], but a hit costs less than 1.05 times the ideal.
+    Slight,
+    /// [`Verdict::Worse`], by more.
+    Worse,
+}
+
+impl Grade {
+    /// Returns the word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Fits => "fits",
+            Self::Structured => "structured",
+            Self::Slight => "slight",
+            Self::Worse => "worse",
+        }
+    }
+
+    /// Returns whether it is less even than chance allows, slightly or not.
+    pub fn is_worse(self) -> bool {
+        self >= Self::Slight
+    }
+}
+
 impl Verdict {
+    /// Returns the word for it.
+    pub fn grade(&self) -> Grade {
+        match self {
+            Self::Fits => Grade::Fits,
+            Self::Structured => Grade::Structured,
+            Self::Worse { .. } if self.is_slight() => Grade::Slight,
+            Self::Worse { .. } => Grade::Worse,
+        }
+    }
+
     /// Returns whether it is worse than chance, but so little that a hit hardly costs more: that
     /// it is not by chance is certain all the same, and the next keys of this kind may do worse.
     pub fn is_slight(&self) -> bool {
@@ -52,7 +92,8 @@ impl fmt::Display for Verdict {
                 f.write_str("structured: no worse than random, but will not survive other keys")
             }
             Self::Worse { cost_ratio } => {
-                write!(f, "worse than random: a hit costs x{cost_ratio:.2}")
+                let word = self.grade().word();
+                write!(f, "{word}: less even than chance allows, a hit costs x{cost_ratio:.2}")
             }
         }
     }
@@ -161,7 +202,7 @@ impl Report {
         self.evidence().judge()
     }
 
-    pub(super) fn put_into_words(&self) -> Words {
+    pub(crate) fn put_into_words(&self) -> Words {
         Words { verdict: self.verdict_in_words(), blame: self.blamed(), advice: self.advice() }
     }
 
@@ -190,8 +231,9 @@ impl Report {
                 )
             }
             Verdict::Worse { cost_ratio } => format!(
-                "worse by x{cost_ratio:.2} at {buckets} buckets: a hit looks at {:.2} keys, with \
+                "{} by x{cost_ratio:.2} at {buckets} buckets: a hit looks at {:.2} keys, with \
                  an ideal hash at {:.2}, and the fullest bucket holds {}, ideally {:.1} ({tests})",
+                if self.verdict.is_slight() { "slightly worse" } else { "worse" },
                 self.probes_hit,
                 self.probes_hit_ideal,
                 grouped(self.longest),
@@ -309,6 +351,13 @@ impl Report {
             )],
             Verdict::Worse { .. } => {
                 let mut advice = Vec::new();
+                if self.verdict.is_slight() {
+                    advice.push(
+                        "it may do, since a hit hardly costs more; but the next keys of this kind \
+                         may do worse, and if that matters, read on"
+                            .to_owned(),
+                    );
+                }
                 let fitting =
                     |other: &&Alternative| !matches!(other.verdict, Verdict::Worse { .. });
                 let cheapest = |one: &&Alternative, other: &&Alternative| {
@@ -433,7 +482,7 @@ mod tests {
     fn buckets_out_of_reach_are_named() {
         check(
             &report(&numbers(30_000, 7919), "linux-hash32", Reduction::Shift(17), 1 << 17),
-            "worse by x",
+            "slightly worse by x1.02",
             &["`shift:17` reaches 32,768 of 131,072 buckets (25.0 %) with a hash of 32 bits"],
             "the same hashes cost x",
         );

@@ -2,11 +2,11 @@
 
 use maud::{Markup, html};
 
-use super::chart::{Axis, Figure, SIDES, at, frame, legend};
+use super::chart::{Axis, SIDES, at, frame, legend};
 use super::number::{counted, expected, fixed, grouped, significant};
 use super::scale::{Scale, Tick};
 use super::sizes::SizeClass;
-use super::table::{Cell, Table};
+use crate::document::{Bar, Cell, Figure, Letters, Line, Table, cells};
 use crate::measure::Report;
 
 /// Standard deviations of the band.
@@ -17,20 +17,16 @@ const Z_SHOWN: f64 = 6.0;
 /// Returns the picture of the sizes of the buckets.
 pub(super) fn figure(id: &str, report: &Report) -> Figure {
     let classes = SizeClass::of(report);
-    Figure {
-        id: format!("{id}-sizes"),
-        title: "Buckets by the number of their keys, beside the ideal".to_string(),
-        summary: in_words(&classes),
-        height: 352.0,
-        drawing: drawing(&classes),
-        legend: legend([
-            (html! { rect.measured x="3" y="1" width="16" height="8" {} }, "measured"),
-            (html! { path.ideal d="M3 5H19" {} }, "ideal"),
-            (html! { rect.band x="3" y="1" width="16" height="8" {} }, "2 standard deviations"),
-            (html! { path.out d="M11 0L15.5 5L11 10L6.5 5Z" {} }, "beyond them"),
-        ]),
-        data: Some(data(&classes).render()),
-    }
+    let title = "Buckets by the number of their keys, beside the ideal";
+    let legend = legend([
+        (html! { rect.measured x="3" y="1" width="16" height="8" {} }, "measured"),
+        (html! { path.ideal d="M3 5H19" {} }, "ideal"),
+        (html! { rect.band x="3" y="1" width="16" height="8" {} }, "2 standard deviations"),
+        (html! { path.out d="M11 0L15.5 5L11 10L6.5 5Z" {} }, "beyond them"),
+    ]);
+    let (data, letters) = (Some(data(title, &classes)), Letters::Data);
+    let figure = Figure::new(format!("{id}-sizes"), title, in_words(&classes), drawing(&classes));
+    Figure { height: 352.0, legend, data, letters, ..figure }
 }
 
 fn in_words(classes: &[SizeClass]) -> String {
@@ -157,21 +153,30 @@ fn deviation(value: f64, x: f64, z: Scale) -> Markup {
     }
 }
 
-fn data(classes: &[SizeClass]) -> Table {
-    let mut table = Table::new("Buckets by classes of size, and the ideal's standard deviation")
-        .words("keys")
-        .numbers("buckets")
-        .numbers("ideal")
-        .numbers("deviation")
-        .numbers("distance");
+fn data(title: &str, classes: &[SizeClass]) -> Table {
+    let mut table = Table::new(title)
+        .numbers(["size", "buckets", "keys", "sum-pct", "ideal", "deviation"])
+        .wide()
+        .numbers(["sd"]);
     for class in classes {
-        table.push([
-            class.label().into(),
-            grouped(class.bucket_count).into(),
-            expected(class.ideal).into(),
-            significant(class.deviation).into(),
-            Cell::from(format!("{} sd", signed(class.z()))),
-        ]);
+        let distance = match signed(class.z()) {
+            number if class.z().abs() > BAND => Line::alarm(number),
+            number => number.into(),
+        };
+        let (measured, ideal) = (class.bucket_count as f64, class.ideal);
+        let band = [-BAND, BAND].map(|away| ideal + away * class.deviation);
+        table.push_bar(
+            cells![
+                class.label(),
+                class.bucket_count,
+                class.key_count,
+                fixed(class.cumulative_percent, 2),
+                expected(ideal),
+                significant(class.deviation),
+                Cell::ordered(class.z(), distance),
+            ],
+            Bar { measured, ideal, band: Some(band) },
+        );
     }
     table
 }

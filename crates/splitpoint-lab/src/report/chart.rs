@@ -1,57 +1,14 @@
-//! What all pictures have in common: a figure with its words and its data, a frame with its axes.
+//! What all pictures have in common: a frame with its axes, columns, and what their marks mean.
+
+use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
 use super::scale::{Scale, Tick};
+use crate::document::WIDTH;
 
-/// Width of every picture in its own units, in which letters are 11 high. Small, so that they can
-/// be read on a telephone, where a picture is not much wider than that.
-pub(super) const WIDTH: f64 = 420.0;
 /// Places of the left and right ends of what is drawn in a frame.
 pub(super) const SIDES: [f64; 2] = [46.0, WIDTH - 10.0];
-
-/// A picture, what it shows in words, and its numbers.
-#[derive(Debug)]
-pub(super) struct Figure {
-    /// Unique on the page.
-    pub(super) id: String,
-    /// What is drawn.
-    pub(super) title: String,
-    /// What is to be seen, for those who see it and those who do not.
-    pub(super) summary: String,
-    /// Height in units of [`WIDTH`].
-    pub(super) height: f64,
-    /// The picture.
-    pub(super) drawing: Markup,
-    /// What the marks mean.
-    pub(super) legend: Markup,
-    /// The numbers, if no table near by has them.
-    pub(super) data: Option<Markup>,
-}
-
-impl Figure {
-    /// Returns the figure.
-    pub(super) fn render(&self) -> Markup {
-        let Self { id, title, summary, height, drawing, legend, data } = self;
-        let (title_id, text_id) = (format!("{id}-title"), format!("{id}-text"));
-        let view = format!("0 0 {WIDTH} {height}");
-        html! {
-            figure id=(id) {
-                figcaption { (title) }
-                (legend)
-                svg viewBox=(view) role="img" aria-labelledby=(title_id) aria-describedby=(text_id) {
-                    title id=(title_id) { (title) }
-                    desc id=(text_id) { (summary) }
-                    (drawing)
-                }
-                p.seen aria-hidden="true" { (summary) }
-                @if let Some(data) = data {
-                    details.data { summary { "Numbers of this picture" } (data) }
-                }
-            }
-        }
-    }
-}
 
 /// One axis of a frame.
 #[derive(Debug)]
@@ -90,6 +47,48 @@ pub(super) fn frame(x: &Axis<'_>, y: &Axis<'_>) -> Markup {
     }
 }
 
+/// A column, what it is of and what to say of it.
+#[derive(Debug)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) value: f64,
+    pub(super) title: String,
+}
+
+/// Draws columns side by side up to a height of `most`, with some of their names, and a line across
+/// at `mean`.
+pub(super) fn columns(
+    columns: &[Column],
+    most: f64,
+    mean: Option<f64>,
+    [x_title, y_title]: [&str; 2],
+) -> Markup {
+    let [left, right] = SIDES;
+    let step = (right - left) / columns.len().max(1) as f64;
+    let middle = |index: usize| left + step * (index as f64 + 0.5);
+    let longest = columns.iter().map(|column| column.name.len()).max().unwrap_or(1) as f64;
+    let apart = ((longest * 6.6 + 6.0) / step).ceil().max(1.0) as usize;
+    let named = columns.iter().enumerate().step_by(apart);
+    let x = Axis {
+        scale: Scale::linear([0.0, 1.0], SIDES),
+        ticks: named.map(|(i, it)| Tick { at: middle(i), label: it.name.clone() }).collect(),
+        title: x_title,
+    };
+    let y = Axis::new(Scale::linear([0.0, most], [174.0, 24.0]), 4, y_title);
+    let width = (step * 0.72).clamp(1.0, 36.0);
+    html! {
+        (frame(&x, &y))
+        @for (index, Column { value, title, .. }) in columns.iter().enumerate() {
+            @let top = y.scale.at(*value);
+            rect.measured x=(at(middle(index) - width / 2.0)) y=(at(top)) width=(at(width))
+                height=(at(174.0 - top)) { title { (title) } }
+        }
+        @if let Some(mean) = mean {
+            path.ideal d={ "M" (at(left)) " " (at(y.scale.at(mean))) "H" (at(right)) } {}
+        }
+    }
+}
+
 /// Returns a coordinate in tenths, which no eye tells from exact ones.
 pub(super) fn at(value: f64) -> String {
     let tenths = format!("{value:.1}");
@@ -102,20 +101,61 @@ pub(super) fn polyline(points: impl IntoIterator<Item = [f64; 2]>) -> String {
     let mut path = String::new();
     for [x, y] in points {
         path.push(if path.is_empty() { 'M' } else { 'L' });
-        path.push_str(&at(x));
-        path.push(' ');
-        path.push_str(&at(y));
+        path.extend([&at(x), " ", &at(y)]);
     }
     path
 }
 
 /// Returns names with the marks they have in a picture.
-pub(super) fn legend<'a>(entries: impl IntoIterator<Item = (Markup, &'a str)>) -> Markup {
-    html! {
-        ul.legend {
-            @for (mark, name) in entries {
-                li { svg.mark viewBox="0 0 22 10" aria-hidden="true" { (mark) } (name) }
+pub(super) fn legend<'a>(
+    entries: impl IntoIterator<Item = (Markup, &'a str)>,
+) -> Vec<(Markup, String)> {
+    entries.into_iter().map(|(mark, name)| (mark, name.to_string())).collect()
+}
+
+/// Returns names with their shades.
+pub(super) fn shades(entries: [(&str, u8, &str); 5]) -> Vec<(Markup, String)> {
+    legend(entries.map(|(side, level, name)| {
+        let class = format!("{side} d{level}");
+        (html! { rect class=(class) x="4" y="0" width="14" height="10" {} }, name)
+    }))
+}
+
+/// Returns cells in rows of so many columns as one path for each shade: strokes one unit high.
+pub(super) fn shaded(cells: &[i8], columns: usize) -> Markup {
+    let runs = |shade: i8| -> String {
+        let mut path = String::new();
+        for (row, cells) in cells.chunks(columns.max(1)).enumerate() {
+            let mut column = 0;
+            for run in cells.chunk_by(|one, other| one == other) {
+                if run[0] == shade {
+                    let _ = write!(path, "M{column} {row}h{}v1H{column}Z", run.len());
+                }
+                column += run.len();
             }
         }
+        path
+    };
+    html! {
+        @for level in 1..=4 {
+            @for (side, sign) in [("low", -1), ("high", 1)] {
+                @let path = runs(level * sign);
+                @if !path.is_empty() { path class={ (side) " d" (level) } d=(path) {} }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_cells_are_one_stroke() {
+        let drawn = shaded(&[0, 4, 4, 4, 0, 4, 0, 0, 0, 4], 5).into_string();
+        assert_eq!(
+            drawn,
+            "<path class=\"high d4\" d=\"M1 0h3v1H1ZM0 1h1v1H0ZM4 1h1v1H4Z\"></path>"
+        );
     }
 }

@@ -1,25 +1,30 @@
 //! The cost of a hit over the size of the table: the picture that finds sizes at which a reduction
 //! fails.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::chart::{Axis, Figure, SIDES, at, frame, polyline};
-use super::entry::{self, Entry, Kind};
-use super::number::{counted, fixed, grouped};
+use super::chart::{Axis, SIDES, at, frame, polyline};
+use super::entry::{self, Entry};
+use super::league::size_in_words;
+use super::number::{counted, fixed, grouped, percent};
 use super::scale::{Scale, Tick};
-use super::table::{Cell, Table};
+use crate::document::{Block, Cell, Figure, Fold, Line, Table};
 use crate::measure::Report;
 
 /// Lines that have a color and a mark of their own.
 const STYLES: usize = 6;
 /// Functions whose pictures are shown without being asked for.
 const OPEN_MAX: usize = 6;
+/// Cost from which a size at which others are fine is named.
+const BUG_COST_RATIO: f64 = 1.05;
+/// Those that are named.
+const BUGS_SHOWN: usize = 12;
 
-/// Returns the section's pictures, or `None` for a study of one size.
-pub(super) fn section(entries: &[Entry<'_>], reports: &[Report]) -> Option<Markup> {
-    if entry::sizes(reports).len() < 2 {
+/// Returns the section, or `None` if nothing was measured at several sizes.
+pub(super) fn section(entries: &[Entry<'_>], reports: &[Report]) -> Option<Vec<Block>> {
+    if entries.iter().all(|entry| entry.by_size().len() < 2) {
         return None;
     }
     let mut by_hash: BTreeMap<&str, Vec<&Entry<'_>>> = BTreeMap::new();
@@ -28,42 +33,98 @@ pub(super) fn section(entries: &[Entry<'_>], reports: &[Report]) -> Option<Marku
     }
     let several: Vec<_> = by_hash.into_iter().filter(|(_, entries)| entries.len() > 1).collect();
     let all: Vec<&Entry<'_>> = entries.iter().collect();
+    let each = several.iter().enumerate().map(|(index, (hash, entries))| {
+        let title = format!("{hash}: one line per reduction");
+        picture(&format!("cost-{index}"), &title, entries, reports)
+    });
     let overview = picture("cost-all", "Cost of a hit over the size of the table", &all, reports);
-    let each = html! {
-        div.charts {
-            @for (index, (hash, entries)) in several.iter().enumerate() {
-                (picture(&format!("cost-{index}"), &format!("{hash}: one line per reduction"),
-                    entries, reports).render())
-            }
-        }
-    };
-    Some(html! {
-        p {
-            "Every table is as good as its size lets it be: the line of a good function stays in \
-             the band around 1 at all sizes. A line that leaves it at some sizes only shows a \
-             reduction that does not suit those sizes."
-        }
-        div.charts { (overview.render()) }
-        @if several.len() > OPEN_MAX {
-            details { summary { "One picture for each of " (several.len()) " functions" } (each) }
-        } @else if all.len() > several.first().map_or(0, |(_, entries)| entries.len()) {
-            (each)
-        }
-        details.data {
-            summary { "Numbers of these pictures: cost at each size" }
-            (data(entries, reports).render())
-        }
-    })
+    let sizes = entry::sizes(reports).into_iter().collect::<Vec<u64>>();
+    let mut blocks = vec![
+        Block::Prose(Line::from(format!(
+            "{} of {}: {}. The line of a good function stays in the band around 1 at all sizes. A \
+             line that leaves it at some sizes only shows a reduction that does not suit those \
+             sizes.",
+            counted(reports.len() as u64, "measurement"),
+            counted(sizes.len() as u64, "table size"),
+            sizes_in_words(&sizes)
+        ))),
+        Block::Figures(vec![overview]),
+    ];
+    blocks.extend(unreached(entries));
+    blocks.extend(bugs(entries));
+    if several.len() > OPEN_MAX {
+        let summary = format!("One picture for each of {} functions", several.len());
+        blocks.push(Fold::closed(summary, Block::Figures(each.collect())));
+    } else if all.len() > several.first().map_or(0, |(_, entries)| entries.len()) {
+        blocks.push(Block::Figures(each.collect()));
+    }
+    let summary = "Numbers of these pictures: cost at each size".to_string();
+    blocks.push(Fold::closed(summary, Block::Table(data(entries, reports))));
+    Some(blocks)
+}
+
+/// Names the tables of which no hash of the width reaches every bucket, whatever the keys are.
+fn unreached(entries: &[Entry<'_>]) -> Option<Block> {
+    let mut lines = Vec::new();
+    for entry in entries {
+        let is_short = |report: &&Report| report.reachable_count < report.bucket_count;
+        let short: Vec<&Report> = entry.by_size().into_values().filter(is_short).collect();
+        let Some(last) = short.last() else { continue };
+        let sizes: Vec<u64> = short.iter().map(|report| report.bucket_count).collect();
+        lines.push(Line::from(format!(
+            "{}: {} buckets, the last with {} in reach",
+            entry.name(),
+            sizes_in_words(&sizes),
+            percent(last.reachable_count as f64 / last.bucket_count as f64)
+        )));
+    }
+    let heading = "Leave buckets out of reach, whatever the keys are";
+    (!lines.is_empty()).then_some(Block::List(heading, lines))
+}
+
+/// Names sizes at which a function fails that fits the keys at another.
+fn bugs(entries: &[Entry<'_>]) -> Option<Block> {
+    let is_worse = |report: &Report| report.verdict.grade().is_worse();
+    let mut bugs: Vec<(String, &Report)> = Vec::new();
+    for entry in entries {
+        let fits = entry.by_size().values().any(|report| !is_worse(report));
+        let fails =
+            |report: &&Report| fits && is_worse(report) && report.cost_ratio >= BUG_COST_RATIO;
+        let found = entry.by_size().into_values().filter(fails);
+        bugs.extend(found.map(|report| (entry.name(), report)));
+    }
+    let mut lines: Vec<Line> = bugs
+        .iter()
+        .take(BUGS_SHOWN)
+        .map(|(name, report)| {
+            let size = size_in_words(report.bucket_count);
+            let cost = fixed(report.cost_ratio, 2);
+            format!("{name}: {size} buckets, a hit costs x{cost}").into()
+        })
+        .collect();
+    if bugs.len() > BUGS_SHOWN {
+        lines.push(format!("and {} more: `--json` has them", bugs.len() - BUGS_SHOWN).into());
+    }
+    let heading = "Fail at some sizes only, so that a test at one size misses it";
+    (!lines.is_empty()).then_some(Block::List(heading, lines))
+}
+
+fn sizes_in_words(sizes: &[u64]) -> String {
+    match sizes {
+        [] => "none".to_string(),
+        [first, .., last] => format!("{} to {}", size_in_words(*first), size_in_words(*last)),
+        [only] => size_in_words(*only),
+    }
 }
 
 /// Entries whose lines cannot be told apart.
 #[derive(Debug)]
-struct Line<'a> {
+struct Curve<'a> {
     path: String,
     entries: Vec<&'a Entry<'a>>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> Curve<'a> {
     /// Returns the lines, the highest first.
     fn all(entries: &[&'a Entry<'a>], scales: Scales) -> Vec<Self> {
         let mut ranked = entries.to_vec();
@@ -92,66 +153,54 @@ impl<'a> Line<'a> {
 /// by the table.
 fn picture(id: &str, title: &str, entries: &[&Entry<'_>], reports: &[Report]) -> Figure {
     let scales = Scales::of(entries, reports);
-    let lines = Line::all(entries, scales);
+    let lines = Curve::all(entries, scales);
     let (named, others) = lines.split_at(lines.len().min(STYLES));
-    Figure {
-        id: id.to_string(),
-        title: title.to_string(),
-        summary: in_words(entries),
-        height: 300.0,
-        drawing: html! {
-            (scales.frame(reports))
-            @for line in others { path.other d=(line.path) {} }
-            @for (style, line) in named.iter().enumerate().rev() {
-                g class={ "s" (style) } {
-                    path.line d=(line.path) {}
-                    @for (size, cost) in line.entries[0].cost_by_size() {
-                        @let [x, y] = scales.place(size, cost);
-                        path.mark d=(mark(style, x, y)) {
-                            title {
-                                (line.name()) ", " (grouped(size)) " buckets: " (fixed(cost, 3))
-                            }
+    let drawing = html! {
+        (scales.frame(reports))
+        @for line in others { path.other d=(line.path) {} }
+        @for (style, line) in named.iter().enumerate().rev() {
+            g class={ "s" (style) } {
+                path.line d=(line.path) {}
+                @for (size, report) in line.entries[0].by_size() {
+                    @let [x, y] = scales.place(size, report.cost_ratio);
+                    path.mark d=(mark(style, x, y)) {
+                        title {
+                            (line.name()) ", " (grouped(size)) " buckets: "
+                            (fixed(report.cost_ratio, 3))
                         }
                     }
                 }
-            }
-        },
-        legend: lines_legend(named, others),
-        data: None,
-    }
-}
-
-fn lines_legend(named: &[Line<'_>], others: &[Line<'_>]) -> Markup {
-    let other_entries = || others.iter().flat_map(|line| &line.entries);
-    let most = other_entries().map(|entry| highest(entry)).fold(0.0, f64::max);
-    html! {
-        ul.legend {
-            @for (style, line) in named.iter().enumerate() {
-                li {
-                    svg.mark viewBox="0 0 22 10" aria-hidden="true" {
-                        g class={ "s" (style) } {
-                            path.line d="M0 5H22" {}
-                            path.mark d=(mark(style, 11.0, 5.0)) {}
-                        }
-                    }
-                    (line.name())
-                }
-            }
-            @if !others.is_empty() {
-                li {
-                    svg.mark viewBox="0 0 22 10" aria-hidden="true" { path.other d="M0 5H22" {} }
-                    (counted(other_entries().count() as u64, "other")) ", at most " (fixed(most, 3))
-                }
-            }
-            li {
-                svg.mark viewBox="0 0 22 10" aria-hidden="true" {
-                    rect.band x="0" y="0" width="22" height="10" {}
-                    path.ideal d="M0 5H22" {}
-                }
-                "ideal, 2 standard deviations"
             }
         }
+    };
+    let legend = legend(named, others);
+    Figure { height: 300.0, legend, ..Figure::new(id, title, in_words(entries), drawing) }
+}
+
+fn legend(named: &[Curve<'_>], others: &[Curve<'_>]) -> Vec<(Markup, String)> {
+    let mut legend: Vec<(Markup, String)> = named
+        .iter()
+        .enumerate()
+        .map(|(style, line)| {
+            let mark = html! {
+                g class={ "s" (style) } {
+                    path.line d="M0 5H22" {}
+                    path.mark d=(mark(style, 11.0, 5.0)) {}
+                }
+            };
+            (mark, line.name())
+        })
+        .collect();
+    if !others.is_empty() {
+        let entries = || others.iter().flat_map(|line| &line.entries);
+        let most = entries().map(|entry| highest(entry)).fold(0.0, f64::max);
+        let name =
+            format!("{}, at most {}", counted(entries().count() as u64, "other"), fixed(most, 3));
+        legend.push((html! { path.other d="M0 5H22" {} }, name));
     }
+    let ideal = html! { rect.band x="0" y="0" width="22" height="10" {} path.ideal d="M0 5H22" {} };
+    legend.push((ideal, "ideal, 2 standard deviations".to_string()));
+    legend
 }
 
 fn highest(entry: &Entry<'_>) -> f64 {
@@ -159,35 +208,15 @@ fn highest(entry: &Entry<'_>) -> f64 {
 }
 
 fn in_words(entries: &[&Entry<'_>]) -> String {
-    let mut ranked = entries.to_vec();
-    ranked.sort_by(|one, other| highest(other).total_cmp(&highest(one)));
-    let bad: Vec<String> = ranked
-        .iter()
-        .filter(|entry| entry.kind() == Kind::Worse)
-        .map(|entry| {
-            let sizes: BTreeSet<u64> = entry
-                .reports
-                .iter()
-                .filter(|report| Kind::of(&report.verdict) == Kind::Worse)
-                .map(|report| report.bucket_count)
-                .collect();
-            let total = entry.cost_by_size().len();
-            let of = if sizes.len() == total {
-                "all sizes".to_string()
-            } else {
-                format!("{} of {total} sizes", sizes.len())
-            };
-            format!("{} at {of}, up to {}", entry.name(), fixed(highest(entry), 2))
-        })
-        .collect();
-    match bad.len() {
-        0 => "No line is worse than chance allows, at any size.".to_string(),
-        1..=STYLES => format!("Worse than chance allows: {}.", bad.join("; ")),
-        count => format!(
-            "{count} of {} lines are worse than chance allows: {}; and {} more.",
+    let worse = || entries.iter().filter(|entry| entry.grade().is_worse());
+    match worse().max_by(|one, other| highest(one).total_cmp(&highest(other))) {
+        None => "No line is worse than chance allows, at any size.".to_string(),
+        Some(worst) => format!(
+            "{} of {} lines are worse than chance allows at some size, the highest that of {}, up to {}.",
+            worse().count(),
             entries.len(),
-            bad[..STYLES].join("; "),
-            count - STYLES
+            worst.name(),
+            fixed(highest(worst), 2)
         ),
     }
 }
@@ -206,7 +235,7 @@ impl Scales {
         let [left, right] = SIDES;
         let x =
             Scale::linear([bits(sizes.first()), bits(sizes.last())], [left + 12.0, right - 12.0]);
-        let costs = || entries.iter().flat_map(|entry| entry.cost_by_size().into_values());
+        let costs = || entries.iter().map(|entry| highest(entry));
         let (least, most) = (costs().fold(0.95, f64::min), costs().fold(1.1, f64::max));
         // Some room below the ideal, whatever the range.
         let least = least.max(1e-3) * (least.max(1e-3) / most).powf(0.06);
@@ -219,7 +248,7 @@ impl Scales {
     }
 
     fn path(self, entry: &Entry<'_>) -> String {
-        polyline(entry.cost_by_size().into_iter().map(|(size, cost)| self.place(size, cost)))
+        polyline(entry.by_size().into_iter().map(|(size, it)| self.place(size, it.cost_ratio)))
     }
 
     fn frame(self, reports: &[Report]) -> Markup {
@@ -278,13 +307,12 @@ fn mark(style: usize, x: f64, y: f64) -> String {
 fn data(entries: &[Entry<'_>], reports: &[Report]) -> Table {
     let sizes = entry::sizes(reports);
     let caption = "Cost of a hit at each number of buckets, the highest of the seeds";
-    let mut table = Table::new(caption).words("function, reduction");
-    for size in &sizes {
-        table = table.numbers(grouped(*size));
-    }
+    let mut table = Table::new(caption).words(["function, reduction"]);
+    table = table.numbers(sizes.iter().map(|&size| grouped(size)));
     for entry in entries {
-        let costs = entry.cost_by_size();
-        let cost = |size: &u64| costs.get(size).map_or_else(String::new, |cost| fixed(*cost, 3));
+        let costs = entry.by_size();
+        let cost =
+            |size: &u64| costs.get(size).map_or_else(String::new, |it| fixed(it.cost_ratio, 3));
         let cells = sizes.iter().map(|size| Cell::from(cost(size)));
         table.push([Cell::from(entry.name())].into_iter().chain(cells));
     }

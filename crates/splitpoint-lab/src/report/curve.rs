@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
-use super::chart::{Axis, Figure, SIDES, at, frame, legend};
+use super::chart::{Axis, SIDES, at, frame, legend};
 use super::number::{fixed, grouped, percent, significant};
 use super::scale::Scale;
-use super::sizes::{SizeRow, size_rows};
-use super::table::Table;
+use super::sizes::is_seen;
+use crate::document::{Figure, Table, cells};
 use crate::measure::Report;
 
 /// Sizes beyond which the axis is one of ratios.
@@ -28,26 +28,22 @@ struct Step {
 pub(super) fn figure(id: &str, report: &Report) -> Option<Figure> {
     let steps = steps(report);
     let last = steps.last()?.size;
-    Some(Figure {
-        id: format!("{id}-curve"),
-        title: "Share of the keys by how many share their bucket".to_string(),
-        summary: in_words(report, &steps),
-        height: 260.0,
-        drawing: drawing(&steps, last),
-        legend: legend([
-            (html! { path.line-measured d="M1 5H21" {} }, "measured"),
-            (html! { path.line-ideal d="M1 5H21" {} }, "ideal"),
-        ]),
-        data: Some(data(&steps).render()),
-    })
+    let title = "Share of the keys by how many share their bucket";
+    let summary = in_words(report, &steps);
+    let legend = legend([
+        (html! { path.line-measured d="M1 5H21" {} }, "measured"),
+        (html! { path.line-ideal d="M1 5H21" {} }, "ideal"),
+    ]);
+    let figure = Figure::new(format!("{id}-curve"), title, summary, drawing(&steps, last));
+    Some(Figure { height: 260.0, legend, data: Some(data(&steps)), ..figure })
 }
 
 fn steps(report: &Report) -> Vec<Step> {
     let n = report.key_count as f64;
     let mut ideal = 0.0;
     let mut steps = Vec::new();
-    for row in size_rows(report).filter(|row| row.size > 0 && SizeRow::is_seen(*row)) {
-        ideal += row.size as f64 * row.ideal / n;
+    for row in report.rows.iter().filter(|row| row.size > 0 && is_seen(row)) {
+        ideal += row.size as f64 * row.ideal_bucket_count / n;
         let measured = row.cumulative_percent / 100.0;
         steps.push(Step { size: row.size, measured, ideal: ideal.min(1.0) });
     }
@@ -102,22 +98,15 @@ fn drawing(steps: &[Step], last: u64) -> Markup {
 
 fn data(steps: &[Step]) -> Table {
     let caption = "Share of the keys in buckets of at most so many keys";
-    let mut table = Table::new(caption)
-        .numbers("keys, at most")
-        .numbers("measured")
-        .numbers("ideal")
-        .numbers("difference");
+    let mut table =
+        Table::new(caption).numbers(["keys, at most", "measured", "ideal", "difference"]);
     let apart = steps.len().div_ceil(ROWS_MAX).max(1);
     let is_shown = |index: usize| index.is_multiple_of(apart) || index + 1 == steps.len();
     for (_, step) in steps.iter().enumerate().filter(|(index, _)| is_shown(*index)) {
         let points = 100.0 * (step.measured - step.ideal);
         let points = if points.abs() < 1.0 { significant(points) } else { fixed(points, 1) };
-        table.push([
-            grouped(step.size).into(),
-            percent(step.measured).into(),
-            percent(step.ideal).into(),
-            format!("{points} points").into(),
-        ]);
+        let [measured, ideal] = [step.measured, step.ideal].map(percent);
+        table.push(cells![step.size, measured, ideal, format!("{points} points")]);
     }
     table
 }

@@ -1,105 +1,104 @@
-//! One measurement in depth: the histogram, the pictures, the costs, the statistics.
+//! One measurement in depth: the picture of the buckets, the costs, the statistics.
 
-use std::fmt::Write as _;
-
-use maud::{Markup, html};
-
-use super::entry::{Entry, Kind};
-use super::league::badge;
+use super::entry::Entry;
 use super::number::{counted, expected, fixed, grouped, percent, probability, significant};
-use super::plain::{shown, shown_whole};
-use super::sizes::{SizeRow, size_rows};
-use super::table::Table;
 use super::verdict::blame_and_advice;
 use super::{bars, curve, strip};
+use crate::document::{Block, Cell, Fold, Line, Table, cells, shown};
 use crate::measure::Report;
 use crate::probing::Method;
 
-/// Rows of the histogram that are shown one by one; those between are added up.
-const ROWS_MAX: usize = 48;
 /// Measurements that are shown in depth.
 const REPORTS_MAX: usize = 80;
 
 /// Returns the section: for each entry its worst measurement, the worst first.
-pub(super) fn section(entries: &[Entry<'_>], report_count: usize) -> Markup {
-    let mut worst_first: Vec<&Entry<'_>> = entries.iter().rev().collect();
-    worst_first.sort_by_key(|entry| std::cmp::Reverse(entry.kind() == Kind::Worse));
-    let shown = worst_first.len().min(REPORTS_MAX);
-    let is_alone = report_count == 1;
-    html! {
-        @if shown < report_count {
-            p {
-                "Of " (grouped(report_count as u64)) " measurements these are " (shown)
-                ": of each function and reduction the one by which it is judged. The saved study \
-                 has the others."
-            }
-        }
-        @for (index, entry) in worst_first.into_iter().take(REPORTS_MAX).enumerate() {
-            @let report = entry.worst();
-            @if is_alone {
-                (body(&format!("r{index}"), report))
-            } @else {
-                details.depth open[index == 0] {
-                    summary { h3 { (heading(report)) } }
-                    (words(report))
-                    (body(&format!("r{index}"), report))
-                }
-            }
-        }
+pub(super) fn section(entries: &[Entry<'_>], report_count: usize) -> Vec<Block> {
+    let mut worst_first: Vec<&Report> = entries.iter().rev().map(Entry::worst).collect();
+    worst_first.truncate(REPORTS_MAX);
+    if let (1, [report]) = (report_count, worst_first.as_slice()) {
+        return body("r0", report);
     }
+    let mut blocks = Vec::new();
+    if worst_first.len() < report_count {
+        let note = format!(
+            "Of {} measurements these are {}: of each function and reduction the one by which it \
+             is judged. The saved study has the others.",
+            grouped(report_count as u64),
+            worst_first.len()
+        );
+        blocks.push(Block::Prose(note.into()));
+    }
+    blocks.extend(worst_first.into_iter().enumerate().map(|(index, report)| {
+        let words = &report.words;
+        let mut blocks = Vec::new();
+        if !words.verdict.is_empty() {
+            blocks.push(Block::Prose(Line::sentence(&words.verdict)));
+        }
+        blocks.extend(blame_and_advice(words));
+        blocks.extend(body(&format!("r{index}"), report));
+        Block::Fold(Fold { summary: heading(report), is_headed: true, is_open: index == 0, blocks })
+    }));
+    blocks
 }
 
-fn heading(report: &Report) -> Markup {
-    html! {
-        (report.hash) ", " (report.reduction) " "
-        small {
-            (counted(report.bucket_count, "bucket")) ", seed " (report.seed) ", cost "
-            (fixed(report.cost_ratio, 3)) " "
-        }
-        (badge(Kind::of(&report.verdict)))
-    }
+fn heading(report: &Report) -> Line {
+    let measured = format!(
+        "{}, seed {}, cost {} ",
+        counted(report.bucket_count, "bucket"),
+        report.seed,
+        fixed(report.cost_ratio, 3)
+    );
+    Line::from(format!("{}, {} ", report.hash, report.reduction))
+        .then(Line::faint(measured))
+        .then(report.verdict.grade())
 }
 
-fn body(id: &str, report: &Report) -> Markup {
-    html! {
-        div.charts {
-            (bars::figure(id, report).render())
-            @if let Some(curve) = curve::figure(id, report) { (curve.render()) }
-            @if let Some(strip) = strip::figure(id, report) { (strip.render()) }
-        }
-        (histogram(report))
-        div.pair {
-            (costs(report).render())
-            (percentiles(report).render())
-        }
-        (statistics(report).render())
-        (equal_hashes(report))
-        (bits(report))
-        @if !report.alternatives.is_empty() { (alternatives(report).render()) }
-        @if !report.probing.is_empty() { (probing(report).render()) }
-        @if !report.pages.is_empty() { (pages(report).render()) }
-    }
-}
-
-/// What the study itself says.
-fn words(report: &Report) -> Markup {
-    let words = &report.words;
-    html! {
-        @if !words.verdict.is_empty() { p { (shown_whole(&words.verdict)) } }
-        (blame_and_advice(words))
-    }
+fn body(id: &str, report: &Report) -> Vec<Block> {
+    let facts = vec![
+        ("hash", format!("{} (seed {})", report.hash, report.seed).into()),
+        ("reduction", report.reduction.as_str().into()),
+        (
+            "buckets",
+            format!(
+                "{}, {} used ({})",
+                grouped(report.bucket_count),
+                grouped(report.used_count),
+                percent(report.utilization)
+            )
+            .into(),
+        ),
+    ];
+    let figures =
+        [Some(bars::figure(id, report)), curve::figure(id, report), strip::figure(id, report)];
+    let tables = [
+        equal_hashes(report),
+        alternatives(report),
+        probing(report),
+        pages(report),
+        lookups(report),
+    ];
+    let mut blocks = vec![
+        Block::Facts(facts),
+        Block::Figures(figures.into_iter().flatten().collect()),
+        Block::Pair(vec![costs(report), percentiles(report)]),
+        Block::Table(statistics(report)),
+    ];
+    blocks.extend(bits(report));
+    blocks.extend(tables.into_iter().filter(|table| !table.is_empty()).map(Block::Table));
+    blocks.extend(probing_notes(report));
+    blocks
 }
 
 /// The same hashes in other tables of about the size.
 fn alternatives(report: &Report) -> Table {
-    let mut table = Table::new("The same hashes by other reductions").words("reduction");
-    table = table.numbers("buckets").numbers("cost").words("verdict");
+    let mut table = Table::new("The same hashes by other reductions");
+    table = table.words(["reduction"]).numbers(["buckets", "cost"]).words(["verdict"]);
     for other in &report.alternatives {
-        table.push([
-            other.reduction.as_str().into(),
-            grouped(other.bucket_count).into(),
-            fixed(other.cost_ratio, 3).into(),
-            badge(Kind::of(&other.verdict)).into(),
+        table.push(cells![
+            other.reduction.as_str(),
+            other.bucket_count,
+            fixed(other.cost_ratio, 3),
+            other.verdict.grade(),
         ]);
     }
     table
@@ -107,115 +106,130 @@ fn alternatives(report: &Report) -> Table {
 
 /// Open addressing with the real keys.
 fn probing(report: &Report) -> Table {
-    let mut table = Table::new("Open addressing: slots or groups looked at").words("method");
-    for name in ["slots", "hit", "hit, ideal", "miss", "miss, ideal"] {
-        table = table.numbers(name);
-    }
-    for probing in &report.probing {
-        let partly = if probing.inserted_count < report.key_count {
-            format!(", only {} keys inserted", grouped(probing.inserted_count))
-        } else {
-            String::new()
-        };
-        let [hit, hit_ideal, miss, miss_ideal] =
-            [probing.hit, probing.hit_ideal, probing.miss, probing.miss_ideal]
-                .map(|mean| fixed(mean, 3).into());
-        let method = match probing.method {
-            Method::Linear => "linear",
-            Method::Double => "double hashing",
-            Method::Group => "groups of 16",
-        };
-        let method = format!("{method}, {}{partly}", probing.reduction);
-        let slots = grouped(probing.slot_count).into();
-        table.push([method.into(), slots, hit, hit_ideal, miss, miss_ideal]);
+    let mut table = Table::new("Open addressing: slots or groups looked at")
+        .words(["method"])
+        .numbers(["hit", "ideal", "miss", "ideal", "slots", "load"]);
+    for found in &report.probing {
+        let means = |means: [f64; 4]| means.map(|mean| Cell::from(fixed(mean, 3)));
+        let load = found.inserted_count as f64 / found.slot_count as f64;
+        let row = [Cell::from(method(found.method))]
+            .into_iter()
+            .chain(means([found.hit, found.hit_ideal, found.miss, found.miss_ideal]))
+            .chain(cells![found.slot_count, fixed(load, 3)]);
+        table.push(row);
+        if let Some(tags) = found.false_tags {
+            let row = [Cell::from("  equal tags of other keys")]
+                .into_iter()
+                .chain(means([tags.hit, tags.hit_ideal, tags.miss, tags.miss_ideal]))
+                .chain(cells!["", ""]);
+            table.push(row);
+        }
     }
     table
+}
+
+fn method(method: Method) -> &'static str {
+    match method {
+        Method::Linear => "linear probing",
+        Method::Double => "double hashing",
+        Method::Group => "groups of 16 slots",
+    }
+}
+
+/// What the numbers of open addressing do not say.
+fn probing_notes(report: &Report) -> Option<Block> {
+    let unfinished = report.probing.iter().filter(|found| found.inserted_count < report.key_count);
+    let mut notes: Vec<Line> = unfinished
+        .map(|found| {
+            let inserted = counted(found.inserted_count, "key");
+            let name = method(found.method);
+            format!("{name}: given up after {inserted}; all of them would cost more still").into()
+        })
+        .collect();
+    if report.width_bits < 64 && report.probing.iter().any(|found| found.false_tags.is_some()) {
+        notes.push(
+            "The tags are the top 7 of 64 bits, as in hashbrown, and a hash of 32 bits leaves them \
+             all alike: mix it to 64 bits before you use it there."
+                .into(),
+        );
+    }
+    (!notes.is_empty()).then_some(Block::List("", notes))
 }
 
 /// Buckets as pages.
 fn pages(report: &Report) -> Table {
-    let mut table = Table::new("Buckets as pages: reads per lookup").numbers("slots of a page");
-    for name in ["hit", "hit, ideal", "miss", "miss, ideal", "overflow", "overflow, ideal"] {
-        table = table.numbers(name);
-    }
+    let mut table = Table::new("Buckets as pages: reads per lookup").numbers([
+        "slots of a page",
+        "hit",
+        "ideal",
+        "miss",
+        "ideal",
+        "overflow",
+        "ideal",
+    ]);
     for page in &report.pages {
         let reads = [page.reads_hit, page.reads_hit_ideal, page.reads_miss, page.reads_miss_ideal];
         let shares = [page.overflow_share, page.overflow_share_ideal];
         let cells = reads.map(|reads| fixed(reads, 3)).into_iter().chain(shares.map(percent));
-        table.push([grouped(page.slots).into()].into_iter().chain(cells.map(Into::into)));
+        table.push([Cell::from(page.slots)].into_iter().chain(cells.map(Cell::from)));
     }
     table
 }
 
-/// Lever's columns, and the ideal's.
-fn histogram(report: &Report) -> Markup {
-    let mut table = Table::new("Histogram in Lever's columns, and the ideal")
-        .numbers("size")
-        .numbers("buckets")
-        .numbers("keys")
-        .numbers("sum-pct")
-        .numbers("ideal buckets");
-    let rows: Vec<SizeRow> = size_rows(report).filter(|row| row.is_seen()).collect();
-    for rows in joined(&rows) {
-        let (first, last) = (rows[0], rows[rows.len() - 1]);
-        let size = if first.size == last.size {
-            grouped(first.size)
-        } else {
-            format!("{}-{}", grouped(first.size), grouped(last.size))
-        };
-        let sum = |part: fn(&SizeRow) -> u64| grouped(rows.iter().map(part).sum());
-        table.push([
-            size.into(),
-            sum(|row| row.bucket_count).into(),
-            sum(|row| row.key_count).into(),
-            fixed(last.cumulative_percent, 2).into(),
-            expected(rows.iter().map(|row| row.ideal).sum()).into(),
-        ]);
+/// The lookups of a trace.
+fn lookups(report: &Report) -> Table {
+    let Some(cost) = report.lookups else { return Table::new("") };
+    let caption = format!(
+        "Lookups of the trace: {} of keys that are there, {} of others",
+        grouped(cost.hit_count),
+        grouped(cost.miss_count)
+    );
+    let mut table = Table::new(caption).words([""]).numbers(["measured", "ideal"]);
+    for (name, measured, ideal) in [
+        ("keys looked at, hit", cost.probes_hit, cost.probes_hit_ideal),
+        ("keys looked at, miss", cost.probes_miss, cost.probes_miss_ideal),
+        ("keys looked at, all", cost.probes, cost.probes_ideal),
+        ("cost", cost.cost_ratio, 1.0),
+    ] {
+        table.push(cells![name, fixed(measured, 3), fixed(ideal, 3)]);
     }
-    table.render()
-}
-
-/// Joins rows where there are many, the middle ones before the first and the last.
-fn joined(rows: &[SizeRow]) -> Vec<&[SizeRow]> {
-    if rows.len() <= ROWS_MAX {
-        return rows.chunks(1).collect();
+    for (name, keys) in [
+        ("keys of a lookup's bucket, p50", cost.percentiles.p50),
+        ("keys of a lookup's bucket, p90", cost.percentiles.p90),
+        ("keys of a lookup's bucket, p99", cost.percentiles.p99),
+    ] {
+        table.push(cells![name, keys, "-"]);
     }
-    let (start, rest) = rows.split_at(ROWS_MAX / 2);
-    let (middle, end) = rest.split_at(rest.len() - ROWS_MAX / 8);
-    let apart = middle.len().div_ceil(ROWS_MAX / 4);
-    start.chunks(1).chain(middle.chunks(apart)).chain(end.chunks(1)).collect()
+    table
 }
 
 fn costs(report: &Report) -> Table {
     let mut table = Table::new("What it costs, beside the ideal")
-        .words("")
-        .numbers("measured")
-        .numbers("ideal")
-        .numbers("ratio");
+        .words([""])
+        .numbers(["measured", "ideal", "ratio"]);
+    let (keys, used) = (report.key_count as f64, report.used_count as f64);
     for (name, measured, ideal, decimals) in [
         ("keys looked at, hit", report.probes_hit, report.probes_hit_ideal, 3),
         ("keys looked at, miss", report.probes_miss, report.probes_miss_ideal, 3),
         ("keys in the fullest bucket", report.longest as f64, report.longest_ideal, 0),
-        ("buckets used", report.used_count as f64, report.used_ideal, 0),
+        ("buckets used", used, report.used_ideal, 0),
+        ("dupes: keys not the first of a bucket", keys - used, keys - report.used_ideal, 0),
     ] {
         let ratio = if ideal > 0.0 { fixed(measured / ideal, 3) } else { "-".to_string() };
         let ideal = if decimals == 0 { expected(ideal) } else { fixed(ideal, decimals) };
-        table.push([name.into(), fixed(measured, decimals).into(), ideal.into(), ratio.into()]);
+        table.push(cells![name, fixed(measured, decimals), ideal, ratio]);
     }
     table
 }
 
 fn percentiles(report: &Report) -> Table {
     let mut table = Table::new("Keys per bucket at percentiles, by nearest rank")
-        .words("each counts once")
-        .numbers("p50")
-        .numbers("p90")
-        .numbers("p99");
+        .words(["each counts once"])
+        .numbers(["p50", "p90", "p99"]);
     for (name, found) in
         [("bucket that holds a key", report.bucket_percentiles), ("key", report.item_percentiles)]
     {
-        let [p50, p90, p99] = [found.p50, found.p90, found.p99].map(|p| grouped(p).into());
-        table.push([name.into(), p50, p90, p99]);
+        table.push(cells![name, found.p50, found.p90, found.p99]);
     }
     table
 }
@@ -225,79 +239,64 @@ fn statistics(report: &Report) -> Table {
         "{} on this table; p is the probability of as much or more with an ideal hash",
         counted(report.test_count.into(), "test")
     );
-    let mut table = Table::new(caption).words("test").words("found").numbers("p");
-    if let Some(test) = report.chi_square {
-        let found = format!(
-            "{} of {} degrees, {} standard deviations",
-            expected(test.value),
-            expected(test.dof),
-            fixed(test.z, 2)
-        );
-        table.push([
-            "spread: chi-square".into(),
-            found.into(),
-            probability(report.spread_p).into(),
-        ]);
-    }
+    let mut table = Table::new(caption).words(["test", "found"]).numbers(["p"]);
+    let mut push = |test: &str, found: String, p: f64| {
+        table.push(cells![test, found, Cell::ordered(p, probability(p))]);
+    };
+    let chi_square = report.chi_square.map_or("too few keys or buckets".to_string(), |test| {
+        format!("{}, {} degrees, z {:+.2}", expected(test.value), expected(test.dof), test.z)
+    });
+    push("spread: chi-square", chi_square, report.spread_p);
+    push("evenness", "the other side of chi-square".to_string(), report.even_p);
     if let Some(test) = report.fit {
-        let found = format!("{} of {} degrees", significant(test.value), fixed(test.dof, 0));
-        table.push(["sizes: fit to the ideal".into(), found.into(), probability(test.p).into()]);
+        let found = format!("{}, {} degrees", significant(test.value), fixed(test.dof, 0));
+        push("sizes: fit to the ideal", found, test.p);
     }
     let found =
         format!("{} keys, ideal {}", grouped(report.longest), fixed(report.longest_ideal, 1));
-    table.push(["fullest bucket".into(), found.into(), probability(report.longest_p).into()]);
+    push("fullest bucket", found, report.longest_p);
     for collisions in &report.collisions {
         let pairs = counted(collisions.pair_count, "pair");
         let mut found = format!("{pairs}, ideal {}", significant(collisions.pair_count_ideal));
         if !collisions.shared.is_empty() && collisions.examples.is_empty() {
             let shared: Vec<String> =
                 collisions.shared.iter().map(|value| format!("{value:#x}")).collect();
-            let _ = write!(found, "; hashes that keys share: {}", shared.join(", "));
+            found = format!("{found}; hashes that keys share: {}", shared.join(", "));
         }
-        let name = format!("equal hashes: {} bits ({})", collisions.width_bits, collisions.window);
-        table.push([name.into(), found.into(), probability(collisions.p).into()]);
+        let name = format!("equal hashes, {} bits", collisions.window);
+        push(&name, found, collisions.p);
+    }
+    if let Some(pair) = report.worst_pair {
+        let [low, high] = pair.bits;
+        let found = format!("bits {low} and {high}, correlation {:+.4}", pair.phi);
+        push("worst pair of bits", found, pair.p);
     }
     if let Some(bit) = report.worst_bit {
-        let found = format!("bit {} is set in {} of the hashes", bit.bit, percent(bit.ones));
-        table.push(["worst bit".into(), found.into(), probability(bit.p).into()]);
+        let found = format!("bit {}, set in {} of the hashes", bit.bit, percent(bit.ones));
+        push("worst bit", found, bit.p);
     }
     table
 }
 
-fn equal_hashes(report: &Report) -> Markup {
-    let examples = || report.collisions.iter().flat_map(|collisions| &collisions.examples);
-    if examples().next().is_none() {
-        return html! {};
-    }
-    let mut table = Table::new("Keys with equal hashes, the lowest hashes first");
-    table = table.words("hash").words("some of its keys");
-    for equal in examples() {
-        let keys = html! {
-            @for key in &equal.keys { code.key { (shown(key)) } " " }
+fn equal_hashes(report: &Report) -> Table {
+    let mut table = Table::new("Keys with equal hashes, the lowest hashes first")
+        .words(["hash", "some of its keys"]);
+    for equal in report.collisions.iter().flat_map(|collisions| &collisions.examples) {
+        let key = |(index, key): (usize, &String)| {
+            Line::from(if index == 0 { "" } else { ", " }).then(Line::code(shown(key)))
         };
-        table.push([format!("{:#x}", equal.hash).into(), keys.into()]);
+        let keys = equal.keys.iter().enumerate().map(key).fold(Line::default(), Line::then);
+        table.push(cells![format!("{:#x}", equal.hash), keys]);
     }
-    table.render()
+    table
 }
 
-fn bits(report: &Report) -> Markup {
-    html! {
-        @if report.reachable_count < report.bucket_count {
-            p.warn {
-                "Whatever the keys, this reduction of " (report.width_bits) " bits reaches "
-                (grouped(report.reachable_count)) " of " (grouped(report.bucket_count))
-                " buckets (" (percent(report.reachable_count as f64 / report.bucket_count as f64))
-                ")."
-            }
-        }
-        @for (name, bits) in
-            [("never", report.bits_never_set), ("always", report.bits_always_set)] {
-            @if bits != 0 {
-                p {
-                    (counted(bits.count_ones().into(), "bit")) " of the hash " (name) " set: "
-                    code { (format!("{bits:#x}")) }
-                }
-            }
-        }
-    }
+/// Bits of the hash that say nothing.
+fn bits(report: &Report) -> impl Iterator<Item = Block> {
+    let found = [("never", report.bits_never_set), ("always", report.bits_always_set)];
+    found.into_iter().filter(|(_, bits)| *bits != 0).map(|(name, bits)| {
+        let count = counted(bits.count_ones().into(), "bit");
+        let words = format!("{count} of the hash {name} set: ");
+        Block::Prose(Line::from(words).then(Line::code(format!("{bits:#x}"))))
+    })
 }

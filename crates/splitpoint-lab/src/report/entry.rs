@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Verdict;
-use crate::measure::Report;
+use crate::measure::{Grade, Report};
+use crate::study::{Study, Timing};
 
 /// A hash function with a reduction, at every size and seed that was measured.
 #[derive(Clone, Debug)]
@@ -15,10 +15,12 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Returns the entries of a study, best first by the cost at the worst size and seed.
-    pub(super) fn all(reports: &'a [Report]) -> Vec<Self> {
+    /// Returns the entries of a study, best first by the verdict at the worst size and seed. Those
+    /// that fit differ in cost by chance only: they are in the order of their time, if that was
+    /// measured, and name; the others in that of their cost.
+    pub(super) fn all(study: &'a Study) -> Vec<Self> {
         let mut by_name: BTreeMap<(&str, &str), Vec<&Report>> = BTreeMap::new();
-        for report in reports {
+        for report in &study.reports {
             by_name.entry((&report.hash, &report.reduction)).or_default().push(report);
         }
         let mut entries: Vec<Self> = by_name
@@ -28,7 +30,14 @@ impl<'a> Entry<'a> {
                 Self { hash, reduction, reports }
             })
             .collect();
-        entries.sort_by(|one, other| one.rank().total_cmp(&other.rank()));
+        let latencies = latencies(&study.timings);
+        let rank = |entry: &Self| match entry.grade() {
+            Grade::Fits => latencies.get(entry.hash).copied().unwrap_or(f64::MAX),
+            _ => entry.worst().cost_ratio,
+        };
+        entries.sort_by(|one, other| {
+            one.grade().cmp(&other.grade()).then(rank(one).total_cmp(&rank(other)))
+        });
         entries
     }
 
@@ -37,13 +46,12 @@ impl<'a> Entry<'a> {
         format!("{}, {}", self.hash, self.reduction)
     }
 
-    /// Returns the report to judge it by: the one that is worse than chance, if any is, and of
-    /// those the one with the highest cost.
+    /// Returns the report to judge it by: of those with the worst verdict the one with the highest
+    /// cost.
     pub(super) fn worst(&self) -> &'a Report {
-        let badness = |report: &Report| (Kind::of(&report.verdict), report.cost_ratio);
         let worse = |one: &&&Report, other: &&&Report| {
-            let (one, other) = (badness(one), badness(other));
-            one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
+            let by_grade = one.verdict.grade().cmp(&other.verdict.grade());
+            by_grade.then(one.cost_ratio.total_cmp(&other.cost_ratio))
         };
         self.reports.iter().max_by(worse).expect("an entry has a report")
     }
@@ -55,28 +63,26 @@ impl<'a> Entry<'a> {
         costs[(costs.len() - 1) / 2]
     }
 
-    /// Returns how many reports have a verdict of this kind.
-    pub(super) fn count(&self, kind: Kind) -> usize {
-        self.reports.iter().filter(|report| Kind::of(&report.verdict) == kind).count()
+    /// Returns how many reports have this verdict.
+    pub(super) fn count(&self, grade: Grade) -> usize {
+        self.reports.iter().filter(|report| report.verdict.grade() == grade).count()
     }
 
-    /// Returns the highest cost at each size, over the seeds, by rising size.
-    pub(super) fn cost_by_size(&self) -> BTreeMap<u64, f64> {
-        let mut costs = BTreeMap::new();
-        for report in &self.reports {
-            let cost = costs.entry(report.bucket_count).or_insert(report.cost_ratio);
-            *cost = f64::max(*cost, report.cost_ratio);
+    /// Returns the report with the highest cost at each size, over the seeds, by rising size.
+    pub(super) fn by_size(&self) -> BTreeMap<u64, &'a Report> {
+        let mut reports: BTreeMap<u64, &Report> = BTreeMap::new();
+        for &report in &self.reports {
+            let highest = reports.entry(report.bucket_count).or_insert(report);
+            if report.cost_ratio > highest.cost_ratio {
+                *highest = report;
+            }
         }
-        costs
+        reports
     }
 
-    /// Returns the kind that it is judged by: that of the worst.
-    pub(super) fn kind(&self) -> Kind {
-        Kind::of(&self.worst().verdict)
-    }
-
-    fn rank(&self) -> f64 {
-        self.worst().cost_ratio
+    /// Returns the verdict that it is judged by: that of the worst.
+    pub(super) fn grade(&self) -> Grade {
+        self.worst().verdict.grade()
     }
 }
 
@@ -85,34 +91,14 @@ pub(super) fn sizes(reports: &[Report]) -> BTreeSet<u64> {
     reports.iter().map(|report| report.bucket_count).collect()
 }
 
-/// Returns how many seeds were measured.
-pub(super) fn seed_count(reports: &[Report]) -> usize {
-    reports.iter().map(|report| report.seed).collect::<BTreeSet<u64>>().len()
-}
-
-/// A verdict without its numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
-    Fits,
-    Structured,
-    Worse,
-}
-
-impl Kind {
-    pub(super) fn of(verdict: &Verdict) -> Self {
-        match verdict {
-            Verdict::Fits => Self::Fits,
-            Verdict::Structured => Self::Structured,
-            Verdict::Worse { .. } => Self::Worse,
+/// Returns the latency of each function: that of the keys whose lengths most keys have.
+pub(super) fn latencies(timings: &[Timing]) -> BTreeMap<&str, f64> {
+    let mut found: BTreeMap<&str, &Timing> = BTreeMap::new();
+    for timing in timings {
+        let best = found.entry(&timing.hash).or_insert(timing);
+        if timing.key_count > best.key_count {
+            *best = timing;
         }
     }
-
-    /// Returns the word for it, which is also its class in the style sheet.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Fits => "fits",
-            Self::Structured => "structured",
-            Self::Worse => "worse",
-        }
-    }
+    found.into_iter().map(|(hash, timing)| (hash, timing.latency_ns.median)).collect()
 }

@@ -1,40 +1,58 @@
 //! The facts of the keys: where they came from, their lengths, what their bytes hold.
 
-use maud::{Markup, html};
-
-use super::chart::{Axis, Figure, SIDES, at, frame};
+use super::chart::{Column, columns};
 use super::number::{bytes, counted, fixed, grouped, percent, probability, significant};
-use super::plain::shown;
-use super::scale::{Scale, Tick};
-use super::table::{Table, facts};
+use crate::document::{Block, Figure, Line, Table, cells, shown};
+use crate::key_positions::bits_in_words;
 use crate::study::{Duplicates, KeyFacts, KeyPosition, LengthRow};
 
 /// Bytes from the start of the keys that are drawn.
 const POSITIONS_MAX: usize = 64;
 
 /// Returns the facts, then the pictures.
-pub(super) fn section(keys: &KeyFacts, positions: &[KeyPosition]) -> Markup {
-    html! {
-        (facts(list(keys)))
-        @if !keys.examples.is_empty() {
-            p { "The first keys:" }
-            ul.keys { @for key in &keys.examples { li { code { (shown(key)) } } } }
-        }
-        div.charts {
-            @if keys.lengths.len() > 1 { (lengths(keys).render()) }
-            @if !positions.is_empty() { (entropy(positions).render()) }
-        }
+pub(super) fn section(keys: &KeyFacts, positions: &[KeyPosition]) -> Vec<Block> {
+    let mut blocks = vec![Block::Facts(list(keys))];
+    if !keys.examples.is_empty() {
+        let examples = keys.examples.iter().map(|key| Line::code(shown(key)));
+        blocks.push(Block::List("The first keys", examples.collect()));
     }
+    let lengths = (keys.lengths.len() > 1).then(|| lengths(keys));
+    let entropy = (!positions.is_empty()).then(|| entropy(positions));
+    blocks.push(Block::Figures(lengths.into_iter().chain(entropy).collect()));
+    blocks
 }
 
-fn list(keys: &KeyFacts) -> Vec<(&'static str, Markup)> {
+/// Says what the bytes of the keys hold: which need not reach the hash.
+pub(super) fn held(positions: &[KeyPosition]) -> Block {
+    let entropy: f64 = positions.iter().map(|at| at.entropy_bits).sum();
+    let mut items = vec![format!(
+        "{} looked at, with {entropy:.1} bits of entropy if they were independent",
+        counted(positions.len() as u64, "byte")
+    )];
+    let constant = positions.iter().flat_map(|at| {
+        (0..8).filter(|bit| at.constant_mask >> bit & 1 == 1).map(|bit| at.offset * 8 + bit)
+    });
+    let low = positions.iter().filter(|at| at.constant_mask != 0xff && at.entropy_bits < 1.0);
+    let low = low.flat_map(|at| at.offset * 8..at.offset * 8 + 8);
+    for (what, bits) in [
+        ("the same in all keys", constant.collect::<Vec<u64>>()),
+        ("less than one bit of entropy", low.collect()),
+    ] {
+        if !bits.is_empty() {
+            items.push(format!("{what}: {}", bits_in_words(&bits)));
+        }
+    }
+    Block::List("The bytes of the keys", items.into_iter().map(Line::from).collect())
+}
+
+fn list(keys: &KeyFacts) -> Vec<(&'static str, Line)> {
     let mut facts = vec![
-        ("source", html! { code { (shown(&keys.source)) } }),
-        ("keys", html! { (grouped(keys.key_count)) }),
-        ("bytes", html! { (bytes(keys.key_bytes)) }),
+        ("source", Line::code(shown(&keys.source))),
+        ("keys", grouped(keys.key_count).into()),
+        ("bytes", bytes(keys.key_bytes).into()),
     ];
     if !keys.format.is_empty() {
-        facts.insert(1, ("format", html! { (shown(&keys.format)) }));
+        facts.insert(1, ("format", shown(&keys.format).into()));
     }
     if let (Some(first), Some(last)) = (keys.lengths.first(), keys.lengths.last()) {
         let mean = keys.key_bytes as f64 / keys.key_count.max(1) as f64;
@@ -44,25 +62,21 @@ fn list(keys: &KeyFacts) -> Vec<(&'static str, Markup)> {
             let most = counted(last.bytes_max, "byte");
             format!("{} to {most}, mean {}", grouped(first.bytes_min), significant(mean))
         };
-        facts.push(("length", html! { (lengths) }));
+        facts.push(("length", lengths.into()));
     }
-    facts.push(("duplicates", html! { (duplicates(keys)) }));
+    facts.push(("duplicates", duplicates(keys).into()));
     if keys.blank_count > 0 {
         let lines = counted(keys.blank_count, "empty line");
-        facts.push(("empty lines", html! { (lines) ", left out" }));
+        facts.push(("empty lines", format!("{lines}, left out").into()));
     }
     if keys.carriage_return_count > 0 {
-        facts.push((
-            "carriage returns",
-            html! {
-                strong { (counted(keys.carriage_return_count, "key")) }
-                " with a carriage return at the end, which was hashed with the rest"
-            },
-        ));
+        let keys = Line::strong(counted(keys.carriage_return_count, "key"));
+        let where_it_is = " with a carriage return at the end, which was hashed with the rest";
+        facts.push(("carriage returns", keys.then(where_it_is)));
     }
     if keys.nul_count > 0 {
-        let keys = counted(keys.nul_count, "key");
-        facts.push(("NUL bytes", html! { strong { (keys) } " with a NUL byte, as no text has" }));
+        let keys = Line::strong(counted(keys.nul_count, "key"));
+        facts.push(("NUL bytes", keys.then(" with a NUL byte, as no text has")));
     }
     facts
 }
@@ -95,109 +109,69 @@ fn lengths(keys: &KeyFacts) -> Figure {
             format!("{}-{}", grouped(row.bytes_min), grouped(row.bytes_max))
         }
     };
-    let mut data = Table::new("Keys by length").numbers("bytes").numbers("keys").numbers("share");
+    let mut data = Table::new("Keys by length").numbers(["bytes", "keys", "share"]);
     for row in rows {
         let share = row.key_count as f64 / keys.key_count.max(1) as f64;
-        data.push([label(row).into(), grouped(row.key_count).into(), percent(share).into()]);
+        data.push(cells![label(row), row.key_count, percent(share)]);
     }
-    let bars: Vec<(String, f64, String)> = rows
-        .iter()
-        .map(|row| {
-            let title = format!("{} bytes: {}", label(row), counted(row.key_count, "key"));
-            (label(row), row.key_count as f64, title)
-        })
-        .collect();
-    Figure {
-        id: "lengths".to_string(),
-        title: "Keys by length".to_string(),
-        summary: commonest.map_or_else(String::new, |row| {
-            format!("Most keys of one length: {} of {} bytes.", grouped(most), label(row))
-        }),
-        height: 220.0,
-        drawing: columns(&bars, most as f64, ["length in bytes", "keys"]),
-        legend: html! {},
-        data: Some(data.render()),
-    }
+    let column = |row: &LengthRow| Column {
+        name: label(row),
+        value: row.key_count as f64,
+        title: format!("{} bytes: {}", label(row), counted(row.key_count, "key")),
+    };
+    let drawn: Vec<Column> = rows.iter().map(column).collect();
+    let summary = commonest.map_or_else(String::new, |row| {
+        format!("Most keys of one length: {} of {} bytes.", grouped(most), label(row))
+    });
+    let drawing = columns(&drawn, most as f64, None, ["length in bytes", "keys"]);
+    let figure = Figure::new("lengths", "Keys by length", summary, drawing);
+    Figure { data: Some(data), ..figure }
 }
 
 fn entropy(positions: &[KeyPosition]) -> Figure {
     let drawn = &positions[..positions.len().min(POSITIONS_MAX)];
     let constant = positions.iter().filter(|place| place.distinct_count <= 1).count();
     let bits: f64 = positions.iter().map(|place| place.entropy_bits).sum();
-    let mut data = Table::new("Bytes of the keys by their place")
-        .numbers("byte")
-        .numbers("keys")
-        .numbers("different")
-        .numbers("entropy")
-        .numbers("constant bits");
+    let mut data = Table::new("Bytes of the keys by their place").numbers([
+        "byte",
+        "keys",
+        "different",
+        "entropy",
+        "constant bits",
+    ]);
     for place in positions {
-        data.push([
-            grouped(place.offset).into(),
-            grouped(place.key_count).into(),
-            grouped(place.distinct_count).into(),
-            format!("{} bits", fixed(place.entropy_bits, 2)).into(),
-            format!("{:#04x}", place.constant_mask).into(),
+        data.push(cells![
+            place.offset,
+            place.key_count,
+            place.distinct_count,
+            format!("{} bits", fixed(place.entropy_bits, 2)),
+            format!("{:#04x}", place.constant_mask),
         ]);
     }
-    let bars: Vec<(String, f64, String)> = drawn
-        .iter()
-        .map(|place| {
-            let bits = fixed(place.entropy_bits, 2);
-            let different = counted(place.distinct_count, "different value");
-            let title = format!("byte {}: {bits} bits, {different}", place.offset);
-            (place.offset.to_string(), place.entropy_bits, title)
-        })
-        .collect();
+    let column = |place: &KeyPosition| {
+        let bits = fixed(place.entropy_bits, 2);
+        let different = counted(place.distinct_count, "different value");
+        let title = format!("byte {}: {bits} bits, {different}", place.offset);
+        Column { name: place.offset.to_string(), value: place.entropy_bits, title }
+    };
+    let bars: Vec<Column> = drawn.iter().map(column).collect();
     let heading = match constant {
         0 => "No place holds the same byte in all keys".to_string(),
         1 => "1 place holds the same byte in all keys that are so long".to_string(),
         _ => format!("{constant} places hold the same byte in all keys that are so long"),
     };
-    Figure {
-        id: "positions".to_string(),
-        title: "Entropy of the bytes of the keys by their place".to_string(),
-        summary: format!(
-            "{heading}. The entropies add up to {} bits, at most what a key holds, since bytes may \
-             depend on each other{}.",
-            fixed(bits, 1),
-            if positions.len() > drawn.len() {
-                format!("; the first {} places are drawn", drawn.len())
-            } else {
-                String::new()
-            }
-        ),
-        height: 220.0,
-        drawing: columns(&bars, 8.0, ["byte of the key, 0 the first", "entropy in bits, of 8"]),
-        legend: html! {},
-        data: Some(data.render()),
-    }
-}
-
-/// Draws columns side by side, each with its name and what to say of it; some names are left out.
-pub(super) fn columns(
-    bars: &[(String, f64, String)],
-    most: f64,
-    [x_title, y_title]: [&str; 2],
-) -> Markup {
-    let [left, right] = SIDES;
-    let step = (right - left) / bars.len().max(1) as f64;
-    let middle = |index: usize| left + step * (index as f64 + 0.5);
-    let longest = bars.iter().map(|(name, ..)| name.len()).max().unwrap_or(1) as f64;
-    let apart = ((longest * 6.6 + 6.0) / step).ceil().max(1.0) as usize;
-    let names = bars.iter().enumerate().step_by(apart);
-    let x = Axis {
-        scale: Scale::linear([0.0, 1.0], SIDES),
-        ticks: names.map(|(i, (name, ..))| Tick { at: middle(i), label: name.clone() }).collect(),
-        title: x_title,
+    let drawn = if positions.len() > drawn.len() {
+        format!("; the first {} places are drawn", drawn.len())
+    } else {
+        String::new()
     };
-    let y = Axis::new(Scale::linear([0.0, most], [174.0, 24.0]), 4, y_title);
-    let width = (step * 0.72).clamp(1.0, 36.0);
-    html! {
-        (frame(&x, &y))
-        @for (index, (_, value, title)) in bars.iter().enumerate() {
-            @let top = y.scale.at(*value);
-            rect.measured x=(at(middle(index) - width / 2.0)) y=(at(top)) width=(at(width))
-                height=(at(174.0 - top)) { title { (title) } }
-        }
-    }
+    let summary = format!(
+        "{heading}. The entropies add up to {} bits, at most what a key holds, since bytes may \
+         depend on each other{drawn}.",
+        fixed(bits, 1)
+    );
+    let titles = ["byte of the key, 0 the first", "entropy in bits, of 8"];
+    let title = "Entropy of the bytes of the keys by their place";
+    let figure = Figure::new("positions", title, summary, columns(&bars, 8.0, None, titles));
+    Figure { data: Some(data), ..figure }
 }

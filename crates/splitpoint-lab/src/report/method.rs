@@ -1,65 +1,77 @@
 //! How it was measured, and with what.
 
-use maud::{Markup, html};
-
 use super::number::{counted, grouped, moment};
-use super::plain::shown;
-use super::table::facts;
+use crate::document::{Block, Line, shown};
+use crate::measure::FAILURE_BITS;
 use crate::study::Study;
 
 /// Returns the section.
-pub(super) fn section(study: &Study) -> Markup {
+pub(super) fn section(study: &Study) -> Vec<Block> {
     let (program, machine) = (&study.program, &study.machine);
     let test_count: u64 = study.reports.iter().map(|report| u64::from(report.test_count)).sum();
-    let mut list = vec![
-        ("program", html! { "splitpoint " (shown(&program.version)) }),
-        ("called as", html! { code { "splitpoint " (command_line(&program.arguments)) } }),
-        ("started", html! { (moment(program.started_unix_s)) }),
+    let command = format!("splitpoint {}", command_line(&program.arguments));
+    let mut facts: Vec<(&str, Line)> = vec![
+        ("program", format!("splitpoint {}", shown(&program.version)).into()),
+        ("called as", Line::code(command)),
+        ("started", moment(program.started_unix_s).into()),
     ];
     if !machine.processor.is_empty() {
         let cores = counted(machine.core_count, "core");
-        list.push(("processor", html! { (shown(&machine.processor)) ", " (cores) " used" }));
+        let processor = format!("{}, {cores} used", shown(&machine.processor));
+        facts.push(("processor", processor.into()));
     }
     if !machine.system.is_empty() {
-        list.push(("system", html! { (shown(&machine.system)) }));
+        facts.push(("system", shown(&machine.system).into()));
     }
-    list.push(("tables", html! { (grouped(study.reports.len() as u64)) }));
-    list.push(("tests", html! { (grouped(test_count)) }));
-    list.push(("schema", html! { (study.schema) }));
-    html! {
-        (facts(list))
-        dl.terms {
-            dt { "ideal" }
-            dd {
-                "What the same number of keys come to if each picks its bucket independently and \
-                 by chance: Poisson or binomial sizes; under linear hashing the mixture of divided \
-                 and whole buckets."
-            }
-            dt { "cost" }
-            dd {
-                "Keys looked at to find every key once, in units of what an ideal hash needs: \
-                 1 is ideal. Also known as the quality score of the Red Dragon book."
-            }
-            dt { "p" }
-            dd {
-                "The probability that an ideal hash gives as much or more. With many tests small \
-                 values come up by chance: of " (grouped(test_count)) " tests the smallest is \
-                 about " (super::number::probability(1.0 / test_count.max(1) as f64)) ". A table is \
-                 called worse only below 2^-20, about one in a million."
-            }
-            dt { "fits, structured, worse" }
-            dd {
-                "Not to be told from an ideal hash; more even than chance by over 4 standard \
-                 deviations of chi-square, from keys of a regular kind; less even, or with a \
-                 fuller bucket, than chance allows."
-            }
-            dt { "2 standard deviations" }
-            dd {
-                "Of the number of buckets of a size under an ideal hash, given the number of keys. \
-                 About 1 in 20 is outside by chance."
-            }
-        }
-    }
+    facts.push(("tables", grouped(study.reports.len() as u64).into()));
+    facts.push(("tests", grouped(test_count).into()));
+    facts.push(("schema", study.schema.to_string().into()));
+    vec![Block::Facts(facts), Block::Terms(terms())]
+}
+
+/// Returns the words of the lab with their meanings.
+pub(super) fn terms() -> Vec<(&'static str, String)> {
+    let p = format!(
+        "The probability that an ideal hash gives as much or more. With many tests small values \
+         come up by chance; chance is ruled out below 2^-{FAILURE_BITS}, about one in a million."
+    );
+    let terms = [
+        (
+            "ideal",
+            "What the same number of keys come to if each picks its bucket independently and by \
+             chance: Poisson or binomial sizes; under linear hashing the mixture of divided and \
+             whole buckets.",
+        ),
+        (
+            "cost",
+            "Keys looked at to find every key once, in units of what an ideal hash needs: 1 is \
+             ideal. Also known as the quality score of the Red Dragon book.",
+        ),
+        ("dupes", "Keys that are not the first of their bucket, as Bacik counted them."),
+        ("p", &p),
+        ("fits", "Not to be told from an ideal hash."),
+        (
+            "structured",
+            "Not by chance but no worse, mostly more even, since the keys are regular; others \
+             will not fare as well.",
+        ),
+        (
+            "slight",
+            "Worse than by chance, which is certain, but a hit costs less than 1.05 times the ideal.",
+        ),
+        ("worse", "Less even, or with a fuller bucket, than chance allows."),
+        (
+            "by size",
+            "The verdict at each size, the smallest first: . fits, ~ structured, + worse, x by a \
+             cost of 1.1, X by 2.",
+        ),
+        (
+            "sd",
+            "Standard deviations of the number of buckets of a size under an ideal hash, given the \
+             number of keys. About 1 in 20 is more than 2 of them away by chance.",
+        ),
+    ];
+    terms.map(|(word, meaning)| (word, meaning.to_string())).to_vec()
 }
 
 fn command_line(arguments: &[String]) -> String {

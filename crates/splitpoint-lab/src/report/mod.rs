@@ -1,162 +1,118 @@
-//! A study as a page: one file that needs no other, for the screen, for paper, for the ear.
+//! A study as a [`Document`]: one file for each section, and what pictures share.
 //!
 //! ```text
-//! Study --> Entry --> sections: words, tables, figures --> page
+//! Study --> Entry --> sections: words, tables, figures --> Document
 //!            scale: where a value stands     chart: what is drawn there
 //! ```
 //!
-//! The page says nothing that is not in the [`Study`], so that one made from a saved study is the
-//! one that was made at once, byte by byte.
+//! The document says nothing that is not in the [`Study`], so that one made from a saved study is
+//! the one that was made at once, byte by byte.
 //!
 //! # Invariants
 //!
-//! - The page names no address of any kind; its policy forbids to load anything.
-//! - Text of unknown origin goes through `plain::shown`, then through the template's escapes.
+//! - A section is written once: page, Markdown and text are renderings of its blocks.
 //! - What a picture shows is said in words beside it and in numbers below it.
-//! - Nothing is told by color alone. Without scripts the page lacks sorting, nothing else.
 
+mod avalanche;
 mod bars;
+mod chains;
 mod chart;
 mod choices;
+mod compared;
 mod cost;
 mod curve;
 mod depth;
 mod entry;
-mod heat;
+mod gates;
 mod keys;
 mod league;
 mod method;
 mod number;
-mod plain;
 mod scale;
 mod sizes;
 mod slots;
 mod strip;
-mod table;
 mod timing;
 mod verdict;
 
-use maud::{Markup, PreEscaped, html};
+use splitpoint::stats::ChainHistogram;
 
 use self::entry::Entry;
-use self::number::counted;
-use self::plain::{shown, shown_whole};
+use self::number::{bytes, counted};
+use crate::document::{Block, Document, Line, Section, shown};
 use crate::study::Study;
 
-pub use self::sizes::SizeClass;
+pub use self::chains::warning as chains_warning;
 
-/// What every page starts with, by which a file is known as one.
-pub const PAGE_START: &str = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-    <meta name=\"generator\" content=\"splitpoint lab\">";
-
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
-/// The script may run because it has this digest; what a key might bring along may not.
-const SCRIPT_SHA256: &str = "eWWCaC0VdnzAfHiWCJjKwJ2+SYPbH++n0EeftVRj+F4=";
-
-/// A section of the page.
-struct Section {
-    id: &'static str,
-    title: &'static str,
-    body: Markup,
-}
-
-/// Returns the page of a study.
+/// Returns the document of a study.
 ///
 /// # Cost
 ///
-/// Time and memory in proportion to the page: some kilobytes for each function and reduction.
-///
-/// # Examples
-///
-/// ```
-/// use splitpoint_lab::study::{KeyFacts, Machine, Program};
-/// use splitpoint_lab::{Study, report};
-///
-/// let keys = KeyFacts { source: "words".to_string(), ..KeyFacts::default() };
-/// let page = report::html(&Study::new(Program::default(), Machine::default(), keys));
-/// assert!(page.starts_with(report::PAGE_START));
-/// assert!(page.contains("<h1>Hash functions on <code>words</code></h1>"));
-/// ```
-pub fn html(study: &Study) -> String {
-    let sections = sections(study);
-    let title = format!("Hash functions on {}", shown(&study.keys.source));
-    let body = html! {
-        header {
-            h1 { "Hash functions on " code { (shown(&study.keys.source)) } }
-            p { (counted(study.keys.key_count, "key")) ", measured beside an ideal hash" }
-        }
-        nav aria-label="Sections of this page" {
-            ul { @for section in &sections {
-                li { a href={ "#" (section.id) } { (section.title) } }
-            } }
-        }
-        main {
-            @for section in &sections {
-                section id=(section.id) aria-labelledby={ (section.id) "-title" } {
-                    h2 id={ (section.id) "-title" } { (section.title) }
-                    (section.body)
-                }
-            }
-        }
-    };
-    let policy = format!(
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{SCRIPT_SHA256}'"
-    );
-    let head = html! {
-        meta http-equiv="Content-Security-Policy" content=(policy);
-        meta name="viewport" content="width=device-width, initial-scale=1";
-        meta name="color-scheme" content="light dark";
-        link rel="icon" href="data:,";
-        title { (title) }
-        style { (PreEscaped(STYLE)) }
-    };
-    let script = html! { script { (PreEscaped(SCRIPT)) } };
-    format!(
-        "{PAGE_START}{}</head><body>{}{}</body></html>\n",
-        head.into_string(),
-        // Whatever has been forgotten: of the page's own text nothing is hidden.
-        shown_whole(&body.into_string()),
-        script.into_string()
-    )
+/// Time and memory in proportion to it: some kilobytes for each function and reduction.
+pub fn document(study: &Study) -> Document {
+    let keys = &study.keys;
+    let title = Line::from("Hash functions on ").then(Line::code(shown(&keys.source)));
+    let count = counted(keys.key_count, "key");
+    let subtitle = format!("{count}, {}, measured beside an ideal hash", bytes(keys.key_bytes));
+    Document { title, subtitle: subtitle.into(), sections: sections(study) }
+}
+
+/// Returns the chain histogram of a store, without titles.
+pub fn chains(chains: &ChainHistogram) -> Document {
+    let section = Section { blocks: chains::histogram(chains).to_vec(), ..Section::default() };
+    Document { sections: vec![section], ..Document::default() }
 }
 
 fn sections(study: &Study) -> Vec<Section> {
-    let entries = Entry::all(&study.reports);
+    let entries = Entry::all(study);
     let mut sections = Vec::new();
-    let mut add = |id, title, body| sections.push(Section { id, title, body });
-    add("verdict", "Verdict", verdict::section(study, &entries));
-    add("keys", "The keys", keys::section(&study.keys, &study.key_positions));
+    let mut add = |id, title, blocks: Vec<Block>| {
+        // What the keys are, and how they were measured, is for reference, and so is what a league,
+        // limits or differences were made of.
+        let is_alone = study.gates.is_empty() && study.differences.is_empty();
+        let is_appendix = match id {
+            "keys" | "timing" | "method" => true,
+            "league" => !is_alone,
+            "depth" => !is_alone || entries.len() > 1,
+            _ => false,
+        };
+        sections.push(Section { id, title, is_appendix, blocks });
+    };
+    if !study.gates.is_empty() {
+        add("gates", "Limits", gates::section(&study.gates));
+    }
+    let verdict = verdict::section(study, &entries);
+    if !verdict.is_empty() {
+        add("verdict", "Verdict", verdict);
+    }
+    if !study.differences.is_empty() {
+        add("compared", "Compared", compared::section(study));
+    }
     if !study.choices.is_empty() {
-        add("choices", "What to choose", choices::section(&study.choices));
-    }
-    if entries.len() > 1 {
-        add("league", "League table", league::table(&entries, study));
-    }
-    if let Some(body) = cost::section(&entries, &study.reports) {
-        add("cost", "Cost over table size", body);
-    }
-    if !entries.is_empty() {
-        add("depth", "In depth", depth::section(&entries, study.reports.len()));
-    }
-    if !study.avalanches.is_empty() {
-        let figures = study.avalanches.iter().enumerate();
-        add(
-            "avalanche",
-            "Avalanche",
-            html! {
-                div.charts { @for (index, avalanche) in figures {
-                    (heat::figure(&format!("avalanche-{index}"), avalanche).render())
-                } }
-            },
-        );
-    }
-    if !study.timings.is_empty() {
-        add("timing", "Time per key", timing::section(&study.timings));
+        add("choices", "What to choose", choices::section(study));
     }
     if let Some(slots) = &study.slots {
         add("slots", "Cluster slots", slots::section(slots));
     }
+    if !study.avalanches.is_empty() {
+        add("avalanche", "Avalanche", avalanche::section(study));
+    }
+    if entries.len() > 1 {
+        add("league", "League table", league::section(&entries, study));
+    }
+    if let Some(blocks) = cost::section(&entries, &study.reports) {
+        add("cost", "Cost over table size", blocks);
+    }
+    if let Some(live) = &study.live_table {
+        add("chains", "The table of the store", chains::section(live));
+    }
+    if !entries.is_empty() {
+        add("depth", "In depth", depth::section(&entries, study.reports.len()));
+    }
+    if !study.timings.is_empty() {
+        add("timing", "Time per key", timing::section(&study.timings));
+    }
+    add("keys", "The keys", keys::section(&study.keys, &study.key_positions));
     add("method", "Method and versions", method::section(study));
     sections
 }

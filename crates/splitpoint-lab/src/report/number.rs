@@ -29,6 +29,11 @@ pub(super) fn significant(number: f64) -> String {
     }
 }
 
+/// Returns a cost in units of the ideal's: three decimals where they matter.
+pub(super) fn ratio(ratio: f64) -> String {
+    fixed(ratio, if ratio < 1000.0 { 3 } else { 0 })
+}
+
 /// Returns a number of buckets or keys that need not be whole: one decimal where it is small.
 pub(super) fn expected(number: f64) -> String {
     match number {

@@ -1,43 +1,26 @@
 //! The sizes of the buckets of one table, in few enough classes to be drawn.
 
+use splitpoint::stats::ChainRow;
+
 use crate::measure::Report;
-
-/// Buckets with the same number of keys.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SizeRow {
-    pub(super) size: u64,
-    pub(super) bucket_count: u64,
-    pub(super) key_count: u64,
-    /// Share of all keys in buckets of at most this size, in percent.
-    pub(super) cumulative_percent: f64,
-    /// Buckets of this size that an ideal hash would give.
-    pub(super) ideal: f64,
-}
-
-/// Returns the rows of the histogram, by rising size.
-pub(super) fn size_rows(report: &Report) -> impl DoubleEndedIterator<Item = SizeRow> + Clone {
-    report.rows.iter().map(|row| SizeRow {
-        size: row.size,
-        bucket_count: row.bucket_count,
-        key_count: row.item_count,
-        cumulative_percent: row.cumulative_percent,
-        ideal: row.ideal_bucket_count,
-    })
-}
 
 /// Buckets whose number of keys is in a range.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SizeClass {
+pub(super) struct SizeClass {
     /// The fewest keys.
-    pub size_min: u64,
+    pub(super) size_min: u64,
     /// The most keys.
-    pub size_max: u64,
+    pub(super) size_max: u64,
     /// Buckets of these sizes.
-    pub bucket_count: u64,
-    /// The same of an ideal hash, expected.
-    pub ideal: f64,
+    pub(super) bucket_count: u64,
+    /// Keys in them.
+    pub(super) key_count: u64,
+    /// Share of all keys in buckets of at most [`Self::size_max`], in percent.
+    pub(super) cumulative_percent: f64,
+    /// Buckets of these sizes of an ideal hash, expected.
+    pub(super) ideal: f64,
     /// Standard deviation of that number.
-    pub deviation: f64,
+    pub(super) deviation: f64,
 }
 
 /// Buckets that an ideal hash must give for a size to be seen as one of its own.
@@ -48,10 +31,10 @@ const CORE_CLASSES: u64 = 16;
 impl SizeClass {
     /// Returns the classes of the sizes in `report`, in order: one for each size that is to be
     /// expected if those are few, else ranges of equal width; beyond them, ranges that double.
-    pub fn of(report: &Report) -> Vec<Self> {
-        let rows: Vec<SizeRow> = size_rows(report).filter(|row| row.is_seen()).collect();
+    pub(super) fn of(report: &Report) -> Vec<Self> {
+        let rows: Vec<&ChainRow> = report.rows.iter().filter(|row| is_seen(row)).collect();
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Vec::new() };
-        let core = || rows.iter().filter(|row| row.ideal >= EXPECTED_MIN);
+        let core = || rows.iter().filter(|row| row.ideal_bucket_count >= EXPECTED_MIN);
         let core_min = core().next().map_or(first.size, |row| row.size);
         let core_max = core().next_back().map_or(last.size, |row| row.size);
         let width = (core_max - core_min) / CORE_CLASSES + 1;
@@ -76,13 +59,13 @@ impl SizeClass {
     }
 
     /// Deviations of the buckets from the ideal's, in its standard deviations.
-    pub fn z(self) -> f64 {
+    pub(super) fn z(self) -> f64 {
         // Of less than one bucket a quarter is as good as none: no infinite surprise.
         (self.bucket_count as f64 - self.ideal) / self.deviation.max(0.25)
     }
 
     /// Returns the class as `3`, or `4-7`.
-    pub fn label(self) -> String {
+    pub(super) fn label(self) -> String {
         if self.size_min == self.size_max {
             self.size_min.to_string()
         } else {
@@ -97,28 +80,29 @@ impl SizeClass {
     /// its covariance with the size, `V` the variance of the size.
     fn sum(report: &Report, size_min: u64, size_max: u64) -> Self {
         let (m, mean) = (report.bucket_count as f64, report.load_factor);
-        let (mut bucket_count, mut ideal) = (0, 0.0);
+        let (mut bucket_count, mut key_count, mut ideal) = (0, 0, 0.0);
+        let mut cumulative_percent = 0.0;
         let (mut covariance, mut variance) = (0.0, 0.0);
-        for row in size_rows(report) {
-            let p = row.ideal / m;
+        for row in &report.rows {
+            let p = row.ideal_bucket_count / m;
             let away = row.size as f64 - mean;
             variance += p * away * away;
             if (size_min..=size_max).contains(&row.size) {
                 bucket_count += row.bucket_count;
-                ideal += row.ideal;
+                key_count += row.item_count;
+                cumulative_percent = row.cumulative_percent;
+                ideal += row.ideal_bucket_count;
                 covariance += p * away;
             }
         }
         let p = ideal / m;
         let shared = if variance > 0.0 { covariance * covariance / variance } else { 0.0 };
         let deviation = (m * (p - p * p - shared).max(0.0)).sqrt();
-        Self { size_min, size_max, bucket_count, ideal, deviation }
+        Self { size_min, size_max, bucket_count, key_count, cumulative_percent, ideal, deviation }
     }
 }
 
-impl SizeRow {
-    /// Returns whether a bucket has this size, or should have.
-    pub(super) fn is_seen(self) -> bool {
-        self.bucket_count > 0 || self.ideal >= EXPECTED_MIN
-    }
+/// Returns whether a bucket has this size, or should have.
+pub(super) fn is_seen(row: &ChainRow) -> bool {
+    row.bucket_count > 0 || row.ideal_bucket_count >= EXPECTED_MIN
 }

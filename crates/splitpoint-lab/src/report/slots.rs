@@ -1,113 +1,107 @@
 //! The keys over the slots and nodes of a cluster.
 
-use maud::{Markup, html};
+use maud::html;
 
-use super::chart::{Axis, Figure, SIDES, at, frame, legend};
-use super::number::{counted, expected, fixed, grouped, p_is, percent};
-use super::plain::shown;
-use super::scale::{Scale, Tick};
-use super::table::{Table, facts};
-use crate::study::Slots;
+use super::chart::{Column, columns, legend};
+use super::number::{counted, expected, fixed, grouped, percent};
+use crate::document::{Bar, Block, Figure, Letters, Line, Table, cells, shown};
+use crate::study::{NodeLoad, Slots};
 
-/// Returns the facts, the picture of the nodes, and the fullest tags and slots.
-pub(super) fn section(slots: &Slots) -> Markup {
-    html! {
-        (facts([
-            ("fullest node", html! {
-                (fixed(slots.imbalance, 3)) " times the mean, ideal "
-                (fixed(slots.imbalance_ideal, 3)) ", " (p_is(slots.p))
-            }),
-            ("slots in use", html! {
-                (grouped(slots.used_slot_count)) " of 16,384, ideal "
-                (expected(slots.used_slot_ideal))
-            }),
-            ("hash tags", html! {
-                (counted(slots.tagged_count, "key")) " with a tag, "
-                (grouped(slots.distinct_tag_count)) " different tags or keys without"
-            }),
-        ]))
-        div.charts { (nodes(slots).render()) }
-        @if !slots.heaviest_tags.is_empty() { (tags(slots).render()) }
-        @if !slots.fullest_slots.is_empty() { (fullest(slots).render()) }
+/// Nodes of which a table names each; of more, the fullest and the emptiest.
+const NODES_SHOWN: usize = 24;
+
+/// Returns what to do, the facts, the picture of the nodes, and the fullest tags and slots.
+pub(super) fn section(slots: &Slots) -> Vec<Block> {
+    let advice = slots.advice().iter().map(|words| Line::sentence(words)).collect();
+    let imbalance = format!(
+        "{} times the mean, ideal {}, p = {:.4} of {}",
+        fixed(slots.imbalance, 3),
+        fixed(slots.imbalance_ideal, 3),
+        slots.p,
+        counted(slots.round_count, "trial")
+    );
+    let used = format!(
+        "{} of 16,384, ideal {}",
+        grouped(slots.used_slot_count),
+        expected(slots.used_slot_ideal)
+    );
+    let tags = format!(
+        "{} with a tag; {} different tags, a key without one being its own",
+        counted(slots.tagged_count, "key"),
+        grouped(slots.distinct_tag_count)
+    );
+    let mut blocks = vec![
+        Block::List("", advice),
+        Block::Facts(vec![
+            ("fullest node", imbalance.into()),
+            ("slots in use", used.into()),
+            ("hash tags", tags.into()),
+        ]),
+        Block::Figures(vec![nodes(slots)]),
+    ];
+    let tags = slots.heaviest_tags.iter();
+    let tags = tags.map(|(tag, keys)| (Line::code(format!("{{{}}}", shown(tag))), *keys));
+    let fullest = slots.fullest_slots.iter().map(|(slot, keys)| (slot.to_string().into(), *keys));
+    for (caption, name, rows) in [
+        ("The tags with most keys", "tag", tags.collect::<Vec<(Line, u64)>>()),
+        ("The fullest slots", "slot", fullest.collect()),
+    ] {
+        let mut table = Table::new(caption).words([name]).numbers(["keys", "share"]);
+        for (name, keys) in rows {
+            let share = percent(keys as f64 / slots.key_count().max(1) as f64);
+            table.push(cells![name, keys, share]);
+        }
+        if !table.is_empty() {
+            blocks.push(Block::Table(table));
+        }
     }
+    blocks
 }
 
 fn nodes(slots: &Slots) -> Figure {
-    let total: u64 = slots.nodes.iter().map(|node| node.key_count).sum();
+    let total = slots.key_count();
     let mean = total as f64 / slots.nodes.len().max(1) as f64;
-    let most = slots.nodes.iter().map(|node| node.key_count).max().unwrap_or(1).max(1) as f64;
-    let mut data = Table::new("Keys of the nodes")
-        .numbers("node")
-        .words("slots")
-        .numbers("keys")
-        .numbers("share");
-    for (index, node) in slots.nodes.iter().enumerate() {
-        data.push([
-            (index + 1).to_string().into(),
-            format!("{}-{}", node.first_slot, node.end_slot.saturating_sub(1)).into(),
-            grouped(node.key_count).into(),
-            percent(node.key_count as f64 / total.max(1) as f64).into(),
-        ]);
-    }
-    Figure {
-        id: "nodes".to_string(),
-        title: format!("Keys of each of {}", counted(slots.nodes.len() as u64, "node")),
-        summary: format!(
-            "The fullest node has {} keys, {} times the mean of {}.",
-            grouped(most as u64),
-            fixed(slots.imbalance, 3),
-            expected(mean)
-        ),
-        height: 220.0,
-        drawing: drawing(slots, mean, most),
-        legend: legend([
-            (html! { rect.measured x="3" y="1" width="16" height="8" {} }, "keys"),
-            (html! { path.ideal d="M1 5H21" {} }, "mean"),
-        ]),
-        data: Some(data.render()),
-    }
-}
-
-fn drawing(slots: &Slots, mean: f64, most: f64) -> Markup {
-    let [left, right] = SIDES;
-    let step = (right - left) / slots.nodes.len().max(1) as f64;
-    let middle = |index: usize| left + step * (index as f64 + 0.5);
-    let apart = (30.0 / step).ceil().max(1.0) as usize;
-    let x = Axis {
-        scale: Scale::linear([0.0, 1.0], SIDES),
-        ticks: (0..slots.nodes.len())
-            .step_by(apart)
-            .map(|index| Tick { at: middle(index), label: (index + 1).to_string() })
-            .collect(),
-        title: "node, each with as many slots",
+    let most = slots.nodes.iter().map(|node| node.key_count).max().unwrap_or(1).max(1);
+    let column = |(index, node): (usize, &NodeLoad)| Column {
+        name: index.to_string(),
+        value: node.key_count as f64,
+        title: format!("node {index}: {}", counted(node.key_count, "key")),
     };
-    let y = Axis::new(Scale::linear([0.0, most * 1.05], [174.0, 24.0]), 4, "keys");
-    let width = (step * 0.72).clamp(1.0, 36.0);
-    html! {
-        (frame(&x, &y))
-        @for (index, node) in slots.nodes.iter().enumerate() {
-            @let top = y.scale.at(node.key_count as f64);
-            rect.measured x=(at(middle(index) - width / 2.0)) y=(at(top)) width=(at(width))
-                height=(at(174.0 - top)) {
-                title { "node " (index + 1) ": " (counted(node.key_count, "key")) }
-            }
-        }
-        path.ideal d={ "M" (at(left)) " " (at(y.scale.at(mean))) "H" (at(right)) } {}
-    }
+    let drawn: Vec<Column> = slots.nodes.iter().enumerate().map(column).collect();
+    let titles = ["node, each with as many slots", "keys"];
+    let title = format!("Keys of each of {}", counted(slots.nodes.len() as u64, "node"));
+    let summary = format!(
+        "The fullest node has {} keys, {} times the mean of {}.",
+        grouped(most),
+        fixed(slots.imbalance, 3),
+        expected(mean)
+    );
+    let legend = legend([
+        (html! { rect.measured x="3" y="1" width="16" height="8" {} }, "keys"),
+        (html! { path.ideal d="M1 5H21" {} }, "mean"),
+    ]);
+    let drawing = columns(&drawn, most as f64 * 1.05, Some(mean), titles);
+    let (data, letters) = (Some(data(&slots.nodes, total, mean)), Letters::Data);
+    Figure { legend, data, letters, ..Figure::new("nodes", title, summary, drawing) }
 }
 
-fn tags(slots: &Slots) -> Table {
-    let mut table = Table::new("The tags with most keys").words("tag").numbers("keys");
-    for (tag, key_count) in &slots.heaviest_tags {
-        table.push([shown(tag).into(), grouped(*key_count).into()]);
+fn data(nodes: &[NodeLoad], total: u64, mean: f64) -> Table {
+    let mut shown: Vec<(usize, &NodeLoad)> = (0..).zip(nodes).collect();
+    let left_out = shown.len().saturating_sub(NODES_SHOWN);
+    let mut caption = "Keys of the nodes".to_string();
+    if left_out > 0 {
+        shown.sort_by_key(|(_, node)| std::cmp::Reverse(node.key_count));
+        shown.drain(NODES_SHOWN / 2..NODES_SHOWN / 2 + left_out);
+        let between = counted(left_out as u64, "node");
+        caption = format!("{caption}, the fullest and the emptiest: {between} between these");
     }
-    table
-}
-
-fn fullest(slots: &Slots) -> Table {
-    let mut table = Table::new("The fullest slots").numbers("slot").numbers("keys");
-    for (slot, key_count) in &slots.fullest_slots {
-        table.push([grouped(*slot).into(), grouped(*key_count).into()]);
+    let mut table =
+        Table::new(caption).numbers(["node"]).words(["slots"]).numbers(["keys", "share"]);
+    for (number, node) in shown {
+        let slots = format!("{}-{}", node.first_slot, node.end_slot.saturating_sub(1));
+        let share = percent(node.key_count as f64 / total.max(1) as f64);
+        let bar = Bar { measured: node.key_count as f64, ideal: mean, band: None };
+        table.push_bar(cells![number.to_string(), slots, node.key_count, share], bar);
     }
     table
 }

@@ -3,8 +3,9 @@
 
 use maud::{Markup, html};
 
-use super::chart::{Figure, at};
+use super::chart::{at, shaded, shades};
 use super::number::{counted, expected, fixed, grouped};
+use crate::document::Figure;
 use crate::measure::Report;
 
 /// Cells of a row of the map.
@@ -20,33 +21,34 @@ pub(super) fn figure(id: &str, report: &Report) -> Option<Figure> {
     if strip.keys.len() < 2 || report.key_count == 0 {
         return None;
     }
-    let means = means(report);
     let (least, most) = (strip.keys.iter().min()?, strip.keys.iter().max()?);
-    let shades: Vec<i8> =
-        strip.keys.iter().zip(means).map(|(&keys, mean)| shade(keys, mean)).collect();
-    let deviant = shades.iter().filter(|&&shade| shade != 0).count();
+    let cells = strip.keys.iter().zip(means(report));
+    let cells: Vec<i8> = cells.map(|(&keys, mean)| shade(keys, mean)).collect();
+    let deviant = cells.iter().filter(|&&shade| shade != 0).count();
     let mean = report.load_factor * strip.cell_buckets as f64;
-    let height = 40.0 + 12.0 * strip.keys.len().div_ceil(COLUMNS) as f64;
-    Some(Figure {
-        id: format!("{id}-strip"),
-        title: "Keys over the table, bucket after bucket".to_string(),
-        summary: format!(
-            "{} of {}, row after row from the first bucket: {} to {} keys each, ideal {}. {} \
+    let summary = format!(
+        "{} of {}, row after row from the first bucket: {} to {} keys each, ideal {}. {} \
              farther from it than 3 standard deviations, of which chance gives about {}. Stripes \
              are a structure of the keys that the hash keeps.",
-            counted(strip.keys.len() as u64, "cell"),
-            counted(strip.cell_buckets, "bucket"),
-            grouped(*least),
-            grouped(*most),
-            expected(mean),
-            counted(deviant as u64, "cell"),
-            fixed(0.0027 * strip.keys.len() as f64, 1),
-        ),
-        height,
-        drawing: drawing(&shades),
-        legend: shades_legend(),
-        data: None,
-    })
+        counted(strip.keys.len() as u64, "cell"),
+        counted(strip.cell_buckets, "bucket"),
+        grouped(*least),
+        grouped(*most),
+        expected(mean),
+        counted(deviant as u64, "cell"),
+        fixed(0.0027 * strip.keys.len() as f64, 1),
+    );
+    let title = "Keys over the table, bucket after bucket";
+    let legend = shades([
+        ("low", 4, "far too few keys"),
+        ("low", 1, "too few"),
+        ("even", 0, "as by chance"),
+        ("high", 1, "too many"),
+        ("high", 4, "far too many"),
+    ]);
+    let height = 40.0 + 12.0 * strip.keys.len().div_ceil(COLUMNS) as f64;
+    let figure = Figure::new(format!("{id}-strip"), title, summary, drawing(&cells));
+    Some(Figure { height, legend, ..figure })
 }
 
 /// Returns the keys that an ideal hash gives each cell.
@@ -78,45 +80,18 @@ fn shade(keys: u64, mean: f64) -> i8 {
     if z < 0.0 { -level } else { level }
 }
 
-fn drawing(shades: &[i8]) -> Markup {
-    let rows = shades.len().div_ceil(COLUMNS);
-    let columns = shades.len().min(COLUMNS);
-    let width = 400.0 / columns as f64;
+fn drawing(cells: &[i8]) -> Markup {
+    let rows = cells.len().div_ceil(COLUMNS);
+    let width = 400.0 / cells.len().min(COLUMNS) as f64;
     html! {
         g.axis { text x="2" y="13" { "first bucket" } }
         g transform={ "translate(10 20)scale(" (at(width * 100.0)) " 1200)scale(.01)" } {
-            @for (row, cells) in shades.chunks(COLUMNS).enumerate() {
+            @for (row, cells) in cells.chunks(COLUMNS).enumerate() {
                 rect.even y=(row) width=(cells.len()) height="1" {}
             }
-            @for level in 1..=SHADES {
-                @for (side, sign) in [("low", -1), ("high", 1)] {
-                    @let path = super::heat::runs_of(shades, COLUMNS, level * sign);
-                    @if !path.is_empty() { path class={ (side) " d" (level) } d=(path) {} }
-                }
-            }
+            (shaded(cells, COLUMNS))
         }
         g.axis { text.e x="410" y=(at(20.0 + 12.0 * rows as f64 + 13.0)) { "last bucket" } }
-    }
-}
-
-fn shades_legend() -> Markup {
-    html! {
-        ul.legend {
-            @for (side, level, name) in [
-                ("low", 4, "far too few keys"),
-                ("low", 1, "too few"),
-                ("even", 0, "as by chance"),
-                ("high", 1, "too many"),
-                ("high", 4, "far too many"),
-            ] {
-                li {
-                    svg.mark viewBox="0 0 22 10" aria-hidden="true" {
-                        rect class={ (side) " d" (level) } x="4" y="0" width="14" height="10" {}
-                    }
-                    (name)
-                }
-            }
-        }
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 
-use super::chart::{Axis, Figure, at, frame, legend};
+use super::chart::{Axis, at, frame, legend};
 use super::number::{fixed, grouped, significant};
 use super::scale::{Scale, Tick};
-use super::table::{Cell, Table};
+use crate::document::{Block, Cell, Figure, Table};
 use crate::study::{Spread, Timing};
 
 /// Functions that one picture holds.
@@ -16,7 +16,7 @@ const DRAWN_MAX: usize = 40;
 const LINE: f64 = 16.0;
 
 /// Returns the picture of the lengths that most keys have, and the table of all.
-pub(super) fn section(timings: &[Timing]) -> Markup {
+pub(super) fn section(timings: &[Timing]) -> Vec<Block> {
     let commonest = timings.iter().max_by_key(|timing| timing.key_count);
     let lengths = commonest.map_or((0, 0), |timing| (timing.bytes_min, timing.bytes_max));
     let mut drawn: Vec<&Timing> =
@@ -24,15 +24,15 @@ pub(super) fn section(timings: &[Timing]) -> Markup {
     drawn.sort_by(|one, other| one.latency_ns.median.total_cmp(&other.latency_ns.median));
     let left_out = drawn.len().saturating_sub(DRAWN_MAX);
     drawn.truncate(DRAWN_MAX);
-    html! {
-        p {
-            "Median of several runs, and the fastest and the slowest of them; the first, which \
-             warms the caches, is told apart. Latency counts where the next hash waits for this \
-             one, as lookups that follow each other do; throughput where many are computed at once."
-        }
-        div.charts { (figure(&drawn, left_out).render()) }
-        (table(timings))
-    }
+    let words = "Median of several runs, and the fastest and the slowest of them; the first, which \
+                 warms the caches, is told apart. Latency counts where the next hash waits for \
+                 this one, as lookups that follow each other do; throughput where many are \
+                 computed at once.";
+    vec![
+        Block::Prose(words.into()),
+        Block::Figures(vec![figure(&drawn, left_out)]),
+        Block::Table(table(timings)),
+    ]
 }
 
 fn figure(drawn: &[&Timing], left_out: usize) -> Figure {
@@ -53,24 +53,11 @@ fn figure(drawn: &[&Timing], left_out: usize) -> Figure {
         ),
         _ => String::new(),
     };
-    Figure {
-        id: "timings".to_string(),
-        title: format!("Time per key of {range}"),
-        summary,
-        height,
-        drawing: drawing(drawn, height),
-        legend: legend([
-            (
-                html! { path.range d="M1 5H21" {} circle.measured cx="11" cy="5" r="4" {} },
-                "latency",
-            ),
-            (
-                html! { path.range d="M1 5H21" {} path.hollow d="M11 1L15 5L11 9L7 5Z" {} },
-                "throughput",
-            ),
-        ]),
-        data: None,
-    }
+    let latency = html! { path.range d="M1 5H21" {} circle.measured cx="11" cy="5" r="4" {} };
+    let throughput = html! { path.range d="M1 5H21" {} path.hollow d="M11 1L15 5L11 9L7 5Z" {} };
+    let legend = legend([(latency, "latency"), (throughput, "throughput")]);
+    let title = format!("Time per key of {range}");
+    Figure { height, legend, ..Figure::new("timings", title, summary, drawing(drawn, height)) }
 }
 
 fn lengths(timing: &Timing) -> String {
@@ -84,7 +71,7 @@ fn lengths(timing: &Timing) -> String {
 fn drawing(drawn: &[&Timing], height: f64) -> Markup {
     let longest = drawn.iter().map(|timing| timing.hash.chars().count()).max().unwrap_or(0);
     let ends = [(6.6 * longest as f64 + 14.0).clamp(60.0, 220.0), 408.0];
-    let spreads = || drawn.iter().flat_map(|timing| [timing.latency_ns, timing.throughput_ns]);
+    let spreads = || drawn.iter().flat_map(|timing| [&timing.latency_ns, &timing.throughput_ns]);
     let least = spreads().map(|spread| spread.min).filter(|&ns| ns > 0.0).fold(1e9, f64::min);
     let most = spreads().map(|spread| spread.max).fold(least, f64::max);
     let x = Scale::log([least * 0.9, most * 1.1], ends);
@@ -101,13 +88,13 @@ fn drawing(drawn: &[&Timing], height: f64) -> Markup {
         @for (index, timing) in drawn.iter().enumerate() {
             @let middle = 14.0 + LINE * (index as f64 + 0.5);
             g.axis { text.e x=(at(ends[0] - 6.0)) y=(at(middle + 3.5)) { (timing.hash) } }
-            (spread(timing.throughput_ns, x, middle, false))
-            (spread(timing.latency_ns, x, middle, true))
+            (spread(&timing.throughput_ns, x, middle, false))
+            (spread(&timing.latency_ns, x, middle, true))
         }
     }
 }
 
-fn spread(spread: Spread, x: Scale, y: f64, is_latency: bool) -> Markup {
+fn spread(spread: &Spread, x: Scale, y: f64, is_latency: bool) -> Markup {
     let [min, median, max] = [spread.min, spread.median, spread.max].map(|ns| x.at(ns));
     html! {
         path.range d={ "M" (at(min)) " " (at(y)) "H" (at(max)) } {}
@@ -118,38 +105,37 @@ fn spread(spread: Spread, x: Scale, y: f64, is_latency: bool) -> Markup {
     }
 }
 
-fn table(timings: &[Timing]) -> Markup {
+fn table(timings: &[Timing]) -> Table {
     let ranges: BTreeSet<(u64, u64)> =
         timings.iter().map(|timing| (timing.bytes_min, timing.bytes_max)).collect();
     let mut table =
         Table::new("Nanoseconds per key: median, and fastest to slowest run").sortable();
-    table = table.words("function");
+    table = table.words(["function"]);
     if ranges.len() > 1 {
-        table = table.numbers("bytes");
+        table = table.numbers(["bytes"]);
     }
-    table = table
-        .numbers("latency")
-        .numbers("runs of it")
-        .numbers("first run")
-        .numbers("throughput")
-        .numbers("runs of that")
-        .numbers("runs");
+    table =
+        table.numbers(["latency", "runs of it", "first run", "throughput", "runs of that", "runs"]);
     for timing in timings {
-        let (latency, throughput) = (timing.latency_ns, timing.throughput_ns);
-        let range = |spread: Spread| format!("{} - {}", fixed(spread.min, 2), fixed(spread.max, 2));
+        let (latency, throughput) = (&timing.latency_ns, &timing.throughput_ns);
+        let ns = |ns: f64| Cell::ordered(ns, fixed(ns, 2));
+        let range = |spread: &Spread| {
+            let range = format!("{} - {}", fixed(spread.min, 2), fixed(spread.max, 2));
+            Cell::ordered(spread.min, range)
+        };
         let mut cells = vec![Cell::from(timing.hash.as_str())];
         if ranges.len() > 1 {
             cells.push(Cell::ordered(timing.bytes_min as f64, lengths(timing)));
         }
         cells.extend([
-            Cell::ordered(latency.median, fixed(latency.median, 2)),
-            Cell::ordered(latency.min, range(latency)),
-            Cell::ordered(latency.first, fixed(latency.first, 2)),
-            Cell::ordered(throughput.median, fixed(throughput.median, 2)),
-            Cell::ordered(throughput.min, range(throughput)),
-            Cell::ordered(latency.run_count as f64, grouped(latency.run_count)),
+            ns(latency.median),
+            range(latency),
+            ns(latency.first),
+            ns(throughput.median),
+            range(throughput),
+            latency.run_count.into(),
         ]);
         table.push(cells);
     }
-    table.render()
+    table
 }

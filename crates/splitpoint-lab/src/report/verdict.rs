@@ -1,198 +1,184 @@
 //! The verdict in words: what to do, before any number.
 
-use maud::{Markup, html};
+use std::collections::BTreeSet;
 
-use super::entry::{Entry, Kind, seed_count, sizes};
-use super::number::{counted, fixed, grouped};
-use super::plain::{shown, shown_whole};
-use crate::measure::Words;
+use super::entry::Entry;
+use super::number::{counted, fixed, grouped, percent};
+use crate::document::{Block, Line, shown};
+use crate::measure::{FAILURE_BITS, Grade, Words};
 use crate::study::Study;
 
 /// Names that are listed before the rest are counted.
 const NAMES_MAX: usize = 6;
 
 /// Returns the verdict on a study.
-pub(super) fn section(study: &Study, entries: &[Entry<'_>]) -> Markup {
-    html! {
-        @if let Some(interruption) = &study.interruption {
-            div.alert role="note" {
-                p {
-                    strong { "Stopped before its end. " }
-                    (counted(interruption.key_count, "key")) " had been counted. Missing: "
-                    (shown(&interruption.missing))
-                }
-            }
-        }
-        @if let Some(choice) = study.choices.first() {
-            p.lead {
-                "Use " strong { (choice.hash) } " with the reduction "
-                strong { (choice.reduction) } ": a lookup takes about "
-                (fixed(choice.lookup_ns, 1)) " ns on this machine, " (fixed(choice.hash_ns, 1))
-                " ns of them for the hash."
-                @if !choice.caution.is_empty() { " But note: " (shown(&choice.caution)) }
-            }
-        }
-        @if let [entry] = entries {
-            (of_one(entry))
-            (blame_and_advice(&entry.worst().words))
-        }
-        @else if !entries.is_empty() { (of_several(study, entries)) }
-        (of_keys(study))
+pub(super) fn section(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if let Some(interruption) = &study.interruption {
+        blocks.push(Block::Warning(Line::strong("Stopped before its end. ").then(format!(
+            "{} had been counted. Missing: {}",
+            counted(interruption.key_count, "key"),
+            shown(&interruption.missing)
+        ))));
     }
+    if let Some(choice) = study.choices.first() {
+        let mut lead = Line::from("Cheapest: ")
+            .then(Line::strong(choice.hash.as_str()))
+            .then(" with the reduction ")
+            .then(Line::strong(choice.reduction.as_str()))
+            .then(format!(
+                ": a lookup takes about {} ns on this machine, {} ns of them for the hash.",
+                fixed(choice.lookup_ns, 1),
+                fixed(choice.hash_ns, 1)
+            ));
+        if !choice.caution.is_empty() {
+            lead = lead.then(format!(" But note: {}.", shown(&choice.caution)));
+        }
+        blocks.push(Block::Lead(lead));
+    }
+    match entries {
+        [] => {}
+        [entry] => of_one(entry, &mut blocks),
+        // What was compared comes to more than this.
+        _ if !study.differences.is_empty() => {}
+        _ => of_several(study, entries, &mut blocks),
+    }
+    let count = study.keys.carriage_return_count;
+    if count > 0 {
+        blocks.push(Block::Warning(Line::from(format!(
+            "{} ended in a carriage return, as lines of DOS files do, and it was hashed with the \
+             rest. If your program strips it, strip it here too and measure again.",
+            counted(count, "key")
+        ))));
+    }
+    blocks
 }
 
 /// What is to blame and what to do.
-pub(super) fn blame_and_advice(words: &Words) -> Markup {
+pub(super) fn blame_and_advice(words: &Words) -> impl Iterator<Item = Block> {
     let parts = [("To blame", &words.blame), ("What to do", &words.advice)];
-    html! {
-        @for (title, sentences) in parts.into_iter().filter(|(_, sentences)| !sentences.is_empty()) {
-            p { strong { (title) } }
-            ul { @for text in sentences { li { (sentence(text)) } } }
-        }
-    }
+    parts.into_iter().filter(|(_, sentences)| !sentences.is_empty()).map(|(title, sentences)| {
+        Block::List(title, sentences.iter().map(|words| Line::sentence(words)).collect())
+    })
 }
 
-/// Makes a sentence of a line of words, in which backticks enclose what is typed.
-fn sentence(text: &str) -> Markup {
-    let text = shown_whole(text);
-    let mut first = text.chars();
-    let text: String = first.next().into_iter().flat_map(char::to_uppercase).chain(first).collect();
-    html! {
-        @for (number, part) in text.split('`').enumerate() {
-            @if number % 2 == 1 { code { (part) } } @else { (part) }
+fn of_one(entry: &Entry<'_>, blocks: &mut Vec<Block>) {
+    let (worst, grade, total) = (entry.worst(), entry.grade(), entry.reports.len());
+    let says = match grade {
+        Grade::Fits => "fits these keys.",
+        Grade::Structured if worst.is_too_even() => {
+            "is better than random on these keys, but not random. Do not rely on it."
         }
-        "."
+        Grade::Structured => {
+            "is no worse than random on these keys, but not random. Do not rely on it."
+        }
+        Grade::Slight => "is worse than random on these keys, but not by much.",
+        Grade::Worse => "does not fit these keys. Use another.",
+    };
+    let name = Line::strong(entry.name());
+    blocks.push(Block::Lead(Line::from(grade).then(": ").then(name).then(format!(" {says}"))));
+    if total > 1 {
+        blocks.push(Block::Prose(Line::from(format!(
+            "It is judged by the worst of {total} tables, and {} of them have this verdict.",
+            entry.count(grade)
+        ))));
     }
+    let words = worst.put_into_words();
+    let verdict = words.verdict.trim_start_matches("fits: ");
+    blocks.push(Block::Prose(Line::sentence(verdict).then(format!(
+        " Below p = 2^-{FAILURE_BITS}, about one in a million, chance is ruled out."
+    ))));
+    if worst.reachable_count < worst.bucket_count {
+        blocks.push(Block::Warning(Line::from(format!(
+            "Whatever the keys, this reduction of {} bits reaches {} of {} buckets ({}).",
+            worst.width_bits,
+            grouped(worst.reachable_count),
+            grouped(worst.bucket_count),
+            percent(worst.reachable_count as f64 / worst.bucket_count as f64)
+        ))));
+    }
+    blocks.extend(blame_and_advice(&words));
 }
 
-fn of_one(entry: &Entry<'_>) -> Markup {
-    let (worst, total) = (entry.worst(), entry.reports.len());
-    let of = if total == 1 {
-        format!("In a table of {}", counted(worst.bucket_count, "bucket"))
+fn of_several(study: &Study, entries: &[Entry<'_>], blocks: &mut Vec<Block>) {
+    if study.choices.is_empty() {
+        blocks.push(Block::Lead(headline(entries).into()));
+    }
+    let mut groups = Vec::new();
+    for (grade, words) in [
+        (Grade::Fits, format!("these keys {}: choose among them by speed.", tables(entries))),
+        (
+            Grade::Structured,
+            "not random somewhere, though worse nowhere: a structure of the keys is kept, and it will \
+             not survive other keys."
+                .to_string(),
+        ),
+        (
+            Grade::Slight,
+            "worse than chance allows, but a hit hardly costs more. The next keys may do worse."
+                .to_string(),
+        ),
+        (
+            Grade::Worse,
+            "worse than chance allows, and nothing for these keys. By the cost of a hit:"
+                .to_string(),
+        ),
+    ] {
+        let of_grade = entries.iter().filter(|entry| entry.grade() == grade);
+        let mut names: Vec<String> = of_grade.map(|entry| name(entry, grade)).collect();
+        if grade.is_worse() {
+            names.reverse();
+        }
+        if !names.is_empty() {
+            let verb = match (grade, names.len()) {
+                (Grade::Fits, 1) => "fits",
+                (Grade::Fits, _) => "fit",
+                (_, 1) => "is",
+                _ => "are",
+            };
+            let count = Line::strong(format!("{} of {}", names.len(), entries.len()));
+            let count = count.then(format!(" {verb} "));
+            groups.push((grade, count.then(words).then(" ").then(Line::faint(listed(&names)))));
+        }
+    }
+    blocks.push(Block::Grades(groups));
+}
+
+fn name(entry: &Entry<'_>, grade: Grade) -> String {
+    if grade.is_worse() {
+        format!("{} (x{})", entry.name(), fixed(entry.worst().cost_ratio, 2))
     } else {
-        let count = entry.count(entry.kind());
-        format!(
-            "In {count} of {total} tables, at worst with {} buckets,",
-            grouped(worst.bucket_count)
-        )
-    };
-    let costs = format!(
-        "a hit looks at {} keys, where an ideal hash needs {}",
-        fixed(worst.probes_hit, 2),
-        fixed(worst.probes_hit_ideal, 2)
-    );
-    let fullest = format!(
-        "the fullest bucket holds {}, ideal is {}",
-        grouped(worst.longest),
-        fixed(worst.longest_ideal, 1)
-    );
-    match entry.kind() {
-        Kind::Fits => html! {
-            p.lead { strong { (entry.name()) } " fits these keys." }
-            p { (of) " it cannot be told from an ideal hash: " (costs) "; " (fullest) "." }
-        },
-        Kind::Structured => html! {
-            p.lead {
-                strong { (entry.name()) } " is "
-                (if worst.is_too_even() { "better than random" } else { "no worse than random" })
-                " on these keys, but not random. Do not rely on it."
-            }
-            p {
-                (of)
-                @if worst.is_too_even() { " it spreads the keys more evenly than chance does: " }
-                @else { " the sizes of the buckets are not those of chance: " }
-                (costs) "; " (fullest)
-                ". The keys have a structure that the hash keeps; it will not survive other keys."
-            }
-        },
-        Kind::Worse if worst.verdict.is_slight() => html! {
-            p.lead { strong { (entry.name()) } " is worse than random on these keys, but not by much." }
-            p {
-                (of) " a hit costs " (fixed(100.0 * (worst.cost_ratio - 1.0), 1)) " % more than \
-                 with an ideal hash, which is not by chance: " (costs) "; " (fullest)
-                ". The next keys of this kind may do worse."
-            }
-            (unreachable(entry))
-        },
-        Kind::Worse => html! {
-            p.lead { strong { (entry.name()) } " does not fit these keys. Use another." }
-            p { (of) " it is worse than chance allows: " (costs) "; " (fullest) "." }
-            (unreachable(entry))
-        },
+        entry.name()
     }
 }
 
-fn unreachable(entry: &Entry<'_>) -> Markup {
-    let worst = entry.worst();
-    html! {
-        @if worst.reachable_count < worst.bucket_count {
-            p {
-                "The keys are not to blame: the reduction reaches only "
-                (grouped(worst.reachable_count)) " of the " (grouped(worst.bucket_count))
-                " buckets, whatever the keys."
-            }
-        }
+/// Says of which tables the verdicts are: no function may have been measured at all sizes.
+fn tables(entries: &[Entry<'_>]) -> String {
+    let most = |count: fn(&Entry<'_>) -> usize| entries.iter().map(count).max().unwrap_or(0);
+    let sizes = most(|entry| entry.by_size().len());
+    let seeds = most(|entry| entry.reports.len() / entry.by_size().len().max(1));
+    let all: BTreeSet<u64> = entries.iter().flat_map(|entry| entry.by_size().into_keys()).collect();
+    match (sizes, seeds) {
+        (..=1, ..=1) if all.len() > 1 => "in tables of the size that each needs".to_string(),
+        (..=1, ..=1) => "in this table".to_string(),
+        (_, ..=1) => "at every size that they were measured at".to_string(),
+        (..=1, _) => format!("with all of {seeds} seeds"),
+        _ => format!("at every size that they were measured at, with all of {seeds} seeds"),
     }
 }
 
-fn of_several(study: &Study, entries: &[Entry<'_>]) -> Markup {
-    let (size_count, seed_count) = (sizes(&study.reports).len(), seed_count(&study.reports));
-    let tables = match (size_count, seed_count) {
-        (1, 1) => "in this table".to_string(),
-        (_, 1) => format!("at all of {size_count} sizes"),
-        (1, _) => format!("with all of {seed_count} seeds"),
-        _ => format!("at all of {size_count} sizes and with all of {seed_count} seeds"),
-    };
-    let of = |kind: Kind| entries.iter().filter(move |entry| entry.kind() == kind);
-    let worse = of(Kind::Worse)
-        .rev()
-        .map(|entry| format!("{} (x{})", entry.name(), fixed(entry.worst().cost_ratio, 2)));
-    let groups = [
-        (
-            Kind::Fits,
-            format!("fit these keys {tables}: choose among them by speed."),
-            of(Kind::Fits).map(Entry::name).collect::<Vec<_>>(),
-        ),
-        (
-            Kind::Structured,
-            "are not random somewhere, though worse nowhere: the keys have a structure that they \
-             keep. It will not survive other keys."
-                .to_string(),
-            of(Kind::Structured).map(Entry::name).collect(),
-        ),
-        (
-            Kind::Worse,
-            "are worse than chance allows: do not use them for these keys. By the cost of a hit:"
-                .to_string(),
-            worse.collect(),
-        ),
-    ];
-    let total = entries.len();
-    html! {
-        @if study.choices.is_empty() { (headline(entries)) }
-        ul.verdicts {
-            @for (kind, words, names) in &groups {
-                @if !names.is_empty() {
-                    li class=(kind.word()) {
-                        strong { (names.len()) " of " (total) } " " (words) " "
-                        span.names { (listed(names)) }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn headline(entries: &[Entry<'_>]) -> Markup {
-    let fits = entries.iter().filter(|entry| entry.kind() == Kind::Fits).count();
-    let words = match (fits, entries.len()) {
+fn headline(entries: &[Entry<'_>]) -> String {
+    let fits = entries.iter().filter(|entry| entry.grade() == Grade::Fits).count();
+    match (fits, entries.len()) {
         (0, _) => "None of these fits the keys at every size and seed.".to_string(),
         (fits, total) if fits == total => {
             "All of these fit the keys: none can be told from an ideal hash.".to_string()
         }
-        (fits, total) => format!("{fits} of {total} fit the keys, and {} do not.", total - fits),
-    };
-    html! { p.lead { (words) } }
+        (fits, total) => {
+            let verb = if total - fits == 1 { "does" } else { "do" };
+            format!("{fits} of {total} fit the keys, and {} {verb} not.", total - fits)
+        }
+    }
 }
 
 fn listed(names: &[String]) -> String {
@@ -200,18 +186,5 @@ fn listed(names: &[String]) -> String {
     match names.len().saturating_sub(NAMES_MAX) {
         0 => shown,
         more => format!("{shown}; and {more} more"),
-    }
-}
-
-fn of_keys(study: &Study) -> Markup {
-    let keys = &study.keys;
-    html! {
-        @if keys.carriage_return_count > 0 {
-            p.warn {
-                (counted(keys.carriage_return_count, "key"))
-                " ended in a carriage return, as lines of DOS files do, and it was hashed with the \
-                 rest. If your program strips it, strip it here too and measure again."
-            }
-        }
     }
 }

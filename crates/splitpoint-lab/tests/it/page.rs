@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use splitpoint_lab::{Reduction, Report, Setup, Specimen, Study, report};
+use splitpoint_lab::document::Look;
+use splitpoint_lab::{Reduction, Report, Setup, Specimen, Study, Verdict, report};
 
 /// Returns a study of keys on which nothing was measured.
 fn bare() -> Study {
@@ -35,13 +36,17 @@ fn full() -> Study {
     serde_json::from_str(text).expect("the golden study can be read")
 }
 
+fn page_of(study: &Study) -> String {
+    report::document(study).html()
+}
+
 fn json_of(study: &Study) -> Value {
     serde_json::to_value(study).expect("a study can be saved")
 }
 
 #[test]
 fn the_golden_study_has_the_golden_page() {
-    let page = report::html(&full());
+    let page = page_of(&full());
     let golden = include_str!("../golden/page.html");
     if page != golden {
         let found = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page.html");
@@ -67,7 +72,7 @@ fn a_page_made_later_is_the_page_made_at_once() {
     let text = serde_json::to_string(&study).expect("a study can be saved");
     let saved: Study = serde_json::from_str(&text).expect("and read");
     assert_eq!(saved, study);
-    assert_eq!(report::html(&saved), report::html(&study));
+    assert_eq!(page_of(&saved), page_of(&study));
 }
 
 /// Every text in the study is replaced by one that closes what is open and brings a script along.
@@ -92,7 +97,7 @@ fn hostile_text_is_shown_and_not_obeyed() {
     let mut value = json_of(&full());
     poison(&mut value);
     let study: Study = serde_json::from_value(value).expect("texts are free");
-    let page = report::html(&study);
+    let page = page_of(&study);
     assert_eq!(page.matches("<script").count(), 1, "the page's own");
     assert_eq!(page.matches("</script").count(), 1);
     assert_eq!(page.matches("</style").count(), 1);
@@ -103,7 +108,7 @@ fn hostile_text_is_shown_and_not_obeyed() {
 
 #[test]
 fn a_page_names_no_address() {
-    let page = report::html(&full());
+    let page = page_of(&full());
     for word in ["http:", "https:", "src=\"", "url(", "@import", "fetch", "//cdn"] {
         assert!(!page.contains(word), "the page has `{word}`");
     }
@@ -114,7 +119,7 @@ fn a_page_names_no_address() {
 
 #[test]
 fn every_mark_is_unique_and_every_link_has_one() {
-    let page = report::html(&full());
+    let page = page_of(&full());
     let values = |name: &str| -> Vec<String> {
         let start = format!("{name}=\"");
         let parts = page.split(&start).skip(1);
@@ -133,26 +138,108 @@ fn every_mark_is_unique_and_every_link_has_one() {
 
 #[test]
 fn sections_without_data_are_absent() {
-    let page = report::html(&bare());
-    for id in ["choices", "league", "cost", "depth", "avalanche", "timing", "slots"] {
+    let page = page_of(&bare());
+    for id in
+        ["gates", "choices", "league", "cost", "chains", "depth", "avalanche", "timing", "slots"]
+    {
         assert!(!page.contains(&format!("id=\"{id}\"")), "{id}");
-        assert!(report::html(&full()).contains(&format!("<section id=\"{id}\"")), "{id}");
+        assert!(page_of(&full()).contains(&format!("<section id=\"{id}\"")), "{id}");
     }
     let mut study = bare();
     study.reports.push(measured("fnv1a-32", Reduction::LowMask, 1024));
-    let page = report::html(&study);
+    let page = page_of(&study);
     assert!(page.contains("id=\"depth\"") && !page.contains("id=\"league\""));
+}
+
+/// Every function was measured once, at a size that its reduction can address.
+#[test]
+fn functions_of_one_size_each_are_not_said_to_be_measured_at_all_sizes() {
+    let mut study = bare();
+    study.reports.push(measured("siphash-1-3", Reduction::LowMask, 4096));
+    study.reports.push(measured("xxh3-64", Reduction::PrimeModulus, 3001));
+    study.reports.push(measured("rapidhash-v3", Reduction::Split, 3000));
+    let page = page_of(&study);
+    assert!(page.contains("in tables of the size that each needs"));
+    assert!(!page.contains("at all of") && !page.contains("id=\"cost\""), "a plot of single dots");
+    study.reports.push(measured("rapidhash-v3", Reduction::Split, 3500));
+    assert!(page_of(&study).contains("id=\"cost\""));
+}
+
+#[test]
+fn every_test_of_a_table_has_its_row() {
+    let text_of = |study: &Study| report::document(study).text(&Look::plain(80));
+    for keys in [3000, 2] {
+        let keys: Vec<String> = (0..keys).map(|n| format!("a{n:06}")).collect();
+        let specimen = Specimen::by_name("fnv1a-64").expect("a function");
+        let setup = Setup::new(specimen, 0, Reduction::LowMask, 4096).expect("a size that suits");
+        let mut study = bare();
+        study.reports.push(Report::new(&setup.count(keys.iter().map(String::as_bytes))));
+        let text = text_of(&study);
+        let (_, table) = text.split_once(" tests on this table;").expect("the table");
+        let (_, rows) = table.split_once("\ntest ").expect("its heading");
+        let rows = rows.lines().skip(1).take_while(|line| !line.is_empty()).count();
+        assert_eq!(rows, study.reports[0].test_count as usize, "{text}");
+    }
+}
+
+#[test]
+fn a_verdict_has_one_word_in_a_league_and_in_depth() {
+    let mut slight = measured("fnv1a-32", Reduction::LowMask, 4096);
+    slight.verdict = Verdict::Worse { cost_ratio: 1.01 };
+    slight.cost_ratio = 1.01;
+    let mut one = bare();
+    one.reports.push(slight.clone());
+    let mut several = bare();
+    several.reports.extend([measured("siphash-1-3", Reduction::LowMask, 4096), slight]);
+    for study in [one, several] {
+        let document = report::document(&study);
+        let text = document.text(&Look::plain(80));
+        assert!(text.contains("slight"), "{text}");
+        assert!(document.html().contains("class=\"badge slight\">slight</span>"));
+    }
+    assert!(slight_of(1.01).starts_with("slight: ") && slight_of(1.2).starts_with("worse: "));
+}
+
+fn slight_of(cost_ratio: f64) -> String {
+    Verdict::Worse { cost_ratio }.to_string()
+}
+
+#[test]
+fn functions_that_fit_are_in_the_order_of_their_time_or_name() {
+    let mut study = bare();
+    for (hash, cost_ratio) in [("siphash-1-3", 0.999), ("fnv1a-64", 1.001), ("xxh3-64", 1.0)] {
+        let report = measured(hash, Reduction::LowMask, 4096);
+        study.reports.push(Report { verdict: Verdict::Fits, cost_ratio, ..report });
+    }
+    let structured = measured("sdbm", Reduction::LowMask, 4096);
+    let verdict = Verdict::Structured;
+    study.reports.push(Report { verdict, cost_ratio: 0.8, ..structured });
+    let order = |study: &Study| -> Vec<String> {
+        let text = report::document(study).text(&Look::plain(80));
+        let rows = text.lines().filter(|line| line.contains(" low "));
+        rows.filter_map(|row| row.split(' ').next().map(str::to_string)).collect()
+    };
+    assert_eq!(order(&study), ["fnv1a-64", "siphash-1-3", "xxh3-64", "sdbm"]);
+    study.timings = full().timings;
+    for (timing, (hash, ns)) in
+        study.timings.iter_mut().zip([("siphash-1-3", 9.0), ("xxh3-64", 1.0)])
+    {
+        timing.hash = hash.to_string();
+        timing.latency_ns.median = ns;
+    }
+    study.timings.truncate(2);
+    assert_eq!(order(&study), ["xxh3-64", "siphash-1-3", "fnv1a-64", "sdbm"]);
 }
 
 #[test]
 fn an_interrupted_study_says_so_first() {
     let mut study = bare();
-    assert!(!report::html(&study).contains("Stopped before its end"));
+    assert!(!page_of(&study).contains("Stopped before its end"));
     let missing = "2 of 5 sizes".to_string();
     study.interruption = Some(splitpoint_lab::study::Interruption { key_count: 17, missing });
-    let page = report::html(&study);
+    let page = page_of(&study);
     let verdict = page.find("id=\"verdict\"").expect("a verdict");
-    let alert = page[verdict..].find("Stopped before its end").expect("an alert");
+    let alert = page[verdict..].find("Stopped before its end").expect("a warning");
     assert!(alert < 300, "{alert} bytes after the heading");
     assert!(page.contains("17 keys had been counted. Missing: 2 of 5 sizes"));
 }
@@ -177,7 +264,7 @@ fn a_large_study_has_a_page_of_a_few_megabytes() {
             }
         }
     }
-    let page = report::html(&study);
+    let page = page_of(&study);
     assert!(page.len() < 5 << 20, "{} bytes", page.len());
     assert!(page.contains("Of 10,800 measurements these are 80"));
 }
@@ -194,7 +281,7 @@ fn keys_at_the_edge_have_pages_without_wrong_numbers() {
             let mut study = bare();
             study.reports.push(Report::new(&setup.count(keys.iter().map(Vec::as_slice))));
             study.reports.push(Report { bucket_count: 4, ..study.reports[0].clone() });
-            let page = report::html(&study);
+            let page = page_of(&study);
             for word in ["NaN", "inf<", "inf ", "-inf"] {
                 let at = page.find(word).map(|at| &page[at.saturating_sub(200)..at + 20]);
                 assert_eq!(at, None, "{} keys, {bucket_count} buckets", keys.len());

@@ -13,9 +13,8 @@ use super::store::Store;
 use super::table::{Db185, UNWRITTEN_MAX};
 use crate::ByteOrder;
 use crate::Source;
-use crate::identify::{Format, Identity};
-use crate::old_file::or_fault;
-use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::identity::{Format, Identity};
+use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit, or_fault};
 use crate::stated::Stated;
 
 /// A file of the 1991 package that is only read.

@@ -26,8 +26,7 @@ use super::page::{After, BigRole, Page};
 use super::store::{hash_32, probe_hash};
 use crate::ByteOrder;
 use crate::Source;
-use crate::old_file::or_fault;
-use crate::reader::{Fault, Item, Unit};
+use crate::reader::{Fault, Item, Unit, or_fault};
 
 /// Pages that are looked at to find out how large they are.
 const SAMPLE_PAGES: u64 = 512;

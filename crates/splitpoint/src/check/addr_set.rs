@@ -2,49 +2,40 @@
 
 use std::ops::Range;
 
+use crate::bitmap::Bitmap;
 use crate::format::Addr;
 
-/// One bit for each 8 bytes of a file, whatever is in the set; the system gives the memory when a
-/// bit is set.
+/// One bit for each 8 bytes of a file, whatever is in the set.
 #[derive(Debug)]
-pub(super) struct AddrSet(Vec<u64>);
+pub(super) struct AddrSet(Bitmap);
 
 impl AddrSet {
     /// Makes an empty set for a file of this size.
     pub(super) fn for_file(file_bytes: u64) -> Self {
-        Self(vec![0; (file_bytes / 8 / 64) as usize + 1])
+        Self(Bitmap::new(file_bytes / 8 + 1))
     }
 
     /// Adds or removes an address and returns whether it was in; `None` outside the file.
     #[inline]
     pub(super) fn set(&mut self, addr: Addr, is_in: bool) -> Option<bool> {
-        let word = self.0.get_mut((addr.0 / 64) as usize)?;
-        let bit = 1 << (addr.0 % 64);
-        let was_in = *word & bit != 0;
-        *word = if is_in { *word | bit } else { *word & !bit };
-        Some(was_in)
+        self.0.set(addr.0, is_in)
     }
 
     /// Returns whether an address is in.
     pub(super) fn has(&self, addr: Addr) -> bool {
-        let word = self.0.get((addr.0 / 64) as usize);
-        word.is_some_and(|word| word >> (addr.0 % 64) & 1 == 1)
+        self.0.has(addr.0)
     }
 
     /// Adds every unit of a range of file offsets, which begins and ends at one.
     pub(super) fn add_range(&mut self, range: Range<u64>) {
         for unit in range.start / 8..range.end.div_ceil(8) {
-            self.set(Addr(unit), true);
+            self.0.set(unit, true);
         }
     }
 
     /// Returns the addresses that are in, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = Addr> + '_ {
-        let words = self.0.iter().enumerate().filter(|&(_, &word)| word != 0);
-        words.flat_map(|(i, &word)| {
-            let bits = (0..64).filter(move |bit| word >> bit & 1 == 1);
-            bits.map(move |bit| Addr(i as u64 * 64 + bit))
-        })
+        self.0.iter().map(Addr)
     }
 }
 

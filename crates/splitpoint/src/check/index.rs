@@ -20,7 +20,7 @@ use crate::index::shape::Shape;
 use crate::index::slot::{Slot, Tag};
 use crate::linear::{BucketIndex, Geometry};
 use crate::live::{FREE_LINES_OFFSET, LINES_USED_OFFSET, LineWindow};
-use crate::region::Region;
+use crate::region::{Region, View};
 
 /// Buckets that are read between two times that the progress is told.
 const BUCKETS_TOLD: u64 = 1 << 13;
@@ -43,12 +43,12 @@ impl Check<'_> {
     /// counts `stored_count`.
     pub(super) fn read_index(&mut self, stored_count: u64) -> Result<()> {
         let region = &self.store.region;
-        let geometry = Shape::of_word(region.shape().load(Ordering::Acquire)).geometry;
+        let geometry = Shape::of_word(region.windows.shape().load(Ordering::Acquire)).geometry;
         let mut pass = Pass {
             check: self,
             region,
             geometry,
-            lines: vec![false; region.line_count(LineWindow::Overflow) as usize + 1],
+            lines: vec![false; region.windows.line_count(LineWindow::Overflow) as usize + 1],
             slot_count: 0,
             damaged: AddrSet::for_file(geometry.bucket_count() * 8),
             has_damaged: false,
@@ -71,7 +71,7 @@ impl Pass<'_, '_> {
         let damage_count = self.check.report.damage_count;
         let region = self.region;
         let (mut is_own, mut last_offset) = (true, 0);
-        let walked = for_each_line(region, bucket, |number, line| {
+        let walked = for_each_line(&region.windows, bucket, |number, line| {
             if is_own {
                 last_offset = self.offset_of(bucket, number);
                 // What comes behind a line of another chain is of that one, too.
@@ -96,7 +96,7 @@ impl Pass<'_, '_> {
             Some(number) => (LineWindow::Overflow, u64::from(number.0) - 1),
         };
         let region = self.region;
-        if region.is_private() { 0 } else { region.line_offset(window, index) }
+        if region.is_private() { 0 } else { region.windows.line_offset(window, index) }
     }
 
     /// Checks the slots of a line; returns whether it is of this chain and no other.
@@ -126,12 +126,12 @@ impl Pass<'_, '_> {
         let (region, addr) = (self.region, slot.addr());
         if !live.has(addr) {
             let is_known = doubtful.has(addr);
-            if !is_known && !losses.has(region, addr) {
+            if !is_known && !losses.has(&region.view, addr) {
                 report.note("slot without a live record", offset, 0, slot.0);
                 return;
             }
             if !losses.is_added(addr)
-                && let Err(error) = verify_big(region, addr)
+                && let Err(error) = verify_big(&region.view, addr)
             {
                 report.note_error(&error);
             }
@@ -140,7 +140,7 @@ impl Pass<'_, '_> {
                 return;
             }
         }
-        match region.pair(addr) {
+        match region.view.pair(addr) {
             Ok(pair) => {
                 let hash = store.hash_of(pair.key);
                 let expected = Slot::new(Tag::of_hash(hash), addr);
@@ -174,7 +174,7 @@ impl Pass<'_, '_> {
         while let Some(number) = next {
             let is_free = u64::from(number.0) <= used
                 && !std::mem::replace(&mut self.lines[number.0 as usize], true);
-            let Some(line) = region.overflow(number).filter(|_| is_free) else {
+            let Some(line) = region.windows.overflow(number).filter(|_| is_free) else {
                 report.note("free overflow line", FREE_LINES_OFFSET, used, number.0.into());
                 return;
             };
@@ -221,7 +221,7 @@ impl Pass<'_, '_> {
     /// Returns why the record at `addr`, which the log says is live, may have no slot.
     fn reason(&self, addr: Addr) -> Reason {
         let (region, check) = (self.region, &*self.check);
-        let Ok(pair) = region.pair(addr) else { return Reason::Unknown };
+        let Ok(pair) = region.view.pair(addr) else { return Reason::Unknown };
         let hash = check.store.hash_of(pair.key);
         if self.damaged.has(Addr(self.geometry.bucket_of(hash).0)) {
             return Reason::Hidden;
@@ -230,9 +230,9 @@ impl Pass<'_, '_> {
             return Reason::Unknown;
         }
         // A slot with its tag for a lost record, or one of its key: a later version.
-        let later = find(region, hash, |other| {
-            let is_later = check.losses.has(region, other)
-                || region.pair(other).is_ok_and(|other| other.key == pair.key);
+        let later = find(&region.windows, hash, |other| {
+            let is_later = check.losses.has(&region.view, other)
+                || region.view.pair(other).is_ok_and(|other| other.key == pair.key);
             Ok(is_later.then_some(()))
         });
         if matches!(later, Ok(Some(()))) { Reason::Replaced } else { Reason::Unknown }
@@ -241,14 +241,14 @@ impl Pass<'_, '_> {
 
 /// Verifies a record that lies alone in its segment, if this is one: the pass over the log did not
 /// come to it.
-fn verify_big(region: &Region, addr: Addr) -> Result<()> {
+fn verify_big(view: &View, addr: Addr) -> Result<()> {
     let segment_offset = addr.offset().saturating_sub(SegmentHeader::BYTES);
-    let Ok(header) = region.segment(segment_offset) else { return Ok(()) };
+    let Ok(header) = view.segment(segment_offset) else { return Ok(()) };
     if header.kind != SegmentKind::Big {
         return Ok(());
     }
     let end = segment_offset + header.segment_bytes;
-    region.record_before(addr.offset(), end)?.verify(header.salt)
+    view.record_before(addr.offset(), end)?.verify(header.salt)
 }
 
 /// Why a record has no slot.

@@ -19,14 +19,14 @@ use std::ops::Range;
 use super::{Check, CheckStage};
 use crate::error::Result;
 use crate::format::{
-    Addr, FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, SegmentKind, u64_at,
+    Addr, FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, u64_at,
 };
 use crate::log::append::Position;
 use crate::log::batch::{CutBatches, Standing};
 use crate::log::record::{LINK_BYTES, Record, RecordKind};
 use crate::log::resync::{Link, Powers, SegmentScan, records_of, scan};
 use crate::log::scan::{AHEAD_BYTES, big_record, enter, link_target};
-use crate::log::segment::{Segment, segments_before};
+use crate::log::segment::{Segment, log_segment_at, segments_before};
 use crate::region::Region;
 use crate::space::Extent;
 
@@ -120,7 +120,7 @@ impl Check<'_> {
         if let Some(prev) = header.prev
             && self.live.set(prev, false) != Some(true)
             && !self.doubtful.has(prev)
-            && !self.losses.has(&self.store.region, prev)
+            && !self.losses.has(&self.store.region.view, prev)
         {
             self.report.note("record prev", record.offset + 8, 1, prev.0);
         }
@@ -136,7 +136,7 @@ impl Check<'_> {
 
     /// Verifies the big record that `naming` names and returns its address.
     fn take_big(&mut self, naming: &Record<'_>) -> Option<Addr> {
-        match big_record(&self.store.region, naming) {
+        match big_record(&self.store.region.view, naming) {
             Ok(big) => {
                 self.report.log_bytes += big.bytes.len() as u64;
                 let segment_offset = big.offset - SegmentHeader::BYTES;
@@ -176,7 +176,7 @@ impl<'a> Pass<'_, 'a> {
     fn tell(&mut self) -> Result<()> {
         let big_bytes = self.region.live().big_bytes();
         let bytes = self.position.lsn.saturating_add(self.check.big_bytes);
-        let bytes_total = self.end.lsn.saturating_add(big_bytes.min(self.region.file_bytes()));
+        let bytes_total = self.end.lsn.saturating_add(big_bytes.min(self.region.view.file_bytes()));
         self.check.tell(CheckStage::Log, bytes, bytes_total)
     }
 
@@ -203,7 +203,7 @@ impl<'a> Pass<'_, 'a> {
             let Ok(record) = self.record_at(&segment, at, limit) else {
                 return self.read_damaged(Place { offset: at, ..place }, limit);
             };
-            self.region.prefetch_range(at + AHEAD_BYTES, record.bytes.len() as u64);
+            self.region.view.prefetch_range(at + AHEAD_BYTES, record.bytes.len() as u64);
             at += record.bytes.len() as u64;
             self.take(&record);
             if record.header.kind == RecordKind::Link {
@@ -218,7 +218,7 @@ impl<'a> Pass<'_, 'a> {
     /// Returns where the records of a segment end at the latest.
     fn limit_of(&self, segment: &Segment) -> u64 {
         let by_lsn = segment.first() + (self.end.lsn - segment.base_lsn);
-        let limit = segment.end().min(self.region.file_bytes()).min(by_lsn);
+        let limit = segment.end().min(self.region.view.file_bytes()).min(by_lsn);
         if self.is_last(segment) { limit.min(self.end.offset) } else { limit }
     }
 
@@ -229,7 +229,7 @@ impl<'a> Pass<'_, 'a> {
     /// Returns the record at `at`, verified.
     #[inline]
     fn record_at(&self, segment: &Segment, at: u64, limit: u64) -> Result<Record<'a>> {
-        let record = self.region.record_before(at, limit)?;
+        let record = self.region.view.record_before(at, limit)?;
         record.verify(segment.salt)?;
         Ok(record)
     }
@@ -273,8 +273,8 @@ impl<'a> Pass<'_, 'a> {
         base_lsn: u64,
         previous_offset: u64,
     ) -> Option<Place> {
-        let file_bytes = self.region.file_bytes();
-        let place = match enter(self.region, offset, salt, Some(base_lsn)) {
+        let file_bytes = self.region.view.file_bytes();
+        let place = match enter(&self.region.view, offset, salt, Some(base_lsn)) {
             Ok(header) => Place::first_of(Segment::new(offset, &header)),
             Err(error) => {
                 self.check.report.note_error(&error);
@@ -301,7 +301,7 @@ impl<'a> Pass<'_, 'a> {
         let (segment, region) = (place.segment, self.region);
         let follower = self.follower_of(&segment).filter(|&(link_at, _)| link_at >= place.offset);
         let limit = follower.map_or(limit, |(link_at, _)| limit.min(link_at + LINK_BYTES));
-        let bytes = region.bytes("log segment", segment.offset, limit - segment.offset).ok()?;
+        let bytes = region.view.log_bytes(segment.offset..limit).ok()?;
         let mut found = scan(bytes, &segment, &mut self.powers);
         let is_end_known = follower.is_some() || self.is_last(&segment);
         let link = if is_end_known { None } else { self.link_among(&segment, &found, &place) };
@@ -371,7 +371,7 @@ impl<'a> Pass<'_, 'a> {
     /// in their headers agree with where the range ends; else every place in it.
     fn add_lost(&mut self, range: Range<u64>) {
         let (mut at, mut starts) = (range.start, Vec::new());
-        while let Ok(record) = self.region.record_before(at, range.end) {
+        while let Ok(record) = self.region.view.record_before(at, range.end) {
             starts.push(at);
             at += record.bytes.len() as u64;
         }
@@ -390,7 +390,7 @@ impl<'a> Pass<'_, 'a> {
         let mut links = found.links.iter().filter(|link| link.offset >= place.offset);
         let leads_on = |link: &&Link| {
             let lsn = segment.lsn_at(link.offset) + LINK_BYTES;
-            enter(self.region, link.target, link.salt, Some(lsn)).is_ok()
+            enter(&self.region.view, link.target, link.salt, Some(lsn)).is_ok()
         };
         // If all of their targets are damaged, what recovery dropped is behind the first.
         links.clone().find(leads_on).or_else(|| links.next()).copied()
@@ -405,11 +405,7 @@ impl<'a> Pass<'_, 'a> {
     fn followers(&mut self) -> &BTreeMap<u64, Segment> {
         let (region, end) = (self.region, self.end);
         self.followers.get_or_insert_with(|| {
-            let segment_at = |offset| {
-                let header = region.segment(offset).ok()?;
-                (header.kind == SegmentKind::Log).then(|| Segment::new(offset, &header))
-            };
-            let before = segments_before(end, segment_at);
+            let before = segments_before(end, |offset| log_segment_at(&region.view, offset));
             before.map(|segment| (segment.previous_offset, segment)).collect()
         })
     }
@@ -432,7 +428,7 @@ impl<'a> Pass<'_, 'a> {
     /// Notes that the log is lost from here on, up to the end of the segment at `last`.
     fn lose_segments(&mut self, last: u64) {
         let Self { check, batches, region, .. } = self;
-        if let Err(error) = region.segment(last) {
+        if let Err(error) = region.view.segment(last) {
             check.report.note_error(&error);
         }
         check.losses.add_unread_segment();

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::addr_set::AddrSet;
 use crate::format::{Addr, SegmentHeader, SegmentKind};
 use crate::log::segment::Segment;
-use crate::region::Region;
+use crate::region::View;
 
 /// The parts of the log that are damaged, and those that were read, to tell them apart.
 #[derive(Debug)]
@@ -77,21 +77,21 @@ impl Losses {
 
     /// Returns whether the record at `addr`, if there was one, is lost: nothing can be said of it,
     /// nor of who names it.
-    pub(super) fn has(&self, region: &Region, addr: Addr) -> bool {
-        self.is_any && (self.units.has(addr) || self.has_unread(region, addr.offset()))
+    pub(super) fn has(&self, view: &View, addr: Addr) -> bool {
+        self.is_any && (self.units.has(addr) || self.has_unread(view, addr.offset()))
     }
 
     /// Returns whether the record at `offset` is of a lost segment, or a big one that a lost record
     /// names.
     #[cold]
-    fn has_unread(&self, region: &Region, offset: u64) -> bool {
+    fn has_unread(&self, view: &View, offset: u64) -> bool {
         let segment = offset.checked_sub(SegmentHeader::BYTES);
-        let header = segment.and_then(|segment| region.segment(segment).ok());
+        let header = segment.and_then(|segment| view.segment(segment).ok());
         if let Some(header) = header.filter(|header| header.kind == SegmentKind::Big) {
             return self.has_lsn(header.base_lsn);
         }
         let is_read = self.was_read(offset..offset + 8);
-        self.has_unread_segment && offset < region.file_bytes() && !is_read
+        self.has_unread_segment && offset < view.file_bytes() && !is_read
     }
 
     /// Returns whether the record with this number is lost.

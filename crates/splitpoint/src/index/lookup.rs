@@ -13,7 +13,8 @@ use crate::linear::BucketIndex;
 ///
 /// `is_key` says whether the record at an address has the key that was hashed. A record that is
 /// found was current during the call. A miss is believed only if the bucket of the hash is still
-/// the same and nothing that was looked at has been used for something else.
+/// the same and nothing that was looked at has been used for something else: `docs/design.md` has the
+/// argument, under "Why is a lock-free miss right?".
 ///
 /// # Source
 ///

@@ -16,6 +16,8 @@
 //! - An overflow line or a bucket is used again only after the reuse epoch in the shape has
 //!   changed, so a reader that strayed into it looks again as well.
 //!
+//! `docs/design.md` shows why these make a lookup without a lock right.
+//!
 //! # Not here
 //!
 //! Keys: the callers compare them, so the index knows nothing of the log and can be built again

@@ -11,8 +11,7 @@ use crate::format::{
     big_record_bytes_min, log_segment_bytes,
 };
 use crate::prefaulter::Ticket;
-use crate::region::Region;
-use crate::space::Space;
+use crate::region::{Extents, Region, View};
 use crate::storage::Tail;
 
 /// How the bytes of a record reach the page cache.
@@ -145,9 +144,9 @@ pub(crate) struct Position {
 
 /// Returns the header of the log segment that `position` is in. Position and header must agree on
 /// the log sequence number, and there must be room for a LINK record, as there always is.
-pub(crate) fn segment_of(region: &Region, position: Position) -> Result<SegmentHeader> {
+pub(crate) fn segment_of(view: &View, position: Position) -> Result<SegmentHeader> {
     let Position { segment_offset, offset, lsn } = position;
-    let header = region.segment(segment_offset)?;
+    let header = view.segment(segment_offset)?;
     let corrupt =
         |what, at, expected, found| Err(Error::Corrupt { what, offset: at, expected, found });
     if header.kind != SegmentKind::Log {
@@ -199,7 +198,7 @@ impl Appender {
         if position.segment_offset == 0 {
             return Ok(());
         }
-        let header = segment_of(region, position)?;
+        let header = segment_of(&region.view, position)?;
         let map = region.write("map the tail of", |storage| {
             let used_bytes = position.offset - position.segment_offset;
             storage.open_tail(position.segment_offset, header.segment_bytes, used_bytes)
@@ -269,43 +268,34 @@ impl Appender {
     /// Makes room in the tail for a record of this size, in a new segment if need be. On an error
     /// nothing has changed.
     #[inline]
-    pub(crate) fn reserve(
-        &mut self,
-        record_bytes: u64,
-        region: &Region,
-        space: &mut Space,
-    ) -> Result<()> {
+    pub(crate) fn reserve(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
         let room = self.tail.as_ref().map_or(0, |tail| tail.end - tail.offset);
         if record_bytes + LINK_BYTES <= room {
             return Ok(());
         }
-        self.open_segment(record_bytes, region, space)
+        self.open_segment(record_bytes, extents)
     }
 
     /// Begins a new segment, whatever room there is in this one: after recovery, bytes behind the
     /// end of the log may look like records.
-    pub(crate) fn leave_segment(&mut self, region: &Region, space: &mut Space) -> Result<()> {
-        self.open_segment(0, region, space)
+    pub(crate) fn leave_segment(&mut self, extents: &mut Extents) -> Result<()> {
+        self.open_segment(0, extents)
     }
 
     #[cold]
-    fn open_segment(
-        &mut self,
-        record_bytes: u64,
-        region: &Region,
-        space: &mut Space,
-    ) -> Result<()> {
+    fn open_segment(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
+        let region = &extents.region().clone();
         let needed = (SegmentHeader::BYTES + record_bytes + LINK_BYTES).next_power_of_two();
         let segment_bytes = self.next_segment_bytes(region).max(needed).max(GRANULE_BYTES);
         let (offset, map) = match self.next.take() {
             Some(next) if next.segment_bytes == segment_bytes => {
-                region.take_aside(space);
+                extents.take_aside();
                 (next.offset, Ok(finish(next, region)))
             }
             next => {
                 self.next = next;
-                self.release_next(region, space);
-                let offset = region.allocate(segment_bytes, segment_bytes, space)?;
+                self.release_next(extents);
+                let offset = extents.allocate(segment_bytes, segment_bytes)?;
                 (offset, new_tail(offset, segment_bytes, region))
             }
         };
@@ -313,7 +303,7 @@ impl Appender {
         let tail = match opened {
             Ok(tail) => tail,
             Err(error) => {
-                region.release(offset, segment_bytes, space);
+                extents.release(offset, segment_bytes);
                 return Err(error);
             }
         };
@@ -324,7 +314,7 @@ impl Appender {
             let link = Payload::new(RecordKind::Link, &[], &value);
             // Through the file, since the mapping of the old tail is gone.
             if let Err(error) = self.append(&link, None, Via::Write, region) {
-                region.release(offset, segment_bytes, space);
+                extents.release(offset, segment_bytes);
                 return Err(error);
             }
         }
@@ -335,7 +325,7 @@ impl Appender {
         let live = region.live();
         live.set_log_bytes(live.log_bytes() + segment_bytes);
         // What fails here is tried again when the segment is needed.
-        self.next = self.prepare_next(region, space).ok().flatten();
+        self.next = self.prepare_next(extents).ok().flatten();
         self.follow_view(region);
         Ok(())
     }
@@ -360,13 +350,14 @@ impl Appender {
 
     /// Sets the segment after the tail aside and has it made ready, where segments are large: small
     /// ones cost less than a thread.
-    fn prepare_next(&self, region: &Region, space: &mut Space) -> Result<Option<NextSegment>> {
+    fn prepare_next(&self, extents: &mut Extents) -> Result<Option<NextSegment>> {
+        let region = &extents.region().clone();
         let segment_bytes = self.next_segment_bytes(region);
         let is_large = segment_bytes >= PREPARED_GROWTH * self.segment_bytes_min;
         if !is_large && !region.storage().prepares_small_segments() {
             return Ok(None);
         }
-        let offset = region.set_aside(segment_bytes, space)?;
+        let offset = extents.set_aside(segment_bytes)?;
         let begun = map_tail(offset, segment_bytes, region).and_then(|map| {
             let work = region.write("clear log segment of", |storage| {
                 storage.ready_segment(offset, segment_bytes, &map)
@@ -375,18 +366,18 @@ impl Appender {
             Ok(NextSegment { offset, segment_bytes, map, work })
         });
         if begun.is_err() {
-            region.release_aside(space);
+            extents.release_aside();
         }
         begun.map(Some)
     }
 
     /// Gives back the segment that is prepared.
-    pub(crate) fn release_next(&mut self, region: &Region, space: &mut Space) {
+    pub(crate) fn release_next(&mut self, extents: &mut Extents) {
         if let Some(next) = self.next.take() {
             // Whoever takes the granules next must not find a thread at them.
-            drop(finish(next, region));
+            drop(finish(next, extents.region()));
         }
-        region.release_aside(space);
+        extents.release_aside();
     }
 
     /// Writes the header of a new tail segment.
@@ -475,17 +466,17 @@ impl Appender {
         &mut self,
         payload: &Payload<'_>,
         prev: Option<Addr>,
-        region: &Region,
-        space: &mut Space,
+        extents: &mut Extents,
     ) -> Result<Addr> {
+        let region = &extents.region().clone();
         let header = RecordHeader { kind: RecordKind::Big, prev, ..payload.header };
         let bytes = SegmentHeader::BYTES + header.record_bytes();
         let segment_bytes = bytes.next_multiple_of(GRANULE_BYTES);
         let is_in_transaction = header.is_in_transaction;
         let new = RecordHeader::new(RecordKind::BigPut, 0, 16);
         let naming = RecordHeader { is_in_transaction, prev, ..new };
-        self.reserve(naming.record_bytes(), region, space)?;
-        let offset = region.allocate(segment_bytes, GRANULE_BYTES, space)?;
+        self.reserve(naming.record_bytes(), extents)?;
+        let offset = extents.allocate(segment_bytes, GRANULE_BYTES)?;
         self.follow_view(region);
         let written = self.write_big(offset, segment_bytes, &header, payload, region);
         let named = written.and_then(|()| {
@@ -498,7 +489,7 @@ impl Appender {
             self.append(&naming, prev, Via::Mapping, region)
         });
         if let Err(error) = named {
-            region.release(offset, segment_bytes, space);
+            extents.release(offset, segment_bytes);
             return Err(error);
         }
         self.opened.add(offset, offset + segment_bytes);

@@ -92,7 +92,7 @@ impl<T> Batches<T> {
             }
             (RecordKind::Link, _) | (_, None) => {}
             (_, Some(effect)) => {
-                self.held.push((effect, crate::format::u32_at(record.bytes, 0)));
+                self.held.push((effect, record.crc()));
             }
         }
     }

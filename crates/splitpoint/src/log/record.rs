@@ -38,7 +38,7 @@ pub(crate) enum RecordKind {
 ///      5     1  key length in bytes, 255 if long
 ///      6     2  value length in bytes, 65535 if long
 ///      8     8  prev, if flagged: address of the record that this one replaces
-///      -     8  lsn, if flagged: the log sequence number of a record that was moved
+///      -     8  lsn, if flagged: the log sequence number of a relocated record
 ///      -    16  long lengths, if flagged: key length (8 bytes), value length (8 bytes)
 ///      -     -  key, value, zeros up to a multiple of 8
 /// ```
@@ -314,13 +314,19 @@ impl<'a> Record<'a> {
         &self.bytes[start..start + self.header.value_bytes as usize]
     }
 
+    /// Returns the checksum that the record states.
+    #[inline]
+    pub(crate) fn crc(&self) -> u32 {
+        crate::format::u32_at(self.bytes, 0)
+    }
+
     /// Checks the checksum under the salt of the record's segment.
     #[inline]
     pub(crate) fn verify(&self, salt: u64) -> Result<()> {
         let start = self.header.header_bytes() as usize;
         let payload = crc32c::crc32c(&self.bytes[start..]);
         let expected = finish_crc(payload, 0, &self.bytes[..start], salt, self.offset);
-        let found = crate::format::u32_at(self.bytes, 0);
+        let found = self.crc();
         if expected == found {
             return Ok(());
         }

@@ -1,17 +1,22 @@
-//! Read the log in order, segment by segment along its chain.
+//! Read the log in order, segment by segment along its chain: records ([`LogWalk`]), or the changes that
+//! count ([`Changes`]).
 
 use super::append::{Position, segment_of};
+use super::batch::Batches;
 use super::record::{Pair, Record, RecordKind};
+use super::segment::Segment;
 use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::{Addr, LogStart, SegmentHeader, SegmentKind, u64_at};
-use crate::region::Region;
+use crate::region::View;
 
 /// How much the reader of a log believes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// The log was published up to the end: an invalid record is damage.
     Published,
+    /// As [`Published`](Self::Published), and every checksum is verified.
+    Verified,
     /// Whatever a crash has left: every checksum is verified, and the first invalid record is
     /// the end of the log.
     Nothing,
@@ -23,7 +28,7 @@ pub(crate) const AHEAD_BYTES: u64 = 1024;
 /// A walk over the records of a log.
 #[derive(Clone, Debug)]
 pub(crate) struct LogWalk<'a> {
-    region: &'a Region,
+    view: &'a View,
     header: SegmentHeader,
     position: Position,
     trust: Trust,
@@ -32,17 +37,17 @@ pub(crate) struct LogWalk<'a> {
 }
 
 impl<'a> LogWalk<'a> {
-    /// Walks from `start`; `end_lsn` bounds a published log. `None` if the log is empty.
+    /// Walks from `start`; `end_lsn` bounds a published log, trusted or verified. `None` if the log is empty.
     ///
     /// The segment was durable before anything named it, so one that is not there is damage even
     /// where nothing is trusted: else the whole log would be lost for one byte of it, without a word.
     pub(crate) fn new(
-        region: &'a Region,
+        view: &'a View,
         start: LogStart,
         trust: Trust,
         end_lsn: u64,
     ) -> Result<Option<Self>> {
-        if start.segment_offset == 0 || (trust == Trust::Published && start.lsn >= end_lsn) {
+        if start.segment_offset == 0 || (trust != Trust::Nothing && start.lsn >= end_lsn) {
             return Ok(None);
         }
         let position = Position {
@@ -50,20 +55,20 @@ impl<'a> LogWalk<'a> {
             offset: start.record_offset,
             lsn: start.lsn,
         };
-        enter(region, start.segment_offset, start.salt, None)?;
-        let header = segment_of(region, position)?;
-        Ok(Some(Self { region, header, position, trust, end_lsn }))
+        enter(view, start.segment_offset, start.salt, None)?;
+        let header = segment_of(view, position)?;
+        Ok(Some(Self { view, header, position, trust, end_lsn }))
     }
 
     /// Walks from a position in a segment that is known to be good.
     pub(crate) fn from_position(
-        region: &'a Region,
+        view: &'a View,
         position: Position,
         trust: Trust,
         end_lsn: u64,
     ) -> Result<Self> {
-        let header = segment_of(region, position)?;
-        Ok(Self { region, header, position, trust, end_lsn })
+        let header = segment_of(view, position)?;
+        Ok(Self { view, header, position, trust, end_lsn })
     }
 
     /// Returns where the next record is, or where the log ends.
@@ -71,14 +76,14 @@ impl<'a> LogWalk<'a> {
         self.position
     }
 
-    /// Returns the header of the segment that the walk is in.
-    pub(crate) fn header(&self) -> &SegmentHeader {
-        &self.header
+    /// Returns the segment that the walk is in.
+    pub(crate) fn segment(&self) -> Segment {
+        Segment::new(self.position.segment_offset, &self.header)
     }
 
     /// Returns the next record of any kind, links included, or `None` at the end of the log.
     pub(crate) fn next_record(&mut self) -> Result<Option<Record<'a>>> {
-        if self.trust == Trust::Published && self.position.lsn >= self.end_lsn {
+        if self.trust != Trust::Nothing && self.position.lsn >= self.end_lsn {
             return Ok(None);
         }
         match self.step() {
@@ -95,11 +100,11 @@ impl<'a> LogWalk<'a> {
         let segment_end = self.position.segment_offset + self.header.segment_bytes;
         if self.position.lsn < self.end_lsn {
             let offset = self.position.offset;
-            let short = self.region.short_pair_before(offset, segment_end);
+            let short = self.view.short_pair_before(offset, segment_end);
             if let Some((pair, record_bytes)) = short {
                 // The lines that are reached some records from now: the processor's own
                 // prefetching stops at the end of each page.
-                self.region.prefetch_range(offset + AHEAD_BYTES, record_bytes);
+                self.view.prefetch_range(offset + AHEAD_BYTES, record_bytes);
                 self.position.offset += record_bytes;
                 self.position.lsn += record_bytes;
                 return Ok(Some((Addr::of_offset(offset), pair)));
@@ -113,11 +118,7 @@ impl<'a> LogWalk<'a> {
     fn next_long_pair(&mut self) -> Result<Option<(Addr, Pair<'a>)>> {
         loop {
             let Some(record) = self.next_record()? else { return Ok(None) };
-            let record = match record.header.kind {
-                RecordKind::Put => record,
-                RecordKind::BigPut => big_record_unverified(self.region, &record)?,
-                _ => continue,
-            };
+            let Some(record) = stored_by(self.view, &record)? else { continue };
             let pair = Pair { key: record.key(), value: record.value() };
             return Ok(Some((record.addr(), pair)));
         }
@@ -127,26 +128,147 @@ impl<'a> LogWalk<'a> {
     fn step(&mut self) -> Result<Record<'a>> {
         let offset = self.position.offset;
         let segment_end = self.position.segment_offset + self.header.segment_bytes;
-        let record = self.region.record_before(offset, segment_end)?;
-        self.region.prefetch_range(offset + AHEAD_BYTES, record.bytes.len() as u64);
-        if self.trust == Trust::Nothing && !canary::is_made(Canary::AnyChecksum) {
+        let record = self.view.record_before(offset, segment_end)?;
+        self.view.prefetch_range(offset + AHEAD_BYTES, record.bytes.len() as u64);
+        if self.trust != Trust::Published && !canary::is_made(Canary::AnyChecksum) {
             record.verify(self.header.salt)?;
         }
         let lsn = self.position.lsn + record.bytes.len() as u64;
         if record.header.kind == RecordKind::Link {
             let (segment_offset, salt) = link_target(&record)?;
-            self.header = enter(self.region, segment_offset, salt, Some(lsn))?;
+            self.header = enter(self.view, segment_offset, salt, Some(lsn))?;
             let offset = segment_offset + SegmentHeader::BYTES;
             self.position = Position { segment_offset, offset, lsn };
         } else {
-            if record.header.kind == RecordKind::BigPut && self.trust == Trust::Nothing {
-                big_record(self.region, &record)?;
+            if record.header.kind == RecordKind::BigPut && self.trust != Trust::Published {
+                big_record(self.view, &record)?;
             }
             self.position.offset += record.bytes.len() as u64;
             self.position.lsn = lsn;
         }
         Ok(record)
     }
+}
+
+/// A change of a key, as the log has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Logged<'a> {
+    /// A pair was stored.
+    Put {
+        /// The record with the pair: itself, or the big one that the log names.
+        pair: Record<'a>,
+        /// The record that the key had before.
+        prev: Option<Addr>,
+    },
+    /// The pair at `prev` was deleted, whose key has that hash.
+    Delete { hash: u64, prev: Addr },
+}
+
+impl<'a> Logged<'a> {
+    /// Returns the change that a record makes, if it makes one.
+    #[inline]
+    pub(crate) fn of(view: &'a View, record: &Record<'a>) -> Result<Option<Self>> {
+        let prev = record.header.prev;
+        if record.header.kind != RecordKind::Delete {
+            let pair = stored_by(view, record)?;
+            return Ok(pair.map(|pair| Self::Put { pair, prev }));
+        }
+        expect_value_bytes(record, 8)?;
+        let prev = prev.ok_or_else(|| no_prev(record))?;
+        Ok(Some(Self::Delete { hash: u64_at(record.value(), 0), prev }))
+    }
+}
+
+/// What the next record of a log says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step<T> {
+    /// The log goes on in this segment.
+    Segment(Segment),
+    /// A big record has this one.
+    Big(Segment),
+    /// A change counts now, which may have been held back with its batch.
+    Change(T),
+}
+
+/// The changes of a log that count, in their order.
+#[derive(Debug)]
+pub(crate) struct Changes<'a, T> {
+    walk: LogWalk<'a>,
+    batches: Batches<T>,
+    record_count: u64,
+}
+
+impl<'a, T> Changes<'a, T> {
+    /// Reads from where `walk` is, which is in no batch.
+    pub(crate) fn new(walk: LogWalk<'a>) -> Self {
+        Self { walk, batches: Batches::default(), record_count: 0 }
+    }
+
+    /// Returns where the next record is, or where the log ends.
+    pub(crate) fn position(&self) -> Position {
+        self.walk.position()
+    }
+
+    /// Returns the segment that the position is in.
+    pub(crate) fn segment(&self) -> Segment {
+        self.walk.segment()
+    }
+
+    /// Returns whether no change is held back: reading can go on from the position alone.
+    #[inline]
+    pub(crate) fn is_between_changes(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Returns how many records of any kind have been read.
+    pub(crate) fn record_count(&self) -> u64 {
+        self.record_count
+    }
+
+    /// Reads a record and calls `visit` with what it says, and with the changes that count through it,
+    /// each as `of_change` made it when its record was read. Returns the record, `None` at the end of
+    /// the log.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if the log is published and damaged, or a record whose checksum is right makes
+    /// no sense.
+    #[inline]
+    pub(crate) fn read_next(
+        &mut self,
+        of_change: impl FnOnce(Logged<'a>) -> T,
+        mut visit: impl FnMut(Step<T>),
+    ) -> Result<Option<Record<'a>>> {
+        let Some(record) = self.walk.next_record()? else { return Ok(None) };
+        self.record_count += 1;
+        match record.header.kind {
+            RecordKind::Link => visit(Step::Segment(self.walk.segment())),
+            RecordKind::BigPut => {
+                let offset = u64_at(record.value(), 0);
+                let header = self.walk.view.segment(offset)?;
+                visit(Step::Big(Segment::new(offset, &header)));
+            }
+            _ => {}
+        }
+        let change = Logged::of(self.walk.view, &record)?.map(of_change);
+        self.batches.add(&record, change, |change| visit(Step::Change(change)));
+        Ok(Some(record))
+    }
+}
+
+/// Returns the record with the pair that a record of the log stores, if it stores one.
+#[inline]
+fn stored_by<'a>(view: &'a View, record: &Record<'a>) -> Result<Option<Record<'a>>> {
+    match record.header.kind {
+        RecordKind::Put => Ok(Some(*record)),
+        RecordKind::BigPut => big_record_unverified(view, record).map(Some),
+        _ => Ok(None),
+    }
+}
+
+#[cold]
+fn no_prev(record: &Record<'_>) -> Error {
+    Error::Corrupt { what: "record flags", offset: record.offset + 4, expected: 0x12, found: 0x02 }
 }
 
 /// Returns the segment and the salt that a LINK record names.
@@ -170,12 +292,12 @@ pub(crate) fn expect_value_bytes(record: &Record<'_>, bytes: u64) -> Result<()> 
 
 /// Returns the header of the log segment at `offset`, if it is the one that was meant.
 pub(crate) fn enter(
-    region: &Region,
+    view: &View,
     offset: u64,
     salt: u64,
     lsn: Option<u64>,
 ) -> Result<SegmentHeader> {
-    let header = region.segment(offset)?;
+    let header = view.segment(offset)?;
     let corrupt = |what, at: u64, expected, found| {
         Err(Error::Corrupt { what, offset: offset + at, expected, found })
     };
@@ -194,21 +316,18 @@ pub(crate) fn enter(
 }
 
 /// Returns the big record that a BIGPUT record names, with its checksum verified.
-pub(crate) fn big_record<'a>(region: &'a Region, naming: &Record<'_>) -> Result<Record<'a>> {
-    let record = big_record_unverified(region, naming)?;
-    let header = region.segment(record.offset - SegmentHeader::BYTES)?;
+pub(crate) fn big_record<'a>(view: &'a View, naming: &Record<'_>) -> Result<Record<'a>> {
+    let record = big_record_unverified(view, naming)?;
+    let header = view.segment(record.offset - SegmentHeader::BYTES)?;
     record.verify(header.salt)?;
     Ok(record)
 }
 
 /// Returns the big record that a BIGPUT record names.
-pub(crate) fn big_record_unverified<'a>(
-    region: &'a Region,
-    naming: &Record<'_>,
-) -> Result<Record<'a>> {
+pub(crate) fn big_record_unverified<'a>(view: &'a View, naming: &Record<'_>) -> Result<Record<'a>> {
     expect_value_bytes(naming, 16)?;
     let (offset, segment_bytes) = (u64_at(naming.value(), 0), u64_at(naming.value(), 8));
-    let header = region.segment(offset)?;
+    let header = view.segment(offset)?;
     if header.kind != SegmentKind::Big || header.segment_bytes != segment_bytes {
         return Err(Error::Corrupt {
             what: "big segment size",
@@ -218,7 +337,7 @@ pub(crate) fn big_record_unverified<'a>(
         });
     }
     let start = offset + SegmentHeader::BYTES;
-    let record = region.record_before(start, offset + segment_bytes)?;
+    let record = view.record_before(start, offset + segment_bytes)?;
     if record.header.kind != RecordKind::Big || record.header.prev != naming.header.prev {
         return Err(Error::Corrupt {
             what: "big record",

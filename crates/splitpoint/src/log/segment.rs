@@ -6,7 +6,8 @@
 
 use super::append::Position;
 use super::record::LINK_BYTES;
-use crate::format::{LOG_SEGMENT_BYTES_MAX, SegmentHeader};
+use crate::format::{LOG_SEGMENT_BYTES_MAX, SegmentHeader, SegmentKind};
+use crate::region::View;
 
 /// A log segment, or a big one: what its header says, or what the records before it say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,12 @@ impl Segment {
     }
 }
 
+/// Returns the log segment at `offset`, if there is one.
+pub(crate) fn log_segment_at(view: &View, offset: u64) -> Option<Segment> {
+    let header = view.segment(offset).ok()?;
+    (header.kind == SegmentKind::Log).then(|| Segment::new(offset, &header))
+}
+
 /// Returns the segments that lead to `end`, from its own backwards as far as the headers tell;
 /// `segment_at` reads one.
 pub(crate) fn segments_before(
@@ -79,6 +86,14 @@ pub(crate) fn segments_before(
     let last = segment_at(end.segment_offset).filter(|last| {
         (last.first()..=last.end()).contains(&end.offset) && last.lsn_at(end.offset) == end.lsn
     });
+    backwards(last, segment_at)
+}
+
+/// Returns `last` and the segments that lead to it, as far as the headers tell; `segment_at` reads one.
+pub(crate) fn backwards(
+    last: Option<Segment>,
+    segment_at: impl Fn(u64) -> Option<Segment>,
+) -> impl Iterator<Item = Segment> {
     // The log sequence number falls with every step, so this ends.
     std::iter::successors(last, move |segment| {
         let previous = segment_at(segment.previous_offset)?;

@@ -20,7 +20,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::Opening;
-use super::survey::{Change, Effect, KeyHash, NONE, Tally};
+use super::survey::{Change, KeyHash, NONE, Tally};
 use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::{SegmentHeader, SegmentKind};
@@ -28,8 +28,8 @@ use crate::index::lookup::is_held;
 use crate::log::append::{Position, segment_of};
 use crate::log::batch::Batches;
 use crate::log::record::{Record, RecordKind};
-use crate::log::scan::{LogWalk, Trust};
-use crate::region::Region;
+use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
+use crate::region::{Region, View};
 
 /// How many of the last published changes are looked up in the index: about a millisecond.
 const LAST_CHANGES: usize = 1024;
@@ -71,8 +71,8 @@ impl Opening {
             return Ok(unpublished);
         }
         let durable_lsn = region.live().durable_lsn();
-        let last = last_changes(region, published, durable_lsn)?;
-        unpublished.read(region, self.key_hash())?;
+        let last = last_changes(&region.view, published, durable_lsn)?;
+        unpublished.read(&region.view, self.key_hash())?;
         if canary::is_made(Canary::TrustsOldTables) {
             return Ok(unpublished);
         }
@@ -82,15 +82,15 @@ impl Opening {
 }
 
 /// Returns the segment to begin with, so that enough of the log before `published` is verified.
-fn first_verified(region: &Region, published: Position) -> Result<Position> {
-    let mut header = segment_of(region, published)?;
+fn first_verified(view: &View, published: Position) -> Result<Position> {
+    let mut header = segment_of(view, published)?;
     let mut segment_offset = published.segment_offset;
     for _ in 1..VERIFIED_SEGMENTS_MAX {
         let is_enough = published.lsn - header.base_lsn >= VERIFIED_BYTES_MIN;
         if is_enough || header.previous_offset == 0 {
             break;
         }
-        let previous = region.segment(header.previous_offset)?;
+        let previous = view.segment(header.previous_offset)?;
         if previous.kind != SegmentKind::Log || previous.base_lsn >= header.base_lsn {
             return Err(disagreement(
                 "previous segment",
@@ -108,16 +108,16 @@ fn first_verified(region: &Region, published: Position) -> Result<Position> {
 /// Verifies the log up to `published` and returns its last changes there, the oldest first; none if
 /// what is durable is damaged. Big records are not verified, only what names them.
 fn last_changes(
-    region: &Region,
+    view: &View,
     published: Position,
     durable_lsn: u64,
 ) -> Result<VecDeque<Record<'_>>> {
-    let first = first_verified(region, published)?;
-    let mut walk = LogWalk::from_position(region, first, Trust::Published, published.lsn)?;
+    let first = first_verified(view, published)?;
+    let mut walk = LogWalk::from_position(view, first, Trust::Published, published.lsn)?;
     let mut batches = Batches::default();
     let mut last = VecDeque::with_capacity(LAST_CHANGES + 1);
     loop {
-        let (salt, lsn) = (walk.header().salt, walk.position().lsn);
+        let (salt, lsn) = (walk.segment().salt, walk.position().lsn);
         let record = walk.next_record().and_then(|record| {
             record.map(|record| record.verify(salt).map(|()| record)).transpose()
         });
@@ -153,30 +153,29 @@ fn is_change(record: &Record<'_>) -> bool {
 impl Unpublished {
     /// Reads on from the end of what was published. The writer publishes each change before it
     /// appends the next.
-    fn read(&mut self, region: &Region, key_hash: KeyHash<'_>) -> Result<()> {
+    fn read(&mut self, view: &View, key_hash: KeyHash<'_>) -> Result<()> {
         let published = self.end;
-        let mut walk = LogWalk::from_position(region, published, Trust::Nothing, 0)?;
-        let mut batches = Batches::default();
+        let walk = LogWalk::from_position(view, published, Trust::Nothing, 0)?;
+        let mut log = Changes::new(walk);
         let mut is_complete = false;
-        while let Some(record) = walk.next_record()? {
+        while let Some(record) = log.read_next(
+            |change| key_hash.effect_of(change),
+            |step| {
+                if let Step::Change(effect) = step {
+                    self.tally.add(view, &effect);
+                    self.changes.push(effect.change);
+                }
+            },
+        )? {
             let is_link = record.header.kind == RecordKind::Link;
             if is_complete && !is_link && !canary::is_made(Canary::TrustsOldTables) {
-                return Err(disagreement(
-                    "commit",
-                    published.offset,
-                    record.offset,
-                    published.offset,
-                ));
+                let (expected, found) = (record.offset, published.offset);
+                return Err(disagreement("commit", published.offset, expected, found));
             }
-            let effect = key_hash.effect_of(region, &record)?;
-            batches.add(&record, effect, |effect: Effect| {
-                self.tally.add(region, &effect);
-                self.changes.push(effect.change);
-            });
             is_complete |= !is_link && !record.header.is_in_transaction;
-            self.records += 1;
         }
-        self.end = walk.position();
+        self.records = log.record_count();
+        self.end = log.position();
         Ok(())
     }
 }
@@ -191,14 +190,17 @@ fn compare_with_index(
 ) -> Result<()> {
     let mut later: HashSet<u64> = unpublished.iter().map(|change| change.hash).collect();
     for record in last.iter().rev() {
-        let Some(effect) = key_hash.effect_of(region, record)? else { continue };
-        let Change { hash, addr, prev } = effect.change;
+        let Some(change) = Logged::of(&region.view, record)? else { continue };
+        let Change { hash, addr, prev } = key_hash.effect_of(change).change;
         // A later change of the same key counts, or of another with an equal hash.
         if !later.insert(hash) {
             continue;
         }
-        let agrees =
-            if addr == NONE { !is_held(region, hash, prev)? } else { is_held(region, hash, addr)? };
+        let agrees = if addr == NONE {
+            !is_held(&region.windows, hash, prev)?
+        } else {
+            is_held(&region.windows, hash, addr)?
+        };
         if !agrees {
             let (expected, found) = (addr.offset(), prev.offset());
             return Err(disagreement("slot", record.offset, expected, found));

@@ -4,7 +4,7 @@
 //! 2. *Load*: the slots of the checkpoint are put into an empty table that has the final size.
 //! 3. *Apply*: what the log did after the checkpoint is done again.
 //!
-//! Each is done in two shares, at the same time where the machine has two cores: the log is cut in its
+//! Each is done in two halves, at the same time where the machine has two cores: the log is cut in its
 //! middle, the buckets by the highest bit of their number that all tables in question have. A bucket is
 //! the business of one thread, so its changes come in the order of the log; the overflow lines are
 //! handed out under a lock.
@@ -14,10 +14,11 @@
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::halves::{each_half, has_halves};
 use super::survey::{CHANGES_MAX, Change, KeyHash, NONE, Survey};
-use super::{Opened, Opening, set_geometry};
+use super::{Opened, Opening, set_geometry, tell};
 use crate::canary::{self, Canary};
 use crate::checkpoint::{Image, extent_of};
 use crate::error::{Error, Result};
@@ -25,32 +26,27 @@ use crate::format::{CheckpointName, GRANULE_BYTES, LogStart};
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, Line, SLOT_COUNT};
 use crate::index::lookup::{Located, locate_addr, locate_end};
-use crate::index::overflow::LinePool;
 use crate::index::shape::Shape;
 use crate::index::slot::{Slot, Tag};
 use crate::index::split::insert;
 use crate::linear::{BucketIndex, Geometry};
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::Position;
-use crate::log::batch::Batches;
-use crate::log::scan::{LogWalk, Trust};
-use crate::options::{Access, OnRecovery, RecoveryProgress};
-use crate::region::{LivePool, Region};
-use crate::space::Space;
+use crate::log::scan::{Changes, LogWalk, Step, Trust};
+use crate::options::{Access, RecoveryProgress};
+use crate::region::{Extents, LivePool, Region};
 use crate::stats::Recovery;
 use crate::store::{Mark, Store};
 
 /// Changes that are asked for ahead.
 const READ_AHEAD: usize = 32;
-/// Size in bytes from which a file is worth a second thread.
-const THREAD_BYTES_MIN: u64 = 16 << 20;
 
 /// An index that has been built, and where its log ends.
 #[derive(Debug)]
 struct Rebuilt {
     end: Position,
     state: CommitState,
-    space: Space,
+    extents: Extents,
     recovery: Recovery,
 }
 
@@ -64,17 +60,17 @@ struct Base {
 impl Opening {
     /// Builds the index again, whatever the live tables say: from the checkpoint and the log after
     /// it, or from the whole log where there is no checkpoint or it is damaged.
-    pub(super) fn replay(mut self, region: Region, is_log_alone: bool) -> Result<Opened> {
+    pub(super) fn replay(mut self, region: &Arc<Region>, is_log_alone: bool) -> Result<Opened> {
         let has_failed_sync = region.live().has_failed_sync();
         let name = self.superblock.checkpoint.filter(|_| !is_log_alone && !has_failed_sync);
         // Nothing has been written yet, and a private index is made without the file.
-        let base = name.and_then(|name| self.survey_checkpoint(&region, name).ok());
-        let region = match self.access {
+        let base = name.and_then(|name| self.survey_checkpoint(region, name).ok());
+        match self.access {
             Access::ReadWrite => {
                 region.claim_live()?;
                 if has_failed_sync {
                     // So that the next sync writes it.
-                    for used in &self.survey_log(&region)?.survey.used {
+                    for used in &self.survey_log(region)?.survey.used {
                         let (offset, bytes) = (used.granule, used.count);
                         region.write_again(offset * GRANULE_BYTES, bytes * GRANULE_BYTES)?;
                     }
@@ -82,32 +78,31 @@ impl Opening {
                 // The log alone counts until the index is whole. A superblock that says so already
                 // need not be durable: who wrote it may have been killed, or its sync has failed.
                 region.write_superblock(&mut self.superblock, false)?;
-                region
             }
-            Access::ReadOnly => region.into_private()?,
-        };
+            Access::ReadOnly => region.make_private()?,
+        }
         if let Some(base) = base {
-            match self.rebuild(&region, base) {
+            match self.rebuild(region, base) {
                 // What is wrong with a checkpoint does not matter to the log.
                 Err(Error::Corrupt { .. }) => {}
                 rebuilt => {
                     let rebuilt = rebuilt?;
-                    return self.go_on(region, rebuilt);
+                    return self.go_on(rebuilt);
                 }
             }
         }
-        let base = self.survey_log(&region)?;
+        let base = self.survey_log(region)?;
         if self.superblock.checkpoint.take().is_some() && self.access == Access::ReadWrite {
             // Its segment is about to be used for something else.
             region.write_superblock(&mut self.superblock, false)?;
         }
-        let rebuilt = self.rebuild(&region, base)?;
-        self.go_on(region, rebuilt)
+        let rebuilt = self.rebuild(region, base)?;
+        self.go_on(rebuilt)
     }
 
     /// Reads the log from the commit of a checkpoint on.
     fn survey_checkpoint(&self, region: &Region, name: CheckpointName) -> Result<Base> {
-        let image = Image::open(region, name)?;
+        let image = Image::open(&region.view, name)?;
         let state = &image.state;
         let start = state.replay_start;
         let mut survey = Survey {
@@ -119,12 +114,13 @@ impl Opening {
         };
         survey.used.push(extent_of(name));
         // The log was durable that far: without it there is damage, and more of it before.
-        let mut walk = LogWalk::new(region, start, Trust::Nothing, 0)?.ok_or(Error::Corrupt {
-            what: "log start of the checkpoint",
-            offset: name.offset,
-            expected: start.record_offset,
-            found: 0,
-        })?;
+        let mut walk =
+            LogWalk::new(&region.view, start, Trust::Nothing, 0)?.ok_or(Error::Corrupt {
+                what: "log start of the checkpoint",
+                offset: name.offset,
+                expected: start.record_offset,
+                found: 0,
+            })?;
         if canary::is_made(Canary::ReplaysTooLate) {
             walk.next_record()?;
         }
@@ -136,8 +132,8 @@ impl Opening {
     fn survey_log(&self, region: &Region) -> Result<Base> {
         let mut survey = Survey { next_sequence: 1, ..Survey::default() };
         let start = self.superblock.log_start;
-        if let Some(walk) = LogWalk::new(region, start, Trust::Nothing, 0)? {
-            survey.add_segment(walk.position().segment_offset, walk.header());
+        if let Some(walk) = LogWalk::new(&region.view, start, Trust::Nothing, 0)? {
+            survey.add_segment(&walk.segment());
             survey.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
         }
         Ok(Base { image: None, survey })
@@ -152,20 +148,28 @@ impl Opening {
         end: Position,
         changes: &mut Vec<Change>,
     ) -> Result<Option<Position>> {
-        let mut walk = LogWalk::from_position(region, rest, Trust::Published, end.lsn)?;
-        let mut batches = Batches::default();
+        let walk = LogWalk::from_position(&region.view, rest, Trust::Published, end.lsn)?;
+        let mut log = Changes::new(walk);
         loop {
-            if changes.len() >= CHANGES_MAX && batches.is_empty() {
-                return Ok(Some(walk.position()));
+            if changes.len() >= CHANGES_MAX && log.is_between_changes() {
+                return Ok(Some(log.position()));
             }
-            let Some(record) = walk.next_record()? else { return Ok(None) };
-            let effect = self.key_hash().effect_of(region, &record)?;
-            batches.add(&record, effect, |effect| changes.push(effect.change));
+            let record = log.read_next(
+                |change| self.key_hash().effect_of(change).change,
+                |step| {
+                    if let Step::Change(change) = step {
+                        changes.push(change);
+                    }
+                },
+            )?;
+            if record.is_none() {
+                return Ok(None);
+            }
         }
     }
 
     /// Builds the index: the image of the checkpoint, then what the log did after it.
-    fn rebuild(&self, region: &Region, base: Base) -> Result<Rebuilt> {
+    fn rebuild(&self, region: &Arc<Region>, base: Base) -> Result<Rebuilt> {
         let Base { image, mut survey } = base;
         let live = region.live();
         live.clear_identity();
@@ -173,30 +177,29 @@ impl Opening {
         if canary::is_made(Canary::WholeBeforeBuilt) {
             live.set_identity(region.storage().identity());
         }
-        region.forget_pieces();
-        let mut space = survey.space();
-        live.set_space(&space);
+        region.windows.forget_pieces();
+        let mut extents = Extents::begin(region, survey.space());
         live.set_log_bytes(survey.log_bytes);
         live.set_big_bytes(survey.big_bytes);
         live.set_next_sequence(survey.next_sequence);
         let before = image.as_ref().map_or(CommitState::default(), |image| image.state.commit);
-        let mut state = std::mem::take(&mut survey.tally).after(region, before);
+        let mut state = std::mem::take(&mut survey.tally).after(&region.view, before);
         let geometry = Store::geometry_for(state.record_count, self.superblock.fill_thousandths);
         // After a failed sync, pages in the cache may be clean and not durable: new ones are needed.
         if live.has_failed_sync() {
-            region.reserve_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
+            extents.reserve_lines(LineWindow::Buckets, geometry.bucket_count())?;
         } else {
-            region.claim_lines(LineWindow::Buckets, geometry.bucket_count(), &mut space)?;
+            extents.claim_lines(LineWindow::Buckets, geometry.bucket_count())?;
         }
         set_geometry(region, geometry);
         if let Some(image) = &image {
             live.set_checkpoint_extent(0, Some(extent_of(image.name())));
         }
-        make_pages(region);
+        make_pages(region)?;
         if let Some(image) = &image {
-            self.load_checkpoint(region, image, geometry, &mut space)?;
+            self.load_checkpoint(image, geometry, &mut extents)?;
         }
-        self.apply_log(region, &mut survey, &mut space)?;
+        self.apply_log(&mut survey, &mut extents)?;
         let end = survey.end;
         (state.tail_offset, state.tail_segment) = (end.offset, end.segment_offset);
         live.commit(end.lsn, &state);
@@ -205,21 +208,22 @@ impl Opening {
             records: survey.records,
             dropped_bytes: survey.dropped_bytes,
         };
-        Ok(Rebuilt { end, state, space, recovery })
+        Ok(Rebuilt { end, state, extents, recovery })
     }
 
     /// Goes on behind the end of the log of a store whose index has been built.
-    fn go_on(mut self, region: Region, rebuilt: Rebuilt) -> Result<Opened> {
-        let Rebuilt { end, mut state, mut space, recovery } = rebuilt;
+    fn go_on(mut self, rebuilt: Rebuilt) -> Result<Opened> {
+        let Rebuilt { end, mut state, mut extents, recovery } = rebuilt;
+        let region = extents.region().clone();
         let live = region.live();
         self.resume(&region, end)?;
         if self.access == Access::ReadOnly {
-            return Ok(self.finish(region, space, (state, recovery, end.lsn)));
+            return Ok(self.finish(extents, (state, recovery, end.lsn)));
         }
         if end.segment_offset != 0 {
             // Nothing tells which of it a killed process, or a copy, left unsynced.
-            self.log.distrust_durability(region.file_bytes());
-            self.log.leave_segment(&region, &mut space)?;
+            self.log.distrust_durability(region.view.file_bytes());
+            self.log.leave_segment(&mut extents)?;
             let position = self.log.position();
             (state.tail_offset, state.tail_segment) = (position.offset, position.segment_offset);
             live.commit(position.lsn, &state);
@@ -230,7 +234,7 @@ impl Opening {
         // Log, superblock and index have all been written again, for the next sync to see.
         live.clear_sync_failed();
         live.set_identity(region.storage().identity());
-        let mut opened = self.finish(region, space, (state, recovery, 0));
+        let mut opened = self.finish(extents, (state, recovery, 0));
         // Closing takes that back, also of an empty store.
         opened.writer.mark = Mark::NotCleanDurably;
         Ok(opened)
@@ -239,18 +243,17 @@ impl Opening {
     /// Fills an empty table from a checkpoint.
     fn load_checkpoint(
         &self,
-        region: &Region,
         image: &Image,
         geometry: Geometry,
-        space: &mut Space,
+        extents: &mut Extents,
     ) -> Result<()> {
+        let region = &extents.region().clone();
         let (key_hash, on_recovery) = (self.key_hash(), self.on_recovery.as_ref());
-        let space = Mutex::new(space);
+        let extents = Mutex::new(extents);
         // The bits that a bucket has in both tables, if the image need not look at keys.
         let level = geometry.level().min(image.state.geometry.level());
-        let shares = Share::all(region, level);
-        each_share(region, &shares, |share| {
-            load_image(region, image, key_hash, (share, &space), |progress| {
+        each_share(region, level, |share| {
+            load_image(region, image, key_hash, (share, &extents), |progress| {
                 if share.value == 0 {
                     tell(on_recovery, progress);
                 }
@@ -259,15 +262,17 @@ impl Opening {
     }
 
     /// Applies all changes of the log, in their order.
-    fn apply_log(&self, region: &Region, survey: &mut Survey, space: &mut Space) -> Result<()> {
-        let geometry = Shape::of_word(region.shape().load(Ordering::Relaxed)).geometry;
-        let shares = Share::all(region, geometry.level());
-        let space = Mutex::new(space);
+    fn apply_log(&self, survey: &mut Survey, extents: &mut Extents) -> Result<()> {
+        let region = &extents.region().clone();
+        let geometry = Shape::of_word(region.windows.shape().load(Ordering::Relaxed)).geometry;
+        let extents = Mutex::new(extents);
         let mut parts = std::mem::take(&mut survey.changes);
         let (mut records, records_total) = (0, survey.records);
         loop {
-            each_share(region, &shares, |share| {
-                parts.iter().try_for_each(|changes| apply_in_order(region, changes, share, &space))
+            each_share(region, geometry.level(), |share| {
+                parts
+                    .iter()
+                    .try_for_each(|changes| apply_in_order(region, changes, share, &extents))
             })?;
             records += parts.iter().map(|changes| changes.len() as u64).sum::<u64>();
             // Links and what was not committed count as applied with the last.
@@ -282,13 +287,6 @@ impl Opening {
     }
 }
 
-/// Tells the program how far a recovery is.
-pub(super) fn tell(on_recovery: Option<&OnRecovery>, progress: RecoveryProgress) {
-    if let Some(OnRecovery(function)) = on_recovery {
-        function(progress);
-    }
-}
-
 /// A share of the buckets, and of what goes to them: each is the business of one thread.
 #[derive(Clone, Copy, Debug)]
 struct Share {
@@ -298,64 +296,23 @@ struct Share {
 }
 
 impl Share {
-    /// Returns shares that have all buckets of a table of a level.
-    fn all(region: &Region, level: u32) -> Vec<Self> {
-        if level == 0 || !has_shares(region) {
-            return vec![Self { mask: 0, value: 0 }];
-        }
-        let mask = 1 << (level - 1);
-        [0, mask].map(|value| Self { mask, value }).to_vec()
-    }
-
     #[inline]
     fn has(self, hash: u64) -> bool {
         hash & self.mask == self.value
     }
 }
 
-/// Calls `each` with every share, at the same time if the machine has the cores.
+/// Calls `each` with shares that have all buckets of a table of a level.
 fn each_share(
     region: &Region,
-    shares: &[Share],
+    level: u32,
     each: impl Fn(Share) -> Result<()> + Sync,
 ) -> Result<()> {
-    let Some((&last, others)) = shares.split_last() else { return Ok(()) };
-    if shares.len() == 1 || !is_worth_a_thread(region) {
-        return shares.iter().try_for_each(|&share| each(share));
+    if level == 0 || !has_halves(region) {
+        return each(Share { mask: 0, value: 0 });
     }
-    std::thread::scope(|scope| {
-        let each = &each;
-        let spawn = |&share| {
-            let builder = std::thread::Builder::new().name("splitpoint-index".to_string());
-            (share, builder.spawn_scoped(scope, move || each(share)))
-        };
-        let threads: Vec<_> = others.iter().map(spawn).collect();
-        let mut result = each(last);
-        for (share, thread) in threads {
-            let done = match thread {
-                Ok(thread) => {
-                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                }
-                Err(_) => each(share),
-            };
-            result = result.and(done);
-        }
-        result
-    })
-}
-
-/// Returns whether a recovery of this store is done in two shares: if the machine has the cores and
-/// there is enough to do. On the simulated machine, which has no threads, they are done one after the
-/// other, so that its crashes are of the same steps.
-pub(super) fn has_shares(region: &Region) -> bool {
-    is_worth_a_thread(region) || !region.storage().may_sync_in_background()
-}
-
-/// Returns whether a second thread makes a recovery shorter.
-pub(super) fn is_worth_a_thread(region: &Region) -> bool {
-    region.file_bytes() >= THREAD_BYTES_MIN
-        && region.storage().may_sync_in_background()
-        && std::thread::available_parallelism().is_ok_and(|count| count.get() > 1)
+    let mask = 1 << (level - 1);
+    each_half(region, "splitpoint-index", [0, mask].map(|value| Share { mask, value }), each)
 }
 
 /// Puts the slots of a share of the buckets of a checkpoint into an empty table of any geometry.
@@ -363,16 +320,16 @@ fn load_image(
     region: &Region,
     image: &Image,
     key_hash: KeyHash<'_>,
-    (share, space): (Share, &Mutex<&mut Space>),
+    (share, extents): (Share, &Mutex<&mut Extents>),
     tell: impl Fn(RecoveryProgress),
 ) -> Result<()> {
-    let geometry = Shape::of_word(region.shape().load(Ordering::Relaxed)).geometry;
+    let geometry = Shape::of_word(region.windows.shape().load(Ordering::Relaxed)).geometry;
     let from = image.state.geometry;
     // A bucket has its own number's bits of the hash, and the tag has bits 8 to 31.
     let is_known = from.level() >= Tag::FIRST_BIT;
     let (mut bytes, bytes_total) = (0, image.name().bytes);
     image.for_each_entry(
-        region,
+        &region.view,
         |bucket, slots| {
             if !share.has(bucket.0) {
                 return Ok(());
@@ -387,7 +344,7 @@ fn load_image(
                 } else if is_known {
                     geometry.bucket_of(slot.low_hash(bucket.0))
                 } else {
-                    geometry.bucket_of(key_hash.of_record(region, slot.addr())?)
+                    geometry.bucket_of(key_hash.of_record(&region.view, slot.addr())?)
                 };
                 let open = &mut open[usize::from(target != bucket)];
                 match open {
@@ -395,7 +352,7 @@ fn load_image(
                         line.set_slot(*used, slot);
                         *used += 1;
                     }
-                    _ => *open = Some(add_slot(region, target, slot, space)?),
+                    _ => *open = Some(add_slot(region, target, slot, extents)?),
                 }
             }
             Ok(())
@@ -403,7 +360,7 @@ fn load_image(
         |bucket| {
             // Where the slots of the bucket go, if the table has not grown much.
             if share.has(bucket.0) {
-                region.prefetch_bucket(geometry.bucket_of(bucket.0));
+                region.windows.prefetch_bucket(geometry.bucket_of(bucket.0));
             }
         },
         |block_bytes| {
@@ -415,24 +372,18 @@ fn load_image(
 
 /// Makes the pages of the buckets, which are about to be filled, and the buckets empty; on two cores
 /// if the machine has them.
-fn make_pages(region: &Region) {
-    let line_count = region.line_count(LineWindow::Buckets);
+fn make_pages(region: &Region) -> Result<()> {
+    let line_count = region.windows.line_count(LineWindow::Buckets);
     let make = |lines: Range<u64>| {
-        region.populate(LineWindow::Buckets, lines.clone());
-        region.erase_lines(LineWindow::Buckets, lines);
+        region.windows.populate(LineWindow::Buckets, lines.clone());
+        region.windows.erase_lines(LineWindow::Buckets, lines);
+        Ok(())
     };
-    let half = line_count / 2;
-    if !is_worth_a_thread(region) {
+    if !has_halves(region) {
         return make(0..line_count);
     }
-    std::thread::scope(|scope| {
-        let builder = std::thread::Builder::new().name("splitpoint-pages".to_string());
-        let other = builder.spawn_scoped(scope, || make(half..line_count));
-        make(0..half);
-        if other.is_err() {
-            make(half..line_count);
-        }
-    });
+    let half = line_count / 2;
+    each_half(region, "splitpoint-pages", [0..half, half..line_count], make)
 }
 
 /// Applies the changes of a share of the buckets in their order; the cache misses of their buckets
@@ -441,17 +392,17 @@ fn apply_in_order(
     region: &Region,
     changes: &[Change],
     share: Share,
-    space: &Mutex<&mut Space>,
+    extents: &Mutex<&mut Extents>,
 ) -> Result<()> {
-    let geometry = Shape::of_word(region.shape().load(Ordering::Relaxed)).geometry;
+    let geometry = Shape::of_word(region.windows.shape().load(Ordering::Relaxed)).geometry;
     for (i, change) in changes.iter().enumerate() {
         if let Some(ahead) = changes.get(i + READ_AHEAD)
             && share.has(ahead.hash)
         {
-            region.prefetch_bucket(geometry.bucket_of(ahead.hash));
+            region.windows.prefetch_bucket(geometry.bucket_of(ahead.hash));
         }
         if share.has(change.hash) {
-            apply_change(region, change, space)?;
+            apply_change(region, change, extents)?;
         }
     }
     Ok(())
@@ -461,13 +412,13 @@ fn apply_in_order(
 pub(super) fn apply_change(
     region: &Region,
     change: &Change,
-    space: &Mutex<&mut Space>,
+    extents: &Mutex<&mut Extents>,
 ) -> Result<()> {
     let Change { hash, addr, prev } = *change;
     let is_delete = addr == NONE;
     let slot = if is_delete { Slot::EMPTY } else { Slot::new(Tag::of_hash(hash), addr) };
     if prev != NONE
-        && let Some((line, i, _)) = locate_addr(region, hash, prev)?.found
+        && let Some((line, i, _)) = locate_addr(&region.windows, hash, prev)?.found
     {
         line.set_slot(i, slot);
         return Ok(());
@@ -475,11 +426,11 @@ pub(super) fn apply_change(
     if is_delete {
         return Ok(());
     }
-    let at = locate_addr(region, hash, addr)?;
+    let at = locate_addr(&region.windows, hash, addr)?;
     if at.found.is_some() {
         return Ok(());
     }
-    insert_at(region, &at, slot, space)
+    insert_at(region, &at, slot, extents)
 }
 
 /// Puts a slot where there is room for it, in an overflow line where there is none; the shares have
@@ -488,15 +439,15 @@ fn insert_at(
     region: &Region,
     at: &Located<'_>,
     slot: Slot,
-    space: &Mutex<&mut Space>,
+    extents: &Mutex<&mut Extents>,
 ) -> Result<()> {
     if let Some((line, i)) = at.hole {
         line.set_slot(i, slot);
         return Ok(());
     }
-    let mut space = space.lock().unwrap_or_else(PoisonError::into_inner);
-    reserve_line(region, &mut space)?;
-    insert(region, &mut LivePool(region), at, slot).map(drop)
+    let mut extents = extents.lock().unwrap_or_else(PoisonError::into_inner);
+    extents.reserve_overflow_lines(1)?;
+    insert(&region.windows, &mut LivePool(&region.windows), at, slot).map(drop)
 }
 
 /// Puts a slot at the end of a chain of a table that is being built. Returns the line that it went
@@ -505,21 +456,12 @@ fn add_slot<'a>(
     region: &'a Region,
     bucket: BucketIndex,
     slot: Slot,
-    space: &Mutex<&mut Space>,
+    extents: &Mutex<&mut Extents>,
 ) -> Result<(BucketIndex, &'a Line, usize)> {
-    let at = locate_end(region, bucket)?;
-    insert_at(region, &at, slot, space)?;
+    let at = locate_end(&region.windows, bucket)?;
+    insert_at(region, &at, slot, extents)?;
     // A line that was begun just now is found when the next slot comes.
     Ok(at.hole.map_or((bucket, at.last, SLOT_COUNT), |(line, i)| (bucket, line, i + 1)))
-}
-
-/// Makes sure that an overflow line can be taken.
-fn reserve_line(region: &Region, space: &mut Space) -> Result<()> {
-    if LivePool(region).free_count() > 0 {
-        return Ok(());
-    }
-    let line_count = region.line_count(LineWindow::Overflow) + 1;
-    region.reserve_lines(LineWindow::Overflow, line_count, space)
 }
 
 const _: () = assert!(LINE_BYTES * 64 == GRANULE_BYTES);

@@ -6,17 +6,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::replay::{has_shares, is_worth_a_thread, tell};
-use crate::error::{Error, Result};
-use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, SegmentHeader, SegmentKind, u64_at};
+use super::halves::{beside, has_halves};
+use super::tell;
+use crate::error::Result;
+use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES};
 use crate::hash::HashFunction;
 use crate::live::CommitState;
 use crate::log::append::Position;
-use crate::log::batch::Batches;
-use crate::log::record::{Record, RecordKind};
-use crate::log::scan::{LogWalk, Trust, big_record_unverified, expect_value_bytes};
+use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
+use crate::log::segment::{Segment, backwards, log_segment_at};
 use crate::options::{OnRecovery, RecoveryProgress};
-use crate::region::Region;
+use crate::region::{Region, View};
 use crate::space::{Extent, Space};
 use crate::store::TOMBSTONE_BYTES;
 
@@ -62,7 +62,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, region: &Region, effect: &Effect) {
+    pub(super) fn add(&mut self, view: &View, effect: &Effect) {
         let Effect { change: Change { addr, prev, .. }, record_bytes } = *effect;
         if addr == NONE {
             self.deleted_count += 1;
@@ -74,17 +74,17 @@ impl Tally {
         if prev == NONE {
             return;
         }
-        region.prefetch_record(prev);
+        view.prefetch_record(prev);
         self.replaced.push(prev);
         if self.replaced.len() == READ_AHEAD {
-            self.add_replaced(region);
+            self.add_replaced(view);
         }
     }
 
-    fn add_replaced(&mut self, region: &Region) {
+    fn add_replaced(&mut self, view: &View) {
         for addr in self.replaced.drain(..) {
             // Damage to what is dead matters to nobody but these counts.
-            let record = region.record(addr);
+            let record = view.record(addr);
             self.replaced_bytes += record.map_or(0, |record| record.bytes.len() as u64);
         }
     }
@@ -100,8 +100,8 @@ impl Tally {
     }
 
     /// Returns what the counts are after all that, when they were `before`.
-    pub(super) fn after(mut self, region: &Region, before: CommitState) -> CommitState {
-        self.add_replaced(region);
+    pub(super) fn after(mut self, view: &View, before: CommitState) -> CommitState {
+        self.add_replaced(view);
         CommitState {
             record_count: (before.record_count + self.inserted_count)
                 .saturating_sub(self.deleted_count),
@@ -126,31 +126,21 @@ impl KeyHash<'_> {
     }
 
     /// Returns the hash of the key of a record that a slot names.
-    pub(super) fn of_record(self, region: &Region, addr: Addr) -> Result<u64> {
-        Ok(self.of(region.version(addr)?.key()))
+    pub(super) fn of_record(self, view: &View, addr: Addr) -> Result<u64> {
+        Ok(self.of(view.version(addr)?.key()))
     }
 
-    /// Returns what a record does.
+    /// Returns what a change does.
     #[inline]
-    pub(super) fn effect_of(self, region: &Region, record: &Record<'_>) -> Result<Option<Effect>> {
-        let prev = record.header.prev;
-        let (hash, addr, record_bytes) = match record.header.kind {
-            RecordKind::Put => (self.of(record.key()), record.addr(), record.bytes.len() as u64),
-            RecordKind::BigPut => {
-                let big = big_record_unverified(region, record)?;
-                (self.of(big.key()), big.addr(), big.bytes.len() as u64)
+    pub(super) fn effect_of(self, change: Logged<'_>) -> Effect {
+        let (change, record_bytes) = match change {
+            Logged::Put { pair, prev } => {
+                let (hash, prev) = (self.of(pair.key()), prev.unwrap_or(NONE));
+                (Change { hash, addr: pair.addr(), prev }, pair.bytes.len() as u64)
             }
-            RecordKind::Delete => {
-                expect_value_bytes(record, 8)?;
-                if prev.is_none() {
-                    return Err(no_prev(record));
-                }
-                (u64_at(record.value(), 0), NONE, 0)
-            }
-            _ => return Ok(None),
+            Logged::Delete { hash, prev } => (Change { hash, addr: NONE, prev }, 0),
         };
-        let prev = prev.unwrap_or(NONE);
-        Ok(Some(Effect { change: Change { hash, addr, prev }, record_bytes }))
+        Effect { change, record_bytes }
     }
 }
 
@@ -171,14 +161,20 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    pub(super) fn add_segment(&mut self, offset: u64, header: &SegmentHeader) {
-        let count = header.segment_bytes / GRANULE_BYTES;
-        self.used.push(Extent { granule: offset / GRANULE_BYTES, count });
-        match header.kind {
-            SegmentKind::Big => self.big_bytes += header.segment_bytes,
-            _ => self.log_bytes += header.segment_bytes,
-        }
-        self.next_sequence = self.next_sequence.max(header.sequence + 1);
+    pub(super) fn add_segment(&mut self, segment: &Segment) {
+        self.log_bytes += segment.bytes;
+        self.add_used(segment);
+    }
+
+    fn add_big(&mut self, segment: &Segment) {
+        self.big_bytes += segment.bytes;
+        self.add_used(segment);
+    }
+
+    fn add_used(&mut self, segment: &Segment) {
+        let count = segment.bytes / GRANULE_BYTES;
+        self.used.push(Extent { granule: segment.offset / GRANULE_BYTES, count });
+        self.next_sequence = self.next_sequence.max(segment.sequence + 1);
     }
 
     pub(super) fn space(&self) -> Space {
@@ -213,20 +209,10 @@ impl Survey {
             self.append(part(walk.clone(), None)?.survey);
             return Ok(());
         };
-        let read_later = || part(LogWalk::from_position(region, later, Trust::Nothing, 0)?, None);
-        let (first, second) = if is_worth_a_thread(region) {
-            std::thread::scope(|scope| {
-                let builder = std::thread::Builder::new().name("splitpoint-log".to_string());
-                let second = builder.spawn_scoped(scope, read_later).ok();
-                let first = part(walk.clone(), Some(later));
-                let second = second.map(|thread| {
-                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                });
-                (first, second)
-            })
-        } else {
-            (part(walk.clone(), Some(later)), None)
-        };
+        let read_later =
+            || part(LogWalk::from_position(&region.view, later, Trust::Nothing, 0)?, None);
+        let read_first = || part(walk.clone(), Some(later));
+        let (first, second) = beside(region, "splitpoint-log", read_first, read_later);
         let first = first?;
         self.append(first.survey);
         if first.is_cut {
@@ -256,24 +242,19 @@ impl Survey {
 /// and the end, as far as the live header tells. Nothing vouches for that header, nor for the
 /// segments that lead back from there.
 fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
-    if !has_shares(region) {
+    if !has_halves(region) {
         return None;
     }
     let (_, state) = region.live().committed();
-    let mut segments = Vec::new();
-    let (mut offset, mut before_lsn) = (state.tail_segment, u64::MAX);
-    while segments.len() < SEGMENTS_MAX
-        && let Ok(header) = region.segment(offset)
-        && header.kind == SegmentKind::Log
-        && (start.lsn + 1..before_lsn).contains(&header.base_lsn)
-    {
-        segments.push((offset, header.base_lsn));
-        (offset, before_lsn) = (header.previous_offset, header.base_lsn);
-    }
-    let middle_lsn = start.lsn + (segments.first()?.1 - start.lsn) / 2;
-    let &(segment_offset, lsn) =
-        segments.iter().min_by_key(|(_, base_lsn)| base_lsn.abs_diff(middle_lsn))?;
-    Some(Position { segment_offset, offset: segment_offset + SegmentHeader::BYTES, lsn })
+    let segment_at = |offset| log_segment_at(&region.view, offset);
+    let segments: Vec<Segment> = backwards(segment_at(state.tail_segment), segment_at)
+        .take_while(|segment| segment.base_lsn > start.lsn)
+        .take(SEGMENTS_MAX)
+        .collect();
+    let middle_lsn = start.lsn + (segments.first()?.base_lsn - start.lsn) / 2;
+    let middle = segments.iter().min_by_key(|segment| segment.base_lsn.abs_diff(middle_lsn))?;
+    let Segment { offset: segment_offset, base_lsn: lsn, .. } = *middle;
+    Some(Position { segment_offset, offset: middle.first(), lsn })
 }
 
 /// What one thread reads of the log.
@@ -290,59 +271,52 @@ impl Part {
     fn read(
         region: &Region,
         key_hash: KeyHash<'_>,
-        mut walk: LogWalk<'_>,
+        walk: LogWalk<'_>,
         (until, changes_max): (Option<Position>, usize),
         read: impl Fn(u64),
     ) -> Result<Self> {
         let mut survey = Survey::default();
         let mut own_changes = Vec::new();
         let mut told_lsn = walk.position().lsn;
-        let mut batches = Batches::default();
+        let mut log = Changes::new(walk);
         let is_cut = loop {
-            let position = walk.position();
-            if until == Some(position) && batches.is_empty() {
+            let position = log.position();
+            if until == Some(position) && log.is_between_changes() {
                 break true;
             }
-            if own_changes.len() >= changes_max && batches.is_empty() {
+            if own_changes.len() >= changes_max && log.is_between_changes() {
                 survey.rest.get_or_insert(position);
             }
             if position.lsn - told_lsn >= PROGRESS_BYTES {
                 read(position.lsn - told_lsn);
                 told_lsn = position.lsn;
             }
-            let Some(record) = walk.next_record()? else { break false };
-            survey.records += 1;
-            match record.header.kind {
-                RecordKind::Link => {
-                    survey.add_segment(walk.position().segment_offset, walk.header());
-                }
-                RecordKind::BigPut => {
-                    let offset = u64_at(record.value(), 0);
-                    survey.add_segment(offset, &region.segment(offset)?);
-                }
-                _ => {}
+            let record = log.read_next(
+                |change| key_hash.effect_of(change),
+                |step| match step {
+                    Step::Segment(segment) => survey.add_segment(&segment),
+                    Step::Big(segment) => survey.add_big(&segment),
+                    Step::Change(effect) => {
+                        survey.tally.add(&region.view, &effect);
+                        if survey.rest.is_none() {
+                            own_changes.push(effect.change);
+                        }
+                    }
+                },
+            )?;
+            if record.is_none() {
+                break false;
             }
-            let effect = key_hash.effect_of(region, &record)?;
-            let Survey { tally, rest, .. } = &mut survey;
-            batches.add(&record, effect, |effect| {
-                tally.add(region, &effect);
-                if rest.is_none() {
-                    own_changes.push(effect.change);
-                }
-            });
         };
+        survey.records = log.record_count();
         survey.changes.push(own_changes);
-        survey.end = walk.position();
+        survey.end = log.position();
         if !is_cut {
-            let segment_end = survey.end.segment_offset + walk.header().segment_bytes;
-            let rest = region.storage().read(survey.end.offset, segment_end - survey.end.offset);
+            let rest_bytes = log.segment().end() - survey.end.offset;
+            let rest = region.storage().read(survey.end.offset, rest_bytes);
             let last = rest.iter().rposition(|&byte| byte != 0);
             survey.dropped_bytes = last.map_or(0, |last| last as u64 + 1);
         }
         Ok(Self { survey, is_cut })
     }
-}
-
-fn no_prev(record: &Record<'_>) -> Error {
-    Error::Corrupt { what: "record flags", offset: record.offset + 4, expected: 0x12, found: 0x02 }
 }

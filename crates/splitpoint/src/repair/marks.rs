@@ -1,32 +1,33 @@
 //! `Marks`: notes about the records of one log segment, by their place.
 
+use crate::bitmap::Bitmap;
 use crate::log::segment::Segment;
 
 /// One bit for each 8 bytes of a log segment.
 #[derive(Clone, Debug)]
 pub(super) struct Marks {
-    offset: u64,
-    words: Vec<u64>,
+    segment: Segment,
+    bits: Bitmap,
 }
 
 impl Marks {
     pub(super) fn new(segment: &Segment) -> Self {
-        let word_count = (segment.bytes / 8).div_ceil(64) as usize;
-        Self { offset: segment.offset, words: vec![0; word_count] }
+        Self { segment: *segment, bits: Bitmap::new(segment.bytes / 8) }
     }
 
     /// Sets or clears the mark of the record at `offset`; returns whether that changed it.
     pub(super) fn set(&mut self, offset: u64, is_marked: bool) -> bool {
-        let bit = (offset - self.offset) / 8;
-        let before = self.has(offset);
-        let word = &mut self.words[(bit / 64) as usize];
-        *word = if is_marked { *word | 1 << (bit % 64) } else { *word & !(1 << (bit % 64)) };
-        before != is_marked
+        let before = self.bits.set(self.unit(offset), is_marked);
+        before.expect("the record is in the segment") != is_marked
     }
 
     pub(super) fn has(&self, offset: u64) -> bool {
-        let bit = (offset - self.offset) / 8;
-        self.words[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+        self.bits.has(self.unit(offset))
+    }
+
+    fn unit(&self, offset: u64) -> u64 {
+        assert!((self.segment.offset..self.segment.end()).contains(&offset));
+        (offset - self.segment.offset) / 8
     }
 }
 

@@ -1,24 +1,28 @@
 //! `NewFile`: a file that has its name only once it is whole and durable.
 //!
-//! It is written under the name `NAME.backup-in-progress`, or `NAME.repair-in-progress`, beside where
+//! It is written under the name `NAME.backup-in-progress`, or of `repair` or `rehash`, beside where
 //! it belongs, and renamed at the end. A process that is killed before leaves that file, which the
 //! next one writes anew.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, OFlags, RenameFlags};
+use rustix::fs::{CWD, OFlags, RenameFlags, XattrFlags};
 
 use super::Identity;
 use super::mapped::Mapped;
-use super::open::{io_error, refuse_network, sync_directory, writer_pid};
+use super::open::{io_error, is_named, refuse_network, sync_directory, writer_pid};
 use super::regular::{open_regular, open_regular_with, refuse_dangling_link, refuse_special};
 use crate::error::{Error, Result};
 
 /// Permissions of a file whose original has none, before the process's mask.
 const MODE: u32 = 0o666;
+/// Permissions of a file that has not those of its original yet.
+const PRIVATE_MODE: u32 = 0o600;
+/// Longest value of an extended attribute, and list of their names, that Linux has, in bytes.
+const ATTRIBUTE_BYTES_MAX: usize = 65_536;
 /// How often a file that other processes create and rename is opened again before it counts as
 /// locked.
 const OPENINGS_MAX: u32 = 100;
@@ -37,6 +41,8 @@ pub(crate) struct NewFile {
     is_replacing: bool,
     /// What is there already, locked so that it is not replaced under a program that has it open.
     replaced: Option<File>,
+    /// The store that this file is made from and replaces; the caller has it locked.
+    original: Option<Identity>,
     is_published: bool,
 }
 
@@ -62,6 +68,31 @@ impl NewFile {
         Self::open(path, target, work, MODE, false, replaced)
     }
 
+    /// Begins the file that replaces the store at `path`, which the caller has locked; `original`
+    /// identifies it. A symbolic link stays, and the file that it leads to is replaced.
+    ///
+    /// Until it has its name the file is private; it is then given owner, permissions and access
+    /// list of the store, as far as this process may.
+    pub(crate) fn begin_over(path: &Path, original: Identity, work: &str) -> Result<Self> {
+        let target = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
+        expect_original(&target, original)?;
+        let partial = partial_of(&target, work);
+        let file = make_partial(&partial)?;
+        let new = Self {
+            file,
+            // What cannot be written or extended is this one, and not the store.
+            path: partial.clone(),
+            partial,
+            target,
+            is_replacing: true,
+            replaced: None,
+            original: Some(original),
+            is_published: false,
+        };
+        refuse_network(&new.file, path)?;
+        Ok(new)
+    }
+
     fn open(
         path: &Path,
         target: PathBuf,
@@ -70,9 +101,7 @@ impl NewFile {
         is_replacing: bool,
         replaced: Option<File>,
     ) -> Result<Self> {
-        let mut partial = target.clone().into_os_string();
-        partial.push(format!(".{work}-in-progress"));
-        let partial = PathBuf::from(partial);
+        let partial = partial_of(&target, work);
         let file = open_partial(&partial, path, mode)?;
         let new = Self {
             file,
@@ -81,6 +110,7 @@ impl NewFile {
             target,
             is_replacing,
             replaced,
+            original: None,
             is_published: false,
         };
         refuse_network(&new.file, path)?;
@@ -108,8 +138,18 @@ impl NewFile {
     }
 
     /// Gives the file its name; it is whole and durable before, and the name when this returns.
+    ///
+    /// The lock is held until then: who opens the file by its new name and syncs a change must not
+    /// lose it because the name is lost.
     pub(crate) fn publish(mut self) -> Result<()> {
+        if self.original.is_some() {
+            let resembling = resemble(&self.file, &self.target);
+            resembling.map_err(|source| io_error("set the permissions of", &self.path, source))?;
+        }
         self.file.sync_all().map_err(|source| io_error("sync", &self.path, source))?;
+        if let Some(original) = self.original {
+            expect_original(&self.target, original)?;
+        }
         self.rename()?;
         self.is_published = true;
         sync_directory(&self.target)
@@ -150,6 +190,109 @@ impl Drop for NewFile {
             let _ = file.unlock();
         }
     }
+}
+
+fn partial_of(target: &Path, work: &str) -> PathBuf {
+    let mut partial = target.as_os_str().to_owned();
+    partial.push(format!(".{work}-in-progress"));
+    PathBuf::from(partial)
+}
+
+/// Checks that the file at `target` is still the store `original`, and that it has no other name.
+fn expect_original(target: &Path, original: Identity) -> Result<()> {
+    let named = fs::metadata(target).map_err(|source| io_error("find", target, source))?;
+    let refused = |reason| Err(Error::Unsupported { path: target.to_path_buf(), reason });
+    if (named.dev(), named.ino()) != (original.device, original.inode) {
+        return refused("another program has put another file in its place".to_string());
+    }
+    if named.nlink() > 1 {
+        return refused(format!(
+            "it has {} names (hard links), and the others would keep the old store",
+            named.nlink()
+        ));
+    }
+    Ok(())
+}
+
+/// Makes and locks a file that only this user may read. What was left behind is removed and not
+/// emptied: whoever has it open, or owns it, must not get at what is written now.
+fn make_partial(partial: &Path) -> Result<File> {
+    match fs::remove_file(partial) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            return Err(io_error("remove", partial, source));
+        }
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(PRIVATE_MODE);
+    let file = match open_regular_with(partial, &options, OFlags::NOFOLLOW) {
+        Err(Error::Io { source, .. }) => return Err(io_error("create", partial, source)),
+        opened => opened?,
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(Error::Locked { path: partial.to_path_buf(), pid: None })
+        }
+        Err(TryLockError::Error(source)) => Err(io_error("lock", partial, source)),
+    }
+}
+
+/// Gives `file` the owner, the permissions and the access list of the file at `original`.
+///
+/// Where this process may not give it the same group or list, it takes from the group what
+/// others do not have: nobody can read the new file who could not read the old one.
+fn resemble(file: &File, original: &Path) -> io::Result<()> {
+    let (wanted, own) = (fs::metadata(original)?, file.metadata()?);
+    let (uid, gid) = (wanted.uid(), wanted.gid());
+    let is_same_owner = (uid, gid) == (own.uid(), own.gid());
+    let is_group_kept = is_same_owner
+        || fchown(file, Some(uid), Some(gid)).is_ok()
+        || gid == own.gid()
+        || fchown(file, None, Some(gid)).is_ok();
+    let is_list_kept = copy_attributes(file, original);
+    let mut mode = wanted.mode() & 0o777;
+    if !is_group_kept || !is_list_kept {
+        mode &= 0o707 | (mode & 0o007) << 3;
+    }
+    // Last: a change of the owner or of the list changes the permissions.
+    file.set_permissions(fs::Permissions::from_mode(mode))
+}
+
+/// Copies the attributes that a user has set, and the label; returns whether the access list is
+/// that of the original.
+fn copy_attributes(file: &File, original: &Path) -> bool {
+    const ACCESS_LIST: &str = "system.posix_acl_access";
+    let names = attribute_names(original);
+    let is_copied = |name: &str| {
+        let Some(value) = attribute(original, name) else { return false };
+        rustix::fs::fsetxattr(file, name, &value, XattrFlags::empty()).is_ok()
+    };
+    for name in names.iter().filter(|name| name.starts_with("user.") || *name == "security.selinux")
+    {
+        is_copied(name);
+    }
+    if names.iter().any(|name| name == ACCESS_LIST) {
+        return is_copied(ACCESS_LIST);
+    }
+    // It may have inherited one from its directory, which the original does not have any more.
+    let _ = rustix::fs::fremovexattr(file, ACCESS_LIST);
+    true
+}
+
+/// Returns the names of the extended attributes of a file; none where there are none.
+fn attribute_names(path: &Path) -> Vec<String> {
+    let mut names = vec![0; ATTRIBUTE_BYTES_MAX];
+    let Ok(bytes) = rustix::fs::listxattr(path, &mut names[..]) else { return Vec::new() };
+    let names = names[..bytes].split(|&byte| byte == 0).filter(|name| !name.is_empty());
+    names.filter_map(|name| String::from_utf8(name.to_vec()).ok()).collect()
+}
+
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; ATTRIBUTE_BYTES_MAX];
+    let bytes = rustix::fs::getxattr(path, name, &mut value[..]).ok()?;
+    value.truncate(bytes);
+    Some(value)
 }
 
 /// Looks at what is at `path`, and returns where it leads and what is there, locked.
@@ -204,10 +347,7 @@ fn open_partial(partial: &Path, path: &Path, mode: u32) -> Result<File> {
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
         // Who had it locked until now may have given it its final name, or removed it.
-        let opened = file.metadata().map_err(failed)?;
-        let is_named = fs::metadata(partial)
-            .is_ok_and(|named| (named.dev(), named.ino()) == (opened.dev(), opened.ino()));
-        if is_named {
+        if is_named(&file, partial)? {
             file.set_len(0).map_err(failed)?;
             return Ok(file);
         }

@@ -1,8 +1,8 @@
 //! Open, make and lock the file of a store.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use super::address_space_refused;
@@ -11,6 +11,9 @@ use super::regular::open_regular;
 use crate::error::{Error, Result};
 use crate::live::PID_OFFSET;
 use crate::options::{Access, Create};
+
+/// How often a file that others replace meanwhile is opened again before it counts as locked.
+const OPENINGS_MAX: u32 = 100;
 
 /// A file that this handle has locked and mapped.
 #[derive(Debug)]
@@ -25,24 +28,53 @@ pub(crate) struct Locked {
 ///
 /// A new file is empty. An existing one has not been read.
 pub(crate) fn open_and_lock(path: &Path, access: Access, create: Create) -> Result<Locked> {
-    let (file, is_new) = open(path, access, create)?;
-    refuse_network(&file, path)?;
-    let locked = match access {
-        Access::ReadWrite => file.try_lock(),
-        Access::ReadOnly => file.try_lock_shared(),
-    };
-    match locked {
-        Ok(()) => {
-            let is_writable = access == Access::ReadWrite;
-            let storage = Mapped::new(file, path.to_path_buf(), is_writable)
-                .map_err(|source| io_error("map", path, source))?;
-            Ok(Locked { storage, is_new })
+    open_and_lock_with(path, access, create, || ())
+}
+
+/// As [`open_and_lock`]; calls `before_lock` between the opening and the lock.
+///
+/// Whoever held the lock at the opening may have given the name to another file before letting it
+/// go: a rehash and a backup do. What is written to the file that had the name would be lost with
+/// it, so the name is looked at again under the lock.
+fn open_and_lock_with(
+    path: &Path,
+    access: Access,
+    create: Create,
+    mut before_lock: impl FnMut(),
+) -> Result<Locked> {
+    for _ in 0..OPENINGS_MAX {
+        let (file, is_new) = open(path, access, create)?;
+        refuse_network(&file, path)?;
+        before_lock();
+        let locked = match access {
+            Access::ReadWrite => file.try_lock(),
+            Access::ReadOnly => file.try_lock_shared(),
+        };
+        match locked {
+            Ok(()) if !is_named(&file, path)? => {
+                // As in `Mapped`: a child that is being forked may have the file for a moment.
+                let _ = file.unlock();
+            }
+            Ok(()) => {
+                let is_writable = access == Access::ReadWrite;
+                let storage = Mapped::new(file, path.to_path_buf(), is_writable)
+                    .map_err(|source| io_error("map", path, source))?;
+                return Ok(Locked { storage, is_new });
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) });
+            }
+            Err(TryLockError::Error(source)) => return Err(io_error("lock", path, source)),
         }
-        Err(TryLockError::WouldBlock) => {
-            Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) })
-        }
-        Err(TryLockError::Error(source)) => Err(io_error("lock", path, source)),
     }
+    Err(Error::Locked { path: path.to_path_buf(), pid: None })
+}
+
+/// Returns whether the name leads to this open file.
+pub(super) fn is_named(file: &File, path: &Path) -> Result<bool> {
+    let opened = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
+    let named = fs::metadata(path);
+    Ok(named.is_ok_and(|named| (named.dev(), named.ino()) == (opened.dev(), opened.ino())))
 }
 
 /// A file that this handle reads while others may write to it.
@@ -168,10 +200,73 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
         .map_err(|source| io_error("sync the directory of", path, source))
 }
 
-/// Returns an error that names the action and the file, or says that there is no address space left.
+/// Returns an error that names the action and the file, or says that there is no address space
+/// left.
 pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
     match address_space_refused(&source) {
         Some(bytes) => Error::Full { what: "address space of this process", bytes },
         None => Error::Io { action, path: path.to_path_buf(), source },
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use super::*;
+
+    /// Opens the file `a` of a directory, where `between` runs once between the opening and the
+    /// lock, and returns the inode that was locked and the one that has the name.
+    fn inodes_after(access: Access, create: Create, between: impl Fn(&Path)) -> (u64, u64) {
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let path = dir.path().join("a");
+        fs::write(&path, b"old").expect("nothing fails");
+        let mut is_first = true;
+        let locked = open_and_lock_with(&path, access, create, || {
+            if std::mem::take(&mut is_first) {
+                between(&path);
+            }
+        });
+        let locked = locked.expect("nothing fails").storage;
+        (
+            crate::storage::Storage::identity(&locked).inode,
+            fs::metadata(&path).expect("nothing fails").ino(),
+        )
+    }
+
+    fn replace(path: &Path) {
+        let new = path.with_extension("new");
+        fs::write(&new, b"new").expect("nothing fails");
+        fs::rename(&new, path).expect("nothing fails");
+    }
+
+    #[test]
+    fn a_file_replaced_between_opening_and_lock_is_not_used() {
+        for access in [Access::ReadWrite, Access::ReadOnly] {
+            let (locked, named) = inodes_after(access, Create::Never, replace);
+            assert_eq!(locked, named, "{access:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_removed_between_opening_and_lock_is_made_anew_or_missed() {
+        let remove = |path: &Path| fs::remove_file(path).unwrap();
+        let (locked, named) = inodes_after(Access::ReadWrite, Create::IfMissing, remove);
+        assert_eq!(locked, named);
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::write(&path, b"old").unwrap();
+        let opened = open_and_lock_with(&path, Access::ReadWrite, Create::Never, || {
+            let _ = fs::remove_file(&path);
+        });
+        assert!(is_missing(&opened.unwrap_err()));
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_again_and_again_is_an_error_and_no_endless_loop() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::write(&path, b"old").unwrap();
+        let opened = open_and_lock_with(&path, Access::ReadWrite, Create::Never, || replace(&path));
+        assert!(matches!(opened, Err(Error::Locked { pid: None, .. })), "{opened:?}");
     }
 }

@@ -239,7 +239,7 @@ impl SimDisk {
 
     /// Returns the storage alone, without a store in it.
     #[cfg(test)]
-    pub(super) fn storage(&self) -> io::Result<Box<dyn Storage>> {
+    pub(crate) fn storage(&self) -> io::Result<Box<dyn Storage>> {
         Ok(Box::new(Sim::new(self.0.clone())?))
     }
 

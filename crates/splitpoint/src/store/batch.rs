@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use super::{Store, TOMBSTONE_BYTES, Writer};
 use crate::batch::Change;
 use crate::error::{Error, Result};
-use crate::format::{Addr, u32_at};
+use crate::format::Addr;
 use crate::index::line::SLOT_COUNT;
 use crate::index::lookup::for_each_line;
 use crate::index::slot::{Slot, Tag};
@@ -103,7 +103,7 @@ impl Store {
                 continue;
             }
             let prev_bytes = match prev {
-                Some(prev) => self.region.record(prev)?.bytes.len() as u64,
+                Some(prev) => self.region.view.record(prev)?.bytes.len() as u64,
                 None => 0,
             };
             members.push(Member {
@@ -129,12 +129,12 @@ impl Store {
         let mut line_count = 0;
         for new in buckets.chunk_by(|a, b| a == b) {
             let mut hole_count = 0;
-            for_each_line(&self.region, new[0], |_, line| {
+            for_each_line(&self.region.windows, new[0], |_, line| {
                 hole_count += SLOT_COUNT - line.slot_count() as usize;
             })?;
             line_count += new.len().saturating_sub(hole_count).div_ceil(SLOT_COUNT) as u64;
         }
-        self.reserve_overflow_lines(writer, line_count)
+        writer.extents.reserve_overflow_lines(line_count)
     }
 
     /// Appends the records, then the one that commits them.
@@ -151,18 +151,18 @@ impl Store {
             payload.header.prev = member.prev;
             member.record_bytes = payload.header.record_bytes();
             let addr = if writer.log.is_big(member.record_bytes, region) {
-                writer.log.append_big(&payload, member.prev, region, &mut writer.space)?
+                writer.log.append_big(&payload, member.prev, &mut writer.extents)?
             } else {
-                writer.log.reserve(member.record_bytes, region, &mut writer.space)?;
+                writer.log.reserve(member.record_bytes, &mut writer.extents)?;
                 writer.log.append(&payload, member.prev, Via::Mapping, region)?
             };
             member.addr = member.value.is_some().then_some(addr);
             let appended = writer.log.last_record_offset();
-            batch = batch.with(u32_at(region.bytes("record", appended, 8)?, 0));
+            batch = batch.with(region.view.record(Addr::of_offset(appended))?.crc());
         }
         let value = batch.encode();
         let commit = Payload::new(RecordKind::Commit, &[], &value);
-        writer.log.reserve(COMMIT_BYTES, region, &mut writer.space)?;
+        writer.log.reserve(COMMIT_BYTES, &mut writer.extents)?;
         writer.log.append(&commit, None, Via::Mapping, region)?;
         Ok(())
     }
@@ -179,7 +179,7 @@ impl Store {
         };
         match at.found {
             Some((line, i, _)) => line.set_slot(i, slot),
-            None => drop(insert(region, &mut LivePool(region), &at, slot)?),
+            None => drop(insert(&region.windows, &mut LivePool(&region.windows), &at, slot)?),
         }
         state.live_bytes -= member.prev_bytes.min(state.live_bytes);
         state.dead_bytes += member.prev_bytes;

@@ -81,7 +81,7 @@ impl Checkpointing {
     /// Returns by how many bytes the log grows between two checkpoints: a recovery reads about as
     /// much of the log as of the index.
     fn interval(&self, region: &Region) -> u64 {
-        self.bytes_min.max(region.index_bytes())
+        self.bytes_min.max(region.windows.index_bytes())
     }
 }
 
@@ -93,6 +93,12 @@ impl Writer {
         let base_lsn = self.superblock.checkpoint.map_or(0, |name| name.lsn);
         let lsn = self.log.position().lsn;
         self.checkpoints.due_lsn = (base_lsn + interval).max(lsn + interval / GRACE_SHARE);
+    }
+
+    /// Gives back the segments of all checkpoints: a store that is closed needs none.
+    pub(super) fn drop_checkpoints(&mut self) {
+        self.checkpoints = Checkpointing::default();
+        checkpoint::release_all_but(&mut self.extents, None);
     }
 }
 
@@ -159,10 +165,9 @@ impl Store {
         let interval = writer.checkpoints.interval(region);
         let replay_start = writer.log.log_start();
         let geometry = self.shape().geometry;
-        let state =
-            CheckpointState::of(region, geometry, writer.state, replay_start, &writer.space);
+        let state = CheckpointState::of(&writer.extents, geometry, writer.state, replay_start);
         let salt = writer.log.next_salt();
-        let image = ImageWriter::begin(region, &state, salt, &mut writer.space)?;
+        let image = ImageWriter::begin(&mut writer.extents, &state, salt)?;
         let step_count = geometry.bucket_count().div_ceil(WALK_BUCKETS);
         let step_bytes = (interval / WALK_SHARE / step_count).max(1);
         writer.checkpoints.due_lsn = lsn + step_bytes;
@@ -175,7 +180,7 @@ impl Store {
     fn abandon_checkpoint(&self, writer: &mut Writer) {
         let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Idle);
         if let Progress::Walking { image, .. } | Progress::Written { image, .. } = progress {
-            image.release(&self.region, &mut writer.space);
+            image.release(&mut writer.extents);
         }
         let interval = writer.checkpoints.interval(&self.region);
         writer.checkpoints.due_lsn = writer.log.position().lsn + interval / WALK_SHARE;
@@ -208,7 +213,7 @@ impl Store {
         let mut writer = self.lock()?;
         let writer = &mut *writer;
         writer.superblock = superblock;
-        checkpoint::release_all_but(&self.region, Some(name), &mut writer.space);
+        checkpoint::release_all_but(&mut writer.extents, Some(name));
         writer.checkpoints.progress = Progress::Idle;
         writer.checkpoints.due_lsn = name.lsn + writer.checkpoints.interval(&self.region);
         Ok(())
@@ -230,11 +235,5 @@ impl Store {
             self.region.sync_range(offset, bytes)?;
         }
         Ok(superblock)
-    }
-
-    /// Gives back the segments of all checkpoints: a store that is closed needs none.
-    pub(super) fn drop_checkpoints(&self, writer: &mut Writer) {
-        writer.checkpoints = Checkpointing::default();
-        checkpoint::release_all_but(&self.region, None, &mut writer.space);
     }
 }

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use splitpoint::backup::Backup;
-use splitpoint::{Create, Db, Durability, ErrorKind, Options, Recovery, SimDisk};
+use splitpoint::{Change, Create, Db, Durability, ErrorKind, Options, Recovery, SimDisk};
 
 use crate::support::{
     Content, Rng, assert_content, assert_sound, bad_hash, content, rounds, seed, tiny,
@@ -522,4 +522,26 @@ fn a_copy_is_sparse_and_as_private_as_its_source() {
     assert_eq!(metadata.mode() & 0o777, 0o600);
     assert!(metadata.blocks() * 512 < 2 << 20, "{} blocks", metadata.blocks());
     assert_eq!(assert_whole(&copy), 20);
+}
+
+/// The first record of a batch is in the log when its second fails: it counts for nothing, in the copy
+/// and in what is reported of it.
+#[test]
+fn a_backup_does_not_count_the_records_of_a_batch_that_failed() {
+    let big = vec![7; 100_000];
+    let mut failed_count = 0;
+    for call in 1..=20 {
+        let disk = SimDisk::new();
+        let db = disk.open(&Options::new()).unwrap();
+        db.put(b"before", b"1").unwrap();
+        disk.fail_call(call, 28, false);
+        let batch =
+            [Change::Put { key: b"small", value: b"2" }, Change::Put { key: b"big", value: &big }];
+        failed_count += u32::from(db.apply(&batch).is_err());
+        disk.fail_call(u64::MAX, 28, false);
+        db.put(b"after", b"3").unwrap();
+        let report = db.backup_with().write_to(std::io::sink()).unwrap();
+        assert_eq!(report.record_count, db.len(), "call {call} fails");
+    }
+    assert!(failed_count > 0);
 }

@@ -301,14 +301,14 @@ const HARMLESS: &[Harmless] = &[
     },
     Harmless {
         what: "free granules",
-        reason: "who takes one writes all of it first",
+        reason: "the writer that allocates one writes all of it first",
         ended: &[Closed, Killed, PowerLost],
         is_noticed_too: false,
         ranges: Sample::free_granules,
     },
     Harmless {
         what: "the rest of a segment behind its last record",
-        reason: "no checksum fits there, and what is appended writes over it",
+        reason: "no checksum matches there, and new records overwrite it",
         ended: &[Closed, Killed, PowerLost],
         is_noticed_too: false,
         ranges: |sample| {
@@ -323,7 +323,7 @@ const HARMLESS: &[Harmless] = &[
     },
     Harmless {
         what: "the checkpoint",
-        reason: "the log has all of it: without one that is whole, recovery reads it from its start",
+        reason: "the log has all of it; without a complete checkpoint, recovery reads the whole log",
         ended: &[PowerLost],
         is_noticed_too: false,
         ranges: |sample| {
@@ -332,8 +332,8 @@ const HARMLESS: &[Harmless] = &[
         },
     },
     Harmless {
-        what: "lines that no chain has: buckets to come, overflow lines not handed out yet",
-        reason: "a line is written before it is in a chain",
+        what: "lines in no chain: future buckets, overflow lines never allocated",
+        reason: "the writer fills a line before it joins a chain",
         ended: &[Closed, Killed],
         is_noticed_too: false,
         ranges: |sample| {
@@ -342,15 +342,15 @@ const HARMLESS: &[Harmless] = &[
         },
     },
     Harmless {
-        what: "the slots and the chain of an overflow line that was given back",
-        reason: "they are written before the line is in a chain again",
+        what: "the slots and the link of a freed overflow line",
+        reason: "the writer fills both before the line joins a chain again",
         ended: &[Closed, Killed],
         is_noticed_too: false,
         ranges: |sample| sample.free_lines().into_iter().map(|at| at..at + 60).collect(),
     },
     Harmless {
         what: "bytes 60 to 63 of a line in a chain",
-        reason: "they link the lines that were given back; this one is none",
+        reason: "they link the free lines, and this line is not free",
         ended: &[Closed, Killed],
         is_noticed_too: false,
         ranges: |sample| {
@@ -361,8 +361,8 @@ const HARMLESS: &[Harmless] = &[
         },
     },
     Harmless {
-        what: "the link to an overflow line that is empty and ends its chain",
-        reason: "without it a line is lost until the index is built again, and no record",
+        what: "the link to an empty overflow line at the end of a chain",
+        reason: "without it no record is lost, only a line until the next rebuild of the index",
         ended: &[Closed, Killed],
         is_noticed_too: false,
         ranges: |sample| {
@@ -380,7 +380,7 @@ const HARMLESS: &[Harmless] = &[
     },
     Harmless {
         what: "the live header and the index",
-        reason: "after a power loss they are built again from the log",
+        reason: "recovery rebuilds both from the log",
         ended: &[PowerLost],
         is_noticed_too: false,
         ranges: |sample| {
@@ -392,15 +392,15 @@ const HARMLESS: &[Harmless] = &[
     },
     Harmless {
         what: "the live header",
-        reason: "one that is not as it was closed is built again from the log, with the index",
+        reason: "opening rebuilds a header that changed since the close, and the index, from the log",
         ended: &[Closed],
         is_noticed_too: false,
         ranges: |_| one(LIVE..READER_TABLE.start),
     },
     Harmless {
-        what: "the live header, but for the low bytes of the record count",
-        reason: "if it does not fit the file or the index, both are built again or it is reported; \
-                 the other fields are figures of `stat`, or are not believed",
+        what: "the live header, except the low bytes of the record count",
+        reason: "if it does not fit the file or the index, opening rebuilds both or reports it; \
+                 the other fields are figures for `stat`, or are not trusted",
         ended: &[Killed],
         is_noticed_too: false,
         ranges: |sample| {
@@ -409,8 +409,8 @@ const HARMLESS: &[Harmless] = &[
         },
     },
     Harmless {
-        what: "the slots and the chain of the bucket that was divided last",
-        reason: "taking over looks at them, and builds an index with a damaged one again",
+        what: "the slots and the chain of the bucket that was split last",
+        reason: "a warm restart examines them, and rebuilds the index if one is damaged",
         ended: &[Killed],
         is_noticed_too: false,
         ranges: |sample| {
@@ -422,8 +422,8 @@ const HARMLESS: &[Harmless] = &[
     },
     Harmless {
         what: "the slots and the chains of other buckets",
-        reason: "opening looks up the last 1,024 changes, and builds an index that lacks one again; \
-                 the check notices the others",
+        reason: "opening looks up the last 1,024 changes, and rebuilds an index that lacks one; \
+                 `check` detects the rest",
         ended: &[Killed],
         is_noticed_too: true,
         ranges: |sample| {
@@ -440,7 +440,7 @@ const HARMLESS: &[Harmless] = &[
     },
     Harmless {
         what: "either superblock",
-        reason: "the other one names the same log, and the replay writes over the damaged one",
+        reason: "the other one names the same log, and the replay overwrites the damaged one",
         ended: &[PowerLost],
         is_noticed_too: false,
         ranges: |_| one(0..LIVE),

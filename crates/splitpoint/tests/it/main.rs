@@ -47,6 +47,8 @@ mod mounts;
 #[cfg(test)]
 mod power_loss;
 #[cfg(test)]
+mod rehash;
+#[cfg(test)]
 mod repair;
 #[cfg(test)]
 mod series;

@@ -1,19 +1,19 @@
 //! `splitpoint lab gate`: limits that a hash must keep, for a build to go on.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use splitpoint_lab::gate::Limits;
-use splitpoint_lab::reduction::prime_at_least;
-use splitpoint_lab::study::{Bound, Duplicates, Gate, KeyFacts};
-use splitpoint_lab::{Reduction, Report, Setup, Specimen, Study};
+use splitpoint_lab::study::{Duplicates, KeyFacts};
+use splitpoint_lab::{Report, Setup, Specimen, Study};
 
 use super::keys::KeyArgs;
 use super::list::by_name;
+use super::measuring::setup;
 use super::saving::{self, Output};
 use crate::bytes::shown;
+use crate::command::create::parse_seed;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::files::read_whole;
@@ -69,8 +69,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     buckets: Vec<u64>,
 
-    /// The seed of functions that have one
-    #[arg(long, default_value_t = 0)]
+    /// The seed of functions that have one, in decimal or as 0x and hex
+    #[arg(long, default_value = "0", value_parser = parse_seed)]
     seed: u64,
 
     #[command(flatten)]
@@ -174,7 +174,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
 fn judge(args: &Args, study: &mut Study, console: Console) -> Result<()> {
     let limits = args.limits.limits();
     study.gates = study.reports.iter().flat_map(|report| limits.check(report)).collect();
-    args.output.deliver(study, console, in_words)?;
+    args.output.deliver(study, console)?;
     match study.gates.iter().filter(|gate| !gate.is_met).count() {
         0 => Ok(()),
         missed => {
@@ -198,7 +198,7 @@ fn computed(args: &Args, console: Console) -> Result<()> {
     study.interruption = outcome.interruption;
     if study.interruption.is_some() {
         // A part of the keys passes or misses no limit.
-        args.output.deliver(&study, console, in_words)?;
+        args.output.deliver(&study, console)?;
         return session.end(study.interruption.as_ref());
     }
     judge(args, &mut study, console)
@@ -368,51 +368,11 @@ fn integers<const N: usize>(bytes: &[u8], of: impl Fn([u8; N]) -> u64) -> Result
 
 /// Returns one measurement for each size.
 fn setups(args: &Args, specimen: &'static Specimen, key_count: u64) -> Result<Vec<Setup>> {
-    let usage = |error: splitpoint_lab::Error| Failure::new(Exit::Usage, error.to_string());
-    let reduction = match args.reduction.as_str() {
-        "own" => specimen.historic_reduction().unwrap_or(Reduction::LowMask),
-        name => name.parse().map_err(usage)?,
-    };
-    let by_keys = match reduction {
-        Reduction::PrimeModulus => prime_at_least(key_count),
-        _ if reduction.needs_power_of_two() => key_count.next_power_of_two(),
-        _ => key_count,
-    };
-    let sizes = if args.buckets.is_empty() { &[by_keys][..] } else { &args.buckets };
-    let setup = |&bucket_count: &u64| {
-        Setup::new(specimen, args.seed, reduction, bucket_count)
-            .map_err(|error| usage(error).hint("choose another --buckets or --reduction"))
-    };
-    sizes.iter().map(setup).collect()
-}
-
-fn in_words(study: &Study) -> String {
-    let mut out = format!("{}, {}\n", study.keys.source, counted(study.keys.key_count, "key"));
-    let gates: Vec<&Gate> = study.gates.iter().collect();
-    for gates in gates.chunk_by(|one, other| one.subject == other.subject) {
-        let _ = writeln!(out, "\n{}", gates[0].subject);
-        for Gate { figure, bound, limit, measured, is_met, .. } in gates {
-            let word = if *is_met { "met" } else { "MISSED" };
-            let bound = match bound {
-                Bound::AtMost => "at most",
-                Bound::AtLeast => "at least",
-            };
-            let (measured, limit) = (figure_text(*measured), figure_text(*limit));
-            let _ = writeln!(out, "  {word:<8}{figure:<26}{measured:>12}  {bound} {limit}");
-        }
+    let of = |buckets| setup(specimen, args.seed, &args.reduction, buckets, key_count);
+    if args.buckets.is_empty() {
+        return Ok(vec![of(None)?]);
     }
-    out
-}
-
-/// Shows counts as such, shares and ratios with what matters of them.
-fn figure_text(figure: f64) -> String {
-    if figure.fract() == 0.0 && (0.0..1e15).contains(&figure) {
-        grouped(figure as u64)
-    } else if figure >= 0.001 {
-        format!("{figure:.4}")
-    } else {
-        format!("{figure:.0e}")
-    }
+    args.buckets.iter().map(|&buckets| of(Some(buckets))).collect()
 }
 
 #[cfg(test)]

@@ -1,14 +1,11 @@
 //! `splitpoint lab hash`: every function on the same keys, best first.
 
-use std::fmt::Write as _;
-
-use splitpoint_lab::{Report, Setup, Study, Verdict};
+use splitpoint_lab::{Report, Setup};
 
 use super::measuring::Measuring;
 use super::saving::{self, Output};
 use crate::console::Console;
 use crate::failure::Result;
-use crate::number::{bytes, counted, grouped};
 
 /// Compare hash functions on your keys, best first
 ///
@@ -47,58 +44,6 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     study.reports = outcome.results;
     study.reports.sort_by(|one, other| one.cost_ratio.total_cmp(&other.cost_ratio));
     study.interruption = outcome.interruption;
-    args.output.deliver(&study, console, in_words)?;
+    args.output.deliver(&study, console)?;
     session.end(study.interruption.as_ref())
-}
-
-/// Returns the text of a study.
-pub(super) fn in_words(study: &Study) -> String {
-    let Study { keys: facts, reports, .. } = study;
-    let mut out = format!(
-        "{}: {}, {}\n\n{:<19}{:<14}{:>9}{:>9}{:>7}{:>10}  {}\n",
-        facts.source,
-        counted(facts.key_count, "key"),
-        bytes(facts.key_bytes),
-        "hash",
-        "reduction",
-        "buckets",
-        "longest",
-        "ideal",
-        "cost",
-        "verdict"
-    );
-    for report in reports {
-        let verdict = match report.verdict {
-            Verdict::Fits => "fits",
-            Verdict::Structured => "structured",
-            worse if worse.is_slight() => "slight",
-            Verdict::Worse { .. } => "worse",
-        };
-        // Constants are in `lab list`; here they would break the columns.
-        let reduction = report.reduction.split(':').next().unwrap_or_default();
-        let _ = writeln!(
-            out,
-            "{:<19}{reduction:<14}{:>9}{:>9}{:>7.1}{:>10.3}  {verdict}",
-            report.hash,
-            report.bucket_count,
-            grouped(report.longest),
-            report.longest_ideal,
-            report.cost_ratio,
-        );
-    }
-    out.push('\n');
-    let has = |is_such: fn(&Verdict) -> bool| reports.iter().any(|one| is_such(&one.verdict));
-    if has(|verdict| *verdict == Verdict::Structured) {
-        out.push_str(
-            "structured: not by chance but no worse, since the keys are regular; others\n\
-             will not fare as well\n",
-        );
-    }
-    if has(Verdict::is_slight) {
-        out.push_str(
-            "slight: worse than by chance, which is certain, but a hit costs less than 1.05\n\
-             times the ideal\n",
-        );
-    }
-    out
 }

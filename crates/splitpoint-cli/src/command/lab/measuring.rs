@@ -13,6 +13,7 @@ use super::keys::{KeyArgs, Keys};
 use super::list::by_name;
 use super::saving::Output;
 use super::watching::Watching;
+use crate::command::create::parse_seed;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::number::{bytes, counted};
@@ -32,8 +33,8 @@ pub(super) struct Measuring {
     #[arg(long)]
     buckets: Option<u64>,
 
-    /// The seed of functions that have one
-    #[arg(long, default_value_t = 0)]
+    /// The seed of functions that have one, in decimal or as 0x and hex
+    #[arg(long, default_value = "0", value_parser = parse_seed)]
     seed: u64,
 
     /// Keep one in 2^N hashes to find collisions: less memory
@@ -176,19 +177,31 @@ impl Measuring {
 
     /// Returns the measurement of a function on so many keys.
     pub(super) fn setup(&self, specimen: &'static Specimen, key_count: u64) -> Result<Setup> {
-        let usage = |error: splitpoint_lab::Error| Failure::new(Exit::Usage, error.to_string());
-        let reduction = match self.reduction.as_str() {
-            "own" => specimen.historic_reduction().unwrap_or(Reduction::LowMask),
-            name => name.parse().map_err(usage)?,
-        };
-        let bucket_count = match self.buckets {
-            Some(bucket_count) => bucket_count,
-            None if reduction.needs_power_of_two() => key_count.next_power_of_two(),
-            None if reduction == Reduction::PrimeModulus => prime_at_least(key_count),
-            None => key_count,
-        };
-        let setup = Setup::new(specimen, self.seed, reduction, bucket_count)
-            .map_err(|error| usage(error).hint("choose another --buckets or --reduction"))?;
+        let Self { seed, reduction, buckets, .. } = self;
+        let setup = setup(specimen, *seed, reduction, *buckets, key_count)?;
         Ok(setup.sample_hashes(self.sample_hashes))
     }
+}
+
+/// Returns the measurement of a function by the reduction that is called so, in a table of so many
+/// buckets or of as many as suit the keys.
+pub(super) fn setup(
+    specimen: &'static Specimen,
+    seed: u64,
+    reduction: &str,
+    buckets: Option<u64>,
+    key_count: u64,
+) -> Result<Setup> {
+    let usage = |error: splitpoint_lab::Error| Failure::new(Exit::Usage, error.to_string());
+    let reduction = match reduction {
+        "own" => specimen.historic_reduction().unwrap_or(Reduction::LowMask),
+        name => name.parse().map_err(usage)?,
+    };
+    let bucket_count = buckets.unwrap_or_else(|| match reduction {
+        Reduction::PrimeModulus => prime_at_least(key_count),
+        _ if reduction.needs_power_of_two() => key_count.next_power_of_two(),
+        _ => key_count,
+    });
+    Setup::new(specimen, seed, reduction, bucket_count)
+        .map_err(|error| usage(error).hint("choose another --buckets or --reduction"))
 }

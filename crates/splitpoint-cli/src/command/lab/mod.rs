@@ -1,9 +1,7 @@
 //! `splitpoint lab`: hash functions on the user's own keys, beside the ideal.
 
 mod avalanche;
-mod bars;
 mod compare;
-mod depth;
 mod gate;
 mod golden;
 mod hash;
@@ -42,7 +40,7 @@ Examples:
 pub(crate) struct Args {
     /// What to do
     #[command(subcommand)]
-    command: Command,
+    command: Box<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -62,7 +60,7 @@ enum Command {
 
 /// Runs a command of the lab.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    match &args.command {
+    match &*args.command {
         Command::Hash(args) => hash::run(args, console),
         Command::Table(args) => table::run(args, console),
         Command::Avalanche(args) => avalanche::run(args, console),

@@ -1,22 +1,21 @@
 //! `splitpoint lab recommend`: which function and reduction to use.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt::Write as _;
 
 use splitpoint_lab::choose::{self, Distribution, REDUCTIONS, SEEDS};
 use splitpoint_lab::line_load::{TABLE_BYTES_MAX, line_load_ns};
 use splitpoint_lab::specimen::Seeding;
-use splitpoint_lab::study::{Choice, Interruption, Manner, Spread, Timing, Wishes};
+use splitpoint_lab::study::{Interruption, Spread, Timing, Wishes};
 use splitpoint_lab::timing::{self, Sampler};
-use splitpoint_lab::{Specimen, Study};
+use splitpoint_lab::{Specimen, Study, report};
 
 use super::keys::KeyArgs;
 use super::measuring::Session;
 use super::saving::{self, Output};
-use super::slots::wrapped;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
-use crate::number::{bytes, count, counted, grouped};
+use crate::look::look;
+use crate::number::{bytes, count, counted};
 use crate::progress::{Progress, Total};
 
 /// Say which hash function and reduction cost least on your keys
@@ -73,7 +72,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let study = saving::study(session.keys().facts().clone());
     let study = Study { wishes, ..study };
     let study = measured(study, &candidates, bucket_count, &session, args, console)?;
-    args.output.deliver(&study, console, |study| in_words(study, args.all))?;
+    let in_words = || report::document(&study).text(&look(args.all));
+    args.output.deliver_with(&study, console, in_words)?;
     session.end(study.interruption.as_ref())
 }
 
@@ -187,80 +187,4 @@ fn distributions(
         }
     }
     Ok(distributions)
-}
-
-/// Rows that are shown, unless all are asked for.
-const SHOWN: usize = 16;
-
-fn in_words(study: &Study, shows_all: bool) -> String {
-    let mut out = format!(
-        "{}: {}, {}\n",
-        study.keys.source,
-        counted(study.keys.key_count, "key"),
-        bytes(study.keys.key_bytes)
-    );
-    let mut seen = HashSet::new();
-    let is_first = |choice: &&Choice| shows_all || seen.insert(choice.hash.clone());
-    let rows: Vec<&Choice> = study.choices.iter().filter(is_first).collect();
-    let shown = if shows_all { rows.len() } else { rows.len().min(SHOWN) };
-    out.push_str(&table(&rows[..shown]));
-    if shown < rows.len() {
-        let left = counted(count(rows.len() - shown), "function");
-        let _ = writeln!(out, "... {left} more, which cost more: --all shows them");
-    }
-    out.push_str(
-        "\nns: a lookup that finds its key; worst: keys compared, in units of the ideal,\n\
-         at the worst size and seed\n\
-         S better than random, W worse, E worse at other sizes; H not against hostile\n\
-         keys, D not on disk\n\n",
-    );
-    for reason in study.reasons() {
-        out.push_str(&wrapped(&reason));
-    }
-    out
-}
-
-fn table(rows: &[&Choice]) -> String {
-    let mut out = format!(
-        "\n{:<19}{:<7}{:>10}{:>8}{:>7}{:>7}{:>7}{:>8}  {}\n",
-        "hash", "by", "buckets", "ns", "hash", "lines", "line", "worst", "notes"
-    );
-    for choice in rows {
-        let line = format!(
-            "{:<19}{:<7}{:>10}{:>8.1}{:>7.1}{:>7.2}{:>7.1}{:>8}  {}",
-            choice.hash,
-            choice.reduction,
-            grouped(choice.bucket_count),
-            choice.lookup_ns,
-            choice.hash_ns,
-            choice.line_count,
-            choice.line_ns,
-            ratio(choice.cost_ratio),
-            notes(choice)
-        );
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
-}
-
-fn ratio(ratio: f64) -> String {
-    if ratio < 1000.0 { format!("{ratio:.3}") } else { format!("{ratio:.0}") }
-}
-
-/// Returns a letter for each caution.
-fn notes(choice: &Choice) -> String {
-    let mut notes = String::new();
-    match choice.manner {
-        Manner::Fits => {}
-        Manner::Structured => notes.push('S'),
-        Manner::FailsElsewhere => notes.push('E'),
-        Manner::Worse => notes.push('W'),
-    }
-    for (caution, letter) in [("not against hostile keys", 'H'), ("not on disk", 'D')] {
-        if choice.caution.contains(caution) {
-            notes.push(letter);
-        }
-    }
-    notes
 }

@@ -1,6 +1,5 @@
 //! Studies as files: what every command of the lab can save, and what others begin from.
 
-use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -8,13 +7,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use splitpoint::Error;
 use splitpoint_lab::study::{KeyFacts, Machine, Program, SCHEMA};
-use splitpoint_lab::{Study, report};
+use splitpoint_lab::{Study, document, report};
 
 use crate::bytes::{escaped, shell_word};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::files::read_whole;
 use crate::interrupt::Unfinished;
+use crate::look::look;
 use crate::number::count;
 
 /// Where the result of a measurement goes.
@@ -28,6 +28,37 @@ pub(super) struct Output {
     /// Make a page of the study, with pictures, in a file; - prints the page
     #[arg(long, value_name = "FILE", display_order = 801)]
     html: Option<PathBuf>,
+
+    /// Write the study as Markdown, for an issue or a wiki, in a file; - prints it
+    #[arg(long, value_name = "FILE", display_order = 802)]
+    markdown: Option<PathBuf>,
+}
+
+/// A form that a study is rendered in, for a file.
+struct Rendering<'a> {
+    option: &'static str,
+    path: Option<&'a Path>,
+    what: &'static str,
+    /// What every file of this form starts with.
+    start: &'static str,
+    render: fn(&Study) -> String,
+}
+
+impl Rendering<'_> {
+    /// Returns the file, unless it is standard output.
+    fn file(&self) -> Option<&Path> {
+        self.path.filter(|path| *path != Path::new("-"))
+    }
+
+    /// Refuses to write over anything that does not start as this form does.
+    fn check(&self) -> Result<()> {
+        let is_ours = |old: BufReader<File>| {
+            let mut start = Vec::new();
+            let read = old.take(count(self.start.len())).read_to_end(&mut start);
+            read.is_ok() && start == self.start.as_bytes()
+        };
+        self.file().map_or(Ok(()), |path| may_replace_if(path, self.option, self.what, is_ours))
+    }
 }
 
 impl Output {
@@ -36,45 +67,60 @@ impl Output {
         self.json.as_ref()?.as_deref()
     }
 
+    fn renderings(&self) -> [Rendering<'_>; 2] {
+        [
+            Rendering {
+                option: "--html",
+                path: self.html.as_deref(),
+                what: "page of the lab",
+                start: document::PAGE_START,
+                render: |study| report::document(study).html(),
+            },
+            Rendering {
+                option: "--markdown",
+                path: self.markdown.as_deref(),
+                what: "Markdown of the lab",
+                start: document::MARKDOWN_START,
+                render: |study| report::document(study).markdown(),
+            },
+        ]
+    }
+
     /// Fails early if the study could not be saved in the end.
     pub(super) fn check(&self) -> Result<()> {
         self.json_file().map_or(Ok(()), may_replace)?;
-        self.html_file().map_or(Ok(()), may_replace_page)
+        self.renderings().iter().try_for_each(Rendering::check)
     }
 
-    /// Returns the file that was given to `--html`, if there was one.
-    fn html_file(&self) -> Option<&Path> {
-        self.html.as_deref().filter(|path| *path != Path::new("-"))
+    /// Prints a study in words, or prints or saves it in another form.
+    pub(super) fn deliver(&self, study: &Study, console: Console) -> Result<()> {
+        self.deliver_with(study, console, || report::document(study).text(&look(false)))
     }
 
-    /// Prints a study in words, or prints or saves it as JSON.
-    pub(super) fn deliver(
+    /// Does the same with other words.
+    pub(super) fn deliver_with(
         &self,
         study: &Study,
         console: Console,
-        in_words: impl FnOnce(&Study) -> String,
+        in_words: impl FnOnce() -> String,
     ) -> Result<()> {
         if let Some(path) = self.json_file() {
             save(path, study)?;
             console.note(format_args!("saved the study in `{}`", path.display()));
         }
-        if let Some(path) = self.html_file() {
-            may_replace_page(path)?;
-            replace(path, report::html(study).as_bytes())?;
-            console.note(format_args!("made the page `{}`", path.display()));
+        for form in self.renderings() {
+            let Some(path) = form.file() else { continue };
+            form.check()?;
+            replace(path, (form.render)(study).as_bytes())?;
+            console.note(format_args!("made the {} `{}`", form.what, path.display()));
         }
         if self.json == Some(None) {
             return console::print_json(study);
         }
-        if self.html.is_some() && self.html_file().is_none() {
-            return print_page(study);
+        match self.renderings().iter().find(|form| form.path == Some(Path::new("-"))) {
+            Some(form) => print(&(form.render)(study)),
+            None => console::print_styled(&in_words()),
         }
-        let mut text = String::new();
-        if let Some(interruption) = &study.interruption {
-            let _ = writeln!(text, "PARTIAL, it was interrupted: {}\n", interruption.missing);
-        }
-        text.push_str(&in_words(study));
-        console::print_styled(&text)
     }
 }
 
@@ -138,16 +184,6 @@ fn may_replace(path: &Path) -> Result<()> {
     may_replace_if(path, "--json", "saved study", is_study)
 }
 
-/// Refuses to write over anything but a page of the lab.
-fn may_replace_page(path: &Path) -> Result<()> {
-    let is_page = |old: BufReader<File>| {
-        let mut start = Vec::new();
-        let read = old.take(count(report::PAGE_START.len())).read_to_end(&mut start);
-        read.is_ok() && start == report::PAGE_START.as_bytes()
-    };
-    may_replace_if(path, "--html", "page of the lab", is_page)
-}
-
 /// Refuses to write over a file that is not empty and that `is_ours` does not know, and over
 /// anything that is no regular file.
 fn may_replace_if(
@@ -178,10 +214,10 @@ fn may_replace_if(
     )))
 }
 
-/// Prints the page of a study.
-fn print_page(study: &Study) -> Result<()> {
+/// Prints a rendering as it is.
+fn print(text: &str) -> Result<()> {
     let mut out = console::data();
-    out.write_all(report::html(study).as_bytes())
+    out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(|error| Failure::output(&error))
 }

@@ -1,17 +1,14 @@
 //! `splitpoint lab sweep`: functions and reductions over table sizes and seeds.
 
-use std::fmt::Write as _;
-
 use splitpoint_lab::measure::{Strip, Words};
 use splitpoint_lab::reduction::prime_at_least;
 use splitpoint_lab::specimen::Seeding;
-use splitpoint_lab::{Reduction, Report, Setup, Specimen, Study, Verdict};
+use splitpoint_lab::{Reduction, Report, Setup, Specimen};
 
 use super::keys::KeyArgs;
 use super::saving::{self, Output};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
-use crate::number::{bytes, counted, grouped, percent};
 
 /// Compare hash functions over table sizes and seeds: find the sizes at which one fails
 ///
@@ -22,7 +19,7 @@ use crate::number::{bytes, counted, grouped, percent};
 #[command(after_help = "\
 Examples:
   splitpoint lab sweep /usr/share/dict/words
-  splitpoint lab sweep words --hash fnv1a-32 --hash x65599 --bits 8..20
+  splitpoint lab sweep words --hash fnv1a-32 --hash sdbm --bits 8..20
   splitpoint lab sweep ids --keys u64 --reduction range --sizes 1000,1500,3000
   splitpoint lab sweep paths --primes --seeds 5 --json sweep.json")]
 pub(super) struct Args {
@@ -61,13 +58,6 @@ pub(super) struct Args {
 /// Bits of the smallest and the largest table.
 const BITS_MIN: u32 = 8;
 const BITS_MAX: u32 = 24;
-/// Sizes that have a place in the chart.
-const CHART_MAX: usize = 18;
-/// Cost from which a size at which others are fine is named.
-const BUG_COST_RATIO: f64 = 1.05;
-/// Those that are named.
-const BUGS_SHOWN: usize = 12;
-
 fn bits(text: &str) -> Result<(u32, u32), String> {
     let (first, last) = text.split_once("..").unwrap_or((text, text));
     match (first.parse(), last.trim_start_matches('=').parse()) {
@@ -85,7 +75,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let mut study = saving::study(session.keys().facts().clone());
     study.reports = outcome.results;
     study.interruption = outcome.interruption;
-    args.output.deliver(&study, console, in_words)?;
+    args.output.deliver(&study, console)?;
     session.end(study.interruption.as_ref())
 }
 
@@ -173,173 +163,4 @@ fn applicable(own: Reduction, size: u64) -> Vec<Reduction> {
         reductions.push(own);
     }
     reductions
-}
-
-/// One function with one reduction over the sizes.
-struct Line<'a> {
-    hash: &'a str,
-    reduction: &'a str,
-    /// The worst of the seeds at each size, by size.
-    by_size: Vec<&'a Report>,
-    seed_count: usize,
-}
-
-impl<'a> Line<'a> {
-    fn of(reports: &[&'a Report]) -> Self {
-        let mut by_size: Vec<&Report> = Vec::new();
-        let mut sorted = reports.to_vec();
-        sorted.sort_by_key(|report| report.bucket_count);
-        for of_size in sorted.chunk_by(|one, other| one.bucket_count == other.bucket_count) {
-            by_size.extend(of_size.iter().copied().max_by(|one, other| worse(one, other)));
-        }
-        let seed_count = reports.len() / by_size.len().max(1);
-        let reduction = &reports[0].reduction;
-        Self { hash: &reports[0].hash, reduction, by_size, seed_count }
-    }
-
-    fn worst(&self) -> &'a Report {
-        self.by_size.iter().copied().max_by(|one, other| worse(one, other)).expect("a size")
-    }
-
-    /// Sizes at which it fails, though it fits the keys at another.
-    fn bugs(&self) -> impl Iterator<Item = &'a Report> + '_ {
-        let fits = self.by_size.iter().any(|report| !is_worse(report));
-        let fails = move |report: &&&Report| {
-            fits && is_worse(report) && report.cost_ratio >= BUG_COST_RATIO
-        };
-        self.by_size.iter().filter(fails).copied()
-    }
-}
-
-fn worse(one: &Report, other: &Report) -> std::cmp::Ordering {
-    one.cost_ratio.total_cmp(&other.cost_ratio)
-}
-
-fn is_worse(report: &Report) -> bool {
-    matches!(report.verdict, Verdict::Worse { .. })
-}
-
-fn in_words(study: &Study) -> String {
-    let Study { keys, reports, .. } = study;
-    let mut sorted: Vec<&Report> = reports.iter().collect();
-    let name = |report: &Report| (report.hash.clone(), report.reduction.clone());
-    sorted.sort_by_cached_key(|report| name(report));
-    let mut lines: Vec<Line<'_>> =
-        sorted.chunk_by(|one, other| name(one) == name(other)).map(Line::of).collect();
-    lines.sort_by(|one, other| worse(one.worst(), other.worst()));
-
-    let mut sizes: Vec<u64> = reports.iter().map(|report| report.bucket_count).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let mut out = format!(
-        "{}: {}, {}\n{} of {}: {}\n\n",
-        keys.source,
-        counted(keys.key_count, "key"),
-        bytes(keys.key_bytes),
-        counted(reports.len() as u64, "measurement"),
-        counted(sizes.len() as u64, "table size"),
-        sizes_in_words(&sizes)
-    );
-    let _ = writeln!(
-        out,
-        "{:<19}{:<15}{:>10}{:>11}{:>5}  by rising size",
-        "hash", "reduction", "worst", "at", "seed"
-    );
-    for line in &lines {
-        let _ = writeln!(out, "{}", line_in_words(line, &sizes));
-    }
-    out.push_str(
-        "\nworst: cost of a hit in units of an ideal hash's, at the worst size and seed\n\
-         . fits   ~ more even than chance: structured   + worse   x by 1.1   X by 2\n",
-    );
-    out.push_str(&unreached_in_words(&lines));
-    out.push_str(&bugs_in_words(&lines));
-    out
-}
-
-/// Names the tables of which no hash of the width reaches every bucket, whatever the keys are.
-fn unreached_in_words(lines: &[Line<'_>]) -> String {
-    let mut out = String::new();
-    for line in lines {
-        let is_short = |report: &&&Report| report.reachable_count < report.bucket_count;
-        let short: Vec<&Report> = line.by_size.iter().filter(is_short).copied().collect();
-        let Some(last) = short.last() else { continue };
-        if out.is_empty() {
-            out.push_str("\nleave buckets out of reach, whatever the keys are\n");
-        }
-        let sizes: Vec<u64> = short.iter().map(|report| report.bucket_count).collect();
-        let _ = writeln!(
-            out,
-            "  {} {}: {} buckets, the last with {:.3} % in reach",
-            line.hash,
-            line.reduction,
-            sizes_in_words(&sizes),
-            percent(last.reachable_count, last.bucket_count)
-        );
-    }
-    out
-}
-
-fn sizes_in_words(sizes: &[u64]) -> String {
-    match sizes {
-        [] => "none".to_string(),
-        [first, .., last] => format!("{} to {}", size_in_words(*first), size_in_words(*last)),
-        [only] => size_in_words(*only),
-    }
-}
-
-fn size_in_words(size: u64) -> String {
-    if size.is_power_of_two() { format!("2^{}", size.ilog2()) } else { grouped(size) }
-}
-
-fn line_in_words(line: &Line<'_>, sizes: &[u64]) -> String {
-    let worst = line.worst();
-    // Constants are in `lab list`; here they would break the columns.
-    let reduction = match line.reduction.split_once(':') {
-        Some((name, _)) if name != "shift" => name,
-        _ => line.reduction,
-    };
-    let seed = if line.seed_count > 1 { worst.seed.to_string() } else { "-".to_string() };
-    let at = size_in_words(worst.bucket_count);
-    // The chart has a place for every size; a reduction that cannot address it leaves it empty.
-    let of_size = |size: &u64| {
-        let report = line.by_size.iter().find(|report| report.bucket_count == *size);
-        report.map_or(' ', |report| mark(report))
-    };
-    let chart: String = sizes.iter().take(CHART_MAX).map(of_size).collect();
-    format!("{:<19}{reduction:<15}{:>10.3}{at:>11}{seed:>5}  {chart}", line.hash, worst.cost_ratio)
-        .trim_end()
-        .to_string()
-}
-
-fn mark(report: &Report) -> char {
-    match report.verdict {
-        Verdict::Worse { cost_ratio } if cost_ratio >= 2.0 => 'X',
-        Verdict::Worse { cost_ratio } if cost_ratio >= 1.1 => 'x',
-        Verdict::Worse { .. } => '+',
-        Verdict::Structured => '~',
-        Verdict::Fits => '.',
-    }
-}
-
-fn bugs_in_words(lines: &[Line<'_>]) -> String {
-    let bugs: Vec<&Report> = lines.iter().flat_map(Line::bugs).collect();
-    if bugs.is_empty() {
-        return String::new();
-    }
-    let mut out = String::from("\nfail at some sizes only, so that a test at one size misses it\n");
-    for report in bugs.iter().take(BUGS_SHOWN) {
-        let _ = writeln!(
-            out,
-            "  {} {}: {} buckets, a hit costs x{:.2}",
-            report.hash,
-            report.reduction,
-            size_in_words(report.bucket_count),
-            report.cost_ratio
-        );
-    }
-    if bugs.len() > BUGS_SHOWN {
-        let _ = writeln!(out, "  and {} more: --json has them", bugs.len() - BUGS_SHOWN);
-    }
-    out
 }

@@ -1,17 +1,13 @@
 //! `splitpoint lab table`: one hash function in one table, in depth.
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use splitpoint::stats::ChainRow;
 use splitpoint_lab::keys::KeyBatch;
 use splitpoint_lab::measure::EqualHashes;
-use splitpoint_lab::number::p_is;
-use splitpoint_lab::study::KeyFacts;
 use splitpoint_lab::{KeyPositions, KeySample, Lookups, Report, Setup, Study};
 
-use super::bars;
-use super::depth;
 use super::keys::KeyArgs;
 use super::list::by_name;
 use super::measuring::{Measuring, Session};
@@ -20,13 +16,12 @@ use crate::bytes::shown;
 use crate::chains::{self, Form};
 use crate::console::Console;
 use crate::failure::Result;
-use crate::number::{bytes, counted, grouped, percent};
 
 /// Measure one hash function in one table, in depth
 ///
-/// Prints the sizes of the buckets in the columns of Lever's histograms with the ideal beside
-/// them, the cost of hits and misses, statistics with their p values, equal hashes with example
-/// keys, and bits that are always the same.
+/// Prints the verdict with what is to blame and what to do; then the sizes of the buckets in the
+/// columns of Lever's histograms with the ideal beside them, the cost of hits and misses, statistics
+/// with their p values, equal hashes with example keys, and bits that are always the same.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -101,7 +96,10 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     for report in &mut study.reports {
         add_examples(&session, &keys, &setup, report)?;
     }
-    args.output.deliver(&study, console, |study| in_words(study, args.style))?;
+    match args.style {
+        Form::Full => args.output.deliver(&study, console)?,
+        form => args.output.deliver_with(&study, console, || in_lines(&study, form))?,
+    }
     session.end(study.interruption.as_ref())
 }
 
@@ -132,143 +130,15 @@ impl Trace {
     }
 }
 
-/// Returns the text of a study.
-pub(super) fn in_words(study: &Study, form: Form) -> String {
-    let of_report = |report: &Report| match form {
-        Form::Full => report_in_words(&study.keys, report),
-        Form::Lever => chains::lever_text(&report.rows),
-        Form::Vmstat => chains::vmstat_text(&report.hash, &report.rows),
+/// Returns the sizes of the buckets as others have printed them.
+fn in_lines(study: &Study, form: Form) -> String {
+    let lines = |name: &str, rows: &[ChainRow]| match form {
+        Form::Vmstat => chains::vmstat_text(name, rows),
+        Form::Lever | Form::Full => chains::lever_text(rows),
     };
-    let live = study.live_table.as_ref().map(|live| match form {
-        Form::Full => format!(
-            "the table of `{}`: {}, {}, {}\n\n{}\n",
-            study.keys.source,
-            live.hash,
-            counted(live.bucket_count, "bucket"),
-            counted(live.key_count, "key"),
-            chains::to_text(
-                &live.chains,
-                "Take another hash function: `splitpoint lab recommend`.\n"
-            )
-        ),
-        Form::Lever => chains::lever_text(&live.chains.rows),
-        Form::Vmstat => chains::vmstat_text(&study.keys.source, &live.chains.rows),
-    });
-    live.into_iter().chain(study.reports.iter().map(of_report)).collect()
-}
-
-fn report_in_words(keys: &KeyFacts, report: &Report) -> String {
-    let mut out = facts(keys, report);
-    if report.reachable_count < report.bucket_count {
-        let _ = writeln!(
-            out,
-            "  out of reach  `{}` of a hash of {} bits reaches {} of {} buckets ({:.3} %)",
-            report.reduction,
-            report.width_bits,
-            grouped(report.reachable_count),
-            grouped(report.bucket_count),
-            percent(report.reachable_count, report.bucket_count)
-        );
-    }
-    let bars = bars::text(report, bars::terminal_columns());
-    let histogram = chains::histogram_text(&report.rows);
-    let _ = write!(out, "\n{histogram}\n{bars}\n{}\n", costs(report));
-    out.push_str(&statistics(report));
-    out.push_str(&equal_hashes(report));
-    out.push_str(&depth::pages(report));
-    out.push_str(&depth::probing(report));
-    out.push_str(&depth::lookups(report));
-    out.push_str(&depth::verdict(report));
-    out
-}
-
-fn facts(facts: &KeyFacts, report: &Report) -> String {
-    format!(
-        "{}\n  keys          {} of {}\n  hash          {} (seed {}), reduction {}\n  \
-         buckets       {}, {} used ({:.1} %)\n",
-        facts.source,
-        grouped(facts.key_count),
-        bytes(facts.key_bytes),
-        report.hash,
-        report.seed,
-        report.reduction,
-        grouped(report.bucket_count),
-        grouped(report.used_count),
-        100.0 * report.utilization,
-    )
-}
-
-fn costs(report: &Report) -> String {
-    let mut out = format!("{:<26}{:>12}{:>12}\n", "", "measured", "ideal");
-    for (name, measured, ideal) in [
-        ("keys looked at, hit", report.probes_hit, report.probes_hit_ideal),
-        ("keys looked at, miss", report.probes_miss, report.probes_miss_ideal),
-        ("cost of a hit", report.cost_ratio, 1.0),
-        ("keys in fullest bucket", report.longest as f64, report.longest_ideal),
-        ("buckets used", report.used_count as f64, report.used_ideal),
-    ] {
-        let _ = writeln!(out, "{name:<26}{measured:>12.3}{ideal:>12.3}");
-    }
-    let (buckets, keys) = (report.bucket_percentiles, report.item_percentiles);
-    let _ = writeln!(
-        out,
-        "\n{:<26}{:>8}{:>8}{:>8}\n{:<26}{:>8}{:>8}{:>8}\n{:<26}{:>8}{:>8}{:>8}",
-        "",
-        "p50",
-        "p90",
-        "p99",
-        "keys of a used bucket",
-        buckets.p50,
-        buckets.p90,
-        buckets.p99,
-        "keys of a key's bucket",
-        keys.p50,
-        keys.p90,
-        keys.p99
-    );
-    out
-}
-
-fn statistics(report: &Report) -> String {
-    let mut out = String::new();
-    let mut line = |name: &str, value: String, p: f64| {
-        let _ = writeln!(out, "{name:<26}{value:<36} {}", p_is(p));
-    };
-    if let Some(test) = report.chi_square {
-        let value = format!("{:.1}, {} degrees, z {:+.2}", test.value, test.dof, test.z);
-        line("chi-square", value, report.spread_p);
-    }
-    if let Some(test) = report.fit {
-        line("fit of the sizes", format!("{:.1}, {} degrees", test.value, test.dof), test.p);
-    }
-    line("evenness", "the other side of chi-square".to_string(), report.even_p);
-    line("fullest bucket", grouped(report.longest), report.longest_p);
-    for collisions in &report.collisions {
-        let name = format!("equal hashes, {} bits", collisions.window);
-        let value = format!(
-            "{}, {:.3} expected",
-            counted(collisions.pair_count, "pair"),
-            collisions.pair_count_ideal
-        );
-        line(&name, value, collisions.p);
-    }
-    if let Some(pair) = report.worst_pair {
-        let [low, high] = pair.bits;
-        let value = format!("bits {low} and {high}, correlation {:+.4}", pair.phi);
-        line("worst pair of bits", value, pair.p);
-    }
-    if let Some(bit) = report.worst_bit {
-        let value = format!("bit {}, set in {:.2} %", bit.bit, 100.0 * bit.ones);
-        line("worst bit", value, bit.p);
-    }
-    for (name, bits) in
-        [("bits never set", report.bits_never_set), ("bits always set", report.bits_always_set)]
-    {
-        if bits != 0 {
-            let _ = writeln!(out, "{name:<26}{bits:#x}");
-        }
-    }
-    out
+    let live = study.live_table.iter().map(|live| lines(&study.keys.source, &live.chains.rows));
+    let reports = study.reports.iter().map(|report| lines(&report.hash, &report.rows));
+    live.chain(reports).collect()
 }
 
 /// Looks for keys with the first of the equal hashes, in one more pass.
@@ -294,15 +164,4 @@ fn add_examples(
     }
     collisions.examples = examples;
     Ok(())
-}
-
-fn equal_hashes(report: &Report) -> String {
-    let mut out = String::new();
-    for EqualHashes { hash, keys } in report.collisions.iter().flat_map(|found| &found.examples) {
-        if out.is_empty() {
-            out.push_str("\nkeys with equal hashes, the lowest hashes first\n");
-        }
-        let _ = writeln!(out, "  {hash:#x}: {}", keys.join(", "));
-    }
-    out
 }

@@ -7,22 +7,22 @@
 const SHOWN_MAX: usize = 120;
 
 /// Returns `text` with every character that could not be seen written as `\u{..}`, and shortened.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let count = text.chars().count();
     if count <= SHOWN_MAX {
-        return text.chars().map(visible).collect();
+        return text.chars().map(seen).collect();
     }
-    let start = text.chars().take(SHOWN_MAX / 2).map(visible).collect::<String>();
-    let end = text.chars().skip(count - SHOWN_MAX / 4).map(visible).collect::<String>();
+    let start = text.chars().take(SHOWN_MAX / 2).map(seen).collect::<String>();
+    let end = text.chars().skip(count - SHOWN_MAX / 4).map(seen).collect::<String>();
     format!("{start}... ({count} characters) ...{end}")
 }
 
 /// Returns `text`, of whatever length, with every character that could not be seen written out.
-pub(super) fn shown_whole(text: &str) -> String {
-    text.chars().map(visible).collect()
+pub(super) fn visible(text: &str) -> String {
+    text.chars().map(seen).collect()
 }
 
-fn visible(character: char) -> String {
+fn seen(character: char) -> String {
     match character {
         // Ends of lines in Unicode, marks of direction, spaces without width, tags, surrogates of
         // private use: what Unicode calls Cc, Cf, Zl and Zp, as far as browsers act on it.

@@ -1,0 +1,209 @@
+//! `Extents`: which granules of the file are free, and what takes and gives them back.
+//!
+//! # Invariants
+//!
+//! - The list in the live header is that of [`Space`] after every call, so that a process that is
+//!   killed between two calls leaves no granule with two uses.
+//! - There is one for each handle that writes, behind the lock of the writer.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Region;
+use crate::error::{Error, Result};
+use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES};
+use crate::index::line::LINE_BYTES;
+use crate::index::overflow::LinePool as _;
+use crate::live::LineWindow;
+use crate::piece::piece_of;
+use crate::region::LivePool;
+use crate::space::{Extent, Space};
+use crate::storage::{Backing, Storage};
+
+/// Free extents from this size on are given back to the file system at a close.
+const PUNCH_BYTES_MIN: u64 = 256 << 10;
+
+/// The granules of a region.
+#[derive(Debug)]
+pub(crate) struct Extents {
+    region: Arc<Region>,
+    space: Space,
+}
+
+impl Extents {
+    /// Goes on with the free granules that the live header lists.
+    pub(crate) fn of(region: &Arc<Region>) -> Self {
+        Self { region: region.clone(), space: region.live().space() }
+    }
+
+    /// Begins with these free granules, and lists them in the live header.
+    pub(crate) fn begin(region: &Arc<Region>, space: Space) -> Self {
+        let extents = Self { region: region.clone(), space };
+        extents.publish();
+        extents
+    }
+
+    /// Returns the region that they are of.
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Returns which granules are free.
+    pub(crate) fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// Takes `bytes` of the file, aligned to `alignment`, and makes the file that long.
+    pub(crate) fn allocate(&mut self, bytes: u64, alignment: u64) -> Result<u64> {
+        self.allocate_noted(bytes, alignment, |_| {})
+    }
+
+    /// As [`allocate`](Self::allocate); `note` learns the granules before they are taken.
+    pub(crate) fn allocate_noted(
+        &mut self,
+        bytes: u64,
+        alignment: u64,
+        note: impl FnOnce(Extent),
+    ) -> Result<u64> {
+        let (count, alignment) = (bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
+        self.change(bytes, |space| space.allocate(count, alignment), note)
+    }
+
+    fn change(
+        &mut self,
+        bytes: u64,
+        take: impl FnOnce(&mut Space) -> u64,
+        note: impl FnOnce(Extent),
+    ) -> Result<u64> {
+        let mut after = self.space.clone();
+        let granule = take(&mut after);
+        let end = after.end() * GRANULE_BYTES;
+        if end > FILE_BYTES_MAX {
+            return Err(Error::Full { what: "address space of the file", bytes });
+        }
+        self.region.extend(end)?;
+        note(Extent { granule, count: bytes / GRANULE_BYTES });
+        self.space = after;
+        self.publish();
+        Ok(granule * GRANULE_BYTES)
+    }
+
+    /// Stores the list in the live header.
+    fn publish(&self) {
+        self.region.live().set_space(&self.space);
+    }
+
+    /// Gives back what [`allocate`](Self::allocate) took.
+    pub(crate) fn release(&mut self, offset: u64, bytes: u64) {
+        self.space.add_free(offset / GRANULE_BYTES, bytes / GRANULE_BYTES);
+        self.publish();
+    }
+
+    /// Sets `bytes` of the file aside, aligned to their own number, and makes the file that long:
+    /// they count as free until [`take_aside`](Self::take_aside).
+    pub(crate) fn set_aside(&mut self, bytes: u64) -> Result<u64> {
+        let count = bytes / GRANULE_BYTES;
+        self.change(bytes, |space| space.set_aside(count, count), |_| {})
+    }
+
+    /// Takes what is set aside.
+    pub(crate) fn take_aside(&mut self) {
+        self.space.take_aside();
+        self.publish();
+    }
+
+    /// Lets others have what is set aside, if anything is.
+    pub(crate) fn release_aside(&mut self) {
+        self.space.release_aside();
+        self.publish();
+    }
+
+    /// Gives up the free granules at the end of the file; [`shrink`](Self::shrink) does it.
+    pub(crate) fn trim(&mut self) {
+        if self.space.trim() {
+            self.publish();
+        }
+        // What a recovery left out may lie behind the end.
+        self.region.view.cut(self.space.end() * GRANULE_BYTES);
+    }
+
+    /// Gives the file system the end of the file that was trimmed, and the larger free extents.
+    /// Only when nothing on the disk names them.
+    pub(crate) fn shrink(&self) -> Result<()> {
+        let end = self.space.end() * GRANULE_BYTES;
+        if end < self.region.storage().file_bytes() {
+            self.region.write("truncate", |storage| storage.truncate(end))?;
+        }
+        for extent in self.space.free() {
+            let (offset, bytes) = (extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
+            if bytes >= PUNCH_BYTES_MIN {
+                self.region.write("punch holes into", |storage| storage.punch(offset, bytes))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a window have at least `line_count` lines; new ones are empty.
+    pub(crate) fn reserve_lines(&mut self, window: LineWindow, line_count: u64) -> Result<()> {
+        let clear = |storage: &dyn Storage, offset, bytes| storage.clear_range(offset, bytes);
+        self.take_lines(window, line_count, clear)
+    }
+
+    /// As [`reserve_lines`](Self::reserve_lines), but new lines hold anything: the caller writes all of
+    /// them.
+    pub(crate) fn claim_lines(&mut self, window: LineWindow, line_count: u64) -> Result<()> {
+        let claim = |storage: &dyn Storage, offset, bytes| storage.claim_range(offset, bytes);
+        self.take_lines(window, line_count, claim)
+    }
+
+    fn take_lines(
+        &mut self,
+        window: LineWindow,
+        line_count: u64,
+        make_ready: impl Fn(&dyn Storage, u64, u64) -> std::io::Result<()>,
+    ) -> Result<()> {
+        while self.region.windows.line_count(window) < line_count {
+            let piece = self.region.live().piece_count(window);
+            let bytes = piece_of(piece).line_count * LINE_BYTES;
+            if self.region.is_private() {
+                self.region.windows.map_one(window, piece, Backing::Private)?;
+                self.region.live().add_piece(window, 0);
+                continue;
+            }
+            let offset = self.allocate(bytes, GRANULE_BYTES)?;
+            // A piece of the file may have been something else before.
+            let mapped = self
+                .region
+                .write("clear index piece", |storage| make_ready(storage, offset, bytes))
+                .and_then(|()| self.region.windows.map_one(window, piece, Backing::File(offset)));
+            if let Err(error) = mapped {
+                self.release(offset, bytes);
+                return Err(error);
+            }
+            self.region.live().add_piece(window, offset / GRANULE_BYTES);
+        }
+        Ok(())
+    }
+
+    /// Makes lines ahead of the writer and has the faults of their pages taken. What cannot be done
+    /// now is done when the lines are needed.
+    pub(crate) fn prepare_lines(&mut self, window: LineWindow, lines: Range<u64>) {
+        if self.reserve_lines(window, lines.end).is_err() {
+            return;
+        }
+        if let Some(pages) = self.region.windows.pages(window, lines) {
+            self.region.prefaulter().ask(Box::new(move || pages.fault_in_slices()));
+        }
+    }
+
+    /// Makes sure that `count` overflow lines can be taken.
+    pub(crate) fn reserve_overflow_lines(&mut self, count: u64) -> Result<()> {
+        let windows = &self.region.windows;
+        let free_count = LivePool(windows).free_count();
+        if free_count >= count {
+            return Ok(());
+        }
+        let line_count = windows.line_count(LineWindow::Overflow) + count - free_count;
+        self.reserve_lines(LineWindow::Overflow, line_count)
+    }
+}

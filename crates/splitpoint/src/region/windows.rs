@@ -1,0 +1,219 @@
+//! `Windows`: contiguous memory over the scattered pieces of an index.
+//!
+//! ```text
+//! file     | header | B0 | O0 | log ... | B1 | log ... | B2 | O1 | log ...
+//!                     |          |        |              |
+//! buckets  | B0 | B1 | B2 | ... <--- contiguous by bucket number
+//! ```
+//!
+//! A table doubles in eight steps, one piece of buckets each, so that it never asks for much at
+//! once: the 1991 package's generations, whose overflow pages lie between them, with a window in
+//! place of the arithmetic of `spares`. The live header lists where each piece is.
+//!
+//! # Invariants
+//!
+//! - A pointer is made only to a line that is mapped.
+//! - The writer takes references to lines anew after it has reserved some: in memory, what is stored
+//!   through an older one is lost. In a file both lead to the same page.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{LiveHeader, map_piece};
+use crate::atomic::{AtomicU64, Ordering};
+use crate::error::Result;
+use crate::format::GRANULE_BYTES;
+use crate::growing::Growing;
+use crate::index::Lines;
+use crate::index::line::{LINE_BYTES, Line, LineNumber};
+use crate::index::overflow::LinePool;
+use crate::index::shape::Shape;
+use crate::linear::BucketIndex;
+use crate::live::{LineWindow, Live};
+use crate::piece::{Piece, piece_count_for, piece_of};
+use crate::storage::{Backing, Pages, Storage, WindowKind, prefetch};
+
+/// The buckets and overflow lines of an index, and the live header that says which are in use.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    live: LiveHeader,
+    /// The mapped lines of each window.
+    buckets: Growing<Line>,
+    overflow: Growing<Line>,
+    /// Keeps the mappings.
+    storage: Arc<dyn Storage>,
+}
+
+impl Windows {
+    pub(super) fn new(storage: Arc<dyn Storage>, live: LiveHeader) -> Self {
+        let lines = |kind| Growing::new(storage.window(kind).base.cast(), 0);
+        let (buckets, overflow) = (lines(WindowKind::Buckets), lines(WindowKind::Overflow));
+        Self { live, buckets, overflow, storage }
+    }
+
+    #[inline]
+    fn live(&self) -> Live<'_> {
+        self.live.of(&self.storage)
+    }
+
+    /// Maps the pieces that the live header lists.
+    pub(crate) fn map_listed_pieces(&self) -> Result<()> {
+        for window in LineWindow::ALL {
+            for piece in 0..self.live().piece_count(window) {
+                let offset = self.live().piece(window, piece) * GRANULE_BYTES;
+                self.map_one(window, piece, Backing::File(offset))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the pieces that are mapped: the index is about to be built again.
+    pub(crate) fn forget_pieces(&self) {
+        for window in LineWindow::ALL {
+            self.lines(window).cut(0);
+        }
+        self.storage.forget_pieces();
+    }
+
+    pub(super) fn map_one(&self, window: LineWindow, piece: usize, backing: Backing) -> Result<()> {
+        let Piece { first_line, line_count } = piece_of(piece);
+        let kind = kind_of(window);
+        let (at, bytes) = (first_line * LINE_BYTES, line_count * LINE_BYTES);
+        map_piece(&*self.storage, kind, at, bytes, backing)?;
+        let base = self.storage.window(kind).base;
+        self.lines(window).set(base.cast(), first_line + line_count);
+        Ok(())
+    }
+
+    fn lines(&self, window: LineWindow) -> &Growing<Line> {
+        match window {
+            LineWindow::Buckets => &self.buckets,
+            LineWindow::Overflow => &self.overflow,
+        }
+    }
+
+    /// Returns how many lines of a window are mapped.
+    pub(crate) fn line_count(&self, window: LineWindow) -> u64 {
+        self.lines(window).count()
+    }
+
+    /// Returns the size in bytes of the buckets and the overflow lines that are in use.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        let shape = Shape::of_word(self.shape().load(Ordering::Relaxed));
+        (shape.geometry.bucket_count() + self.live().lines_used()) * LINE_BYTES
+    }
+
+    /// Returns the offset in the file of a bucket or an overflow line, for messages.
+    pub(crate) fn line_offset(&self, window: LineWindow, line: u64) -> u64 {
+        let piece = piece_count_for(line + 1) - 1;
+        let start = self.live().piece(window, piece) * GRANULE_BYTES;
+        start + (line - piece_of(piece).first_line) * LINE_BYTES
+    }
+    /// Returns the pages of lines of a window, if their faults can be taken ahead.
+    pub(super) fn pages(&self, window: LineWindow, lines: Range<u64>) -> Option<Pages> {
+        let (at, bytes) = (lines.start * LINE_BYTES, (lines.end - lines.start) * LINE_BYTES);
+        self.storage.window_pages(kind_of(window), at, bytes)
+    }
+
+    /// Says that these lines of a window are about to be written.
+    pub(crate) fn populate(&self, window: LineWindow, lines: Range<u64>) {
+        assert!(lines.start <= lines.end && lines.end <= self.line_count(window));
+        let granule = GRANULE_BYTES / LINE_BYTES;
+        let start = lines.start / granule * granule * LINE_BYTES;
+        let bytes = lines.end * LINE_BYTES - start;
+        self.storage.populate(kind_of(window), start, bytes);
+    }
+
+    /// Makes lines empty that nobody looks at yet.
+    pub(crate) fn erase_lines(&self, window: LineWindow, lines: Range<u64>) {
+        assert!(lines.end <= self.line_count(window));
+        let base = self.lines(window).base();
+        for number in lines {
+            // SAFETY: the line is mapped, as was just checked.
+            unsafe { &*base.wrapping_add(number as usize) }.erase();
+        }
+    }
+
+    /// Asks for the line of a bucket, which will be read soon.
+    #[inline]
+    pub(crate) fn prefetch_bucket(&self, bucket: BucketIndex) {
+        prefetch(self.buckets.base().wrapping_add(bucket.0 as usize).cast());
+    }
+}
+
+fn kind_of(window: LineWindow) -> WindowKind {
+    match window {
+        LineWindow::Buckets => WindowKind::Buckets,
+        LineWindow::Overflow => WindowKind::Overflow,
+    }
+}
+
+impl Lines for Windows {
+    #[inline]
+    fn shape(&self) -> &AtomicU64 {
+        self.live().shape()
+    }
+
+    #[inline]
+    fn bucket(&self, bucket: BucketIndex) -> &Line {
+        debug_assert!(bucket.0 < self.line_count(LineWindow::Buckets));
+        let line = self.buckets.base().wrapping_add(bucket.0 as usize);
+        // SAFETY: the shape never has a bucket that is not mapped: `Live::validate` proved it of
+        // the file's, and the writer maps a piece, and publishes where, before it publishes a bucket of
+        // it. The caller has loaded the shape before this loads the base.
+        unsafe { &*line }
+    }
+
+    #[inline]
+    fn overflow(&self, line: LineNumber) -> Option<&Line> {
+        let index = u64::from(line.0).checked_sub(1)?;
+        if index >= self.line_count(LineWindow::Overflow) {
+            return None;
+        }
+        let line = self.overflow.base().wrapping_add(index as usize);
+        // SAFETY: the line is mapped, as was just checked, before the base was loaded.
+        Some(unsafe { &*line })
+    }
+
+    fn overflow_line_count(&self) -> u64 {
+        self.line_count(LineWindow::Overflow)
+    }
+}
+
+/// The free overflow lines, as the live header lists them.
+#[derive(Debug)]
+pub(crate) struct LivePool<'a>(pub(crate) &'a Windows);
+
+impl LinePool for LivePool<'_> {
+    fn take(&mut self) -> Option<LineNumber> {
+        let live = self.0.live();
+        if let (Some(first), count) = live.free_lines() {
+            let line = self.0.overflow(first)?;
+            live.set_free_lines(line.next_free(), count.saturating_sub(1));
+            line.clear();
+            return Some(first);
+        }
+        let used = live.lines_used();
+        let number = LineNumber(u32::try_from(used + 1).ok()?);
+        let line = self.0.overflow(number)?;
+        live.set_lines_used(used + 1);
+        // The counter of a killed process may be behind: start again with an empty list.
+        live.set_free_lines(None, 0);
+        line.clear();
+        Some(number)
+    }
+
+    fn give(&mut self, number: LineNumber) {
+        let live = self.0.live();
+        let (first, count) = live.free_lines();
+        if let Some(line) = self.0.overflow(number) {
+            line.set_next_free(first);
+            live.set_free_lines(Some(number), count + 1);
+        }
+    }
+
+    fn free_count(&self) -> u64 {
+        let unused = self.0.line_count(LineWindow::Overflow) - self.0.live().lines_used();
+        self.0.live().free_lines().1 + unused
+    }
+}
