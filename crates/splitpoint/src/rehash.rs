@@ -90,7 +90,7 @@ pub fn rehash(path: impl AsRef<Path>) -> Result<RehashReport> {
 /// # let path = dir.path().join("users.spt");
 /// # splitpoint::Db::open(&path)?.put(b"alice", b"1")?;
 /// use std::ops::ControlFlow;
-/// use splitpoint::{Db, Rehash, hash::HashFunction};
+/// use splitpoint::{Db, hash::HashFunction, rehash::Rehash};
 ///
 /// let report = Rehash::of_file(&path)
 ///     .hash(HashFunction::siphash_1_3())
