@@ -5,7 +5,7 @@
 //! ```
 //!
 //! ```
-//! use splitpoint::Table as _, TableExt as _;
+//! use splitpoint::TableExt as _;
 //!
 //! # fn main() -> splitpoint::Result<()> {
 //! let old = splitpoint_legacy::open("tests/fixtures/gdbm-be-std-word.gdbm")?;
@@ -68,6 +68,8 @@ pub use stated::{Counted, Discrepancy, StatedBy};
 /// # Examples
 ///
 /// ```
+/// use splitpoint::TableExt as _;
+///
 /// # fn main() -> splitpoint::Result<()> {
 /// splitpoint_legacy::register()?;
 /// let old = splitpoint::open("old:tests/fixtures/gdbm-be-std-word.gdbm")?;

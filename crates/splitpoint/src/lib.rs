@@ -54,7 +54,7 @@
 //! # Open and close
 //!
 //! [`Db::open`] opens a file with the defaults; [`Options`] sets what differs. No number of records is
-//! needed: a store grows from 64 KiB to terabytes without a pause for rehashing.
+//! needed: a store grows without a pause for rehashing.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -204,8 +204,9 @@
 //! # Errors
 //!
 //! All calls return one [`Error`]. It says what failed, where and why; [`Error::kind`] is for matching.
-//! A missing key is no error. After an error the store is as it was before the call, and unless the
-//! kind is [`ErrorKind::Poisoned`] the handle is usable.
+//! A missing key is no error. After an error the store is as it was before the call, unless the call is
+//! one for many keys and says otherwise. The handle stays usable, unless the kind is
+//! [`ErrorKind::Poisoned`].
 //!
 //! ```
 //! use splitpoint::{ErrorKind, Options};
@@ -274,6 +275,7 @@
 //! [`Db::stats`] counts records, bytes and the lengths of all chains, beside what an ideal hash
 //! function would give: [`stats`]. If your keys are hashed badly, you see it there. [`hash`] has the
 //! functions that a store can use; its name is in the file, and [`Options::hash`] chooses it.
+//! [`rehash`](mod@rehash) moves a store to another function or seed.
 //! [`linear`] is the arithmetic of linear hashing, to be used alone.
 //!
 //! # Cargo features

@@ -90,7 +90,7 @@ pub fn rehash(path: impl AsRef<Path>) -> Result<RehashReport> {
 /// # let path = dir.path().join("users.spt");
 /// # splitpoint::Db::open(&path)?.put(b"alice", b"1")?;
 /// use std::ops::ControlFlow;
-/// use splitpoint::{Db, Rehash, hash::HashFunction};
+/// use splitpoint::{Db, hash::HashFunction, rehash::Rehash};
 ///
 /// let report = Rehash::of_file(&path)
 ///     .hash(HashFunction::siphash_1_3())
@@ -217,7 +217,7 @@ impl<'a> Rehash<'a> {
     /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if it was made with a function
     ///   of the user that [`opened_with`](Self::opened_with) does not give.
     /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a record, live or dead, or the index
-    ///   is damaged; [`repair`](crate::repair()) saves what can be read.
+    ///   is damaged; [`repair`](fn@crate::repair::repair) saves what can be read.
     /// - [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the file has several names
     ///   (hard links): the others would keep the old store.
     /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses, the disk is full,
