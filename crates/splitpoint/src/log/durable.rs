@@ -96,16 +96,19 @@ impl GroupCommit {
             }
             state = self.gather(state);
             match self.lead(state, &sync) {
-                Ok(led) => state = led,
+                Ok(led) => {
+                    // Else this would sync for ever.
+                    assert!(led.durable_lsn >= lsn, "a sync covers what is waited for");
+                    state = led;
+                }
                 Err(error) => {
                     state = self.state();
                     break Err(error);
                 }
             }
         };
-        if let Some(own) = state.waiting.iter().position(|&other| other == lsn) {
-            state.waiting.swap_remove(own);
-        }
+        let own = state.waiting.iter().position(|&other| other == lsn);
+        state.waiting.swap_remove(own.expect("this thread is among those that wait"));
         waited
     }
 
