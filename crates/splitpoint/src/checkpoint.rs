@@ -122,6 +122,7 @@ impl CheckpointState {
     }
 
     fn encode(&self, header: SegmentHeader) -> Vec<u8> {
+        assert!(self.used.len() <= EXTENT_COUNT_MAX, "`ImageWriter::begin` has looked");
         let mut block = vec![0; GRANULE_BYTES as usize];
         block[..SegmentHeader::BYTES as usize].copy_from_slice(&header.encode());
         let CommitState { record_count, live_bytes, dead_bytes, .. } = self.commit;
@@ -270,6 +271,7 @@ impl ImageWriter {
         let offset = extents.allocate_noted(bytes, GRANULE_BYTES, |extent| {
             live.set_checkpoint_extent(place, Some(extent));
         })?;
+        assert!(offset.is_multiple_of(GRANULE_BYTES) && bytes.is_multiple_of(GRANULE_BYTES));
         let name = CheckpointName { offset, bytes, lsn: state.replay_start.lsn, salt };
         let header = SegmentHeader {
             kind: SegmentKind::Checkpoint,
@@ -333,6 +335,7 @@ impl ImageWriter {
                 continue;
             }
             let slots = &self.slots[rest..][..(room - 1).min(self.slots.len() - rest)];
+            debug_assert!(slots.len() < 1 << COUNT_BITS);
             let first = bucket.0 << COUNT_BITS | slots.len() as u64;
             self.block.extend_from_slice(&first.to_le_bytes());
             for slot in slots {
@@ -376,6 +379,7 @@ impl ImageWriter {
                 found,
             });
         }
+        assert!(self.block.len() <= BLOCK_BYTES);
         let offset = self.name.offset + self.block_at;
         seal(&mut self.block, self.name.salt, offset);
         let block = &self.block;

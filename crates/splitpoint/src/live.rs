@@ -109,6 +109,34 @@ pub(crate) struct CommitState {
     pub(crate) tail_segment: u64,
 }
 
+/// Counts of a change. They saturate, since those of a file made to harm need not add up; `check`
+/// compares them with the index.
+impl CommitState {
+    /// Counts a record of `bytes` that stores a pair, in place of one of `replaced` bytes if the key had
+    /// one.
+    #[inline]
+    pub(crate) fn count_put(&mut self, bytes: u64, replaced: Option<u64>) {
+        match replaced {
+            Some(replaced) => self.bury(replaced),
+            None => self.record_count += 1,
+        }
+        self.live_bytes += bytes;
+    }
+
+    /// Counts a tombstone of `bytes` for a record of `deleted` bytes.
+    #[inline]
+    pub(crate) fn count_delete(&mut self, bytes: u64, deleted: u64) {
+        self.record_count = self.record_count.saturating_sub(1);
+        self.bury(deleted);
+        self.dead_bytes += bytes;
+    }
+
+    fn bury(&mut self, bytes: u64) {
+        self.live_bytes = self.live_bytes.saturating_sub(bytes);
+        self.dead_bytes += bytes;
+    }
+}
+
 /// The two windows of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineWindow {
@@ -207,6 +235,7 @@ impl<'a> Live<'a> {
     #[inline]
     pub(crate) fn commit(self, lsn: u64, state: &CommitState) {
         debug_assert!(lsn.is_multiple_of(8));
+        debug_assert!(self.0[COMMIT].load(Ordering::Relaxed) & !7 <= lsn, "commits go forward");
         let number = (self.0[COMMIT].load(Ordering::Relaxed) & 1) ^ 1;
         let words = &self.0[COMMIT_STATES[number as usize]..];
         may_be_killed();

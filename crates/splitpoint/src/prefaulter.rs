@@ -8,9 +8,8 @@
 //! The thread begins with the first large segment.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::background::Background;
+use crate::background::{Monitor, Worker};
 
 /// What makes memory ready. It cannot fail: what it leaves undone, the writer's page faults do.
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
@@ -21,17 +20,7 @@ pub(crate) struct Ticket(u64);
 
 /// The thread, and what it waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Prefaulter {
-    shared: Arc<Shared>,
-    thread: Background,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
-    /// Something was asked for, or done, or the thread shall end.
-    changed: Condvar,
-}
+pub(crate) struct Prefaulter(Worker<State>);
 
 #[derive(Default)]
 struct State {
@@ -45,72 +34,57 @@ impl Prefaulter {
     /// Asks for `work` to be done soon.
     #[cold]
     pub(crate) fn ask(&self, work: Work) -> Ticket {
-        if !self.thread.is_here() {
+        if !self.0.is_here() {
             // A table in memory that a child has: its pages come when they are touched.
             return Ticket(0);
         }
-        let ticket = {
-            let mut state = self.shared.state();
+        let ticket = self.0.shared().change(|state| {
             state.asked_count += 1;
             let ticket = Ticket(state.asked_count);
             state.waiting.push_back((ticket, work));
             ticket
-        };
-        self.shared.changed.notify_all();
-        let shared = self.shared.clone();
+        });
         // Without a thread `finish` does the work.
-        self.thread.begin("splitpoint-pages", move || shared.run());
+        self.0.begin("splitpoint-pages", run);
         ticket
     }
 
     /// Returns when a piece of work is done: waits for the thread that is at it, and does it here
     /// if that has not begun.
     pub(crate) fn finish(&self, ticket: Ticket) {
-        if !self.thread.is_here() {
+        if !self.0.is_here() {
             return;
         }
-        let mut state = self.shared.state();
+        let mut state = self.0.shared().lock();
         if let Some(at) = state.waiting.iter().position(|(waiting, _)| *waiting == ticket) {
             let (_, work) = state.waiting.remove(at).expect("it was just found");
             drop(state);
             return work();
         }
         while state.running == Some(ticket) {
-            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.0.shared().wait(state);
         }
     }
 }
 
 impl Drop for Prefaulter {
     fn drop(&mut self) {
-        let shared = &self.shared;
-        self.thread.end(|| {
-            shared.state().is_stopped = true;
-            shared.changed.notify_all();
-        });
+        self.0.end(|state| state.is_stopped = true);
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // The state is valid after every statement that changes it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn run(&self) {
-        let mut state = self.state();
-        while !state.is_stopped {
-            let Some((ticket, work)) = state.waiting.pop_front() else {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            state.running = Some(ticket);
-            drop(state);
-            work();
-            state = self.state();
-            state.running = None;
-            self.changed.notify_all();
-        }
+fn run(shared: &Monitor<State>) {
+    let mut state = shared.lock();
+    while !state.is_stopped {
+        let Some((ticket, work)) = state.waiting.pop_front() else {
+            state = shared.wait(state);
+            continue;
+        };
+        state.running = Some(ticket);
+        drop(state);
+        work();
+        shared.change(|state| state.running = None);
+        state = shared.lock();
     }
 }
 
@@ -123,6 +97,7 @@ impl std::fmt::Debug for State {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// Those that have not begun are done by who asks for them, the one that has is waited for.
@@ -162,7 +137,7 @@ mod tests {
                 done_count.fetch_add(1, Ordering::Relaxed);
             }));
         }
-        prefaulter.shared.state().is_stopped = true;
+        prefaulter.0.shared().lock().is_stopped = true;
         is_let_go.send(()).unwrap();
         drop(prefaulter);
         assert_eq!(done_count.load(Ordering::Relaxed), 0);

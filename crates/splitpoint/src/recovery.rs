@@ -468,6 +468,7 @@ impl Opening {
                     apply_change(region, change, &extents)?;
                 }
                 state = unpublished.tally.after(&region.view, state);
+                assert!(position.lsn <= unpublished.end.lsn, "what was published stays");
                 position = unpublished.end;
                 (state.tail_offset, state.tail_segment) =
                     (position.offset, position.segment_offset);

@@ -133,6 +133,7 @@ impl Region {
     fn extend(&self, end: u64) -> Result<()> {
         self.write("extend", |storage| storage.grow(end))?;
         self.view.grow(end);
+        assert!(end <= self.view.file_bytes(), "readers may look at what is handed out");
         self.let_go_of_outgrown();
         Ok(())
     }

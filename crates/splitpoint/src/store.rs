@@ -284,6 +284,7 @@ impl Store {
     /// leave "clean" over half-changed tables.
     #[cold]
     fn begin_changes(&self, writer: &mut Writer) -> Result<()> {
+        assert!(self.access == Access::ReadWrite, "only the writer stores to the file");
         self.group.check()?;
         let room = self.region.claim_stores(writer.log.rest_of_tail())?;
         writer.needs_room = room == Room::OfFileSystem;
@@ -365,8 +366,8 @@ impl Store {
             at = self.locate(put.payload.key, put.hash)?;
         }
         let old_bytes = match prev {
-            Some(old) => region.view.record(old)?.bytes.len() as u64,
-            None => 0,
+            Some(old) => Some(region.view.record(old)?.bytes.len() as u64),
+            None => None,
         };
         let mut header = put.payload.header;
         header.prev = prev;
@@ -387,16 +388,18 @@ impl Store {
         let slot = Slot::new(Tag::of_hash(put.hash), addr);
         self.capture_bucket_of(writer, put.hash);
         let mut begins_second_line = false;
-        if let Some((line, i, _)) = at.found {
+        debug_assert!(
+            region.view.pair(addr).is_ok_and(|pair| pair.key == put.payload.key),
+            "a record is complete before a slot holds its address"
+        );
+        if let Some((line, i, old)) = at.found {
+            debug_assert_eq!(line.slot(i), old, "`prev` is what the slot held");
             line.set_slot(i, slot);
-            writer.state.dead_bytes += old_bytes;
-            writer.state.live_bytes -= old_bytes.min(writer.state.live_bytes);
         } else {
-            writer.state.record_count += 1;
             begins_second_line =
                 insert(&region.windows, &mut LivePool(&region.windows), &at, slot)?;
         }
-        writer.state.live_bytes += record_bytes;
+        writer.state.count_put(record_bytes, old_bytes);
         self.commit(writer);
         if at.found.is_none() {
             self.split_if_due(writer, begins_second_line);
@@ -422,10 +425,9 @@ impl Store {
         writer.log.reserve(TOMBSTONE_BYTES, &mut writer.extents)?;
         writer.log.append(&tombstone, Some(slot.addr()), via, region)?;
         self.capture_bucket_of(writer, hash);
+        debug_assert_eq!(line.slot(i), slot, "`prev` is what the slot held");
         line.set_slot(i, Slot::EMPTY);
-        writer.state.record_count = writer.state.record_count.saturating_sub(1);
-        writer.state.live_bytes -= old_bytes.min(writer.state.live_bytes);
-        writer.state.dead_bytes += old_bytes + TOMBSTONE_BYTES;
+        writer.state.count_delete(TOMBSTONE_BYTES, old_bytes);
         self.commit(writer);
         self.merge_if_due(writer);
         self.checkpoint_if_due(writer);
@@ -592,6 +594,7 @@ impl Store {
             self.region.live().clear_pid();
         }
         self.sync_new(&mut writer)?;
+        assert_ne!(writer.mark, Mark::New, "a new store is durable before it is called clean");
         if writer.mark == Mark::Clean {
             return Ok(());
         }

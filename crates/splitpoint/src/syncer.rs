@@ -6,24 +6,15 @@
 //! which starts with the first change that asks for it and sleeps when nothing is due. When it is
 //! due, and how a writer keeps to the pace of the device: `store::pace`.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::background::Background;
+use crate::background::{Monitor, Worker};
 use crate::store::Store;
 
 /// The thread, and what it waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Syncer {
-    shared: Arc<Shared>,
-    thread: Background,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-}
+pub(crate) struct Syncer(Worker<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -50,47 +41,40 @@ impl Syncer {
     }
 
     fn ask(&self, store: &Arc<Store>, what: impl FnOnce(&mut State)) -> bool {
-        what(&mut self.shared.state.lock().unwrap_or_else(PoisonError::into_inner));
-        let (shared, store) = (self.shared.clone(), store.clone());
-        let is_running = self.thread.begin("splitpoint-sync", move || run(&shared, &store));
-        self.shared.changed.notify_one();
-        is_running
+        self.0.shared().change(what);
+        let store = store.clone();
+        self.0.begin("splitpoint-sync", move |shared| run(shared, &store))
     }
 
     /// Ends the thread, without a last sync.
     pub(crate) fn stop(&mut self) {
-        let shared = &self.shared;
-        self.thread.end(|| {
-            shared.state.lock().unwrap_or_else(PoisonError::into_inner).is_stopped = true;
-            shared.changed.notify_one();
-        });
+        self.0.end(|state| state.is_stopped = true);
     }
 }
 
-fn run(shared: &Shared, store: &Store) {
-    let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+fn run(shared: &Monitor<State>, store: &Store) {
+    let mut state = shared.lock();
     while !state.is_stopped {
         if std::mem::take(&mut state.is_checkpoint_written) {
             drop(state);
             // As below.
             let _ = store.finish_checkpoint();
-            state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state = shared.lock();
             continue;
         }
         let Some(due) = state.due else {
-            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = shared.wait(state);
             continue;
         };
         let left = due.saturating_duration_since(Instant::now());
         if !left.is_zero() {
-            let waited = shared.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = shared.wait_for(state, left);
             continue;
         }
         state.due = None;
         drop(state);
         // An error stays with the store: the next change and the next sync return it.
         let _ = store.sync_in_background();
-        state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state = shared.lock();
     }
 }

@@ -22,6 +22,7 @@ pub(crate) fn insert<L: Lines + ?Sized>(
     at: &Located<'_>,
     slot: Slot,
 ) -> Result<bool> {
+    debug_assert!(at.found.is_none(), "a key has one slot");
     if let Some((line, i)) = at.hole {
         line.set_slot(i, slot);
         return Ok(false);
@@ -174,6 +175,7 @@ fn shorten_chain<L: Lines + ?Sized>(
 ) -> Result<()> {
     let kept_count = line_count_for(scratch.stay.len());
     let chain_count = scratch.numbers.len() + 1;
+    assert!(kept_count <= chain_count);
     // Which places of the kept lines are taken by slots that stay.
     let mut kept = std::mem::take(&mut scratch.kept);
     kept.clear();
@@ -196,7 +198,8 @@ fn shorten_chain<L: Lines + ?Sized>(
             }
         }
     }
-    debug_assert!(leaving.next().is_none());
+    // What was not copied would be erased below.
+    assert!(leaving.next().is_none());
     if kept_count < chain_count {
         publish(lines, shape.in_next_epoch());
         scratch.line(lines, bucket, kept_count - 1)?.set_next(None);
@@ -230,6 +233,7 @@ pub(crate) fn merge<L: Lines + ?Sized>(
 ) -> Result<()> {
     // Every slot of the upper bucket moves, whatever its hash.
     scratch.read_chain(lines, plan.upper, Plan::NO_BIT, &mut |_| Ok(u64::MAX))?;
+    assert!(scratch.stay.is_empty(), "what stays would be lost with its bucket");
     if pool.free_count() < line_count_for(scratch.moving.len()) as u64 {
         return Err(no_line());
     }

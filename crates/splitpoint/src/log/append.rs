@@ -299,6 +299,7 @@ impl Appender {
                 (offset, new_tail(offset, segment_bytes, region))
             }
         };
+        assert!(segment_bytes.is_power_of_two() && offset.is_multiple_of(segment_bytes));
         let opened = map.and_then(|map| self.begin_segment(offset, segment_bytes, map, region));
         let tail = match opened {
             Ok(tail) => tail,
@@ -307,6 +308,7 @@ impl Appender {
                 return Err(error);
             }
         };
+        let base_lsn = self.next_base_lsn();
         if self.tail.is_some() {
             let mut value = [0; 16];
             value[..8].copy_from_slice(&offset.to_le_bytes());
@@ -318,6 +320,8 @@ impl Appender {
                 return Err(error);
             }
         }
+        // The header of the new segment says so, and a walk comes to it with this number.
+        assert_eq!(self.lsn, base_lsn, "the LINK ends where the next segment begins");
         if let Some(old) = self.tail.replace(tail) {
             self.unsynced.push((old.unsynced_offset, old.offset - old.unsynced_offset));
         }
@@ -392,7 +396,7 @@ impl Appender {
             kind: SegmentKind::Log,
             sequence: next_sequence(region),
             segment_bytes,
-            base_lsn: if self.tail.is_some() { self.lsn + LINK_BYTES } else { self.lsn },
+            base_lsn: self.next_base_lsn(),
             previous_offset: self.tail.as_ref().map_or(0, |tail| tail.segment_offset),
             salt: self.next_salt(),
         };
@@ -407,6 +411,11 @@ impl Appender {
             unsynced_offset: offset,
             is_allocated: false,
         })
+    }
+
+    /// Returns the log sequence number of the first record of the segment after the tail.
+    fn next_base_lsn(&self) -> u64 {
+        self.lsn + if self.tail.is_some() { LINK_BYTES } else { 0 }
     }
 
     /// Returns the next number of a splitmix64 sequence with a random start.
@@ -431,6 +440,7 @@ impl Appender {
         let header = RecordHeader { prev, ..payload.header };
         let record_bytes = header.record_bytes();
         assert!(tail.offset + record_bytes <= tail.end);
+        debug_assert!(tail.offset.is_multiple_of(8) && record_bytes.is_multiple_of(8));
         let mut head = [0; HEADER_BYTES_MAX];
         let head_bytes = header.encode(&mut head);
         let payload_bytes = payload.key.len() + payload.value.len();
@@ -524,6 +534,7 @@ impl Appender {
         head[..4].copy_from_slice(&crc.to_le_bytes());
         let mut at = offset;
         let end = offset + segment_bytes;
+        assert!(record_offset + header.record_bytes() <= end);
         for part in [&segment.encode()[..], &head[..head_bytes], payload.key, payload.value] {
             region.write("write to", |storage| storage.write_at(at, part))?;
             at += part.len() as u64;
@@ -541,6 +552,7 @@ impl Appender {
         if let Some(tail) = &mut self.tail
             && tail.unsynced_offset < tail.offset
         {
+            assert!(tail.segment_offset <= tail.unsynced_offset && tail.offset <= tail.end);
             let is_whole = is_awaited && !tail.is_allocated;
             let end = if is_whole { tail.end } else { tail.offset };
             ranges.push((tail.unsynced_offset, end - tail.unsynced_offset));

@@ -1,9 +1,10 @@
 //! Who waits until the log is durable: threads that wait together share one flush.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
+use crate::background::Monitor;
 use crate::error::{Error, Result};
 use crate::health::Health;
 
@@ -13,8 +14,7 @@ const GATHER_YIELDS: usize = 64;
 /// The durable end of the log, and those who wait for it to pass their records.
 #[derive(Debug, Default)]
 pub(crate) struct GroupCommit {
-    state: Mutex<State>,
-    changed: Condvar,
+    state: Monitor<State>,
     /// Where a sync that fails is noted.
     health: Arc<Health>,
     /// Whether a sync is under way, for those who do not want the lock.
@@ -35,8 +35,7 @@ struct State {
 
 impl GroupCommit {
     fn state(&self) -> MutexGuard<'_, State> {
-        // The state is valid after every statement that changes it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Says that the log is durable up to `lsn`, as it was found when the store was opened.
@@ -91,21 +90,24 @@ impl GroupCommit {
                 break Ok(());
             }
             if state.has_leader {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.state.wait(state);
                 continue;
             }
             state = self.gather(state);
             match self.lead(state, &sync) {
-                Ok(led) => state = led,
+                Ok(led) => {
+                    // Else this would sync for ever.
+                    assert!(led.durable_lsn >= lsn, "a sync covers what is waited for");
+                    state = led;
+                }
                 Err(error) => {
                     state = self.state();
                     break Err(error);
                 }
             }
         };
-        if let Some(own) = state.waiting.iter().position(|&other| other == lsn) {
-            state.waiting.swap_remove(own);
-        }
+        let own = state.waiting.iter().position(|&other| other == lsn);
+        state.waiting.swap_remove(own.expect("this thread is among those that wait"));
         waited
     }
 
@@ -130,7 +132,7 @@ impl GroupCommit {
     pub(crate) fn sync_always(&self, sync: impl Fn() -> Result<u64>) -> Result<()> {
         let mut state = self.state();
         while state.has_leader {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.state.wait(state);
         }
         self.check()?;
         self.lead(state, &sync).map(drop)
@@ -166,9 +168,11 @@ impl GroupCommit {
 
     fn end_of_sync(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
+        debug_assert!(state.has_leader);
         state.has_leader = false;
         self.is_syncing.store(false, Ordering::Relaxed);
-        self.changed.notify_all();
+        // Those that wake look when the caller has told what is durable, and unlocks.
+        self.state.wake();
         state
     }
 }

@@ -119,6 +119,7 @@ impl RecordHeader {
         }
         let (key, value) =
             if self.is_long() { (255, 65535) } else { (self.key_bytes, self.value_bytes) };
+        debug_assert_eq!(at as u64, self.header_bytes());
         let first = u64::from(flags) << 32 | key << 40 | value << 48;
         out[..8].copy_from_slice(&first.to_le_bytes());
         at

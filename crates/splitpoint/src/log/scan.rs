@@ -134,6 +134,7 @@ impl<'a> LogWalk<'a> {
             record.verify(self.header.salt)?;
         }
         let lsn = self.position.lsn + record.bytes.len() as u64;
+        debug_assert!(lsn > self.position.lsn, "a walk ends");
         if record.header.kind == RecordKind::Link {
             let (segment_offset, salt) = link_target(&record)?;
             self.header = enter(self.view, segment_offset, salt, Some(lsn))?;

@@ -134,6 +134,7 @@ fn last_changes(
             }
         });
     }
+    assert!(last.len() <= LAST_CHANGES);
     if walk.position() != published {
         let found = walk.position().offset;
         return Err(disagreement(

@@ -183,6 +183,7 @@ impl Opening {
         live.set_big_bytes(survey.big_bytes);
         live.set_next_sequence(survey.next_sequence);
         let before = image.as_ref().map_or(CommitState::default(), |image| image.state.commit);
+        let start_lsn = image.as_ref().map_or(0, |image| image.state.replay_start.lsn);
         let mut state = std::mem::take(&mut survey.tally).after(&region.view, before);
         let geometry = Store::geometry_for(state.record_count, self.superblock.fill_thousandths);
         // After a failed sync, pages in the cache may be clean and not durable: new ones are needed.
@@ -201,6 +202,7 @@ impl Opening {
         }
         self.apply_log(&mut survey, &mut extents)?;
         let end = survey.end;
+        assert!(start_lsn <= end.lsn, "the log has all that the checkpoint has");
         (state.tail_offset, state.tail_segment) = (end.offset, end.segment_offset);
         live.commit(end.lsn, &state);
         let recovery = Recovery::Replayed {
@@ -225,6 +227,7 @@ impl Opening {
             self.log.distrust_durability(region.view.file_bytes());
             self.log.leave_segment(&mut extents)?;
             let position = self.log.position();
+            assert!(end.lsn < position.lsn, "the new segment is behind all that was replayed");
             (state.tail_offset, state.tail_segment) = (position.offset, position.segment_offset);
             live.commit(position.lsn, &state);
         } else {

@@ -223,6 +223,7 @@ impl Survey {
 
     /// Goes on with what was found behind the end of this survey.
     fn append(&mut self, later: Self) {
+        assert!(self.end.lsn <= later.end.lsn, "what is appended was read behind this");
         self.end = later.end;
         self.used.extend(later.used);
         self.records += later.records;

@@ -53,6 +53,7 @@ impl Store {
             self.commit(writer);
             return Err(error);
         }
+        debug_assert!(members.iter().all(|member| member.addr.is_some() == member.value.is_some()));
         for member in &members {
             if let Err(error) = self.publish(writer, member) {
                 // A damaged chain: the batch is in the log, and the next open makes all of it.
@@ -171,8 +172,8 @@ impl Store {
     fn publish(&self, writer: &mut Writer, member: &Member<'_>) -> Result<()> {
         let region = &self.region;
         let at = self.locate(member.key, member.hash)?;
+        debug_assert_eq!(at.found.map(|(_, _, slot)| slot.addr()), member.prev);
         self.capture_bucket_of(writer, member.hash);
-        let state = &mut writer.state;
         let slot = match member.addr {
             Some(addr) => Slot::new(Tag::of_hash(member.hash), addr),
             None => Slot::EMPTY,
@@ -181,14 +182,12 @@ impl Store {
             Some((line, i, _)) => line.set_slot(i, slot),
             None => drop(insert(&region.windows, &mut LivePool(&region.windows), &at, slot)?),
         }
-        state.live_bytes -= member.prev_bytes.min(state.live_bytes);
-        state.dead_bytes += member.prev_bytes;
-        if let (Some(_), prev) = (member.value, member.prev) {
-            state.live_bytes += member.record_bytes;
-            state.record_count += u64::from(prev.is_none());
-        } else {
-            state.record_count = state.record_count.saturating_sub(1);
-            state.dead_bytes += TOMBSTONE_BYTES;
+        match member.value {
+            Some(_) => {
+                let replaced = member.prev.map(|_| member.prev_bytes);
+                writer.state.count_put(member.record_bytes, replaced);
+            }
+            None => writer.state.count_delete(TOMBSTONE_BYTES, member.prev_bytes),
         }
         Ok(())
     }

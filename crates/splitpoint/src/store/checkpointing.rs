@@ -164,6 +164,7 @@ impl Store {
         let region = &self.region;
         let interval = writer.checkpoints.interval(region);
         let replay_start = writer.log.log_start();
+        assert_eq!(replay_start.lsn, lsn, "the image is as of the last change");
         let geometry = self.shape().geometry;
         let state = CheckpointState::of(&writer.extents, geometry, writer.state, replay_start);
         let salt = writer.log.next_salt();
@@ -212,6 +213,7 @@ impl Store {
         };
         let mut writer = self.lock()?;
         let writer = &mut *writer;
+        debug_assert!(matches!(writer.checkpoints.progress, Progress::Syncing));
         writer.superblock = superblock;
         checkpoint::release_all_but(&mut writer.extents, Some(name));
         writer.checkpoints.progress = Progress::Idle;
@@ -222,6 +224,7 @@ impl Store {
     /// Syncs the log up to the commit of a checkpoint, then the checkpoint, then a superblock.
     fn make_durable(&self, name: CheckpointName) -> Result<Superblock> {
         self.wait_durable(name.lsn, false)?;
+        assert!(name.lsn <= self.group.durable_lsn(), "a checkpoint needs the log before it");
         let CheckpointName { offset, bytes, .. } = name;
         let is_synced_first = !canary::is_made(Canary::NamedBeforeSync);
         if is_synced_first {
