@@ -5,7 +5,7 @@
 //! ```
 //!
 //! ```
-//! use splitpoint::TableExt as _;
+//! use splitpoint::Table as _;
 //!
 //! # fn main() -> splitpoint::Result<()> {
 //! let old = splitpoint_legacy::open("tests/fixtures/gdbm-be-std-word.gdbm")?;
