@@ -567,6 +567,7 @@ impl Db {
     }
 
     /// Does what the durability of a change asks for, once the change is visible.
+    #[inline(always)]
     fn finish(&self, mut writer: MutexGuard<'_, Writer>, durability: Durability) -> Result<()> {
         let lsn = writer.log.position().lsn;
         let step =
@@ -584,7 +585,7 @@ impl Db {
     }
 
     /// Sees to it that an `Async` change becomes durable in time, and returns what is left to do.
-    #[inline]
+    #[inline(always)]
     fn pace(&self, writer: &mut Writer) -> Step {
         if writer.pace.is_unasked() {
             if !self.store.region.storage().may_sync_in_background() {
@@ -602,7 +603,7 @@ impl Db {
 
     /// Gives up the lock; a checkpoint that has been written is made durable, by the thread if the
     /// storage allows one.
-    #[inline]
+    #[inline(always)]
     fn finish_checkpoint(&self, mut writer: MutexGuard<'_, Writer>) {
         if !writer.checkpoints.is_written() {
             return;

@@ -481,9 +481,9 @@ impl<'a> Copy<'a> {
 
     fn put(&mut self, pair: &Record<'_>) -> Result<()> {
         let (key, value) = (pair.key(), pair.value());
-        let put = self.target.prepare_put(key, value, PutMode::New, Durability::Buffered)?;
         let mut writer = self.target.lock_for_change()?;
-        if !self.target.put_locked(&mut writer, &put)? {
+        let (mode, durability) = (PutMode::New, Durability::Buffered);
+        if !self.target.put_at_once(&mut writer, key, value, mode, durability)? {
             let (what, offset) = ("slot of a key that has another", pair.offset);
             return Err(Error::Corrupt { what, offset, expected: 1, found: 2 });
         }

@@ -57,8 +57,7 @@ impl Db {
         let (mut writer, new) = run_locked(writer, || change(old));
         if let Some(value) = &new {
             let value = value.as_ref();
-            let put = self.store.prepare_put(key, value, PutMode::Replace, durability)?;
-            self.store.put_locked(&mut writer, &put)?;
+            self.store.put_at_once(&mut writer, key, value, PutMode::Replace, durability)?;
         } else {
             let hash = self.store.hash_of(key);
             self.store.delete_locked(&mut writer, key, hash, via(durability))?;
@@ -101,8 +100,7 @@ impl Db {
             return Ok(Value::borrowed(pair.value));
         }
         let (mut writer, value) = run_locked(writer, make);
-        let put = self.store.prepare_put(key, value.as_ref(), PutMode::New, durability)?;
-        self.store.put_locked(&mut writer, &put)?;
+        self.store.put_at_once(&mut writer, key, value.as_ref(), PutMode::New, durability)?;
         let stored = self.store.find(key)?.expect("the lock is held since it was stored");
         self.finish(writer, durability)?;
         Ok(Value::borrowed(stored.value))

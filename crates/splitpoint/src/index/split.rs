@@ -16,6 +16,7 @@ use crate::linear::{BucketIndex, Geometry, Plan};
 ///
 /// The pool must have a line if the chain has no hole. Returns whether a second overflow line
 /// was begun: the sign for an uncontrolled split.
+#[inline(always)]
 pub(crate) fn insert<L: Lines + ?Sized>(
     lines: &L,
     pool: &mut impl LinePool,

@@ -104,7 +104,7 @@ impl Writer {
 
 impl Store {
     /// Captures the bucket of a hash, which is about to change.
-    #[inline]
+    #[inline(always)]
     pub(super) fn capture_bucket_of(&self, writer: &mut Writer, hash: u64) {
         if let Progress::Walking { .. } = writer.checkpoints.progress {
             self.capture(writer, self.shape().geometry.bucket_of(hash));
