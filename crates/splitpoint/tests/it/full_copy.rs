@@ -382,10 +382,12 @@ fn take_a_snapshot(file_system: FileSystem, take: impl Fn(&SmallDisk, &Path) -> 
     });
     println!("{file_system:?}: {status}\n{said}");
     let Scene { disk, job } = &scene;
-    disk.reattach();
     disk.make_room();
+    // Xfs frees the blocks of removed files in the background; a mount has them all.
+    disk.reattach();
     let (snapshot, expected) = taken.get().expect("the snapshot was taken");
-    assert_content(&job.existing().open(snapshot).unwrap(), expected);
+    // A handle that only reads needs no blocks of its own.
+    assert_content(&job.existing().read_only().open(snapshot).unwrap(), expected);
 
     let mut expected = job.expected();
     let db = job.existing().open(&job.store).unwrap();
