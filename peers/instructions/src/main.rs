@@ -33,7 +33,7 @@ fn key(i: u64) -> [u8; 16] {
 fn main() -> Result<()> {
     let db = Options::new().seed(1).in_memory()?;
     for i in 0..RECORD_COUNT {
-        db.put(&key(i), &[7; 100])?;
+        db.put(key(i), [7; 100])?;
     }
     let mixed = |i: u64| i * 7_919 % RECORD_COUNT;
     let present: Vec<_> = (0..OPERATION_COUNT).map(|i| key(mixed(i))).collect();
@@ -58,7 +58,7 @@ fn misses(db: &Db, keys: &[[u8; 16]]) -> Result<usize> {
 
 #[inline(never)]
 fn puts(db: &Db, keys: &[[u8; 16]]) -> Result<()> {
-    keys.iter().try_for_each(|key| db.put(key, &[7; 100]))
+    keys.iter().try_for_each(|key| db.put(key, [7; 100]))
 }
 
 #[inline(never)]
