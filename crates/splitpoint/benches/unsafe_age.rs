@@ -5,7 +5,7 @@
 //! cargo bench -p splitpoint --bench unsafe_age -- DIR [SECONDS]
 //! ```
 //!
-//! `DIR` is where the store is made, on the device to be measured; `record/2026-11-22-unsafe-age` says how
+//! `DIR` is where the store is made, on the device to be measured; `record/2026-11-22-xeon-2core/unsafe-age` says how
 //! to make a slow one.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]

@@ -3,7 +3,7 @@
 //! A page that is touched for the first time costs microseconds: the kernel finds and clears it, a
 //! virtual machine gets it from its host, a file system notes that it is dirty. A segment of the
 //! log has 512 pages. Taken by the put that opens it, they were 6 to 10 ms, and a third to a half of
-//! the time of creating a store (`record/2026-11-21-prefault`).
+//! the time of creating a store (`record/2026-11-21-xeon-2core/prefault`).
 //!
 //! The thread begins with the first large segment.
 

@@ -17,7 +17,7 @@ td:first-child, th:first-child { text-align: left; }
 svg { max-width: 100%; height: auto; }
 ";
 
-/// All of `docs/bench/results.html`.
+/// All of `target/race/results.html`.
 pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture]) -> String {
     let rows = Rows::of(saved);
     let mut out = format!(

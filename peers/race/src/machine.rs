@@ -44,4 +44,31 @@ impl Machine {
             lscpu,
         }
     }
+
+    /// Returns a short name for a directory: `xeon-2core`.
+    pub fn name(&self) -> String {
+        let makers = ["intel", "amd", "arm", "processor", "cpu", "r", "tm"];
+        let model = self.processor.to_lowercase();
+        let mut words = model.split(|letter: char| !letter.is_ascii_alphanumeric());
+        let family = words.find(|word| !word.is_empty() && !makers.contains(word));
+        format!("{}-{}core", family.unwrap_or("unknown"), self.processor_count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_named_by_its_family_and_cores() {
+        for (processor, name) in [
+            ("Intel(R) Xeon(R) Processor", "xeon-2core"),
+            ("AMD EPYC 7B13", "epyc-2core"),
+            ("?", "unknown-2core"),
+        ] {
+            let processor = processor.to_owned();
+            let machine = Machine { processor, processor_count: 2, ..Machine::default() };
+            assert_eq!(machine.name(), name);
+        }
+    }
 }

@@ -48,9 +48,11 @@ options:
   --workloads W2,W3   only these workloads (default: W1 to W4 if quick, else all but curve)
   --runs N            runs of each engine, by turns (default: 1 if quick, else 3)
   --dir DIR           where the stores are made (default: target/race)
-  --save DIR          where the results go (default: record/DATE-race; target/race-quick if quick)
+  --save DIR          where the results go (default: record/DATE-MACHINE/race;
+                      target/race-quick if quick)
   --words FILE        the list for W1 (default: Debian's american-english-huge)
-  --report FILE,FILE  make docs/bench/results.md, .html, .csv and pictures from a saved race.json;
+  --report FILE,FILE  make docs/bench/results.md, .csv and pictures, and target/race/results.html,
+                      from a saved race.json;
                       from more of them if a race was made in parts; what an engine has
                       done in two parts is that of the later one
   --list              name engines and workloads
@@ -192,20 +194,23 @@ fn report(options: &Options, files: &[PathBuf]) -> Outcome<()> {
     let targets = targets::read(&options.root.join("peers"))?;
     let docs = options.root.join("docs/bench");
     let mut written = Vec::new();
-    let mut write = |name: &str, text: &str| {
-        let path = docs.join(name);
-        std::fs::write(&path, text)
+    let mut write = |path: PathBuf, text: &str| {
+        let directory = path.parent().expect("a file has a directory");
+        std::fs::create_dir_all(directory)
+            .and_then(|()| std::fs::write(&path, text))
             .map_err(|cause| format!("cannot write `{}`: {cause}", path.display()))?;
         written.push(path.display().to_string());
         Ok::<(), Failure>(())
     };
     let pictures = picture::all(&saved);
     for picture in &pictures {
-        write(&picture.file, &picture.svg)?;
+        write(docs.join(&picture.file), &picture.svg)?;
     }
-    write("results.md", &markdown::page(&saved, &targets, &pictures, &names.join(",")))?;
-    write("results.csv", &csv::page(&saved))?;
-    write("results.html", &html::page(&saved, &targets, &pictures))?;
+    write(docs.join("results.md"), &markdown::page(&saved, &targets, &pictures, &names.join(",")))?;
+    write(docs.join("results.csv"), &csv::page(&saved))?;
+    // All of it is in the other files, so the repository does not keep it.
+    let page = options.root.join("target/race/results.html");
+    write(page, &html::page(&saved, &targets, &pictures))?;
     say(&format!("written: {}", written.join(", ")));
     Ok(())
 }

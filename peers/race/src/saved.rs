@@ -219,12 +219,13 @@ impl Saved {
         }
     }
 
-    /// Writes `race.json`, `lscpu.txt` and a README, and returns their directory.
+    /// Writes `race.json` and a README, and returns their directory.
     pub fn write(&self, options: &Options) -> Outcome<PathBuf> {
         let default = if self.is_quick {
             options.root.join("target/race-quick")
         } else {
-            options.root.join("record").join(format!("{}-race", &self.date[..10]))
+            let day = format!("{}-{}", &self.date[..10], self.machine.name());
+            options.root.join("record").join(day).join("race")
         };
         let dir = options.save.clone().unwrap_or(default);
         let failed =
@@ -235,7 +236,6 @@ impl Saved {
         let unfinished = dir.join("race.json.new");
         fs::write(&unfinished, json + "\n").map_err(failed)?;
         fs::rename(unfinished, dir.join("race.json")).map_err(failed)?;
-        fs::write(dir.join("lscpu.txt"), self.machine.lscpu.clone() + "\n").map_err(failed)?;
         let readme = dir.join("README.md");
         if !readme.exists() {
             fs::write(readme, self.readme()).map_err(failed)?;
@@ -259,8 +259,8 @@ impl Saved {
         format!(
             "# {}: the race\n\nCommit {}, made by\n\n```sh\ncargo xtask race {}\n```\n\n\
              {processor}, {memory_gib:.0} GiB of memory, {kernel}, {file_system}. `race.json` has every \
-             sample, and `cargo xtask race --report` makes pages of it; `lscpu.txt` is the \
-             processor.\n\n{}\n{}",
+             sample and what lscpu says of the processor; `cargo xtask race --report` makes pages \
+             of it.\n\n{}\n{}",
             self.date,
             self.commit,
             self.command.join(" "),
