@@ -155,7 +155,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if there is no room: a store could be a signal.
+    /// [`Error::Io`](crate::Error::Io) if there is no room: a store could be a signal.
     pub(crate) fn claim_stores(&self, tail: Option<Range<u64>>) -> Result<Room> {
         let live = std::iter::once(LIVE_OFFSET..LIVE_OFFSET + LIVE_BYTES);
         let pieces = LineWindow::ALL.into_iter().flat_map(|window| {

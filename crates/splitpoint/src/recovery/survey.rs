@@ -185,7 +185,7 @@ impl Survey {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if a record whose checksum is right makes no sense.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if a record whose checksum is right makes no sense.
     pub(super) fn read(
         &mut self,
         region: &Region,
