@@ -194,14 +194,14 @@ impl Db {
         Ok(deleted_count)
     }
 
-    /// Deletes `key` if its record is the one that `old` borrows from.
+    /// Deletes `key` if its value is still `old`.
     fn delete_if_held(&self, key: &[u8], old: &[u8]) -> Result<Held<'_>> {
         let hash = self.store.hash_of(key);
         let durability = self.durability_of_part();
         let mut writer = self.store.lock_for_change()?;
         let Some(pair) = self.store.find_hashed(key, hash)? else { return Ok(Held::Missing) };
-        // Records never move, and each has bytes of its own before its value.
-        if !std::ptr::eq(pair.value, old) {
+        // The memory behind `old` may be of a view that has moved since.
+        if !std::ptr::eq(pair.value, old) && pair.value != old {
             return Ok(Held::Other(Value::borrowed(pair.value)));
         }
         self.store.delete_locked(&mut writer, key, hash, via(durability))?;

@@ -150,6 +150,33 @@ fn one_of_several_threads_makes_a_missing_value() {
     assert_eq!((made_count.into_inner(), db.len()), (200, 200));
 }
 
+/// The memory of a table moves when it grows; what `retain` was asked about stays the same.
+#[test]
+fn retain_asks_once_for_a_value_that_stays_also_when_the_memory_moves() {
+    let dir = tempfile::tempdir().unwrap();
+    for db in [Db::in_memory().unwrap(), Db::open(dir.path().join("a.spt")).unwrap()] {
+        for i in 0..40_u32 {
+            db.put(i.to_le_bytes(), b"old").unwrap();
+        }
+        let mut calls = 0;
+        let deleted_count = db
+            .retain(|key, _| {
+                if key.len() != 4 {
+                    return true;
+                }
+                calls += 1;
+                if calls == 1 {
+                    for i in 0..1_000_000_u64 {
+                        db.put(i.to_le_bytes(), [7; 100]).unwrap();
+                    }
+                }
+                false
+            })
+            .unwrap();
+        assert_eq!((calls, deleted_count), (40, 40));
+    }
+}
+
 #[test]
 fn retain_deletes_what_it_was_asked_about_and_nothing_newer() {
     let db = Db::in_memory().unwrap();
