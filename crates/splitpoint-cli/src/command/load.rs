@@ -125,7 +125,9 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         return Err(Failure::new(Exit::Usage, "--column and --header are for csv and tsv")
             .hint(format!("the format is {}; --format says another", format.name())));
     }
-    note_oddities(&mut input, format, console);
+    if columns.is_none() {
+        note_oddities(&mut input, format, console);
+    }
     // One that is there is opened before the first read, which may wait for a pipe.
     let db = if store::is_missing(&args.file)? { None } else { Some(args.open(console)?) };
     let interrupt = Interrupt::watch();

@@ -47,6 +47,10 @@ fn number_of(column: &str) -> Option<usize> {
     column.parse::<usize>().ok()?.checked_sub(1)
 }
 
+fn malformed(line: u64, reason: impl Into<String>) -> ReadError {
+    ReadError::Malformed { place: Place::Line(line), reason: reason.into() }
+}
+
 /// Reads `csv`, and `tsv` by columns.
 pub(super) struct Reader {
     rows: csv_core::Reader,
@@ -86,21 +90,45 @@ impl Reader {
     fn read_row(&mut self, input: &mut Input) -> Result<Option<usize>, ReadError> {
         use csv_core::ReadRecordResult::{End, InputEmpty, OutputEndsFull, OutputFull, Record};
 
+        let line = self.skip_line_ends(input)?;
         let (mut bytes, mut count) = (0, 0);
         loop {
             let ahead = input.peek()?;
+            // A newline behind the end of the input ends its last row, unless a quote is open.
+            let is_end = ahead.is_empty();
+            let ahead = if is_end { b"\n" } else { ahead };
             let (result, taken, written, ended) =
                 self.rows.read_record(ahead, &mut self.fields[bytes..], &mut self.ends[count..]);
-            input.consume(taken);
+            if !is_end {
+                input.consume(taken);
+            }
             bytes += written;
             count += ended;
             match result {
+                InputEmpty if is_end && written > 0 => {
+                    let reason = "a quote of the row that begins here is not closed";
+                    return Err(malformed(line, reason));
+                }
+                InputEmpty if is_end => return Ok(None),
                 InputEmpty => {}
                 OutputFull => self.fields.resize(2 * self.fields.len(), 0),
                 OutputEndsFull => self.ends.resize(2 * self.ends.len(), 0),
                 Record => return Ok(Some(count)),
                 End => return Ok(None),
             }
+        }
+    }
+
+    /// Takes the end of the row before and empty lines, and returns the line that the next row
+    /// begins in.
+    fn skip_line_ends(&mut self, input: &mut Input) -> Result<u64, ReadError> {
+        loop {
+            match input.peek()?.first() {
+                Some(b'\n') => self.rows.set_line(self.rows.line() + 1),
+                Some(b'\r') => {}
+                _ => return Ok(self.rows.line()),
+            }
+            input.consume(1);
         }
     }
 
@@ -127,12 +155,11 @@ impl Reader {
 impl ReadRecords for Reader {
     fn read(&mut self, input: &mut Input, record: &mut Record) -> Result<bool, ReadError> {
         record.clear();
-        let malformed = |line, reason| ReadError::Malformed { place: Place::Line(line), reason };
         if self.shape.is_none() && input.peek()?.starts_with(BYTE_ORDER_MARK) {
             input.consume(BYTE_ORDER_MARK.len());
         }
         loop {
-            let line = self.rows.line();
+            let line = self.skip_line_ends(input)?;
             let Some(field_count) = self.read_row(input)? else { return Ok(false) };
             let (shape, is_first) = match self.shape {
                 Some(shape) => (shape, false),

@@ -177,6 +177,29 @@ fn load_takes_two_columns_of_a_table() {
 }
 
 #[test]
+fn a_table_is_wrong_in_the_line_that_is_named() {
+    let sandbox = Sandbox::new();
+    for (table, line, count) in [
+        (&b"a,1\nb,\"2\nc,3\nd,4\n"[..], 2, "1\n"),
+        (b"a,1\r\nb,2\r\n\r\nc,\"3", 4, "2\n"),
+        (b"a,1\r\nb,2\r\nc\r\n", 3, "2\n"),
+        (b"a,\"1\n\n\"\nb\n", 4, "1\n"),
+    ] {
+        sandbox.write("a.csv", table);
+        let outcome = sandbox.run(&["load", "-q", "a.spt", "a.csv", "-f", "csv"]);
+        let place = format!("`a.csv`, line {line}: ");
+        assert!(outcome.stderr.contains(&place), "{line}: {}", outcome.stderr);
+        assert_eq!(outcome.exit, 1);
+        sandbox.run(&["count", "a.spt"]).check(0, count, "");
+        std::fs::remove_file(sandbox.path("a.spt")).unwrap();
+    }
+    // The last row may lack its newline, also behind a quote.
+    sandbox.write("a.csv", b"a,1\nb,\"2\"");
+    sandbox.run(&["load", "-q", "a.spt", "a.csv", "-f", "csv"]).check(0, "", "");
+    sandbox.run(&["get", "a.spt", "b"]).check(0, "2", "");
+}
+
+#[test]
 fn a_table_that_cannot_be_read_says_why_and_leaves_no_store() {
     let sandbox = Sandbox::new();
     sandbox.write("a.csv", b"id,name\n1,one\n2\n");
