@@ -260,7 +260,7 @@ impl fmt::Display for Error {
             }
             Self::Version { path, expected, found } => write!(
                 f,
-                "`{}` has format version {found}, this library reads version {expected}",
+                "`{}` has format version {found}; this library reads version {expected}",
                 path.display()
             ),
             Self::Corrupt { what, offset, expected, found } => {
@@ -282,10 +282,10 @@ impl fmt::Display for Error {
                 write!(f, "{what} of {bytes} bytes is over the limit of {bytes_max} bytes")
             }
             Self::HashMismatch { expected, found } => {
-                write!(f, "the store was made with hash function {expected}, not {found}")
+                write!(f, "the store uses hash function {expected}, not {found}")
             }
             Self::ReadOnly => f.write_str("the store was opened for reading only"),
-            Self::Exists { path } => write!(f, "`{}` exists already", path.display()),
+            Self::Exists { path } => write!(f, "`{}` already exists", path.display()),
             Self::Poisoned { reason } => {
                 write!(f, "this handle can no longer be used: {reason}")
             }

@@ -484,7 +484,7 @@ impl Options {
 
     pub(crate) fn validate(&self) -> Result<()> {
         if !(1.0..=7.0).contains(&self.fill_factor) {
-            let reason = format!("{} is not within 1 to 7 keys per bucket", self.fill_factor);
+            let reason = format!("expected 1 to 7 keys per bucket, found {}", self.fill_factor);
             return Err(Error::Invalid { what: "fill factor", reason });
         }
         Ok(())

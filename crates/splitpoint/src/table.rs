@@ -296,7 +296,7 @@ pub trait Table: fmt::Debug + Send + Sync {
             });
             match found {
                 Ok(None) => {}
-                Ok(Some(key)) => report.note(format_args!("a lookup does not find {key:?}")),
+                Ok(Some(key)) => report.note(format_args!("a lookup of {key:?} misses the record")),
                 Err(error) if error.kind() == ErrorKind::Corrupt => report.note(error),
                 Err(error) => return Err(error),
             }

@@ -45,7 +45,7 @@ static OPENERS: RwLock<BTreeMap<&'static str, Opener>> = RwLock::new(BTreeMap::n
 pub fn register(scheme: &'static str, opener: Opener) -> Result<()> {
     let is_own = matches!(scheme, "mem" | "file");
     if is_own || scheme_of(&format!("{scheme}:")) != Some(scheme) {
-        let reason = format!("`{scheme}:` cannot be the scheme of another access method");
+        let reason = format!("`{scheme}:` is reserved, or could be part of a path");
         return Err(Error::Invalid { what: "URL", reason });
     }
     OPENERS.write().unwrap_or_else(PoisonError::into_inner).insert(scheme, opener);
@@ -117,7 +117,7 @@ fn opener_of(scheme: &str) -> Result<Opener> {
     openers.get(scheme).copied().ok_or_else(|| {
         let known: Vec<&str> = ["mem", "file"].into_iter().chain(openers.keys().copied()).collect();
         let known = known.join(":`, `");
-        let reason = format!("`{scheme}:` is not an access method; there are `{known}:`");
+        let reason = format!("`{scheme}:` is not an access method; expected one of `{known}:`");
         Error::Invalid { what: "URL", reason }
     })
 }
