@@ -159,14 +159,14 @@ impl Geometry {
 mod tests {
     use super::*;
 
-    /// The 1991 package's own computation, from its two masks.
+    /// Returns the bucket as db 1.85 computes it, from its two masks.
     fn bucket_of_1991(hash: u64, max_bucket: u64, low_mask: u64, high_mask: u64) -> u64 {
         let bucket = hash & high_mask;
         if bucket > max_bucket { bucket & low_mask } else { bucket }
     }
 
-    /// Every shape up to 64 buckets with every hash that its masks can tell apart; the masks are
-    /// kept as the 1991 package keeps them, by doubling at the end of each round.
+    /// Covers every shape up to 64 buckets with every hash that its masks can tell apart. The masks
+    /// are kept as db 1.85 keeps them, by doubling at the end of each round.
     #[test]
     fn bucket_of_agrees_with_the_1991_masks() {
         let (mut low, mut high) = (0, 1);

@@ -493,7 +493,7 @@ impl<'a> Live<'a> {
         }
         let (lsn, state) = self.committed();
         check(lsn <= LSN_MAX, "commit sequence number", COMMIT, LSN_MAX)?;
-        // Sums of these must not overflow, whoever wrote them.
+        // Sums of these must not overflow, even in a malicious file.
         let most = end * GRANULE_BYTES;
         let state_at = COMMIT_STATES[(self.load(COMMIT) & 1) as usize];
         for (what, word, most) in [

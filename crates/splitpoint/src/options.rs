@@ -203,8 +203,6 @@ impl Options {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// It saves the splits on the way there; the store grows beyond it all the same.
     #[must_use]
     pub fn expected_records(mut self, records: u64) -> Self {
         self.expected_records = records;

@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(Space::complement(4, used).free_bytes(), space.free_bytes());
     }
 
-    /// What is set aside is free for those who read the list, and for nobody who takes from it.
+    /// An extent that is set aside is free in the list, and cannot be allocated.
     #[test]
     fn granules_set_aside_count_as_free_and_are_taken_by_nobody_else() {
         let mut space = Space::new(20, Vec::new());
