@@ -46,7 +46,7 @@ pub enum Recovery {
     /// The store had been closed, so the open used its index.
     Clean,
     /// The last writer was killed, and its index was still complete: a warm restart.
-    TakenOver {
+    WarmRestart {
         /// Records after the last published commit that the open applied.
         records: u64,
     },

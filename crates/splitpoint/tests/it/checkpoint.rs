@@ -52,7 +52,7 @@ fn recovery_begins_with_the_newest_checkpoint_and_finds_the_same_content() {
             assert!(found.check().unwrap().is_clean());
         }
         let killed = disk.kill().open(&options()).unwrap();
-        assert!(matches!(killed.recovery(), Recovery::TakenOver { .. }));
+        assert!(matches!(killed.recovery(), Recovery::WarmRestart { .. }));
         assert_content(&killed, &expected);
     }
     assert!(checkpoints.len() > 10, "{} checkpoints", checkpoints.len());

@@ -257,7 +257,7 @@ fn a_kill_at_any_operation_loses_nothing() {
         if let Recovery::Replayed { .. } = db.recovery() {
             panic!("{when}: {:?}", db.recovery());
         }
-        if let Recovery::TakenOver { records } = db.recovery() {
+        if let Recovery::WarmRestart { records } = db.recovery() {
             assert!(records <= 2, "{when}: {records}");
         }
         let again = killed.kill();

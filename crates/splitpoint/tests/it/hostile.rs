@@ -373,7 +373,7 @@ fn random_damage_never_panics_or_loops() {
     let left = disk.file();
     assert!(matches!(
         SimDisk::with_file(&left).open(&options).unwrap().recovery(),
-        Recovery::TakenOver { .. }
+        Recovery::WarmRestart { .. }
     ));
     within(200, "random damage", move || {
         for round in 0..rounds(4000, 200_000) {

@@ -326,8 +326,8 @@ fn the_oracle_notices_what_is_missing_stale_early_or_foreign() {
     for (recovery, is_allowed) in [
         (Recovery::Replayed { checkpoint_keys: 0, records: 1, dropped_bytes: 0 }, false),
         (Recovery::Clean, false),
-        (Recovery::TakenOver { records: 3 }, false),
-        (Recovery::TakenOver { records: 2 }, true),
+        (Recovery::WarmRestart { records: 3 }, false),
+        (Recovery::WarmRestart { records: 2 }, true),
     ] {
         oracle.set(Word::Ways, oracle::way::TAKEN_OVER);
         let checked = std::panic::catch_unwind(|| Oracle::open(&path).end_open(recovery));

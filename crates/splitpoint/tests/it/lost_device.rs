@@ -190,7 +190,7 @@ fn a_killed_writer_is_taken_over_while_its_file_system_stays() {
     Scene::on_each(&ON_DEVICES, Kind::Mixed, |mut scene| {
         let note = scene.write().kill();
         let (db, count) = scene.open(&scene.options(), &scene.job.store, note);
-        assert!(matches!(db.recovery(), Recovery::TakenOver { .. }), "{:?}", db.recovery());
+        assert!(matches!(db.recovery(), Recovery::WarmRestart { .. }), "{:?}", db.recovery());
         scene.go_on(db, count);
     });
 }

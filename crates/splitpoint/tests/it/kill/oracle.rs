@@ -268,12 +268,12 @@ impl Oracle {
         let (way, counter) = match recovery {
             Recovery::Created => (way::CREATED, Word::Created),
             Recovery::Clean => (way::CLEAN, Word::Clean),
-            Recovery::TakenOver { .. } => (way::TAKEN_OVER, Word::TakenOver),
+            Recovery::WarmRestart { .. } => (way::TAKEN_OVER, Word::TakenOver),
             Recovery::Replayed { .. } => (way::REPLAYED, Word::Replayed),
             other => panic!("a way in that this test does not know: {other:?}"),
         };
         assert!(way & ways != 0, "{recovery:?} is none of the ways {ways:#06b}");
-        if let Recovery::TakenOver { records } = recovery {
+        if let Recovery::WarmRestart { records } = recovery {
             assert!(records <= 2, "{records} records were applied");
             self.add(Word::Applied, records);
         }
