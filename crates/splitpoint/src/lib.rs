@@ -181,8 +181,8 @@
 //!
 //! | level | a power loss undoes at most | cost of a change |
 //! |---|---|---|
-//! | [`Durability::Sync`] | nothing that has returned | one flush of the device, shared by threads |
-//! | [`Durability::Async`], the default | the last second and what the running sync covers | none, unless the device is too slow |
+//! | [`Durability::Sync`] | nothing that has returned | one shared flush of the device |
+//! | [`Durability::Async`], the default | the last second, the running sync | none on a fast device |
 //! | [`Durability::Buffered`] | everything since the last [`Db::sync`] | none |
 //!
 //! After any crash a store holds a prefix of its changes, in the order in which they were made, and

@@ -49,8 +49,8 @@ pub(crate) const PIECE_COUNT_MAX: usize = 192;
 ///    408     8  bytes in big segments
 ///    416     8  pieces of the bucket window
 ///    424     8  pieces of the overflow window
-///    432     8  free extents (bits 0-31), crc32c of the end of the file and of them (32-63); 0 while
-///               they change
+///    432     8  free extents (bits 0-31), crc32c of the end of the file and of them (32-63);
+///               0 while they change
 ///    440     8  unique number of the mount through which the writer opened the file; 0 if the
 ///               kernel reuses such numbers
 ///    448    32  segments of checkpoints, complete or not: first granule and granule count, 8

@@ -24,7 +24,7 @@ const ASYNC_AGE_MAX_DEFAULT: Duration = Duration::from_secs(1);
 ///
 /// | level | survives a killed process | survives a power loss |
 /// |---|---|---|
-/// | `Buffered` | yes | only what [`Db::sync`](crate::Db::sync) or [`Db::close`](crate::Db::close) made durable |
+/// | `Buffered` | yes | up to the last [`Db::sync`](crate::Db::sync) or `close` |
 /// | `Async` | yes | yes, except those of the last second and those that the running sync covers |
 /// | `Sync` | yes | yes, when the call returns |
 ///
@@ -46,8 +46,8 @@ const ASYNC_AGE_MAX_DEFAULT: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// Durable after [`Db::sync`](crate::Db::sync) or [`Db::close`](crate::Db::close), and not
-    /// before.
+    /// Durable after the next [`Db::sync`](crate::Db::sync) or [`Db::close`](crate::Db::close); no
+    /// background thread syncs it.
     Buffered,
     /// Visible at once. A background thread makes it durable within the bound of
     /// [`Options::async_age_max`]; so does [`Db::close`](crate::Db::close).

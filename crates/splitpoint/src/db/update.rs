@@ -40,7 +40,7 @@ impl Db {
     /// # fn main() -> splitpoint::Result<()> {
     /// # let db = splitpoint::Db::in_memory()?;
     /// let add_one = |old: Option<&[u8]>| {
-    ///     let count = old.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes")));
+    ///     let count = old.map_or(0, |it| u64::from_le_bytes(it.try_into().expect("8 bytes")));
     ///     Some((count + 1).to_le_bytes())
     /// };
     /// db.update("visits", add_one)?;

@@ -6,8 +6,8 @@
 //!
 //! | block | how to detect it | how to claim it |
 //! |---|---|---|
-//! | a hole, as `cp --sparse` leaves it | `SEEK_HOLE` | `fallocate` |
-//! | a block shared with another file, as `cp --reflink` leaves it | `FIEMAP` | `FALLOC_FL_UNSHARE_RANGE` |
+//! | a hole, as after `cp --sparse` | `SEEK_HOLE` | `fallocate` |
+//! | a block that is shared, as after `cp --reflink` | `FIEMAP` | `FALLOC_FL_UNSHARE_RANGE` |
 //! | any block of a file on btrfs | by its file system | impossible: see [`Room`] |
 
 use std::fs::File;
