@@ -1,6 +1,7 @@
 //! Arguments of the calls for many records: pairs and changes, in whatever form the caller has
 //! them.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use crate::value::Entry;
@@ -76,6 +77,12 @@ impl<'a> Change<'a> {
             Self::Delete { key } => (key, None),
         }
     }
+}
+
+/// Collects changes from any iterator over them or references to them; their keys and values stay
+/// borrowed.
+pub(crate) fn copied<'a>(changes: impl IntoIterator<Item: Borrow<Change<'a>>>) -> Vec<Change<'a>> {
+    changes.into_iter().map(|change| *change.borrow()).collect()
 }
 
 /// Changes that [`Db::apply`](crate::Db::apply) applies atomically.

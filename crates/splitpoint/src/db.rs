@@ -26,7 +26,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use crate::backup::{Backup, BackupReport};
-use crate::batch::{AsPair, Change};
+use crate::batch::{AsPair, Change, copied};
 use crate::check::{CheckProgress, CheckReport};
 use crate::cursor::Scan;
 use crate::error::Result;
@@ -701,8 +701,7 @@ impl Db {
     where
         C: IntoIterator<Item: Borrow<Change<'a>>>,
     {
-        let changes: Vec<Change<'a>> = changes.into_iter().map(|item| *item.borrow()).collect();
-        self.apply_slice(&changes, durability)
+        self.apply_slice(&copied(changes), durability)
     }
 
     fn apply_slice(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {

@@ -182,7 +182,7 @@
 //! | level | a power loss undoes at most | cost of a change |
 //! |---|---|---|
 //! | [`Durability::Sync`] | nothing that has returned | one shared flush of the device |
-//! | [`Durability::Async`], the default | the last second, the running sync | none on a fast device |
+//! | [`Durability::Async`] (default) | the last second and running sync | none on a fast device |
 //! | [`Durability::Buffered`] | everything since the last [`Db::sync`] | none |
 //!
 //! After any crash a store holds a prefix of its changes, in the order in which they were made, and

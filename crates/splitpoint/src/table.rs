@@ -4,7 +4,7 @@
 use std::borrow::Borrow;
 use std::fmt;
 
-use crate::batch::{AsPair, Change};
+use crate::batch::{AsPair, Change, copied};
 use crate::error::{ErrorKind, Result};
 use crate::options::Durability;
 use crate::stats::Stats;
@@ -475,9 +475,7 @@ pub trait TableExt: Table {
     ///
     /// As [`put`](Self::put). The pairs before the one that failed are stored.
     fn put_many(&self, pairs: impl IntoIterator<Item: AsPair>) -> Result<()> {
-        let pairs: Vec<_> = pairs.into_iter().collect();
-        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(AsPair::as_pair).collect();
-        self.put_many_bytes(&pairs, None)
+        put_pairs(self, pairs, None)
     }
 
     /// Stores every pair like [`put_many`](Self::put_many), with `durability` for all of them.
@@ -490,9 +488,7 @@ pub trait TableExt: Table {
         pairs: impl IntoIterator<Item: AsPair>,
         durability: Durability,
     ) -> Result<()> {
-        let pairs: Vec<_> = pairs.into_iter().collect();
-        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(AsPair::as_pair).collect();
-        self.put_many_bytes(&pairs, Some(durability))
+        put_pairs(self, pairs, Some(durability))
     }
 
     /// Deletes `key`, and returns whether it existed.
@@ -524,8 +520,7 @@ pub trait TableExt: Table {
     where
         C: IntoIterator<Item: Borrow<Change<'a>>>,
     {
-        let changes: Vec<Change<'a>> = changes.into_iter().map(|item| *item.borrow()).collect();
-        self.apply_bytes(&changes, None)
+        self.apply_bytes(&copied(changes), None)
     }
 
     /// Applies changes like [`apply`](Self::apply), with `durability` for all of them.
@@ -537,9 +532,19 @@ pub trait TableExt: Table {
     where
         C: IntoIterator<Item: Borrow<Change<'a>>>,
     {
-        let changes: Vec<Change<'a>> = changes.into_iter().map(|item| *item.borrow()).collect();
-        self.apply_bytes(&changes, Some(durability))
+        self.apply_bytes(&copied(changes), Some(durability))
     }
 }
 
 impl<T: Table + ?Sized> TableExt for T {}
+
+/// Passes pairs in any form to [`Table::put_many_bytes`].
+fn put_pairs(
+    table: &(impl Table + ?Sized),
+    pairs: impl IntoIterator<Item: AsPair>,
+    durability: Option<Durability>,
+) -> Result<()> {
+    let pairs: Vec<_> = pairs.into_iter().collect();
+    let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(AsPair::as_pair).collect();
+    table.put_many_bytes(&pairs, durability)
+}

@@ -249,7 +249,7 @@ fn what_is_no_store_or_has_another_name_is_refused_and_left_as_it_is() {
         ControlFlow::Continue(())
     };
     let refused = Rehash::of_file(at("a.spt")).on_progress(replace).run();
-    assert_error(refused, ErrorKind::Unsupported, "another file in its place");
+    assert_error(refused, ErrorKind::Unsupported, "another program has replaced it");
     assert_content(&reopen(&at("moved.spt"), &Options::new()), &expected);
     assert_eq!(names_in(dir.path()), ["a.spt", "moved.spt", "own.spt", "text"]);
 }
