@@ -47,8 +47,8 @@ pub(crate) const PIECE_COUNT_MAX: usize = 192;
 ///    392     8  sequence number of the next segment
 ///    400     8  bytes in log segments
 ///    408     8  bytes in big segments
-///    416     8  pieces of the bucket window
-///    424     8  pieces of the overflow window
+///    416     8  index extents of the bucket window: their number
+///    424     8  index extents of the overflow window: their number
 ///    432     8  free extents (bits 0-31), crc32c of the end of the file and of them (32-63);
 ///               0 while they change
 ///    440     8  unique number of the mount through which the writer opened the file; 0 if the
@@ -56,8 +56,8 @@ pub(crate) const PIECE_COUNT_MAX: usize = 192;
 ///    448    32  segments of checkpoints, complete or not: first granule and granule count, 8
 ///               bytes each, twice; 0 for none
 ///    512   512  free extents, 8 bytes each: first granule (bits 0-31), granule count (32-63)
-///   1024  1536  bucket pieces, 8 bytes each: first granule
-///   2560  1536  overflow pieces, 8 bytes each: first granule
+///   1024  1536  index extents of the bucket window, 8 bytes each: first granule
+///   2560  1536  index extents of the overflow window, 8 bytes each: first granule
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live<'a>(pub(crate) &'a [AtomicU64; WORD_COUNT]);
@@ -452,12 +452,12 @@ impl<'a> Live<'a> {
         for window in LineWindow::ALL {
             let count_word = PIECE_COUNTS[window.number()];
             let most = crate::piece::piece_count_for(1 << 32) as u64;
-            check(self.load(count_word) <= most, "piece count", count_word, most)?;
+            check(self.load(count_word) <= most, "index extent count", count_word, most)?;
             for piece in 0..self.piece_count(window) {
                 let granules = crate::piece::piece_of(piece).granule_count();
                 let first = self.piece(window, piece);
                 let is_inside = first >= 4 && first.checked_add(granules).is_some_and(|e| e <= end);
-                check(is_inside, "index piece", PIECES[window.number()] + piece, end)?;
+                check(is_inside, "index extent", PIECES[window.number()] + piece, end)?;
             }
         }
         let bucket_count_max = crate::piece::lines_of(self.piece_count(LineWindow::Buckets));

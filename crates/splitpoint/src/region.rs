@@ -170,7 +170,7 @@ impl Region {
         let pieces = pieces.filter(|_| !self.is_private());
         let mut room = Room::Claimed;
         for range in live.chain(pieces).chain(tail) {
-            let claimed = self.write("claim blocks of", |storage| {
+            let claimed = self.write("allocate blocks of", |storage| {
                 storage.claim_stores(range.start, range.end - range.start)
             })?;
             if claimed == Room::OfFileSystem {
@@ -185,7 +185,7 @@ impl Region {
 
     /// Does the same as [`claim_stores`](Self::claim_stores) for the live header only.
     pub(crate) fn claim_live(&self) -> Result<()> {
-        let action = "claim blocks of";
+        let action = "allocate blocks of";
         match self.write(action, |storage| storage.claim_stores(LIVE_OFFSET, LIVE_BYTES))? {
             Room::Claimed => Ok(()),
             Room::OfFileSystem => self.require_room(),
@@ -194,7 +194,7 @@ impl Region {
 
     /// Returns an error unless the file system has room for the stores of a few changes.
     pub(crate) fn require_room(&self) -> Result<()> {
-        self.write("keep room for the pages of", |storage| {
+        self.write("reserve space for", |storage| {
             if storage.free_bytes()? >= ROOM_BYTES_MIN {
                 return Ok(());
             }
@@ -264,5 +264,5 @@ fn map_piece(
     backing: Backing,
 ) -> Result<()> {
     let mapped = storage.map_piece(kind, at, bytes, backing);
-    mapped.map_err(|source| io_error("map index piece of", storage.path(), source))
+    mapped.map_err(|source| io_error("map the index of", storage.path(), source))
 }

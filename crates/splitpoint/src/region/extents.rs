@@ -175,7 +175,7 @@ impl Extents {
             // The granules may have had another use before.
             let mapped = self
                 .region
-                .write("clear index piece", |storage| make_ready(storage, offset, bytes))
+                .write("clear index space in", |storage| make_ready(storage, offset, bytes))
                 .and_then(|()| self.region.windows.map_one(window, piece, Backing::File(offset)));
             if let Err(error) = mapped {
                 self.release(offset, bytes);
