@@ -1068,8 +1068,9 @@ impl Options {
     ///   [`Version`](crate::ErrorKind::Version) or [`Corrupt`](crate::ErrorKind::Corrupt) if the
     ///   file is something else or damaged. It is not changed.
     /// - [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if the file is missing and
-    ///   [`Create::Never`] is set; [`ErrorKind::Exists`](crate::ErrorKind::Exists) if it exists and
-    ///   [`Create::New`] is.
+    ///   [`Create::Never`](crate::Create::Never) is set;
+    ///   [`ErrorKind::Exists`](crate::ErrorKind::Exists) if it exists and
+    ///   [`Create::New`](crate::Create::New) is.
     /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another handle has it open. The error
     ///   has the process id if the file names it.
     /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if the store was created with

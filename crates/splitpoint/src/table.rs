@@ -309,7 +309,7 @@ pub trait Table: fmt::Debug + Send + Sync {
         match self.len() {
             Ok(count) if count == found => {}
             Ok(count) => {
-                report.note(format_args!("the scan found {found} keys, the table counts {count}"))
+                report.note(format_args!("the scan found {found} keys, the table counts {count}"));
             }
             Err(error) if error.kind() == ErrorKind::Corrupt => report.note(error),
             Err(error) => return Err(error),

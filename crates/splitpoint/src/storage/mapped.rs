@@ -277,6 +277,7 @@ impl Storage for Mapped {
         let len = (offset + bytes - start) as usize;
         // `msync` of a shared mapping is a range sync of its file: it covers what was written by
         // any means, and reaches the device.
+        // SAFETY: the range lies in the view of this storage.
         unsafe { rustix::mm::msync(base.cast(), len, MsyncFlags::SYNC) }?;
         Ok(())
     }
