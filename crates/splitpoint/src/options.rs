@@ -462,8 +462,8 @@ impl Options {
         self.expected_records
     }
 
-    /// Sets the size of the first log segments, a power of two from 4 KiB to 2 MiB; for tests that
-    /// need many segments.
+    /// Sets the size of the log segments of a small file, a power of two from 4 KiB to 2 MiB; for
+    /// tests that need many segments.
     #[doc(hidden)]
     #[must_use]
     pub fn segment_bytes_min(mut self, bytes: u64) -> Self {
