@@ -70,7 +70,7 @@ impl StatReport {
         let recovery = match stats.recovery {
             Recovery::Created => RecoveryReport::Created,
             Recovery::Clean => RecoveryReport::Clean,
-            Recovery::TakenOver { records } => RecoveryReport::TakenOver { records },
+            Recovery::WarmRestart { records } => RecoveryReport::TakenOver { records },
             Recovery::Replayed { checkpoint_keys, records, dropped_bytes } => {
                 RecoveryReport::Replayed { checkpoint_keys, records, dropped_bytes }
             }

@@ -266,7 +266,7 @@ pub(crate) fn note_left(path: &Path, recovery: Recovery, console: Console) {
     let file = path.display();
     match recovery {
         Recovery::Created => console.note(format_args!("created `{file}`")),
-        Recovery::TakenOver { records } => console.note(format_args!(
+        Recovery::WarmRestart { records } => console.note(format_args!(
             "`{file}` was not closed: its last writer was killed; index taken over, {} applied",
             counted(records, "record")
         )),

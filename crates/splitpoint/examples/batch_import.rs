@@ -1,6 +1,6 @@
-//! Imports lines of `key TAB value` from standard input, a thousand at a time. Each batch is in the
-//! store completely or not at all, together with the number of lines done, so an import that was
-//! interrupted goes on where it stopped.
+//! Imports lines of `key TAB value` from standard input, a thousand at a time. Each batch is stored
+//! atomically, together with the number of lines done, so an interrupted import continues where it
+//! stopped.
 //!
 //! ```sh
 //! seq 1 100000 | awk '{ print $1 "\t" $1 * $1 }' > squares.tsv
@@ -12,10 +12,10 @@ use std::io::{self, BufRead, Write};
 
 use splitpoint::{Batch, Durability, Options};
 
-/// Lines that are stored together.
+/// Lines per batch.
 const BATCH_LINES: u64 = 1000;
 
-/// The key with the number of lines that are stored: no line has it, since it has a tab.
+/// The key of the number of lines done. No line has this key, because it contains a tab.
 const DONE: &str = "\tlines done";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     db.apply(&batch.put(DONE, done.to_le_bytes()))?;
 
     let (new, keys) = (done - skipped, db.len() - 1);
-    writeln!(io::stdout(), "{new} lines imported, {skipped} were there; {keys} keys")?;
+    writeln!(io::stdout(), "{new} lines imported, {skipped} skipped; {keys} keys")?;
     db.close()?;
     Ok(())
 }

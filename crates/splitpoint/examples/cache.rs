@@ -11,7 +11,7 @@ use std::thread;
 
 use splitpoint::{Db, Result};
 
-/// A cache in memory. Give `Db::open` a path, and it keeps its answers from run to run.
+/// A cache in memory. With `Db::open` and a path it would keep its answers from run to run.
 struct Cache {
     answers: Db,
     hit_count: AtomicU64,
@@ -24,15 +24,15 @@ impl Cache {
         Ok(Self { answers: Db::in_memory()?, hit_count, miss_count })
     }
 
-    /// Returns the answer for `key`, which `make` finds if the cache does not have it.
+    /// Returns the answer for `key`, and computes it with `make` if the cache does not have it.
     fn get(&self, key: &str, make: impl FnOnce() -> String) -> Result<String> {
         let answer = if let Some(answer) = self.answers.get(key)? {
             self.hit_count.fetch_add(1, Relaxed);
             answer
         } else {
             self.miss_count.fetch_add(1, Relaxed);
-            // Not under the lock of the writer, because it is slow. If another thread was faster,
-            // its answer stays.
+            // Compute it without the writer's lock, because it is slow. If another thread was
+            // faster, its answer stays.
             let made = make();
             self.answers.get_or_insert_with(key, || made)?
         };
@@ -58,7 +58,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Stands for what takes long.
+/// Stands in for slow work.
 fn largest_factor(number: u64) -> String {
     let largest = (1..=number / 2).rev().find(|factor| number.is_multiple_of(*factor));
     largest.unwrap_or(number).to_string()

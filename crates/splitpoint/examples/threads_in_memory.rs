@@ -16,7 +16,7 @@ const NUMBERS: u64 = 100_000;
 fn main() -> Result<(), Box<dyn Error>> {
     let db = Db::in_memory()?;
 
-    // A clone of the handle is the same table; a thread that needs its own takes one.
+    // A clone of the handle is the same table; each thread gets one.
     let writers: Vec<_> = (0..THREADS)
         .map(|thread| {
             let db = db.clone();

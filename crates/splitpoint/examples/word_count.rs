@@ -1,4 +1,4 @@
-//! Counts the words of standard input, in a store that keeps the counts from run to run.
+//! Counts the words of standard input in a store, which keeps the counts from run to run.
 //!
 //! ```sh
 //! cargo run --example word_count counts.spt < README.md

@@ -1,4 +1,4 @@
-//! A thread of a handle's own, which begins when there is something for it to do.
+//! A background thread of a handle: started on first use, joined on drop.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::storage::fork::Origin;
 
-/// A state that threads share, and a signal to those that wait until it changes.
+/// A state that threads share, with a signal for its changes.
 ///
-/// The state is valid after every statement that changes it, so a thread that fails does not poison it.
+/// The state is valid after every statement that changes it, so a panic need not poison the mutex.
 #[derive(Debug, Default)]
 pub(crate) struct Monitor<S> {
     state: Mutex<S>,
@@ -21,24 +21,24 @@ impl<S> Monitor<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and wakes all that wait for it.
+    /// Changes the state, and wakes all threads that wait for it.
     pub(crate) fn change<T>(&self, what: impl FnOnce(&mut S) -> T) -> T {
         let result = what(&mut self.lock());
         self.wake();
         result
     }
 
-    /// Wakes all that wait for the state to change.
+    /// Wakes all threads that wait for the state to change.
     pub(crate) fn wake(&self) {
         self.changed.notify_all();
     }
 
-    /// Unlocks the state until it changes, or for no reason.
+    /// Unlocks the state and waits until it changes; it may also wake for no reason.
     pub(crate) fn wait<'a>(&self, state: MutexGuard<'a, S>) -> MutexGuard<'a, S> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`wait`](Self::wait), at most as long as `most`.
+    /// Waits like [`wait`](Self::wait), for at most `most`.
     pub(crate) fn wait_for<'a>(
         &self,
         state: MutexGuard<'a, S>,
@@ -48,7 +48,7 @@ impl<S> Monitor<S> {
     }
 }
 
-/// A thread, and what it shares with those it works for.
+/// A thread, and the state that it shares with its users.
 #[derive(Debug, Default)]
 pub(crate) struct Worker<S> {
     origin: Origin,
@@ -56,7 +56,7 @@ pub(crate) struct Worker<S> {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Returns whether no thread is to be had: only in a test that asks for it.
+/// Returns whether threads are refused, which only a test does.
 #[cfg(any(not(test), loom))]
 fn are_refused() -> bool {
     false
@@ -78,7 +78,7 @@ mod refusal {
         REFUSED.get()
     }
 
-    /// Runs `what` as in a process that may have no more threads.
+    /// Runs `what` as in a process that may not start threads.
     pub(crate) fn without_threads<T>(what: impl FnOnce() -> T) -> T {
         REFUSED.set(true);
         let result = what();
@@ -88,19 +88,19 @@ mod refusal {
 }
 
 impl<S: Send + 'static> Worker<S> {
-    /// Returns what the thread shares.
+    /// Returns the shared state.
     pub(crate) fn shared(&self) -> &Monitor<S> {
         &self.shared
     }
 
-    /// Returns whether this is the process that the thread is in. In a child made by `fork` there
-    /// is no thread, and the locks that it shared may be held for ever.
+    /// Returns whether this is the process of the thread. A child of a fork has no such thread, and
+    /// the locks that it shared may be held forever.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
         self.origin.is_here()
     }
 
-    /// Begins the thread unless it has begun, and returns whether there is one.
+    /// Starts the thread unless it runs, and returns whether there is one.
     pub(crate) fn begin(&self, name: &str, run: impl FnOnce(&Monitor<S>) + Send + 'static) -> bool {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() && !are_refused() {
@@ -111,18 +111,18 @@ impl<S: Send + 'static> Worker<S> {
         thread.is_some()
     }
 
-    /// Waits for the end of the thread, for which `stop` asks it.
+    /// Asks the thread to end, by `stop`, and joins it.
     pub(crate) fn end(&mut self, stop: impl FnOnce(&mut S)) {
         let is_here = self.is_here();
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if !is_here {
-            // The thread stayed in the parent: there is nothing to wait for.
+            // The thread stayed in the parent, so there is nothing to join.
             std::mem::forget(thread);
             return;
         }
         self.shared.change(stop);
         if let Some(thread) = thread {
-            // It cannot fail: what goes wrong in it is kept by those it works for.
+            // An error is kept by the users of the thread, so only a panic is lost here.
             let _ = thread.join();
         }
     }

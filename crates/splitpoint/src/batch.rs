@@ -1,14 +1,16 @@
-//! What the calls for many records take: pairs and changes, in whatever form the caller has them.
+//! Arguments of the calls for many records: pairs and changes, in whatever form the caller has
+//! them.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use crate::value::Entry;
 
-/// A key with its value, in any form that has bytes: the items of
+/// A key with its value, in any form that has bytes: an item of
 /// [`Db::put_many`](crate::Db::put_many).
 ///
-/// A tuple of two `AsRef<[u8]>` is a pair, and so is a reference to one, so that slices, vectors and
-/// maps can be given as they are. An [`Entry`] of a scan is one too.
+/// A tuple of two `AsRef<[u8]>` is one, and so is a reference to such a tuple. You can thus pass
+/// slices, vectors and maps as they are. The [`Entry`] of a scan is one too.
 ///
 /// # Examples
 ///
@@ -60,7 +62,7 @@ pub enum Change<'a> {
         /// The value.
         value: &'a [u8],
     },
-    /// Remove `key`, if it is there.
+    /// Delete `key`, if it exists.
     Delete {
         /// The key.
         key: &'a [u8],
@@ -77,10 +79,16 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Changes that [`Db::apply`](crate::Db::apply) makes together: all or none.
+/// Collects changes from any iterator over them or references to them; their keys and values stay
+/// borrowed.
+pub(crate) fn copied<'a>(changes: impl IntoIterator<Item: Borrow<Change<'a>>>) -> Vec<Change<'a>> {
+    changes.into_iter().map(|change| *change.borrow()).collect()
+}
+
+/// Changes that [`Db::apply`](crate::Db::apply) applies atomically.
 ///
-/// A batch copies its keys and values, so they need not outlive it. To copy nothing, give
-/// [`Change`]s that borrow to `apply` instead.
+/// A batch copies its keys and values, so they need not outlive it. To avoid the copy, pass a slice
+/// of [`Change`]s to `apply`.
 ///
 /// # Examples
 ///
@@ -104,7 +112,7 @@ impl<'a> Change<'a> {
 /// ```
 #[derive(Clone, Default)]
 pub struct Batch {
-    /// The keys and values, one behind the other.
+    /// The keys and values of all changes, concatenated.
     bytes: Vec<u8>,
     spans: Vec<Span>,
 }
@@ -119,7 +127,7 @@ struct Span {
 }
 
 impl Batch {
-    /// Returns a batch without changes.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
@@ -131,7 +139,7 @@ impl Batch {
         self
     }
 
-    /// Adds a change that removes `key`, if it is there.
+    /// Adds a change that deletes `key`, if it exists.
     #[must_use]
     pub fn delete(mut self, key: impl AsRef<[u8]>) -> Self {
         self.push(Change::Delete { key: key.as_ref() });
@@ -139,6 +147,22 @@ impl Batch {
     }
 
     /// Adds a copy of `change`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use splitpoint::{Batch, Change};
+    ///
+    /// let mut batch = Batch::new();
+    /// for (key, value) in [("a", Some("1")), ("b", None)] {
+    ///     let key = key.as_bytes();
+    ///     batch.push(match value {
+    ///         Some(value) => Change::Put { key, value: value.as_bytes() },
+    ///         None => Change::Delete { key },
+    ///     });
+    /// }
+    /// assert_eq!(batch.len(), 2);
+    /// ```
     pub fn push(&mut self, change: Change<'_>) {
         let start = self.bytes.len();
         let (key, value) = change.parts();
@@ -149,7 +173,7 @@ impl Batch {
         self.spans.push(Span { start, key_end, value_end });
     }
 
-    /// Removes every change and keeps the memory for the next ones.
+    /// Removes every change, and keeps the memory for the next ones.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
@@ -160,18 +184,18 @@ impl Batch {
         self.spans.len()
     }
 
-    /// Returns whether there is no change.
+    /// Returns whether the batch has no changes.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// Returns the changes in their order.
+    /// Returns an iterator over the changes, in the order in which they were added.
     pub fn iter(&self) -> Changes<'_> {
         Changes { bytes: &self.bytes, spans: self.spans.iter() }
     }
 }
 
-/// The changes of a [`Batch`], in their order.
+/// Iterator over the changes of a [`Batch`]; [`Batch::iter`] returns it.
 #[derive(Clone)]
 pub struct Changes<'batch> {
     bytes: &'batch [u8],

@@ -61,7 +61,7 @@ const STATE_WORDS: usize = 12;
 ///    128    16  bytes in log segments, bytes in big segments
 ///    144     8  number of extents in use
 ///    152     8  crc32c of the granule with this field zero, then of the salt
-///    160     -  extents in use, except index pieces and checkpoints: first granule (bits 0-31),
+///    160     -  extents in use, except index extents and checkpoints: first granule (bits 0-31),
 ///               granule count (32-63)
 ///   4096     -  blocks of 64 KiB, the last one shorter
 /// ```

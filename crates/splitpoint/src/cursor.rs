@@ -1,12 +1,12 @@
-//! Scans: every key of a store with its value, in the order of the file.
+//! Scans: they return every key of a store with its value, in the order of the file.
 //!
-//! A scan walks the log from its start to where it ended when the scan began, and asks the index
-//! of each record whether it is the one to return. It never looks at bucket order, so splits and
-//! merges do not concern it.
+//! A scan walks the log from its start to the end that the log had when the scan began, and asks
+//! the index for each record whether to return it. It never visits buckets in order, so splits and
+//! merges do not affect it.
 //!
-//! A record is returned if it is the version of its key that was current when the scan began:
-//! the first on the chain of `prev` from the key's slot that is not younger than the scan. Just
-//! one record of a key satisfies that, so each key is returned once.
+//! It returns the record that was the current version of its key when the scan began: on the chain
+//! of `prev` from the key's slot, the first record that is not younger than the scan. Exactly one
+//! record of a key satisfies that, so the scan returns each key once.
 
 use crate::error::Result;
 use crate::format::{Addr, LogStart};
@@ -20,9 +20,10 @@ use crate::value::{Entry, Value};
 /// Records that a scan reads ahead, so that the cache misses of their buckets overlap.
 const READ_AHEAD: usize = 32;
 
-/// A scan over a [`Db`](crate::Db): see [`Db::scan`](crate::Db::scan).
+/// Iterator over every key of a [`Db`](crate::Db) with its value; [`Db::scan`](crate::Db::scan)
+/// returns it and documents what it guarantees.
 ///
-/// It returns no more after an error.
+/// After an error it returns `None`.
 #[derive(Debug)]
 pub struct Scan<'db> {
     store: &'db Store,
@@ -30,12 +31,12 @@ pub struct Scan<'db> {
     /// Where the log ended when the scan began, and how many segments had been opened.
     end: Position,
     opened_count: usize,
-    /// Records that were read ahead, of which those from `next` on have not been looked at.
+    /// Records read ahead; those from `next` on have not been examined yet.
     ahead: Vec<Candidate<'db>>,
     next: usize,
 }
 
-/// A record that the scan may return, if its slot says so.
+/// A record that the scan returns if the index says that it is current.
 #[derive(Clone, Copy, Debug)]
 struct Candidate<'db> {
     addr: Addr,
@@ -50,8 +51,8 @@ impl<'db> Scan<'db> {
         Ok(Self { store, walk, end, opened_count, ahead: Vec::with_capacity(READ_AHEAD), next: 0 })
     }
 
-    /// Reads the next records ahead, fewer at the end of the scan and before one that is damaged: that
-    /// is an error only when those before it have been returned.
+    /// Reads the next records ahead, fewer at the end of the scan and before a damaged one. Damage
+    /// is an error only after the scan has returned the records before it.
     fn read_ahead(&mut self) -> Result<()> {
         self.ahead.clear();
         self.next = 0;
@@ -74,14 +75,14 @@ impl<'db> Scan<'db> {
         Ok(())
     }
 
-    /// Returns whether a record is the version to return.
+    /// Returns whether a record is the version of its key to return.
     #[inline]
     fn is_current(&self, record: &Candidate<'_>) -> Result<bool> {
         let is_newest = is_held(&self.store.region.windows, record.hash, record.addr)?;
         if is_newest { Ok(true) } else { self.was_current(record) }
     }
 
-    /// As [`is_current`](Self::is_current), for a record that no slot holds any more.
+    /// Does the same for a record that no slot holds any more.
     #[cold]
     fn was_current(&self, record: &Candidate<'_>) -> Result<bool> {
         let region = &self.store.region;

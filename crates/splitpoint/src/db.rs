@@ -1,4 +1,4 @@
-//! `Db`: a store in a file or in memory, as a program uses it.
+//! `Db`: a handle to a store, in a file or in memory.
 
 #[cfg(test)]
 #[cfg(not(loom))]
@@ -26,7 +26,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use crate::backup::{Backup, BackupReport};
-use crate::batch::{AsPair, Change};
+use crate::batch::{AsPair, Change, copied};
 use crate::check::{CheckProgress, CheckReport};
 use crate::cursor::Scan;
 use crate::error::Result;
@@ -43,18 +43,19 @@ use crate::value::Value;
 /// overlap.
 const CHUNK: usize = 32;
 
-/// A store: keys and values in one file or in memory.
+/// A handle to a store: keys and values in one file or in memory.
 ///
 /// Any number of threads may use a handle at the same time. Reads take no lock; writes take one
-/// mutex. A value borrows from the handle and is not copied. A large store starts two threads, which
-/// sync it and make room ahead of the writer.
+/// mutex. A value borrows from the handle and is not copied. The store starts two background
+/// threads when it first needs them: one syncs, the other takes the page faults of memory that the
+/// writer will soon reach. The last handle joins them.
 ///
-/// A clone is another handle to the same store: threads that need a handle each get a clone, and the
-/// last one to be dropped or [closed](Self::close) closes the store.
+/// A clone is another handle to the same store, so give a clone to each thread that needs one.
+/// Dropping or [closing](Self::close) the last handle closes the store.
 ///
-/// After a `fork`, the child may read through the handle of a file; changes, syncs and closing are
-/// refused there with [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned), and dropping it does
-/// nothing. A table in memory is then one of the child's own.
+/// After a `fork`, a child may still read through the handle of a file. There, changes, syncs and
+/// closing return [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned), and dropping the handle does
+/// nothing. Of a table in memory the child has a private copy, which it may change.
 ///
 /// # Examples
 ///
@@ -76,12 +77,13 @@ const CHUNK: usize = 32;
 /// ```
 #[derive(Clone)]
 pub struct Db {
-    // Dropped before `handle`: when the last handle closes the file, nobody else holds it any more.
+    // Dropped before `handle`: when the last handle closes the file, no clone holds the file any
+    // more.
     store: Arc<Store>,
     handle: Arc<Handle>,
 }
 
-/// What the clones of a handle share, and what the last one ends.
+/// The state that the clones of a handle share; dropping the last clone drops it.
 struct Handle {
     store: Arc<Store>,
     syncer: Syncer,
@@ -97,39 +99,57 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.syncer.stop();
-        // There is nobody to tell; the next open recovers.
+        // A drop cannot return the error. The next open recovers.
         let _ = self.store.close();
     }
 }
 
 impl Db {
-    /// Opens the store in the file at `path`, or creates it, with [`Options::new`].
+    /// Opens the store in the file at `path` with [`Options::new`], and creates it if it is
+    /// missing.
     ///
     /// # The contract of a mapped file
     ///
     /// The store reads and writes its file through shared mappings, so values are borrowed and not
-    /// copied. While any handle has the file open, the program must see to this:
+    /// copied. In return, while any handle has the file open, the program must ensure that:
     ///
-    /// - **No other program writes to the file.** Splitpoint locks it (`flock`), but the lock is advisory:
-    ///   an editor or `cp` ignores it. What another program writes can change a value while it is
-    ///   borrowed, which Rust code relies on never to happen.
-    /// - **No program truncates it.** To touch a page behind the new end raises `SIGBUS`, which ends the
-    ///   process unless it handles the signal. Replace a file by renaming another over it.
-    /// - **The device stays readable.** A read error, or a file system that stops after an error, raises
-    ///   `SIGBUS` too, as with every mapping. Changes with [`Durability::Sync`] meet most write errors as
-    ///   an error first: their records go through `write`.
-    /// - **A file of unknown origin** is opened with [`Options::rebuild_index`]. Without it the index in the
-    ///   file is trusted: one that was made to harm can lead a lookup to any bytes of the file, but
-    ///   never to memory outside of it.
+    /// - **No other program writes to the file.** Splitpoint locks it (`flock`), but the lock is
+    ///   advisory: an editor or `cp` ignores it. A write by another program can change a value
+    ///   while it is borrowed, which Rust code assumes never happens.
+    /// - **No program truncates it.** Touching a page behind the new end raises `SIGBUS`, which
+    ///   ends the process unless it handles the signal. To replace a file, rename another over it.
+    /// - **The device stays readable.** A read error raises `SIGBUS` too, as with every mapping,
+    ///   and so does a file system that shuts down after an error. Changes with
+    ///   [`Durability::Sync`] report most write errors as errors, because their records go through
+    ///   `write`.
+    /// - **A file of unknown origin is opened with [`Options::rebuild_index`].** Otherwise
+    ///   Splitpoint trusts the index in the file. A malicious index can lead a lookup to any bytes
+    ///   of the file, but never to memory outside of it.
     ///
     /// # Errors
     ///
     /// As [`Options::open`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("words.spt");
+    /// let db = splitpoint::Db::open(&path)?;
+    /// db.put("key", "value")?;
+    /// db.close()?;
+    ///
+    /// let db = splitpoint::Db::open(&path)?;
+    /// assert_eq!(db.get("key")?.expect("it was stored"), "value");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(path)
     }
 
-    /// Makes an empty table in memory, with [`Options::new`].
+    /// Creates an empty table in memory with [`Options::new`].
     ///
     /// # Errors
     ///
@@ -158,24 +178,24 @@ impl Db {
     /// Returns the value of `key`, or `None`.
     ///
     /// The value is not copied: it borrows from the handle, and through it from the mapped file. It
-    /// is the one that was current at some moment during the call, and later changes of the key do not
-    /// change it. [`Db::open`] says what the program must see to while it is borrowed; copy it with
-    /// [`Value::into_vec`] or [`get_into`](Self::get_into) to be independent of the file.
+    /// was current at some moment during the call, and later changes of the key do not change it.
+    /// While it is borrowed, the program must keep the contract of [`Db::open`]; to be independent
+    /// of the file, copy the value with [`Value::into_vec`] or [`get_into`](Self::get_into).
     ///
-    /// The checksum of the record is not verified: that would read all of a large value.
+    /// This does not verify the checksum of the record, which would read all of a large value.
     /// [`check`](Self::check) verifies every record.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the file is damaged where it was read.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the lookup meets damage in the file.
     ///
     /// # Cost
     ///
-    /// Two cache lines for a key that is there, the bucket and the record; one for a key that is
-    /// not. More only for an overflow line, or for another key with an equal tag: as the table
-    /// grows, more of the tag's 24 bits are the same for a whole bucket. With `2^l` buckets, `l`
-    /// from 8 on, a slot of another key matches with probability `2^(l - 32)`: 1 in 2,048 at ten
-    /// million keys, 1 in 256 at eighty.
+    /// A hit reads two cache lines, the bucket and the record; a miss reads one. Either reads more
+    /// only for an overflow line, or for another key with an equal tag. As the table grows, more of
+    /// the tag's 24 bits are equal for all keys of a bucket: with `2^l` buckets, `l` at least 8,
+    /// the slot of another key matches with probability `2^(l - 32)`. That is 1 in 2,048 at ten
+    /// million keys and 1 in 256 at eighty.
     ///
     /// # Examples
     ///
@@ -193,11 +213,31 @@ impl Db {
         Ok(self.store.find(key.as_ref())?.map(|pair| Value::borrowed(pair.value)))
     }
 
-    /// Replaces the content of `buf` by the value of `key` and returns whether there is one.
+    /// Replaces the contents of `buf` with the value of `key`, and returns whether the key exists.
+    ///
+    /// A miss leaves `buf` as it is.
     ///
     /// # Errors
     ///
     /// As [`get`](Self::get).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// db.put_many([("a", "1"), ("b", "2")])?;
+    /// let mut buf = Vec::new(); // One allocation for all lookups.
+    /// let mut sum = 0;
+    /// for key in ["a", "b", "c"] {
+    ///     if db.get_into(key, &mut buf)? {
+    ///         sum += buf[0] - b'0';
+    ///     }
+    /// }
+    /// assert_eq!(sum, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn get_into(&self, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
         let Some(pair) = self.store.find(key.as_ref())? else { return Ok(false) };
         buf.clear();
@@ -205,21 +245,32 @@ impl Db {
         Ok(true)
     }
 
-    /// Returns whether `key` is there.
+    /// Returns whether `key` exists.
     ///
     /// # Errors
     ///
     /// As [`get`](Self::get).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// db.put("key", "")?;
+    /// assert!(db.contains("key")?);
+    /// assert!(!db.contains("other")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.store.find(key.as_ref())?.is_some())
     }
 
-    /// Returns the values of `keys`, in their order, looked up together.
+    /// Returns the values of `keys`, in the same order, and looks them up together.
     ///
     /// It looks up 32 keys at a time in three passes: prefetch the buckets; match the tags and
-    /// prefetch the records; compare. The cache misses overlap instead of following each other, which
-    /// is several times faster than calling [`get`](Self::get) for each key once the table is larger
-    /// than the cache.
+    /// prefetch the records; compare the keys. Their cache misses overlap, so for a table larger
+    /// than the cache it is several times faster than one [`get`](Self::get) after the other.
     ///
     /// # Errors
     ///
@@ -289,30 +340,46 @@ impl Db {
     ///
     /// - [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) if the key or the value is over its
     ///   limit.
-    /// - [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) on a handle that may not write.
-    /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the file could not be extended: nothing has
-    ///   changed and the handle is usable.
-    /// - [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned) after a sync that failed.
+    /// - [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) on a handle opened for reading only.
+    /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot grow; the store is unchanged
+    ///   and the handle usable.
+    /// - [`ErrorKind::Full`](crate::ErrorKind::Full) if the format or the address space of the
+    ///   process is exhausted; the store is unchanged and the handle usable.
+    /// - [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned) after a failed sync.
     ///
     /// # Durability
     ///
-    /// That of the handle, see [`Durability`].
+    /// That of the handle: see [`Options::durability`].
     ///
     /// # Cost
     ///
-    /// Writes one record; reads one bucket and, for each tag that matches, one record. Splits at
+    /// Writes one record. Reads one bucket and, for each tag that matches, one record. Splits at
     /// most two buckets.
     ///
     /// # Source
     ///
-    /// Controlled and uncontrolled splits: Seltzer and Yigit 1991. Values live in a log, so a
-    /// split moves slots and never values.
+    /// Splits on overflow and on the fill factor: Seltzer and Yigit 1991. Unlike there, values live
+    /// in a log, so a split moves slots and never values.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// db.put("France", "Paris")?;
+    /// db.put(604_u64.to_be_bytes(), vec![0, 1, 2])?;
+    /// db.put("France", "Lyon")?; // Replaces the value.
+    /// assert_eq!(db.get("France")?.expect("it was stored"), "Lyon");
+    /// assert_eq!(db.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, self.store.durability)
     }
 
-    /// Stores `value` under `key` as [`put`](Self::put), with `durability` for this change.
+    /// Stores `value` under `key` like [`put`](Self::put), with `durability` for this change.
     ///
     /// # Errors
     ///
@@ -340,7 +407,10 @@ impl Db {
         self.put_mode(key.as_ref(), value.as_ref(), PutMode::Replace, durability).map(drop)
     }
 
-    /// Stores `value` under `key` if the key is not there, and returns whether it was stored.
+    /// Stores `value` under `key` if the key is missing, and returns whether it stored the value.
+    ///
+    /// The test and the change are one atomic step: of several threads that store the same missing
+    /// key, one gets `true`.
     ///
     /// # Errors
     ///
@@ -362,11 +432,26 @@ impl Db {
         self.put_new_with(key, value, self.store.durability)
     }
 
-    /// Stores `value` as [`put_new`](Self::put_new), with `durability` for this change.
+    /// Stores `value` like [`put_new`](Self::put_new), with `durability` for this change.
     ///
     /// # Errors
     ///
     /// As [`put`](Self::put).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = splitpoint::Db::open(dir.path().join("a.spt"))?;
+    /// use splitpoint::Durability;
+    ///
+    /// // Claims an order number once, also across a power loss.
+    /// assert!(db.put_new_with(b"order 17", b"alice", Durability::Sync)?);
+    /// assert!(!db.put_new_with(b"order 17", b"bob", Durability::Sync)?);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn put_new_with(
         &self,
@@ -391,15 +476,17 @@ impl Db {
         Ok(is_stored)
     }
 
-    /// Stores every pair, in order, as [`put`](Self::put) does one by one; their cache misses
-    /// overlap, and they share one wait for durability.
+    /// Stores every key with its value, in order, and waits for durability once.
     ///
-    /// The items are tuples of a key and a value, or references to such: [`AsPair`]. The iterator may
-    /// use the store: no lock is held while it makes its next items, 32 at a time.
+    /// The result is that of a [`put`](Self::put) for each pair, but the cache misses of 32 pairs
+    /// overlap.
+    ///
+    /// The items are tuples of a key and a value, or references to such: see [`AsPair`]. The
+    /// iterator may use the store, since no lock is held while it produces items.
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put); the pairs before the one that failed are stored.
+    /// As [`put`](Self::put). The pairs before the one that failed are stored.
     ///
     /// # Examples
     ///
@@ -415,11 +502,26 @@ impl Db {
         self.put_many_with(pairs, self.store.durability)
     }
 
-    /// Stores every pair as [`put_many`](Self::put_many), with `durability` for all of them.
+    /// Stores every pair like [`put_many`](Self::put_many), with `durability` for all of them.
     ///
     /// # Errors
     ///
     /// As [`put_many`](Self::put_many).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = splitpoint::Db::open(dir.path().join("a.spt"))?;
+    /// use splitpoint::Durability;
+    ///
+    /// let zeros = (0..100_u8).map(|key| ([key], [0; 8]));
+    /// db.put_many_with(zeros, Durability::Sync)?; // One flush for all of them.
+    /// assert_eq!(db.len(), 100);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn put_many_with(
         &self,
         pairs: impl IntoIterator<Item: AsPair>,
@@ -445,13 +547,13 @@ impl Db {
         }
     }
 
-    /// Stores a chunk of pairs. With `Sync` it waits for the device only after an error: the caller
-    /// waits once for all chunks.
+    /// Stores a chunk of pairs. With `Sync` it waits for the device only after an error, because
+    /// the caller waits once for all chunks.
     fn put_chunk(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
         if pairs.is_empty() {
             return Ok(());
         }
-        // The pairs before one that cannot be stored are stored.
+        // If a pair cannot be stored, those before it still are.
         let mut puts: Vec<Put<'_>> = Vec::with_capacity(pairs.len());
         let prepared = pairs.iter().try_for_each(|(key, value)| {
             puts.push(self.store.prepare_put(key, value, PutMode::Replace, durability)?);
@@ -472,7 +574,7 @@ impl Db {
         stored.and(prepared)
     }
 
-    /// Removes `key` and returns whether it was there.
+    /// Deletes `key`, and returns whether it existed.
     ///
     /// # Errors
     ///
@@ -480,17 +582,44 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// As [`put`](Self::put); merges at most one pair of buckets.
+    /// As [`put`](Self::put), but merges at most one bucket into another instead of splitting.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// db.put("Peru", "Lima")?;
+    /// assert!(db.delete("Peru")?);
+    /// assert!(!db.delete("Peru")?); // Not an error.
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.delete_with(key, self.store.durability)
     }
 
-    /// Removes `key` as [`delete`](Self::delete), with `durability` for this change.
+    /// Deletes `key` like [`delete`](Self::delete), with `durability` for this change.
     ///
     /// # Errors
     ///
     /// As [`put`](Self::put).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = splitpoint::Db::open(dir.path().join("a.spt"))?;
+    /// # db.put("session 17", "alice")?;
+    /// use splitpoint::Durability;
+    ///
+    /// // A power loss does not bring the session back.
+    /// assert!(db.delete_with("session 17", Durability::Sync)?);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<bool> {
         self.remove(key.as_ref(), durability)
@@ -507,21 +636,22 @@ impl Db {
 
     /// Applies all changes atomically, also across a crash.
     ///
-    /// It takes a [`Batch`](crate::Batch), or [`Change`]s that borrow. The last change of a key wins; deleting a
-    /// missing key is a no-op. Other threads may see the changes one after the other.
+    /// `changes` is a reference to a [`Batch`](crate::Batch), or [`Change`]s that borrow their keys
+    /// and values. The last change of a key wins; deleting a missing key is a no-op. Other threads
+    /// may see the changes one after the other.
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put), and then no change is made.
+    /// As [`put`](Self::put). After an error no change of the batch is made.
     ///
     /// # Durability
     ///
-    /// That of the handle, see [`Durability`]. With [`Durability::Sync`] the batch waits for the
-    /// device once.
+    /// That of the handle: see [`Options::durability`]. With [`Durability::Sync`] the batch waits
+    /// for the device once.
     ///
     /// # Cost
     ///
-    /// That of the changes one by one, and 24 bytes of log.
+    /// That of the single changes, and 24 bytes of log.
     ///
     /// # Examples
     ///
@@ -547,17 +677,31 @@ impl Db {
         self.apply_with(changes, self.store.durability)
     }
 
-    /// Applies all changes as [`apply`](Self::apply), with `durability` for all of them.
+    /// Applies all changes like [`apply`](Self::apply), with `durability` for all of them.
     ///
     /// # Errors
     ///
     /// As [`apply`](Self::apply).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = splitpoint::Db::open(dir.path().join("a.spt"))?;
+    /// use splitpoint::{Batch, Durability};
+    ///
+    /// let transfer = Batch::new().put("alice", "70").put("bob", "30");
+    /// db.apply_with(&transfer, Durability::Sync)?;
+    /// assert_eq!(db.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn apply_with<'a, C>(&self, changes: C, durability: Durability) -> Result<()>
     where
         C: IntoIterator<Item: Borrow<Change<'a>>>,
     {
-        let changes: Vec<Change<'a>> = changes.into_iter().map(|item| *item.borrow()).collect();
-        self.apply_slice(&changes, durability)
+        self.apply_slice(&copied(changes), durability)
     }
 
     fn apply_slice(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {
@@ -566,7 +710,7 @@ impl Db {
         self.finish(writer, durability)
     }
 
-    /// Does what the durability of a change asks for, once the change is visible.
+    /// Does what the durability of a change requires, after the change has become visible.
     #[inline(always)]
     fn finish(&self, mut writer: MutexGuard<'_, Writer>, durability: Durability) -> Result<()> {
         let lsn = writer.log.position().lsn;
@@ -576,7 +720,8 @@ impl Db {
         match (durability, step) {
             (Durability::Sync, _) => self.store.wait_durable(lsn, true),
             (_, Step::Wait(lsn)) => {
-                // The change is made. An error stays with the store: the next change returns it.
+                // The change is made, so it returns no error. The store keeps the error for the
+                // next change.
                 let _ = self.store.wait_durable(lsn, false);
                 Ok(())
             }
@@ -584,7 +729,8 @@ impl Db {
         }
     }
 
-    /// Sees to it that an `Async` change becomes durable in time, and returns what is left to do.
+    /// Schedules the sync that makes an `Async` change durable in time, and returns what the caller
+    /// has to do for it.
     #[inline(always)]
     fn pace(&self, writer: &mut Writer) -> Step {
         if writer.pace.is_unasked() {
@@ -601,38 +747,39 @@ impl Db {
         step
     }
 
-    /// Gives up the lock; a checkpoint that has been written is made durable, by the thread if the
-    /// storage allows one.
+    /// Releases the lock, and has a finished checkpoint made durable: by the background thread if
+    /// the storage allows one.
     #[inline(always)]
     fn finish_checkpoint(&self, mut writer: MutexGuard<'_, Writer>) {
         if !writer.checkpoints.is_written() {
             return;
         }
         if self.store.region.storage().may_sync_in_background() {
-            // Once: the thread may be at a sync, and to wake it costs a system call.
+            // Only once: the thread may be in a sync, and waking it costs a system call.
             let is_asked = self.handle.syncer.finish_checkpoint(&self.store);
             writer.checkpoints.set_asked(is_asked);
         } else {
             drop(writer);
-            // An error stays with the store: the next change and the next sync return it.
+            // The store keeps the error for the next change and the next sync.
             let _ = self.store.finish_checkpoint();
         }
     }
 
-    /// Returns every key with its value, in the order of the file.
+    /// Returns an iterator over every key with its value, in the order of the file.
     ///
-    /// Every key that is present from the beginning of the scan to its end is returned exactly
-    /// once, whatever changes meanwhile, with the value it had when the scan began. A key that is
-    /// deleted meanwhile may be returned or not; one that is new is not. Deleting each key that
-    /// is returned deletes everything.
+    /// It returns every key that is present from the beginning of the scan to its end exactly once,
+    /// even while other threads write, with the value that the key had when the scan began. It may
+    /// or may not return a key that is deleted meanwhile, and does not return a new one. If you
+    /// delete each key that it returns, you delete everything.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the file is damaged.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the file is damaged. An item may be
+    /// that error, too, and is then the last one.
     ///
     /// # Cost
     ///
-    /// Reads the log once, sequentially, dead records included; one bucket per record.
+    /// Reads the log once, sequentially, dead records included, and one bucket per record.
     ///
     /// # Examples
     ///
@@ -649,7 +796,7 @@ impl Db {
     /// # }
     /// ```
     pub fn scan(&self) -> Result<Scan<'_>> {
-        // The lock is held until the scan has noted which segments are younger.
+        // Hold the lock until the scan has noted which segments are younger.
         let writer = self.store.lock()?;
         Scan::new(&self.store, writer.superblock.log_start, writer.log.position())
     }
@@ -659,34 +806,54 @@ impl Db {
         self.store.region.live().record_count()
     }
 
-    /// Returns whether there is no key.
+    /// Returns whether the store has no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes every change so far durable.
+    /// Makes every change before this call durable, whatever its level; a no-op on a read-only
+    /// handle.
     ///
     /// # Errors
     ///
-    /// The operating system's, once; then
-    /// [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned): what was not durable may be lost
-    /// although a later sync succeeds, so the handle refuses changes until it is opened again.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) with the operating system's error, once. From then
+    /// on [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned): a later sync may succeed although
+    /// changes are lost, so the handle refuses changes until the store is opened again.
+    ///
+    /// # Cost
+    ///
+    /// One flush of the device, shared with other threads that wait for it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = splitpoint::Db::open(dir.path().join("a.spt"))?;
+    /// for i in 0..1000_u32 {
+    ///     db.put(i.to_le_bytes(), "imported")?;
+    /// }
+    /// db.sync()?; // A power loss can no longer undo them.
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn sync(&self) -> Result<()> {
         self.store.sync()
     }
 
     /// Closes the store if this is its last handle, and returns whether it was.
     ///
-    /// The last handle syncs the store, marks it closed and gives up the lock on the file. While clones
-    /// live, this syncs the store, drops this handle and returns `false`; the store stays open for the
-    /// clones. Of several threads that close their clones at the same time, one gets `true`.
+    /// The last handle syncs the store, marks it clean and releases the lock on the file. While
+    /// clones live, this call syncs the store, drops this handle and returns `false`; the store
+    /// stays open for the clones. If several threads close the last clones at the same time,
+    /// exactly one gets `true`.
     ///
-    /// Dropping a handle does the same, except that it does not sync while clones live, and that it
-    /// has no way to report an error.
+    /// Dropping a handle does the same, except that it cannot report an error, and does not sync
+    /// while clones live.
     ///
     /// # Errors
     ///
-    /// As [`sync`](Self::sync). If the last handle fails, the next open recovers the store.
+    /// As [`sync`](Self::sync). If closing the last handle fails, the next open recovers the store.
     ///
     /// # Examples
     ///
@@ -706,7 +873,7 @@ impl Db {
     pub fn close(self) -> Result<bool> {
         let Self { store, handle } = self;
         let synced = if Arc::strong_count(&handle) > 1 { store.sync() } else { Ok(()) };
-        // First this one, so that the last handle is the last to hold the file.
+        // Drop this reference first, so that the last handle is the last to hold the file.
         drop(store);
         match (synced, Arc::into_inner(handle)) {
             (Ok(()), Some(handle)) => handle.close().map(|()| true),
@@ -714,7 +881,7 @@ impl Db {
         }
     }
 
-    /// Returns counts, sizes and the occupancy of the table.
+    /// Returns the counts, sizes and chain lengths of the store.
     ///
     /// # Errors
     ///
@@ -722,7 +889,23 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// Reads the whole index, 16 bytes a key; holds up writers meanwhile.
+    /// Reads the whole index, 16 bytes per key. Writers wait meanwhile.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// # db.put("key", "value")?;
+    /// let stats = db.stats()?;
+    /// println!("{} keys, load factor {:.2}", stats.record_count, stats.load_factor);
+    /// for row in &stats.chains.rows {
+    ///     println!("{} buckets of {} keys", row.bucket_count, row.size);
+    /// }
+    /// # assert_eq!(stats.record_count, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn stats(&self) -> Result<Stats> {
         let writer = self.store.lock()?;
         self.store.collect_stats(&writer)
@@ -730,17 +913,18 @@ impl Db {
 
     /// Verifies every structure against every other, without writing.
     ///
-    /// What is found is in the report, not in the error.
+    /// Damage is in the report, not in the error.
     ///
     /// # Errors
     ///
-    /// Only if the check itself cannot go on.
+    /// Only if the check cannot continue: [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned) if a
+    /// thread panicked while it changed the store.
     ///
     /// # Cost
     ///
-    /// Reads the whole file once, and the damaged segments of its log twice. Takes one bit of memory
-    /// for each 8 bytes of the file and for each bucket, up to three where the log is damaged, and as
-    /// much as two log segments, 4 MiB, for one that is. Holds up writers.
+    /// Reads the file once, and the damaged segments of its log twice. Takes one bit of memory for
+    /// each 8 bytes of the file and for each bucket, up to three bits where the log is damaged, and
+    /// up to two log segments (4 MiB) for a damaged one. Writers wait meanwhile.
     ///
     /// # Examples
     ///
@@ -755,8 +939,10 @@ impl Db {
         self.check_with(|_| ControlFlow::Continue(()))
     }
 
-    /// As [`check`](Self::check); calls `watch` with how far it is, each log segment and each half
-    /// MiB of the index, and stops when that returns `Break`.
+    /// Verifies the store like [`check`](Self::check), and reports its progress.
+    ///
+    /// It calls `watch` after each log segment and each half MiB of the index, and stops if that
+    /// returns `Break`.
     ///
     /// Writers wait meanwhile, so `watch` must not change the store.
     ///
@@ -788,17 +974,17 @@ impl Db {
         self.store.check(&writer, &mut watch)
     }
 
-    /// Makes a consistent copy of the store in the file `dest`, while any thread goes on to write;
-    /// of a table in memory too.
+    /// Writes a consistent copy of the store to the file `dest`, while other threads go on writing.
     ///
-    /// The copy holds every change that returned before this call and none after some moment of
-    /// it. [`Backup`] says how it is made, and has options; [`backup`](crate::backup::backup()) copies a
-    /// file that another process has open.
+    /// The store may be a table in memory.
+    ///
+    /// The copy holds every change that returned before this call, and all others up to some moment
+    /// during it. [`Backup`] describes how it works and has options;
+    /// [`backup`](crate::backup::backup()) copies a file that another process has open.
     ///
     /// # Errors
     ///
-    /// As [`Backup::write`]; [`ErrorKind::Exists`](crate::ErrorKind::Exists) if there is such a
-    /// file.
+    /// As [`Backup::write`]; [`ErrorKind::Exists`](crate::ErrorKind::Exists) if `dest` exists.
     ///
     /// # Examples
     ///
@@ -817,57 +1003,110 @@ impl Db {
         self.backup_with().write(dest)
     }
 
-    /// Writes a consistent copy of the store to a stream; the first open of that file replays the
-    /// log.
+    /// Writes a consistent copy of the store to a stream.
+    ///
+    /// The copy has no index: the first open of a file that holds these bytes replays the log.
     ///
     /// # Errors
     ///
     /// As [`Backup::write_to`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let copy = dir.path().join("copy.spt");
+    /// let db = splitpoint::Db::in_memory()?;
+    /// db.put("key", "value")?;
+    /// let mut stream = Vec::new(); // Or a pipe, or a socket.
+    /// db.backup_to(&mut stream)?;
+    /// # std::fs::write(&copy, &stream).unwrap();
+    /// # assert_eq!(splitpoint::Db::open(&copy)?.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn backup_to(&self, out: impl io::Write) -> Result<BackupReport> {
         self.backup_with().write_to(out)
     }
 
-    /// Prepares a copy of the store, to be given options.
+    /// Returns a [`Backup`] of the store, on which to set options.
     pub fn backup_with(&self) -> Backup<'_> {
         Backup::of_store(&self.store)
     }
 
-    /// Returns how this handle came to its index.
+    /// Returns how the open got its index: as it was, by a warm restart or by replaying the log.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.spt");
+    /// # splitpoint::Db::open(&path)?.close()?;
+    /// use splitpoint::Recovery;
+    ///
+    /// match splitpoint::Db::open(&path)?.recovery() {
+    ///     Recovery::Created | Recovery::Clean => {}
+    ///     other => println!("the last process did not close the store: {other:?}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn recovery(&self) -> Recovery {
         self.store.recovery
     }
 }
 
 impl Options {
-    /// Opens the store in the file at `path`, or makes it.
+    /// Opens the store in the file at `path`; [`create`](Self::create) decides what to do if it is
+    /// missing.
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore),
     ///   [`Version`](crate::ErrorKind::Version) or [`Corrupt`](crate::ErrorKind::Corrupt) if the
-    ///   file is something else or damaged; it is left as it is.
-    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another handle has it open, with the
-    ///   process id.
-    /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if it was made with another
-    ///   hash function, with both names.
-    /// - [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may have no more address space:
-    ///   see [Address space](Self#address-space).
+    ///   file is something else or damaged. It is not changed.
+    /// - [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if the file is missing and
+    ///   [`Create::Never`](crate::Create::Never) is set;
+    ///   [`ErrorKind::Exists`](crate::ErrorKind::Exists) if it exists and
+    ///   [`Create::New`](crate::Create::New) is.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another handle has it open. The error
+    ///   has the process id if the file names it.
+    /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if the store was created with
+    ///   another hash function. The error has both names.
+    /// - [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may not reserve more address
+    ///   space: see [Address space](Self#address-space).
     /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses.
     ///
     /// # Cost
     ///
-    /// O(1) after a clean close or a killed process. After a power loss a pass over the last
-    /// checkpoint, 10 bytes a key, and the log after it; over the whole log if there is none.
+    /// O(1) after a clean close, and after a killed process whose index the kernel still has. After
+    /// a power loss, reads the last checkpoint, 10 bytes per key, and the log after it; without a
+    /// checkpoint, the whole log.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         self.validate()?;
         Ok(Db::from_opened(crate::recovery::open_file(path.as_ref(), self)?, self))
     }
 
-    /// Makes an empty table in memory. It is gone when the handle is dropped.
+    /// Creates an empty table in memory. Dropping the last handle frees it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may have no more address space.
+    /// [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may not reserve more address
+    /// space.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// use splitpoint::Options;
+    ///
+    /// let cache = Options::new().expected_records(1_000_000).in_memory()?;
+    /// cache.put("key", "value")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn in_memory(&self) -> Result<Db> {
         self.validate()?;
         Ok(Db::from_opened(crate::recovery::open_memory(self)?, self))
@@ -953,7 +1192,7 @@ impl Table for Db {
 
     fn check(&self) -> Result<TableCheck> {
         let report = Self::check(self)?;
-        // The report counts the records of the log.
+        // `CheckReport::record_count` counts the records of the log, not the keys.
         let mut check = TableCheck::new(Self::len(self));
         report.damages.iter().for_each(|damage| check.note(damage));
         check.damage_count = report.damage_count;

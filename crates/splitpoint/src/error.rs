@@ -1,4 +1,4 @@
-//! What can go wrong, said once for every face of the library.
+//! The errors of the library.
 
 use std::fmt;
 use std::io;
@@ -11,9 +11,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed.
 ///
-/// `Display` says all of it in one line: what failed, where, what was expected and found, and the
-/// operating system's reason. So [`source`](std::error::Error::source) does not return that reason
-/// again; [`io_error`](Self::io_error) does.
+/// `Display` prints everything in one line: what failed, where, what was expected and found, and
+/// the operating system's reason. To print the reason only once,
+/// [`source`](std::error::Error::source) does not return it; [`io_error`](Self::io_error) does.
 ///
 /// # Examples
 ///
@@ -29,7 +29,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The operating system refused `action` on the file at `path`.
     Io {
-        /// What was tried, to follow "cannot".
+        /// The action that failed, as it follows "cannot".
         action: &'static str,
         /// The file, or `:memory:`.
         path: PathBuf,
@@ -40,10 +40,10 @@ pub enum Error {
     NotAStore {
         /// The file.
         path: PathBuf,
-        /// What it is instead, as far as its first bytes tell.
+        /// What it is instead, judging by its type and its first bytes.
         found: FileKind,
     },
-    /// The file was written by a version of the format that this library does not read.
+    /// The file has a version of the format that this library does not read.
     Version {
         /// The file.
         path: PathBuf,
@@ -52,79 +52,82 @@ pub enum Error {
         /// The version in the file.
         found: u32,
     },
-    /// Bytes on disk break the format.
+    /// Bytes of the file break the format.
     Corrupt {
-        /// What is broken: a term of `docs/glossary.md` or a field of `docs/format.md`.
+        /// The broken part: a term of `docs/glossary.md` or a field of `docs/format.md`.
         what: &'static str,
-        /// Where, in bytes from the start of the file.
+        /// Its offset in bytes from the start of the file.
         offset: u64,
-        /// What the format asks for there.
+        /// The value that the format requires there.
         expected: u64,
-        /// What is there.
+        /// The value that is there.
         found: u64,
     },
-    /// Another handle holds the file open for writing.
+    /// Another handle has the file locked.
     Locked {
         /// The file.
         path: PathBuf,
-        /// The process that holds it, where the file tells.
+        /// The process that holds the lock, if the file names it.
         pid: Option<u32>,
     },
-    /// A key, a value or an option is over its limit; nothing was written.
+    /// A key, a value or another argument is over its limit; nothing was written.
     TooLarge {
-        /// `key`, `value` or the name of what is too large.
+        /// `key`, `value` or the name of the argument.
         what: &'static str,
         /// Its size in bytes.
         bytes: u64,
         /// The largest size in bytes.
         bytes_max: u64,
     },
-    /// The store was made with another hash function.
+    /// The store was created with another hash function.
     HashMismatch {
         /// The name of the function in the file.
         expected: String,
-        /// The name of the function given, or of the one that gave another result.
+        /// The name of the function that was given, or of the one with another result.
         found: String,
     },
-    /// The store was opened for reading only.
+    /// The handle may not write: the store was opened for reading only.
     ReadOnly,
-    /// The file exists and a new one was asked for.
+    /// The file exists, but a new one was to be created.
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// This handle can no longer be used: an earlier call failed and left it unable to promise
-    /// durability, or this process is a fork of the one that opened the store. Reopen the store.
+    /// This handle can no longer be used; open the store again.
+    ///
+    /// An earlier call failed, so the handle cannot promise durability, or this process is a fork
+    /// of the one that opened the store.
     Poisoned {
-        /// What failed, or what this process is.
+        /// The error of that call, or what this process is.
         reason: String,
     },
-    /// The store cannot grow: the format or the address space of the process is at its end. The latter
-    /// is limited by `ulimit -v`; the count of its mappings, on Linux, by `vm.max_map_count`. A full
-    /// disk is [`Error::Io`].
+    /// The store cannot grow, because the format or the address space of the process is exhausted.
+    ///
+    /// `ulimit -v` limits the address space. On Linux `vm.max_map_count` limits the number of
+    /// mappings. A full disk is [`Error::Io`] instead.
     Full {
         /// What is full.
         what: &'static str,
-        /// Bytes asked for.
+        /// Bytes that did not fit.
         bytes: u64,
     },
-    /// The file cannot be used by this version, or where it is.
+    /// This version cannot use the file, or not where it is.
     Unsupported {
         /// The file.
         path: PathBuf,
         /// Why not.
         reason: String,
     },
-    /// An option or a URL has a value that cannot be used.
+    /// An option or a URL has an unusable value.
     Invalid {
-        /// Which one.
+        /// The option, or `URL`.
         what: &'static str,
         /// Why not.
         reason: String,
     },
 }
 
-/// The kind of an [`Error`], without fields: for matching and for other languages.
+/// The kind of an [`Error`], without fields: to match on, and for other languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -180,7 +183,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// Returns the file that the error is about, if it names one.
+    /// Returns the file that the error concerns, if it names one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Io { path, .. }
@@ -199,7 +202,17 @@ impl Error {
         }
     }
 
-    /// Returns the operating system's reason, if it refused.
+    /// Returns the operating system's reason, if there is one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::io;
+    /// use splitpoint::Options;
+    ///
+    /// let error = Options::new().read_only().open("nofile").unwrap_err();
+    /// assert_eq!(error.io_error().map(io::Error::kind), Some(io::ErrorKind::NotFound));
+    /// ```
     pub fn io_error(&self) -> Option<&io::Error> {
         match self {
             Self::Io { source, .. } => Some(source),
@@ -207,7 +220,7 @@ impl Error {
         }
     }
 
-    /// Returns the kind, for matching.
+    /// Returns the kind, to match on.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -247,7 +260,7 @@ impl fmt::Display for Error {
             }
             Self::Version { path, expected, found } => write!(
                 f,
-                "`{}` has format version {found}, this library reads version {expected}",
+                "`{}` has format version {found}; this library reads version {expected}",
                 path.display()
             ),
             Self::Corrupt { what, offset, expected, found } => {
@@ -269,10 +282,10 @@ impl fmt::Display for Error {
                 write!(f, "{what} of {bytes} bytes is over the limit of {bytes_max} bytes")
             }
             Self::HashMismatch { expected, found } => {
-                write!(f, "the store was made with hash function {expected}, not {found}")
+                write!(f, "the store uses hash function {expected}, not {found}")
             }
             Self::ReadOnly => f.write_str("the store was opened for reading only"),
-            Self::Exists { path } => write!(f, "`{}` exists already", path.display()),
+            Self::Exists { path } => write!(f, "`{}` already exists", path.display()),
             Self::Poisoned { reason } => {
                 write!(f, "this handle can no longer be used: {reason}")
             }
@@ -290,7 +303,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // `Display` has the reason itself; this is what is behind it.
+            // `Display` prints the reason, so start with the error behind it.
             Self::Io { source, .. } => source.source(),
             _ => None,
         }

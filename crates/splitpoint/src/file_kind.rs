@@ -1,11 +1,11 @@
-//! `FileKind`: what a file is that is no store.
+//! `FileKind`: what a file is if it is not a store.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// What a file is that is not a Splitpoint store, as far as its type and its first bytes tell.
+/// What a file is if it is not a Splitpoint store, judging by its type and its first bytes.
 ///
-/// `Display` names it with its article: `a gdbm file`.
+/// `Display` prints it with an article: `a gdbm file`.
 ///
 /// # Examples
 ///
@@ -31,18 +31,18 @@ pub enum FileKind {
     CharacterDevice,
     /// A block device, such as a disk.
     BlockDevice,
-    /// A file of another type that is not regular.
+    /// Another file that is not regular.
     Special,
-    /// A symbolic link that leads nowhere.
+    /// A symbolic link to a file that does not exist.
     DanglingLink {
-        /// Where it leads, by way of further links if need be: there is no such file.
+        /// The missing file to which it leads, directly or by way of other links.
         target: PathBuf,
     },
     /// An empty file.
     Empty,
     /// A store whose creation was interrupted.
     UnfinishedStore,
-    /// A file that begins with zeros.
+    /// A regular file that begins with zeros.
     BeginsWithZeros,
     /// An `SQLite` file.
     Sqlite,
@@ -69,8 +69,8 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// Returns whether it is what a regular file holds; otherwise it is a directory, a pipe, a
-    /// device, a link or the like.
+    /// Returns whether the file is regular, and not a directory, a pipe, a device, a link or the
+    /// like.
     pub fn is_regular(&self) -> bool {
         !matches!(
             self,

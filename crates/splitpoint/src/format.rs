@@ -1,21 +1,21 @@
-//! The file format, version 1: where things are, and the blocks and headers that say so.
+//! The file format, version 1: the parts of the file, and the blocks and headers that locate them.
 //!
 //! ```text
 //! 0      superblock A   4 KiB   written alternately with B
 //! 4096   superblock B   4 KiB
-//! 8192   live header    4 KiB   shared memory; never believed after a power loss
+//! 8192   live header    4 KiB   shared memory; never trusted after a power loss
 //! 12288  reader table   4 KiB   64 places of 64 bytes, reserved for reader processes
 //! 16384  granules of 4 KiB, grouped in segments
 //! ```
 //!
-//! Every number is little-endian. Nothing read from a file is believed before `decode` has
-//! checked it. The layout of a record is in `log/record.rs`, that of a bucket in `index/line.rs`.
+//! Every number is little-endian. `decode` checks every field, and nothing uses bytes of a file
+//! before. The layout of a record is in `log/record.rs`, that of a bucket in `index/line.rs`.
 
 use crate::hash::NAME_BYTES_MAX;
 
 /// Version of the format that this library reads and writes.
 pub(crate) const VERSION: u32 = 1;
-/// First bytes of a store. The high bit, CR and LF make a text-mode copy visible.
+/// First bytes of a store. The high bit, CR and LF reveal a copy in text mode.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89SPLIT\r\n";
 /// First bytes of the live header.
 pub(crate) const LIVE_MAGIC: u64 = u64::from_le_bytes(*b"SPLTLIVE");
@@ -26,19 +26,20 @@ pub(crate) const SEGMENT_MAGIC: u32 = u32::from_le_bytes(*b"SEGM");
 pub(crate) const GRANULE_BYTES: u64 = 4096;
 /// Size of a superblock in bytes.
 pub(crate) const SUPERBLOCK_BYTES: u64 = 4096;
-/// Where the superblocks are.
+/// Offsets of the superblocks.
 pub(crate) const SUPERBLOCK_OFFSETS: [u64; 2] = [0, SUPERBLOCK_BYTES];
-/// Where the live header is.
+/// Offset of the live header.
 pub(crate) const LIVE_OFFSET: u64 = 8192;
 /// Size of the live header in bytes.
 pub(crate) const LIVE_BYTES: u64 = 4096;
-/// Where the granules begin: everything before is the header.
+/// Offset of the first granule; the header is before it.
 pub(crate) const HEADER_BYTES: u64 = 16384;
 /// Size of the log segments of a small file in bytes.
 pub(crate) const LOG_SEGMENT_BYTES_MIN: u64 = 64 << 10;
-/// Size in bytes up to which the first segments double the log. Another segment, of 16 KiB, would lie
-/// between the first pieces of the index: a mapping more for each store of 1,000 records, which
-/// ten thousand stores in a process do not have.
+/// Size in bytes up to which the first segments double the log.
+///
+/// Another segment, of 16 KiB, would lie between the first index extents. That would cost each
+/// store of 1,000 records one more mapping, which a process with ten thousand stores does not have.
 const SMALL_LOG_BYTES: u64 = 16 << 10;
 /// Size of the log segments of a large file in bytes.
 pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = 2 << 20;
@@ -51,10 +52,10 @@ const _: () = {
     assert!(LIVE_BYTES == GRANULE_BYTES);
 };
 
-/// Largest log sequence number: no log comes near, and sums of it with sizes do not overflow.
+/// Largest log sequence number. No log comes near it, and adding a size to it does not overflow.
 pub(crate) const LSN_MAX: u64 = 1 << 62;
 
-/// Place of a record: file offset in units of 8 bytes, 40 bits, never 0.
+/// Address of a record: its offset in the file in units of 8 bytes, 40 bits, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Addr(pub(crate) u64);
 
@@ -99,18 +100,18 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
     bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// What a store is, and from where its log is read after a power loss.
+/// The parameters of a store, and where to start reading its log after a power loss.
 ///
-/// Two copies, written alternately: the valid one with the higher generation counts, so a torn
-/// write leaves the other.
+/// There are two copies, written alternately. The valid copy with the higher generation is the
+/// current one, so a torn write leaves the other.
 ///
 /// ```text
 /// offset  size  field
 ///      0     8  magic: 89 53 50 4c 49 54 0d 0a
 ///      8     4  format version: 1
 ///     12     4  crc32c of the block with this field zero
-///     16     8  generation: one more at each write
-///     24     4  flags: bit 0 clean, the live header and the index can be trusted
+///     16     8  generation: the number of writes, odd in copy B
+///     24     4  flags: bit 0 clean, the live header and the index are valid
 ///     28     4  granule size in bytes: 4096
 ///     32    16  uuid of the store
 ///     48     4  hash function: id
@@ -124,14 +125,14 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///    120     8  log start: salt of that segment
 ///    128     8  log start: log sequence number at the position
 ///    136     8  log start: offset of the first record to replay
-///    144     8  checkpoint: offset of its segment, 0 for none: the log is read from its start
+///    144     8  checkpoint: offset of its segment; 0 for none, recovery reads the whole log
 ///    152     8  checkpoint: size in bytes
 ///    160     8  file size in bytes at a clean close
 ///    168     4  crc32c of the live header at a clean close
 ///    172     4  reserved, 0
-///    176     8  features without which the file must not be read, one bit each: none yet
-///    184     8  features without which the file must not be written: none yet
-///    192     8  checkpoint: log sequence number of the commit that it is the index of
+///    176     8  features that a reader must know, one bit each: none yet
+///    184     8  features that a writer must know, one bit each: none yet
+///    192     8  checkpoint: log sequence number of the commit that it holds
 ///    200     8  checkpoint: salt of its segment
 ///    208  3888  reserved, 0
 /// ```
@@ -148,28 +149,28 @@ pub(crate) struct Superblock {
     pub(crate) segment_bytes_min: u32,
     pub(crate) segment_bytes_max: u32,
     pub(crate) log_start: LogStart,
-    /// The checkpoint that recovery begins with, if there is one.
+    /// The checkpoint from which recovery starts, if there is one.
     pub(crate) checkpoint: Option<CheckpointName>,
     pub(crate) file_bytes: u64,
     pub(crate) live_crc: u32,
-    /// What a writer would have to know: not 0 in a file that this version may only read.
+    /// Features that a writer must know; if not 0, this version may only read the file.
     pub(crate) write_features: u64,
 }
 
-/// Which checkpoint a superblock means, and what proves it.
+/// The checkpoint that a superblock names, and the values that prove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CheckpointName {
     /// Offset of its segment.
     pub(crate) offset: u64,
     /// Size of the segment in bytes.
     pub(crate) bytes: u64,
-    /// Log sequence number of the commit that it is the index of.
+    /// Log sequence number of the commit that it holds.
     pub(crate) lsn: u64,
     /// Salt of the segment.
     pub(crate) salt: u64,
 }
 
-/// A position in the log and what proves it.
+/// The start of the log, and the values that prove it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogStart {
     /// Offset of the segment, 0 for an empty log.
@@ -182,23 +183,23 @@ pub(crate) struct LogStart {
     pub(crate) record_offset: u64,
 }
 
-/// Why a block is not a superblock.
+/// The reason why a block is not a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SuperblockFault {
     /// The first bytes are not those of a store.
     Magic,
     /// Another version of the format.
     Version(u32),
-    /// Features this library does not have.
+    /// Features that this library does not have.
     Features(u64),
-    /// A field at `offset` in the block.
+    /// The field at `offset` in the block has a wrong value.
     Field { what: &'static str, offset: u64, expected: u64, found: u64 },
 }
 
-/// The two copies of a superblock, as they were decoded.
+/// The two copies of a superblock, decoded.
 pub(crate) type Superblocks = [Result<Superblock, SuperblockFault>; 2];
 
-/// Returns the newest of the valid copies.
+/// Returns the newer of the valid copies.
 pub(crate) fn newest(copies: &Superblocks) -> Option<&Superblock> {
     let [first, second] = copies.each_ref().map(|copy| copy.as_ref().ok());
     match (first, second) {
@@ -216,7 +217,7 @@ impl Superblock {
         SUPERBLOCK_OFFSETS[(self.generation & 1) as usize]
     }
 
-    /// Returns the block as it is written.
+    /// Encodes the block, with its checksum.
     pub(crate) fn encode(&self) -> Vec<u8> {
         assert!(self.hash_name.len() <= NAME_BYTES_MAX);
         let mut block = vec![0; SUPERBLOCK_BYTES as usize];
@@ -251,7 +252,7 @@ impl Superblock {
         block
     }
 
-    /// Decodes a block that nothing has vouched for.
+    /// Decodes an untrusted block.
     pub(crate) fn decode(block: &[u8]) -> Result<Self, SuperblockFault> {
         assert_eq!(block.len() as u64, SUPERBLOCK_BYTES);
         if block[..8] != MAGIC {
@@ -309,12 +310,12 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// Checks what a valid checksum does not prove: the file may be made to harm.
+    /// Checks the fields, since a malicious file can have a valid checksum.
     fn validate_fields<F>(&self, field: F) -> Result<(), SuperblockFault>
     where
         F: Fn(&'static str, u64, u64, u64) -> Result<(), SuperblockFault>,
     {
-        // The next one must be a number too.
+        // The next generation must not overflow.
         field("superblock generation", 16, self.generation.min(LSN_MAX), self.generation)?;
         let fill = u64::from(self.fill_thousandths);
         field("fill factor", 52, fill.clamp(1000, 7000), fill)?;
@@ -342,7 +343,7 @@ impl Superblock {
     }
 }
 
-/// What a segment is for.
+/// The purpose of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum SegmentKind {
@@ -358,20 +359,20 @@ pub(crate) enum SegmentKind {
     Checkpoint = 5,
 }
 
-/// First bytes of a segment that holds records.
+/// Header of a segment.
 ///
-/// Index and overflow pieces have no header: their granules are raw lines, found through the
-/// live header. Free granules have none either.
+/// Index extents have no header: their granules are plain lines, and the live header lists them.
+/// Free granules have no header either.
 ///
 /// ```text
 /// offset  size  field
 ///      0     4  magic: "SEGM"
 ///      4     1  kind: 1 log, 2 compacted, 3 big, 4 map, 5 checkpoint
 ///      5     3  reserved, 0
-///      8     8  segment sequence number: one more for each segment
+///      8     8  segment sequence number: one more for each new segment
 ///     16     8  size in bytes, header included
 ///     24     8  log sequence number of the first record (log), of the record that names it (big),
-///               of the commit that it is the index of (checkpoint)
+///               of the commit that it holds (checkpoint)
 ///     32     8  offset of the log segment before this one, 0 for none
 ///     40     8  salt: random; seeds the checksum of every record inside
 ///     48     8  reserved, 0
@@ -392,7 +393,7 @@ impl SegmentHeader {
     /// Size of the header in bytes.
     pub(crate) const BYTES: u64 = 64;
 
-    /// Returns the header as it is written.
+    /// Encodes the header, with its checksum.
     pub(crate) fn encode(self) -> [u8; Self::BYTES as usize] {
         assert!(self.segment_bytes.is_multiple_of(GRANULE_BYTES));
         let mut out = [0; Self::BYTES as usize];
@@ -408,8 +409,7 @@ impl SegmentHeader {
         out
     }
 
-    /// Decodes the header of the segment at `offset` of a file of `file_bytes`; nothing has
-    /// vouched for the bytes.
+    /// Decodes the untrusted header of the segment at `offset` of a file of `file_bytes`.
     pub(crate) fn decode(bytes: &[u8], offset: u64, file_bytes: u64) -> crate::Result<Self> {
         let corrupt = |what, at: u64, expected: u64, found: u64| {
             Err(crate::Error::Corrupt { what, offset: offset + at, expected, found })
@@ -453,9 +453,11 @@ impl SegmentHeader {
     }
 }
 
-/// Returns the size of the next log segment for a log of `log_bytes`, a power of two: about 1/32 of
-/// the log from `min` to `max`. The first segments double the log from a granule to
-/// [`SMALL_LOG_BYTES`], so that a store of a few records is a small file.
+/// Returns the size of the next segment of a log of `log_bytes`: about 1/32 of it, a power of two
+/// from `min` to `max`.
+///
+/// The first segments instead double the log, from one granule to [`SMALL_LOG_BYTES`], so that a
+/// store of a few records is a small file.
 pub(crate) fn log_segment_bytes(log_bytes: u64, min: u64, max: u64) -> u64 {
     if log_bytes < SMALL_LOG_BYTES.min(min) {
         return (1 << log_bytes.max(1).ilog2()).max(GRANULE_BYTES);
@@ -463,8 +465,9 @@ pub(crate) fn log_segment_bytes(log_bytes: u64, min: u64, max: u64) -> u64 {
     (1 << (log_bytes / 32).max(1).ilog2()).clamp(min, max)
 }
 
-/// Returns the size in bytes from which a record gets a segment of its own, when log segments
-/// have `segment_bytes`. Larger would waste the end of segments, smaller would waste granules.
+/// Returns the size in bytes from which a record gets a segment to itself, if log segments have
+/// `segment_bytes`. A larger limit would waste the ends of segments, a smaller one would waste
+/// granules.
 pub(crate) fn big_record_bytes_min(segment_bytes: u64) -> u64 {
     (segment_bytes / 16).clamp(16 << 10, 128 << 10).min(segment_bytes / 4)
 }

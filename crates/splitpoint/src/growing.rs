@@ -1,26 +1,30 @@
-//! `Growing`: memory that grows under readers that take no lock, and may move to do so.
+//! `Growing`: memory that grows, and may move to do so, under readers that take no lock.
 //!
-//! Mappings outgrow the address space that was reserved for them. Then there is a larger mapping of
-//! the same bytes elsewhere, and the old one stays as long as the handle, since slices and lines
-//! that were handed out lie in it. What changes for readers is one pointer and one count.
+//! A mapping can outgrow the address space reserved for it. Then the writer maps the same bytes
+//! again elsewhere, larger, and the old mapping stays until the handle is closed, because slices
+//! and lines that were handed out lie in it. For readers, one pointer and one count change.
+//!
+//! A lock around the two would be simpler, but readers would then share a cache line that they
+//! write. One word for both does not fit: a base has 48 bits and a count up to 43.
 //!
 //! # Invariants
 //!
-//! - A new base shows all that the old one shows: the same pages, or a copy of bytes that the
-//!   writer stores to no more.
-//! - The base is stored before the count, and the count before whatever leads a reader behind the
-//!   old count: a slot, the number of an overflow line, the shape of the table. All of these stores
-//!   release, in that order.
-//! - A reader loads in the opposite order and acquires each time: what leads there, the count,
-//!   *then* the base. Whoever sees a count thus sees a base that covers it. In the order base,
-//!   count it could pair an old base with a new count and reach behind the end of a mapping.
+//! - A new base shows everything that the old one shows: the same pages, or a copy of bytes to
+//!   which the writer no longer stores.
+//! - The writer stores the base before the count, and the count before anything that leads a reader
+//!   past the old count: a slot, the number of an overflow line, the shape of the table. All of
+//!   these are release stores, in that order.
+//! - A reader loads in the opposite order, each time with acquire: the word that leads it there,
+//!   then the count, *then* the base. So a reader that sees a count sees a base that covers it. If
+//!   it loaded the base first, it could pair an old base with a new count, and reach past the end
+//!   of a mapping; a test below shows that loom finds this.
 //!
-//! A bucket is reached by the shape, without a look at the count: the writer stores the base of the
-//! buckets before a shape that needs it, and the reader loads the shape first.
+//! For a bucket the shape takes the place of the count. The writer stores the base of the buckets
+//! before a shape that needs it, and the reader loads the shape first.
 
 use crate::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// The beginning of memory and how much of it there is.
+/// The base of the memory, and its size in units of `T`.
 #[derive(Debug)]
 pub(crate) struct Growing<T> {
     base: AtomicPtr<T>,
@@ -32,7 +36,7 @@ impl<T> Growing<T> {
         Self { base: AtomicPtr::new(base), count: AtomicU64::new(count) }
     }
 
-    /// Returns how much there is; to be loaded before the [`base`](Self::base).
+    /// Returns the size; load it before the [`base`](Self::base).
     #[inline]
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
@@ -44,38 +48,39 @@ impl<T> Growing<T> {
         self.base.load(Ordering::Acquire)
     }
 
-    /// Publishes more, perhaps at another base. One thread at a time.
+    /// Publishes a larger size, perhaps at another base. One thread at a time.
     pub(crate) fn grow(&self, base: *mut T, count: u64) {
         self.base.store(base, Ordering::Release);
         self.count.fetch_max(count, Ordering::AcqRel);
     }
 
-    /// As [`grow`](Self::grow), to a count that may be smaller. What is behind it stays where it is.
+    /// Publishes like [`grow`](Self::grow) a size that may be smaller. The memory behind it stays
+    /// mapped.
     pub(crate) fn set(&self, base: *mut T, count: u64) {
         self.base.store(base, Ordering::Release);
         self.count.store(count, Ordering::Release);
     }
 
-    /// Publishes that there is no more than `count`.
+    /// Publishes a size of at most `count`.
     pub(crate) fn cut(&self, count: u64) {
         self.count.fetch_min(count, Ordering::AcqRel);
     }
 }
 
-/// Every interleaving of a reader with a writer that moves twice, by loom.
+/// Runs every interleaving of a reader with a writer that moves twice, by loom.
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
     use loom::sync::Arc;
     use loom::thread;
 
-    /// A mapping, as far as a reader can be wrong about it.
+    /// A mapping, reduced to what a reader can get wrong.
     struct Mapping {
         count: u64,
     }
 
-    /// The mappings that the writer moves to, larger each time. They stay for ever, like the real
-    /// ones.
+    /// The mappings to which the writer moves, larger each time. They stay forever, like real ones
+    /// until the handle is closed.
     static MAPPINGS: [Mapping; 3] =
         [Mapping { count: 1 }, Mapping { count: 2 }, Mapping { count: 4 }];
 
@@ -83,7 +88,8 @@ mod loom_tests {
         std::ptr::from_ref(&MAPPINGS[number]).cast_mut()
     }
 
-    /// Looks at memory that a writer grows twice: `lead` is the last place that it has filled.
+    /// Runs `reader` on memory that a writer grows twice; `lead` is the last place that the writer
+    /// has filled.
     fn grow_under(reader: fn(&Growing<Mapping>, &AtomicU64)) {
         loom::model(move || {
             let memory = Arc::new(Growing::new(mapping(0), 1));
@@ -114,7 +120,7 @@ mod loom_tests {
         });
     }
 
-    /// As a bucket is reached by the shape.
+    /// This is how a reader reaches a bucket, by the shape.
     #[test]
     fn loom_a_reader_that_looks_at_no_count_finds_what_it_was_led_to() {
         grow_under(|memory, lead| {
@@ -123,7 +129,7 @@ mod loom_tests {
         });
     }
 
-    /// The test above can fail: this is the wrong order.
+    /// Shows that the test above can fail: this is the wrong order.
     #[test]
     #[should_panic(expected = "an old base")]
     fn loom_a_base_that_is_loaded_first_may_be_too_old() {

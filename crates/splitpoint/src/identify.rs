@@ -1,12 +1,13 @@
-//! What a file is, by its first bytes: for the message that says it is not a store.
+//! Recognizes a file that is not a store by its first bytes, to name it in the error message.
 
 use crate::file_kind::FileKind;
 use crate::format::{LIVE_MAGIC, LIVE_OFFSET};
 
 impl FileKind {
-    /// Returns what begins with `head`, the first bytes of a regular file of `file_bytes`.
+    /// Returns the kind of a regular file of `file_bytes` that begins with `head`.
     ///
-    /// Some 16 KiB are enough; fewer tell less. That a file is a store is not looked for.
+    /// A `head` of 16 KiB is enough; a shorter one may not suffice to recognize the file. It does
+    /// not recognize stores.
     ///
     /// # Examples
     ///

@@ -1,8 +1,8 @@
 //! A hash table in one crash-safe file, or in memory.
 //!
-//! Keys and values are any bytes. The table never asks for a size; it grows and shrinks one bucket at
-//! a time (linear hashing over a log of records). A lookup touches two cache lines, reads take no
-//! lock, and a killed process loses nothing.
+//! Keys and values are any bytes. You never give the table a size: it grows and shrinks one bucket
+//! at a time (linear hashing over a log of records). A lookup touches two cache lines, readers take
+//! no lock, and a killed process loses nothing.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -20,7 +20,7 @@
 //!
 //! # Contents
 //!
-//! - [What it is for, and what not](#what-it-is-for-and-what-not)
+//! - [When to use it, and when not](#when-to-use-it-and-when-not)
 //! - [Open and close](#open-and-close)
 //! - [Put, get, delete](#put-get-delete)
 //! - [Read and write in one step](#read-and-write-in-one-step)
@@ -37,24 +37,26 @@
 //! - [Statistics and hash functions](#statistics-and-hash-functions)
 //! - [Cargo features](#cargo-features)
 //!
-//! # What it is for, and what not
+//! # When to use it, and when not
 //!
-//! Use it where a program looks up records by their exact key: caches, indexes, counters, sets of what
-//! was seen, tables too large for memory.
+//! Use Splitpoint where a program looks up records by their exact key: caches, indexes, counters,
+//! sets of things already seen, tables too large for memory.
 //!
-//! - **It has no order.** There are no ranges and no "next key". Use a B-tree for those.
-//! - **One process at a time may write.** Several may read a file together while none writes.
-//! - **It does not give back space yet.** Replaced and deleted records stay in the file until it is
-//!   dumped and loaded anew.
-//! - **It has no transactions that read and write several keys**, and no snapshots yet. A [`Batch`] of
-//!   changes is atomic, and so is [`Db::update`] of one key.
-//! - **It is not for network file systems**, nor for disks that report a flush before it is done.
+//! - **It is not ordered.** There are no ranges and no "next key". Use a B-tree for those.
+//! - **One process at a time while one writes.** Any number may have a store open to read.
+//! - **It does not reclaim space by itself yet.** Replaced and deleted records stay in the file.
+//!   [`rehash`](mod@rehash) drops them, with the store locked; so does a copy made with a
+//!   [scan](Db::scan).
+//! - **It has no transactions that read and write several keys**, and no snapshots yet. A [`Batch`]
+//!   of changes is atomic, and so is [`Db::update`] of one key.
+//! - **It is not for network file systems**, nor for disks that acknowledge a flush before it is
+//!   done.
 //! - It needs a 64-bit address space, because it maps whole files. We test it on Linux on x86-64.
 //!
 //! # Open and close
 //!
-//! [`Db::open`] opens a file with the defaults; [`Options`] sets what differs. No number of records is
-//! needed: a store grows without a pause for rehashing.
+//! [`Db::open`] opens a file with the defaults; [`Options`] changes them. You need not know the
+//! number of records in advance: a store grows without pausing to rehash.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -72,18 +74,19 @@
 //! # }
 //! ```
 //!
-//! [`Db::close`] reports what a drop cannot: whether the last changes became durable. A store that was
-//! not closed loses nothing by it, except after a power loss; then the next open rebuilds the index
-//! from the last checkpoint and the log behind it.
+//! [`Db::close`] reports what a drop cannot: whether the last changes became durable. A store that
+//! was not closed still loses nothing if the process is killed. After a power loss the next open
+//! rebuilds the index from the last checkpoint and the log after it.
 //!
-//! The file is mapped into memory, which is why values need no copy. [`Db::open`] lists what a program
-//! must see to while it is open: above all, that no other program writes to the file or truncates it.
+//! Values need no copy because the file is mapped into memory. In return the program must keep a
+//! contract while the file is open, which [`Db::open`] spells out; above all, no other program may
+//! write to the file or truncate it.
 //!
 //! # Put, get, delete
 //!
 //! Keys and values are anything that is `AsRef<[u8]>`: byte strings, `&str`, arrays, vectors. The
-//! empty key is a key, too. [`Db::get`] returns a [`Value`], which borrows the bytes from the mapped
-//! file; [`Value::into_vec`] and [`Db::get_into`] copy them.
+//! empty key is valid, too. [`Db::get`] returns a [`Value`], which borrows the bytes from the
+//! mapped file; [`Value::into_vec`] and [`Db::get_into`] copy them.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -93,7 +96,7 @@
 //! if let Some(value) = db.get("Peru")? {
 //!     println!("{}", String::from_utf8_lossy(&value));
 //! }
-//! assert!(!db.put_new("Peru", "Cuzco")?, "it is there already");
+//! assert!(!db.put_new("Peru", "Cuzco")?, "Peru has a value");
 //! assert!(db.delete("Peru")?);
 //! assert_eq!(db.get("Peru")?, None);
 //! # Ok(())
@@ -102,24 +105,24 @@
 //!
 //! # Read and write in one step
 //!
-//! [`Db::update`] and [`Db::get_or_insert_with`] let no other writer between the read and the write.
-//! [`Db::retain`] and [`Db::clear`] delete many keys, each atomically.
+//! [`Db::update`] and [`Db::get_or_insert_with`] keep other writers out between the read and the
+//! write. [`Db::retain`] and [`Db::clear`] delete many keys; each delete is atomic.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
 //! # let db = splitpoint::Db::in_memory()?;
 //! db.update("log", |old| Some([old.unwrap_or_default(), b"one more line\n"].concat()))?;
-//! let made = db.get_or_insert_with("id", || "4711")?;
-//! assert_eq!(made, "4711");
+//! let id = db.get_or_insert_with("id", || "4711")?;
+//! assert_eq!(id, "4711");
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # Many keys at once
 //!
-//! In a table larger than the cache, most of a lookup is waiting for memory. [`Db::get_many`] and
-//! [`Db::put_many`] take any iterator and overlap the waits of 32 keys, which is several times faster
-//! than one call after the other.
+//! In a table larger than the processor's cache, a lookup spends most of its time waiting for
+//! memory. [`Db::get_many`] and [`Db::put_many`] take any iterator and overlap the waits of 32
+//! keys, which is several times faster than one call after the other.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -132,11 +135,13 @@
 //! # }
 //! ```
 //!
-//! If a pair cannot be stored, the pairs before it are.
+//! If [`Db::put_many`] cannot store a record, it returns the error; the records before it are
+//! stored.
 //!
 //! # Batches
 //!
-//! [`Db::apply`] applies all changes of a [`Batch`] or none, also across a crash.
+//! [`Db::apply`] applies all changes of a [`Batch`] or none, even if the process is killed or the
+//! power fails halfway.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -152,9 +157,9 @@
 //!
 //! # Scans
 //!
-//! A loop over `&db`, [`Db::scan`], [`Db::keys`] and [`Db::values`] go through the file in its order.
-//! Each key that is present throughout is returned exactly once, whatever other threads change
-//! meanwhile. A scan may delete what it returns.
+//! A loop over `&db`, [`Db::scan`], [`Db::keys`] and [`Db::values`] read the file in order. Each
+//! returns every key that is present throughout exactly once, even while other threads write. If
+//! you delete each key that a scan returns, you delete everything.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -170,25 +175,27 @@
 //!
 //! # Durability
 //!
-//! Every change is visible to all threads when its call returns, and survives a killed process. When
-//! it survives a power loss is a choice, for the handle with [`Options::durability`], and for one
-//! change with [`Db::put_with`] and its like:
+//! When a call returns, its change is visible to all threads and survives a killed process. You
+//! choose when it survives a power loss: for a handle with [`Options::durability`], for one change
+//! with [`Db::put_with`] and the other methods in `_with`.
 //!
-//! | level | a power loss takes at most | cost of a change |
+//! | level | a power loss undoes at most | cost of a change |
 //! |---|---|---|
-//! | [`Durability::Sync`] | nothing that has returned | one flush of the device, shared by threads |
-//! | [`Durability::Async`], the default | the last second and the sync under way | none, unless the device is too slow |
-//! | [`Durability::Buffered`] | everything since [`Db::sync`] or [`Db::close`] | none |
+//! | [`Durability::Sync`] | nothing that has returned | one shared flush of the device |
+//! | [`Durability::Async`] (default) | the last second and running sync | none on a fast device |
+//! | [`Durability::Buffered`] | everything since the last [`Db::sync`] | none |
 //!
-//! After any crash a store has a prefix of its changes in the order in which they were made, and of a
-//! batch all or nothing. After a failed sync the handle refuses changes with
-//! [`ErrorKind::Poisoned`], because nobody can know which of them the device has.
+//! After any crash a store holds a prefix of its changes, in the order in which they were made, and
+//! all of a batch or none of it. After a failed sync the handle refuses changes with
+//! [`ErrorKind::Poisoned`], because the operating system does not tell which of them the device
+//! has.
 //!
 //! # Threads
 //!
-//! A [`Db`] is `Send`, `Sync` and `Clone`; a clone is the same store. Readers take no lock and never
-//! wait, not even while the table grows. Writers take turns; with [`Durability::Sync`] those that wait
-//! at the same time share a flush. The last handle closes the store.
+//! A [`Db`] is `Send`, `Sync` and `Clone`; a clone is another handle to the same store. Readers
+//! take no lock and never wait, not even while the table grows. Writers take turns; with
+//! [`Durability::Sync`] those that wait at the same time share a flush. The last handle closes the
+//! store.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -203,10 +210,10 @@
 //!
 //! # Errors
 //!
-//! All calls return one [`Error`]. It says what failed, where and why; [`Error::kind`] is for matching.
-//! A missing key is no error. After an error the store is as it was before the call, unless the call is
-//! one for many keys and says otherwise. The handle stays usable, unless the kind is
-//! [`ErrorKind::Poisoned`].
+//! All calls return one [`Error`]. Its text says what failed, where and why; match on
+//! [`Error::kind`]. A missing key is not an error. After an error the store is as it was before the
+//! call; calls that take many keys document what they keep. The handle stays usable, unless the
+//! kind is [`ErrorKind::Poisoned`].
 //!
 //! ```
 //! use splitpoint::{ErrorKind, Options};
@@ -224,14 +231,14 @@
 //! | key, value | 0 to 4 GiB - 1 bytes each: [`KEY_BYTES_MAX`], [`VALUE_BYTES_MAX`] |
 //! | file | 8 TiB |
 //! | keys | 2^32 buckets, about 19 billion keys |
-//! | memory | 16 bytes of index a key, mapped; the rest is the page cache's |
+//! | memory | 16 bytes of index per key, mapped; the rest is page cache |
 //! | address space | 8 times the file; [`Options`](Options#address-space) has more |
 //!
 //! # Backup, check and repair
 //!
-//! [`Db::backup`] copies a store that is being written; [`backup`](mod@backup) copies the file of
-//! another process, without its lock. [`Db::check`] verifies every structure against every other.
-//! [`repair`](mod@repair) saves what a damaged file still holds into a new one.
+//! [`Db::backup`] copies a store while threads write to it; [`backup`](mod@backup) copies a file
+//! that another process has open, without its lock. [`Db::check`] verifies every structure against
+//! every other. [`repair`](mod@repair) saves what a damaged file still holds into a new store.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {
@@ -249,14 +256,14 @@
 //!
 //! # Tables in memory
 //!
-//! [`Db::in_memory`] is the same engine without a file: any number of threads, no pause for
-//! rehashing, one memory area instead of an allocation for each record. [`Db::backup`] writes it to a file.
+//! [`Db::in_memory`] is the same engine without a file: any number of threads, no pause to rehash,
+//! one memory area instead of an allocation for each record. [`Db::backup`] writes it to a file.
 //!
 //! # Other access methods
 //!
-//! [`Table`] is what all access methods have in common; [`open`] opens one by a URL, and [`TableExt`]
-//! has the calls of `Db` for any of them. `splitpoint-legacy` registers the files of dbm, ndbm, sdbm,
-//! gdbm and Berkeley DB. To write one, implement the eight required methods of [`Table`] and
+//! [`Table`] is the interface of all access methods; [`open`] opens one by a URL, and [`TableExt`]
+//! gives any of them the methods of `Db`. `splitpoint-legacy` registers the files of dbm, ndbm,
+//! sdbm, gdbm and Berkeley DB. To write one, implement the eight required methods of [`Table`] and
 //! [`register`] an opener.
 //!
 //! ```
@@ -272,16 +279,16 @@
 //!
 //! # Statistics and hash functions
 //!
-//! [`Db::stats`] counts records, bytes and the lengths of all chains, beside what an ideal hash
-//! function would give: [`stats`]. If your keys are hashed badly, you see it there. [`hash`] has the
-//! functions that a store can use; its name is in the file, and [`Options::hash`] chooses it.
-//! [`rehash`](mod@rehash) moves a store to another function or seed.
-//! [`linear`] is the arithmetic of linear hashing, to be used alone.
+//! [`Db::stats`] counts records, bytes and the lengths of all chains, and [`stats`] puts the
+//! figures of an ideal hash function beside them, so you see whether your hash function fits your
+//! keys. [`hash`] has the functions that a store can use: [`Options::hash`] selects one, and the
+//! file records its name. [`rehash`](mod@rehash) moves a store to another function or seed.
+//! [`linear`] is the arithmetic of linear hashing, and can be used alone.
 //!
 //! # Cargo features
 //!
 //! None is on by default, and programs need none. `sim` adds the simulated disk of the crash tests;
-//! `fuzzing` adds what the fuzz targets run, which is not an API.
+//! `fuzzing` adds the entry points of the fuzz targets, which are not part of the API.
 
 #![deny(unsafe_code)]
 
@@ -316,7 +323,10 @@ mod options;
 mod piece;
 mod prefaulter;
 mod recovery;
-#[expect(unsafe_code, reason = "pointers into windows and the view; listed in ARCHITECTURE.md")]
+#[expect(
+    unsafe_code,
+    reason = "pointers into windows and the read mapping; listed in ARCHITECTURE.md"
+)]
 mod region;
 pub mod rehash;
 pub mod repair;

@@ -1,4 +1,4 @@
-//! Linear-hash arithmetic: which bucket a hash belongs to, what a split or a merge moves.
+//! Linear-hash arithmetic: which bucket a hash belongs to, and what a split or a merge moves.
 //!
 //! ```text
 //! level 2, split 1: 5 buckets          bucket 0 has been divided in this round
@@ -6,9 +6,23 @@
 //!   ^divided          ^its other half
 //! ```
 //!
-//! A table of `N = 2^level + split` buckets grows by dividing bucket `split` into itself and
-//! bucket `N`. The order is fixed by the geometry and not by which bucket overflowed: that is
-//! what makes the hashing linear. All functions are pure, total and free of allocation.
+//! A table of `N = 2^level + split` buckets grows by dividing bucket `split` into itself and bucket
+//! `N`. The geometry alone fixes the order of splits, whichever bucket overflows; that is what
+//! makes the hashing linear. All functions are pure and total, and none allocates.
+//!
+//! ```
+//! use splitpoint::linear::{BucketIndex, Geometry};
+//!
+//! // A table of one bucket splits three times: bucket 0, then 0 and 1 of the next round.
+//! let mut table = Geometry::ONE;
+//! let mut split = Vec::new();
+//! while let Some(plan) = table.plan_split().filter(|plan| plan.upper.0 < 4) {
+//!     split.push(plan.lower);
+//!     table = plan.after;
+//! }
+//! assert_eq!(split, [BucketIndex(0), BucketIndex(0), BucketIndex(1)]);
+//! assert_eq!(table.bucket_of(0b0110), BucketIndex(0b10));
+//! ```
 //!
 //! # Source
 //!
@@ -23,7 +37,7 @@ pub const BUCKET_COUNT_MAX: u64 = 1 << 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BucketIndex(pub u64);
 
-/// Returns a mask of the lowest `bits` bits.
+/// Returns a mask of the `bits` lowest bits.
 #[inline]
 pub const fn low_mask(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
@@ -48,21 +62,21 @@ pub struct Geometry {
     bucket_count: u64,
 }
 
-/// What one split or merge will do. Pure data: nothing has been read or written yet.
+/// What one split or merge will do: pure data, before anything is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The bucket of the pair with the lower number.
+    /// The bucket that a split divides, or into which a merge joins.
     pub lower: BucketIndex,
-    /// The bucket of the pair with the higher number: new after a split, gone after a merge.
+    /// The last bucket: new after a split, gone after a merge.
     pub upper: BucketIndex,
-    /// The bit of the hash that tells the two apart, counted from 0.
+    /// The bit of the hash that selects between the two, counted from 0.
     pub bit: u32,
     /// The shape of the table afterwards.
     pub after: Geometry,
 }
 
 impl Plan {
-    /// A bit that no hash kept in a table is told apart by.
+    /// A bit that selects no bucket, for a merge: it moves every slot, whatever its hash.
     pub(crate) const NO_BIT: u32 = 63;
 }
 
@@ -70,7 +84,7 @@ impl Geometry {
     /// A table of one bucket.
     pub const ONE: Self = Self { bucket_count: 1 };
 
-    /// Returns the shape with `bucket_count` buckets, held to 1 ..= [`BUCKET_COUNT_MAX`].
+    /// Returns the shape with `bucket_count` buckets, clamped to 1 ..= [`BUCKET_COUNT_MAX`].
     pub const fn with_bucket_count(bucket_count: u64) -> Self {
         let bucket_count = if bucket_count == 0 {
             1
@@ -102,8 +116,8 @@ impl Geometry {
 
     /// Returns the bucket in which `hash` belongs.
     ///
-    /// Buckets before the split pointer have been divided in this round, so they are told apart
-    /// by one more bit of the hash.
+    /// The buckets before the split pointer have been divided in this round, so one more bit of the
+    /// hash counts for them.
     #[inline]
     pub const fn bucket_of(self, hash: u64) -> BucketIndex {
         let level = self.level();
@@ -145,14 +159,14 @@ impl Geometry {
 mod tests {
     use super::*;
 
-    /// The 1991 package's own computation, from its two masks.
+    /// Returns the bucket as db 1.85 computes it, from its two masks.
     fn bucket_of_1991(hash: u64, max_bucket: u64, low_mask: u64, high_mask: u64) -> u64 {
         let bucket = hash & high_mask;
         if bucket > max_bucket { bucket & low_mask } else { bucket }
     }
 
-    /// Every shape up to 64 buckets with every hash that its masks can tell apart; the masks are
-    /// kept as the 1991 package keeps them, by doubling at the end of each round.
+    /// Covers every shape up to 64 buckets with every hash that its masks can tell apart. The masks
+    /// are kept as db 1.85 keeps them, by doubling at the end of each round.
     #[test]
     fn bucket_of_agrees_with_the_1991_masks() {
         let (mut low, mut high) = (0, 1);

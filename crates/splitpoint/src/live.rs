@@ -13,14 +13,14 @@ use crate::storage::Identity;
 
 /// Number of 8-byte words in the header.
 pub(crate) const WORD_COUNT: usize = (LIVE_BYTES / 8) as usize;
-/// Most pieces that a window may have.
+/// Largest number of pieces of a window.
 pub(crate) const PIECE_COUNT_MAX: usize = 192;
 
 /// The live header, at byte 8192 of the file: 512 words that change one at a time.
 ///
-/// It is trusted after a clean close, and after a killed process if boot, mount, device, inode and
-/// birth are the same and it agrees with the log; never after a power loss. Groups begin on cache
-/// lines of their own.
+/// An open trusts it after a clean close. After a killed process it does so only if boot, mount,
+/// device, inode and birth time are the same and it agrees with the log; after a power loss it
+/// never does. Each group of words begins on a cache line.
 ///
 /// ```text
 /// offset  size  field
@@ -47,17 +47,17 @@ pub(crate) const PIECE_COUNT_MAX: usize = 192;
 ///    392     8  sequence number of the next segment
 ///    400     8  bytes in log segments
 ///    408     8  bytes in big segments
-///    416     8  pieces of the bucket window
-///    424     8  pieces of the overflow window
-///    432     8  free extents (bits 0-31), crc32c of the end of the file and of them (32-63); 0 while
-///               they change
+///    416     8  index extents of the bucket window: their number
+///    424     8  index extents of the overflow window: their number
+///    432     8  free extents (bits 0-31), crc32c of the end of the file and of them (32-63);
+///               0 while they change
 ///    440     8  unique number of the mount through which the writer opened the file; 0 if the
 ///               kernel reuses such numbers
 ///    448    32  segments of checkpoints, complete or not: first granule and granule count, 8
 ///               bytes each, twice; 0 for none
 ///    512   512  free extents, 8 bytes each: first granule (bits 0-31), granule count (32-63)
-///   1024  1536  bucket pieces, 8 bytes each: first granule
-///   2560  1536  overflow pieces, 8 bytes each: first granule
+///   1024  1536  index extents of the bucket window, 8 bytes each: first granule
+///   2560  1536  index extents of the overflow window, 8 bytes each: first granule
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live<'a>(pub(crate) &'a [AtomicU64; WORD_COUNT]);
@@ -97,23 +97,23 @@ pub(crate) const END_OFFSET: u64 = LIVE_OFFSET + END as u64 * 8;
 /// Byte offset of the writer's process id in the file.
 pub(crate) const PID_OFFSET: u64 = LIVE_OFFSET + PID as u64 * 8;
 
-/// What a commit says beside its log sequence number.
+/// The counts and the log position that a commit publishes with its log sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommitState {
     pub(crate) record_count: u64,
     pub(crate) live_bytes: u64,
     pub(crate) dead_bytes: u64,
-    /// Offset at which the next record goes, 0 in an empty log.
+    /// Offset of the next record, 0 in an empty log.
     pub(crate) tail_offset: u64,
     /// Offset of the tail segment, 0 in an empty log.
     pub(crate) tail_segment: u64,
 }
 
-/// Counts of a change. They saturate, since those of a file made to harm need not add up; `check`
+/// Updates of the counts. They saturate, because those of a malicious file need not add up; `check`
 /// compares them with the index.
 impl CommitState {
-    /// Counts a record of `bytes` that stores a pair, in place of one of `replaced` bytes if the key had
-    /// one.
+    /// Counts a put of `bytes`, and the record of `replaced` bytes that it replaces, if the key
+    /// existed.
     #[inline]
     pub(crate) fn count_put(&mut self, bytes: u64, replaced: Option<u64>) {
         match replaced {
@@ -160,7 +160,7 @@ impl<'a> Live<'a> {
         self.0[word].load(Ordering::Acquire)
     }
 
-    /// In a test, a place where the process may be killed.
+    /// Stores a word. In a test the process may be killed before and after it.
     fn store(self, word: usize, value: u64) {
         may_be_killed();
         self.0[word].store(value, Ordering::Release);
@@ -173,10 +173,10 @@ impl<'a> Live<'a> {
         &self.0[SHAPE]
     }
 
-    /// Writes everything but the counts, for a table of one bucket without pieces.
+    /// Resets every word, for a table of one bucket without pieces.
     pub(crate) fn initialize(self) {
         for (number, word) in self.0.iter().enumerate() {
-            // A failed sync is to be made good, also by who comes after a kill.
+            // The next process must still repair a failed sync, even after a kill.
             if number != SYNC_FAILED {
                 word.store(0, Ordering::Relaxed);
             }
@@ -189,7 +189,7 @@ impl<'a> Live<'a> {
         self.store(NEXT_SEQUENCE, 1);
     }
 
-    /// Says which process on which boot writes to which file.
+    /// Records which process writes to which file, on which boot.
     pub(crate) fn set_identity(self, identity: Identity) {
         let [low, high] = boot_words(identity);
         self.store(BOOT_ID, low);
@@ -201,29 +201,31 @@ impl<'a> Live<'a> {
         self.set_pid();
     }
 
-    /// Takes back what [`set_identity`](Self::set_identity) said: the tables are not whole.
+    /// Erases the boot id of [`set_identity`](Self::set_identity), because the tables are
+    /// incomplete.
     pub(crate) fn clear_identity(self) {
         self.store(BOOT_ID, 0);
         self.store(BOOT_ID + 1, 0);
     }
 
-    /// Names this process as the writer.
+    /// Records this process as the writer.
     pub(crate) fn set_pid(self) {
         self.store(PID, std::process::id().into());
     }
 
-    /// Says that there is no writer.
+    /// Records that there is no writer.
     pub(crate) fn clear_pid(self) {
         self.store(PID, 0);
     }
 
-    /// Returns whether the header was written on this boot to this file, through this mount.
+    /// Returns whether a process on this boot wrote the header to this file, through this mount.
     pub(crate) fn is_of(self, identity: Identity) -> bool {
         identity.mount_id != 0 && self.load(MOUNT) == identity.mount_id && self.is_of_file(identity)
     }
 
-    /// Returns whether the header was written on this boot to this file, through any mount. That
-    /// proves something only while its writer lives.
+    /// Returns whether a process on this boot wrote the header to this file, through any mount.
+    ///
+    /// This proves something only while the writer lives.
     pub(crate) fn is_of_file(self, identity: Identity) -> bool {
         identity.boot_id != [0; 16]
             && boot_words(identity) == [self.load(BOOT_ID), self.load(BOOT_ID + 1)]
@@ -231,7 +233,7 @@ impl<'a> Live<'a> {
             && self.load(BIRTH) == identity.birth_ns
     }
 
-    /// Publishes a commit: its state first, then the word that switches to it.
+    /// Publishes a commit: first its state, then the word that switches to it.
     #[inline]
     pub(crate) fn commit(self, lsn: u64, state: &CommitState) {
         debug_assert!(lsn.is_multiple_of(8));
@@ -249,8 +251,9 @@ impl<'a> Live<'a> {
         may_be_killed();
     }
 
-    /// Returns the last commit. Exact for the writer; a reader may mix two commits, and looks at
-    /// the word again.
+    /// Returns the last commit.
+    ///
+    /// A reader may load words of two commits, so it loads the switching word again afterwards.
     pub(crate) fn committed(self) -> (u64, CommitState) {
         loop {
             let word = self.load(COMMIT);
@@ -262,7 +265,7 @@ impl<'a> Live<'a> {
                 tail_offset: self.load(at + 3),
                 tail_segment: self.load(at + 4),
             };
-            // Another commit since leaves this state alone; the one after that does not.
+            // One commit meanwhile does not touch this state; a second one does.
             if self.load(COMMIT) == word {
                 return (word & !7, state);
             }
@@ -270,7 +273,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Returns the number of records as of some recent commit.
+    /// Returns the number of records at some recent commit.
     pub(crate) fn record_count(self) -> u64 {
         self.committed().1.record_count
     }
@@ -283,18 +286,20 @@ impl<'a> Live<'a> {
         self.store(DURABLE, lsn);
     }
 
-    /// Returns whether a sync has failed since the tables were built. The kernel marks the pages
-    /// clean that it could not write: a later sync passes over them, and the cache may drop them.
+    /// Returns whether a sync has failed since the tables were built.
+    ///
+    /// The kernel marks the pages that it could not write as clean, so a later sync skips them, and
+    /// the page cache may drop them.
     pub(crate) fn has_failed_sync(self) -> bool {
         self.load(SYNC_FAILED) != 0
     }
 
-    /// Says that a sync has failed, until [`clear_sync_failed`](Self::clear_sync_failed).
+    /// Records a failed sync, until [`clear_sync_failed`](Self::clear_sync_failed).
     pub(crate) fn set_sync_failed(self) {
         self.store(SYNC_FAILED, 1);
     }
 
-    /// Takes that back, when all that the file needs has been written again.
+    /// Erases that record, once everything that the file needs has been written again.
     pub(crate) fn clear_sync_failed(self) {
         self.store(SYNC_FAILED, 0);
     }
@@ -323,7 +328,7 @@ impl<'a> Live<'a> {
         self.store(NEXT_SEQUENCE, sequence);
     }
 
-    /// Returns the overflow lines handed out so far, whether in a chain or free.
+    /// Returns the number of overflow lines allocated so far, free ones included.
     pub(crate) fn lines_used(self) -> u64 {
         self.load(LINES_USED)
     }
@@ -332,14 +337,16 @@ impl<'a> Live<'a> {
         self.store(LINES_USED, count);
     }
 
-    /// Returns the first line of the free list, and its length.
+    /// Returns the first line of the free list, and the length of the list.
     pub(crate) fn free_lines(self) -> (Option<LineNumber>, u64) {
         let first = self.load(FREE_LINE) as u32;
         ((first != 0).then_some(LineNumber(first)), self.load(FREE_LINE_COUNT))
     }
 
-    /// Replaces the free list. A process killed half-way leaves a count that is too low and never
-    /// one that is too high: who counts on a line must get it.
+    /// Replaces the free list.
+    ///
+    /// A process killed halfway leaves a count that is too low, never one that is too high: a
+    /// writer that relies on the count must get its lines.
     pub(crate) fn set_free_lines(self, first: Option<LineNumber>, count: u64) {
         if count < self.load(FREE_LINE_COUNT) {
             self.store(FREE_LINE_COUNT, count);
@@ -377,8 +384,10 @@ impl<'a> Live<'a> {
         Space::new(self.load(END), (0..count).map(extent).collect())
     }
 
-    /// Stores the free space. A process killed half-way leaves some granules unused, and none
-    /// used twice: the list is empty while it changes.
+    /// Stores the free space.
+    ///
+    /// The list is empty while it changes, so a process killed halfway leaks some granules, but
+    /// never leaves one with two uses.
     pub(crate) fn set_space(self, space: &Space) {
         self.store(EXTENT_COUNT, 0);
         self.store(END, space.end());
@@ -391,8 +400,8 @@ impl<'a> Live<'a> {
         self.store(EXTENT_COUNT, u64::from(self.space_crc(count)) << 32 | count as u64);
     }
 
-    /// Returns the checksum of the end of the file and of the first `count` extents: damage there
-    /// would have granules used twice.
+    /// Returns the checksum of the end of the file and of the first `count` extents. Damage there
+    /// would give granules two uses.
     fn space_crc(self, count: usize) -> u32 {
         let words = [END].into_iter().chain(EXTENTS..EXTENTS + count);
         words.fold(0, |crc, word| crc32c::crc32c_append(crc, &self.load(word).to_le_bytes()))
@@ -407,8 +416,8 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Notes the segment of a checkpoint before it is taken from the free space, and forgets it
-    /// after it was given back: a process killed between the two leaves the name of free granules.
+    /// Records the segment of a checkpoint before it is allocated, and erases the record after it
+    /// is freed. A process killed between the two leaves a record of free granules.
     pub(crate) fn set_checkpoint_extent(self, place: usize, extent: Option<Extent>) {
         self.store(CHECKPOINTS + 2 * place + 1, 0);
         let Extent { granule, count } = extent.unwrap_or(Extent { granule: 0, count: 0 });
@@ -416,8 +425,8 @@ impl<'a> Live<'a> {
         self.store(CHECKPOINTS + 2 * place + 1, count);
     }
 
-    /// Returns the checksum of all that a clean close vouches for: from the shape on, but for the
-    /// durable log sequence number, which can only be stored when the rest is durable.
+    /// Returns the checksum that a clean close writes: over all words from the shape on, except the
+    /// durable log sequence number, which is stored only after the rest is durable.
     pub(crate) fn crc(self) -> u32 {
         let words = self.0.iter().enumerate().skip(SHAPE).filter(|&(word, _)| word != DURABLE);
         words.fold(0, |crc, (_, word)| {
@@ -425,7 +434,7 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Checks every field against the size of the file, so that nothing in it can lead outside.
+    /// Checks every field against the size of the file, so that no field can lead outside of it.
     pub(crate) fn validate(self, file_bytes: u64) -> Result<()> {
         let at = |word: usize| LIVE_OFFSET + word as u64 * 8;
         let check = |is_valid: bool, what, word: usize, expected: u64| {
@@ -443,12 +452,12 @@ impl<'a> Live<'a> {
         for window in LineWindow::ALL {
             let count_word = PIECE_COUNTS[window.number()];
             let most = crate::piece::piece_count_for(1 << 32) as u64;
-            check(self.load(count_word) <= most, "piece count", count_word, most)?;
+            check(self.load(count_word) <= most, "index extent count", count_word, most)?;
             for piece in 0..self.piece_count(window) {
                 let granules = crate::piece::piece_of(piece).granule_count();
                 let first = self.piece(window, piece);
                 let is_inside = first >= 4 && first.checked_add(granules).is_some_and(|e| e <= end);
-                check(is_inside, "index piece", PIECES[window.number()] + piece, end)?;
+                check(is_inside, "index extent", PIECES[window.number()] + piece, end)?;
             }
         }
         let bucket_count_max = crate::piece::lines_of(self.piece_count(LineWindow::Buckets));
@@ -484,7 +493,7 @@ impl<'a> Live<'a> {
         }
         let (lsn, state) = self.committed();
         check(lsn <= LSN_MAX, "commit sequence number", COMMIT, LSN_MAX)?;
-        // Sums of these must not overflow, whoever wrote them.
+        // Sums of these must not overflow, even in a malicious file.
         let most = end * GRANULE_BYTES;
         let state_at = COMMIT_STATES[(self.load(COMMIT) & 1) as usize];
         for (what, word, most) in [

@@ -1,4 +1,4 @@
-//! How a store is made and opened: the 1991 package's parameters and what came after.
+//! How a store is created and opened: the parameters of db 1.85, and newer ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,41 +11,59 @@ use crate::hash::HashFunction;
 pub const KEY_BYTES_MAX: u64 = u32::MAX as u64;
 /// Largest value in bytes: 4 GiB - 1.
 pub const VALUE_BYTES_MAX: u64 = u32::MAX as u64;
-/// Mean number of keys per bucket above which one bucket is split, when nothing else is asked.
+/// Fill factor of a new store, in keys per bucket, unless [`Options::fill_factor`] sets it.
 pub const FILL_FACTOR_DEFAULT: f64 = 4.5;
 
-/// Bytes that the log must grow by before there is a checkpoint.
+/// Bytes by which the log must grow before the writer starts a checkpoint.
 const CHECKPOINT_BYTES_MIN: u64 = 64 << 20;
 
-/// How old a change with `Async` may become before it is safe, when nothing else is asked.
+/// Largest age of an `Async` change that is not durable, unless [`Options::async_age_max`] sets it.
 const ASYNC_AGE_MAX_DEFAULT: Duration = Duration::from_secs(1);
 
-/// When a change is safe.
+/// When a change is durable, that is, safe from a power loss.
 ///
 /// | level | survives a killed process | survives a power loss |
 /// |---|---|---|
-/// | `Buffered` | yes | only what [`Db::sync`](crate::Db::sync) or [`Db::close`](crate::Db::close) made durable |
-/// | `Async` | yes | yes, but for those of the last second and of the sync under way |
+/// | `Buffered` | yes | up to the last [`Db::sync`](crate::Db::sync) or `close` |
+/// | `Async` | yes | yes, except those of the last second and those that the running sync covers |
 /// | `Sync` | yes | yes, when the call returns |
+///
+/// `docs/durability.md` says what each level guarantees in which case, and why.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> splitpoint::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("a.spt");
+/// use splitpoint::{Durability, Options};
+///
+/// let db = Options::new().durability(Durability::Buffered).open(&path)?;
+/// db.put("cached", "1")?; // A power loss may undo it until `sync` or `close`.
+/// db.put_with("paid", "1", Durability::Sync)?; // Durable when it returns, and so is "cached".
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// Nothing is synced until [`Db::sync`](crate::Db::sync) or [`Db::close`](crate::Db::close).
+    /// Durable after the next [`Db::sync`](crate::Db::sync) or [`Db::close`](crate::Db::close); no
+    /// background thread syncs it.
     Buffered,
-    /// Visible at once; synced in the background within the bound of
-    /// [`Options::async_age_max`], and by [`Db::close`](crate::Db::close).
+    /// Visible at once. A background thread makes it durable within the bound of
+    /// [`Options::async_age_max`]; so does [`Db::close`](crate::Db::close).
     Async,
     /// Durable before the call returns. Threads that wait at the same time share one flush.
     Sync,
 }
 
-/// What to do with a file that exists or does not.
+/// Whether [`Options::open`] creates the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Create {
-    /// Open the file, or make a new one where there is none.
+    /// Open the file, and create it if it is missing.
     IfMissing,
-    /// Make a new file; an existing one is an error and is not touched.
+    /// Create the file; return an error if it exists, and leave it as it is.
     New,
-    /// Open an existing file only.
+    /// Open an existing file; return an error if it is missing.
     Never,
 }
 
@@ -56,19 +74,20 @@ pub(crate) enum Access {
     ReadOnly,
 }
 
-/// Parameters of a store; build them, then [`open`](Self::open) a file or make a table
+/// Options of a store: set them, then [`open`](Self::open) a file or create a table
 /// [`in_memory`](Self::in_memory).
 ///
-/// Nothing has to be set. `expected_records`, `fill_factor`, `cache_bytes` and `hash` are the
-/// `nelem`, `ffactor`, `cachesize` and `hash` of the 1991 package.
+/// Every option has a default. `expected_records`, `fill_factor`, `cache_bytes` and `hash` are the
+/// `nelem`, `ffactor`, `cachesize` and `hash` of db 1.85.
 ///
 /// # Address space
 ///
-/// An open file takes address space for up to 8 times its size, and for a third of that more where it
-/// has grown since: values that were returned earlier lie there. A small file takes 4.2 MiB and 4 to 6
-/// mappings, a small table in memory 0.3 MiB; so ten thousand of either fit into a process. Where a
-/// limit (`ulimit -v`) forbids that much, a file makes do with its size. A change or an open for which
-/// there is not even that returns [`ErrorKind::Full`](crate::ErrorKind::Full), and nothing has changed.
+/// An open file takes address space of up to 8 times its size. If it has grown since the open, it
+/// takes up to a third more, because values that were returned earlier lie there. A small file
+/// takes 4.2 MiB and 4 to 6 mappings, a small table in memory 0.3 MiB, so a process can open ten
+/// thousand of either. If a limit (`ulimit -v`) forbids that much, a file makes do with its size.
+/// If there is not even that, an open or a change returns
+/// [`ErrorKind::Full`](crate::ErrorKind::Full), and the store is unchanged.
 ///
 /// # Examples
 ///
@@ -101,11 +120,11 @@ pub struct Options {
     pub(crate) on_recovery: Option<OnRecovery>,
 }
 
-/// What is told of a recovery; see [`Options::on_recovery`].
+/// The function of [`Options::on_recovery`].
 #[derive(Clone)]
 pub(crate) struct OnRecovery(pub(crate) Arc<dyn Fn(RecoveryProgress) + Send + Sync>);
 
-// A panic in the function ends the opening, which leaves nothing half done behind.
+// A panic in the function ends the open, which leaves nothing half-done.
 impl std::panic::UnwindSafe for OnRecovery {}
 impl std::panic::RefUnwindSafe for OnRecovery {}
 
@@ -115,23 +134,24 @@ impl fmt::Debug for OnRecovery {
     }
 }
 
-/// How far the recovery of a store is that was not closed before a power loss.
+/// Progress of a recovery that rebuilds the index, as [`Options::on_recovery`] reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecoveryProgress {
-    /// The log is read to its end, which is not known before.
+    /// Reading the log up to its end, which is unknown until then.
     ReadLog {
         /// Bytes read.
         bytes: u64,
     },
-    /// The index is filled from the checkpoint.
+    /// Filling the index from the checkpoint.
     LoadCheckpoint {
         /// Bytes read.
         bytes: u64,
         /// Bytes of the checkpoint.
         bytes_total: u64,
     },
-    /// What the log did after the checkpoint, or since the store was made, is done again.
+    /// Applying the changes that the log has after the checkpoint, or all of them without a
+    /// checkpoint.
     ApplyLog {
         /// Records applied.
         records: u64,
@@ -147,8 +167,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns the defaults: read and write, create if missing, [`Durability::Async`],
-    /// rapidhash v3 with a random seed, 4.5 keys per bucket, no bound on the cache.
+    /// Creates the default options.
+    ///
+    /// They are: read and write, create the file if it is missing, [`Durability::Async`], rapidhash
+    /// v3 with a random seed, 4.5 keys per bucket, no bound on the cache.
     pub fn new() -> Self {
         Self {
             expected_records: 0,
@@ -167,35 +189,91 @@ impl Options {
         }
     }
 
-    /// Sets the number of records to make room for in a new store; 0, the default, is fine.
+    /// Sets the number of records for which a new store has room from the start; 0 by default.
     ///
-    /// It saves the splits on the way there; the store grows beyond it all the same.
+    /// It saves the splits up to that number. The store still grows beyond it, and an existing
+    /// store ignores it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// let db = splitpoint::Options::new().expected_records(1_000_000).in_memory()?;
+    /// assert!(db.stats()?.geometry.bucket_count() >= 1_000_000 / 7);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn expected_records(mut self, records: u64) -> Self {
         self.expected_records = records;
         self
     }
 
-    /// Sets the mean number of keys per bucket above which one bucket is split: 1 to 7, default
-    /// 4.5. Only a new store takes it; an existing one keeps its own.
+    /// Sets the fill factor of a new store: the keys per bucket, on average, above which a put
+    /// splits a bucket.
     ///
-    /// This is `ffactor` of `dbopen(3)`. It is not the load factor, which is a ratio.
+    /// It is 1 to 7, and 4.5 by default; an existing store keeps its own. Fewer keys per bucket
+    /// make for shorter chains and a larger index. This is `ffactor` of `dbopen(3)`, and not the
+    /// load factor, which is a ratio.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// let db = splitpoint::Options::new().fill_factor(3.0).in_memory()?;
+    /// db.put_many((0..3000_u32).map(|i| (i.to_le_bytes(), "")))?;
+    /// assert!(db.stats()?.geometry.bucket_count() >= 1000);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn fill_factor(mut self, keys_per_bucket: f64) -> Self {
         self.fill_factor = keys_per_bucket;
         self
     }
 
-    /// Bounds the resident bytes of the record log that this handle keeps mapped; by default the
-    /// kernel decides. The index, about 16 bytes a key, is not counted. No effect in memory.
+    /// Bounds the bytes of the log that this handle keeps resident in memory; by default the kernel
+    /// decides.
+    ///
+    /// The bound does not include the index, about 16 bytes per key. It has no effect on a table in
+    /// memory.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.spt");
+    /// let db = splitpoint::Options::new().cache_bytes(64 << 20).open(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = Some(bytes);
         self
     }
 
-    /// Sets the hash function of a new store, and the one an existing store must have been made
-    /// with. Without it a new store takes rapidhash v3 and an existing one what it names.
+    /// Sets the hash function of a new store, and the one that an existing store must have.
+    ///
+    /// By default a new store gets rapidhash v3, and an existing store uses the function that it
+    /// names.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.spt");
+    /// use splitpoint::{ErrorKind, Options, hash::HashFunction};
+    ///
+    /// // A keyed hash function, for keys that strangers choose.
+    /// Options::new().hash(HashFunction::siphash_1_3()).open(&path)?.close()?;
+    /// let error = Options::new().hash(HashFunction::rapidhash_v3()).open(&path).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::HashMismatch);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn hash(mut self, function: HashFunction) -> Self {
         self.hash = Some(function);
@@ -203,22 +281,25 @@ impl Options {
     }
 
     /// Sets the seed of the hash function of a new store; random by default.
+    ///
+    /// Set it to get the same table in every run. A seed that others can guess gives no protection
+    /// against keys that are chosen to collide.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Bounds how old a change with [`Durability::Async`] may become before it is safe; 1 s by default.
+    /// Bounds the age of [`Durability::Async`] changes that are not durable yet; 1 s by default.
     ///
-    /// A sync in the background begins after three quarters of `age`. When the device cannot keep up,
-    /// changes wait for it: then none returns while one that the sync under way does not cover is
-    /// older than `age`, and a sync has no more bytes than the device writes in a quarter of `age`. So a power loss
-    /// takes back at most the changes of the last `age` and of the sync under way.
+    /// A background sync begins after three quarters of `age`. If the device cannot keep up,
+    /// changes wait: none returns while a change that the running sync does not cover is older than
+    /// `age`, and a sync has no more bytes than the device writes in a quarter of `age`. So a power
+    /// loss undoes at most the changes of the last `age` and those that the running sync covers.
     ///
-    /// With `None` a sync begins 0.75 s after the first change, and changes never wait: on a slow device
-    /// a power loss may take back many seconds of them. A program that wants speed above all
-    /// takes that, or [`Durability::Buffered`].
+    /// With `None`, a sync begins 0.75 s after the first change, and changes never wait, so on a
+    /// slow device a power loss may undo many seconds of changes. Use it, or
+    /// [`Durability::Buffered`], if speed matters most.
     ///
     /// # Examples
     ///
@@ -239,14 +320,33 @@ impl Options {
         self
     }
 
-    /// Sets when changes are safe, unless a call says otherwise.
+    /// Sets when changes are durable, unless a call sets it for its own change;
+    /// [`Durability::Async`] by default.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Opens for reading only: the file is not written and must exist.
+    /// Opens the file for reading only. It must exist, and is not written.
+    ///
+    /// Several processes may do so at the same time, while none writes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.spt");
+    /// # splitpoint::Db::open(&path)?.close()?;
+    /// use splitpoint::{ErrorKind, Options};
+    ///
+    /// let db = Options::new().read_only().open(&path)?;
+    /// assert_eq!(db.put("key", "value").unwrap_err().kind(), ErrorKind::ReadOnly);
+    /// let also = Options::new().read_only().open(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.access = Access::ReadOnly;
@@ -254,23 +354,58 @@ impl Options {
         self
     }
 
-    /// Sets what to do with a file that exists or does not.
+    /// Sets whether [`open`](Self::open) creates the file; [`Create::IfMissing`] by default.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.spt");
+    /// use splitpoint::{Create, ErrorKind, Options};
+    ///
+    /// let error = Options::new().create(Create::Never).open(&path).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::NotFound);
+    /// Options::new().create(Create::New).open(&path)?.close()?;
+    /// let error = Options::new().create(Create::New).open(&path).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Exists);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn create(mut self, create: Create) -> Self {
         self.create = create;
         self
     }
 
-    /// Does not trust the index in the file and builds a new one from the log, which costs a pass
-    /// over the log: for files of unknown origin.
+    /// Builds a new index from the log instead of trusting the one in the file, for files of
+    /// unknown origin.
+    ///
+    /// It costs a pass over the log.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("download.spt");
+    /// # splitpoint::Db::open(&path)?.close()?;
+    /// let db = splitpoint::Options::new().rebuild_index().read_only().open(&path)?;
+    /// assert!(db.check()?.is_clean());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn rebuild_index(mut self) -> Self {
         self.rebuild_index = true;
         self
     }
 
-    /// Calls `function` now and then while opening rebuilds the index after a power loss, on the
-    /// thread that opens: for a progress bar. It is not called when there is nothing to rebuild.
+    /// Calls `function` now and then while [`open`](Self::open) rebuilds the index, for a progress
+    /// bar.
+    ///
+    /// An open that rebuilds nothing never calls it. The call comes from the thread that opens the
+    /// store.
     ///
     /// # Examples
     ///
@@ -299,36 +434,36 @@ impl Options {
         self
     }
 
-    /// Returns whether a table is to be opened for reading only.
+    /// Returns whether to open a table for reading only.
     ///
-    /// This and the next ones are for access methods that [`register`](crate::register()) adds, which
-    /// take of the options what they have.
+    /// This and the next methods are for access methods that [`register`](crate::register()) adds.
+    /// They ignore options that do not apply to them.
     pub fn is_read_only(&self) -> bool {
         self.access == Access::ReadOnly
     }
 
-    /// Returns what to do with a file that exists or does not.
+    /// Returns whether to create the file.
     pub fn creation(&self) -> Create {
         self.create
     }
 
-    /// Returns the hash function that was [set](Self::hash).
+    /// Returns the hash function that [`hash`](Self::hash) has set.
     pub fn chosen_hash(&self) -> Option<&HashFunction> {
         self.hash.as_ref()
     }
 
-    /// Returns the bound on the cache that was [set](Self::cache_bytes), in bytes.
+    /// Returns the bound in bytes that [`cache_bytes`](Self::cache_bytes) has set.
     pub fn cache_bytes_max(&self) -> Option<u64> {
         self.cache_bytes
     }
 
-    /// Returns the number of [records to make room for](Self::expected_records).
+    /// Returns the number of records that [`expected_records`](Self::expected_records) has set.
     pub fn record_count_expected(&self) -> u64 {
         self.expected_records
     }
 
-    /// Sets the size of the log segments of a small file, for tests that want many; a power of two from
-    /// 4 KiB to 2 MiB.
+    /// Sets the size of the log segments of a small file, a power of two from 4 KiB to 2 MiB; for
+    /// tests that need many segments.
     #[doc(hidden)]
     #[must_use]
     pub fn segment_bytes_min(mut self, bytes: u64) -> Self {
@@ -336,8 +471,8 @@ impl Options {
         self
     }
 
-    /// Sets by how many bytes the log must grow before there is a checkpoint, for tests that want
-    /// many; 64 MiB otherwise.
+    /// Sets by how many bytes the log must grow before a checkpoint, 64 MiB by default; for tests
+    /// that need many checkpoints.
     #[doc(hidden)]
     #[must_use]
     pub fn checkpoint_bytes_min(mut self, bytes: u64) -> Self {
@@ -347,7 +482,7 @@ impl Options {
 
     pub(crate) fn validate(&self) -> Result<()> {
         if !(1.0..=7.0).contains(&self.fill_factor) {
-            let reason = format!("{} is not within 1 to 7 keys per bucket", self.fill_factor);
+            let reason = format!("expected 1 to 7 keys per bucket, found {}", self.fill_factor);
             return Err(Error::Invalid { what: "fill factor", reason });
         }
         Ok(())

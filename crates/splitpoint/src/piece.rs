@@ -1,20 +1,20 @@
-//! Which lines of a window are in which of its pieces. Pure.
+//! Which lines of a window are in which of its index extents, here called pieces. Pure.
 //!
-//! A table doubles in eight steps, one piece each, so that it never asks for much at once, and
-//! the size and place of a piece in its window follow from its number alone.
+//! A table doubles in eight steps, one piece each, so that it never needs much space at once. The
+//! size of a piece and its offset in the window follow from its number.
 
 use crate::format::GRANULE_BYTES;
 use crate::index::line::LINE_BYTES;
 
-/// Lines of the first pieces: one granule.
+/// Lines of the first pieces, which have one granule each.
 const LINES_MIN: u64 = GRANULE_BYTES / LINE_BYTES;
 
-/// A piece of a window, by its number alone.
+/// A piece of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// Number of its first line in the window.
     pub(crate) first_line: u64,
-    /// How many lines it has.
+    /// Number of its lines.
     pub(crate) line_count: u64,
 }
 
@@ -25,7 +25,7 @@ impl Piece {
     }
 }
 
-/// Returns piece `piece` of a window: an eighth of a doubling, but at least one granule.
+/// Returns piece number `piece` of a window: an eighth of a doubling, and at least one granule.
 pub(crate) fn piece_of(piece: usize) -> Piece {
     let piece = piece as u64;
     let Some(later) = piece.checked_sub(8) else {
@@ -36,12 +36,12 @@ pub(crate) fn piece_of(piece: usize) -> Piece {
     Piece { first_line: (8 + eighth) * line_count, line_count }
 }
 
-/// Returns how many lines the first `piece_count` pieces have.
+/// Returns the number of lines of the first `piece_count` pieces.
 pub(crate) fn lines_of(piece_count: usize) -> u64 {
     piece_of(piece_count).first_line
 }
 
-/// Returns how many pieces have at least `line_count` lines.
+/// Returns the number of pieces that it takes for `line_count` lines.
 pub(crate) fn piece_count_for(line_count: u64) -> usize {
     let mut piece_count = 0;
     while lines_of(piece_count) < line_count {

@@ -1,24 +1,25 @@
-//! A thread that makes memory ready which the writer will reach soon.
+//! A thread that takes page faults ahead of the writer.
 //!
-//! A page that is touched for the first time costs microseconds: the kernel finds and clears it, a
-//! virtual machine gets it from its host, a file system notes that it is dirty. A segment of the
-//! log has 512 pages. Taken by the put that opens it, they were 6 to 10 ms, and a third to a half of
-//! the time of creating a store (`record/2026-11-21-xeon-2core/prefault`).
+//! The first touch of a page costs microseconds: the kernel finds and clears it, a virtual machine
+//! gets it from its host, a file system records that it is dirty. A segment of the log has 512
+//! pages. When the put that opens a segment took their faults, they cost 6 to 10 ms, and a third to
+//! a half of the time of creating a store (`record/2026-11-21-xeon-2core/prefault`).
 //!
-//! The thread begins with the first large segment.
+//! The thread starts with the first large segment.
 
 use std::collections::VecDeque;
 
 use crate::background::{Monitor, Worker};
 
-/// What makes memory ready. It cannot fail: what it leaves undone, the writer's page faults do.
+/// Work that prepares memory. It cannot fail: the page faults of the writer do what it leaves
+/// undone.
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
-/// A piece of work that was asked for.
+/// The number of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
-/// The thread, and what it waits for.
+/// The thread, and the requests that it waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Prefaulter(Worker<State>);
 
@@ -31,11 +32,11 @@ struct State {
 }
 
 impl Prefaulter {
-    /// Asks for `work` to be done soon.
+    /// Has `work` done soon.
     #[cold]
     pub(crate) fn ask(&self, work: Work) -> Ticket {
         if !self.0.is_here() {
-            // A table in memory that a child has: its pages come when they are touched.
+            // In a child of a fork, a table in memory takes its faults as it touches the pages.
             return Ticket(0);
         }
         let ticket = self.0.shared().change(|state| {
@@ -44,13 +45,12 @@ impl Prefaulter {
             state.waiting.push_back((ticket, work));
             ticket
         });
-        // Without a thread `finish` does the work.
+        // Without a thread, `finish` does the work.
         self.0.begin("splitpoint-pages", run);
         ticket
     }
 
-    /// Returns when a piece of work is done: waits for the thread that is at it, and does it here
-    /// if that has not begun.
+    /// Returns when the work is done: waits if the thread has begun it, and otherwise does it here.
     pub(crate) fn finish(&self, ticket: Ticket) {
         if !self.0.is_here() {
             return;
@@ -100,7 +100,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Those that have not begun are done by who asks for them, the one that has is waited for.
+    /// Work that has not begun is done by `finish`; work that has is waited for.
     #[test]
     fn work_is_done_once_before_finish_returns() {
         let prefaulter = Prefaulter::default();

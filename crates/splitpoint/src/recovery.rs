@@ -479,7 +479,7 @@ impl Opening {
         if durable_lsn < position.lsn {
             self.log.distrust_durability(region.view.file_bytes());
         }
-        Ok((state, Recovery::TakenOver { records }, durable_lsn))
+        Ok((state, Recovery::WarmRestart { records }, durable_lsn))
     }
 
     fn hash_of(&self, key: &[u8]) -> u64 {

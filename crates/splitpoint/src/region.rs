@@ -1,16 +1,16 @@
-//! What a handle has of a file: its storage, its live header, and three views of the two.
+//! A file as one handle uses it: its storage, its live header, and three interfaces to the two.
 //!
-//! | type | has | used by |
+//! | type | gives access to | used by |
 //! |---|---|---|
 //! | [`View`] | bytes and records, by address | `log`, readers |
 //! | [`Windows`] | buckets and overflow lines, by number | `index` |
-//! | [`Extents`] | granules, free and taken | the writer |
+//! | [`Extents`] | granules, free and allocated | the writer |
 //!
-//! [`Region`] is what the three have in common: calls to the storage whose errors name the file, syncs,
+//! [`Region`] holds what the three share: calls to the storage whose errors name the file, syncs,
 //! superblocks.
 //!
-//! View and windows move when they outgrow their address space: see [`growing`](crate::growing) for how
-//! a reader is never behind the end of either. The live header stays where it is.
+//! View and windows move when they outgrow their address space; [`growing`](crate::growing)
+//! explains why a reader never reaches past the end of either. The live header does not move.
 
 mod extents;
 mod superblocks;
@@ -36,10 +36,10 @@ pub(crate) use extents::Extents;
 pub(crate) use view::View;
 pub(crate) use windows::{LivePool, Windows};
 
-/// What a file system that never writes in place must have left before a change: many times what
-/// one dirties, since other programs take from it too.
+/// Free bytes that a file system which never writes in place must have before a change: many times
+/// what one change dirties, since other programs take space too.
 const ROOM_BYTES_MIN: u64 = 16 << 20;
-/// Bytes that are read and written again at a time.
+/// Bytes that [`Region::write_again`] reads and writes at a time.
 const AGAIN_BYTES: u64 = 1 << 20;
 
 /// A storage with its view, its windows and its live header.
@@ -49,13 +49,13 @@ pub(crate) struct Region {
     pub(crate) windows: Windows,
     storage: Arc<dyn Storage>,
     live: LiveHeader,
-    /// Whether the index is memory of this handle, because the file may not be written.
+    /// Whether the index is private memory of this handle, because it may not write the file.
     is_private: AtomicBool,
     prefaulter: Prefaulter,
     health: Arc<Health>,
 }
 
-/// Where the live header of a storage is mapped.
+/// The mapping of the live header of a storage.
 #[derive(Clone, Copy, Debug)]
 struct LiveHeader(*const [AtomicU64; WORD_COUNT]);
 
@@ -71,17 +71,18 @@ impl LiveHeader {
         Ok(Self(storage.window(WindowKind::Live).base.cast_const().cast()))
     }
 
-    /// Returns the live header; borrows the storage that it was mapped of, which keeps the mapping.
+    /// Returns the live header; it borrows the storage, which keeps the mapping.
     #[inline]
     fn of(self, _storage: &Arc<dyn Storage>) -> Live<'_> {
-        // SAFETY: `map` has mapped LIVE_BYTES there, aligned to a page, and a window stays where it is
-        // as long as its storage, which is borrowed.
+        // SAFETY: `map` has mapped LIVE_BYTES there, aligned to a page, and this window does not
+        // move as long as its storage lives, which is borrowed.
         Live(unsafe { &*self.0 })
     }
 }
 
 impl Region {
-    /// Takes a storage whose file has at least the header, with or without an index of its own.
+    /// Creates the region of a storage whose file has at least the header, with the index in the
+    /// file or, if `is_private`, in memory.
     pub(crate) fn new(storage: Box<dyn Storage>, is_private: bool) -> Result<Self> {
         assert!(storage.file_bytes() >= crate::format::HEADER_BYTES);
         let storage: Arc<dyn Storage> = Arc::from(storage);
@@ -98,7 +99,7 @@ impl Region {
         })
     }
 
-    /// Goes on with an index in memory of this handle, because the file may not be written.
+    /// Switches to a private index in memory, because the file may not be written.
     pub(crate) fn make_private(&self) -> Result<()> {
         map_piece(self.storage(), WindowKind::Live, 0, LIVE_BYTES, Backing::Private)?;
         self.is_private.store(true, Ordering::Relaxed);
@@ -110,7 +111,7 @@ impl Region {
         &*self.storage
     }
 
-    /// Returns whether the index is memory of this handle only.
+    /// Returns whether the index is private memory of this handle.
     pub(crate) fn is_private(&self) -> bool {
         self.is_private.load(Ordering::Relaxed)
     }
@@ -121,7 +122,7 @@ impl Region {
         self.live.of(&self.storage)
     }
 
-    /// Learns how long the file is now that another process is writing to. One thread at a time.
+    /// Updates the size of a file that another process writes to. One thread at a time.
     pub(crate) fn see_size(&self) -> Result<()> {
         let file_bytes = self.write("read the size of", |storage| storage.see_size())?;
         self.view.see(file_bytes);
@@ -129,7 +130,7 @@ impl Region {
         Ok(())
     }
 
-    /// Makes the file at least that long.
+    /// Makes the file at least `end` bytes long.
     fn extend(&self, end: u64) -> Result<()> {
         self.write("extend", |storage| storage.grow(end))?;
         self.view.grow(end);
@@ -138,24 +139,25 @@ impl Region {
         Ok(())
     }
 
-    /// Has the memory behind a view that has moved let go.
+    /// Releases the pages of a view that has moved.
     fn let_go_of_outgrown(&self) {
         if let Some(work) = self.storage.outgrown_view() {
             self.prefaulter.ask(work);
         }
     }
 
-    /// Returns the thread that makes memory ready.
+    /// Returns the thread that takes page faults ahead of the writer.
     pub(crate) fn prefaulter(&self) -> &Prefaulter {
         &self.prefaulter
     }
 
-    /// Makes sure that stores to the live header, the index and `tail` of the file find their blocks,
-    /// or that the file system has some left.
+    /// Ensures that stores to the live header, the index and `tail` find their blocks, or that the
+    /// file system has enough left.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) if there is no room: a store could be a signal.
+    /// [`Error::Io`](crate::Error::Io) if there is no room, because a store could then raise a
+    /// signal.
     pub(crate) fn claim_stores(&self, tail: Option<Range<u64>>) -> Result<Room> {
         let live = std::iter::once(LIVE_OFFSET..LIVE_OFFSET + LIVE_BYTES);
         let pieces = LineWindow::ALL.into_iter().flat_map(|window| {
@@ -168,7 +170,7 @@ impl Region {
         let pieces = pieces.filter(|_| !self.is_private());
         let mut room = Room::Claimed;
         for range in live.chain(pieces).chain(tail) {
-            let claimed = self.write("claim blocks of", |storage| {
+            let claimed = self.write("allocate blocks of", |storage| {
                 storage.claim_stores(range.start, range.end - range.start)
             })?;
             if claimed == Room::OfFileSystem {
@@ -181,18 +183,18 @@ impl Region {
         Ok(room)
     }
 
-    /// As [`claim_stores`](Self::claim_stores), for the live header alone.
+    /// Does the same as [`claim_stores`](Self::claim_stores) for the live header only.
     pub(crate) fn claim_live(&self) -> Result<()> {
-        let action = "claim blocks of";
+        let action = "allocate blocks of";
         match self.write(action, |storage| storage.claim_stores(LIVE_OFFSET, LIVE_BYTES))? {
             Room::Claimed => Ok(()),
             Room::OfFileSystem => self.require_room(),
         }
     }
 
-    /// Returns an error unless the file system has room for the stores of some changes.
+    /// Returns an error unless the file system has room for the stores of a few changes.
     pub(crate) fn require_room(&self) -> Result<()> {
-        self.write("keep room for the pages of", |storage| {
+        self.write("reserve space for", |storage| {
             if storage.free_bytes()? >= ROOM_BYTES_MIN {
                 return Ok(());
             }
@@ -200,7 +202,7 @@ impl Region {
         })
     }
 
-    /// Does something to the storage, with the action and the path in the error.
+    /// Calls the storage, and adds the action and the path to an error.
     pub(crate) fn write<T>(
         &self,
         action: &'static str,
@@ -216,13 +218,15 @@ impl Region {
         })
     }
 
-    /// Returns the health of the handle: what a call to the storage says of it is noted.
+    /// Returns the health of the handle, which records the errors of the device.
     pub(crate) fn health(&self) -> &Arc<Health> {
         &self.health
     }
 
-    /// Makes a range of the file durable. A failure is remembered in the live header, for the next
-    /// process: see [`write_again`](Self::write_again).
+    /// Makes a range of the file durable.
+    ///
+    /// The live header records a failure, for the next process: see
+    /// [`write_again`](Self::write_again).
     pub(crate) fn sync_range(&self, offset: u64, bytes: u64) -> Result<()> {
         let synced = self.write("sync", |storage| storage.sync_range(offset, bytes));
         if synced.is_err() && self.can_note_failure() {
@@ -231,15 +235,17 @@ impl Region {
         synced
     }
 
-    /// Returns whether the page of the live header can be stored to: a file system that has stopped
-    /// may refuse it with a signal.
+    /// Returns whether a store to the page of the live header is possible; a file system that has
+    /// shut down may refuse it with a signal.
     fn can_note_failure(&self) -> bool {
         let pages = self.storage.window_pages(WindowKind::Live, 0, LIVE_BYTES);
         pages.is_none_or(|pages| pages.can_be_stored_to())
     }
 
-    /// Writes what a range of the file has over itself: after a failed sync its pages may be marked
-    /// clean without being durable, and the next sync writes only what is dirty.
+    /// Writes the bytes of a range of the file over themselves.
+    ///
+    /// After a failed sync its pages may be marked clean without being durable, and the next sync
+    /// writes only dirty pages.
     pub(crate) fn write_again(&self, offset: u64, bytes: u64) -> Result<()> {
         let end = offset + bytes;
         for at in (offset..end).step_by(AGAIN_BYTES as usize) {
@@ -258,5 +264,5 @@ fn map_piece(
     backing: Backing,
 ) -> Result<()> {
     let mapped = storage.map_piece(kind, at, bytes, backing);
-    mapped.map_err(|source| io_error("map index piece of", storage.path(), source))
+    mapped.map_err(|source| io_error("map the index of", storage.path(), source))
 }

@@ -1,4 +1,4 @@
-//! Move a store to another hash function or seed.
+//! Moves a store to another hash function or seed.
 //!
 //! ```text
 //! FILE, locked --index--> addresses of the live records, sorted
@@ -8,18 +8,19 @@
 //!                                                                          FILE
 //! ```
 //!
-//! The slots of the index tell which records are live. To ask the index about each record, as a
-//! scan does, would walk the chain of its bucket each time: seconds for 100,000 keys that were
-//! chosen to collide, and it is for such keys that a store is rehashed.
+//! The slots of the index say which records are live. A scan instead asks the index about each
+//! record, which walks the chain of its bucket each time: seconds for 100,000 keys that were chosen
+//! to collide, and such keys are the reason to rehash a store.
 //!
 //! # Invariants
 //!
-//! - The old store is locked for writing from the first look at it until the new one has its name
-//!   and the directory is durable; the new one is locked as well, so that nobody changes it before.
+//! - The old store is locked for writing before its first byte is read, until the new one has its
+//!   name and the directory is durable. The new one is locked as well, so that no process changes
+//!   it before then.
 //! - Log and index agree: each slot holds a record of the log that nothing has replaced, each
-//!   checksum is right, and both have as many records as the live header says. Otherwise the store
-//!   stays as it is.
-//! - The new store has its name only when it is whole, closed and durable.
+//!   checksum is right, and both have as many records as the live header says. Otherwise the old
+//!   store stays as it is.
+//! - The new store gets its name only when it is complete, closed and durable.
 
 use std::fmt;
 use std::io;
@@ -51,9 +52,9 @@ const BUCKETS_PER_CALL: u64 = 8192;
 const RECORDS_PER_CALL: u64 = 1024;
 const BYTES_PER_CALL: u64 = 2 << 20;
 
-/// Gives the store in the file at `path` a new seed, drawn at random.
+/// Gives the store in the file at `path` a new random seed.
 ///
-/// As [`Rehash::run`] with nothing else asked.
+/// It is [`Rehash::run`] with default options.
 ///
 /// # Errors
 ///
@@ -76,11 +77,10 @@ pub fn rehash(path: impl AsRef<Path>) -> Result<RehashReport> {
     Rehash::of_file(path).run()
 }
 
-/// A store that is about to be moved to another hash function or seed.
+/// Moves a store to another hash function or seed: set options, then [`run`](Self::run) it.
 ///
-/// It is the remedy for keys that were chosen to collide: `docs/hashing.md` says which function
-/// to take. The records stay the same, in the same order; what deletes and newer values have left
-/// dead is left out.
+/// It is the remedy for keys that were chosen to collide; `docs/hashing.md` says which function to
+/// take. The live records stay the same, in the same order; replaced and deleted ones are dropped.
 ///
 /// # Examples
 ///
@@ -117,30 +117,29 @@ pub struct Rehash<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RehashStage {
-    /// Reading the index, to learn which records are live.
+    /// Reading the index, to find the live records.
     Index,
     /// Reading and verifying the log, and writing the live records to the new store.
     Copy,
-    /// About to make the new store durable and to give it its name: this is told once, and is the
-    /// last.
+    /// About to make the new store durable and to give it its name. This is reported once, last.
     Sync,
 }
 
-/// How far a rehash is.
+/// Progress of a rehash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RehashProgress {
-    /// What is being done.
+    /// The current stage.
     pub stage: RehashStage,
-    /// Records in the new store.
+    /// Records written to the new store.
     pub records: u64,
     /// Bytes that this stage has read.
     pub bytes: u64,
-    /// How many there are; 0 of [`RehashStage::Sync`].
+    /// Bytes that it will read; 0 in [`RehashStage::Sync`].
     pub bytes_total: u64,
 }
 
-/// What a rehash has done.
+/// Result of a rehash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RehashReport {
@@ -154,26 +153,27 @@ pub struct RehashReport {
     pub old_file_bytes: u64,
     /// Size of the file in bytes now.
     pub new_file_bytes: u64,
-    /// How the old store was found: what a killed process or a power loss left was recovered first.
+    /// How the rehash got the index of the old store: a crash before it was recovered first.
     pub recovery: Recovery,
 }
 
 impl<'a> Rehash<'a> {
-    /// Prepares to rehash the store in the file at `path`.
+    /// Prepares to rehash the store in the file at `path`; [`run`](Self::run) does it.
     pub fn of_file(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_path_buf();
         Self { path, options: Options::new(), hash: None, seed: None, watch: Watch(None) }
     }
 
-    /// Sets how the store is opened: with the function of the user that it was made with, a bound
-    /// on the cache, or a function that is told of a recovery. What concerns new stores has no
-    /// effect.
+    /// Sets the options with which to open the old store.
+    ///
+    /// Give them if it was created with [`HashFunction::user`], to bound the cache, or to see the
+    /// progress of a recovery. Options for new stores have no effect.
     pub fn opened_with(mut self, options: &Options) -> Self {
         self.options = options.clone();
         self
     }
 
-    /// Sets the new hash function; without it the store keeps its own and gets a new seed.
+    /// Sets the new hash function; by default the store keeps its own and gets a new seed.
     pub fn hash(mut self, function: HashFunction) -> Self {
         self.hash = Some(function);
         self
@@ -185,8 +185,9 @@ impl<'a> Rehash<'a> {
         self
     }
 
-    /// Calls `function` when the new file has been made, and then now and then; the store stays as
-    /// it is when it returns `Break`.
+    /// Calls `function` once the new file exists, and then now and then.
+    ///
+    /// If it returns `Break`, the rehash stops and the store stays as it is.
     pub fn on_progress(
         mut self,
         function: impl FnMut(RehashProgress) -> ControlFlow<()> + 'a,
@@ -195,46 +196,46 @@ impl<'a> Rehash<'a> {
         self
     }
 
-    /// Writes every record to a new store beside the old one, and replaces the old one by it.
+    /// Writes the live records to a new store, and replaces the old one with it.
     ///
-    /// The new store is called `FILE.rehash-in-progress` until it is whole and durable, then takes
-    /// the name by one rename. So the file is the old store or the new one at every moment, also
-    /// after a kill or a power loss. A killed process leaves the unfinished one; the next rehash of
-    /// the store removes it, and so may anybody.
+    /// The new store is called `FILE.rehash-in-progress` until it is complete and durable, and then
+    /// takes the name with one rename. So at every moment, also after a kill or a power loss, the
+    /// file is either the old store or the new one. A killed process leaves the unfinished store
+    /// behind; the next rehash removes it, and you may, too.
     ///
-    /// The store is locked meanwhile, as by a handle that may write. A symbolic link stays and the
-    /// file that it leads to is replaced. Permissions, owner, access list and the attributes that a
-    /// user has set are those of the old file, as far as this process may set them.
+    /// Meanwhile the store is locked, as by a handle that writes. A symbolic link stays, and the
+    /// file that it leads to is replaced. The new file gets the permissions, owner, access list and
+    /// user attributes of the old one, as far as this process may set them.
     ///
     /// # Errors
     ///
-    /// After an error the store is as it was, and no other file is left. The exception is the very
-    /// last step: if the directory cannot be synced, the new store has the name, and a power loss
-    /// may bring the old one back.
+    /// After an error the store is as it was, and no other file is left. The one exception is the
+    /// last step: if the directory cannot be synced, the new store already has the name, and a
+    /// power loss may bring the old one back.
     ///
     /// - As [`Options::open`]; [`ErrorKind::Locked`](crate::ErrorKind::Locked) if any handle has
-    ///   the store open, also in this process and also for reading.
-    /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if it was made with a function
-    ///   of the user that [`opened_with`](Self::opened_with) does not give.
+    ///   the store open, even in this process and even for reading.
+    /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if it was created with a
+    ///   [user's function](HashFunction::user) that [`opened_with`](Self::opened_with) does not
+    ///   give.
     /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a record, live or dead, or the index
     ///   is damaged; [`repair`](fn@crate::repair::repair) saves what can be read.
     /// - [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the file has several names
-    ///   (hard links): the others would keep the old store.
+    ///   (hard links), because the others would keep the old store.
     /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses, the disk is full,
-    ///   or the progress function gave up ([`io::ErrorKind::Interrupted`]).
+    ///   or the progress function returned `Break` ([`io::ErrorKind::Interrupted`]).
     /// - [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) if the options are for reading only.
     ///
     /// # Durability
     ///
-    /// The new store is durable, under its name, when this returns.
+    /// The new store is durable under its name when this returns.
     ///
     /// # Cost
     ///
-    /// Reads index and log once, and writes each live record once. Needs as much disk as the live
-    /// records and an index, beside the old file, and 8 bytes of memory for each record; for a
-    /// batch also about 100 bytes for each of its changes. A key that the old function puts in a
-    /// long chain costs no more than another; under the new function, a put costs what it always
-    /// does.
+    /// Reads the index and the log once, and writes each live record once. Needs disk space for the
+    /// live records and an index beside the old file, and 8 bytes of memory per record; for a batch
+    /// also about 100 bytes per change. Keys that share a long chain under the old function cost no
+    /// more than others; under the new function, a put costs what it always does.
     pub fn run(mut self) -> Result<RehashReport> {
         if self.options.access == Access::ReadOnly {
             return Err(Error::ReadOnly);
@@ -244,7 +245,8 @@ impl<'a> Rehash<'a> {
         let source = Store::new(opened, &options);
         let replaced = self.replace(&source);
         if replaced.is_err() {
-            // A recovery need not be done again. The error that led here is the one to tell.
+            // Close it so that its recovery need not be repeated. The first error is the one to
+            // return.
             let _ = source.close();
         }
         replaced
@@ -266,7 +268,7 @@ impl<'a> Rehash<'a> {
         let options = Options {
             cache_bytes: self.options.cache_bytes,
             seed: self.seed,
-            // It is of no use before the close, which gives it up.
+            // A checkpoint before the close would be useless, since the close drops it.
             checkpoint_bytes_min: u64::MAX,
             ..Options::new()
         };
@@ -285,16 +287,17 @@ impl fmt::Debug for Rehash<'_> {
     }
 }
 
-/// Who wants to know how far the work is.
+/// The caller's progress function, if any.
 struct Watch<'a>(Option<Box<dyn FnMut(RehashProgress) -> ControlFlow<()> + 'a>>);
 
 impl Watch<'_> {
-    fn tell(&mut self, now: RehashProgress) -> Result<()> {
+    /// Reports the progress of the rehash of `source`, and returns an error if the caller stops it.
+    fn report(&mut self, source: &Store, now: RehashProgress) -> Result<()> {
         match self.0.as_mut().map_or(ControlFlow::Continue(()), |function| function(now)) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Io {
-                action: "finish",
-                path: PathBuf::from("the rehash"),
+                action: "finish the rehash of",
+                path: source.region.storage().path().to_path_buf(),
                 source: io::ErrorKind::Interrupted.into(),
             }),
         }
@@ -303,15 +306,15 @@ impl Watch<'_> {
 
 /// Writes the live records of `source` to a new store in `storage`, which is empty, and closes it.
 ///
-/// After an error what is in the storage is of no use, and is not synced either.
+/// After an error the contents of the storage are useless and not synced.
 fn rewrite(
     source: &Store,
     storage: Box<dyn Storage>,
     options: &Options,
     watch: &mut Watch<'_>,
 ) -> Result<RehashReport> {
-    // The file is there, which a caller may want to know.
-    watch.tell(Held::progress(source, 0))?;
+    // Report once at the start: the new file exists now.
+    watch.report(source, Held::progress(source, 0))?;
     let held = Held::collect(source, watch)?;
     let record_count = held.addrs.len() as u64;
     expect_count("record count", record_count, source.region.live().record_count())?;
@@ -327,7 +330,8 @@ fn rewrite(
     }
     expect_count("slot count", copy.records, record_count)?;
     let records = copy.records;
-    watch.tell(RehashProgress { stage: RehashStage::Sync, records, bytes: 0, bytes_total: 0 })?;
+    let stage = RehashStage::Sync;
+    watch.report(source, RehashProgress { stage, records, bytes: 0, bytes_total: 0 })?;
     target.close()?;
     expect_count("record count", record_count, target.region.live().record_count())?;
     Ok(RehashReport {
@@ -347,14 +351,14 @@ fn expect_count(what: &'static str, expected: u64, found: u64) -> Result<()> {
     Err(Error::Corrupt { what, offset: LIVE_OFFSET, expected, found })
 }
 
-/// The addresses that the slots of a store hold, ascending: its live records.
+/// The addresses in the slots of a store, ascending: its live records.
 ///
-/// A bit for each 8 bytes of the file would be faster to ask; its size follows the file, which may
-/// be of dead bytes, and this one the index.
+/// A bitmap with a bit for each 8 bytes of the file would be faster to query, but its size follows
+/// the file, which may be full of dead bytes; the size of this list follows the index.
 #[derive(Debug)]
 struct Held {
     addrs: Vec<u64>,
-    /// The first that is not behind the address that was asked for last.
+    /// Position of the first address that is not behind the last one queried.
     next: usize,
 }
 
@@ -362,13 +366,13 @@ impl Held {
     fn collect(store: &Store, watch: &mut Watch<'_>) -> Result<Self> {
         let (region, windows) = (&store.region, &store.region.windows);
         let bucket_count = bucket_count(store);
-        // What a damaged header says must not take more than the slots could hold.
+        // A damaged header must not make this allocate more than the slots could hold.
         let lines = bucket_count.saturating_add(windows.overflow_line_count());
         let capacity = region.live().record_count().min(lines.saturating_mul(SLOT_COUNT as u64));
         let mut addrs = Vec::with_capacity(usize::try_from(capacity).unwrap_or(0));
         for bucket in 0..bucket_count {
             if bucket % BUCKETS_PER_CALL == 0 {
-                watch.tell(Self::progress(store, bucket))?;
+                watch.report(store, Self::progress(store, bucket))?;
             }
             for_each_line(windows, BucketIndex(bucket), |_, line| {
                 addrs.extend(line.slots_in_use().map(|(_, slot)| slot.addr().0));
@@ -378,14 +382,14 @@ impl Held {
         Ok(Self { addrs, next: 0 })
     }
 
-    /// Returns how far the work is when so many buckets have been read.
+    /// Returns the progress after `buckets` buckets.
     fn progress(store: &Store, buckets: u64) -> RehashProgress {
         let (bytes, bytes_total) = (buckets * LINE_BYTES, bucket_count(store) * LINE_BYTES);
         RehashProgress { stage: RehashStage::Index, records: 0, bytes, bytes_total }
     }
 
-    /// Returns whether an address is among them. It costs least if it is the next one, or lies
-    /// before that and behind the last: as in a walk along the log.
+    /// Returns whether it has an address. The cheapest queries are those of a walk along the log:
+    /// for the next address, or for one between the last and the next.
     fn has(&mut self, addr: Addr) -> bool {
         let Self { addrs, next } = self;
         let at = |i: usize| addrs.get(i).copied();
@@ -403,7 +407,7 @@ impl Held {
         is_found
     }
 
-    /// As [`has`](Self::has), for an address out of order.
+    /// Does the same as [`has`](Self::has) for an address out of order.
     fn has_elsewhere(&self, addr: Addr) -> bool {
         self.addrs.binary_search(&addr.0).is_ok()
     }
@@ -414,7 +418,7 @@ fn bucket_count(store: &Store) -> u64 {
     shape.geometry.bucket_count()
 }
 
-/// The pass over the log.
+/// The pass over the log that copies the live records.
 struct Copy<'a> {
     source: &'a Store,
     target: &'a Store,
@@ -428,7 +432,7 @@ impl<'a> Copy<'a> {
     fn read(&mut self, walk: LogWalk<'a>, end_lsn: u64, watch: &mut Watch<'_>) -> Result<()> {
         let bytes_total = end_lsn.saturating_add(self.source.region.live().big_bytes());
         let mut log = Changes::new(walk);
-        let mut told_bytes = 0;
+        let mut reported_bytes = 0;
         loop {
             let mut taken = Ok(());
             let record = log.read_next(
@@ -445,11 +449,12 @@ impl<'a> Copy<'a> {
             }
             let bytes = log.position().lsn + self.big_bytes;
             if log.record_count().is_multiple_of(RECORDS_PER_CALL)
-                || bytes - told_bytes >= BYTES_PER_CALL
+                || bytes - reported_bytes >= BYTES_PER_CALL
             {
-                told_bytes = bytes;
+                reported_bytes = bytes;
                 let (stage, records) = (RehashStage::Copy, self.records);
-                watch.tell(RehashProgress { stage, records, bytes, bytes_total })?;
+                let now = RehashProgress { stage, records, bytes, bytes_total };
+                watch.report(self.source, now)?;
             }
         }
         let (offset, found) = (log.position().offset, log.position().lsn);
@@ -458,10 +463,11 @@ impl<'a> Copy<'a> {
             return Err(Error::Corrupt { what, offset, expected: end_lsn, found });
         }
         let (stage, records) = (RehashStage::Copy, self.records);
-        watch.tell(RehashProgress { stage, records, bytes: bytes_total, bytes_total })
+        let now = RehashProgress { stage, records, bytes: bytes_total, bytes_total };
+        watch.report(self.source, now)
     }
 
-    /// Takes a change that counts: it is of no batch, or its batch was committed.
+    /// Takes one change that counts: one outside a batch, or of a committed batch.
     fn take(&mut self, change: Logged<'_>) -> Result<()> {
         let (pair, prev) = match change {
             Logged::Put { pair, prev } => (Some(pair), prev),

@@ -1,8 +1,7 @@
-//! How much of a file's view is resident: a clock that keeps it within a budget.
+//! Bounds how much of a file's view is resident, by the clock algorithm.
 //!
-//! A page that leaves only loses its page-table entry; the page cache may keep it, and the next
-//! read maps it again. So nothing that is dropped is lost, and a slice that points there stays
-//! valid.
+//! Dropping a page only removes its page-table entry. The page cache may keep the page, and the
+//! next read maps it again. So a drop loses nothing, and slices that point there stay valid.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,26 +11,27 @@ use crate::format::FILE_BYTES_MAX;
 /// Size of the units that are counted, in bytes: a huge page.
 const UNIT_BYTES: u64 = 2 << 20;
 
-/// What is known of a unit.
+/// States of a unit.
 const ABSENT: u8 = 0;
 const RESIDENT: u8 = 1;
 const REFERENCED: u8 = 2;
 
-/// The units of a view that may be resident, and the bound on them.
+/// The units of a view, and the bound on the resident ones.
 #[derive(Debug)]
 pub(crate) struct Residency {
     unit_count_max: u64,
-    /// State of each unit of the largest file: 4 MiB of memory, touched as the file is.
+    /// State of each unit of the largest possible file: 4 MiB of address space, touched as far as
+    /// the file reaches.
     units: Box<[AtomicU8]>,
     resident_count: AtomicU64,
-    /// One more than the highest unit that was ever touched.
+    /// One more than the highest unit touched so far.
     end: AtomicUsize,
     /// The hand of the clock.
     hand: Mutex<usize>,
 }
 
 impl Residency {
-    /// Bounds the resident bytes to `cache_bytes`, at least two units.
+    /// Creates a bound of `cache_bytes`, at least two units.
     pub(crate) fn new(cache_bytes: u64) -> Self {
         let zeros = vec![ABSENT; (FILE_BYTES_MAX / UNIT_BYTES) as usize];
         Self {
@@ -44,7 +44,7 @@ impl Residency {
     }
 
     /// Notes that bytes are about to be read; calls `drop_unit` with the offset and size of each
-    /// range that is to leave for them.
+    /// range to drop for them.
     #[inline]
     pub(crate) fn touch(&self, offset: u64, bytes: u64, drop_unit: impl Fn(u64, u64)) {
         let first = offset / UNIT_BYTES;
@@ -67,7 +67,7 @@ impl Residency {
         }
         let end = self.end.load(Ordering::Relaxed);
         let mut hand = self.hand.lock().unwrap_or_else(PoisonError::into_inner);
-        // Two rounds find a unit that nobody uses, unless others touch all of them meanwhile.
+        // Two rounds find an unused unit, unless other threads touch all units meanwhile.
         for _ in 0..2 * end {
             if self.resident_count.load(Ordering::Relaxed) <= self.unit_count_max {
                 return;

@@ -1,4 +1,4 @@
-//! Which granules of the file are free. Pure: the caller makes the file longer and stores the list.
+//! Which granules of the file are free. Pure: the caller extends the file and stores the list.
 
 use crate::format::GRANULE_BYTES;
 
@@ -11,21 +11,21 @@ pub(crate) struct Extent {
     pub(crate) count: u64,
 }
 
-/// The free granules before the end of the file, and the end.
+/// The end of the file, and the free granules before it.
 ///
-/// Alignment of log segments leaves gaps, which the small index pieces fill: the 1991 package's
-/// "buddy in waiting", with the log in the place of the buckets.
+/// Aligning log segments leaves gaps, which the small pieces of the index fill: the "buddy in
+/// waiting" of db 1.85, with the log in the place of the buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Space {
     end: u64,
     free: Vec<Extent>,
-    /// One of the free extents, which is kept for the next segment of the log.
+    /// The free extent that is reserved for the next segment of the log.
     aside: Option<Extent>,
 }
 
 impl Space {
-    /// Most extents that are remembered; the smallest is forgotten, and its granules stay unused
-    /// until the list is built again.
+    /// Largest number of free extents in the list. Beyond it the smallest is dropped, and its
+    /// granules stay unused until the list is rebuilt.
     pub(crate) const EXTENT_COUNT_MAX: usize = 64;
 
     /// Returns the space of a file that ends at `end` granules, with these free extents.
@@ -33,8 +33,8 @@ impl Space {
         Self { end, free, aside: None }
     }
 
-    /// Returns the space that is left when `used` extents, in any order, are taken from a file;
-    /// they do not overlap.
+    /// Returns the space that is free beside `used` extents of a file, in any order. They must not
+    /// overlap.
     pub(crate) fn complement(start: u64, mut used: Vec<Extent>) -> Self {
         used.sort_unstable_by_key(|extent| extent.granule);
         let mut space = Self::new(start, Vec::new());
@@ -57,8 +57,8 @@ impl Space {
                 .any(|free| free.granule < after(extent) && extent.granule < after(*free))
     }
 
-    /// Gives up the free granules at the end, and returns whether there were any. Nothing is set
-    /// aside.
+    /// Removes the free granules at the end, and returns whether there were any. No extent may be
+    /// set aside.
     pub(crate) fn trim(&mut self) -> bool {
         assert!(self.aside.is_none());
         let last = self.free.iter().position(|extent| extent.granule + extent.count == self.end);
@@ -73,7 +73,7 @@ impl Space {
         self.end
     }
 
-    /// Returns the free extents, with the one that is set aside.
+    /// Returns the free extents, including the one that is set aside.
     pub(crate) fn free(&self) -> &[Extent] {
         &self.free
     }
@@ -83,8 +83,9 @@ impl Space {
         self.free.iter().map(|extent| extent.count * GRANULE_BYTES).sum()
     }
 
-    /// Takes `count` granules whose first is a multiple of `alignment`: from the smallest free
-    /// extent that has them, otherwise at the end. Returns the first granule.
+    /// Allocates `count` granules, the first a multiple of `alignment`, and returns the first.
+    ///
+    /// It takes them from the smallest free extent that fits, otherwise from the end of the file.
     pub(crate) fn allocate(&mut self, count: u64, alignment: u64) -> u64 {
         assert!(count > 0 && alignment.is_power_of_two());
         let fit = self
@@ -111,9 +112,10 @@ impl Space {
         granule
     }
 
-    /// As [`allocate`](Self::allocate), but the granules count as free until
-    /// [`take_aside`](Self::take_aside), so that a killed process leaves them free; nothing else
-    /// gets them.
+    /// Reserves granules like [`allocate`](Self::allocate), but lists them as free until
+    /// [`take_aside`](Self::take_aside).
+    ///
+    /// So a process killed meanwhile leaves them free. Nothing else can allocate them.
     pub(crate) fn set_aside(&mut self, count: u64, alignment: u64) -> u64 {
         assert!(self.aside.is_none());
         let granule = self.allocate(count, alignment);
@@ -124,13 +126,13 @@ impl Space {
         granule
     }
 
-    /// Takes what is set aside out of the free extents.
+    /// Allocates the extent that is set aside.
     pub(crate) fn take_aside(&mut self) {
         let aside = self.aside.take().expect("an extent is set aside");
         self.free.retain(|extent| *extent != aside);
     }
 
-    /// Lets others have what is set aside, if anything is.
+    /// Makes the extent that is set aside free again, if there is one.
     pub(crate) fn release_aside(&mut self) {
         if let Some(Extent { granule, count }) = self.aside {
             self.take_aside();
@@ -138,7 +140,7 @@ impl Space {
         }
     }
 
-    /// Gives back granules that nothing uses.
+    /// Frees granules.
     pub(crate) fn add_free(&mut self, granule: u64, count: u64) {
         if count == 0 {
             return;
@@ -171,7 +173,7 @@ impl Space {
     }
 }
 
-/// Returns the granules from `start` to `end` that are in none of `extents`, in their order.
+/// Returns the granules from `start` to `end` that are in none of `extents`, in order.
 pub(crate) fn between(start: u64, end: u64, mut extents: Vec<Extent>) -> Vec<Extent> {
     extents.sort_unstable_by_key(|extent| extent.granule);
     let mut rest = Vec::new();
@@ -249,7 +251,7 @@ mod tests {
         assert_eq!(Space::complement(4, used).free_bytes(), space.free_bytes());
     }
 
-    /// What is set aside is free for those who read the list, and for nobody who takes from it.
+    /// An extent that is set aside is free in the list, and cannot be allocated.
     #[test]
     fn granules_set_aside_count_as_free_and_are_taken_by_nobody_else() {
         let mut space = Space::new(20, Vec::new());

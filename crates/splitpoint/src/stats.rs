@@ -1,8 +1,8 @@
 //! Counts, sizes and chain lengths of a store, beside what an ideal hash function would give.
 //!
-//! [`Db::stats`](crate::Db::stats) returns [`Stats`]; its [`ChainHistogram`] has one [`ChainRow`] for
-//! each chain length, with the number of buckets that an [`Ideal`] hash function would give. To count
-//! another table in the same way, fill an [`Occupancy`]:
+//! [`Db::stats`](crate::Db::stats) returns [`Stats`]. Its [`ChainHistogram`] has one [`ChainRow`]
+//! for each chain length, with the number of buckets that an [`Ideal`] hash function would give. To
+//! count another table in the same way, fill an [`Occupancy`]:
 //!
 //! ```
 //! use splitpoint::linear::{BucketIndex, Geometry};
@@ -17,12 +17,12 @@
 //!
 //! # Invariants
 //!
-//! - The buckets and the keys of a histogram's rows add up to those that were counted.
-//! - Counting takes memory for each distinct size of a chain, not for each bucket.
+//! - The rows of a histogram add up to the buckets and the keys that were counted.
+//! - Counting takes memory for each distinct chain length, not for each bucket.
 //!
 //! # Not here
 //!
-//! Who walks the index is `db`; how a histogram is printed is the command's business.
+//! `db` walks the index; the command prints the histogram.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,104 +37,105 @@ mod tests;
 pub use ideal::Ideal;
 use ideal::real;
 
-/// How a handle came to its index.
+/// How an open got its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Recovery {
     /// The store is new.
     Created,
-    /// The store had been closed; nothing was to be done.
+    /// The store had been closed, so the open used its index.
     Clean,
-    /// The last writer was killed on this boot; its index was taken over.
-    TakenOver {
-        /// Records after the last published commit that were applied.
+    /// The last writer was killed, and its index was still complete: a warm restart.
+    WarmRestart {
+        /// Records after the last published commit that the open applied.
         records: u64,
     },
-    /// The index was built again from the log.
+    /// The open rebuilt the index from the checkpoint and the log after it.
     Replayed {
-        /// Keys that came from the checkpoint; 0 without one: the whole log was read.
+        /// Keys that came from the checkpoint; 0 if there was none and the open read the whole log.
         checkpoint_keys: u64,
-        /// Records read from the log, from the checkpoint on.
+        /// Records read from the log after the checkpoint.
         records: u64,
-        /// Bytes after the log's end that were left out: torn by the crash.
+        /// Bytes behind the end of the log that the crash had torn, and recovery dropped.
         dropped_bytes: u64,
     },
 }
 
-/// Where the bytes of the file are.
+/// The bytes of a file by their use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentBytes {
     /// Superblocks, live header and reader table.
     pub header: u64,
     /// Log segments.
     pub log: u64,
-    /// Segments of one big record each.
+    /// Segments with one big record each.
     pub big: u64,
     /// Buckets.
     pub index: u64,
     /// Overflow lines.
     pub overflow: u64,
-    /// Checkpoints of the index, the one that is being written included.
+    /// Checkpoints of the index, including one that is being written.
     pub checkpoint: u64,
-    /// Free, ready to be used again.
+    /// Free space.
     pub free: u64,
 }
 
-/// The checkpoint that a recovery would begin with.
+/// The checkpoint from which a recovery would start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checkpoint {
-    /// The commit that it is of: bytes of the log since the store was made.
+    /// The commit that it holds: the bytes of log up to it since the store was created.
     pub log_bytes: u64,
-    /// Size of its segment.
+    /// Size of its segment in bytes.
     pub bytes: u64,
 }
 
-/// Counters and occupancy of a table at one moment.
+/// Counts, sizes and chain lengths of a table at one moment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The file, or `None` in memory.
+    /// The file, or `None` for a table in memory.
     pub path: Option<PathBuf>,
     /// Number of keys.
     pub record_count: u64,
     /// Shape of the table: buckets, level and split pointer.
     pub geometry: Geometry,
-    /// Mean keys per bucket above which a bucket is split.
+    /// Fill factor: keys per bucket, on average, above which a put splits a bucket.
     pub fill_factor: f64,
-    /// Keys per slot of the buckets.
+    /// Keys divided by slots, overflow lines included.
     pub load_factor: f64,
-    /// Overflow lines in chains.
+    /// Overflow lines that are part of a chain.
     pub overflow_line_count: u64,
-    /// Overflow lines ready to be used again.
+    /// Free overflow lines.
     pub overflow_line_free_count: u64,
-    /// Bytes of records that the index reaches.
+    /// Bytes of records that slots lead to.
     pub live_bytes: u64,
-    /// Bytes of records that were replaced or deleted, and of tombstones.
+    /// Bytes of replaced and deleted records, and of tombstones.
     pub dead_bytes: u64,
     /// Size of the file, or of the memory in use.
     pub file_bytes: u64,
-    /// Where those bytes are.
+    /// Those bytes by their use.
     pub segments: SegmentBytes,
     /// Name of the hash function.
     pub hash_name: String,
-    /// Bytes of the log since the store was made: its last log sequence number.
+    /// Bytes of log since the store was created: its last log sequence number.
     pub log_bytes: u64,
-    /// How much of that is durable.
+    /// Bytes of log that are durable.
     pub durable_bytes: u64,
-    /// How long ago the oldest change was made that is not durable; `None` if all are, and in memory.
+    /// Age of the oldest change that is not durable; `None` if all are, and for a table in memory.
     pub unsafe_age: Option<Duration>,
-    /// The last checkpoint, if there is one since the store was opened or left unclosed.
+    /// The newest checkpoint, if there is one.
     pub checkpoint: Option<Checkpoint>,
-    /// How this handle came to its index.
+    /// How this handle got its index.
     pub recovery: Recovery,
-    /// Chains by the number of their keys, beside the ideal.
+    /// The lengths of all chains, beside the ideal.
     pub chains: ChainHistogram,
 }
 
 impl Stats {
-    /// Returns the counts of a table that has no log, as far as its chains tell. The other fields
-    /// are 0 or empty and can be set.
+    /// Returns the statistics of a table that has no log, as far as its chains show them.
+    ///
+    /// The other fields are 0 or empty; set those that the table has.
     ///
     /// # Examples
     ///
@@ -176,64 +177,63 @@ impl Stats {
     }
 }
 
-/// One row of a [`ChainHistogram`]: the buckets that hold `size` keys.
+/// One row of a [`ChainHistogram`]: the buckets with `size` keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChainRow {
-    /// Keys in the bucket and its overflow lines.
+    /// Keys in such a bucket and its overflow lines.
     pub size: u64,
     /// Buckets with that many keys.
     pub bucket_count: u64,
-    /// Keys in those buckets.
+    /// Keys in all these buckets.
     pub item_count: u64,
-    /// Share of all keys in buckets of at most this size, in percent. 100 if there are no keys.
+    /// Keys in buckets of at most this size, in percent of all keys; 100 if there are none.
     pub cumulative_percent: f64,
-    /// Buckets of this size that an ideal hash would give, for this shape of table.
+    /// Buckets of this size that an ideal hash would give in a table of this shape.
     pub ideal_bucket_count: f64,
 }
 
-/// Chains by the number of their keys, in the form of Lever's histograms, with what an ideal
-/// hash would give in a linear-hashed table of the same shape.
+/// Histogram of chain lengths, beside what an ideal hash would give in a table of the same shape.
 ///
-/// The ideal is that of the table half-way through its round: buckets divided in this round
-/// expect half the keys of those that are not, see [`Geometry`].
+/// The ideal accounts for linear hashing: in the middle of a round, a bucket that has been divided
+/// expects half the keys of one that has not, see [`Geometry`].
 ///
 /// # Source
 ///
-/// Lever, "Linux kernel hash table behavior: analysis and improvements", 2000: the columns size,
-/// buckets, items and cumulative percent. The ideal column is ours.
+/// Lever, "Linux kernel hash table behavior: analysis and improvements", 2000, for the columns
+/// size, buckets, items and cumulative percent. The ideal column is ours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainHistogram {
-    /// Rows by rising size.
+    /// The rows, by ascending size.
     ///
-    /// Every size that was counted has a row. So has every size of which an ideal hash would give
-    /// a millionth of a bucket or more, unless these are over 1024. Between and beyond them sizes
-    /// are left out: there, no bucket was counted and next to none was expected.
+    /// Every size that was counted has a row. So has every size of which an ideal hash would give a
+    /// millionth of a bucket or more, unless there are over 1024 of them. The other sizes have no
+    /// row: no bucket has them, and next to none was expected.
     pub rows: Vec<ChainRow>,
-    /// Mean lines looked at for a key that is there. 0 if there are no keys.
+    /// Mean number of lines that a hit probes; 0 if there are no keys.
     pub probes_hit: f64,
-    /// The same with an ideal hash, and no holes in the lines.
+    /// The same for an ideal hash and no empty slots within the lines.
     pub probes_hit_ideal: f64,
-    /// Mean lines looked at for a key that is not there, each bucket as likely as it is hashed to.
+    /// Mean number of lines that a miss probes, if its hash is random.
     pub probes_miss: f64,
-    /// The same with an ideal hash, and no holes in the lines.
+    /// The same for an ideal hash and no empty slots within the lines.
     pub probes_miss_ideal: f64,
     /// Keys in the fullest bucket.
     pub longest: u64,
-    /// Expected keys in the fullest bucket with an ideal hash.
+    /// Expected number of keys in the fullest bucket of an ideal hash.
     pub longest_ideal: f64,
-    /// Probability that an ideal hash gives a bucket this full or fuller.
+    /// Probability that the fullest bucket of an ideal hash is as full as this one, or fuller.
     pub longest_p: f64,
-    /// Keys that no bucket exceeds by chance: an ideal hash gives a fuller one with a probability
-    /// below 2^-40.
+    /// Number of keys that no bucket exceeds by chance: the probability that an ideal hash gives a
+    /// fuller one is below 2^-40.
     pub longest_by_chance: u64,
-    /// Buckets that do exceed it. If there is one, the hash function does not suit the keys, or
-    /// somebody has chosen keys to harm this table; a keyed hash helps against both.
+    /// Buckets that exceed it. If there is one, the hash function does not fit the keys, or
+    /// somebody has chosen keys that collide. A keyed hash function helps against both.
     pub beyond_chance_count: u64,
 }
 
-/// Counts chains one by one for a [`ChainHistogram`].
+/// Counts chains, one by one, for a [`ChainHistogram`].
 ///
-/// Partial counts of one table, by thread or by machine, can be merged.
+/// Counts of parts of one table, by thread or by machine, can be merged.
 ///
 /// # Examples
 ///
@@ -255,7 +255,7 @@ pub struct Occupancy {
     slots_per_line: u64,
     bucket_count_by_size: BTreeMap<u64, u64>,
     key_count: u64,
-    /// Lines looked at to find each key once.
+    /// Lines that hits probe, if each key is looked up once.
     hit_lines: u128,
     /// Lines in chains of buckets that were divided in this round.
     lines_divided: u64,
@@ -267,8 +267,7 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    /// Starts to count the chains of a table of this shape, whose buckets have `slots_per_line`
-    /// slots a line.
+    /// Creates the count for a table of this shape, whose lines have `slots_per_line` slots.
     ///
     /// # Panics
     ///
@@ -288,10 +287,10 @@ impl Occupancy {
         }
     }
 
-    /// Counts bucket `bucket`, whose line and overflow lines hold these numbers of keys.
+    /// Counts one bucket, whose lines hold these numbers of keys.
     ///
-    /// The lines are in the order of the chain; a line that deletions have emptied counts, since a
-    /// lookup passes it.
+    /// The lines are in the order of the chain. A line that deletes have emptied counts too,
+    /// because a lookup reads it.
     ///
     /// # Panics
     ///
@@ -319,10 +318,10 @@ impl Occupancy {
         }
     }
 
-    /// Adds what `other` counted of other buckets of the same table.
+    /// Adds the counts that `other` has of other buckets of the same table.
     ///
-    /// Merging is associative and commutative, and an [`Occupancy`] that has counted nothing
-    /// changes nothing.
+    /// Merging is associative and commutative, and an [`Occupancy`] that has counted nothing is
+    /// neutral.
     ///
     /// # Panics
     ///
@@ -341,15 +340,14 @@ impl Occupancy {
         self.whole_count += other.whole_count;
     }
 
-    /// Returns the histogram of what was counted.
+    /// Returns the histogram of the chains counted so far.
     ///
-    /// The ideal is that of a table of this shape with the keys that were counted: count every
-    /// bucket once before comparing.
+    /// The ideal is that of a table of this shape with the keys counted so far, so count every
+    /// bucket once before you compare.
     ///
     /// # Cost
     ///
-    /// O(distinct sizes + longest chain expected); under a millisecond for tables of ordinary
-    /// fill.
+    /// O(distinct sizes + longest chain expected): under a millisecond for tables of usual fill.
     pub fn finish(&self) -> ChainHistogram {
         let ideal = Ideal::new(self.geometry, self.key_count);
         let longest = self.bucket_count_by_size.last_key_value().map_or(0, |(&size, _)| size);
@@ -369,7 +367,7 @@ impl Occupancy {
         }
     }
 
-    /// Returns true if `bucket` is one of two that were one at the start of the round.
+    /// Returns whether `bucket` has been divided in this round, or is new in it.
     fn is_divided(&self, bucket: BucketIndex) -> bool {
         let (level, split) = (self.geometry.level(), self.geometry.split());
         bucket.0 < split || bucket.0 >= 1 << level
@@ -380,7 +378,8 @@ impl Occupancy {
         if self.key_count == 0 { 0.0 } else { self.hit_lines as f64 / real(self.key_count) }
     }
 
-    /// Weighs each bucket by its probability: a divided bucket is half as likely as a whole one.
+    /// Weights each bucket by its probability: a divided bucket is half as likely as one that is
+    /// not.
     fn probes_miss(&self) -> f64 {
         let weight = 0.5 * real(self.divided_count) + real(self.whole_count);
         if weight > 0.0 {

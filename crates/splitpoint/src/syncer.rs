@@ -1,10 +1,10 @@
-//! The background sync behind [`Durability::Async`](crate::Durability::Async), and the end of a
-//! checkpoint.
+//! The background sync behind [`Durability::Async`](crate::Durability::Async), which also completes
+//! checkpoints.
 //!
-//! A sync of what a second writes took 0.1 to 0.2 s in the measurements of `record/` (sync and
-//! close of W2), so the next operation cannot do it without being the slow one: a thread does,
-//! which starts with the first change that asks for it and sleeps when nothing is due. When it is
-//! due, and how a writer keeps to the pace of the device: `store::pace`.
+//! A sync of what one second writes took 0.1 to 0.2 s in the measurements of `record/` (sync and
+//! close of W2), so an operation that did it would be slow. A thread does it instead. The thread
+//! starts with the first change that needs it, and sleeps while nothing is due. `store::pace`
+//! decides when a sync is due, and how the writer keeps to the pace of the device.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::background::{Monitor, Worker};
 use crate::store::Store;
 
-/// The thread, and what it waits for.
+/// The thread, and the requests that it waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Syncer(Worker<State>);
 
@@ -24,17 +24,17 @@ struct State {
 }
 
 impl Syncer {
-    /// Asks for a sync of `store` after `delay`, or before if that was asked for; returns whether
-    /// there is a thread to do it.
+    /// Schedules a sync of `store` after `delay`, unless an earlier one is scheduled; returns
+    /// whether there is a thread to do it.
     #[cold]
     pub(crate) fn schedule(&self, store: &Arc<Store>, delay: Duration) -> bool {
-        // A delay that no clock can show is as good as none at all.
+        // A delay that overflows the clock is as good as none.
         let due = Instant::now().checked_add(delay);
         self.ask(store, |state| state.due = [state.due, due].into_iter().flatten().min())
     }
 
-    /// Asks for the checkpoint that has been written to be made durable, and returns whether there
-    /// is a thread to do it; if not, the next change asks again.
+    /// Has a written checkpoint made durable, and returns whether there is a thread to do it. If
+    /// not, the next change asks again.
     #[cold]
     pub(crate) fn finish_checkpoint(&self, store: &Arc<Store>) -> bool {
         self.ask(store, |state| state.is_checkpoint_written = true)
@@ -46,7 +46,7 @@ impl Syncer {
         self.0.begin("splitpoint-sync", move |shared| run(shared, &store))
     }
 
-    /// Ends the thread, without a last sync.
+    /// Stops the thread, without a final sync.
     pub(crate) fn stop(&mut self) {
         self.0.end(|state| state.is_stopped = true);
     }
@@ -57,7 +57,7 @@ fn run(shared: &Monitor<State>, store: &Store) {
     while !state.is_stopped {
         if std::mem::take(&mut state.is_checkpoint_written) {
             drop(state);
-            // As below.
+            // The store keeps an error: see below.
             let _ = store.finish_checkpoint();
             state = shared.lock();
             continue;
@@ -73,7 +73,7 @@ fn run(shared: &Monitor<State>, store: &Store) {
         }
         state.due = None;
         drop(state);
-        // An error stays with the store: the next change and the next sync return it.
+        // The store keeps an error for the next change and the next sync.
         let _ = store.sync_in_background();
         state = shared.lock();
     }

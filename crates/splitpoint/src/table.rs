@@ -1,42 +1,43 @@
-//! What every access method is: one interface over files, memory and what comes later.
+//! The interface of every access method: a store in a file, a table in memory, and those of other
+//! crates.
 
 use std::borrow::Borrow;
 use std::fmt;
 
-use crate::batch::{AsPair, Change};
+use crate::batch::{AsPair, Change, copied};
 use crate::error::{ErrorKind, Result};
 use crate::options::Durability;
 use crate::stats::Stats;
 use crate::value::{Entry, Value};
 
-/// Whether [`Table::put_bytes`] may replace.
+/// Whether [`Table::put_bytes`] may replace a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PutMode {
-    /// Store the value, whatever was there: `DBM_REPLACE`.
+    /// Store the value, and replace the old one if the key exists: `DBM_REPLACE`.
     Replace,
-    /// Refuse a key that exists: `DBM_INSERT`.
+    /// Store the value only if the key is missing: `DBM_INSERT`.
     New,
 }
 
-/// How many changes of a batch are made when one of them fails, or the process does.
+/// Which changes of a batch take effect if one of them fails or the process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BatchAtomicity {
     /// All or none.
     Atomic,
-    /// Those before the one that failed.
+    /// Those before the failed one.
     None,
 }
 
-/// What a scan promises while the table is changed.
+/// What a scan guarantees while other threads change the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScanGuarantee {
-    /// Every key present from its start to its end is returned exactly once.
+    /// A scan returns every key that is present throughout exactly once.
     ExactlyOnce,
-    /// Every key present throughout is returned, perhaps more than once.
+    /// A scan returns every key that is present throughout, perhaps more than once.
     AtLeastOnce,
 }
 
-/// What an access method can do and what it does not promise.
+/// What an access method supports and guarantees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -44,21 +45,23 @@ pub struct Capabilities {
     pub key_bytes_max: u64,
     /// Largest value in bytes.
     pub value_bytes_max: u64,
-    /// Whether changes are refused.
+    /// Whether the table refuses changes.
     pub is_read_only: bool,
-    /// What [`TableExt::apply`] promises.
+    /// What [`TableExt::apply`] guarantees.
     pub batch: BatchAtomicity,
-    /// What [`Table::scan`] promises.
+    /// What [`Table::scan`] guarantees.
     pub scan: ScanGuarantee,
-    /// The levels of durability on offer; empty for a table in memory.
+    /// The levels of durability that it offers; none for a table in memory.
     pub durability: Vec<Durability>,
-    /// Whether a change that was acknowledged may be lost when a machine fails over to another.
+    /// Whether a failover to another machine may lose changes that had returned.
     pub may_lose_acknowledged: bool,
 }
 
 impl Capabilities {
-    /// Returns those of an access method that promises the least: it is only read, its batches are
-    /// not atomic, a scan may return a key again, and nothing is durable. The fields can be set.
+    /// Returns the capabilities of an access method that guarantees the least.
+    ///
+    /// It is read-only, its batches are not atomic, a scan may return a key twice, and nothing is
+    /// durable. Set the fields in which yours is better.
     ///
     /// # Examples
     ///
@@ -82,28 +85,29 @@ impl Capabilities {
     }
 }
 
-/// A scan: keys with their values, in the order of the access method.
+/// Iterator over keys with their values, in the order of the access method.
 pub type Entries<'table> = Box<dyn Iterator<Item = Result<Entry<'table>>> + 'table>;
 
-/// What a check of a table found, whatever its access method.
+/// What a check found, for every access method.
 ///
-/// [`Db::check`](crate::Db::check) and the access methods of other crates have reports that say more.
+/// [`Db::check`](crate::Db::check) returns a more detailed report, and so do some access methods of
+/// other crates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableCheck {
     /// Keys of the table.
     pub record_count: u64,
-    /// Damages in all.
+    /// Number of damages.
     pub damage_count: u64,
-    /// The first of them, in words; at most [`TableCheck::DAMAGES_MAX`].
+    /// The first damages as text, at most [`TableCheck::DAMAGES_MAX`].
     pub damages: Vec<String>,
 }
 
 impl TableCheck {
-    /// Damages that a report lists; it counts the rest.
+    /// Damages that a report lists; it only counts the others.
     pub const DAMAGES_MAX: usize = 1000;
 
-    /// Returns the report of a table with `record_count` keys, without damage so far.
+    /// Creates the report of a table with `record_count` keys and no damage.
     pub fn new(record_count: u64) -> Self {
         Self { record_count, ..Self::default() }
     }
@@ -113,7 +117,7 @@ impl TableCheck {
         self.damage_count == 0
     }
 
-    /// Adds a damage.
+    /// Adds one damage.
     pub fn note(&mut self, damage: impl fmt::Display) {
         self.damage_count += 1;
         if self.damages.len() < Self::DAMAGES_MAX {
@@ -122,15 +126,16 @@ impl TableCheck {
     }
 }
 
-/// A table of keys and values: what every access method implements.
+/// A table of keys and values; every access method implements this trait.
 ///
-/// [`Db`](crate::Db) is one, and [`open`](crate::open()) returns any of them as a trait object.
-/// **Programs call the methods of [`TableExt`]**, which have the names and parameters of `Db`'s and
-/// take keys and values as any `AsRef<[u8]>`. This trait can be used as an object, so its own methods
-/// take slices; those that are not needed by most access methods have a default.
+/// [`Db`](crate::Db) implements it, and [`open`](crate::open()) returns any access method as a
+/// trait object. **Programs call the methods of [`TableExt`]**, which have the names and parameters
+/// of `Db`'s and take keys and values as any `AsRef<[u8]>`. The methods here take slices, so that
+/// the trait can be used as an object. Those that few access methods need to implement have a
+/// default.
 ///
-/// Three methods of `Db` are of another shape here: `len` and `is_empty` may fail, since some access
-/// methods have to read the whole file for it, and `check` returns a [`TableCheck`].
+/// Three methods differ from `Db`'s: `len` and `is_empty` can fail, since some access methods must
+/// read the whole file to count, and `check` returns a [`TableCheck`].
 ///
 /// # Examples
 ///
@@ -153,26 +158,28 @@ impl TableCheck {
 /// # }
 /// ```
 pub trait Table: fmt::Debug + Send + Sync {
-    /// Returns what this access method can do.
+    /// Returns what this access method supports and guarantees.
     fn capabilities(&self) -> Capabilities;
 
-    /// Returns the value of `key`, or `None`: [`TableExt::get`].
+    /// Returns the value of `key`, or `None`; [`TableExt::get`] calls it.
     ///
     /// # Errors
     ///
-    /// Those of the access method; a missing key is not one.
+    /// Those of the access method. A missing key is not an error.
     fn get_bytes(&self, key: &[u8]) -> Result<Option<Value<'_>>>;
 
-    /// Stores `value` under `key` and returns whether it did: `false` only for [`PutMode::New`] and a
-    /// key that exists. [`TableExt::put`] and [`TableExt::put_new`] call it.
+    /// Stores `value` under `key`, and returns whether it did.
     ///
-    /// `durability` is that of this change; `None` means that of the table. An access method that does
-    /// not have the level takes a stronger one, or its strongest:
-    /// [`Capabilities::durability`] lists what it has.
+    /// It returns `false` only for [`PutMode::New`] and a key that exists. [`TableExt::put`] and
+    /// [`TableExt::put_new`] call it.
+    ///
+    /// `durability` is the level of this change; `None` stands for the level of the table. An
+    /// access method that does not offer the level uses the next stronger one, or its strongest.
+    /// [`Capabilities::durability`] lists the levels it offers.
     ///
     /// # Errors
     ///
-    /// Those of the access method; after one the old value is still there.
+    /// Those of the access method. After an error the old value is still stored.
     fn put_bytes(
         &self,
         key: &[u8],
@@ -181,14 +188,16 @@ pub trait Table: fmt::Debug + Send + Sync {
         durability: Option<Durability>,
     ) -> Result<bool>;
 
-    /// Removes `key` and returns whether it was there: [`TableExt::delete`].
+    /// Deletes `key`, and returns whether it existed; [`TableExt::delete`] calls it.
     ///
     /// # Errors
     ///
     /// As [`put_bytes`](Self::put_bytes).
     fn delete_bytes(&self, key: &[u8], durability: Option<Durability>) -> Result<bool>;
 
-    /// Returns every key with its value; [`Capabilities::scan`] says what concurrent changes do.
+    /// Returns an iterator over every key with its value.
+    ///
+    /// [`Capabilities::scan`] says what it guarantees while other threads change the table.
     ///
     /// # Errors
     ///
@@ -202,21 +211,22 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// Those of the access method.
     fn len(&self) -> Result<u64>;
 
-    /// Makes every change so far as durable as the access method can.
+    /// Makes every change before this call as durable as the access method can.
     ///
     /// # Errors
     ///
-    /// The operating system's; then nothing since the last success is promised.
+    /// [`ErrorKind::Io`] with the operating system's error. Changes since the last successful sync
+    /// may then be lost.
     fn sync(&self) -> Result<()>;
 
-    /// Returns counts, sizes and the occupancy of the table.
+    /// Returns the counts, sizes and chain lengths of the table.
     ///
     /// # Errors
     ///
     /// Those of the access method.
     fn stats(&self) -> Result<Stats>;
 
-    /// Returns whether there is no key.
+    /// Returns whether the table has no keys.
     ///
     /// # Errors
     ///
@@ -225,7 +235,7 @@ pub trait Table: fmt::Debug + Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Returns the values of `keys`, in their order: [`TableExt::get_many`].
+    /// Returns the values of `keys`, in the same order; [`TableExt::get_many`] calls it.
     ///
     /// # Errors
     ///
@@ -234,12 +244,13 @@ pub trait Table: fmt::Debug + Send + Sync {
         keys.iter().map(|key| self.get_bytes(key)).collect()
     }
 
-    /// Stores every pair, in order: [`TableExt::put_many`]. With [`Durability::Sync`] they share one
-    /// wait at the end.
+    /// Stores every pair, in order; [`TableExt::put_many`] calls it.
+    ///
+    /// With [`Durability::Sync`] all pairs share one wait at the end.
     ///
     /// # Errors
     ///
-    /// As [`put_bytes`](Self::put_bytes); the pairs before the one that failed are stored.
+    /// As [`put_bytes`](Self::put_bytes). The pairs before the one that failed are stored.
     fn put_many_bytes(
         &self,
         pairs: &[(&[u8], &[u8])],
@@ -250,8 +261,9 @@ pub trait Table: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Applies `changes` in order: [`TableExt::apply`]. [`Capabilities::batch`] says what happens
-    /// when one fails.
+    /// Applies `changes` in order; [`TableExt::apply`] calls it.
+    ///
+    /// [`Capabilities::batch`] says what happens if one fails.
     ///
     /// # Errors
     ///
@@ -265,14 +277,15 @@ pub trait Table: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Verifies the table without changing it. Damage is in the report, not in the error.
+    /// Verifies the table without changing it.
     ///
-    /// An access method that has nothing better reads every record, looks each key up, and counts.
-    /// Then nobody may change the table meanwhile.
+    /// Damage is in the report, not in the error. The default reads every record, looks up its key
+    /// and counts the keys, so no other thread may change the table meanwhile. Access methods that
+    /// can verify more override it.
     ///
     /// # Errors
     ///
-    /// Only if the check itself cannot go on.
+    /// Only if the check cannot continue.
     fn check(&self) -> Result<TableCheck> {
         let mut report = TableCheck::default();
         for entry in self.scan()? {
@@ -283,11 +296,11 @@ pub trait Table: fmt::Debug + Send + Sync {
             });
             match found {
                 Ok(None) => {}
-                Ok(Some(key)) => report.note(format_args!("a lookup does not find {key:?}")),
+                Ok(Some(key)) => report.note(format_args!("a lookup of {key:?} misses the record")),
                 Err(error) if error.kind() == ErrorKind::Corrupt => report.note(error),
                 Err(error) => return Err(error),
             }
-            // A scan that cannot go on may report the same damage for ever.
+            // A scan that cannot advance could report the same damage forever.
             if report.damages.len() == TableCheck::DAMAGES_MAX {
                 return Ok(report);
             }
@@ -295,18 +308,20 @@ pub trait Table: fmt::Debug + Send + Sync {
         let found = report.record_count;
         match self.len() {
             Ok(count) if count == found => {}
-            Ok(count) => report.note(format_args!("{found} keys, but the count is {count}")),
+            Ok(count) => {
+                report.note(format_args!("the scan found {found} keys, the table counts {count}"));
+            }
             Err(error) if error.kind() == ErrorKind::Corrupt => report.note(error),
             Err(error) => return Err(error),
         }
         Ok(report)
     }
 
-    /// Closes the table and makes its changes as durable as [`sync`](Self::sync) does; returns
-    /// whether it is closed. `false` means that other handles still have it open: see
-    /// [`Db::close`](crate::Db::close).
+    /// Closes the table, makes its changes as durable as [`sync`](Self::sync) does, and returns
+    /// whether it is closed.
     ///
-    /// Dropping the table closes it too, without a way to report an error.
+    /// `false` means that other handles still have it open: see [`Db::close`](crate::Db::close).
+    /// Dropping the table closes it too, but cannot report an error.
     ///
     /// # Errors
     ///
@@ -319,7 +334,7 @@ pub trait Table: fmt::Debug + Send + Sync {
     }
 }
 
-/// Makes changes one by one, to the first that fails, with one wait for all of them.
+/// Makes changes one by one up to the first that fails, with one wait for all of them.
 fn one_by_one<T>(
     table: &(impl Table + ?Sized),
     durability: Option<Durability>,
@@ -330,26 +345,49 @@ fn one_by_one<T>(
         return changes.iter().try_for_each(|change| make(change, durability));
     }
     let made = changes.iter().try_for_each(|change| make(change, Some(Durability::Buffered)));
-    // Those before the one that failed are durable too.
+    // The changes before the failed one become durable, too.
     let synced = table.sync();
     made.and(synced)
 }
 
-/// The calls of a program on any [`Table`], with the names and parameters that they have in
-/// [`Db`](crate::Db), where each is documented in full.
+/// The methods of [`Db`](crate::Db) for any [`Table`], with the same names and parameters.
 ///
-/// Every table has it; bring it into scope with `use splitpoint::TableExt`.
+/// [`Db`](crate::Db) documents each in full; what differs between access methods is here. Every
+/// table implements this trait: bring it into scope with `use splitpoint::TableExt`.
+///
+/// # Examples
+///
+/// The same function works on a store, a table in memory and an old file:
+///
+/// ```
+/// use splitpoint::{Batch, Durability, Table, TableExt};
+///
+/// fn transfer(table: &dyn Table) -> splitpoint::Result<()> {
+///     table.put_with("alice", "100", Durability::Buffered)?;
+///     table.apply(&Batch::new().put("alice", "70").put("bob", "30"))?;
+///     assert!(table.put_new("carol", "0")?);
+///     assert!(table.delete("carol")?);
+///     assert!(!table.contains("carol")?);
+///     let balances = table.get_many(["alice", "bob"])?;
+///     assert!(balances.iter().all(Option::is_some));
+///     Ok(())
+/// }
+///
+/// # fn main() -> splitpoint::Result<()> {
+/// transfer(&splitpoint::Db::in_memory()?)
+/// # }
+/// ```
 pub trait TableExt: Table {
     /// Returns the value of `key`, or `None`.
     ///
     /// # Errors
     ///
-    /// Those of the access method; a missing key is not one.
+    /// Those of the access method. A missing key is not an error.
     fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value<'_>>> {
         self.get_bytes(key.as_ref())
     }
 
-    /// Replaces the content of `buf` by the value of `key` and returns whether there is one.
+    /// Replaces the contents of `buf` with the value of `key`, and returns whether the key exists.
     ///
     /// # Errors
     ///
@@ -361,7 +399,7 @@ pub trait TableExt: Table {
         Ok(true)
     }
 
-    /// Returns whether `key` is there.
+    /// Returns whether `key` exists.
     ///
     /// # Errors
     ///
@@ -370,7 +408,7 @@ pub trait TableExt: Table {
         Ok(self.get_bytes(key.as_ref())?.is_some())
     }
 
-    /// Returns the values of `keys`, in their order.
+    /// Returns the values of `keys`, in the same order.
     ///
     /// # Errors
     ///
@@ -388,12 +426,12 @@ pub trait TableExt: Table {
     ///
     /// # Errors
     ///
-    /// Those of the access method; after one the old value is still there.
+    /// Those of the access method. After an error the old value is still stored.
     fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_bytes(key.as_ref(), value.as_ref(), PutMode::Replace, None).map(drop)
     }
 
-    /// Stores `value` as [`put`](Self::put), with `durability` for this change.
+    /// Stores `value` like [`put`](Self::put), with `durability` for this change.
     ///
     /// # Errors
     ///
@@ -408,7 +446,7 @@ pub trait TableExt: Table {
         self.put_bytes(key.as_ref(), value.as_ref(), PutMode::Replace, durability).map(drop)
     }
 
-    /// Stores `value` under `key` if the key is not there, and returns whether it was stored.
+    /// Stores `value` under `key` if the key is missing, and returns whether it stored the value.
     ///
     /// # Errors
     ///
@@ -417,7 +455,7 @@ pub trait TableExt: Table {
         self.put_bytes(key.as_ref(), value.as_ref(), PutMode::New, None)
     }
 
-    /// Stores `value` as [`put_new`](Self::put_new), with `durability` for this change.
+    /// Stores `value` like [`put_new`](Self::put_new), with `durability` for this change.
     ///
     /// # Errors
     ///
@@ -431,18 +469,16 @@ pub trait TableExt: Table {
         self.put_bytes(key.as_ref(), value.as_ref(), PutMode::New, Some(durability))
     }
 
-    /// Stores every pair, in order.
+    /// Stores every key with its value, in order.
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put); the pairs before the one that failed are stored.
+    /// As [`put`](Self::put). The pairs before the one that failed are stored.
     fn put_many(&self, pairs: impl IntoIterator<Item: AsPair>) -> Result<()> {
-        let pairs: Vec<_> = pairs.into_iter().collect();
-        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(AsPair::as_pair).collect();
-        self.put_many_bytes(&pairs, None)
+        put_pairs(self, pairs, None)
     }
 
-    /// Stores every pair as [`put_many`](Self::put_many), with `durability` for all of them.
+    /// Stores every pair like [`put_many`](Self::put_many), with `durability` for all of them.
     ///
     /// # Errors
     ///
@@ -452,12 +488,10 @@ pub trait TableExt: Table {
         pairs: impl IntoIterator<Item: AsPair>,
         durability: Durability,
     ) -> Result<()> {
-        let pairs: Vec<_> = pairs.into_iter().collect();
-        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(AsPair::as_pair).collect();
-        self.put_many_bytes(&pairs, Some(durability))
+        put_pairs(self, pairs, Some(durability))
     }
 
-    /// Removes `key` and returns whether it was there.
+    /// Deletes `key`, and returns whether it existed.
     ///
     /// # Errors
     ///
@@ -466,7 +500,7 @@ pub trait TableExt: Table {
         self.delete_bytes(key.as_ref(), None)
     }
 
-    /// Removes `key` as [`delete`](Self::delete), with `durability` for this change.
+    /// Deletes `key` like [`delete`](Self::delete), with `durability` for this change.
     ///
     /// # Errors
     ///
@@ -475,8 +509,9 @@ pub trait TableExt: Table {
         self.delete_bytes(key.as_ref(), Some(durability))
     }
 
-    /// Applies a [`Batch`](crate::Batch) or [`Change`]s, in order; [`Capabilities::batch`] says what
-    /// happens when one fails.
+    /// Applies the changes of a [`Batch`](crate::Batch), or [`Change`]s, in order.
+    ///
+    /// [`Capabilities::batch`] says what happens if one fails.
     ///
     /// # Errors
     ///
@@ -485,11 +520,10 @@ pub trait TableExt: Table {
     where
         C: IntoIterator<Item: Borrow<Change<'a>>>,
     {
-        let changes: Vec<Change<'a>> = changes.into_iter().map(|item| *item.borrow()).collect();
-        self.apply_bytes(&changes, None)
+        self.apply_bytes(&copied(changes), None)
     }
 
-    /// Applies changes as [`apply`](Self::apply), with `durability` for all of them.
+    /// Applies changes like [`apply`](Self::apply), with `durability` for all of them.
     ///
     /// # Errors
     ///
@@ -498,9 +532,19 @@ pub trait TableExt: Table {
     where
         C: IntoIterator<Item: Borrow<Change<'a>>>,
     {
-        let changes: Vec<Change<'a>> = changes.into_iter().map(|item| *item.borrow()).collect();
-        self.apply_bytes(&changes, Some(durability))
+        self.apply_bytes(&copied(changes), Some(durability))
     }
 }
 
 impl<T: Table + ?Sized> TableExt for T {}
+
+/// Passes pairs in any form to [`Table::put_many_bytes`].
+fn put_pairs(
+    table: &(impl Table + ?Sized),
+    pairs: impl IntoIterator<Item: AsPair>,
+    durability: Option<Durability>,
+) -> Result<()> {
+    let pairs: Vec<_> = pairs.into_iter().collect();
+    let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(AsPair::as_pair).collect();
+    table.put_many_bytes(&pairs, durability)
+}

@@ -1,4 +1,4 @@
-//! Opening a table by its URL: this crate's own schemes, and those that other crates register.
+//! Opening a table by its URL: the schemes of this crate, and those that other crates register.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -8,22 +8,24 @@ use crate::error::{Error, Result};
 use crate::options::{Create, Options};
 use crate::table::Table;
 
-/// Opens a table of an access method that another crate [registers](register()). It gets what follows
-/// the colon of the URL, and ignores options that do not apply to it.
+/// Function that opens a table of an access method; other crates [register](register()) one.
+///
+/// It gets the part of the URL after the colon, and ignores options that do not apply to it.
 pub type Opener = fn(&str, &Options) -> Result<Box<dyn Table>>;
 
 /// The access methods that other crates have registered.
 static OPENERS: RwLock<BTreeMap<&'static str, Opener>> = RwLock::new(BTreeMap::new());
 
-/// Registers an access method: from now on [`open`] passes every URL that begins with `scheme` and a
-/// colon to `opener`, in all of this process. It replaces an earlier one of the same scheme.
+/// Registers an access method for the URLs of one scheme.
 ///
-/// A crate with an access method has a function that calls this one.
+/// From then on, [`open`] passes every URL that begins with `scheme` and a colon to `opener`, in
+/// the whole process. A later registration of the same scheme replaces an earlier one. A crate with
+/// an access method has a function that calls this one.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `scheme` is `mem` or `file`, or looks like a
-/// path: a scheme has two or more letters, digits or `+-.`, and begins with a letter.
+/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `scheme` is `mem` or `file`, or could be
+/// part of a path. A scheme has two or more letters, digits or `+-.`, and begins with a letter.
 ///
 /// # Examples
 ///
@@ -43,20 +45,23 @@ static OPENERS: RwLock<BTreeMap<&'static str, Opener>> = RwLock::new(BTreeMap::n
 pub fn register(scheme: &'static str, opener: Opener) -> Result<()> {
     let is_own = matches!(scheme, "mem" | "file");
     if is_own || scheme_of(&format!("{scheme}:")) != Some(scheme) {
-        let reason = format!("`{scheme}:` cannot be the scheme of another access method");
+        let reason = format!("`{scheme}:` is reserved, or could be part of a path");
         return Err(Error::Invalid { what: "URL", reason });
     }
     OPENERS.write().unwrap_or_else(PoisonError::into_inner).insert(scheme, opener);
     Ok(())
 }
 
-/// Opens a table by its URL: `mem:` for a table in memory, the scheme of a
-/// [registered](register()) access method, or the path of a file, which is created if it is missing.
+/// Opens a table by its URL.
+///
+/// `mem:` is a table in memory. A [registered](register()) scheme selects its access method.
+/// Everything else is the path of a file, which is created if it is missing; `file:` may precede
+/// it.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an unknown scheme; otherwise as
-/// [`Options::open`], or those of the access method.
+/// [`Options::open`], or the errors of the access method.
 ///
 /// # Examples
 ///
@@ -71,12 +76,28 @@ pub fn open(url: &str) -> Result<Box<dyn Table>> {
     open_with(url, &Options::new())
 }
 
-/// Opens a table by its URL, as [`open`], with `options`.
+/// Opens a table by its URL like [`open`], with `options`.
 ///
 /// # Errors
 ///
 /// As [`open`]; also [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for `mem:` with
-/// [`Create::Never`]: a table in memory is always new.
+/// [`Create::Never`], because a table in memory is always new.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> splitpoint::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("words.spt");
+/// # let url = format!("file:{}", path.display());
+/// use splitpoint::{Create, Options, TableExt};
+///
+/// let table = splitpoint::open_with(&url, &Options::new().create(Create::New))?;
+/// table.put("key", "value")?;
+/// table.close()?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn open_with(url: &str, options: &Options) -> Result<Box<dyn Table>> {
     let db: Db = match scheme_of(url) {
         Some("mem") if options.create == Create::Never => {
@@ -96,13 +117,13 @@ fn opener_of(scheme: &str) -> Result<Opener> {
     openers.get(scheme).copied().ok_or_else(|| {
         let known: Vec<&str> = ["mem", "file"].into_iter().chain(openers.keys().copied()).collect();
         let known = known.join(":`, `");
-        let reason = format!("`{scheme}:` is not an access method; there are `{known}:`");
+        let reason = format!("`{scheme}:` is not an access method; expected one of `{known}:`");
         Error::Invalid { what: "URL", reason }
     })
 }
 
-/// Returns the scheme of `url`, if it has one: two or more letters, digits or `+-.` before a
-/// colon. A path whose first part looks like a scheme is written `./name:rest`.
+/// Returns the scheme of `url`, if it has one: two or more letters, digits or `+-.` before a colon.
+/// A path that begins like a scheme can be written `./name:rest`.
 fn scheme_of(url: &str) -> Option<&str> {
     let (scheme, _) = url.split_once(':')?;
     let is_scheme = scheme.len() >= 2

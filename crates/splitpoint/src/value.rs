@@ -1,4 +1,4 @@
-//! `Value`: bytes that a table returns, borrowed where they lie in memory.
+//! `Value`: bytes that a table returns, borrowed where they lie.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,22 +6,22 @@ use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-/// Bytes that `Debug` shows of a value; of a longer one it gives the length too.
+/// Bytes of a value that `Debug` shows; for a longer value it adds the length.
 const DEBUG_BYTES_MAX: usize = 64;
 
-/// A value or a key that a table returned: bytes, not copied where the table has them in memory.
+/// A value or a key that a table returned: bytes, borrowed if the table has them in memory.
 ///
-/// It dereferences to `[u8]`, and compares with byte slices, arrays, vectors and strings. `Debug`
-/// prints the first 64 bytes, escaped.
+/// It dereferences to `[u8]`, and compares equal to byte slices, arrays, vectors and strings of the
+/// same bytes. `Debug` prints the first 64 bytes, escaped.
 ///
-/// A value borrows from its table, so it lives no longer than the table's handle. Later changes of the
-/// key do not change it. The bytes of a store in a file are those of the mapped file: another program
-/// that writes to the file can change them, and one that truncates it makes reading them raise
-/// `SIGBUS`; [`Db::open`](crate::Db::open) has the whole contract.
+/// A value borrows from its table, so it cannot outlive the table's handle. Later changes of the
+/// key do not change it. The bytes of a store in a file are those of the mapped file: if another
+/// program writes to the file they may change, and if it truncates the file, reading them raises
+/// `SIGBUS`. [`Db::open`](crate::Db::open) has the whole contract.
 ///
-/// The type is opaque: a later version may count values that are held, so that it does not reuse the
-/// space of a record while somebody reads it. A program that keeps a value for long should copy it
-/// with [`into_vec`](Self::into_vec).
+/// The type is opaque, because a later version may count borrowed values, so that it does not reuse
+/// the space of a record while somebody reads it. Copy a value that you keep for long with
+/// [`into_vec`](Self::into_vec).
 ///
 /// # Examples
 ///
@@ -43,8 +43,9 @@ pub struct Value<'table> {
     pin: Pin<'table>,
 }
 
-/// What will keep the space of a record from reuse while a value borrows it. Nothing is reused yet, so
-/// it does nothing; its `Drop` makes the compiler treat values today as it must treat them then.
+/// The part of a value that will keep the space of its record from reuse. Splitpoint reuses no
+/// space yet, so it does nothing, but its `Drop` makes the compiler treat values today as it must
+/// treat them then.
 #[derive(Clone)]
 struct Pin<'table>(PhantomData<&'table ()>);
 
@@ -53,22 +54,22 @@ impl Drop for Pin<'_> {
 }
 
 impl<'table> Value<'table> {
-    /// Wraps bytes that live in the table.
+    /// Wraps bytes that the table owns.
     #[inline]
     pub fn borrowed(bytes: &'table [u8]) -> Self {
         Self { bytes: Cow::Borrowed(bytes), pin: Pin(PhantomData) }
     }
 
-    /// Wraps bytes read for this value alone.
+    /// Wraps bytes that were read for this value only.
     pub fn owned(bytes: Vec<u8>) -> Self {
         Self { bytes: Cow::Owned(bytes), pin: Pin(PhantomData) }
     }
 
-    /// Returns the bytes; copies them if they live in the table.
+    /// Returns the bytes, and copies them if the table owns them.
     pub fn into_vec(self) -> Vec<u8> {
         let Self { bytes, pin } = self;
         let bytes = bytes.into_owned();
-        // Not before they are copied.
+        // Only after the copy may the space be reused.
         drop(pin);
         bytes
     }
@@ -104,7 +105,7 @@ impl Hash for Value<'_> {
     }
 }
 
-/// Compares values with what has bytes, on either side.
+/// Implements `PartialEq` between values and other types that have bytes, on either side.
 macro_rules! compare_with {
     ($([$($generic:tt)*] $other:ty,)*) => {$(
         impl<$($generic)*> PartialEq<$other> for Value<'_> {
@@ -145,7 +146,7 @@ impl fmt::Debug for Value<'_> {
     }
 }
 
-/// One key with its value, from a scan.
+/// One key with its value: an item of a scan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry<'table> {
     /// The key.

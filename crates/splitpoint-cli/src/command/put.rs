@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         return Ok(());
     }
     let (key, file) = (shown(&key), args.file.display());
-    Err(Failure::new(Exit::No, format!("key `{key}` exists already in `{file}`"))
+    Err(Failure::new(Exit::No, format!("key `{key}` already exists in `{file}`"))
         .hint("its value is unchanged; without --new it would be replaced"))
 }
 

@@ -43,7 +43,7 @@ fn a_file_that_is_there_is_replaced_only_when_told() {
     sandbox.run(&["backup", "words.spt", "copy.spt"]).check(
         3,
         "",
-        "splitpoint: error: `copy.spt` exists already\n\
+        "splitpoint: error: `copy.spt` already exists\n\
          hint: --force replaces it when the copy is whole\n",
     );
     assert_eq!(sandbox.read("copy.spt"), b"mine");

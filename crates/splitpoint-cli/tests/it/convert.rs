@@ -100,7 +100,7 @@ fn what_exists_is_not_replaced_and_the_source_least_of_all() {
             let outcome = sandbox.run(&["convert", "gdbm-std-bin.gdbm", dest, "--format", format]);
             let what = match dest {
                 "dangling" => "is a symbolic link to `nowhere`, which does not exist",
-                _ => "exists already",
+                _ => "already exists",
             };
             outcome.check_error(3, &format!("`{dest}` {what}"));
         }

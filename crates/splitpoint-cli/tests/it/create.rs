@@ -46,7 +46,7 @@ fn create_leaves_an_existing_file_alone() {
     sandbox.run(&["create", "words.spt"]).check(
         3,
         "",
-        "splitpoint: error: `words.spt` exists already\n\
+        "splitpoint: error: `words.spt` already exists\n\
          hint: `splitpoint load words.spt` adds to it; to start anew, remove the file first\n",
     );
     assert_eq!(sandbox.read("words.spt"), before);

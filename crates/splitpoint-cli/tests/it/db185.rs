@@ -15,7 +15,7 @@ fn a_file_is_made_written_and_read_with_every_command() {
         "splitpoint: created `db185:a.db?bsize=512&ffactor=4&lorder=4321`, a file of db 1.85: \
          pages of 512 bytes, byte order 4321\n",
     );
-    sandbox.run(&["create", url]).check_error(3, "`a.db` exists already");
+    sandbox.run(&["create", url]).check_error(3, "`a.db` already exists");
     sandbox.run(&["count", "db185:a.db"]).check(0, "0\n", "");
     for (key, value) in AWKWARD {
         let args = ["put", "db185:a.db", "--hex", &hex(key), &hex(value)];
@@ -25,7 +25,7 @@ fn a_file_is_made_written_and_read_with_every_command() {
     }
     sandbox
         .run(&["put", "db185:a.db", "--new", "plain", "other"])
-        .check_error(1, "key `plain` exists already in `db185:a.db`");
+        .check_error(1, "key `plain` already exists in `db185:a.db`");
     sandbox.run(&["delete", "db185:a.db", "plain", "tab\there"]).check(0, "", "");
     sandbox
         .run(&["delete", "db185:a.db", "plain"])

@@ -43,7 +43,7 @@ fn demo_puts_its_store_where_it_is_told_and_replaces_nothing() {
     let sandbox = Sandbox::new();
     assert_eq!(sandbox.run(&["demo", "--file", "demo.spt"]).exit, 0);
     sandbox.run(&["count", "demo.spt"]).check(0, "40402\n", "");
-    sandbox.run(&["demo", "--file", "demo.spt"]).check_error(3, "`demo.spt` exists already");
+    sandbox.run(&["demo", "--file", "demo.spt"]).check_error(3, "`demo.spt` already exists");
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn put_replaces_unless_new_is_asked() {
     sandbox.run(&["put", "words.spt", "apple", "green", "--new"]).check(
         1,
         "",
-        "splitpoint: error: key `apple` exists already in `words.spt`\n\
+        "splitpoint: error: key `apple` already exists in `words.spt`\n\
          hint: its value is unchanged; without --new it would be replaced\n",
     );
     sandbox.run(&["put", "words.spt", "--new", "damson", "blue"]).check(0, "", "");

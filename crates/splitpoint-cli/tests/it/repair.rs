@@ -105,7 +105,7 @@ fn repair_replaces_no_file() {
             3,
             "",
             &format!(
-                "splitpoint: error: `{output}` exists already\n\
+                "splitpoint: error: `{output}` already exists\n\
                  hint: give the name of a new file, or remove it first: rm {output}\n"
             ),
         );

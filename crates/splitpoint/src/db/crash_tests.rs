@@ -247,10 +247,10 @@ impl Point<'_> {
         let is_left = is_left(&killed);
         let (_, db) = examine(&killed, self.options, self.history, least)
             .map_err(|error| format!("killed: {error}"))?;
-        if is_left && !matches!(db.recovery(), Recovery::TakenOver { .. }) {
+        if is_left && !matches!(db.recovery(), Recovery::WarmRestart { .. }) {
             return Err(format!("killed: {:?} of tables that are whole", db.recovery()));
         }
-        if let Recovery::TakenOver { records } = db.recovery()
+        if let Recovery::WarmRestart { records } = db.recovery()
             && records > TAKEN_OVER_MAX
         {
             return Err(format!("killed: {records} records were applied"));

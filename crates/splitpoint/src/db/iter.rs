@@ -1,4 +1,4 @@
-//! Iterators over a store: its keys, its values, and what a `for` loop over a `&Db` gets.
+//! Iterators over the keys, the values and both, and the `for` loop over a `&Db`.
 
 use super::Db;
 use crate::cursor::Scan;
@@ -6,7 +6,9 @@ use crate::error::{Error, Result};
 use crate::value::{Entry, Value};
 
 impl Db {
-    /// Returns every key, in the order of the file, with the guarantees of [`scan`](Self::scan).
+    /// Returns an iterator over every key, in the order of the file.
+    ///
+    /// It gives the guarantees of [`scan`](Self::scan).
     ///
     /// # Errors
     ///
@@ -28,24 +30,42 @@ impl Db {
         Ok(Keys(self.scan()?))
     }
 
-    /// Returns the value of every key, in the order of the file, with the guarantees of
-    /// [`scan`](Self::scan).
+    /// Returns an iterator over the value of every key, in the order of the file.
+    ///
+    /// It gives the guarantees of [`scan`](Self::scan).
     ///
     /// # Errors
     ///
     /// As [`scan`](Self::scan).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// db.put_many([("ant", "6"), ("spider", "8")])?;
+    /// let mut leg_count = 0;
+    /// for value in db.values()? {
+    ///     leg_count += value?[0] - b'0';
+    /// }
+    /// assert_eq!(leg_count, 14);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn values(&self) -> Result<Values<'_>> {
         Ok(Values(self.scan()?))
     }
 
-    /// Returns every key with its value, as [`scan`](Self::scan) does; an error at the beginning is the
-    /// first item. A `for` loop over a `&Db` is the same.
+    /// Returns an iterator over every key with its value, like [`scan`](Self::scan) but infallible.
+    ///
+    /// If the scan cannot begin, the error is the only item. A `for` loop over a `&Db` calls this
+    /// method.
     pub fn iter(&self) -> Iter<'_> {
         Iter(self.scan().map_err(Some))
     }
 }
 
-/// Every key of a store: [`Db::keys`].
+/// Iterator over the keys of a store; [`Db::keys`] returns it.
 #[derive(Debug)]
 pub struct Keys<'db>(Scan<'db>);
 
@@ -59,7 +79,7 @@ impl<'db> Iterator for Keys<'db> {
 
 impl std::iter::FusedIterator for Keys<'_> {}
 
-/// The value of every key of a store: [`Db::values`].
+/// Iterator over the values of a store; [`Db::values`] returns it.
 #[derive(Debug)]
 pub struct Values<'db>(Scan<'db>);
 
@@ -73,7 +93,7 @@ impl<'db> Iterator for Values<'db> {
 
 impl std::iter::FusedIterator for Values<'_> {}
 
-/// Every key with its value, as a `for` loop over a `&Db` gets them.
+/// Iterator over the keys and values of a store; [`Db::iter`] returns it.
 ///
 /// It is a [`Scan`]; if the scan cannot begin, its only item is the error.
 #[derive(Debug)]

@@ -55,7 +55,7 @@ fn assert_left(disk: &SimDisk, options: &Options, before: &Content, after: &Cont
     }
     let report = db.check().unwrap();
     assert!(report.is_clean(), "{at}: {:?}", report.damages);
-    if let Recovery::TakenOver { records } = db.recovery() {
+    if let Recovery::WarmRestart { records } = db.recovery() {
         assert!(records <= 2, "{at}: {records} records applied");
     }
     // What is left must also take changes: a line used twice would show now.
@@ -126,7 +126,7 @@ fn a_damaged_durable_position_makes_no_sync_after_a_takeover_too_short() {
         let left = disk.kill();
 
         let db = left.open(&options).unwrap();
-        assert!(matches!(db.recovery(), Recovery::TakenOver { .. }), "{:?}", db.recovery());
+        assert!(matches!(db.recovery(), Recovery::WarmRestart { .. }), "{:?}", db.recovery());
         let before_sync = left.lose_power(0).open(&options).unwrap();
         assert_eq!(content(&before_sync).len(), 1, "the second change is durable without a sync");
         db.sync().unwrap();

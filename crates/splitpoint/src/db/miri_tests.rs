@@ -81,7 +81,7 @@ fn miri_a_simulated_disk_is_reopened_after_close_kill_and_power_loss() {
         let db = after.open(&options).unwrap();
         assert_content(&db, &model);
         match db.recovery() {
-            Recovery::TakenOver { .. } => assert_eq!(name, "killed"),
+            Recovery::WarmRestart { .. } => assert_eq!(name, "killed"),
             recovery => assert!(matches!(recovery, Recovery::Replayed { .. }), "{recovery:?}"),
         }
     }

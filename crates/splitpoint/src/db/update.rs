@@ -1,4 +1,4 @@
-//! Changes that depend on what is stored: read and write in one step, for each key.
+//! Changes that depend on what is stored: they read and write in one step, key by key.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::MutexGuard;
@@ -11,23 +11,28 @@ use crate::table::PutMode;
 use crate::value::Value;
 
 impl Db {
-    /// Replaces the value of `key` by what `change` makes of it, and returns the new value.
+    /// Replaces the value of `key` with the result of `change`, and returns the new value.
     ///
-    /// `change` gets the value, or `None` for a missing key; if it returns `None`, the key is deleted.
-    /// No other thread changes the store between the read and the write, so no change is lost. Other
-    /// keys are not protected: [`apply`](Self::apply) changes several keys together.
+    /// `change` gets the value, or `None` for a missing key; if it returns `None`, this deletes the
+    /// key. No other thread changes the store between the read and the write, so no update is lost.
+    /// This protects a single key; [`apply`](Self::apply) changes several keys together.
     ///
-    /// `change` must not write to the store, call [`scan`](Self::scan) or the like: the calling thread
-    /// holds the lock of the writer and would wait for itself. [`get`](Self::get) takes no lock. If
-    /// `change` panics, nothing has changed and the store stays usable.
+    /// `change` must not write to the store, nor call [`scan`](Self::scan), [`stats`](Self::stats),
+    /// [`check`](Self::check) or [`sync`](Self::sync): the calling thread holds the writer's lock
+    /// and would deadlock. [`get`](Self::get) takes no lock. If `change` panics, the store is
+    /// unchanged and stays usable.
     ///
     /// # Errors
     ///
     /// As [`put`](Self::put).
     ///
+    /// # Durability
+    ///
+    /// That of the handle: see [`Options::durability`](crate::Options::durability).
+    ///
     /// # Cost
     ///
-    /// A [`get`](Self::get) and a [`put`](Self::put); writers wait while `change` runs.
+    /// A [`get`](Self::get) and a [`put`](Self::put). Other writers wait while `change` runs.
     ///
     /// # Examples
     ///
@@ -35,7 +40,7 @@ impl Db {
     /// # fn main() -> splitpoint::Result<()> {
     /// # let db = splitpoint::Db::in_memory()?;
     /// let add_one = |old: Option<&[u8]>| {
-    ///     let count = old.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes")));
+    ///     let count = old.map_or(0, |it| u64::from_le_bytes(it.try_into().expect("8 bytes")));
     ///     Some((count + 1).to_le_bytes())
     /// };
     /// db.update("visits", add_one)?;
@@ -66,14 +71,14 @@ impl Db {
         Ok(new)
     }
 
-    /// Returns the value of `key`; stores what `make` returns if the key is missing.
+    /// Returns the value of `key`, and first stores the result of `make` if the key is missing.
     ///
-    /// Of several threads that ask for one missing key, one calls `make` and all return its value.
-    /// `make` must not write to the store, as [`update`](Self::update) says.
+    /// If several threads ask for the same missing key, one calls `make` and all return its value.
+    /// `make` must not write to the store: see [`update`](Self::update).
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put) for a missing key, as [`get`](Self::get) for one that exists.
+    /// As [`put`](Self::put) for a missing key, and as [`get`](Self::get) for one that exists.
     ///
     /// # Examples
     ///
@@ -106,24 +111,26 @@ impl Db {
         Ok(Value::borrowed(stored.value))
     }
 
-    /// Deletes every key for which `keep` returns `false`, and returns how many it deleted.
+    /// Deletes every key for which `keep` returns `false`, and returns the number of keys it
+    /// deleted.
     ///
-    /// It is atomic for each key, not for all of them: a key is deleted only while it has the value for
-    /// which `keep` returned `false`. If another thread has changed the key, `keep` is called again
-    /// with the new value. A key that is new since the beginning is not looked at. No lock is held
-    /// while `keep` runs, so it may use the store.
+    /// Each delete is atomic; all of them together are not. A key is deleted only while it has the
+    /// value for which `keep` returned `false`. If another thread has changed the value, `keep` is
+    /// called again with the new one. A key that is stored after the call has begun is skipped. No
+    /// lock is held while `keep` runs, so it may use the store.
     ///
     /// # Errors
     ///
-    /// As [`scan`](Self::scan) and [`delete`](Self::delete); what was deleted before stays deleted.
+    /// As [`scan`](Self::scan) and [`delete`](Self::delete). The keys deleted before the error stay
+    /// deleted.
     ///
     /// # Durability
     ///
-    /// That of the handle. With [`Durability::Sync`] the deletes share one wait at the end.
+    /// That of the handle. With [`Durability::Sync`] all deletes share one wait at the end.
     ///
     /// # Cost
     ///
-    /// A [`scan`](Self::scan), and a [`delete`](Self::delete) for each key that goes.
+    /// A [`scan`](Self::scan), and a [`delete`](Self::delete) for each key that it deletes.
     ///
     /// # Examples
     ///
@@ -132,7 +139,7 @@ impl Db {
     /// # let db = splitpoint::Db::in_memory()?;
     /// db.put_many([("a", "old"), ("b", "new"), ("c", "old")])?;
     /// assert_eq!(db.retain(|_key, value| value != b"old")?, 2);
-    /// assert_eq!(db.get("b")?.expect("it is kept"), "new");
+    /// assert_eq!(db.get("b")?.expect("it was kept"), "new");
     /// # Ok(())
     /// # }
     /// ```
@@ -156,11 +163,11 @@ impl Db {
         Ok(deleted_count)
     }
 
-    /// Deletes every key, and returns how many it deleted.
+    /// Deletes every key, and returns the number of keys it deleted.
     ///
-    /// It is atomic for each key, not for all of them: a reader may find some keys gone and others not
-    /// yet, and so may the next open after a crash. A key that another thread stores meanwhile may
-    /// stay.
+    /// Each delete is atomic; all of them together are not. A reader may find some keys deleted and
+    /// others not yet, and so may the next open after a crash. A key that another thread stores
+    /// meanwhile may stay.
     ///
     /// # Errors
     ///
@@ -200,7 +207,8 @@ impl Db {
         let durability = self.durability_of_part();
         let mut writer = self.store.lock_for_change()?;
         let Some(pair) = self.store.find_hashed(key, hash)? else { return Ok(Held::Missing) };
-        // The memory behind `old` may be of a view that has moved since.
+        // The read mapping may have moved since `old` was read, so equal values may lie at two
+        // addresses.
         if !std::ptr::eq(pair.value, old) && pair.value != old {
             return Ok(Held::Other(Value::borrowed(pair.value)));
         }
@@ -209,7 +217,7 @@ impl Db {
         Ok(Held::Deleted)
     }
 
-    /// Returns the durability of one of many changes that share one wait at the end.
+    /// Returns the durability of one change among many that share one wait at the end.
     fn durability_of_part(&self) -> Durability {
         match self.store.durability {
             Durability::Sync => Durability::Buffered,
@@ -217,7 +225,7 @@ impl Db {
         }
     }
 
-    /// The wait at the end.
+    /// Waits for durability at the end of many changes.
     fn sync_if_asked(&self) -> Result<()> {
         match self.store.durability {
             Durability::Sync => self.sync(),
@@ -226,16 +234,16 @@ impl Db {
     }
 }
 
-/// What became of a key that was to be deleted with one value.
+/// The result of deleting a key that should have a certain value.
 enum Held<'db> {
     Deleted,
     Missing,
-    /// It has another value by now.
+    /// The key has another value by now.
     Other(Value<'db>),
 }
 
-/// Runs a function of the caller under the lock. A panic in it passes on, but only when the lock is
-/// free again: the store has not changed, so it need not be poisoned.
+/// Runs a function of the caller under the lock, and passes on a panic only after releasing it. The
+/// store has not changed, so the mutex need not be poisoned.
 fn run_locked<R>(
     writer: MutexGuard<'_, Writer>,
     what: impl FnOnce() -> R,

@@ -62,7 +62,7 @@ fn bases_are_sound_stores() {
         let db = SimDisk::with_file(&file).open(&Options::new().create(Create::Never)).unwrap();
         match base {
             Base::Closed => assert_eq!(db.recovery(), Recovery::Clean),
-            Base::Left => assert!(matches!(db.recovery(), Recovery::TakenOver { .. })),
+            Base::Left => assert!(matches!(db.recovery(), Recovery::WarmRestart { .. })),
             Base::Lost => match db.recovery() {
                 Recovery::Replayed { checkpoint_keys, dropped_bytes, .. } => {
                     assert!(checkpoint_keys > 0 && dropped_bytes == 0);

@@ -1,14 +1,18 @@
-/// Returns the hash of dbm and ndbm, in 32 bits: `calchash` of the seventh edition.
+/// Returns the 32-bit hash of dbm and ndbm: `calchash` of the seventh edition.
 ///
-/// For each byte, low nibble first: the index advances by a step of the nibble, and the word at
-/// the index is added. A file uses as many of the low bits as it has grown to need.
+/// For each nibble, the lower one of a byte first, it advances an index by a step of that nibble
+/// and adds the word at the index. A file uses as many of the low bits as its size requires.
 ///
-/// Kept to read old files; it names no function of a store. Its state is the sum of a few table
-/// words, so collisions are found by hand.
+/// It serves to read old files; no store can use it. Its state is the sum of a few table words, so
+/// collisions can be found by hand.
 ///
-/// Complexity: two additions of table words per key byte.
+/// # Cost
 ///
-/// Source: dbm of the seventh edition; the words were published with 4.3BSD and illumos.
+/// Two additions of table words per key byte.
+///
+/// # Source
+///
+/// Dbm of the seventh edition; the words were published with 4.3BSD and illumos.
 ///
 /// # Examples
 ///

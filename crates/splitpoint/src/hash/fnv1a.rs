@@ -1,13 +1,16 @@
-/// FNV-1a, 64 bits. Named by [`HashId::FNV1A_64`](super::HashId::FNV1A_64) in table headers; its
-/// output never changes.
+/// Returns the 64-bit FNV-1a hash of `key`.
 ///
-/// Kept as a baseline and for old tables. The prime is odd, so bit 0 of the hash is only the
-/// parity of bit 0 of the key bytes; linear hashing picks buckets by those low bits. Never for
-/// keys an attacker may choose.
+/// Stores can use it, under [`HashId::FNV1A_64`](super::HashId::FNV1A_64); it serves as a baseline.
+/// Its prime is odd, so bit 0 of the hash is only the parity of bit 0 of the key bytes, and linear
+/// hashing selects buckets by those low bits. Never use it for keys that an attacker may choose.
 ///
-/// Complexity: one multiplication per key byte.
+/// # Cost
 ///
-/// Source: Fowler, Noll and Vo; vectors from draft-eastlake-fnv.
+/// One multiplication per key byte.
+///
+/// # Source
+///
+/// Fowler, Noll and Vo; vectors from draft-eastlake-fnv.
 ///
 /// # Examples
 ///

@@ -1,15 +1,19 @@
 use super::CharSign;
 
-/// Returns the hash of GNU gdbm, in 31 bits; a file's directory is indexed by the highest of them.
+/// Returns the 31-bit hash of GNU gdbm, whose highest bits index the directory of a file.
 ///
-/// `sign` says how the machine that wrote the file took a byte above 127.
+/// `sign` is how the machine that wrote the file treats a byte above 127.
 ///
-/// Kept to read old files; it names no function of a store. Keys whose bytes are swapped over a
-/// distance of 24 collide, so never for keys an attacker may choose.
+/// It serves to read old files; no store can use it. Two keys collide if one has the bytes of the
+/// other, with some swapped over a distance of 24.
 ///
-/// Complexity: one shift and addition per key byte.
+/// # Cost
 ///
-/// Source: GNU gdbm, `hash.c`.
+/// One shift and addition per key byte.
+///
+/// # Source
+///
+/// GNU gdbm, `hash.c`.
 ///
 /// # Examples
 ///

@@ -1,12 +1,18 @@
-//! Stable hash functions: the ones a table on disk may name.
+//! Stable hash functions: those that the file of a store can name.
 //!
-//! A function with a [`HashId`] never changes its output and its id is never reused. Each table
-//! stores the id, the name, the seed and the hash of [`PROBE_KEY`], which are checked when it is
-//! opened: the check that the 1991 package made with `h_charkey`.
+//! A function with a [`HashId`] never changes its output, and its id is never reused. Each store
+//! records the id, the name, the seed and the hash of [`PROBE_KEY`]. An open checks all of them, as
+//! db 1.85 does with its `h_charkey`.
 //!
-//! [`dbm`](fn@dbm), [`sdbm`](fn@sdbm) and [`gdbm`](fn@gdbm) have no id: files of those names are
-//! read by them. They are here because they are the functions of formats on disk, of which there is
-//! one definition.
+//! [`dbm`](fn@dbm), [`sdbm`](fn@sdbm) and [`gdbm`](fn@gdbm) have no id, because no store uses them.
+//! They serve to read the old files of these names, and are here so that each function of a file
+//! format is defined once.
+//!
+//! # Which one to take
+//!
+//! [`HashFunction::rapidhash_v3`], the default, unless strangers choose the keys; then
+//! [`HashFunction::siphash_1_3`]. `docs/hashing.md` compares them, and `splitpoint lab hash`
+//! measures them on your keys.
 
 mod dbm;
 mod fnv1a;
@@ -23,15 +29,15 @@ pub use x33::x33;
 use std::fmt;
 use std::sync::Arc;
 
-/// The key whose hash a table stores, so that a wrong function is noticed at open.
+/// The key whose hash every store records, so that an open detects a wrong hash function.
 ///
-/// It is the 1991 package's probe, with its final NUL.
+/// It is the probe of db 1.85, with its final NUL.
 pub const PROBE_KEY: &[u8] = b"%$sniglet^&\0";
 
-/// How a C program takes a byte above 127 as a `char`.
+/// How a C program converts a `char` above 127 to an `int`.
 ///
-/// Signed on x86, unsigned on Arm, POWER and s390x: hash functions that were written with `char`
-/// differ between them for such bytes.
+/// `char` is signed on x86, and unsigned on Arm, POWER and s390x. A hash function written with
+/// `char` differs between them for keys with such bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CharSign {
     /// From -128 to 127.
@@ -50,7 +56,7 @@ impl CharSign {
     }
 }
 
-/// Names a hash function on disk.
+/// The number that identifies a hash function in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HashId(pub u32);
 
@@ -59,17 +65,17 @@ impl HashId {
     pub const RAPIDHASH_V3: Self = Self(1);
     /// XXH3, 64 bits, seeded.
     pub const XXH3_64: Self = Self(2);
-    /// SipHash-1-3, 64 bits, keyed by the seed: for keys an attacker may choose.
+    /// SipHash-1-3, 64 bits, keyed by the seed: for keys that an attacker may choose.
     pub const SIPHASH_1_3: Self = Self(3);
-    /// The 1991 package's default, 32 bits, without a seed.
+    /// The default of db 1.85, 32 bits, without a seed.
     pub const X33: Self = Self(4);
     /// FNV-1a, 64 bits, without a seed.
     pub const FNV1A_64: Self = Self(5);
-    /// The lowest id of a function that the user registers.
+    /// The lowest id of [`HashFunction::user`]; the library uses those below.
     pub const USER_MIN: Self = Self(0x8000_0000);
 }
 
-/// A hash function of keys, with the identity that tables store.
+/// A hash function of keys, with the id and the name that a store records.
 #[derive(Clone)]
 pub struct HashFunction {
     id: HashId,
@@ -78,7 +84,7 @@ pub struct HashFunction {
 }
 
 impl HashFunction {
-    /// Returns the functions this library knows, the default first.
+    /// Returns the hash functions of the library, the default first.
     pub fn all() -> Vec<Self> {
         vec![
             Self::rapidhash_v3(),
@@ -89,53 +95,64 @@ impl HashFunction {
         ]
     }
 
-    /// rapidhash v3: the default. Passes every test of `SMHasher3`; output is frozen.
+    /// Returns rapidhash v3, the default.
     ///
-    /// Not for keys that an attacker may choose, whether or not the seed is known: all keys of 16 bytes
-    /// that begin with `c9 ac 2e 96 93 4b b8 8b` have one hash, under every seed, since these bytes
-    /// make a factor of its multiplication zero. Use [`Self::siphash_1_3`].
+    /// It passes every test of `SMHasher3`.
     ///
-    /// Source: Nicolas De Carli, rapidhash, successor of wyhash.
+    /// Do not use it for keys that an attacker may choose, whether or not the seed is secret: all
+    /// keys of 16 bytes that begin with `c9 ac 2e 96 93 4b b8 8b` have the same hash under every
+    /// seed, because these bytes make a factor of its multiplication zero. Use
+    /// [`Self::siphash_1_3`] for those.
+    ///
+    /// # Source
+    ///
+    /// Nicolas De Carli, rapidhash, successor of wyhash.
     pub fn rapidhash_v3() -> Self {
         Self::known(HashId::RAPIDHASH_V3, "rapidhash-v3", rapidhash_v3)
     }
 
-    /// XXH3, 64 bits. The fastest on long keys; fails some tests of `SMHasher3`.
+    /// Returns XXH3, 64 bits.
     ///
-    /// Source: Yann Collet, xxHash 0.8.
+    /// It is the fastest on long keys, and fails some tests of `SMHasher3`.
+    ///
+    /// # Source
+    ///
+    /// Yann Collet, xxHash 0.8.
     pub fn xxh3_64() -> Self {
         Self::known(HashId::XXH3_64, "xxh3-64", xxhash_rust::xxh3::xxh3_64_with_seed)
     }
 
-    /// SipHash-1-3, keyed by the seed: a pseudo-random function, for hostile keys.
+    /// Returns SipHash-1-3, keyed by the seed: a pseudo-random function, for hostile keys.
     ///
-    /// Three to four times slower than the default on short keys.
+    /// It is three to four times slower than the default on short keys.
     ///
-    /// Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012.
+    /// # Source
+    ///
+    /// Aumasson and Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012.
     pub fn siphash_1_3() -> Self {
         Self::known(HashId::SIPHASH_1_3, "siphash-1-3", siphash_1_3)
     }
 
-    /// The default function of the 1991 package: see [`x33()`](fn@x33).
+    /// Returns the default hash function of db 1.85: see [`x33()`](fn@x33).
     pub fn x33() -> Self {
         Self::known(HashId::X33, "x33", |key, _| u64::from(x33(key)))
     }
 
-    /// FNV-1a, 64 bits: see [`fnv1a_64()`](fn@fnv1a_64).
+    /// Returns FNV-1a, 64 bits: see [`fnv1a_64()`](fn@fnv1a_64).
     pub fn fnv1a_64() -> Self {
         Self::known(HashId::FNV1A_64, "fnv1a-64", |key, _| fnv1a_64(key))
     }
 
-    /// Registers a function of the user's own under `id`, which must be at least
-    /// [`HashId::USER_MIN`].
+    /// Creates a hash function of your own, with an `id` of at least [`HashId::USER_MIN`].
     ///
-    /// The function must give the same result for the same key and seed in every process that
-    /// opens the table, and should spread all of its low 32 bits.
+    /// It must return the same result for the same key and seed in every process that opens the
+    /// store, and should spread all of its low 32 bits. Every open passes the same id, name and
+    /// function to [`Options::hash`](crate::Options::hash).
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the id is reserved or the name is
-    /// empty or longer than 31 bytes.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the id is reserved, or the name is
+    /// empty or longer than [`NAME_BYTES_MAX`].
     ///
     /// # Examples
     ///
@@ -156,42 +173,56 @@ impl HashFunction {
         if id < HashId::USER_MIN {
             return Err(crate::Error::Invalid {
                 what: "hash id",
-                reason: format!("ids below {:#x} are the library's", HashId::USER_MIN.0),
+                reason: format!(
+                    "expected an id of at least {:#x}, found {:#x}",
+                    HashId::USER_MIN.0,
+                    id.0
+                ),
             });
         }
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(crate::Error::Invalid {
                 what: "hash name",
-                reason: format!("a name has 1 to {NAME_BYTES_MAX} bytes, not {}", name.len()),
+                reason: format!("expected 1 to {NAME_BYTES_MAX} bytes, found {}", name.len()),
             });
         }
         Ok(Self { id, name: name.into(), function })
     }
 
-    /// Returns the library's function called `name`, as `splitpoint create --hash` takes it.
+    /// Returns the hash function of the library that is called `name`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use splitpoint::hash::HashFunction;
+    ///
+    /// let hash = HashFunction::by_name("siphash-1-3").expect("the library has it");
+    /// assert_ne!(hash.hash(b"key", 1), hash.hash(b"key", 2)); // Two seeds.
+    /// assert!(HashFunction::by_name("siphash").is_none());
+    /// ```
     pub fn by_name(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|known| &*known.name == name)
     }
 
-    /// Returns the library's function with this id.
+    /// Returns the hash function of the library with this id.
     pub fn by_id(id: HashId) -> Option<Self> {
         Self::all().into_iter().find(|known| known.id == id)
     }
 
-    /// Returns the id that tables store.
+    /// Returns the id that a store records.
     pub fn id(&self) -> HashId {
         self.id
     }
 
-    /// Returns the name that tables store and messages show.
+    /// Returns the name that a store records and messages show.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the hash of `key`.
+    /// Returns the hash of `key` under `seed`.
     #[inline]
     pub fn hash(&self, key: &[u8], seed: u64) -> u64 {
-        // The default is called directly, so that it is inlined into the lookup.
+        // Call the default directly, so that the compiler inlines it into the lookup.
         if self.id == HashId::RAPIDHASH_V3 {
             return rapidhash_v3(key, seed);
         }
@@ -209,7 +240,7 @@ impl fmt::Debug for HashFunction {
     }
 }
 
-/// Longest name of a function in bytes.
+/// Largest length of a hash function's name, in bytes.
 pub const NAME_BYTES_MAX: usize = 31;
 
 #[inline]

@@ -1,16 +1,20 @@
 use super::CharSign;
 
-/// Returns the hash of sdbm, in 32 bits: `h = c + multiplier * h` from 0.
+/// Returns the 32-bit hash of sdbm: `h = c + multiplier * h`, beginning with 0.
 ///
-/// The multiplier is 65,599 in Perl, Apache and most others, and 65,587 in Ruby. `sign` says how
-/// the machine that wrote a file took a byte above 127: it changes bits 8 and up alone.
+/// The multiplier is 65,599 in Perl, Apache and most others, and 65,587 in Ruby. `sign` is how the
+/// machine that wrote the file treats a byte above 127; it affects only bits 8 and up.
 ///
-/// Kept to read old files; it names no function of a store. Never for keys an attacker may choose.
+/// It serves to read old files; no store can use it. Its collisions are easy to find.
 ///
-/// Complexity: one multiplication per key byte.
+/// # Cost
 ///
-/// Source: Ozan Yigit, sdbm, 1990. The C program computes in `unsigned long`; a file uses less than
-/// 32 of its low bits, which are the same.
+/// One multiplication per key byte.
+///
+/// # Source
+///
+/// Ozan Yigit, sdbm, 1990. The C program computes in `unsigned long`, but a file uses fewer than 32
+/// of the low bits, which are the same here.
 ///
 /// # Examples
 ///

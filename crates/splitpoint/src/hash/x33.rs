@@ -1,13 +1,18 @@
-/// The default function of the 1991 package and Berkeley DB's `hash4`: `h = 33 h + c` from 0,
-/// in 32 bits.
+/// Returns the default hash of db 1.85, Berkeley DB's `hash4`: `h = 33 h + c` in 32 bits, beginning
+/// with 0.
 ///
-/// Kept for tables that must hash as that package does. Low bits of short keys are nearly linear
-/// in their last bytes, so consecutive keys fill consecutive buckets: better than random for
-/// those keys, and no promise for others. Never for keys an attacker may choose.
+/// It serves tables that must hash as that package does. The low bits of the hash are nearly linear
+/// in the last bytes of short keys, so consecutive keys fill consecutive buckets. That is better
+/// than random for those keys, and says nothing about others. Never use it for keys that an
+/// attacker may choose.
 ///
-/// Complexity: one multiplication per key byte.
+/// # Cost
 ///
-/// Source: Chris Torek; Seltzer and Yigit 1991, whose header check is this function of
+/// One multiplication per key byte.
+///
+/// # Source
+///
+/// Chris Torek; Seltzer and Yigit 1991, whose file header holds this hash of
 /// [`PROBE_KEY`](super::PROBE_KEY).
 ///
 /// # Examples

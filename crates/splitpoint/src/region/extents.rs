@@ -1,10 +1,10 @@
-//! `Extents`: which granules of the file are free, and what takes and gives them back.
+//! `Extents`: which granules of the file are free, and their allocation.
 //!
 //! # Invariants
 //!
-//! - The list in the live header is that of [`Space`] after every call, so that a process that is
-//!   killed between two calls leaves no granule with two uses.
-//! - There is one for each handle that writes, behind the lock of the writer.
+//! - After every call the live header has the list of [`Space`], so a process that is killed
+//!   between two calls leaves no granule with two uses.
+//! - Each handle that writes has one, behind the writer's lock.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::region::LivePool;
 use crate::space::{Extent, Space};
 use crate::storage::{Backing, Storage};
 
-/// Free extents from this size on are given back to the file system at a close.
+/// Free extents from this size on are punched out of the file at a close.
 const PUNCH_BYTES_MIN: u64 = 256 << 10;
 
 /// The granules of a region.
@@ -31,34 +31,34 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
-    /// Goes on with the free granules that the live header lists.
+    /// Continues with the free granules that the live header lists.
     pub(crate) fn of(region: &Arc<Region>) -> Self {
         Self { region: region.clone(), space: region.live().space() }
     }
 
-    /// Begins with these free granules, and lists them in the live header.
+    /// Starts with these free granules, and lists them in the live header.
     pub(crate) fn begin(region: &Arc<Region>, space: Space) -> Self {
         let extents = Self { region: region.clone(), space };
         extents.publish();
         extents
     }
 
-    /// Returns the region that they are of.
+    /// Returns their region.
     pub(crate) fn region(&self) -> &Arc<Region> {
         &self.region
     }
 
-    /// Returns which granules are free.
+    /// Returns the free granules.
     pub(crate) fn space(&self) -> &Space {
         &self.space
     }
 
-    /// Takes `bytes` of the file, aligned to `alignment`, and makes the file that long.
+    /// Allocates `bytes` of the file, aligned to `alignment`, and extends the file if needed.
     pub(crate) fn allocate(&mut self, bytes: u64, alignment: u64) -> Result<u64> {
         self.allocate_noted(bytes, alignment, |_| {})
     }
 
-    /// As [`allocate`](Self::allocate); `note` learns the granules before they are taken.
+    /// Does the same as [`allocate`](Self::allocate), and first passes the granules to `note`.
     pub(crate) fn allocate_noted(
         &mut self,
         bytes: u64,
@@ -93,42 +93,43 @@ impl Extents {
         self.region.live().set_space(&self.space);
     }
 
-    /// Gives back what [`allocate`](Self::allocate) took.
+    /// Frees what [`allocate`](Self::allocate) returned.
     pub(crate) fn release(&mut self, offset: u64, bytes: u64) {
         self.space.add_free(offset / GRANULE_BYTES, bytes / GRANULE_BYTES);
         self.publish();
     }
 
-    /// Sets `bytes` of the file aside, aligned to their own number, and makes the file that long:
-    /// they count as free until [`take_aside`](Self::take_aside).
+    /// Reserves `bytes` of the file, aligned to their own number, and extends the file if needed.
+    /// They count as free until [`take_aside`](Self::take_aside).
     pub(crate) fn set_aside(&mut self, bytes: u64) -> Result<u64> {
         let count = bytes / GRANULE_BYTES;
         self.change(bytes, |space| space.set_aside(count, count), |_| {})
     }
 
-    /// Takes what is set aside.
+    /// Allocates what is set aside.
     pub(crate) fn take_aside(&mut self) {
         self.space.take_aside();
         self.publish();
     }
 
-    /// Lets others have what is set aside, if anything is.
+    /// Makes what is set aside free again, if anything is.
     pub(crate) fn release_aside(&mut self) {
         self.space.release_aside();
         self.publish();
     }
 
-    /// Gives up the free granules at the end of the file; [`shrink`](Self::shrink) does it.
+    /// Removes the free granules at the end of the file from the list; [`shrink`](Self::shrink)
+    /// truncates the file.
     pub(crate) fn trim(&mut self) {
         if self.space.trim() {
             self.publish();
         }
-        // What a recovery left out may lie behind the end.
+        // Records that a recovery dropped may lie behind the end.
         self.region.view.cut(self.space.end() * GRANULE_BYTES);
     }
 
-    /// Gives the file system the end of the file that was trimmed, and the larger free extents.
-    /// Only when nothing on the disk names them.
+    /// Truncates the file to its end, and punches out the larger free extents. Nothing on the disk
+    /// may name them.
     pub(crate) fn shrink(&self) -> Result<()> {
         let end = self.space.end() * GRANULE_BYTES;
         if end < self.region.storage().file_bytes() {
@@ -149,8 +150,8 @@ impl Extents {
         self.take_lines(window, line_count, clear)
     }
 
-    /// As [`reserve_lines`](Self::reserve_lines), but new lines hold anything: the caller writes all of
-    /// them.
+    /// Does the same as [`reserve_lines`](Self::reserve_lines), except that new lines have
+    /// arbitrary contents: the caller writes all of them.
     pub(crate) fn claim_lines(&mut self, window: LineWindow, line_count: u64) -> Result<()> {
         let claim = |storage: &dyn Storage, offset, bytes| storage.claim_range(offset, bytes);
         self.take_lines(window, line_count, claim)
@@ -171,10 +172,10 @@ impl Extents {
                 continue;
             }
             let offset = self.allocate(bytes, GRANULE_BYTES)?;
-            // A piece of the file may have been something else before.
+            // The granules may have had another use before.
             let mapped = self
                 .region
-                .write("clear index piece", |storage| make_ready(storage, offset, bytes))
+                .write("clear index space in", |storage| make_ready(storage, offset, bytes))
                 .and_then(|()| self.region.windows.map_one(window, piece, Backing::File(offset)));
             if let Err(error) = mapped {
                 self.release(offset, bytes);
@@ -185,8 +186,8 @@ impl Extents {
         Ok(())
     }
 
-    /// Makes lines ahead of the writer and has the faults of their pages taken. What cannot be done
-    /// now is done when the lines are needed.
+    /// Allocates lines ahead of the writer, and has their page faults taken. It ignores errors,
+    /// because the writer allocates the lines when it needs them.
     pub(crate) fn prepare_lines(&mut self, window: LineWindow, lines: Range<u64>) {
         if self.reserve_lines(window, lines.end).is_err() {
             return;
@@ -196,7 +197,7 @@ impl Extents {
         }
     }
 
-    /// Makes sure that `count` overflow lines can be taken.
+    /// Ensures that `count` overflow lines are free.
     pub(crate) fn reserve_overflow_lines(&mut self, count: u64) -> Result<()> {
         let windows = &self.region.windows;
         let free_count = LivePool(windows).free_count();

@@ -1,11 +1,11 @@
-//! Superblocks: written one over the older, so that a torn one costs nothing.
+//! Superblocks: each is written over the older copy, so a torn write leaves the other.
 
 use super::Region;
 use crate::error::Result;
 use crate::format::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
 
 impl Region {
-    /// Writes the superblock over the older copy and waits until it is durable.
+    /// Writes the superblock over the older copy, and waits until it is durable.
     pub(crate) fn write_superblock(
         &self,
         superblock: &mut Superblock,
@@ -17,8 +17,10 @@ impl Region {
         Ok(())
     }
 
-    /// As [`write_superblock`](Self::write_superblock), "not clean" and over both copies at once:
-    /// for a store in which nothing is durable yet, so that a torn one costs nothing.
+    /// Does the same as [`write_superblock`](Self::write_superblock), "not clean", for both copies
+    /// at once.
+    ///
+    /// Only for a store in which nothing is durable yet, where a torn write loses nothing.
     pub(crate) fn write_both_superblocks(&self, superblock: &mut Superblock) -> Result<()> {
         let first = self.place_superblock(superblock, false)?;
         let second = self.place_superblock(&first, false)?;
@@ -27,7 +29,7 @@ impl Region {
         Ok(())
     }
 
-    /// Writes the superblock over the older copy, and returns it as it was written.
+    /// Writes the superblock over the older copy, and returns it as written.
     pub(crate) fn place_superblock(
         &self,
         superblock: &Superblock,

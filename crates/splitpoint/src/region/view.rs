@@ -1,12 +1,12 @@
-//! `View`: all of a file, mapped for reading, and the records in it.
+//! `View`: the read mapping of the whole file, and the records in it.
 //!
 //! # Invariants
 //!
-//! - A slice is made only of bytes before the end of the file, which are mapped.
-//! - Nobody stores to the bytes of a slice: a published record never changes, nor does the header of
-//!   a segment that a record, a superblock or another header names, nor a checkpoint that a
-//!   superblock names; and their granules are not given back while a reader may look at them. A file
-//!   made to harm can lead elsewhere: `ARCHITECTURE.md`, "Modules with `unsafe`".
+//! - A slice is created only of bytes before the end of the file, which are mapped.
+//! - No thread stores to the bytes of a slice. A published record never changes; nor does the
+//!   header of a segment that a record, a superblock or another header names, nor a checkpoint that
+//!   a superblock names. Their granules are not freed while a reader may look at them. A malicious
+//!   file can lead elsewhere: `ARCHITECTURE.md`, "Modules with `unsafe`".
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -73,7 +73,7 @@ impl View {
     ///
     /// # Safety
     ///
-    /// Nobody stores to them while they are borrowed.
+    /// No thread stores to them while they are borrowed.
     #[inline]
     unsafe fn bytes(&self, what: &'static str, offset: u64, bytes: u64) -> Result<&[u8]> {
         let end = self.file_bytes();
@@ -84,13 +84,13 @@ impl View {
         // SAFETY: the range ends before the end of the file, which was loaded before the base: all
         // of it is mapped for reading there.
         let start = unsafe { self.mapping.base().add(offset as usize) };
-        // SAFETY: as above; that nobody writes them is the caller's promise.
+        // SAFETY: as above; the caller promised that no thread writes them.
         Ok(unsafe { std::slice::from_raw_parts(start, bytes as usize) })
     }
 
     /// Returns bytes of log segments or big ones, before the end of the log.
     pub(crate) fn log_bytes(&self, range: Range<u64>) -> Result<&[u8]> {
-        // SAFETY: what the log has is never written again.
+        // SAFETY: bytes before the end of the log are never written again.
         unsafe { self.bytes("log segment", range.start, range.end.saturating_sub(range.start)) }
     }
 
@@ -102,12 +102,13 @@ impl View {
         at: u64,
         bytes: u64,
     ) -> Result<&[u8]> {
-        // SAFETY: the superblock names a checkpoint when it is complete, and until then nobody reads.
+        // SAFETY: the superblock names a checkpoint only when it is complete, and nothing reads it
+        // before.
         unsafe { self.bytes(what, name.offset + at, bytes) }
     }
 
-    /// Returns the record at `addr`, which a slot or another record named: nothing has vouched
-    /// for its bytes, but they lie within the file.
+    /// Returns the record at `addr`, which a slot or another record names. Its bytes are untrusted,
+    /// but lie within the file.
     #[inline]
     pub(crate) fn record(&self, addr: Addr) -> Result<Record<'_>> {
         self.record_before(addr.offset(), self.file_bytes())
@@ -116,7 +117,7 @@ impl View {
     /// Returns the record at `offset`, which must end at or before `end`.
     #[inline]
     pub(crate) fn record_before(&self, offset: u64, end: u64) -> Result<Record<'_>> {
-        // SAFETY: here and below: a record that something names is published, and never changes.
+        // SAFETY: here and below, a record that something names is published, and never changes.
         let first = unsafe { self.bytes("record address", offset, 8) }?;
         let head_bytes = RecordHeader::bytes_of_first(crate::format::u64_at(first, 0));
         let head = if head_bytes == 8 {
@@ -140,7 +141,7 @@ impl View {
         }
     }
 
-    /// Returns the pair of the record at `offset` with the size of the record in bytes, if it is
+    /// Returns the key and value of the record at `offset`, and the size of the record, if it is
     /// short and ends before `end` and the end of the file.
     #[inline]
     #[expect(clippy::cast_ptr_alignment, reason = "offsets of records are multiples of 8")]
@@ -151,9 +152,9 @@ impl View {
         }
         self.touch(offset, 8);
         let at = self.mapping.base().cast_const().wrapping_add(offset as usize);
-        // SAFETY: the word ends before the end of the file, which was loaded before the base, so it is
-        // mapped; and offsets of records are multiples of 8. A hostile slot may lead to bytes that the
-        // writer is storing, so this first look is atomic.
+        // SAFETY: the word ends before the end of the file, which was loaded before the base, so it
+        // is mapped; and offsets of records are multiples of 8. A malicious slot may lead to bytes
+        // that the writer is storing, so this first load is atomic.
         let first = unsafe { &*at.cast::<AtomicU64>() }.load(Ordering::Relaxed);
         let short = ShortPut::of_first(u64::from_le(first))?;
         let record_bytes = short.record_bytes();
@@ -161,8 +162,8 @@ impl View {
             return None;
         }
         let at = at.wrapping_add(short.header_bytes as usize);
-        // SAFETY: the record ends before the end of the file; one that is published is never
-        // written again.
+        // SAFETY: the record ends before the end of the file; a published record is never written
+        // again.
         let key = unsafe { std::slice::from_raw_parts(at, short.key_bytes as usize) };
         let at = at.wrapping_add(key.len());
         // SAFETY: as above.
@@ -201,13 +202,13 @@ impl View {
         SegmentHeader::decode(bytes, offset, self.file_bytes())
     }
 
-    /// Asks for the cache line at the beginning of a record, which will be read soon.
+    /// Prefetches the first cache line of a record.
     #[inline]
     pub(crate) fn prefetch_record(&self, addr: Addr) {
         prefetch(self.mapping.base().wrapping_add(addr.offset() as usize));
     }
 
-    /// Asks for the first cache lines of a range of the log, which will be read soon.
+    /// Prefetches the first cache lines of a range of the log.
     #[inline]
     pub(crate) fn prefetch_range(&self, offset: u64, bytes: u64) {
         let at = self.mapping.base().wrapping_add(offset as usize);

@@ -6,15 +6,15 @@
 //! buckets  | B0 | B1 | B2 | ... <--- contiguous by bucket number
 //! ```
 //!
-//! A table doubles in eight steps, one piece of buckets each, so that it never asks for much at
-//! once: the 1991 package's generations, whose overflow pages lie between them, with a window in
-//! place of the arithmetic of `spares`. The live header lists where each piece is.
+//! A table doubles in eight steps, one piece of buckets each, so that it never needs much space at
+//! once. In db 1.85 such a step is a generation, with overflow pages between two of them; a window
+//! replaces its arithmetic of `spares`. The live header lists the first granule of each piece.
 //!
 //! # Invariants
 //!
-//! - A pointer is made only to a line that is mapped.
-//! - The writer takes references to lines anew after it has reserved some: in memory, what is stored
-//!   through an older one is lost. In a file both lead to the same page.
+//! - A pointer is created only to a line that is mapped.
+//! - After it has reserved lines, the writer gets its references to lines anew. In memory, a store
+//!   through an older reference is lost; in a file both lead to the same page.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) struct Windows {
     /// The mapped lines of each window.
     buckets: Growing<Line>,
     overflow: Growing<Line>,
-    /// Keeps the mappings.
+    /// Keeps the mappings alive.
     storage: Arc<dyn Storage>,
 }
 
@@ -67,7 +67,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Forgets the pieces that are mapped: the index is about to be built again.
+    /// Drops the pieces that are mapped, because the index is about to be rebuilt.
     pub(crate) fn forget_pieces(&self) {
         for window in LineWindow::ALL {
             self.lines(window).cut(0);
@@ -92,7 +92,7 @@ impl Windows {
         }
     }
 
-    /// Returns how many lines of a window are mapped.
+    /// Returns the number of mapped lines of a window.
     pub(crate) fn line_count(&self, window: LineWindow) -> u64 {
         self.lines(window).count()
     }
@@ -103,19 +103,20 @@ impl Windows {
         (shape.geometry.bucket_count() + self.live().lines_used()) * LINE_BYTES
     }
 
-    /// Returns the offset in the file of a bucket or an overflow line, for messages.
+    /// Returns the offset in the file of a bucket line or an overflow line, for messages.
     pub(crate) fn line_offset(&self, window: LineWindow, line: u64) -> u64 {
         let piece = piece_count_for(line + 1) - 1;
         let start = self.live().piece(window, piece) * GRANULE_BYTES;
         start + (line - piece_of(piece).first_line) * LINE_BYTES
     }
+
     /// Returns the pages of lines of a window, if their faults can be taken ahead.
     pub(super) fn pages(&self, window: LineWindow, lines: Range<u64>) -> Option<Pages> {
         let (at, bytes) = (lines.start * LINE_BYTES, (lines.end - lines.start) * LINE_BYTES);
         self.storage.window_pages(kind_of(window), at, bytes)
     }
 
-    /// Says that these lines of a window are about to be written.
+    /// Takes the page faults of lines that are about to be written.
     pub(crate) fn populate(&self, window: LineWindow, lines: Range<u64>) {
         assert!(lines.start <= lines.end && lines.end <= self.line_count(window));
         let granule = GRANULE_BYTES / LINE_BYTES;
@@ -124,7 +125,7 @@ impl Windows {
         self.storage.populate(kind_of(window), start, bytes);
     }
 
-    /// Makes lines empty that nobody looks at yet.
+    /// Empties lines that no reader looks at yet.
     pub(crate) fn erase_lines(&self, window: LineWindow, lines: Range<u64>) {
         assert!(lines.end <= self.line_count(window));
         let base = self.lines(window).base();
@@ -134,7 +135,7 @@ impl Windows {
         }
     }
 
-    /// Asks for the line of a bucket, which will be read soon.
+    /// Prefetches the line of a bucket.
     #[inline]
     pub(crate) fn prefetch_bucket(&self, bucket: BucketIndex) {
         prefetch(self.buckets.base().wrapping_add(bucket.0 as usize).cast());
@@ -158,9 +159,9 @@ impl Lines for Windows {
     fn bucket(&self, bucket: BucketIndex) -> &Line {
         debug_assert!(bucket.0 < self.line_count(LineWindow::Buckets));
         let line = self.buckets.base().wrapping_add(bucket.0 as usize);
-        // SAFETY: the shape never has a bucket that is not mapped: `Live::validate` proved it of
-        // the file's, and the writer maps a piece, and publishes where, before it publishes a bucket of
-        // it. The caller has loaded the shape before this loads the base.
+        // SAFETY: the shape never has a bucket that is not mapped. `Live::validate` proved it of
+        // the file's shape, and the writer maps a piece, and publishes its base, before it
+        // publishes a bucket in it. The caller has loaded the shape before this loads the base.
         unsafe { &*line }
     }
 
@@ -197,7 +198,7 @@ impl LinePool for LivePool<'_> {
         let number = LineNumber(u32::try_from(used + 1).ok()?);
         let line = self.0.overflow(number)?;
         live.set_lines_used(used + 1);
-        // The counter of a killed process may be behind: start again with an empty list.
+        // The counter of a killed process may be too low, so start again with an empty list.
         live.set_free_lines(None, 0);
         line.clear();
         Some(number)

@@ -1,5 +1,5 @@
 //! A rehash on the simulated machine: what is durable before the new store may take the name, and
-//! what every failing call leaves.
+//! what each failing call leaves.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::{Change, Db, SimDisk, SimFault};
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-/// The pairs of a store, in the order of its log.
+/// Returns the records of a store, in the order of its log.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn options() -> Options {
     Options::new().segment_bytes_min(4096).seed(7)
 }
 
-/// Returns a closed store with what a log can hold: replaced, deleted and empty keys, big values,
-/// batches.
+/// Returns a closed store with everything that a log can hold: replaced, deleted and empty keys,
+/// big values, batches.
 fn store_disk() -> SimDisk {
     let disk = SimDisk::new();
     let db = disk.open(&options()).expect("nothing fails");
@@ -57,14 +57,14 @@ fn open_source(disk: &SimDisk) -> Store {
     )
 }
 
-/// Writes what `source` holds to the machine `target`.
+/// Rehashes `source` to the machine `target`.
 fn rewrite_to(source: &Store, target: &SimDisk) -> Result<RehashReport> {
     let rehash = Rehash::of_file("unused").hash(HashFunction::siphash_1_3());
     let options = rehash.new_options(source)?;
     rewrite(source, target.storage().expect("nothing fails"), &options, &mut Watch(None))
 }
 
-/// Checks that a machine has the whole new store, closed, as its owner left it.
+/// Checks that a machine has the complete new store, closed, as its owner left it.
 #[track_caller]
 fn assert_new(disk: &SimDisk, expected: &Pairs) {
     let db = disk.open(&Options::new().create(Create::Never)).expect("nothing fails");
@@ -85,7 +85,7 @@ fn the_new_store_has_the_same_records_in_the_same_order() {
     assert_new(&target, &expected);
 }
 
-/// The name is given only after this, so a power loss finds the old store or this one.
+/// The new store gets its name only after this, so a power loss leaves the old store or this one.
 #[test]
 fn no_power_loss_takes_anything_from_a_new_store_that_may_take_the_name() {
     let disk = store_disk();
@@ -97,8 +97,8 @@ fn no_power_loss_takes_anything_from_a_new_store_that_may_take_the_name() {
     }
 }
 
-/// Each call on the new file goes wrong, in each manner: there is an error, or the new store is
-/// whole. A call that is tried again, and one of no importance, is none.
+/// Fails each call on the new file, with each fault: there is an error, or the new store is
+/// complete. A call that is repeated, or does not matter, returns no error.
 #[test]
 fn every_call_that_fails_is_an_error_or_did_no_harm() {
     let disk = store_disk();
@@ -134,7 +134,7 @@ fn every_call_that_fails_is_an_error_or_did_no_harm() {
     assert!(disk.file() == before, "the old store has changed");
 }
 
-/// A sync that did nothing is found by this test, as a missing one would be.
+/// Shows that this test detects a sync that did nothing, and so would detect a missing one.
 #[test]
 fn a_sync_that_is_left_out_would_be_noticed() {
     let disk = store_disk();
@@ -179,8 +179,8 @@ fn an_interrupt_at_any_call_of_the_watcher_is_an_error() {
     assert_eq!(stages.keys().collect::<Vec<_>>(), ["Copy", "Index", "Sync"]);
 }
 
-/// Damages the index: one slot is lost, or doubled, or holds a record that was replaced or deleted,
-/// or one of a batch without its commit, or none.
+/// Damages the index: one slot is lost or doubled, or holds a record that was replaced or deleted
+/// or is in a batch without its commit; or none is damaged.
 #[test]
 fn an_index_that_does_not_agree_with_the_log_is_refused() {
     let mut kinds = std::collections::BTreeSet::new();
@@ -223,7 +223,7 @@ fn an_index_that_does_not_agree_with_the_log_is_refused() {
         let error = rewrite_to(&source, &SimDisk::new()).unwrap_err();
         let Error::Corrupt { what, .. } = error else { panic!("{error}") };
         kinds.insert(what);
-        // Left out of the index.
+        // Missing in the index.
         line.set_slot(i, crate::index::slot::Slot::EMPTY);
         let error = rewrite_to(&source, &SimDisk::new()).unwrap_err();
         assert!(matches!(error, Error::Corrupt { what: "record count", .. }), "{error}");
@@ -249,7 +249,7 @@ fn a_function_of_the_user_is_left_and_taken() {
     rewrite_to(&source, &target).unwrap();
     assert_new(&target, &expected);
 
-    // Back again; and what nobody asks to change stays.
+    // Back again. Parameters that are not set stay.
     let source = open_source(&target);
     let back = SimDisk::new();
     let new_options = Rehash::of_file("unused").hash(own.clone()).new_options(&source).unwrap();

@@ -1,9 +1,9 @@
 //! What an ideal hash gives in a table: the right-hand column of the histogram.
 //!
-//! An ideal hash sends each of `n` keys to bucket `b` with a fixed probability, on its own. In a
-//! linear-hashed table half-way through a round that probability is not the same for all buckets,
-//! so their sizes are a mixture of two binomials; comparing with one of mean `n / N` would blame
-//! the hash for the shape.
+//! An ideal hash sends each of `n` keys to bucket `b` with a fixed probability, independently of
+//! the others. In the middle of a round of linear hashing, that probability is not the same for all
+//! buckets, so their sizes are a mixture of two binomials. Comparing them with a single one of mean
+//! `n / N` would blame the hash for the shape of the table.
 //!
 //! ```text
 //! level l, split s        buckets          a key lands in one with probability
@@ -11,7 +11,7 @@
 //!   whole                  2^l - s          2^-l
 //! ```
 //!
-//! All functions are pure, and none gives NaN for 1 to 2^32 buckets and 0 to 10^10 keys.
+//! All functions are pure, and none returns NaN for 1 to 2^32 buckets and 0 to 10^10 keys.
 //!
 //! # Source
 //!
@@ -25,19 +25,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{ChainRow, percent};
 use crate::linear::Geometry;
 
-/// Terms of a sum smaller than this share of it are left out.
+/// A sum ends at a term that is smaller than this share of it.
 const NEGLIGIBLE: f64 = 1e-18;
 
-/// Probability below which a chain is not put down to chance.
+/// Probability below which the length of a chain is no longer put down to chance.
 ///
-/// 2^-40. Of fresh tables with an ideal hash, one a second for a thousand years, one would be
-/// wrongly suspected with a probability of 3 %.
+/// 2^-40: if a fresh table with an ideal hash were checked every second for a thousand years, the
+/// probability of a single false alarm would be 3 %.
 pub(super) const CHANCE_MIN: f64 = 1.0 / 1_099_511_627_776.0;
 
-/// Buckets of a size that an ideal hash must give for the size to have a row of its own.
+/// Expected number of buckets from which a size that was not counted still has a row.
 pub(super) const IDEAL_ROW_MIN: f64 = 1e-6;
 
-/// Most rows that stand in a histogram for the ideal's sake alone.
+/// Largest number of rows that a histogram has for the sake of the ideal.
 pub(super) const IDEAL_ROWS_MAX: usize = 1024;
 
 /// The keys that one bucket receives from an ideal hash: `trials` keys, each landing in it with
@@ -49,7 +49,7 @@ pub(super) struct Binomial {
 }
 
 impl Binomial {
-    /// Returns the only number of keys the bucket can have, where there is only one.
+    /// Returns the number of keys in the bucket if only one is possible.
     fn certain(self) -> Option<u64> {
         (self.trials == 0 || self.choices == 1).then_some(self.trials)
     }
@@ -61,7 +61,7 @@ impl Binomial {
 
     /// Returns the probability that the bucket gets `size` keys: `C(n, k) p^k (1-p)^(n-k)`.
     ///
-    /// Loader's form: the differences of large logarithms are taken by a series, so that 10^10
+    /// In Loader's form, which takes the differences of large logarithms by a series, so that 10^10
     /// keys cost no digits.
     pub(super) fn probability(self, size: u64) -> f64 {
         if let Some(certain) = self.certain() {
@@ -95,7 +95,7 @@ impl Binomial {
 
     /// Returns the probability of `size` keys or more.
     ///
-    /// Summed from the side that is small, so that the far tail keeps its digits.
+    /// It sums from the small side, so that the far tail keeps its digits.
     pub(super) fn at_least(self, size: u64) -> f64 {
         if let Some(certain) = self.certain() {
             return if size <= certain { 1.0 } else { 0.0 };
@@ -110,7 +110,7 @@ impl Binomial {
         }
     }
 
-    /// Returns the mean of `weight` of the number of keys, which must not grow faster than a power.
+    /// Returns the mean of `weight(keys)`; `weight` must not grow faster than a power.
     pub(super) fn mean_of(self, weight: impl Fn(u64) -> f64) -> f64 {
         if let Some(certain) = self.certain() {
             return weight(certain);
@@ -153,7 +153,7 @@ impl Binomial {
 
 /// `P(X >= size)` of a [`Binomial`], followed downwards one size at a time.
 ///
-/// Costs one multiplication a step, where [`Binomial::at_least`] costs a sum.
+/// A step costs one multiplication, where [`Binomial::at_least`] costs a sum.
 struct TailWalk {
     binomial: Binomial,
     size: u64,
@@ -169,7 +169,7 @@ impl TailWalk {
 
     fn step_down(&mut self) {
         self.size -= 1;
-        // Below this a product would lose its digits, or stay at zero for ever.
+        // Below this limit a product would lose its digits, or stay zero forever.
         let is_followable = self.probability > 1e-290 && self.binomial.certain().is_none();
         self.probability = if is_followable {
             self.probability / self.binomial.ratio_up(self.size)
@@ -180,11 +180,11 @@ impl TailWalk {
     }
 }
 
-/// What an ideal hash gives for so many keys in a table of this shape.
+/// What an ideal hash gives for a number of keys in a table of one shape.
 ///
 /// # Source
 ///
-/// The sums are written at each function; see the module for the texts.
+/// Each function has its formula; the list of sources is at the head of this module's file.
 ///
 /// # Examples
 ///
@@ -199,12 +199,13 @@ impl TailWalk {
 pub struct Ideal {
     keys: u64,
     bucket_count: u64,
-    /// Number of buckets of each kind, divided in this round and whole, and the keys of one.
+    /// The two kinds of buckets, divided in this round and not: how many there are, and the keys of
+    /// one.
     kinds: [(u64, Binomial); 2],
 }
 
 impl Ideal {
-    /// Returns the ideal of a linear-hashed table.
+    /// Creates the ideal of a linear-hashed table.
     pub fn new(geometry: Geometry, keys: u64) -> Self {
         let (level, split) = (geometry.level(), geometry.split());
         let whole_count = (1 << level) - split;
@@ -216,18 +217,19 @@ impl Ideal {
         Self { keys, bucket_count: geometry.bucket_count(), kinds }
     }
 
-    /// Returns the ideal of a table all of whose buckets are equally likely.
+    /// Creates the ideal of a table whose buckets are all equally likely.
     ///
     /// # Panics
     ///
-    /// If there is no bucket.
+    /// If `bucket_count` is 0.
     pub fn uniform(bucket_count: u64, keys: u64) -> Self {
         assert!(bucket_count > 0, "a table has a bucket");
         let of_bucket = Binomial { trials: keys, choices: bucket_count };
         Self { keys, bucket_count, kinds: [(0, of_bucket), (bucket_count, of_bucket)] }
     }
 
-    /// Returns the probability that two keys land in one bucket: the sum of the squares.
+    /// Returns the probability that two keys land in the same bucket: the sum of the squared
+    /// probabilities.
     pub fn pair_probability(self) -> f64 {
         let by_kind = self
             .kinds
@@ -236,11 +238,11 @@ impl Ideal {
         by_kind.sum()
     }
 
-    /// Returns the rows of a histogram of the sizes that were counted, beside this ideal.
+    /// Returns the rows of a histogram, given the number of buckets that were counted of each size.
     ///
     /// # Panics
     ///
-    /// If the items that were counted are not as many as the keys of the ideal.
+    /// If these buckets do not hold as many keys as the ideal.
     pub fn rows(self, bucket_count_by_size: &BTreeMap<u64, u64>) -> Vec<ChainRow> {
         let mut sizes: BTreeSet<u64> = bucket_count_by_size.keys().copied().collect();
         sizes.extend(self.likely_sizes(IDEAL_ROW_MIN, IDEAL_ROWS_MAX));
@@ -269,8 +271,8 @@ impl Ideal {
         self.kinds.iter().map(|&(count, keys)| real(count) * keys.probability(size)).sum()
     }
 
-    /// Returns the sizes of which `expected_min` buckets or more are expected of one kind, or
-    /// nothing if they are more than `count_max`.
+    /// Returns the sizes of which one kind is expected to have `expected_min` buckets or more, or
+    /// none if there are more than `count_max` such sizes.
     pub(super) fn likely_sizes(self, expected_min: f64, count_max: usize) -> Vec<u64> {
         let mut sizes = Vec::new();
         for (count, keys) in self.kinds {
@@ -288,7 +290,7 @@ impl Ideal {
         sizes
     }
 
-    /// Returns the mean number of lines looked at for a key that is there, 0 without keys.
+    /// Returns the mean number of lines that a hit probes; 0 without keys.
     ///
     /// A bucket of `k` keys in lines of `b` slots costs the sum of `ceil(i / b)` for `i = 1..=k`,
     /// counted here for all its keys; the mean is over keys: `(1 / n) sum of m P(k) cost(k)`.
@@ -304,10 +306,10 @@ impl Ideal {
         all / real(self.keys)
     }
 
-    /// Returns the mean number of lines looked at for a key that is not there.
+    /// Returns the mean number of lines that a miss probes.
     ///
-    /// Such a key lands in a bucket with that bucket's probability, so that a divided bucket
-    /// counts half a whole one: `sum of m P(k) max(1, ceil(k / b)) / choices`.
+    /// A missing key lands in a bucket with that bucket's probability, so a divided bucket has half
+    /// the weight: `sum of m P(k) max(1, ceil(k / b)) / choices`.
     pub fn probes_miss(self, slots_per_line: u64) -> f64 {
         let lines = |size: u64| real(size.div_ceil(slots_per_line).max(1));
         let by_kind = self
@@ -319,9 +321,9 @@ impl Ideal {
 
     /// Returns the probability that some bucket has `size` keys or more.
     ///
-    /// `1 - product over buckets of F(size - 1)`, as if the buckets were independent. They are
-    /// not quite: their sizes add up to `n`. In small tables that is felt, so that what is certain
-    /// is treated as certain: the fullest bucket has `n / N` keys or more and `n` or less.
+    /// `1 - product over buckets of F(size - 1)`, as if the buckets were independent. They are not
+    /// quite, since their sizes add up to `n`, which shows in small tables. So the certain cases
+    /// are exact: the fullest bucket has at least `n / N` and at most `n` keys.
     pub fn longest_at_least(self, size: u64) -> f64 {
         let tails =
             self.kinds.map(|(count, keys)| if count == 0 { 0.0 } else { keys.at_least(size) });
@@ -367,7 +369,7 @@ impl Ideal {
         sum
     }
 
-    /// Returns the size that no bucket exceeds, but with a probability below 2^-40.
+    /// Returns the size that no bucket exceeds, except with a probability below 2^-40.
     pub fn longest_by_chance(self) -> u64 {
         self.first_size_below(CHANCE_MIN) - 1
     }
@@ -388,7 +390,7 @@ impl Ideal {
     }
 }
 
-/// Returns `count` times the mean of `weight`; no work for a kind that the table does not have.
+/// Returns `count` times the mean of `weight`; skips the work for a kind without buckets.
 fn mean_if(count: u64, keys: Binomial, weight: impl Fn(u64) -> f64) -> f64 {
     if count == 0 { 0.0 } else { real(count) * keys.mean_of(weight) }
 }

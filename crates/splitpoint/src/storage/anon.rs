@@ -1,10 +1,10 @@
-//! `Anon`: a table in the memory of this process, with huge pages where the system has them.
+//! `Anon`: a table in the memory of this process, with huge pages if the system has them.
 //!
-//! A small table has everything in one block of some hundred KiB, so that ten thousand of them fit
-//! into a process. Its view, its buckets and its overflow lines move to address space of their own
-//! when they have outgrown the block: much of it, since to move means to copy here. Only the writer
-//! stores, and while it copies it does not: so what readers find in the old memory is what was there
-//! when they began, and stays so. The old memory goes with the table.
+//! A small table has everything in one block of some hundred KiB, so that a process can have ten
+//! thousand of them. Its view, its buckets and its overflow lines move to other address space when
+//! they outgrow the block. They then reserve much of it, because moving means copying here. The
+//! writer is the only thread that stores, and does not while it copies, so readers find in the old
+//! memory what was there when they began. The old memory is freed with the table.
 
 use std::io;
 use std::path::Path;
@@ -27,29 +27,29 @@ pub(super) struct Memory {
     #[cfg(miri)]
     span: Span,
     committed_bytes: AtomicU64,
-    /// Whether all of it is readable and writable from the start: to change that bit by bit waits
-    /// for page faults that other threads are in.
+    /// Whether all of it is readable and writable from the start. Opening it bit by bit would wait
+    /// for page faults of other threads.
     #[cfg(not(miri))]
     is_open: bool,
     #[cfg(not(miri))]
     pages: PageSize,
 }
 
-/// Of which size the pages of memory are wanted.
+/// The wanted size of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageSize {
-    /// 2 MiB behind the first 2 MiB, so that small tables stay small: for the log and the buckets,
-    /// which are read at random, and which another thread makes ahead.
+    /// 2 MiB after the first 2 MiB, so that small tables stay small. For the log and the buckets,
+    /// which are read at random, and whose pages another thread takes in advance.
     Huge,
-    /// What the system gives.
+    /// Whatever the system gives.
     Base,
-    /// Single ones, whatever the system gives: the block of a small table lies beside those of
+    /// Single pages, whatever the system prefers: the block of a small table lies beside those of
     /// others, and 2 MiB would hold several of them.
     Single,
 }
 
-// SAFETY: the span is owned memory; what is stored in it is up to its users, who share it through
-// atomics or hand out ranges that nobody writes.
+// SAFETY: the span is owned memory. Its users decide what to store in it: they share it through
+// atomics, or hand out ranges that no thread writes.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -57,7 +57,7 @@ unsafe impl Sync for Memory {}
 impl Owner for Memory {}
 
 impl Memory {
-    /// Returns how much of it is readable and writable, from its beginning on.
+    /// Returns the bytes, from its beginning on, that are readable and writable.
     #[cfg(any(test, feature = "sim"))]
     pub(super) fn committed_bytes(&self) -> u64 {
         self.committed_bytes.load(Ordering::Relaxed)
@@ -74,7 +74,7 @@ impl Memory {
         };
         let committed_bytes = AtomicU64::new(0);
         let mut memory = Self { reservation, committed_bytes, is_open: false, pages };
-        // Refused where the system promises no more memory than it has.
+        // A system that does not overcommit memory refuses.
         memory.is_open = memory.open(0, bytes).is_ok();
         Ok(memory)
     }
@@ -90,7 +90,7 @@ impl Memory {
         if bytes <= before {
             return Ok(());
         }
-        // A small table asks for little; a large one seldom asks.
+        // A small table commits little at a time; a large one seldom commits.
         let unit = if bytes < HUGE_BYTES { 64 << 10 } else { (bytes / 16).max(HUGE_BYTES) };
         let whole = self.span().bytes;
         let after = bytes.checked_next_multiple_of(unit).map_or(bytes, |b| b.min(whole));
@@ -104,7 +104,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes a range that is not in use readable and writable.
+    /// Makes an unused range readable and writable.
     fn open(&self, before: u64, after: u64) -> io::Result<()> {
         let start = self.span().base.wrapping_add(before as usize);
         let flags = rustix::mm::MprotectFlags::READ | rustix::mm::MprotectFlags::WRITE;
@@ -114,8 +114,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Asks for pages of the size that is wanted. A kernel without huge pages refuses, and nothing is
-    /// lost.
+    /// Advises the kernel on the size of pages. A kernel without huge pages refuses, which does no
+    /// harm.
     fn advise(&self, before: u64, after: u64) {
         use rustix::mm::Advice;
         let (before, advice) = match self.pages {
@@ -131,7 +131,7 @@ impl Memory {
     }
 }
 
-/// Miri has no address space to reserve: a block of the heap, committed from the start.
+/// Miri cannot reserve address space, so this is a block of the heap, committed from the start.
 #[cfg(miri)]
 impl Memory {
     fn layout(bytes: u64) -> std::alloc::Layout {
@@ -166,29 +166,30 @@ impl Drop for Memory {
     }
 }
 
-/// What a small table has in its block, in bytes: 512 buckets, for about 2,300 records, overflow lines
-/// for a quarter of them, and behind the header of the view three segments of 64 KiB.
+/// Sizes of the parts of a small table's block, in bytes: 512 buckets, for about 2,300 records;
+/// overflow lines for a quarter of them; and after the header of the view three segments of 64 KiB.
 const BLOCK_BUCKET_BYTES: u64 = if cfg!(miri) { 4 << 10 } else { 32 << 10 };
 const BLOCK_OVERFLOW_BYTES: u64 = if cfg!(miri) { 4 << 10 } else { 8 << 10 };
 const BLOCK_VIEW_BYTES: u64 = if cfg!(miri) { 32 << 10 } else { 256 << 10 };
-/// What is left of the address space is divided by this for one that moves.
+/// A part that moves may take this fraction of the remaining address space: one of 64 shares.
 const SHARES: u64 = 64;
-/// By how much one grows that moves, at least.
+/// Factor by which a part grows when it moves, at least.
 const GROWTH: u64 = 4;
 
 /// Memory that is contiguous for the engine: the view, or a window.
 #[derive(Debug)]
 struct Area {
     memory: Arc<Memory>,
-    /// Where in the memory it begins, and how many bytes it may have there.
+    /// Its offset in the memory, and the bytes that it may use there.
     start: u64,
     bytes_max: u64,
-    /// How many of them are in use.
+    /// The bytes of it that are in use.
     used_bytes: u64,
-    /// Which share of the machine's memory it may come to: twice the memory is 2000.
+    /// The share of the machine's memory that it may reserve, in thousandths: 2000 is twice the
+    /// memory.
     memory_thousandths: u64,
     pages: PageSize,
-    /// Where it was before: values and readers may still be there.
+    /// Its earlier memory: values and readers may still be there.
     outgrown: Vec<Arc<Memory>>,
 }
 
@@ -207,8 +208,8 @@ impl Area {
         Ok(())
     }
 
-    /// Moves to address space for `bytes` and as much more as may be had; on an error nothing has
-    /// changed.
+    /// Moves to address space for `bytes`, and as much more as may be had. After an error nothing
+    /// has changed.
     fn move_to_larger(&mut self, bytes: u64) -> io::Result<()> {
         let least = bytes.saturating_mul(GROWTH).next_power_of_two();
         let most = super::memory::memory_bytes() / 1000 * self.memory_thousandths;
@@ -218,8 +219,8 @@ impl Area {
         let larger = first_that_fits(&sizes, |bytes| Memory::reserve(bytes, self.pages))?;
         larger.commit(bytes)?;
         let (from, to) = (self.base(), larger.span().base);
-        // SAFETY: both are committed that far. The caller is the only one who stores to the old
-        // memory, and nobody knows of the new.
+        // SAFETY: both are committed that far. Only the caller stores to the old memory, and
+        // nothing knows of the new.
         unsafe { to.copy_from_nonoverlapping(from, self.used_bytes as usize) };
         self.start = 0;
         self.bytes_max = larger.span().bytes;
@@ -228,10 +229,10 @@ impl Area {
     }
 }
 
-/// A file that is memory, and windows that are memory of their own.
+/// A file in memory, and windows in memory beside it.
 #[derive(Debug)]
 pub(crate) struct Anon {
-    /// The newest view, and the size of what stands for the file.
+    /// The newest view, and the size of the file.
     view: Growing<u8>,
     areas: Mutex<Areas>,
 }
@@ -243,7 +244,7 @@ struct Areas {
 }
 
 impl Anon {
-    /// Takes the memory of a small table.
+    /// Reserves the memory of a small table.
     pub(crate) fn new() -> io::Result<Self> {
         let areas = [
             (LIVE_BYTES, PageSize::Base, 0),
@@ -288,8 +289,8 @@ impl Anon {
     fn tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> Tail {
         let base = self.range(offset, bytes);
         let owner = self.areas().view.memory.clone();
-        // SAFETY: the range is committed memory of this table; only the log stores to it, and
-        // slices are made only of records that are in use.
+        // SAFETY: the range is committed memory of this table. Only the log stores to it, and
+        // slices are created only of records that are in use.
         unsafe { Tail::new(base, bytes, used_bytes, Some(owner)) }
     }
 }
@@ -328,7 +329,7 @@ impl Storage for Anon {
         Ok(())
     }
 
-    /// The memory stays: a table in memory gives back all of it or nothing.
+    /// Keeps the memory: a table in memory frees all of it or nothing.
     fn truncate(&self, bytes: u64) -> io::Result<()> {
         let before = self.file_bytes();
         assert!(bytes <= before);
@@ -339,13 +340,13 @@ impl Storage for Anon {
 
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let start = self.range(offset, bytes);
-        // SAFETY: `range` proved that the bytes are committed; the caller says that nothing refers
-        // to them.
+        // SAFETY: `range` proved that the bytes are committed; the caller promises that nothing
+        // refers to them.
         unsafe { start.write_bytes(0, bytes as usize) };
         Ok(())
     }
 
-    /// Index pieces are never in the file here, wherever they would be.
+    /// Ignores the backing: index pieces are never in the file here.
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, _: Backing) -> io::Result<()> {
         self.areas().windows[kind.number()].reach(at + bytes)
     }
@@ -363,20 +364,20 @@ impl Storage for Anon {
         Some(self.tail(offset, bytes, used_bytes))
     }
 
-    /// New memory is zero.
+    /// New memory is zero already.
     fn ready_segment(&self, _: u64, _: u64, map: &Tail) -> io::Result<Option<Work>> {
         Ok(map.pages().map(|pages| -> Work { Box::new(move || pages.fault_in()) }))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let target = self.range(offset, bytes.len() as u64);
-        // SAFETY: `range` proved that the target is committed; nobody reads these bytes before
+        // SAFETY: `range` proved that the target is committed. No thread reads these bytes before
         // they are published, and the source is another object.
         unsafe { target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
 
-    /// New memory is zero, and segments are not used twice in memory.
+    /// Does nothing: new memory is zero, and no segment is used twice in memory.
     fn write_zeros(&self, _: u64, _: u64) -> io::Result<()> {
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! Blocks for stores through a mapping, claimed before the first store.
 //!
-//! A store to a mapped page that has no block of its own asks the file system for one, and a full disk is
-//! then a signal, SIGBUS. The files of a store have their blocks from the beginning; copies of them
-//! may not:
+//! A store to a mapped page without a block asks the file system for one, and on a full disk that
+//! raises SIGBUS. The files of a store have their blocks from the beginning; copies of them may
+//! not:
 //!
-//! | what | how it is found | how it is claimed |
+//! | block | how to detect it | how to claim it |
 //! |---|---|---|
-//! | a hole, as `cp --sparse` leaves it | `SEEK_HOLE` | `fallocate` |
-//! | a block shared with another file, as `cp --reflink` leaves it | `FIEMAP` | `FALLOC_FL_UNSHARE_RANGE` |
-//! | any block of a file on btrfs | its file system | not at all: see [`Room`] |
+//! | a hole, as after `cp --sparse` | `SEEK_HOLE` | `fallocate` |
+//! | a block that is shared, as after `cp --reflink` | `FIEMAP` | `FALLOC_FL_UNSHARE_RANGE` |
+//! | any block of a file on btrfs | by its file system | impossible: see [`Room`] |
 
 use std::fs::File;
 use std::io;
@@ -19,12 +19,13 @@ use rustix::io::Errno;
 
 use super::uninterrupted;
 
-/// Where blocks for the stores of a file come from.
+/// Where a file gets the blocks for stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// The file has them.
+    /// The file has them already.
     Claimed,
-    /// The file system takes new ones for each page that is written again: there must be some left.
+    /// The file system takes a new block for each page that is written again, so there must be some
+    /// left.
     OfFileSystem,
 }
 
@@ -33,19 +34,22 @@ const FOLIO_BYTES_MAX: u64 = 2 << 20;
 /// `f_type` of btrfs.
 const BTRFS: i64 = 0x9123_683e;
 
-/// It reserves room for each page that is stored to, and gives an error, a signal, where there is
-/// none: also in a file with the flag `C`, no copy on write, whose blocks it then does not use
-/// (Linux 6.18). So new files do not get that flag, which would cost them reflinks and checksums.
+/// btrfs reserves room for each page that is stored to, and raises a signal if there is none. So it
+/// does for a file with the flag `C` (no copy on write), whose blocks it then does not use (Linux
+/// 6.18). New files therefore do not get that flag, which would also cost them reflinks and
+/// checksums.
 fn is_btrfs(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type & 0xffff_ffff == BTRFS)
 }
 
-/// Makes sure that stores to a range of the file find their blocks. A store makes the file system see
-/// to all of the folio that has the page, so the range is widened to whole ones.
+/// Ensures that stores to a range of the file find their blocks.
+///
+/// A store makes the file system provide for the whole folio of its page, so the range is widened
+/// to complete folios.
 ///
 /// # Cost
 ///
-/// Two system calls where nothing is missing.
+/// Two system calls if nothing is missing.
 pub(super) fn claim(file: &File, range: Range<u64>) -> io::Result<Room> {
     if is_btrfs(file) {
         return Ok(Room::OfFileSystem);
@@ -63,17 +67,18 @@ pub(super) fn claim(file: &File, range: Range<u64>) -> io::Result<Room> {
     }
 }
 
-/// Returns how many bytes of the file system are free, for programs without privilege.
+/// Returns the bytes of the file system that are free for unprivileged programs.
 pub(super) fn free_bytes(file: &File) -> io::Result<u64> {
     let system = rustix::fs::fstatvfs(file)?;
     Ok(system.f_bavail.saturating_mul(system.f_frsize))
 }
 
-/// Blocks that are there and were never written count as holes; to claim them again costs nothing.
+/// Allocates the holes of a range. Blocks that exist and were never written count as holes;
+/// claiming them again costs nothing.
 fn fill_holes(file: &File, range: &Range<u64>) -> io::Result<()> {
     let hole = match rustix::fs::seek(file, SeekFrom::Hole(range.start)) {
         Ok(hole) => hole,
-        // Behind the end, or no such question: then nothing tells of holes.
+        // Behind the end, or a file system that cannot report holes.
         Err(Errno::NXIO | Errno::INVAL) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
@@ -96,7 +101,7 @@ fn is_unknown(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| unknown.contains(&Errno::from_raw_os_error(code)))
 }
 
-/// Extents that one call asks for.
+/// Extents per call.
 const EXTENTS: usize = 64;
 
 /// The argument of `FS_IOC_FIEMAP`: `struct fiemap` with its extents.
@@ -134,13 +139,13 @@ const UNWRITTEN: u32 = 0x800;
 /// `FIEMAP_EXTENT_SHARED`.
 const SHARED: u32 = 0x2000;
 
-/// Returns whether a file system that can tell says that blocks of the range are shared.
+/// Returns whether the file system reports that blocks of the range are shared.
 fn has_shared_blocks(file: &File, range: &Range<u64>) -> io::Result<bool> {
     let extents = extents_of(file, range)?.unwrap_or_default();
     Ok(extents.iter().any(|extent| extent.flags & SHARED != 0))
 }
 
-/// Returns whether the file system says that all blocks of the file are allocated and that none was
+/// Returns whether the file system reports that all blocks of the file are allocated and none was
 /// ever written: a file after `fallocate`.
 pub(super) fn is_never_written(file: &File) -> io::Result<bool> {
     let file_bytes = file.metadata()?.len();
@@ -155,8 +160,8 @@ pub(super) fn is_never_written(file: &File) -> io::Result<bool> {
     Ok(end >= file_bytes)
 }
 
-/// Returns the extents of a range in the order of the file, without its holes. `None` where the file
-/// system does not tell.
+/// Returns the extents of a range in the order of the file, without its holes; `None` if the file
+/// system cannot report them.
 fn extents_of(file: &File, range: &Range<u64>) -> io::Result<Option<Vec<FiemapExtent>>> {
     let mut extents = Vec::new();
     let mut start = range.start;
@@ -170,8 +175,8 @@ fn extents_of(file: &File, range: &Range<u64>) -> io::Result<Option<Vec<FiemapEx
             reserved: 0,
             extents: [FiemapExtent::default(); EXTENTS],
         };
-        // SAFETY: the number is that of FS_IOC_FIEMAP, whose argument the type is: its header, and
-        // as many extents as it says.
+        // SAFETY: the number is that of FS_IOC_FIEMAP, and the type is its argument: the header,
+        // and as many extents as it says.
         let call = unsafe { rustix::ioctl::Updater::<FIEMAP, Fiemap>::new(&mut map) };
         // SAFETY: the kernel writes the header and the extents, all of which are plain integers.
         match unsafe { rustix::ioctl::ioctl(file, call) } {

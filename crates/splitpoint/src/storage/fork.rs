@@ -1,12 +1,12 @@
-//! Whether this is the process that opened a handle, or a fork of it.
+//! Tells the process that opened a handle from a fork of it.
 //!
-//! A child has the memory, the mappings and the locks of its parent, and none of its threads. Were
-//! it to change a store, to close it or to drop the handle, it would write between the parent's
-//! writes, call the store closed and give up the parent's lock.
+//! A child has the memory, the mappings and the locks of its parent, and none of its threads. If it
+//! changed the store, closed it or dropped the handle, it would write between the parent's writes,
+//! mark the store closed and release the parent's lock.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The process in which something was made.
+/// The process that created something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin(u32);
 
@@ -16,7 +16,7 @@ impl Origin {
         Self(current())
     }
 
-    /// Returns whether this is still that process. Costs a load.
+    /// Returns whether this is still that process; costs a load.
     #[inline]
     pub(crate) fn is_here(self) -> bool {
         current() == self.0
@@ -29,7 +29,7 @@ impl Default for Origin {
     }
 }
 
-/// Returns the id of this process, which is asked for once.
+/// Returns the id of this process, which costs a system call only once.
 #[inline]
 fn current() -> u32 {
     let Some(word) = wiped_word() else { return std::process::id() };
@@ -43,7 +43,7 @@ fn current() -> u32 {
     }
 }
 
-/// Returns a word that is 0 again in a child, where the system has such memory (Linux 4.14).
+/// Returns a word that is 0 again in a child, if the system has such memory (Linux 4.14).
 #[cfg(not(any(miri, loom)))]
 fn wiped_word() -> Option<&'static AtomicU32> {
     use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -51,14 +51,15 @@ fn wiped_word() -> Option<&'static AtomicU32> {
     *WORD.get_or_init(|| {
         let bytes = rustix::param::page_size();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at a place of the kernel's choice touches nothing of ours.
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
         let page = unsafe {
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)
         }
         .ok()?;
-        // SAFETY: the page just made, which holds nothing yet. It is never given back.
+        // SAFETY: the page is new and holds nothing yet. It is never freed.
         unsafe { rustix::mm::madvise(page, bytes, Advice::LinuxWipeOnFork) }.ok()?;
-        // SAFETY: as above: zero is a value, the page is aligned, and all uses are atomic.
+        // SAFETY: zero is a valid value, the page is aligned and never freed, and all uses are
+        // atomic.
         Some(unsafe { &*page.cast::<AtomicU32>() })
     })
 }

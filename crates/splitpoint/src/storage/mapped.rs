@@ -1,7 +1,8 @@
-//! `Mapped`: one file, seen through shared mappings.
+//! `Mapped`: one file, through shared mappings.
 //!
-//! All of the file is mapped for reading, past its end as well ([`view`]). Only the windows
-//! ([`windows`]) and the tail segment are mapped for writing, so a stray store cannot reach a record.
+//! The whole file is mapped for reading, even past its end ([`view`]). Only the windows
+//! ([`windows`]) and the tail segment are mapped for writing, so a stray store cannot reach a
+//! record.
 
 mod view;
 mod windows;
@@ -29,7 +30,7 @@ use super::{
 use crate::format::FILE_BYTES_MAX;
 use crate::prefaulter::Work;
 
-/// Reads that tell whether a piece of an index is in the page cache.
+/// Reads that sample whether a piece of an index is in the page cache.
 const CACHE_PROBES: u64 = 32;
 
 /// A file behind shared mappings.
@@ -47,11 +48,10 @@ pub(crate) struct Mapped {
 impl Mapped {
     /// Maps `file`, which the caller has locked, for reading or for both.
     pub(crate) fn new(file: File, path: PathBuf, is_writable: bool) -> io::Result<Self> {
-        if rustix::param::page_size() as u64 > crate::format::GRANULE_BYTES {
-            return Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "memory pages larger than 4096 bytes",
-            ));
+        let page_bytes = rustix::param::page_size();
+        if page_bytes as u64 > crate::format::GRANULE_BYTES {
+            let reason = format!("expected memory pages of 4096 bytes, found {page_bytes}");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
         }
         let metadata = file.metadata()?;
         let birth = metadata.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
@@ -75,7 +75,8 @@ impl Mapped {
         })
     }
 
-    /// Returns whether a range of the file seems to be in the page cache, by some bytes of it.
+    /// Returns whether a range of the file seems to be in the page cache, judging by a sample of
+    /// its bytes.
     fn is_cached(&self, offset: u64, bytes: u64) -> bool {
         let step = (bytes / CACHE_PROBES).max(crate::format::GRANULE_BYTES);
         (offset..offset + bytes).step_by(step as usize).all(|at| {
@@ -89,8 +90,8 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // Closing would do, but for a child that is being forked and still has the file open. In
-        // that child the lock is the parent's.
+        // Closing the file would release the lock, unless a child of a fork still has the file
+        // open. In that child the lock is the parent's.
         if self.origin.is_here() {
             let _ = self.file.unlock();
         }
@@ -110,8 +111,8 @@ impl Storage for Mapped {
         self.file_bytes.load(Ordering::Acquire)
     }
 
-    /// Waits for the first page alone, which is not being written as a rule; the kernel then reports
-    /// an error of any page of the file, as with a sync, and costs no flush.
+    /// Waits only for the first page, which is seldom being written. The kernel then reports an
+    /// error of any page of the file, as a sync would, but without a flush.
     fn has_write_back_error(&self) -> bool {
         let (fd, page) = (self.file.as_raw_fd(), crate::format::GRANULE_BYTES.cast_signed());
         // SAFETY: the descriptor is open, and the call takes no pointer.
@@ -146,7 +147,7 @@ impl Storage for Mapped {
         }
         assert!(bytes <= FILE_BYTES_MAX);
         refuse_over_limit(bytes)?;
-        // First, since a file that has grown stays as long as it is when this fails.
+        // Do this first: if it failed after the file has grown, the file would stay long.
         self.view.cover(&self.file, bytes)?;
         let flags = rustix::fs::FallocateFlags::empty();
         let allocated =
@@ -201,20 +202,20 @@ impl Storage for Mapped {
         let reservation = if bytes < HUGE_BYTES {
             Reservation::of_file(bytes, part)?
         } else {
-            // A large folio is mapped as such only where file and memory are aligned alike.
+            // The kernel maps a large folio as one only if file and memory have the same alignment.
             let reservation = Reservation::aligned(bytes)?;
             reservation.map_file(0, bytes, part)?;
             reservation
         };
         let Span { base, .. } = reservation.span();
-        // SAFETY: the mapping lives as long as the reservation; only the log stores to the
-        // segment, and slices are made, of another mapping, only of records that are in use.
+        // SAFETY: the mapping lives as long as the reservation. Only the log stores to the segment,
+        // and slices, of another mapping, are created only of records that are in use.
         Ok(unsafe { Tail::new(base, bytes, used_bytes, Some(Arc::new(reservation))) })
     }
 
-    /// Cleared without pages; those come as one large folio, so that lookups in the segment need few
-    /// entries of the translation buffer. A fault makes it without the lock of the file, which a
-    /// write of the same zeros would hold for as long.
+    /// Clears the segment without creating pages. They come as one large folio, so that lookups in
+    /// the segment need few entries of the TLB. A fault creates it without the lock of the file,
+    /// which a write of zeros would hold for as long.
     fn ready_segment(&self, offset: u64, bytes: u64, map: &Tail) -> io::Result<Option<Work>> {
         self.clear_range(offset, bytes)?;
         Ok(map.pages().map(|pages| -> Work { Box::new(move || pages.fault_in_huge()) }))
@@ -229,8 +230,8 @@ impl Storage for Mapped {
         write_zeros(&self.file, offset, bytes)
     }
 
-    /// Without pages: zeros written by hand would be in large folios, and then a single slot
-    /// store would dirty 2 MiB.
+    /// Clears without creating pages: written zeros would be in large folios, and then a store to a
+    /// single slot would dirty 2 MiB.
     fn clear_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let flags = rustix::fs::FallocateFlags::ZERO_RANGE;
         let cleared =
@@ -243,8 +244,8 @@ impl Storage for Mapped {
         }
     }
 
-    /// Pages that are in the cache stay there: they are cheaper than new ones. Where they are not,
-    /// a store would read them from the disk first.
+    /// Keeps pages that are in the cache, since they are cheaper than new ones. A store to a page
+    /// that is not would first read it from the disk.
     fn claim_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if !self.is_cached(offset, bytes) {
             return self.clear_range(offset, bytes);
@@ -274,8 +275,8 @@ impl Storage for Mapped {
         let start = offset / page * page;
         let base = self.view.span().base.wrapping_add(start as usize);
         let len = (offset + bytes - start) as usize;
-        // `msync` of a shared mapping is the range sync of its file: it covers what was written
-        // by any means, and reaches the device.
+        // `msync` of a shared mapping is a range sync of its file: it covers what was written by
+        // any means, and reaches the device.
         // SAFETY: the range lies in the view of this storage.
         unsafe { rustix::mm::msync(base.cast(), len, MsyncFlags::SYNC) }?;
         Ok(())
@@ -286,9 +287,10 @@ impl Storage for Mapped {
     }
 }
 
-/// Refuses what would end behind the process's limit on the size of a file (`ulimit -f`). The
-/// system's own refusal comes with a signal, SIGXFSZ, that ends a program which does not handle
-/// it; a library must not change what signals do. Costs one short system call.
+/// Refuses a write that ends behind the process's limit on file sizes (`ulimit -f`).
+///
+/// The system's own refusal raises SIGXFSZ, which ends a program that does not handle it, and a
+/// library must not change the handling of signals. Costs one short system call.
 fn refuse_over_limit(end: u64) -> io::Result<()> {
     match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
         Some(limit_bytes) if end > limit_bytes => Err(rustix::io::Errno::FBIG.into()),
@@ -296,7 +298,7 @@ fn refuse_over_limit(end: u64) -> io::Result<()> {
     }
 }
 
-/// Writes zeros in calls as large as possible, so that the page cache uses large folios.
+/// Writes zeros in large calls, so that the page cache uses large folios.
 fn write_zeros(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     refuse_over_limit(offset + bytes)?;
@@ -316,7 +318,7 @@ fn write_zeros(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the kernel's id of this boot, or zeros where it does not tell.
+/// Returns the kernel's id of this boot, or zeros if it has none.
 fn boot_id() -> [u8; 16] {
     let mut id = [0; 16];
     let Ok(text) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
@@ -331,9 +333,11 @@ fn boot_id() -> [u8; 16] {
     id
 }
 
-/// Returns the kernel's number of the mount that the file was opened through, if it is one that is
-/// never used again. The older numbers are: an unmounted file system may get its own back when it is
-/// mounted next, so they prove nothing.
+/// Returns the kernel's number of the mount through which the file was opened, if the kernel never
+/// reuses such numbers; otherwise 0.
+///
+/// Older kernels reuse them: a file system may get the same number when it is mounted again, so
+/// there the number proves nothing.
 fn mount_id(file: &File) -> u64 {
     /// `STATX_MNT_ID_UNIQUE`, since Linux 6.8.
     const UNIQUE: u32 = 0x4000;

@@ -1,19 +1,19 @@
-//! How much memory this process may have, and how much address space is left.
+//! How much memory this process may use, and how much address space is left.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where control groups are seen, the line of `/proc/self/cgroup` that names this process's, and the
-/// file with its limit: version 2, version 1.
+/// Directory of the control groups, the controllers in the line of `/proc/self/cgroup` that names
+/// this process's group, and the file with its limit: version 2, version 1.
 const HIERARCHIES: [(&str, &str, &str); 2] = [
     ("/sys/fs/cgroup", "", "memory.max"),
     ("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes"),
 ];
 
-/// Returns the memory that this process may have, page cache included, in bytes: that of the machine,
-/// or less if a control group bounds it, as that of a container does.
+/// Returns the memory in bytes that this process may use, page cache included: that of the machine,
+/// or less if a control group limits it, as that of a container does.
 ///
-/// Costs some reads of files that the kernel makes up, tens of microseconds.
+/// Costs a few reads of files in `/proc` and `/sys`, tens of microseconds.
 pub(super) fn memory_bytes() -> u64 {
     if cfg!(miri) {
         return 0;
@@ -22,14 +22,14 @@ pub(super) fn memory_bytes() -> u64 {
     let of_machine = info.totalram as u64 * u64::from(info.mem_unit);
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limits = limit_files(&groups).into_iter().filter_map(|path| {
-        // Version 2 says "max" where there is no limit.
+        // Version 2 says "max" if there is no limit.
         fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
     });
     limits.fold(of_machine, u64::min)
 }
 
-/// Returns how much address space this process may still ask for, in bytes: of 64 TiB, which leaves half
-/// of it to others, or of its limit (`ulimit -v`).
+/// Returns the address space in bytes that this process may still reserve: of 64 TiB, half of what
+/// there is, or of its limit (`ulimit -v`).
 #[cfg(not(miri))]
 pub(super) fn address_space_left() -> u64 {
     const ADDRESS_SPACE_BYTES: u64 = 64 << 40;
@@ -45,8 +45,8 @@ pub(super) fn address_space_left() -> u64 {
     0
 }
 
-/// Returns the files with the limits of a process's groups and of those that they are in. `groups` has
-/// lines `number:controllers:path`.
+/// Returns the files with the limits of a process's groups and their ancestors. `groups` has lines
+/// `number:controllers:path`.
 fn limit_files(groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for (root, controller, file) in HIERARCHIES {
@@ -56,7 +56,7 @@ fn limit_files(groups: &str) -> Vec<PathBuf> {
             fields.next().filter(|_| is_ours).map(str::to_owned)
         };
         let Some(path) = groups.lines().find_map(path_of) else { continue };
-        // Inside a container the path may be that of the host: then only the root is there.
+        // Inside a container the path may be that of the host, and then only the root exists.
         let inside = Path::new(path.trim_start_matches('/'));
         files.extend(inside.ancestors().map(|group| Path::new(root).join(group).join(file)));
     }

@@ -1,13 +1,13 @@
 //! The only door to the operating system: bytes of a file, memory that shows them, syncs.
 //!
-//! A storage is one file (or what stands for it) with a read-only *view* of all of it, three
-//! *windows* of contiguous memory over scattered pieces of it, and one writable mapping of the
-//! tail segment. View and windows take address space in proportion to what they show, and move when
-//! they have outgrown it; where they were stays readable as long as the storage lives. The engine
-//! above is the same on each:
+//! A storage is one file, or its stand-in, with a read-only *view* of all of it, three *windows* of
+//! contiguous memory over scattered pieces of it, and one writable mapping of the tail segment.
+//! View and windows take address space in proportion to the file, and move when they outgrow it;
+//! their old memory stays readable as long as the storage lives. The engine above is the same on
+//! each:
 //!
 //! - [`mapped`]: a file through shared mappings;
-//! - [`anon`]: memory of this process, for tables that need no file;
+//! - [`anon`]: memory of this process, for tables without a file;
 //! - [`sim`]: a memory image and a disk image, for tests of crashes and faults.
 
 pub(crate) mod anon;
@@ -37,40 +37,40 @@ pub(crate) use pages::Pages;
 use crate::atomic::may_be_killed;
 use crate::prefaulter::Work;
 
-/// A span of address space that belongs to a storage and lives as long as it.
+/// A span of address space that a storage owns and keeps as long as it lives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     /// First byte; aligned to a page.
     pub(crate) base: *mut u8,
-    /// Size in bytes; not all of it need be backed by the file yet.
+    /// Size in bytes, part of which may not be backed by the file yet.
     pub(crate) bytes: u64,
 }
 
-/// How far ahead of the tail of the log cache lines are asked for, in bytes.
+/// Bytes ahead of the tail of the log that are prefetched.
 const PREFETCHED_BYTES: u64 = 256;
 
 /// Writable memory over the tail segment of the log.
 ///
-/// It goes forward only: bytes that have been stored are never stored again, so those of a
+/// It goes forward only: bytes that have been stored are never stored again, so the bytes of a
 /// published record cannot change under a reader.
 #[derive(Debug)]
 pub(crate) struct Tail {
     base: *mut u8,
     bytes: u64,
-    /// Where the bytes begin that have not been stored.
+    /// Offset of the first byte that has not been stored.
     free_from: u64,
-    /// What gives the memory back, if it is not the storage.
+    /// The owner of the memory, if it is not the storage.
     owner: Option<Arc<dyn Owner>>,
 }
 
-/// Whatever owns memory.
+/// An owner of memory, which frees it on drop.
 trait Owner: fmt::Debug + Send + Sync {}
 
 // SAFETY: the memory belongs to the process; only the owner of the `Tail` stores to it.
 unsafe impl Send for Tail {}
 
 impl Tail {
-    /// Takes `bytes` of writable memory at `base`, of which those before `free_from` are in use.
+    /// Wraps `bytes` of writable memory at `base`; those before `free_from` are in use.
     ///
     /// # Safety
     ///
@@ -91,7 +91,7 @@ impl Tail {
         Some(Pages::new(self.base, self.bytes, self.owner.clone()?))
     }
 
-    /// Stores the parts of a record one after the other from `at` on, and zeros behind them up to
+    /// Stores the parts of a record at `at`, one after the other, and zeros behind them up to
     /// `record_bytes`: fewer than 8.
     #[inline]
     #[expect(clippy::cast_ptr_alignment, reason = "asserted: both offsets are multiples of 8")]
@@ -101,7 +101,7 @@ impl Tail {
         let part_bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
         assert!(part_bytes <= record_bytes && record_bytes.is_multiple_of(8));
         self.free_from = at + record_bytes;
-        // The padding is in the last word: one store, which the parts may overwrite.
+        // The padding is in the last word, so zero that word first; the parts may overwrite it.
         let last = self.base.wrapping_add((at + record_bytes - 8) as usize);
         // SAFETY: the word ends inside the memory, which is aligned to a page; `new` was promised
         // that nothing refers to bytes that have not been stored.
@@ -114,20 +114,20 @@ impl Tail {
             target = target.wrapping_add(part.len());
             may_be_killed();
         }
-        // The next records will be stored there; a lock waits until its stores have reached the cache.
+        // The next records go there, and a lock must wait until its stores have reached the cache.
         for line in (0..record_bytes.min(PREFETCHED_BYTES)).step_by(64) {
             prefetch(self.base.wrapping_add((self.free_from + PREFETCHED_BYTES + line) as usize));
         }
     }
 
-    /// Says that the bytes before `at` have been written to the file by other means.
+    /// Notes that the bytes before `at` have been written to the file by other means.
     pub(crate) fn skip_to(&mut self, at: u64) {
         assert!(at >= self.free_from && at <= self.bytes);
         self.free_from = at;
     }
 }
 
-/// Asks for the cache line at an address, which will be read or written soon.
+/// Prefetches the cache line at an address.
 #[inline]
 pub(crate) fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -139,7 +139,7 @@ pub(crate) fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// A window: lines or the live header, contiguous in memory, scattered in the file.
+/// A window: the live header or lines, contiguous in memory and scattered in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WindowKind {
     /// The live header: one piece.
@@ -163,7 +163,7 @@ impl WindowKind {
     }
 }
 
-/// What backs a piece of a window.
+/// The memory behind a piece of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
     /// The file from this offset on.
@@ -172,24 +172,24 @@ pub(crate) enum Backing {
     Private,
 }
 
-/// What proves that a live header was written to this very file, and that the kernel has had the
-/// file system mounted since.
+/// Proof that a live header was written to this very file, and that the kernel has had its file
+/// system mounted ever since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The kernel's boot id; zero where there is none, which never proves anything.
+    /// The kernel's boot id; zero if it has none, which proves nothing.
     pub(crate) boot_id: [u8; 16],
-    /// The kernel's number of the mount, which it never uses again (Linux 6.8); 0 where it has none,
-    /// which never proves anything. The page cache may be dropped with the file system: a device
-    /// that went away and came back shows each page as of the moment that it was last written.
+    /// The kernel's number of the mount, which it never uses again (Linux 6.8); 0 if it has none,
+    /// which proves nothing. An unmount drops the page cache, so after a device went away and came
+    /// back, each page is as of its last write-back.
     pub(crate) mount_id: u64,
     pub(crate) device: u64,
     pub(crate) inode: u64,
-    /// When the file was made, in nanoseconds since 1970; 0 where that is not known. Numbers of
-    /// inodes are used again: a copy may have that of its deleted original.
+    /// Creation time of the file, in nanoseconds since 1970; 0 if unknown. The kernel reuses the
+    /// numbers of inodes, so a copy may have that of its deleted original.
     pub(crate) birth_ns: u64,
 }
 
-/// A file, or what stands for it.
+/// A file, or its stand-in.
 pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Returns the path, or `:memory:`.
     fn path(&self) -> &Path;
@@ -197,18 +197,18 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Returns what identifies the file on this boot.
     fn identity(&self) -> Identity;
 
-    /// Returns whether the bytes are gone when the process is: nothing need be synced.
+    /// Returns whether the bytes vanish with the process, so that there is nothing to sync.
     fn is_volatile(&self) -> bool {
         false
     }
 
-    /// Returns whether a thread of the engine's own may sync behind the caller's back. Where it may
-    /// not, a run has one order of events, and can be repeated.
+    /// Returns whether a background thread may sync. If it may not, the events of a run have one
+    /// order, and the run can be repeated.
     fn may_sync_in_background(&self) -> bool {
         !self.is_volatile()
     }
 
-    /// Returns whether small segments of the log are prepared ahead as well, for tests of it.
+    /// Returns whether even small segments of the log are prepared in advance, for tests of that.
     fn prepares_small_segments(&self) -> bool {
         false
     }
@@ -221,31 +221,32 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Returns the size of the file in bytes.
     fn file_bytes(&self) -> u64;
 
-    /// Returns whether the kernel failed to write pages of the file back, and has told nobody yet.
-    /// Then the cache may have dropped what a killed process stored.
+    /// Returns whether the kernel failed to write back pages of the file and has not reported it
+    /// yet. The page cache may then have dropped what a killed process stored.
     fn has_write_back_error(&self) -> bool {
         false
     }
 
-    /// Returns whether the file has all its blocks and none of them was ever written, as a creation
-    /// leaves it that a power loss interrupted. A file of zeros that somebody wrote is another thing.
+    /// Returns whether the file has all its blocks and none of them was ever written: the state of
+    /// a file whose creation a power loss interrupted. A program that wrote zeros leaves another
+    /// state.
     fn is_never_written(&self) -> bool {
         true
     }
 
-    /// Asks how long the file is now, for a storage whose file another process writes to.
+    /// Returns the current size of a file that another process writes to.
     fn see_size(&self) -> io::Result<u64> {
         Ok(self.file_bytes())
     }
 
-    /// Returns the read-only view of the file; its first `file_bytes` are readable. It moves when
+    /// Returns the read-only view of the file, whose first `file_bytes` are readable. It moves when
     /// [`grow`](Self::grow) or [`see_size`](Self::see_size) needs more address space.
     fn view(&self) -> Span;
 
-    /// Returns the window of this kind; its mapped pieces are readable, and writable unless the
-    /// storage was opened read-only. All but the live header move when
-    /// [`map_piece`](Self::map_piece) needs more address space. What is stored through a window
-    /// that has moved since may be lost: the writer uses the newest.
+    /// Returns the window of this kind. Its mapped pieces are readable, and writable unless the
+    /// storage was opened read-only. All windows but the live header move when
+    /// [`map_piece`](Self::map_piece) needs more address space. A store through a window that has
+    /// moved since may be lost, so the writer uses the newest.
     fn window(&self, kind: WindowKind) -> Span;
 
     /// Returns a copy of bytes of the file, which need not be published.
@@ -259,55 +260,58 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         copy
     }
 
-    /// Makes the file at least `bytes` long. The new bytes are zero and have their blocks, so
-    /// that a later store through a mapping cannot meet a full disk.
+    /// Makes the file at least `bytes` long. The new bytes are zero and have their blocks, so a
+    /// later store through a mapping cannot meet a full disk.
     fn grow(&self, bytes: u64) -> io::Result<()>;
 
-    /// Returns the work of letting go of the memory behind a view that has moved, for a thread of the
-    /// engine's own, if there is any: it may take milliseconds.
+    /// Returns the work of releasing the pages of a view that has moved, if any. It may take
+    /// milliseconds, so a background thread does it.
     fn outgrown_view(&self) -> Option<Work> {
         None
     }
 
-    /// Cuts the file to `bytes`, a multiple of the granule, and gives the blocks behind them back.
-    /// Nothing may refer to the bytes behind: in a file, to touch them is a fault until
-    /// [`grow`](Self::grow) has made them again, as zeros. A power loss before the next sync of the
-    /// new end may bring back the old size.
+    /// Truncates the file to `bytes`, a multiple of the granule, and frees the blocks behind.
+    ///
+    /// Nothing may refer to the bytes behind. In a file, touching them is a fault until
+    /// [`grow`](Self::grow) has created them again, as zeros. A power loss before the next sync of
+    /// the new end may bring back the old size.
     fn truncate(&self, bytes: u64) -> io::Result<()>;
 
-    /// Makes whole granules zero and gives their blocks back; the file keeps its size. They can be
-    /// read, but a store through a mapping could meet a full disk: `clear_range` or `write_zeros`
-    /// first makes them anew. A file system without holes returns `Unsupported`, and nothing has
-    /// changed.
+    /// Zeroes complete granules and frees their blocks; the file keeps its size.
+    ///
+    /// They can be read, but a store through a mapping could meet a full disk until `clear_range`
+    /// or `write_zeros` has allocated them again. A file system without holes returns
+    /// `Unsupported`, and nothing has changed.
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// Puts a piece of `bytes` at offset `at` of a window.
+    /// Maps a piece of `bytes` at offset `at` of a window.
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()>;
 
-    /// Says that `bytes` from offset `at` of a window on, all mapped, are about to be written: the
-    /// faults of all pages at once cost a fraction of one by one.
+    /// Takes the page faults of `bytes` from offset `at` of a window on, all mapped, which are
+    /// about to be written. All faults at once cost a fraction of one by one.
     fn populate(&self, _kind: WindowKind, _at: u64, _bytes: u64) {}
 
-    /// Returns pages of a window, all mapped, if their faults can be taken ahead.
+    /// Returns pages of a window, all mapped, if their faults can be taken in advance.
     fn window_pages(&self, _kind: WindowKind, _at: u64, _bytes: u64) -> Option<Pages> {
         None
     }
 
-    /// Says that no piece of the buckets and the overflow lines will be touched before it is mapped
-    /// again: the index is about to be built anew, somewhere else.
+    /// Drops the pieces of the buckets and the overflow lines; none is touched before it is mapped
+    /// again, since the index is about to be rebuilt elsewhere.
     fn forget_pieces(&self) {}
 
     /// Returns writable memory over a segment of the file, whose first `used_bytes` are in use.
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail>;
 
-    /// Returns the same again where it is a part of the view, which may have moved when the file
-    /// grew: what is stored through the one before is lost.
+    /// Returns that memory again if it is part of the view, which may have moved when the file
+    /// grew. A store through the old one is lost.
     fn moved_tail(&self, _offset: u64, _bytes: u64, _used_bytes: u64) -> Option<Tail> {
         None
     }
 
-    /// Returns what makes a new segment zero and has its pages ready, for a thread of the engine's
-    /// own; nobody touches the segment meanwhile. Where there is no such thread, it has been done.
+    /// Returns the work of zeroing a new segment and taking its page faults, for a background
+    /// thread; nothing touches the segment meanwhile. Without such a thread it does the work at
+    /// once.
     fn ready_segment(&self, offset: u64, bytes: u64, map: &Tail) -> io::Result<Option<Work>> {
         self.write_zeros(offset, bytes)?;
         if let Some(pages) = map.pages() {
@@ -316,30 +320,30 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Writes bytes; they are visible in the view at once.
+    /// Writes bytes; the view shows them at once.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Writes zeros.
     fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// Makes a range zero, with its blocks, for an index piece that is about to be mapped.
+    /// Zeroes a range and gives it its blocks, for an index piece that is about to be mapped.
     fn clear_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.write_zeros(offset, bytes)
     }
 
-    /// Makes sure that a range has its blocks, for an index piece all of which is about to be mapped
-    /// and written; the bytes may be anything.
+    /// Gives a range its blocks, for an index piece that is about to be mapped and written
+    /// completely. The bytes are arbitrary.
     fn claim_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         self.clear_range(offset, bytes)
     }
 
-    /// Makes sure that stores to a range through a mapping find their blocks, or returns that the file
-    /// system takes new ones for each.
+    /// Ensures that stores to a range through a mapping find their blocks, or returns that the file
+    /// system takes a new block for each.
     fn claim_stores(&self, _offset: u64, _bytes: u64) -> io::Result<Room> {
         Ok(Room::Claimed)
     }
 
-    /// Returns how many bytes the file system has left.
+    /// Returns the free bytes of the file system.
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(u64::MAX)
     }
@@ -347,12 +351,12 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Makes the bytes of the range durable, however they were written.
     fn sync_range(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// Lets go of the memory behind a range of the view; the next read brings it back.
+    /// Releases the pages of a range of the view; the next read maps them again.
     fn drop_resident(&self, _offset: u64, _bytes: u64) {}
 }
 
-/// Returns whether an error tells of a device or a file system that failed, and not of too little
-/// room or of a call that the system does not have.
+/// Returns whether an error means that a device or a file system failed, as opposed to a full disk
+/// or a missing system call.
 pub(crate) fn is_of_device(error: &io::Error) -> bool {
     let of_device = [
         Errno::IO,
@@ -371,13 +375,13 @@ pub(crate) fn no_room() -> io::Error {
     Errno::NOSPC.into()
 }
 
-/// Returns how much address space a refused mapping asked for, if that is why `error` was returned.
+/// Returns the size of the mapping whose refusal is the cause of `error`, if that is the cause.
 pub(crate) fn address_space_refused(error: &io::Error) -> Option<u64> {
     reservation::NoAddressSpace::of(error).map(|refused| refused.bytes)
 }
 
-/// Calls `call` again as long as a signal interrupts it. Not for syncs: after one that failed
-/// nobody knows which pages the kernel still holds to be dirty.
+/// Repeats `call` while a signal interrupts it. Not for syncs: after a failed one, nothing says
+/// which pages the kernel still considers dirty.
 pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -387,7 +391,7 @@ pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::R
     }
 }
 
-/// Writes all of `bytes` at `offset` by calls that may write a part or be interrupted.
+/// Writes all of `bytes` at `offset`, through calls that may be interrupted or write only a part.
 pub(crate) fn write_whole(
     bytes: &[u8],
     offset: u64,

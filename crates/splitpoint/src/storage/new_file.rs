@@ -1,8 +1,8 @@
-//! `NewFile`: a file that has its name only once it is whole and durable.
+//! `NewFile`: a file that gets its name only when it is complete and durable.
 //!
-//! It is written under the name `NAME.backup-in-progress`, or of `repair` or `rehash`, beside where
-//! it belongs, and renamed at the end. A process that is killed before leaves that file, which the
-//! next one writes anew.
+//! It is written beside its destination under the name `NAME.backup-in-progress`, or of `repair` or
+//! `rehash`, and renamed at the end. A process killed before then leaves that file; the next one
+//! overwrites it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -17,29 +17,28 @@ use super::open::{io_error, is_named, refuse_network, sync_directory, writer_pid
 use super::regular::{open_regular, open_regular_with, refuse_dangling_link, refuse_special};
 use crate::error::{Error, Result};
 
-/// Permissions of a file whose original has none, before the process's mask.
+/// Permissions of a file without an original, before the umask.
 const MODE: u32 = 0o666;
-/// Permissions of a file that has not those of its original yet.
+/// Permissions of a file until it gets those of its original.
 const PRIVATE_MODE: u32 = 0o600;
-/// Longest value of an extended attribute, and list of their names, that Linux has, in bytes.
+/// Largest extended attribute, and largest list of their names, that Linux has, in bytes.
 const ATTRIBUTE_BYTES_MAX: usize = 65_536;
-/// How often a file that other processes create and rename is opened again before it counts as
-/// locked.
+/// Number of times that a file which other processes keep creating and renaming is opened before it
+/// counts as locked.
 const OPENINGS_MAX: u32 = 100;
 
-/// A file that is being written; it is removed when this is dropped before
-/// [`publish`](Self::publish).
+/// A file that is being written; dropping it before [`publish`](Self::publish) removes it.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     /// Locked, so that two processes do not write it at once.
     file: File,
     partial: PathBuf,
-    /// The name as it was given, for messages.
+    /// The name as the caller gave it, for messages.
     path: PathBuf,
-    /// Where it leads, if a file is there already.
+    /// The file to which the name leads, if it exists.
     target: PathBuf,
     is_replacing: bool,
-    /// What is there already, locked so that it is not replaced under a program that has it open.
+    /// The existing file, locked so that it is not replaced under a program that has it open.
     replaced: Option<File>,
     /// The store that this file is made from and replaces; the caller has it locked.
     original: Option<Identity>,
@@ -47,8 +46,8 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// Begins the file at `path`, which is not to be the one of `original`; its permissions are
-    /// those of `original_path`. An existing file is replaced only if `is_replacing`.
+    /// Begins the file at `path`, which must not be `original`, with the permissions of
+    /// `original_path`. It replaces an existing file only if `is_replacing`.
     pub(crate) fn begin(
         path: &Path,
         is_replacing: bool,
@@ -61,18 +60,18 @@ impl NewFile {
         Self::open(path, target, "backup", mode, is_replacing, replaced)
     }
 
-    /// Begins the file at `path`, where there must be none. `work` is what makes it, for the name
-    /// that it has until it is whole.
+    /// Begins the file at `path`, which must not exist. `work` names the operation, for the name
+    /// that the file has until it is complete.
     pub(crate) fn begin_first(path: &Path, work: &str) -> Result<Self> {
         let (target, replaced) = examine(path, false, None)?;
         Self::open(path, target, work, MODE, false, replaced)
     }
 
-    /// Begins the file that replaces the store at `path`, which the caller has locked; `original`
-    /// identifies it. A symbolic link stays, and the file that it leads to is replaced.
+    /// Begins the file that replaces the store at `path`, which the caller has locked and
+    /// `original` identifies. A symbolic link stays, and the file that it leads to is replaced.
     ///
-    /// Until it has its name the file is private; it is then given owner, permissions and access
-    /// list of the store, as far as this process may.
+    /// The file is private until it gets its name. Then it gets the owner, permissions and access
+    /// list of the store, as far as this process may set them.
     pub(crate) fn begin_over(path: &Path, original: Identity, work: &str) -> Result<Self> {
         let target = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
         expect_original(&target, original)?;
@@ -80,7 +79,7 @@ impl NewFile {
         let file = make_partial(&partial)?;
         let new = Self {
             file,
-            // What cannot be written or extended is this one, and not the store.
+            // An error of a write or an extension concerns this file, not the store.
             path: partial.clone(),
             partial,
             target,
@@ -124,23 +123,23 @@ impl NewFile {
             .map_err(|source| io_error("write", &self.path, source))
     }
 
-    /// Makes the file `bytes` long: what is not written is a hole and reads as zeros.
+    /// Makes the file `bytes` long; the unwritten part is a hole and reads as zeros.
     pub(crate) fn set_bytes(&self, bytes: u64) -> Result<()> {
         self.file.set_len(bytes).map_err(|source| io_error("extend", &self.path, source))
     }
 
     /// Returns a storage over the file.
     pub(crate) fn storage(&self) -> Result<Mapped> {
-        // Opened anew: with a clone, the storage would take our lock away when it is dropped.
+        // Open the file again: dropping a storage over a clone would release our lock.
         let file = open_regular(&self.partial, OpenOptions::new().read(true).write(true))?;
         Mapped::new(file, self.path.clone(), true)
             .map_err(|source| io_error("map", &self.path, source))
     }
 
-    /// Gives the file its name; it is whole and durable before, and the name when this returns.
+    /// Makes the file durable and gives it its name; the name is durable when this returns.
     ///
-    /// The lock is held until then: who opens the file by its new name and syncs a change must not
-    /// lose it because the name is lost.
+    /// The lock is held until then, because a process that opens the file by its new name and syncs
+    /// a change must not lose the change with the name.
     pub(crate) fn publish(mut self) -> Result<()> {
         if self.original.is_some() {
             let resembling = resemble(&self.file, &self.target);
@@ -164,7 +163,7 @@ impl NewFile {
         match rustix::fs::renameat_with(CWD, &self.partial, CWD, &self.target, flags) {
             Ok(()) => Ok(()),
             Err(rustix::io::Errno::EXIST) => Err(Error::Exists { path: self.path.clone() }),
-            // A file system that cannot exclude it: a link to an existing name is refused too.
+            // For a file system without that flag: a link to an existing name is refused, too.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
                 match fs::hard_link(&self.partial, &self.target) {
                     Ok(()) => fs::remove_file(&self.partial).map_err(failed),
@@ -182,10 +181,10 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.is_published {
-            // The error that led here is the one to tell.
+            // Only the first error counts.
             let _ = fs::remove_file(&self.partial);
         }
-        // A program that another thread is just starting has these files until it runs.
+        // A program that another thread is just starting has these files open until it runs.
         for file in std::iter::once(&self.file).chain(&self.replaced) {
             let _ = file.unlock();
         }
@@ -203,7 +202,7 @@ fn expect_original(target: &Path, original: Identity) -> Result<()> {
     let named = fs::metadata(target).map_err(|source| io_error("find", target, source))?;
     let refused = |reason| Err(Error::Unsupported { path: target.to_path_buf(), reason });
     if (named.dev(), named.ino()) != (original.device, original.inode) {
-        return refused("another program has put another file in its place".to_string());
+        return refused("another program has replaced it".to_string());
     }
     if named.nlink() > 1 {
         return refused(format!(
@@ -214,8 +213,8 @@ fn expect_original(target: &Path, original: Identity) -> Result<()> {
     Ok(())
 }
 
-/// Makes and locks a file that only this user may read. What was left behind is removed and not
-/// emptied: whoever has it open, or owns it, must not get at what is written now.
+/// Creates and locks a file that only this user may read. A leftover is removed and not truncated,
+/// because its owner, or a process that has it open, must not see the new contents.
 fn make_partial(partial: &Path) -> Result<File> {
     match fs::remove_file(partial) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -240,8 +239,8 @@ fn make_partial(partial: &Path) -> Result<File> {
 
 /// Gives `file` the owner, the permissions and the access list of the file at `original`.
 ///
-/// Where this process may not give it the same group or list, it takes from the group what
-/// others do not have: nobody can read the new file who could not read the old one.
+/// If this process may not set the group or the list, the group gets no permission that others do
+/// not have. So nobody can read the new file who could not read the old one.
 fn resemble(file: &File, original: &Path) -> io::Result<()> {
     let (wanted, own) = (fs::metadata(original)?, file.metadata()?);
     let (uid, gid) = (wanted.uid(), wanted.gid());
@@ -255,12 +254,12 @@ fn resemble(file: &File, original: &Path) -> io::Result<()> {
     if !is_group_kept || !is_list_kept {
         mode &= 0o707 | (mode & 0o007) << 3;
     }
-    // Last: a change of the owner or of the list changes the permissions.
+    // Set them last: changing the owner or the list changes the permissions.
     file.set_permissions(fs::Permissions::from_mode(mode))
 }
 
-/// Copies the attributes that a user has set, and the label; returns whether the access list is
-/// that of the original.
+/// Copies the user's attributes and the security label; returns whether the access list is that of
+/// the original.
 fn copy_attributes(file: &File, original: &Path) -> bool {
     const ACCESS_LIST: &str = "system.posix_acl_access";
     let names = attribute_names(original);
@@ -275,12 +274,12 @@ fn copy_attributes(file: &File, original: &Path) -> bool {
     if names.iter().any(|name| name == ACCESS_LIST) {
         return is_copied(ACCESS_LIST);
     }
-    // It may have inherited one from its directory, which the original does not have any more.
+    // The new file may have inherited a list from its directory, which the original does not have.
     let _ = rustix::fs::fremovexattr(file, ACCESS_LIST);
     true
 }
 
-/// Returns the names of the extended attributes of a file; none where there are none.
+/// Returns the names of the extended attributes of a file, if it has any.
 fn attribute_names(path: &Path) -> Vec<String> {
     let mut names = vec![0; ATTRIBUTE_BYTES_MAX];
     let Ok(bytes) = rustix::fs::listxattr(path, &mut names[..]) else { return Vec::new() };
@@ -295,7 +294,7 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// Looks at what is at `path`, and returns where it leads and what is there, locked.
+/// Returns the file to which `path` leads, and the existing file, locked.
 fn examine(
     path: &Path,
     is_replacing: bool,
@@ -317,7 +316,7 @@ fn examine(
         return Err(exists());
     }
     let target = fs::canonicalize(path).map_err(|source| io_error("find", path, source))?;
-    // What may not be read may be replaced all the same.
+    // A file that may not be read may still be replaced.
     let file = match open_regular(&target, OpenOptions::new().read(true)) {
         Ok(file) => file,
         Err(Error::Io { .. }) => return Ok((target, None)),
@@ -331,7 +330,7 @@ fn examine(
     }
 }
 
-/// Makes and locks the file that is not whole yet, or empties one that was left behind.
+/// Creates and locks the unfinished file, or truncates a leftover.
 fn open_partial(partial: &Path, path: &Path, mode: u32) -> Result<File> {
     let failed = |source| io_error("create", path, source);
     let mut options = OpenOptions::new();
@@ -346,7 +345,7 @@ fn open_partial(partial: &Path, path: &Path, mode: u32) -> Result<File> {
             Err(TryLockError::WouldBlock) => break,
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
-        // Who had it locked until now may have given it its final name, or removed it.
+        // The process that had it locked until now may have renamed or removed it.
         if is_named(&file, partial)? {
             file.set_len(0).map_err(failed)?;
             return Ok(file);

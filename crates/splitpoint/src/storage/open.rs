@@ -1,4 +1,4 @@
-//! Open, make and lock the file of a store.
+//! Opens, creates and locks the file of a store.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -12,30 +12,31 @@ use crate::error::{Error, Result};
 use crate::live::PID_OFFSET;
 use crate::options::{Access, Create};
 
-/// How often a file that others replace meanwhile is opened again before it counts as locked.
+/// Number of times that a file which other processes keep replacing is opened before it counts as
+/// locked.
 const OPENINGS_MAX: u32 = 100;
 
 /// A file that this handle has locked and mapped.
 #[derive(Debug)]
 pub(crate) struct Locked {
     pub(crate) storage: Mapped,
-    /// Whether this handle has made it.
+    /// Whether this handle has created it.
     pub(crate) is_new: bool,
 }
 
-/// Opens the file at `path` and locks it: for this handle alone if it may write, otherwise
-/// against writers.
+/// Opens the file at `path` and locks it: exclusively if this handle may write, otherwise against
+/// writers.
 ///
-/// A new file is empty. An existing one has not been read.
+/// A new file is empty; an existing one has not been read.
 pub(crate) fn open_and_lock(path: &Path, access: Access, create: Create) -> Result<Locked> {
     open_and_lock_with(path, access, create, || ())
 }
 
-/// As [`open_and_lock`]; calls `before_lock` between the opening and the lock.
+/// Does the same as [`open_and_lock`], and calls `before_lock` between the opening and the lock.
 ///
-/// Whoever held the lock at the opening may have given the name to another file before letting it
-/// go: a rehash and a backup do. What is written to the file that had the name would be lost with
-/// it, so the name is looked at again under the lock.
+/// The process that held the lock at the opening may have given the name to another file before
+/// releasing it, as a rehash and a backup do. Changes to the file that had the name would be lost
+/// with it, so this checks the name again under the lock.
 fn open_and_lock_with(
     path: &Path,
     access: Access,
@@ -52,7 +53,7 @@ fn open_and_lock_with(
         };
         match locked {
             Ok(()) if !is_named(&file, path)? => {
-                // As in `Mapped`: a child that is being forked may have the file for a moment.
+                // As in `Mapped`: a child of a fork may have the file open for a moment.
                 let _ = file.unlock();
             }
             Ok(()) => {
@@ -84,36 +85,36 @@ pub(crate) struct Observed {
     pub(crate) observer: Observer,
 }
 
-/// What an observer can ask of the system about its file.
+/// What an observer of a file can ask the system about it.
 #[derive(Debug)]
 pub(crate) struct Observer {
     file: File,
 }
 
-/// Keeps writers away until it is dropped.
+/// Locks writers out until it is dropped.
 #[derive(Debug)]
 pub(crate) struct WritersOut<'a>(&'a File);
 
 impl Drop for WritersOut<'_> {
     fn drop(&mut self) {
-        // The lock goes with the file anyway.
+        // Closing the file would release the lock anyway.
         let _ = self.0.unlock();
     }
 }
 
 impl Observer {
-    /// Keeps writers away, or returns `None` while there is one.
+    /// Locks writers out, or returns `None` if there is one.
     pub(crate) fn keep_writers_out(&self) -> Option<WritersOut<'_>> {
         self.file.try_lock_shared().is_ok().then_some(WritersOut(&self.file))
     }
 
-    /// Returns the process that has the file open for writing, where the file tells.
+    /// Returns the process that has the file open for writing, if the file names it.
     pub(crate) fn writer_pid(&self) -> Option<u32> {
         writer_pid(&self.file)
     }
 }
 
-/// Opens the file at `path` for reading and takes no lock.
+/// Opens the file at `path` for reading, without a lock.
 pub(crate) fn open_to_observe(path: &Path) -> Result<Observed> {
     let (file, _) = open(path, Access::ReadOnly, Create::Never)?;
     refuse_network(&file, path)?;
@@ -124,7 +125,7 @@ pub(crate) fn open_to_observe(path: &Path) -> Result<Observed> {
     Ok(Observed { storage, observer })
 }
 
-/// Opens or creates the regular file at `path` and returns whether it is new.
+/// Opens or creates the regular file at `path`, and returns whether it is new.
 pub(super) fn open(path: &Path, access: Access, create: Create) -> Result<(File, bool)> {
     let mut options = OpenOptions::new();
     options.read(true).write(access == Access::ReadWrite);
@@ -135,7 +136,7 @@ pub(super) fn open(path: &Path, access: Access, create: Create) -> Result<(File,
         Create::Never => existing(),
         Create::IfMissing => match existing() {
             Err(error) if is_missing(&error) => match new() {
-                // Somebody was faster.
+                // Another process was faster.
                 Err(Error::Exists { .. }) => existing(),
                 created => created,
             },
@@ -171,14 +172,14 @@ pub(super) fn refuse_network(file: &File, path: &Path) -> Result<()> {
     }
 }
 
-/// Removes a file that this handle made and could not make a store.
+/// Removes a file that this handle created but could not turn into a store.
 pub(crate) fn remove_new(path: &Path) {
-    // The error that led here is the one to tell.
+    // Only the first error counts.
     let _ = std::fs::remove_file(path);
 }
 
-/// Returns the process that the live header names, if it lives: while somebody holds the lock,
-/// that is the writer, unless readers hold it after a writer that was killed.
+/// Returns the process that the live header names, if it lives. While the file is locked that is
+/// the writer, unless readers have locked it after a writer was killed.
 pub(super) fn writer_pid(file: &File) -> Option<u32> {
     let mut bytes = [0; 8];
     file.read_exact_at(&mut bytes, PID_OFFSET).ok()?;
@@ -200,8 +201,8 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
         .map_err(|source| io_error("sync the directory of", path, source))
 }
 
-/// Returns an error that names the action and the file, or says that there is no address space
-/// left.
+/// Returns an error with the action and the file, or one that says that the address space is
+/// exhausted.
 pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
     match address_space_refused(&source) {
         Some(bytes) => Error::Full { what: "address space of this process", bytes },

@@ -1,7 +1,7 @@
-//! A file that is only read, by calls: what repair reads.
+//! A file read by calls instead of a mapping, for repair.
 //!
-//! Not through a mapping, as everything else: a sector that the disk cannot read any more is then
-//! an error for its bytes, where a mapping would end the process by a signal.
+//! A sector that the disk can no longer read is then an error for its bytes; through a mapping it
+//! would end the process by a signal.
 
 use std::fmt;
 use std::fs::{File, TryLockError};
@@ -14,9 +14,9 @@ use super::open::{io_error, open, writer_pid};
 use crate::error::{Error, Result};
 use crate::options::{Access, Create};
 
-/// Bytes that can be read and not written.
+/// Bytes that can only be read.
 pub(crate) trait ReadAt: fmt::Debug {
-    /// Returns the path, or what stands for it.
+    /// Returns the path, or its stand-in.
     fn path(&self) -> &Path;
 
     /// Returns the size in bytes.
@@ -38,8 +38,8 @@ pub(crate) struct RawFile {
 impl RawFile {
     /// Opens the file at `path` for reading.
     ///
-    /// The lock is that of a reader, so it is refused while somebody has the file open for
-    /// writing. Where there are no locks it is read without one.
+    /// It takes a reader's lock, so it fails while a process has the file open for writing. On a
+    /// file system without locks it reads without one.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let (file, _) = open(path, Access::ReadOnly, Create::Never)?;
         let metadata =

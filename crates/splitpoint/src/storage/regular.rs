@@ -1,4 +1,4 @@
-//! Opening what must be a regular file, without waiting for anybody.
+//! Opens files that must be regular, and never blocks.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io;
@@ -11,21 +11,19 @@ use super::open::io_error;
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 
-/// As many links as the system follows.
+/// The number of links that the system follows.
 const LINKS_MAX: u32 = 40;
 
-/// Opens or creates the regular file at `path` with `options`, for an access method of another
-/// crate.
+/// Opens or creates the regular file at `path` with `options`, for access methods of other crates.
 ///
-/// Anything else is refused at once, and not touched: the opening of a named pipe would wait for
-/// a process at its other end, and that of a device may already do something.
+/// It refuses anything else at once, without opening it: opening a named pipe would wait for a
+/// process at its other end, and opening a device may already have an effect.
 ///
 /// # Errors
 ///
-/// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore) if there is something that is no regular
-///   file, also a symbolic link that leads nowhere.
-/// - [`ErrorKind::Exists`](crate::ErrorKind::Exists) if `options` ask for a new file and there is
-///   one.
+/// - [`ErrorKind::NotAStore`](crate::ErrorKind::NotAStore) if the file is not regular, or a
+///   symbolic link to a missing file.
+/// - [`ErrorKind::Exists`](crate::ErrorKind::Exists) if `options` require a new file and it exists.
 /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses.
 ///
 /// # Examples
@@ -43,13 +41,13 @@ pub fn open_regular(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Fil
     open_regular_with(path.as_ref(), options, OFlags::empty())
 }
 
-/// As [`open_regular`], with more flags.
+/// Does the same as [`open_regular`], with more flags.
 pub(super) fn open_regular_with(path: &Path, options: &OpenOptions, flags: OFlags) -> Result<File> {
-    // Before the opening, which would wake a process that waits at the other end of a pipe.
+    // Check before the opening, which would wake a process at the other end of a pipe.
     match fs::metadata(path) {
         Ok(metadata) => refuse_special(metadata.file_type(), path)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => refuse_dangling_link(path)?,
-        // The opening will say it better.
+        // The opening returns the better error.
         Err(_) => {}
     }
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -58,13 +56,13 @@ pub(super) fn open_regular_with(path: &Path, options: &OpenOptions, flags: OFlag
         io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_path_buf() },
         _ => io_error("open", path, source),
     })?;
-    // After it as well: another file may have taken the name.
+    // Check again: another file may have taken the name.
     let metadata = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
     refuse_special(metadata.file_type(), path)?;
     Ok(file)
 }
 
-/// Refuses a file of any type but a regular one.
+/// Refuses a file that is not regular.
 pub(super) fn refuse_special(file_type: FileType, path: &Path) -> Result<()> {
     if file_type.is_file() {
         return Ok(());
@@ -72,12 +70,12 @@ pub(super) fn refuse_special(file_type: FileType, path: &Path) -> Result<()> {
     Err(Error::NotAStore { path: path.to_path_buf(), found: kind_of(file_type) })
 }
 
-/// Refuses a symbolic link, where it is known that there is no file behind it.
+/// Refuses a symbolic link; the caller knows that no file is behind it.
 pub(super) fn refuse_dangling_link(path: &Path) -> Result<()> {
     let mut target = path.to_path_buf();
     for _ in 0..LINKS_MAX {
         let Ok(next) = fs::read_link(&target) else { break };
-        // One that is not absolute begins where the link is.
+        // A relative link begins where the link is.
         target = target.parent().unwrap_or(Path::new("")).join(next);
     }
     if target == path {

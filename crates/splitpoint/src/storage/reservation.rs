@@ -1,8 +1,8 @@
-//! Address space of this process: asked for, mapped over, given back.
+//! Address space of this process: reserved, mapped over, released.
 //!
-//! A handle asks for as much as its file or table needs, and a few times that, so that it moves
-//! seldom; there may be ten thousand of them in a process, and limits on all of it (`ulimit -v`,
-//! `vm.max_map_count`).
+//! A handle reserves a few times as much as its file or table needs, so that it seldom moves. A
+//! process may have ten thousand handles, and limits on its address space (`ulimit -v`) and its
+//! mappings (`vm.max_map_count`).
 
 use std::fmt;
 use std::fs::File;
@@ -19,7 +19,7 @@ pub(super) const HUGE_BYTES: u64 = 2 << 20;
 /// The system grants this process no more address space, or no more mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoAddressSpace {
-    /// What was asked for.
+    /// Size of the refused mapping.
     pub(crate) bytes: u64,
 }
 
@@ -32,13 +32,13 @@ impl fmt::Display for NoAddressSpace {
 impl std::error::Error for NoAddressSpace {}
 
 impl NoAddressSpace {
-    /// Returns what was refused, if that is why `error` was returned.
+    /// Returns the refused mapping that is the cause of `error`, if one is.
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
 }
 
-/// Returns the error of a mapping of `bytes` that was refused.
+/// Returns the error of a refused mapping of `bytes`.
 fn refused(error: Errno, bytes: u64) -> io::Error {
     match error {
         Errno::NOMEM => io::Error::new(io::ErrorKind::OutOfMemory, NoAddressSpace { bytes }),
@@ -46,7 +46,7 @@ fn refused(error: Errno, bytes: u64) -> io::Error {
     }
 }
 
-/// Calls `take` with each size until there is address space for one.
+/// Calls `take` with one size after the other until there is address space.
 pub(super) fn first_that_fits<T>(
     sizes: &[u64],
     mut take: impl FnMut(u64) -> io::Result<T>,
@@ -78,7 +78,7 @@ impl Protection {
     }
 }
 
-/// A part of a file to be mapped.
+/// A part of a file to map.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
     pub(super) file: &'a File,
@@ -86,7 +86,7 @@ pub(super) struct Part<'a> {
     pub(super) protection: Protection,
 }
 
-/// Address space that is given back when its owner goes.
+/// Address space that is released on drop.
 #[derive(Debug)]
 pub(super) struct Reservation(Span);
 
@@ -101,7 +101,7 @@ impl Reservation {
     /// Reserves `bytes`.
     pub(super) fn new(bytes: u64) -> io::Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at a place of the kernel's choice touches nothing of ours.
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
         let mapped = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -116,14 +116,14 @@ impl Reservation {
         }
     }
 
-    /// Reserves `bytes` that begin at a multiple of a huge page.
+    /// Reserves `bytes`, aligned to a huge page.
     pub(super) fn aligned(bytes: u64) -> io::Result<Self> {
         let Self(Span { base: start, .. }) =
             *std::mem::ManuallyDrop::new(Self::new(bytes + HUGE_BYTES)?);
         let skip = start.align_offset(HUGE_BYTES as usize);
         let base = start.wrapping_add(skip);
         let after = HUGE_BYTES - skip as u64;
-        // The ends of the mapping just made go back.
+        // Release both ends of the new mapping.
         for (base, bytes) in [(start, skip as u64), (base.wrapping_add(bytes as usize), after)] {
             if bytes > 0 {
                 drop(Self(Span { base, bytes }));
@@ -132,7 +132,7 @@ impl Reservation {
         Ok(Self(Span { base, bytes }))
     }
 
-    /// Maps `bytes` of a file at once, at a place of the kernel's choice.
+    /// Maps `bytes` of a file, at an address of the kernel's choice.
     pub(super) fn of_file(bytes: u64, part: Part<'_>) -> io::Result<Self> {
         let Part { file, offset, protection } = part;
         // SAFETY: as for `new`.
@@ -157,13 +157,13 @@ impl Reservation {
         self.0
     }
 
-    /// Returns the address of byte `at`, from which on there must be `bytes`.
+    /// Returns the address of byte `at`, after which there must be `bytes`.
     fn at(&self, at: u64, bytes: u64) -> *mut u8 {
         assert!(at.checked_add(bytes).is_some_and(|end| end <= self.0.bytes));
         self.0.base.wrapping_add(at as usize)
     }
 
-    /// Lays a mapping of a file over `bytes` from `at` on, in place of what is there.
+    /// Maps a file over `bytes` from `at` on, in place of what is there.
     pub(super) fn map_file(&self, at: u64, bytes: u64, part: Part<'_>) -> io::Result<()> {
         let Part { file, offset, protection } = part;
         let base = self.at(at, bytes);
@@ -175,8 +175,8 @@ impl Reservation {
         mapped.map(drop).map_err(|error| refused(error, bytes))
     }
 
-    /// Lays zeroed memory over `bytes` from `at` on, in place of what is there. It is memory that
-    /// [`map_again`](Self::map_again) can show elsewhere as well.
+    /// Maps zeroed memory over `bytes` from `at` on, in place of what is there.
+    /// [`map_again`](Self::map_again) can show this memory elsewhere as well.
     pub(super) fn map_memory(&self, at: u64, bytes: u64) -> io::Result<()> {
         let base = self.at(at, bytes);
         let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
@@ -187,8 +187,8 @@ impl Reservation {
         mapped.map(drop).map_err(|error| refused(error, bytes))
     }
 
-    /// Shows the memory of `other` from `at` on here as well, at the same distance from the base.
-    /// It must be one mapping, laid by [`map_memory`](Self::map_memory).
+    /// Maps the memory of `other` from `other_at` on here as well, at `at`. It must be one mapping,
+    /// created by [`map_memory`](Self::map_memory).
     pub(super) fn map_again(
         &self,
         at: u64,
@@ -197,7 +197,7 @@ impl Reservation {
         bytes: u64,
     ) -> io::Result<()> {
         let (from, to) = (other.at(other_at, bytes), self.at(at, bytes));
-        // SAFETY: an old size of 0 leaves the old mapping of shared memory as it is and makes another
+        // SAFETY: an old size of 0 keeps the old mapping of shared memory and creates another one
         // of the same pages, here inside this reservation.
         let mapped = unsafe {
             rustix::mm::mremap_fixed(
@@ -211,13 +211,13 @@ impl Reservation {
         mapped.map(drop).map_err(|error| refused(error, bytes))
     }
 
-    /// Tells the kernel how `bytes` from `at` on are used. A kernel that does not know an advice
-    /// refuses it, and nothing is lost.
+    /// Advises the kernel on how `bytes` from `at` on are used. A kernel that does not know an
+    /// advice refuses it, which does no harm.
     pub(super) fn advise(&self, at: u64, bytes: u64, advices: &[Advice]) {
         let base = self.at(at, bytes);
         for &advice in advices {
-            // SAFETY: the range is ours. Of the advices in use here, those that drop pages are given
-            // for shared mappings of files only, which bring them back.
+            // SAFETY: the range is ours. Advices that drop pages are used here only for shared
+            // mappings of files, which bring the pages back.
             let _ = unsafe { rustix::mm::madvise(base.cast(), bytes as usize, advice) };
         }
     }
@@ -226,7 +226,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let Span { base, bytes } = self.0;
-        // SAFETY: the span is ours, and the storage that lent it out outlives its users.
+        // SAFETY: the span is ours, and the storage that lent it outlives its users.
         let unmapped = unsafe { rustix::mm::munmap(base.cast(), bytes as usize) };
         debug_assert!(unmapped.is_ok());
     }

@@ -1,14 +1,14 @@
 //! `Sim`: a memory image and a disk image, for tests of crashes and faults.
 //!
-//! The memory image is what the process and the page cache have; the disk ([`disk`]) has all that a
-//! power loss may leave. A [`SimDisk`] stands for the machine: it can be asked what a killed process
-//! or a power loss would leave, and to fail a call.
+//! The memory image is what the process and the page cache have; the disk ([`disk`]) has every
+//! version that a power loss may leave. A [`SimDisk`] is the machine: it answers what a killed
+//! process or a power loss would leave, and can make a call fail.
 //!
-//! Every call to the storage is noted at once. Stores through mappings are found by comparison: at
-//! each place where a test of this crate may kill the process, which is before and after each store,
-//! and otherwise at the next call or question.
+//! Every call to the storage is recorded at once. Stores through mappings are found by comparison:
+//! at each place where a test of this crate may kill the process, which is before and after each
+//! store, and otherwise at the next call or question.
 //!
-//! Nothing depends on time, threads or chance: the same calls make the same events.
+//! Nothing depends on time, threads or chance: the same calls produce the same events.
 
 mod disk;
 
@@ -27,10 +27,10 @@ use crate::db::Db;
 use crate::error::Result;
 use crate::options::{Create, Options};
 
-/// Largest file in bytes; the windows have as much each.
+/// Largest file in bytes, and largest window.
 const FILE_BYTES_MAX: u64 = if cfg!(miri) { 1 << 20 } else { 64 << 20 };
 
-/// A machine with one file.
+/// A simulated machine with one file, for tests of crashes and faults.
 ///
 /// # Examples
 ///
@@ -58,7 +58,7 @@ struct Machine {
     mount: u64,
     open: Mutex<Option<Arc<Image>>>,
     fault: Mutex<FaultPlan>,
-    /// How many random numbers were asked for.
+    /// Number of random numbers returned so far.
     random_count: AtomicU64,
 }
 
@@ -68,16 +68,16 @@ impl Default for Machine {
     }
 }
 
-/// What may go wrong with a call to the storage of a [`SimDisk`].
+/// A fault of a call to the storage of a [`SimDisk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimFault {
-    /// It returns this error. Half of what a write was to write is written. A sync may have
-    /// written any part and leaves its pages marked clean, so that no later sync writes them.
+    /// The call returns this error. A write has written half of its bytes. A sync may have written
+    /// any part, and leaves its pages marked clean, so that no later sync writes them.
     Error(i32),
-    /// A write writes half of its bytes and says so; any other call is not affected.
+    /// A write writes half of its bytes and returns that number. Other calls are not affected.
     ShortWrite,
-    /// A sync returns as if it had been done, and was not; any other call is not affected. No
-    /// correct disk does this: tests show with it that they would notice a missing sync.
+    /// A sync does nothing and returns success. Other calls are not affected. No correct disk does
+    /// this; with it tests show that they would detect a missing sync.
     SkippedSync,
 }
 
@@ -87,9 +87,9 @@ struct FaultPlan {
     fail_at: Option<u64>,
     fault: SimFault,
     is_permanent: bool,
-    /// Whether the call that goes on is a sync that is about to be done.
+    /// Whether the current call is a sync that has not been done yet.
     is_before_sync: bool,
-    /// Which calls were syncs, and of what.
+    /// The calls that were syncs, with their ranges.
     syncs: Vec<(u64, Range<u64>)>,
 }
 
@@ -102,24 +102,24 @@ struct Image {
     file_bytes: AtomicU64,
 }
 
-/// A piece of a window that shows a part of the file.
+/// A piece of a window, mapped to a part of the file.
 #[derive(Clone, Debug)]
 struct MappedPiece {
     kind: WindowKind,
     at: u64,
     offset: u64,
-    /// What window and file had in common when they were last compared.
+    /// The common contents of window and file when they were last compared.
     common: Vec<u8>,
 }
 
-/// Memory that is zero, and goes back to the spare ones of the thread when it is dropped: sweeps
-/// open millions of stores, and to map and unmap took half of their time.
+/// Zeroed memory that becomes spare memory of its thread on drop. Sweeps open millions of stores,
+/// and mapping and unmapping took half of their time.
 #[derive(Debug)]
 struct Lent(Option<Memory>);
 
-/// Spare memory that a thread keeps: what a store has open, and what it has beside it at a crash.
+/// Spare memory that a thread keeps: enough for an open store and its copy at a crash.
 const SPARE_COUNT_MAX: usize = 16;
-/// More committed memory than this is not kept.
+/// Memory with more committed bytes is not kept.
 const SPARE_BYTES_MAX: u64 = 1 << 20;
 
 thread_local! {
@@ -145,11 +145,11 @@ impl Drop for Lent {
     fn drop(&mut self) {
         let Some(memory) = self.0.take() else { return };
         let bytes = memory.committed_bytes();
-        // An interpreter takes longer to fill memory with zeros than to allocate it.
+        // Miri takes longer to zero memory than to allocate it.
         if cfg!(miri) || bytes > SPARE_BYTES_MAX {
             return;
         }
-        // At the end of a thread its spare memory may be gone before this.
+        // At the end of a thread its spare memory may already be gone.
         let _ = SPARE.try_with(|spare| {
             let spare = &mut *spare.borrow_mut();
             if spare.len() < SPARE_COUNT_MAX {
@@ -166,7 +166,7 @@ impl Drop for Lent {
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Tests go on after a panic that they expect.
+    // Tests continue after a panic that they expect.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -200,7 +200,7 @@ impl Machine {
         }
     }
 
-    /// Returns the disk, with all that was stored through mappings until now.
+    /// Returns the disk, with all stores through mappings so far.
     fn disk(&self) -> MutexGuard<'_, Disk> {
         let open = lock(&self.open).clone();
         let mut disk = lock(&self.disk);
@@ -213,21 +213,21 @@ impl Machine {
 }
 
 impl SimDisk {
-    /// Returns a machine whose file is empty.
+    /// Creates a machine with an empty file.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns a machine whose file has these bytes, all durable.
+    /// Creates a machine whose file has these bytes, all durable.
     pub fn with_file(bytes: &[u8]) -> Self {
         Self(Arc::new(Machine::with_disk(Disk::new(bytes.to_vec()), 1, 1)))
     }
 
-    /// Opens the store in the file.
+    /// Opens the store in the file, or creates it.
     ///
     /// # Errors
     ///
-    /// As [`Options::open`], and the fault that was asked for.
+    /// As [`Options::open`], and a fault that was set.
     pub fn open(&self, options: &Options) -> Result<Db> {
         drop(self.0.disk());
         let storage = Sim::new(self.0.clone())
@@ -237,14 +237,14 @@ impl SimDisk {
         Ok(Db::from_opened(opened, options))
     }
 
-    /// Returns the storage alone, without a store in it.
+    /// Returns the storage without a store.
     #[cfg(test)]
     pub(crate) fn storage(&self) -> io::Result<Box<dyn Storage>> {
         Ok(Box::new(Sim::new(self.0.clone())?))
     }
 
-    /// Saves what the file still holds into a table in memory, as [`repair`](fn@crate::repair::repair) does
-    /// into a file.
+    /// Saves what the file still holds into a table in memory, as
+    /// [`repair`](fn@crate::repair::repair) does into a file.
     ///
     /// # Errors
     ///
@@ -253,20 +253,22 @@ impl SimDisk {
         crate::repair::repair_in_memory(&self.file(), options)
     }
 
-    /// Returns the bytes of the file, as the page cache has them.
+    /// Returns the bytes of the file in the page cache.
     pub fn file(&self) -> Vec<u8> {
         self.0.disk().file().to_vec()
     }
 
-    /// Returns the machine as it is after the process is killed now: the page cache is whole.
+    /// Returns the machine after the process is killed now, with its page cache complete.
     #[must_use]
     pub fn kill(&self) -> Self {
         let disk = self.0.disk().clone();
         Self(Arc::new(Machine::with_disk(disk, self.0.boot, self.0.mount)))
     }
 
-    /// Returns the machine as it is after the process is killed and the page cache has given up
-    /// what a failed sync has marked clean: there the file is what the disk has, chosen by `seed`.
+    /// Returns the machine after the process is killed now and the page cache has dropped the pages
+    /// that a failed sync has marked clean.
+    ///
+    /// There the file has what is on the disk, chosen by `seed`.
     #[must_use]
     pub fn kill_and_drop_clean_pages(&self, seed: u64) -> Self {
         let mut disk = self.0.disk().clone();
@@ -274,11 +276,11 @@ impl SimDisk {
         Self(Arc::new(Machine::with_disk(disk, self.0.boot, self.0.mount)))
     }
 
-    /// Returns the machine as it may be after a power loss now: of what is not durable, a part
-    /// chosen by `seed` has reached the disk, by sectors, and by words of 8 bytes where stores went
-    /// through a mapping; and of each, any version since its last sync.
+    /// Returns the machine after one of the possible power losses now.
     ///
-    /// Seed 0 chooses none of it, and `u64::MAX` all.
+    /// Of what is not durable, a part chosen by `seed` has reached the disk: in sectors, and in
+    /// words of 8 bytes where stores went through a mapping, each in any version since its last
+    /// sync. Seed 0 chooses nothing, and `u64::MAX` everything.
     #[must_use]
     pub fn lose_power(&self, seed: u64) -> Self {
         let image = self.0.disk().images().seeded(seed);
@@ -290,21 +292,22 @@ impl SimDisk {
         Self(Arc::new(Machine::with_disk(Disk::new(image), self.0.boot + 1, self.0.mount)))
     }
 
-    /// Returns the machine as it may be after the device went away now and was mounted again on the
-    /// same boot: the file is one of those that a power loss may leave, chosen by `seed`.
+    /// Returns the machine after the device went away now and was mounted again on the same boot.
+    ///
+    /// The file is one that a power loss may leave, chosen by `seed`.
     #[must_use]
     pub fn remount(&self, seed: u64) -> Self {
         let image = self.0.disk().images().seeded(seed);
         Self(Arc::new(Machine::with_disk(Disk::new(image), self.0.boot, self.0.mount + 1)))
     }
 
-    /// Makes the `call`th call to the storage from now on, counted from 1, fail with `errno`, and
-    /// all after it if `is_permanent`.
+    /// Makes the `call`th call to the storage from now on, counted from 1, fail with `errno`; if
+    /// `is_permanent`, all later calls too.
     pub fn fail_call(&self, call: u64, errno: i32, is_permanent: bool) {
         self.set_fault(call, SimFault::Error(errno), is_permanent);
     }
 
-    /// Makes the `call`th call to the storage from now on, counted from 1, go wrong, once.
+    /// Gives the `call`th call to the storage from now on, counted from 1, this fault.
     pub fn fail_once(&self, call: u64, fault: SimFault) {
         self.set_fault(call, fault, false);
     }
@@ -316,7 +319,7 @@ impl SimDisk {
         plan.is_permanent = is_permanent;
     }
 
-    /// Returns how many calls to the storage there were that may fail.
+    /// Returns the number of calls to the storage that may fail.
     pub fn call_count(&self) -> u64 {
         lock(&self.0.fault).call_count
     }
@@ -327,7 +330,7 @@ impl SimDisk {
         self.0.identity()
     }
 
-    /// Returns which calls to the storage were syncs, and of what.
+    /// Returns the calls to the storage that were syncs, with their ranges.
     #[cfg(test)]
     pub(crate) fn syncs(&self) -> Vec<(u64, Range<u64>)> {
         lock(&self.0.fault).syncs.clone()
@@ -339,8 +342,8 @@ impl SimDisk {
         self.0.disk().event_count()
     }
 
-    /// Returns whether the next event is a sync: what a power loss may leave is never more than
-    /// now until the sync after that.
+    /// Returns whether the next event is a sync. Until the sync after that, a power loss cannot
+    /// leave more than it can now.
     #[cfg(test)]
     pub(crate) fn is_before_sync(&self) -> bool {
         lock(&self.0.fault).is_before_sync
@@ -369,15 +372,15 @@ impl Outcomes {
         self.machine.after_power_loss(self.images.seeded(seed))
     }
 
-    /// Shows `visit` every image of `ranges` of the file and of its size, with what else there is as
-    /// it was at the last sync, then as it is now. Returns how many.
+    /// Calls `visit` with every image of `ranges` of the file and of its size, the rest being as of
+    /// the last sync and then as it is now. Returns the number of images.
     pub(crate) fn every(&self, ranges: &[Range<usize>], visit: &mut dyn FnMut(Vec<u8>)) -> u64 {
         let rests = [disk::Rest::Oldest, disk::Rest::Newest];
         rests.into_iter().map(|rest| self.images.every(ranges, rest, visit)).sum()
     }
 
-    /// Shows `visit` the images in which all is old, or all is new, but for one word or sector in
-    /// `range`. Returns how many.
+    /// Calls `visit` with the images in which everything is old, or everything is new, except one
+    /// word or sector in `range`. Returns the number of images.
     pub(crate) fn each_alone(&self, range: &Range<usize>, visit: &mut dyn FnMut(Vec<u8>)) -> u64 {
         self.images.each_alone(range, visit)
     }
@@ -389,7 +392,7 @@ impl Outcomes {
 }
 
 impl Image {
-    /// Carries what was stored through windows to the view.
+    /// Copies the stores through windows to the view.
     fn carry(&self) {
         let view = self.view.span();
         for piece in &mut *lock(&self.pieces) {
@@ -398,7 +401,7 @@ impl Image {
             if content == piece.common {
                 continue;
             }
-            // Only what has changed: the granules may belong to something else by now.
+            // Only the changed words: the granules may have another use by now.
             for (word, (new, old)) in content.chunks(8).zip(piece.common.chunks(8)).enumerate() {
                 if new != old {
                     copy_to(view, piece.offset + 8 * word as u64, new);
@@ -414,7 +417,7 @@ impl Image {
         copy_from(self.view.span(), 0, self.file_bytes.load(Ordering::Acquire))
     }
 
-    /// Shows a change of the file in the windows that are mapped there.
+    /// Updates the windows that are mapped to a range of the file.
     fn refresh(&self, range: &Range<u64>) {
         for piece in &mut *lock(&self.pieces) {
             let bytes = piece.common.len() as u64;
@@ -426,7 +429,7 @@ impl Image {
     }
 }
 
-/// Copies bytes out of a span that others may be changing.
+/// Copies bytes out of a span that other threads may be changing.
 fn copy_from(span: Span, at: u64, bytes: u64) -> Vec<u8> {
     assert!(at + bytes <= span.bytes);
     let mut copy = vec![0; bytes as usize];
@@ -472,7 +475,7 @@ impl Sim {
         Ok(Self { machine, image })
     }
 
-    /// Counts a call; returns its error, or what else goes wrong with it.
+    /// Counts a call, and returns its error or another fault.
     fn call(&self) -> io::Result<Option<SimFault>> {
         may_be_killed();
         let mut plan = lock(&self.machine.fault);
@@ -488,17 +491,18 @@ impl Sim {
         }
     }
 
-    /// Calls until no signal interrupts, as `Mapped` does.
+    /// Repeats the call while a signal interrupts it, as `Mapped` does.
     fn call_again(&self) -> io::Result<()> {
         uninterrupted(|| self.call()).map(drop)
     }
 
-    /// Returns whether no later process has opened the file: what an earlier one does is nothing.
+    /// Returns whether no later process has opened the file; calls of an earlier one have no
+    /// effect.
     fn is_current(&self) -> bool {
         lock(&self.machine.open).as_ref().is_some_and(|image| Arc::ptr_eq(image, &self.image))
     }
 
-    /// Takes note of what was stored through mappings in a range.
+    /// Records the stores through mappings in a range.
     fn note_stores(&self, range: &Range<u64>) {
         self.image.carry();
         if self.is_current() {
@@ -507,7 +511,7 @@ impl Sim {
         }
     }
 
-    /// Writes to the file, which the windows show at once.
+    /// Writes to the file; the windows show it at once.
     fn write(&self, offset: u64, bytes: &[u8]) {
         let range = offset..offset + bytes.len() as u64;
         assert!(range.end <= self.file_bytes());
@@ -548,7 +552,7 @@ impl Storage for Sim {
         self.machine.identity()
     }
 
-    /// A run can be repeated: no thread makes events of its own.
+    /// Prepares them, so that tests cover it; no thread is involved.
     fn prepares_small_segments(&self) -> bool {
         true
     }
@@ -557,7 +561,7 @@ impl Storage for Sim {
         false
     }
 
-    /// The same numbers in every run.
+    /// Returns the same numbers in every run.
     fn random_u64(&self) -> io::Result<u64> {
         let count = self.machine.random_count.fetch_add(1, Ordering::Relaxed) + 1;
         let mixed = (count << 32 ^ self.machine.boot).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -588,7 +592,7 @@ impl Storage for Sim {
         let before = self.file_bytes();
         assert!(bytes <= before);
         self.note_stores(&(bytes..before));
-        // What comes back when the file grows again is zero.
+        // The bytes that return when the file grows again are zero.
         copy_to(self.image.view.span(), bytes, &vec![0; (before - bytes) as usize]);
         self.image.refresh(&(bytes..before));
         self.resize(bytes);
@@ -601,7 +605,7 @@ impl Storage for Sim {
         Ok(())
     }
 
-    /// As if all pages were in the cache: what was there stays.
+    /// Acts as if all pages were in the cache: the bytes stay.
     fn claim_range(&self, _: u64, _: u64) -> io::Result<()> {
         self.call_again()
     }
@@ -649,7 +653,7 @@ impl Storage for Sim {
                     Ok(bytes.len())
                 }
                 Err(error) => {
-                    // What fails may have been written in part; a signal comes before that.
+                    // A failed write may have been done in part; a signal comes before that.
                     if error.kind() != io::ErrorKind::Interrupted {
                         self.write(offset, half);
                     }

@@ -1,7 +1,7 @@
-//! Address space: how much of it stores take, what happens while they outgrow it, and when there is
-//! no more.
+//! Address space: how much of it stores take, what happens when they outgrow it, and what happens
+//! when it is exhausted.
 //!
-//! What counts in the whole process, or limits all of it, is done in a child process of its own.
+//! A test of a limit on the whole process runs in a child process.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,27 +14,28 @@ use crate::support::{Rng, assert_sound, is_slow, rounds, run_alone, seed, within
 
 const MIB: u64 = 1 << 20;
 
-/// Returns how many mappings this process has, or those that `is_one` of them.
+/// Returns the number of mappings of this process, or of those that `is_one` accepts.
 fn mapping_count(is_one: impl Fn(&str) -> bool) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().filter(|line| is_one(line)).count() as u64
 }
 
-/// Returns how much address space this process has taken, in bytes.
+/// Returns the address space of this process, in bytes.
 fn address_space_bytes() -> u64 {
     let statistics = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statistics.split(' ').next().unwrap().parse().unwrap();
     pages * rustix::param::page_size() as u64
 }
 
-/// Limits the address space of this process to what it has taken and so much more, or not at all.
+/// Limits the address space of this process to what it has and so many bytes more; `None` lifts the
+/// limit.
 fn limit_to_another(bytes: Option<u64>) {
     let maximum = getrlimit(Resource::As).maximum;
     let current = bytes.map(|bytes| address_space_bytes() + bytes);
     setrlimit(Resource::As, Rlimit { current, maximum }).unwrap();
 }
 
-/// Returns a directory in memory where there is one: nothing here depends on the disk.
+/// Returns a directory in memory if there is one, since nothing here depends on the disk.
 fn directory() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
@@ -51,7 +52,7 @@ fn value(number: u64, bytes: usize) -> Vec<u8> {
     value
 }
 
-/// Opens so many stores, in files below `dir` or in memory, with a put and a get in each.
+/// Opens a number of stores, in files below `dir` or in memory, with a put and a get in each.
 fn open_small_stores(dir: Option<&Path>, count: u64, records: u64) -> Vec<Db> {
     let options = Options::new().durability(Durability::Buffered);
     let open = |number| match dir {
@@ -77,7 +78,7 @@ fn raise_file_limit() -> u64 {
     maximum.unwrap_or(u64::MAX)
 }
 
-/// Not a test by itself.
+/// Not a test by itself: another test runs it in a process.
 #[test]
 fn process_with_small_stores() {
     if std::env::var_os("SPLITPOINT_TEST_SMALL_STORES").is_none() {
@@ -85,7 +86,7 @@ fn process_with_small_stores() {
     }
     let count = rounds(1000, 10_000).min(raise_file_limit() - 100);
     let dir = directory();
-    // As many mappings as a process may have, where the system does not say.
+    // The default number of mappings, in case the system does not report its own.
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
     let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(65_530);
     for (path, records, mappings_max, bytes_max) in [
@@ -118,7 +119,7 @@ fn ten_thousand_small_stores_fit_into_a_process() {
     run_alone("address_space::process_with_small_stores", "SPLITPOINT_TEST_SMALL_STORES", "1");
 }
 
-/// Not a test by itself.
+/// Not a test by itself: another test runs it in a process.
 #[test]
 fn process_of_4_gib() {
     if std::env::var_os("SPLITPOINT_TEST_4_GIB").is_none() {
@@ -142,7 +143,7 @@ fn process_of_4_gib() {
         }
     }
     assert!(address_space_bytes() < 2 << 30, "{} bytes", address_space_bytes());
-    // The program has room for something of its own.
+    // The program itself still has room.
     assert_eq!(vec![1_u8; 256 << 20].iter().map(|&byte| u64::from(byte)).sum::<u64>(), 256 << 20);
 }
 
@@ -171,7 +172,7 @@ fn assert_filled(db: &Db, count: u64) {
     assert_sound(db);
 }
 
-/// Not a test by itself.
+/// Not a test by itself: another test runs it in a process.
 #[test]
 fn process_whose_address_space_ends() {
     if std::env::var_os("SPLITPOINT_TEST_END").is_none() {
@@ -188,7 +189,7 @@ fn process_whose_address_space_ends() {
         assert!(what.contains("address space") && *bytes > 0, "{error}");
         assert!(error.to_string().contains("address space"), "{error}");
         assert_filled(&db, count);
-        // What needs no more of it goes on.
+        // A change that needs no more address space succeeds.
         assert!(db.delete(&0_u64.to_le_bytes()).unwrap());
         db.put(&0_u64.to_le_bytes(), b"").unwrap();
         db.sync().unwrap();
@@ -202,13 +203,13 @@ fn process_whose_address_space_ends() {
         let Some(path) = path else { continue };
         db.close().unwrap();
 
-        // Not even enough to see the file, which is left as it is.
+        // Too little to map the file, which is left as it is.
         limit_to_another(Some(4 * MIB));
         let error = Db::open(path).unwrap_err();
         assert!(error.to_string().contains("address space"), "{error}");
         let error = splitpoint::backup::backup(path, dir.path().join("copy.spt")).unwrap_err();
         assert!(error.to_string().contains("address space"), "{error}");
-        // Enough to see it and for a little more.
+        // Enough to map it, and a little more.
         limit_to_another(Some(std::fs::metadata(path).unwrap().len() + 8 * MIB));
         let db = Db::open(path).unwrap();
         assert_eq!(db.recovery(), Recovery::Clean);
@@ -222,8 +223,8 @@ fn address_space_that_is_refused_is_an_error_that_loses_nothing() {
     run_alone("address_space::process_whose_address_space_ends", "SPLITPOINT_TEST_END", "1");
 }
 
-/// Grows a table until it has outgrown its address space several times, with values borrowed at each
-/// step, and a scan that began before.
+/// Grows a table until it has outgrown its address space several times, with values borrowed at
+/// each step and a scan that began before.
 fn grow_with_borrowed_values(db: &Db) {
     const BYTES: usize = 4000;
     const COUNT: u64 = 18_000;
@@ -260,7 +261,7 @@ fn grow_with_borrowed_values(db: &Db) {
         assert_eq!(found.as_deref(), Some(&value(number, BYTES)[..]));
     }
     assert_sound(db);
-    // Everything that was returned is still what it was.
+    // Every value that was returned is unchanged.
     assert_eq!(*scanned[0].value, value(0, BYTES)[..]);
 }
 
@@ -288,9 +289,9 @@ fn values_and_scans_of_a_file_outlive_its_moves() {
     assert_eq!(db.len(), 18_000);
 }
 
-/// Not a test by itself: with half a GiB of address space a table in memory asks for little at a time,
-/// and moves at 256 KiB, 8 MiB and 64 MiB, at first when a segment of the log is opened, then when
-/// the one after it is prepared.
+/// Not a test by itself. With half a GiB of address space, a table in memory reserves little at a
+/// time, and moves at 256 KiB, 8 MiB and 64 MiB: first when a segment of the log is opened, then
+/// when the one after it is prepared.
 #[test]
 fn process_with_a_table_that_moves() {
     if std::env::var_os("SPLITPOINT_TEST_MOVES").is_none() {
@@ -302,7 +303,7 @@ fn process_with_a_table_that_moves() {
     grow_with_borrowed_values(&db);
     drop(db);
     limit_to_another(None);
-    // Arenas of the heap may have come, of 64 MiB each.
+    // The heap may have added arenas of 64 MiB each.
     assert!(address_space_bytes() < taken + (300 << 20), "all of it is given back");
 }
 
@@ -313,7 +314,7 @@ fn values_and_scans_of_a_table_in_memory_outlive_its_moves() {
     run_alone("address_space::process_with_a_table_that_moves", "SPLITPOINT_TEST_MOVES", "1");
 }
 
-/// A big value has a segment of its own: the table moves between the change and the record in the
+/// A big value has a segment to itself, so the table moves between the change and the record in the
 /// tail of the log that names it.
 #[test]
 fn a_table_in_memory_that_moves_for_a_big_value_goes_on_where_it_was() {
@@ -336,7 +337,7 @@ fn a_table_in_memory_that_moves_for_a_big_value_goes_on_where_it_was() {
     assert_sound(&db);
 }
 
-/// How far the writer of a growing table is.
+/// The progress of the writer of a growing table.
 #[derive(Default)]
 struct Progress {
     begun: AtomicU64,
@@ -345,7 +346,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Looks up what is there and what is not yet.
+    /// Looks up keys that exist, and keys that do not yet.
     fn look_up(&self, db: &Db, rng: &mut Rng, bytes: usize) {
         let done = self.done.load(Ordering::SeqCst);
         let number = rng.below(done.max(1));
@@ -377,8 +378,8 @@ impl Progress {
     }
 }
 
-/// Grows a table from nothing while two threads look up what is there, one scans it and one copies it
-/// again and again: from its file, as another process would, where it has one.
+/// Grows a table from nothing while two threads look up its keys, one scans it, and one keeps
+/// copying it: a table in a file from its file, as another process would.
 fn grow_under_readers(db: &Db, path: Option<&Path>, count: u64, bytes: usize) {
     let progress = &Progress::default();
     let dir = directory();
@@ -458,8 +459,8 @@ fn readers_of_a_table_in_memory_see_current_values_while_it_moves() {
     });
 }
 
-/// A handle that only reads and may not trust the index builds one in memory of its own, in two
-/// threads: its overflow lines outgrow their address space under the threads.
+/// A read-only handle that does not trust the index builds a private one in memory, in two threads,
+/// while its overflow lines outgrow their address space.
 #[test]
 fn a_read_only_handle_whose_own_index_moves_finds_everything() {
     let dir = directory();
@@ -469,7 +470,7 @@ fn a_read_only_handle_whose_own_index_moves_finds_everything() {
     for number in 0..count {
         db.put(&u64::to_le_bytes(number), &value(number, 80)).unwrap();
     }
-    // Another file: its tables are not believed.
+    // A copy is another file, so its tables are not trusted.
     std::fs::copy(&path, &copy).unwrap();
     drop(db);
     let db = Options::new().read_only().open(&copy).unwrap();

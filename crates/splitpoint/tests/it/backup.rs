@@ -1,7 +1,7 @@
-//! Copies of stores that are being written to, closed, left by a killed process, damaged.
+//! Backups of stores while they are written to, and of closed, killed and damaged ones.
 //!
-//! The changes of a writer follow from their number alone, and one key holds the number of the
-//! last change: a copy must hold just what the first so many changes made.
+//! The number of a change determines it, and one key holds the number of the last: a copy must hold
+//! exactly the changes up to some number.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ const CHILD_ENV: &str = "SPLITPOINT_TEST_BACKUP";
 /// The key that holds the number of the last change.
 const COUNTER: &[u8] = b"number of the last change";
 
-/// Makes change `number` of a store: a put of any size or a delete.
+/// Applies change `number` to a store: a put of any size or a delete.
 fn change(number: u64) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut rng = Rng::new(number);
     let key = rng.below(60).to_le_bytes().to_vec();
@@ -41,7 +41,7 @@ fn apply(content: &mut Content, number: u64) {
     }
 }
 
-/// Makes a change and notes its number.
+/// Applies a change and stores its number.
 fn make(db: &Db, number: u64) -> splitpoint::Result<()> {
     match change(number) {
         (key, Some(value)) => db.put(&key, &value)?,
@@ -57,7 +57,7 @@ fn store_with(path: &Path, count: u64) -> Db {
     db
 }
 
-/// Checks that a store is sound and holds a prefix of the changes, and returns how many.
+/// Checks that a store is sound and holds a prefix of the changes, and returns their number.
 #[track_caller]
 fn assert_prefix(db: &Db) -> u64 {
     assert_sound(db);
@@ -74,7 +74,7 @@ fn assert_prefix(db: &Db) -> u64 {
     count
 }
 
-/// Opens a copy, which must be closed and whole, and checks it.
+/// Opens a copy, which must be closed and complete, and checks it.
 #[track_caller]
 fn assert_whole(path: &Path) -> u64 {
     let db = Options::new().create(Create::Never).open(path).unwrap();
@@ -91,14 +91,14 @@ fn others_in(dir: &Path, expected: &[&str]) -> Vec<String> {
 }
 
 /// Takes backups of every kind while a thread writes. Each holds a prefix of the changes, with all
-/// that were acknowledged before it began.
+/// that returned before it began.
 #[test]
 fn backups_beside_a_writer_are_prefixes_of_its_changes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.spt");
     let db = store_with(&path, 10);
     let (made, is_done) = (AtomicU64::new(10), AtomicBool::new(false));
-    // How far the writer may go: it must not make the store larger than it can be copied.
+    // Limit of the writer: the store must not outgrow the copying.
     let allowed = AtomicU64::new(10);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -201,8 +201,8 @@ fn reports(pipe: &mut ChildStderr, count: u64) -> u64 {
     number
 }
 
-/// Copies a store that another process has open, again and again, then kills that process and
-/// copies what it left, before and after somebody has taken it over.
+/// Keeps copying a store that another process has open, then kills that process, and copies the
+/// store again before and after a warm restart.
 #[test]
 fn a_store_in_another_process_is_copied_while_it_is_written() {
     let dir = tempfile::tempdir().unwrap();
@@ -232,8 +232,8 @@ fn a_store_in_another_process_is_copied_while_it_is_written() {
     }
 }
 
-/// Kills a process that copies a store over an older copy: the copy is whole at every moment, and
-/// what it left behind does not stop the next one.
+/// Kills a process that copies a store over an older copy. The copy is complete at every moment,
+/// and the leftover file does not stop the next backup.
 #[test]
 fn a_killed_backup_leaves_no_half_copy() {
     let dir = tempfile::tempdir().unwrap();
@@ -263,7 +263,7 @@ fn a_killed_backup_leaves_no_half_copy() {
     drop(db);
 }
 
-/// Copies a store that is opened, changed, closed and recovered all the while.
+/// Copies a store while other threads open, change, close and recover it.
 #[test]
 fn backups_beside_opening_closing_and_recovery_are_prefixes_or_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -345,8 +345,8 @@ fn a_table_in_memory_is_copied_to_a_file() {
     assert_eq!(assert_prefix(&SimDisk::with_file(&bytes).open(&Options::new()).unwrap()), 300);
 }
 
-/// A file that was copied while it was open, like one after a power loss, has no header that can
-/// be believed: its log is read to its end, if nobody else is at it.
+/// A file that was copied while it was open has no header to trust, like one after a power loss:
+/// its log is read to its end, if no other process uses it.
 #[test]
 fn what_a_power_loss_leaves_is_copied_as_far_as_recovery_would_go() {
     let dir = tempfile::tempdir().unwrap();
@@ -365,7 +365,7 @@ fn what_a_power_loss_leaves_is_copied_as_far_as_recovery_would_go() {
     assert_eq!(assert_whole(&copy), 300);
 }
 
-/// After power losses of every seed, the copy of what is left equals what a recovery finds.
+/// After power losses of every seed, a copy of the store equals what a recovery finds.
 #[test]
 fn a_backup_through_a_read_only_handle_equals_the_recovered_store() {
     let disk = SimDisk::new();
@@ -387,7 +387,7 @@ fn a_backup_through_a_read_only_handle_equals_the_recovered_store() {
     }
 }
 
-/// Flips bytes of the log: a copy is refused or the same as the store, and nothing is left of it.
+/// Flips bytes of the log: the copy is refused, and nothing is left of it, or equals the store.
 #[test]
 fn a_damaged_log_gives_an_error_and_no_copy() {
     let dir = tempfile::tempdir().unwrap();
@@ -524,8 +524,8 @@ fn a_copy_is_sparse_and_as_private_as_its_source() {
     assert_eq!(assert_whole(&copy), 20);
 }
 
-/// The first record of a batch is in the log when its second fails: it counts for nothing, in the copy
-/// and in what is reported of it.
+/// The first record of a batch is in the log when its second fails: neither the copy nor the report
+/// counts it.
 #[test]
 fn a_backup_does_not_count_the_records_of_a_batch_that_failed() {
     let big = vec![7; 100_000];

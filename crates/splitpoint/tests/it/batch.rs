@@ -94,8 +94,9 @@ fn batches_and_single_changes_make_a_map_in_every_state_of_a_store() {
     }
 }
 
-/// Fails each call to the storage in turn while a batch is made that opens segments, writes a big
-/// record and takes overflow lines. An error must leave nothing of it, now and after a crash.
+/// Fails each call to the storage in turn during a batch that opens segments, writes a big record
+/// and allocates overflow lines. After an error nothing of the batch remains, now and after a
+/// crash.
 #[test]
 fn a_batch_that_fails_anywhere_has_changed_nothing() {
     let options = options().hash(bad_hash());
@@ -119,7 +120,7 @@ fn a_batch_that_fails_anywhere_has_changed_nothing() {
             break;
         }
         match &applied {
-            // A split or a checkpoint that cannot be made is left out.
+            // A split or a checkpoint that fails is skipped.
             Ok(()) => apply_to(&mut model, &batch),
             Err(error) => {
                 error_count += 1;

@@ -1,7 +1,7 @@
-//! What a check counts: each damaged place once, and what follows from it beside it.
+//! A check counts each damaged place once, and its consequences separately.
 //!
-//! The stores here have every kind of record, and these tests read their files on their own: where
-//! each record is, what it replaced, whether it is live.
+//! The stores here have every kind of record. These tests parse their files without the engine:
+//! where each record is, what it replaced, whether it is live.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
@@ -15,7 +15,7 @@ const LIVE: usize = 8192;
 const LINE: usize = 64;
 const ENOSPC: i32 = 28;
 
-/// A record of the log, as the bytes of the file say.
+/// A record of the log, as the bytes of the file have it.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: usize,
@@ -38,7 +38,7 @@ impl Entry {
     }
 }
 
-/// A closed store and what is in its file.
+/// A closed store and the contents of its file.
 struct Sample {
     bytes: Vec<u8>,
     /// Records of the log, in its order.
@@ -52,8 +52,8 @@ struct Sample {
 }
 
 impl Sample {
-    /// Makes a store of several sessions with many segments, overwrites, deletes, big records, and
-    /// batches of which some were not committed.
+    /// Creates a store in several sessions, with many segments, overwrites, deletes, big records,
+    /// and batches of which some were not committed.
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let options = options();
@@ -156,14 +156,15 @@ impl Sample {
         self.slots.values().any(|slot| address_of(*slot) == at)
     }
 
-    /// Returns what follows if a record is lost: slots that name it, and records that look live.
+    /// Returns the consequences of losing a record: the slots that name it, and the records that
+    /// look live.
     fn follows(&self, entry: &Entry) -> (u64, u64) {
         let is_counted = !entry.is_in_batch || self.is_committed(entry);
         let has_prev = is_counted && entry.prev.is_some();
         (u64::from(self.is_named(entry.target)), u64::from(has_prev))
     }
 
-    /// Returns whether the COMMIT behind the record of a batch counts it: those of a batch that failed
+    /// Returns whether the COMMIT behind the record of a batch counts it. Records of a failed batch
     /// may come before.
     fn is_committed(&self, entry: &Entry) -> bool {
         let behind = self.log.iter().skip_while(|other| other.at != entry.at);
@@ -230,8 +231,9 @@ fn flipped(sample: &Sample, places: impl IntoIterator<Item = usize>) -> Vec<u8> 
     bytes
 }
 
-/// Every byte of every record, live or dead, and of every segment header: one damage with its place,
-/// the slot that names the record, the older version that it replaced. Not a hundred thousand.
+/// Damages every byte of every record, live or dead, and of every segment header. Each is one
+/// damage with its place, the slot that names the record, and the older version that it replaced;
+/// not a hundred thousand.
 #[test]
 fn a_flipped_bit_anywhere_in_the_log_is_one_damage() {
     let sample = Sample::new(seed());
@@ -277,7 +279,8 @@ fn a_damaged_big_record_is_one_damage_and_the_slot_that_names_it_follows() {
     assert!(named_count > 0 && named_count < sample.bigs.len() as u64);
 }
 
-/// The naming record of a live big record is lost and that record damaged as well: two places.
+/// The record that names a live big record is lost, and the big record is damaged as well: two
+/// places.
 #[test]
 fn a_big_record_behind_a_lost_name_is_verified_too() {
     let sample = Sample::new(seed());
@@ -287,7 +290,7 @@ fn a_big_record_behind_a_lost_name_is_verified_too() {
     assert_eq!((report.damage_count, report.lost_slot_count), (2, 1), "{report:?}");
 }
 
-/// Several bytes of several records that do not follow each other, as many damages as records.
+/// Damages several records that do not follow each other: as many damages as records.
 #[test]
 fn damage_in_many_places_is_as_many_damages() {
     for round in 0..rounds(60, 2000) {
@@ -323,7 +326,8 @@ fn damage_in_many_places_is_as_many_damages() {
     }
 }
 
-/// A LINK and the header that it names: the segment cannot be read, and all behind it can.
+/// Damages a LINK and the header that it names: the segment is lost, and all segments after it are
+/// read.
 #[test]
 fn a_lost_segment_does_not_hide_those_behind_it() {
     let sample = Sample::new(seed());
@@ -358,7 +362,7 @@ fn an_overwritten_segment_is_one_damage_and_two_are_two() {
     }
 }
 
-/// Returns what each damage of the index makes of a file, with a name. All are one damage.
+/// Returns the file with each kind of damage of the index, with a name. Each is one damage.
 fn index_damages(sample: &Sample, place: usize) -> Vec<(&'static str, Vec<u8>)> {
     let slot = sample.slots[&place];
     let with = |place: usize, slot: u64| {
@@ -394,7 +398,7 @@ fn a_damaged_slot_is_one_damage() {
     }
 }
 
-/// Damage of the log explains what follows from it, and nothing else: a damage of the index is told
+/// Damage of the log explains its consequences and nothing else: damage of the index is reported
 /// beside it.
 #[test]
 fn damage_of_the_index_is_not_taken_for_what_follows_from_that_of_the_log() {
@@ -435,7 +439,7 @@ fn is_beside(sample: &Sample, entry: &Entry, place: usize) -> bool {
     slots.into_iter().any(|(_, slot)| versions.contains(&address_of(*slot)))
 }
 
-/// A process was killed and left a wrong count in the live header, which no checksum covers.
+/// A killed process left a wrong count in the live header, which no checksum covers.
 #[test]
 fn a_wrong_count_is_one_damage_with_and_without_damage_of_the_log() {
     let disk = SimDisk::new();
@@ -443,7 +447,7 @@ fn a_wrong_count_is_one_damage_with_and_without_damage_of_the_log() {
     for i in 0..100_u8 {
         db.put(&[i], &[i; 40]).expect("there is room");
     }
-    // Else the next open reads the log up to the damage, and believes no count.
+    // Otherwise the next open reads the log up to the damage, and trusts no count.
     db.sync().expect("nothing fails");
     let mut bytes = disk.file();
     let count_at = LIVE + 192 + 64 * (word(&bytes, LIVE + 128) & 1);

@@ -1,4 +1,4 @@
-//! Checkpoints: what recovery finds with one, without one, and with a damaged one.
+//! Recovery with a checkpoint, without one, and with a damaged one.
 
 use splitpoint::{Db, Durability, ErrorKind, Options, Recovery, SimDisk};
 
@@ -10,7 +10,7 @@ fn options() -> Options {
     options.checkpoint_bytes_min(2048).durability(Durability::Buffered)
 }
 
-/// Makes random changes that grow, overwrite and shrink the table, and returns what it holds.
+/// Applies random changes that grow, overwrite and shrink the table, and returns its contents.
 fn change(db: &Db, rng: &mut Rng, content: &mut Content, change_count: u64) {
     for i in 0..change_count {
         // Waves: the table splits for a while and merges for a while.
@@ -52,7 +52,7 @@ fn recovery_begins_with_the_newest_checkpoint_and_finds_the_same_content() {
             assert!(found.check().unwrap().is_clean());
         }
         let killed = disk.kill().open(&options()).unwrap();
-        assert!(matches!(killed.recovery(), Recovery::TakenOver { .. }));
+        assert!(matches!(killed.recovery(), Recovery::WarmRestart { .. }));
         assert_content(&killed, &expected);
     }
     assert!(checkpoints.len() > 10, "{} checkpoints", checkpoints.len());
@@ -140,7 +140,7 @@ fn a_damaged_checkpoint_costs_a_pass_over_the_log_and_nothing_else() {
         assert_content(&db, &expected);
         assert!(db.check().unwrap().is_clean());
     }
-    // What lies behind the last block is not looked at.
+    // The bytes behind the last block are not read.
     assert!(harmless_count < (bytes as u64 / 37) / 2, "{harmless_count} of {}", bytes / 37);
 }
 

@@ -1,7 +1,6 @@
 //! Many threads: readers without a lock while one thread changes everything.
 //!
-//! Values say which key and version they are and carry a checksum, so that a reader can tell a
-//! value that was current from one that was not.
+//! A value holds its key, its version and a checksum, so a reader can tell whether it was current.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +10,7 @@ use splitpoint::{Db, Options, SimDisk};
 
 use crate::support::{Rng, assert_sound, bad_hash, rounds, seed, tiny, within, worst_hash};
 
-/// Keys that are there from the beginning to the end, and are overwritten.
+/// Keys that exist throughout, and are overwritten.
 const STEADY: u64 = 60;
 /// Keys that come and go, so that the table splits and merges.
 const COMING: u64 = 300;
@@ -31,7 +30,7 @@ fn value(number: u64, version: u64) -> Vec<u8> {
     value
 }
 
-/// Returns the key's number and the version of a value, which must be whole.
+/// Returns the key's number and the version in a value, which must be complete.
 fn decode(value: &[u8]) -> (u64, u64) {
     let (content, checksum) = value.split_last_chunk::<8>().expect("a checksum");
     assert_eq!(fnv1a_64(content), u64::from_le_bytes(*checksum), "a torn value");
@@ -39,7 +38,7 @@ fn decode(value: &[u8]) -> (u64, u64) {
     (word(0), word(8))
 }
 
-/// What the writer tells the readers: which versions may be current.
+/// The versions that may be current, shared by the writer with the readers.
 struct Shared {
     /// The last version of each steady key whose put has returned.
     done: Vec<AtomicU64>,
@@ -124,7 +123,7 @@ impl Shared {
     }
 }
 
-/// Makes the coming keys come and go, and overwrites the steady ones meanwhile.
+/// Puts and deletes the coming keys, and overwrites the steady ones meanwhile.
 fn churn(db: &Db, shared: &Shared, rounds: u64, rng: &mut Rng) {
     for round in 0..rounds {
         for number in STEADY..STEADY + COMING {
@@ -172,7 +171,7 @@ fn readers_against_a_writer(db: &Db, rounds: u64) {
                 shared.scan(db);
             }
         });
-        // The readers end when the writer does, also when it fails.
+        // The readers end with the writer, even if it fails.
         let _over = SetOnDrop(&shared.is_over);
         start.wait();
         churn(db, shared, rounds, &mut Rng::new(seed));
@@ -226,8 +225,8 @@ fn readers_of_a_simulated_disk_see_current_values() {
     });
 }
 
-/// Four threads write keys of their own while two read them all. Each writer finds its own last
-/// version at once, and in the end everything is there.
+/// Four threads write separate keys while two read them all. Each writer finds its last version at
+/// once, and all versions are there in the end.
 #[test]
 fn writers_take_turns_and_lose_nothing() {
     let db = Db::in_memory().unwrap();
@@ -253,8 +252,8 @@ fn writers_take_turns_and_lose_nothing() {
     assert_sound(&db);
 }
 
-/// One thread scans and deletes what the scan returns while another puts keys of its own. What
-/// was there when the scan began is gone in the end, and nothing else is.
+/// One thread scans and deletes what the scan returns while another puts other keys. In the end
+/// exactly the keys that existed when the scan began are gone.
 #[test]
 fn deleting_while_scanning_deletes_everything_beside_a_writer() {
     let db = tiny().fill_factor(1.0).in_memory().unwrap();
@@ -280,8 +279,8 @@ fn deleting_while_scanning_deletes_everything_beside_a_writer() {
     assert_sound(&db);
 }
 
-/// Values that were read stay as they were, whatever happens to their keys: they borrow from the
-/// handle and from bytes that are never written again.
+/// A value that was read does not change, whatever happens to its key: it borrows from the handle,
+/// and from bytes that are never written again.
 #[test]
 fn values_that_were_read_do_not_change() {
     let db = tiny().fill_factor(1.0).in_memory().unwrap();

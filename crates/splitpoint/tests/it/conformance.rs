@@ -1,7 +1,8 @@
-//! What every access method must do, whatever is behind it.
+//! Tests that every access method must pass.
 //!
-//! Other crates include this file and bring their own `support`: the tables of `on_every_table`, the
-//! files of `on_every_file`, the parameters that `tiny` and `usual` begin with, and whether buckets are merged.
+//! Other crates include this file with their own `support`: the tables of `on_every_table`, the
+//! files of `on_every_file`, the options that `tiny` and `usual` begin with, and whether deletes
+//! merge buckets.
 
 use splitpoint::hash::{HashFunction, HashId};
 use splitpoint::{Batch, BatchAtomicity, Change, Durability, ErrorKind, Table, TableExt};
@@ -145,8 +146,8 @@ fn big_records_are_read_as_one_slice() {
     }
 }
 
-/// A zeroed vector that nobody touches is only address space, so the length is refused before
-/// anything reads it.
+/// An untouched zeroed vector is only address space, so the length must be refused before the bytes
+/// are read.
 #[test]
 fn keys_and_values_over_the_limit_are_refused_before_anything_is_written() {
     let long = vec![0_u8; 1 << 32];
@@ -241,7 +242,7 @@ fn every_change_takes_every_level_of_durability() {
     });
 }
 
-/// What fails is a value over the limit, behind changes that are in order.
+/// A value over the limit fails, after changes that succeed.
 #[test]
 fn a_batch_that_fails_makes_all_its_changes_or_those_before() {
     let long = vec![0_u8; 1 << 32];
@@ -382,8 +383,8 @@ fn deleting_what_a_scan_returns_deletes_everything() {
     });
 }
 
-/// All keys have one hash: a single chain that no split divides. It costs time and must cost
-/// nothing else, from the first overflow line to the last one given back.
+/// All keys have the same hash: a single chain that no split divides. It must cost time and nothing
+/// else, from the first overflow line to the last one freed.
 #[test]
 fn a_hash_function_of_one_value_costs_only_time() {
     let constant = HashFunction::user(HashId(0x8000_0009), "constant", |_, _| 5).unwrap();

@@ -1,10 +1,10 @@
-//! Every single byte of a small store damaged, and the file cut at every length.
+//! Damages every single byte of a small store, and cuts its file at every length.
 //!
-//! Opening or checking must notice it, or the byte is in a range that is listed here as harmless,
-//! with the reason; `docs/durability.md` shows the list. Damage that goes unnoticed outside the list
-//! is a failure, and so is a listed range in which all damage is noticed: the list is exact.
-//! Harmless means: everything is there, and still is after the store has grown, was killed, lost
-//! its power and was closed.
+//! An open or a check must detect the damage, or the byte is in a range that is listed here as
+//! harmless, with the reason; `docs/durability.md` shows the list. Undetected damage outside the
+//! list is a failure, and so is a listed range in which all damage is detected: the list is exact.
+//! Harmless means that all records are there, and still are after the store has grown, was killed,
+//! lost its power and was closed.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,31 +14,31 @@ use splitpoint::{Create, Db, Options, Recovery, SimDisk};
 
 use crate::support::{Content, content, is_slow, tiny, try_content, within};
 
-/// How the last writer of a store has ended.
+/// How the last writer of a store ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     /// It closed the store.
     Closed,
-    /// It was killed, on this boot: its live tables are believed.
+    /// It was killed on this boot: its live tables are trusted.
     Killed,
-    /// With a power loss: its live tables are not believed.
+    /// By a power loss: its live tables are not trusted.
     PowerLost,
 }
 
 use Ended::{Closed, Killed, PowerLost};
 
-/// What became of a store that was damaged.
+/// The effect of a damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// Opening, reading or checking returned an error.
     Refused,
     /// The check reported damage.
     Reported,
-    /// Opening said that it left out the end of the log, and the rest is what was once there.
+    /// The open reported that it dropped the end of the log, and the rest was once there.
     Dropped,
-    /// Everything is there and stays there; nobody says anything.
+    /// Nothing is reported, and all records are there and stay there.
     Unnoticed,
-    /// Something is not there, or not after the store has grown, and nobody says so.
+    /// Nothing is reported, and a record is missing, at once or after the store has grown.
     Harmful,
 }
 
@@ -48,7 +48,7 @@ impl Outcome {
     }
 }
 
-/// A store with everything in it, and what it held after each change.
+/// A store with every structure, and its contents after each change.
 #[derive(Clone, Debug)]
 struct Sample {
     ended: Ended,
@@ -63,8 +63,8 @@ const GRANULE: usize = 4096;
 const LINE: usize = 64;
 
 impl Sample {
-    /// Makes a store with several segments and sessions, a big record, dead records, lines in
-    /// overflow and given back, pieces that are not full, a free granule.
+    /// Creates a store with several segments and sessions, a big record, dead records, overflow
+    /// lines in use and free, pieces that are not full, and a free granule.
     fn new(ended: Ended) -> Self {
         let options = tiny().segment_bytes_min(8192).fill_factor(7.0).checkpoint_bytes_min(3000);
         let disk = SimDisk::new();
@@ -101,7 +101,7 @@ impl Sample {
         sample
     }
 
-    /// Makes a store with little in it, of two sessions: its file can be cut at every length.
+    /// Creates a small store in two sessions, whose file can be cut at every length.
     fn of_few_records(ended: Ended) -> Self {
         let options = tiny();
         let disk = SimDisk::new();
@@ -139,8 +139,8 @@ impl Sample {
         sample
     }
 
-    /// Opens a file of these bytes, reads all of it in every way, and lets it grow if that is asked
-    /// for and nothing is wrong.
+    /// Opens a file of these bytes and reads all of it in every way; on request it also grows the
+    /// store if nothing is wrong.
     fn examine(&self, bytes: &[u8], may_grow: bool) -> Outcome {
         let disk = SimDisk::with_file(bytes);
         let options = self.options.clone().create(Create::Never);
@@ -209,7 +209,7 @@ impl Sample {
         u32::from_le_bytes(bytes) as usize
     }
 
-    /// Returns where the superblock with the higher generation is.
+    /// Returns the offset of the superblock with the higher generation.
     fn newest_superblock(&self) -> Range<usize> {
         let start = if self.word(16) > self.word(4096 + 16) { 0 } else { 4096 };
         start..start + 4096
@@ -241,7 +241,7 @@ impl Sample {
         self.bytes[segment.start + 4] == 5
     }
 
-    /// Returns what is behind the last record of a segment, which does not end in zeros.
+    /// Returns the range behind the last record of a segment, which does not end in zeros.
     fn behind_records(&self, segment: &Range<usize>) -> Range<usize> {
         let last = self.bytes[segment.clone()].iter().rposition(|&byte| byte != 0);
         segment.start + (last.expect("it has a header") + 1).next_multiple_of(8)..segment.end
@@ -265,7 +265,7 @@ impl Sample {
         self.lines(424, 2560, self.word(LIVE + 320))
     }
 
-    /// Returns the overflow lines that were given back.
+    /// Returns the free overflow lines.
     fn free_lines(&self) -> Vec<usize> {
         let [used, _] = self.overflow_lines();
         let first = self.word(LIVE + 328);
@@ -275,13 +275,13 @@ impl Sample {
     }
 }
 
-/// What may be damaged without a word, and without harm.
+/// A range in which damage goes undetected and does no harm.
 struct Harmless {
     what: &'static str,
     reason: &'static str,
-    /// In stores that ended so.
+    /// The endings to which it applies.
     ended: &'static [Ended],
-    /// Whether other damage there is noticed.
+    /// Whether other damage in the range is detected.
     is_noticed_too: bool,
     ranges: fn(&Sample) -> Vec<Range<usize>>,
 }
@@ -290,7 +290,7 @@ fn one(range: Range<usize>) -> Vec<Range<usize>> {
     std::iter::once(range).collect()
 }
 
-/// All that is harmless. Everything else is noticed.
+/// All harmless ranges. Damage anywhere else is detected.
 const HARMLESS: &[Harmless] = &[
     Harmless {
         what: "the reader table",
@@ -447,7 +447,7 @@ const HARMLESS: &[Harmless] = &[
     },
 ];
 
-/// A byte and what became of its damage, for a message.
+/// A byte and the effect of its damage, for a message.
 struct Found(Vec<(usize, Outcome)>);
 
 impl fmt::Display for Found {
@@ -463,9 +463,8 @@ impl fmt::Display for Found {
     }
 }
 
-/// Damages the byte at `offset` and returns what is not noticed. The fields that a takeover
-/// believes, and what is listed, are damaged in several ways; with `SPLITPOINT_SLOW=1` so is all
-/// else.
+/// Damages the byte at `offset` and returns what goes undetected. It damages the fields that a warm
+/// restart trusts, and listed bytes, in several ways; with `SPLITPOINT_SLOW=1` all others as well.
 fn unnoticed(sample: &Sample, offset: usize, is_listed: bool) -> Option<Outcome> {
     let is_believed = sample.ended == Killed && (LIVE..LIVE + 512).contains(&offset);
     let bits = if is_slow() || is_believed { 0..8 } else { offset % 8..offset % 8 + 1 };
@@ -482,7 +481,7 @@ fn unnoticed(sample: &Sample, offset: usize, is_listed: bool) -> Option<Outcome>
         bytes[offset] ^= mask;
         sample.examine(&bytes, may_grow)
     });
-    // Harm counts more.
+    // Harm comes first.
     outcomes.filter(|outcome| !outcome.is_noticed()).max_by_key(|outcome| *outcome as u8)
 }
 
@@ -508,13 +507,13 @@ fn listed(sample: &Sample) -> Vec<Option<&'static Harmless>> {
     listed
 }
 
-/// Damages every byte and compares what goes unnoticed with the list.
+/// Damages every byte and compares the undetected damage with the list.
 fn check_every_byte(ended: Ended) {
     let sample = Sample::new(ended);
     let listed = listed(&sample);
     let (mut missing, mut surplus) = (Vec::new(), Vec::new());
     for offset in 0..sample.bytes.len() {
-        // Of long runs of zeros that are listed, some bytes stand for all.
+        // A few bytes represent a long listed run of zeros.
         let mut around = offset.saturating_sub(32)..(offset + 32).min(sample.bytes.len());
         let what = |at: usize| listed[at].map(|harmless| harmless.what);
         let is_alike = |at| what(at) == what(offset) && sample.bytes[at] == 0;
@@ -537,9 +536,9 @@ fn check_every_byte(ended: Ended) {
     );
 }
 
-/// Cuts the file at every length. Of a store that was not closed, what lies behind its last segment
-/// may be missing without a word: free granules, the segment that was prepared among them, and
-/// pieces of the index, which is built again. Of the larger store some lengths stand for all.
+/// Cuts the file at every length. If the store was not closed, the part behind its last segment may
+/// be missing without a report: free granules, including a prepared segment, and pieces of the
+/// index, which is rebuilt. For the larger store, some lengths represent all.
 fn check_every_length(sample: &Sample, is_every: bool) {
     let mut missing = Vec::new();
     let ends = sample.segments().into_iter().map(|segment| segment.end);

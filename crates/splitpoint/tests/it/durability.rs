@@ -1,8 +1,8 @@
-//! What survives what: failed calls, killed processes, power losses.
+//! What survives failed calls, killed processes and power losses.
 //!
-//! A program of operations runs on a simulated machine. At each operation, and at each call to
-//! the storage, the call fails, the process is killed or the power goes; then the store is opened
-//! again and compared with what had been acknowledged.
+//! A sequence of operations runs on a simulated machine. At each operation, and at each call to the
+//! storage, the call fails, the process is killed or the power is lost. Then the store is opened
+//! again and compared with what had returned.
 
 use splitpoint::{Create, Db, Durability, ErrorKind, Options, Recovery, SimDisk};
 
@@ -60,16 +60,16 @@ fn options() -> Options {
     tiny().fill_factor(1.0).hash(worst_hash())
 }
 
-/// One change that was tried.
+/// One attempted change.
 #[derive(Clone, Debug)]
 struct Change {
     key: Vec<u8>,
     value: Option<Vec<u8>>,
-    /// Whether the call said that it was made. One that failed may have been made or not.
+    /// Whether the call returned success. A failed change may have been made or not.
     is_certain: bool,
 }
 
-/// What was tried, and how much of it must survive anything.
+/// The attempted changes, and how many must survive everything.
 #[derive(Clone, Debug, Default)]
 struct History {
     changes: Vec<Change>,
@@ -95,8 +95,8 @@ impl History {
         content
     }
 
-    /// Checks that `found` is what some prefix of the changes gives that has at least `least`,
-    /// each uncertain change made or not.
+    /// Checks that `found` is the result of some prefix of at least `least` changes, each uncertain
+    /// change made or not.
     fn assert_prefix(&self, found: &Content, least: usize, when: &str) {
         let uncertain: Vec<usize> =
             (0..self.changes.len()).filter(|&i| !self.changes[i].is_certain).collect();
@@ -131,13 +131,13 @@ impl History {
     }
 }
 
-/// How a program went.
+/// The result of a run.
 struct Run {
     db: Option<Db>,
     history: History,
     errors: Vec<splitpoint::Error>,
-    /// Whether the handle has said that it is poisoned: then it refuses changes. The change that
-    /// learns of it first may have been made.
+    /// Whether the handle has reported that it is poisoned, and so refuses changes. The change that
+    /// reports it first may have been made.
     is_poisoned: bool,
 }
 
@@ -242,7 +242,7 @@ fn the_program_splits_merges_overflows_and_fills_segments() {
 }
 
 /// Kills the process after each operation, and again right after the next one has recovered.
-/// Everything must be there each time, at no more than two records applied.
+/// Everything must be there each time, with at most two records applied.
 #[test]
 fn a_kill_at_any_operation_loses_nothing() {
     let disk = SimDisk::new();
@@ -257,7 +257,7 @@ fn a_kill_at_any_operation_loses_nothing() {
         if let Recovery::Replayed { .. } = db.recovery() {
             panic!("{when}: {:?}", db.recovery());
         }
-        if let Recovery::TakenOver { records } = db.recovery() {
+        if let Recovery::WarmRestart { records } = db.recovery() {
             assert!(records <= 2, "{when}: {records}");
         }
         let again = killed.kill();
@@ -267,9 +267,9 @@ fn a_kill_at_any_operation_loses_nothing() {
     }
 }
 
-/// Cuts the power after each operation, with different parts of the unsynced sectors written.
-/// What is found must be a prefix of the history that has everything synced, and stay so when the
-/// power goes again after recovery and after one more synced change.
+/// Cuts the power after each operation, with different parts of the unsynced sectors written. The
+/// store must hold a prefix of the history with everything that was synced, and still hold it if
+/// the power is lost again after recovery and after one more synced change.
 #[test]
 fn a_power_loss_at_any_operation_keeps_a_prefix_with_everything_synced() {
     let disk = SimDisk::new();
@@ -296,8 +296,9 @@ fn a_power_loss_at_any_operation_keeps_a_prefix_with_everything_synced() {
     }
 }
 
-/// Fails each call to the storage in turn, once, while the program runs on. The error must be
-/// returned or be harmless, nothing acknowledged may be lost, and the store must open afterwards.
+/// Fails each call to the storage in turn, once, while the program goes on. The error must be
+/// returned or be harmless, no change that returned may be lost, and the store must open
+/// afterwards.
 #[test]
 fn any_single_failed_call_loses_nothing() {
     for errno in [EIO, ENOSPC, EINTR] {
@@ -324,8 +325,8 @@ fn any_single_failed_call_loses_nothing() {
     }
 }
 
-/// Fails each call to the storage and all that follow, as when the machine stops in the middle of
-/// an operation; then the process is killed, or the power goes.
+/// Fails each call to the storage and all later ones, as if the machine stopped during an
+/// operation; then the process is killed, or the power is lost.
 #[test]
 fn a_crash_at_any_call_keeps_a_prefix_with_everything_synced() {
     for call in 1.. {
@@ -383,8 +384,8 @@ fn assert_survives(disk: &SimDisk, run: Run, when: &str) {
     db.close().unwrap();
 }
 
-/// Recovers from a power loss while each call to the storage in turn fails, once or for good with
-/// another power loss; then recovers for good. The content must be the same every time.
+/// Recovers from a power loss while each call to the storage in turn fails, once or permanently
+/// with another power loss; then recovers without faults. The contents must be the same every time.
 #[test]
 fn a_failure_during_recovery_loses_nothing() {
     let disk = SimDisk::new();
@@ -457,8 +458,8 @@ fn close_makes_everything_durable_and_the_next_open_finds_it_closed() {
     }
 }
 
-/// An asynchronous change is synced by a thread within a second: the store is asked until it is,
-/// with a generous limit for a busy machine.
+/// A thread syncs an `Async` change within a second: polls the store until it has, with a generous
+/// limit for a busy machine.
 #[test]
 fn asynchronous_changes_become_durable_by_themselves() {
     let dir = tempfile::tempdir().unwrap();
@@ -477,7 +478,7 @@ fn asynchronous_changes_become_durable_by_themselves() {
     }
 }
 
-/// On a simulated machine nothing happens behind the caller's back, so that a run can be repeated.
+/// On a simulated machine no background thread acts, so a run can be repeated.
 #[test]
 fn a_simulated_machine_syncs_only_when_it_is_told_to() {
     let disk = SimDisk::new();
@@ -517,7 +518,7 @@ fn a_failed_sync_poisons_changes_and_leaves_reads() {
 }
 
 /// Opens what a killed process left unsynced, by each way that reads the log again, makes one
-/// synced change and cuts the power. The change's sync must cover what it builds on.
+/// synced change and cuts the power. The sync must cover all that the change builds on.
 #[test]
 fn a_sync_after_recovery_covers_what_the_killed_process_left_unsynced() {
     for rebuild in [false, true] {
@@ -542,8 +543,8 @@ fn a_sync_after_recovery_covers_what_the_killed_process_left_unsynced() {
     }
 }
 
-/// The segment after the tail is prepared ahead and belongs to nobody yet: a store that goes on after
-/// a kill, a power loss or a pass over its log must neither lose it nor use it twice.
+/// The segment after the tail is prepared in advance and not yet in use. A store that continues
+/// after a kill, a power loss or a pass over its log must neither lose it nor use it twice.
 #[test]
 fn a_store_goes_on_for_many_segments_however_it_was_opened() {
     for (rebuild, loses_power) in [(false, false), (true, false), (false, true)] {
@@ -572,8 +573,8 @@ fn a_store_goes_on_for_many_segments_however_it_was_opened() {
     }
 }
 
-/// Segments large enough to be made ready by the thread, in a file and in memory: it must never
-/// clear what has been stored, and closing gives back what it prepared.
+/// Segments large enough for the thread to prepare, in a file and in memory: it must never clear
+/// bytes that have been stored, and closing frees what it prepared.
 #[test]
 fn segments_made_ready_ahead_keep_every_record_and_are_given_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -615,8 +616,8 @@ fn a_store_closed_after_nothing_but_a_missing_delete_keeps_what_comes_later() {
     assert_content(&reopen(&disk, &tiny()).unwrap(), &expected);
 }
 
-/// Eight threads make synced changes on a file. Each change must be durable when its call
-/// returns, which the store itself reports, and the threads must share flushes.
+/// Eight threads make synced changes in a file. Each must be durable when its call returns, which
+/// the store itself reports, and the threads must share flushes.
 #[test]
 fn threads_that_wait_for_durability_share_flushes_on_a_file() {
     let dir = tempfile::tempdir().unwrap();

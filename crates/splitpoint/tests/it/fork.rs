@@ -1,4 +1,4 @@
-//! What a child made by `fork` may do with the handles it inherits.
+//! What a child of a `fork` may do with the handles it inherits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -37,8 +37,8 @@ mod system {
 
 type Step<'a> = &'a dyn Fn(&Db) -> bool;
 
-/// Does these steps with a handle and lets go of it. Returns the number of the first step that
-/// fails, counted from 1, or 0.
+/// Runs these steps with a handle and drops it. Returns the number of the first step that fails,
+/// counted from 1, or 0.
 fn first_failure(db: Db, steps: &[Step<'_>]) -> i32 {
     let holds = |step: Step<'_>| catch_unwind(AssertUnwindSafe(|| step(&db))).unwrap_or(false);
     let failure = (1..).zip(steps).find(|(_, step)| !holds(**step)).map_or(0, |(number, _)| number);

@@ -1,4 +1,4 @@
-//! Keys, values, pairs and batches in every form that a program has them.
+//! Keys, values, pairs and batches in every form that programs use.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -46,7 +46,7 @@ fn put_many_takes_maps_slices_and_what_a_scan_returns() {
     assert_eq!(copy.get("d").unwrap().unwrap(), "4");
 }
 
-/// An iterator that would wait for itself if a lock were held while it makes its items.
+/// An iterator that would deadlock if a lock were held while it produces items.
 #[test]
 fn the_iterator_of_put_many_may_use_the_store() {
     let db = Db::in_memory().unwrap();

@@ -1,8 +1,8 @@
-//! Files whose blocks are not their own, on disks that are full: copies with holes, reflink copies,
-//! snapshots, and every file where the file system never writes in place.
+//! Files that share or lack blocks, on disks that are full: copies with holes, reflink copies,
+//! snapshots, and every file of a file system that never writes in place.
 //!
-//! A store through a mapping that finds no room is a signal, SIGBUS, and ends the process. What a
-//! change meets must be an error.
+//! A store through a mapping that finds no room raises SIGBUS, which ends the process. A change
+//! must return an error instead.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -21,22 +21,22 @@ use crate::writer::make;
 const CHILD_ENV: &str = "SPLITPOINT_TEST_FULL_COPY";
 /// Changes that a store has before it is copied.
 const BEFORE: u64 = 600;
-/// Changes that are made before the disk fills up under an open store.
+/// Changes before the disk fills up under an open store.
 const WHILE_OPEN: u64 = 10;
-/// Changes refused after which there is no room for any that writes a record.
+/// Number of refused changes after which no record fits.
 const REFUSALS: u64 = 500;
-/// Changes when there is room again.
+/// Changes once there is room again.
 const AFTER: u64 = 1000;
-/// What is left of the disk.
+/// Bytes left on the disk.
 const LEFT_BYTES: u64 = 128 << 10;
-/// Who has not come so far by then never will.
+/// A process that takes longer is stuck.
 const HANG: Duration = Duration::from_secs(120);
 const ENOSPC: i32 = 28;
 
-/// How a file came to be.
+/// The origin of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// The store has written all of it.
+    /// The store has written all its blocks.
     Written,
     /// A copy without the blocks of zeros, as `cp --sparse=always` and `rsync -S` make it.
     Sparse,
@@ -84,7 +84,7 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What the process does, and where.
+/// The task of the process, and its paths.
 #[derive(Clone, Debug)]
 struct Job {
     store: PathBuf,
@@ -138,8 +138,8 @@ impl Job {
         self.notes.join(name)
     }
 
-    /// Returns what the store must hold: what was there before, and each change that the process
-    /// noted as acknowledged.
+    /// Returns what the store must hold: its earlier contents, and each change that the process
+    /// noted as returned.
     fn expected(&self) -> Content {
         let mut content = self.series.content_after(BEFORE);
         for number in self.noted("acknowledged") {
@@ -154,8 +154,8 @@ impl Job {
         noted.chunks_exact(8).map(number).collect()
     }
 
-    /// Changes the store until there is no room for any change. Every refusal names the reason, and
-    /// what was refused was not made.
+    /// Changes the store until no change fits. Every refusal names the reason, and a refused change
+    /// has no effect.
     fn change_until_refused(&self) {
         let db = match self.existing().open(&self.store) {
             Ok(db) => db,
@@ -222,18 +222,18 @@ fn process_changes_a_store_until_it_is_refused() {
     end_with_parent();
     let job = Job::decode(&arguments.into_string().expect("our own words"));
     job.change_until_refused();
-    // So that the test knows that this one has run.
+    // Shows the test that this process has run.
     File::create(job.note("done")).unwrap();
 }
 
-/// A store on a disk of its own.
+/// A store on a separate disk.
 struct Scene {
     disk: SmallDisk,
     job: Job,
 }
 
 impl Scene {
-    /// Makes a store and closes it; then makes it a file of this origin.
+    /// Creates and closes a store, then turns it into a file of this origin.
     fn new(file_system: FileSystem, origin: Origin, is_tiny: bool, filled: Filled) -> Option<Self> {
         let disk = SmallDisk::mount(file_system, file_system.kib_min())?;
         let job = Job {
@@ -254,8 +254,8 @@ impl Scene {
         Some(Self { disk, job })
     }
 
-    /// Lets a process change the store, and the disk fill up, after `before_full`. Returns how the
-    /// process ended, and what it said.
+    /// Runs a process that changes the store while the disk fills up, after `before_full`. Returns
+    /// its exit status and its output.
     fn change_until_refused(&self, before_full: impl FnOnce(&Self)) -> (ExitStatus, String) {
         let fill = || {
             before_full(self);
@@ -285,8 +285,8 @@ impl Scene {
         (status, fs::read_to_string(log).unwrap())
     }
 
-    /// Checks that all that was acknowledged is there on the full disk, and nothing else; then on
-    /// one with room, where changes go on.
+    /// Checks that the full disk has every change that returned and nothing else, then the same on
+    /// a disk with room, where changes succeed again.
     fn assert_whole_and_go_on(&self) {
         let Self { disk, job } = self;
         disk.reattach();
@@ -316,7 +316,7 @@ impl Scene {
     }
 }
 
-/// Fills the disk under files of an origin, with logs in small and in usual segments.
+/// Fills the disk under files of one origin, with logs in small and in usual segments.
 fn fill_under(file_systems: &[FileSystem], origin: Origin) {
     let mut failures = Vec::new();
     for &file_system in file_systems {
@@ -369,9 +369,9 @@ fn a_copy_with_holes_on_a_full_btrfs_gets_an_error_and_no_signal() {
     fill_under(&[FileSystem::Btrfs], Origin::Sparse);
 }
 
-/// Takes a snapshot of an open store, fills the disk, and lets the store be changed: each of its
-/// blocks that is written needs a new one. However that ends, what was acknowledged is there, and
-/// the snapshot holds what was durable.
+/// Takes a snapshot of an open store, fills the disk, and changes the store: each of its blocks
+/// that is written needs a new one. However that ends, every change that returned is there, and the
+/// snapshot holds what was durable.
 fn take_a_snapshot(file_system: FileSystem, take: impl Fn(&SmallDisk, &Path) -> PathBuf) {
     let origin = Origin::Written;
     let Some(scene) = Scene::new(file_system, origin, false, Filled::WhileOpen) else { return };
@@ -383,16 +383,16 @@ fn take_a_snapshot(file_system: FileSystem, take: impl Fn(&SmallDisk, &Path) -> 
     println!("{file_system:?}: {status}\n{said}");
     let Scene { disk, job } = &scene;
     disk.make_room();
-    // Xfs frees the blocks of removed files in the background; a mount has them all.
+    // XFS frees the blocks of removed files in the background; mounting completes that.
     disk.reattach();
     let (snapshot, expected) = taken.get().expect("the snapshot was taken");
-    // A handle that only reads needs no blocks of its own.
+    // A read-only handle needs no blocks.
     assert_content(&job.existing().read_only().open(snapshot).unwrap(), expected);
 
     let mut expected = job.expected();
     let db = job.existing().open(&job.store).unwrap();
     if content(&db) != expected {
-        // The change that was under way when a signal came.
+        // The change in progress when the signal came.
         job.series.apply(&mut expected, job.noted("begun")[0]);
     }
     drop(db);

@@ -1,4 +1,4 @@
-//! Disks that are full, and limits on the size of a file: errors, and nothing lost.
+//! Full disks, and limits on the size of a file: they cause errors, and no loss.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ const ENOSPC: i32 = 28;
 const EFBIG: i32 = 27;
 const CHILD_ENV: &str = "SPLITPOINT_TEST_LIMITED";
 
-/// Checks that an error names the file, what was tried and the system's reason.
+/// Checks that an error names the file, the action and the system's reason.
 #[track_caller]
 fn assert_refused(error: &Error, path: &Path, errno: i32) {
     let Error::Io { source, .. } = error else { panic!("{error:?}") };
@@ -24,7 +24,7 @@ fn assert_refused(error: &Error, path: &Path, errno: i32) {
     assert!(message.contains(&*path.to_string_lossy()), "{message}");
 }
 
-/// A store, what it must hold, and the file it is in.
+/// A store, its expected contents, and its file.
 struct Filled<'a> {
     db: Db,
     expected: Content,
@@ -34,7 +34,7 @@ struct Filled<'a> {
 }
 
 impl Filled<'_> {
-    /// Stores a value and notes it if it was acknowledged.
+    /// Stores a value, and notes it if the call succeeds.
     fn put(&mut self, number: u32, durability: Durability) -> splitpoint::Result<()> {
         let key = number.to_le_bytes();
         let value = vec![number as u8; self.value_bytes];
@@ -51,7 +51,7 @@ impl Filled<'_> {
         }
     }
 
-    /// Stores new keys until one is refused, and returns the number of that one.
+    /// Stores new keys until one is refused, and returns its number.
     fn fill(&mut self, from: u32) -> u32 {
         for number in from.. {
             if let Err(error) = self.put(number, Self::level(number)) {
@@ -62,8 +62,8 @@ impl Filled<'_> {
         unreachable!("no disk is so large")
     }
 
-    /// Deletes until that is refused or half of the keys are gone, then overwrites until that is
-    /// refused: the log has no room left for a record. Returns how many deletes were done.
+    /// Deletes until a delete is refused or half of the keys are gone, then overwrites until a put
+    /// is refused, so that the log has no room for a record. Returns the number of deletes.
     fn exhaust(&mut self) -> usize {
         let keys: Vec<Vec<u8>> = self.expected.keys().cloned().collect();
         let mut deleted_count = 0;
@@ -99,9 +99,9 @@ impl Filled<'_> {
 }
 
 /// Fills a small disk until a put fails, then until no delete has room for its tombstone. Errors
-/// name the reason, reads and syncs go on, and so does closing. On the full disk the store opens
-/// and reads; what was acknowledged is there, also from the disk itself. With room everything
-/// goes on.
+/// name the reason; reads, syncs and closing succeed. On the full disk the store opens and reads,
+/// and every change that returned is there, also when read from the disk itself. With room
+/// everything succeeds.
 fn fill_a_disk(file_system: FileSystem, kib: u64, segment_bytes: u64, value_bytes: usize) {
     let Some(disk) = SmallDisk::mount(file_system, kib) else { return };
     let path = disk.path().join("full.spt");
@@ -158,8 +158,8 @@ fn a_full_disk_with_a_journal_is_an_error_that_loses_nothing() {
     }
 }
 
-/// What a crash left on a full disk: reading needs no room, and a refused recovery leaves the
-/// file to the next one, which has it.
+/// What a crash left on a full disk: reading needs no room, and a refused recovery leaves the file
+/// to the next one, which has room.
 #[test]
 fn a_store_that_needs_recovery_on_a_full_disk_is_read_and_opens_once_there_is_room() {
     for file_system in FileSystem::SMALL {
@@ -220,7 +220,7 @@ fn making_a_store_on_a_full_disk_is_an_error_and_works_once_there_is_room() {
     assert!(Db::open(&path).unwrap().contains(b"key").unwrap());
 }
 
-/// Not a test by itself: the process that the test below gives a limit to.
+/// Not a test by itself: the process that the test below limits.
 #[test]
 fn limited_process_fills_its_file() {
     let Some(path) = std::env::var_os(CHILD_ENV) else { return };
@@ -244,7 +244,8 @@ fn limited_process_fills_its_file() {
         assert!(fs::metadata(path).unwrap().len() <= 1 << 20);
         limit_to(Some(2 << 20));
         let number = filled.fill(number);
-        // Lowered below what the file has: what needs no system call to be written still is.
+        // The limit is now below the size of the file; a change that needs no system call still
+        // succeeds.
         limit_to(Some(1 << 16));
         let error = filled.put(number, Durability::Sync).unwrap_err();
         assert_refused(&error, path, EFBIG);
@@ -261,12 +262,12 @@ fn limited_process_fills_its_file() {
         db.close().unwrap();
         fs::remove_file(path).unwrap();
     }
-    // So that the test knows that this one has run.
+    // Shows the test that this process has run.
     fs::write(path.with_extension("done"), "").unwrap();
 }
 
-/// A limit on the size of files is an error and not the signal that the system sends to a process
-/// which goes over it.
+/// A limit on file sizes must cause an error, and not the signal that the system sends to a process
+/// which exceeds it.
 #[test]
 fn a_file_size_limit_is_an_error_and_no_signal() {
     let dir = tempfile::tempdir().unwrap();

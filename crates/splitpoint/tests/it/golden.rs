@@ -1,4 +1,4 @@
-//! Stores of earlier versions, kept as files: they open and hold what they held.
+//! Files written by earlier versions: they open and hold what they held.
 //!
 //! `SPLITPOINT_WRITE_GOLDEN=1 cargo test -p splitpoint --test it golden` writes those of this
 //! version, for a change of the format; the old ones stay.
@@ -14,8 +14,8 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// Makes what the golden files of version 1 hold: new, replaced and deleted records, records of
-/// no bytes, long and big ones, in a table that has split.
+/// Writes the contents of the golden files of version 1: new, replaced and deleted records, records
+/// of no bytes, long and big ones, in a table that has split.
 fn fill(db: &Db) -> splitpoint::Result<Content> {
     let mut content = Content::new();
     let mut put = |key: &[u8], value: &[u8]| {
@@ -45,7 +45,7 @@ fn expected() -> Content {
     fill(&Db::in_memory().unwrap()).unwrap()
 }
 
-/// Writes the golden files, if that is asked for: one closed, one copied from under its writer.
+/// Writes the golden files on request: one closed, one copied from under its writer.
 fn write_if_asked() {
     if std::env::var_os("SPLITPOINT_WRITE_GOLDEN").is_none() {
         return;
@@ -59,7 +59,7 @@ fn write_if_asked() {
     std::fs::copy(&path, golden("v1-closed.spt")).unwrap();
 }
 
-/// Opens a copy of a golden file for reading and for writing, and compares all it holds.
+/// Opens a copy of a golden file for reading and for writing, and compares its contents.
 fn check(name: &str, is_recovery: fn(Recovery) -> bool) {
     write_if_asked();
     let dir = tempfile::tempdir().unwrap();

@@ -150,7 +150,7 @@ fn one_of_several_threads_makes_a_missing_value() {
     assert_eq!((made_count.into_inner(), db.len()), (200, 200));
 }
 
-/// The memory of a table moves when it grows; what `retain` was asked about stays the same.
+/// The memory of a table moves when it grows; the value that `retain` passed must stay valid.
 #[test]
 fn retain_asks_once_for_a_value_that_stays_also_when_the_memory_moves() {
     let dir = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn retain_deletes_what_it_was_asked_about_and_nothing_newer() {
                 asked_again += 1;
                 return true;
             }
-            // What another thread might do between the question and the delete.
+            // Another thread could do this between the call of `keep` and the delete.
             if key[0] % 3 == 0 {
                 db.put(key, "new").unwrap();
             } else if key[0] % 3 == 1 {

@@ -1,8 +1,8 @@
-//! Input that is wrong: foreign, damaged, truncated, locked, full, read-only.
+//! Invalid input: foreign, damaged, truncated, locked, full, read-only.
 //!
-//! Whatever the file holds, opening and reading it ends, in time, with an error, with a report of
-//! the damage, or with the content that was stored; it never panics and never touches memory that
-//! the file does not have.
+//! Whatever the file holds, opening and reading it ends soon: with an error, with a report of the
+//! damage, or with the contents that were stored. It never panics, and never touches memory outside
+//! of the file.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -18,8 +18,8 @@ use crate::support::{
     worst_hash,
 };
 
-/// A small store with everything in it: several segments and sessions, a big record, overflow
-/// lines in use and given back, dead records.
+/// A small store with every structure: several segments and sessions, a big record, overflow lines
+/// in use and free, dead records.
 fn small_store() -> (Vec<u8>, Content, Options) {
     let options = tiny().fill_factor(2.0).hash(worst_hash());
     let disk = SimDisk::new();
@@ -44,16 +44,16 @@ fn small_store() -> (Vec<u8>, Content, Options) {
     (disk.file(), expected, options)
 }
 
-/// What became of a store that was damaged.
+/// The effect of a damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// Opening, reading or checking returned an error.
     Refused,
     /// The check reported damage.
     Reported,
-    /// Everything that was stored is there, and no damage.
+    /// All records are there, and no damage.
     Whole,
-    /// The content is wrong and nobody says so.
+    /// The contents are wrong, and nothing is reported.
     Wrong,
 }
 
@@ -85,7 +85,7 @@ fn examine(bytes: &[u8], expected: &Content, options: &Options) -> Outcome {
     }
 }
 
-/// Writes to a store that may be damaged: errors are fine, panics and endless loops are not.
+/// Writes to a store that may be damaged: errors are allowed, panics and endless loops are not.
 fn provoke(bytes: &[u8], options: &Options) {
     let disk = SimDisk::with_file(bytes);
     let Ok(db) = disk.open(options) else { return };
@@ -123,8 +123,8 @@ fn what_is_not_a_store_is_named_and_left_alone() {
     }
 }
 
-/// A creation that a power loss interrupted leaves blocks that were never written; other zeros were
-/// written by somebody, or are no blocks at all.
+/// A creation that a power loss interrupted leaves blocks that were never written. Other zeros were
+/// written by a program, or are holes.
 #[test]
 fn zeros_that_no_creation_left_are_refused_and_kept() {
     let dir = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ fn what_an_interrupted_creation_leaves_becomes_a_store() {
     }
 }
 
-/// A pipe would make its opener wait for the other end, and opening a device may do something.
+/// Opening a pipe would wait for the other end, and opening a device may have an effect.
 #[test]
 fn what_is_no_regular_file_is_refused_without_waiting() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -205,7 +205,7 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
     }
 }
 
-/// Neither a missing file nor one that exists: nothing is created through the link.
+/// It is neither a missing file nor an existing one, and nothing is created through the link.
 #[test]
 fn a_link_that_leads_nowhere_is_refused_with_its_target() {
     let dir = tempfile::tempdir().unwrap();
@@ -222,7 +222,7 @@ fn a_link_that_leads_nowhere_is_refused_with_its_target() {
         assert_eq!(found, FileKind::DanglingLink { target: gone.clone() });
     }
     assert!(!gone.exists());
-    // It is followed when there is something.
+    // A link to an existing file is followed.
     Db::open(&gone).unwrap().put(b"key", b"value").unwrap();
     assert_eq!(Db::open(&link).unwrap().len(), 1);
 }
@@ -262,7 +262,7 @@ fn a_newer_version_is_refused_with_both_numbers() {
     assert!(text.contains("version 2") && text.contains("version 1"), "{text}");
 }
 
-/// Puts the right checksum into the superblock at `offset`.
+/// Writes the right checksum into the superblock at `offset`.
 fn mend_superblock(bytes: &mut [u8], offset: usize) {
     let block = &mut bytes[offset..offset + 4096];
     block[12..16].fill(0);
@@ -278,8 +278,8 @@ fn crc32c(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Cuts a file: a mapping beyond its end would kill this process by SIGBUS. That every cut is noticed
-/// is shown in `damage`.
+/// Cuts a file: a mapping beyond its end would kill this process by SIGBUS. `damage` shows that
+/// every cut is detected.
 #[test]
 fn a_truncated_file_is_refused_without_a_signal() {
     let (bytes, _, options) = small_store();
@@ -294,8 +294,8 @@ fn a_truncated_file_is_refused_without_a_signal() {
     }
 }
 
-/// Flips bits in the links of the free overflow lines, which no lookup reads: the check must
-/// report a list that would hand out a line in use.
+/// Flips bits in the links of the free overflow lines, which no lookup reads: the check must report
+/// a list that would allocate a line in use.
 #[test]
 fn a_damaged_list_of_free_lines_is_reported_before_it_does_harm() {
     let options = tiny().fill_factor(7.0);
@@ -325,8 +325,8 @@ fn a_damaged_list_of_free_lines_is_reported_before_it_does_harm() {
     }
 }
 
-/// Flips each byte of the header of a store that a killed process left, in its first session and
-/// in a later one. Nothing that was stored may be lost without a word.
+/// Flips each byte of the header of a store that a killed process left, in its first session and in
+/// a later one. No record may be lost without a report.
 #[test]
 fn a_flipped_byte_in_the_header_of_an_unclosed_store_loses_nothing_silently() {
     for session_count in [1, 2, 3] {
@@ -359,8 +359,8 @@ fn a_flipped_byte_in_the_header_of_an_unclosed_store_loses_nothing_silently() {
     }
 }
 
-/// Damages several bytes at once, at random and in runs, in a closed store and in one that a
-/// killed process left, whose live header is believed. Nothing may panic or go on for ever.
+/// Damages several bytes at once, at random and in runs, in a closed store and in one that a killed
+/// process left, whose live header is trusted. Nothing may panic or loop forever.
 #[test]
 fn random_damage_never_panics_or_loops() {
     let (bytes, expected, options) = small_store();
@@ -373,7 +373,7 @@ fn random_damage_never_panics_or_loops() {
     let left = disk.file();
     assert!(matches!(
         SimDisk::with_file(&left).open(&options).unwrap().recovery(),
-        Recovery::TakenOver { .. }
+        Recovery::WarmRestart { .. }
     ));
     within(200, "random damage", move || {
         for round in 0..rounds(4000, 200_000) {
@@ -403,8 +403,8 @@ fn random_damage_never_panics_or_loops() {
     });
 }
 
-/// Changes each field of the live header of a store that a killed process left to many values:
-/// no checksum protects it, since it is believed after each of its stores.
+/// Sets each field of the live header of a store that a killed process left to many values: no
+/// checksum protects it, since it must be valid after each store to it.
 #[test]
 fn any_live_header_is_survived() {
     let options = tiny().fill_factor(2.0).hash(worst_hash());
@@ -562,8 +562,8 @@ fn a_store_is_opened_for_writing_once_in_a_process() {
 
 const HOLD_ENV: &str = "SPLITPOINT_TEST_HOLD";
 
-/// Not a test by itself: what the next one runs in another process. It opens the store, says so,
-/// and holds it until its input ends.
+/// Not a test by itself: the process of the next test. It opens the store, prints a line, and holds
+/// the store until its input ends.
 #[test]
 fn holder_process_opens_the_store_and_waits() {
     let Some(path) = std::env::var_os(HOLD_ENV) else { return };
@@ -618,8 +618,8 @@ fn a_read_only_handle_reads_everything_and_changes_nothing() {
     assert_eq!(fs::read(&path).unwrap(), bytes);
 }
 
-/// Copies what a killed process left to a file, which has another boot and inode. A read-only
-/// handle rebuilds the index in memory and leaves the file alone; a writer rebuilds it in place.
+/// Copies what a killed process left to a file with another boot and inode. A read-only handle
+/// rebuilds the index in memory and does not write the file; a writer rebuilds it in place.
 #[test]
 fn an_unclosed_copy_is_read_with_a_private_index_and_taken_over_by_a_writer() {
     let options = tiny().hash(worst_hash());

@@ -1,16 +1,16 @@
-//! Keys that were chosen to collide: what they do to a store, and that `stats` tells them from others.
+//! Keys that were chosen to collide: their effect on a store, and how `stats` reveals them.
 
 use splitpoint::hash::HashFunction;
 use splitpoint::{Db, Options};
 
 use crate::support::{Rng, assert_sound, rounds, seed};
 
-/// A key of 16 bytes whose hash is that of every other one here, under rapidhash v3 and any seed.
+/// Returns a key of 16 bytes; all such keys have the same hash under rapidhash v3 and any seed.
 fn of_one_hash(number: u64) -> Vec<u8> {
     [&0x8bb8_4b93_962e_acc9_u64.to_le_bytes()[..], &number.to_le_bytes()].concat()
 }
 
-/// Keys that nobody chose to harm, of a kind that programs have.
+/// Harmless keys, of kinds that programs use.
 fn ordinary(kind: u64, number: u64, rng: &mut Rng) -> Vec<u8> {
     match kind % 6 {
         0 => number.to_le_bytes().to_vec(),
@@ -31,7 +31,7 @@ fn ordinary_keys_raise_no_alarm_whatever_the_seed_is() {
     let mut rng = Rng::new(seed());
     for round in 0..rounds(240, 20_000) {
         let functions = HashFunction::all();
-        // Those without a seed make no promise for numbers.
+        // A function without a seed makes no promise for numbers.
         let seeded = ["rapidhash-v3", "xxh3-64", "siphash-1-3"];
         let name = seeded[rng.index(seeded.len())];
         let hash = functions.into_iter().find(|hash| hash.name() == name).expect("a function");
@@ -67,8 +67,8 @@ fn a_few_chosen_keys_among_many_raise_the_alarm_under_any_seed() {
     }
 }
 
-/// However long the chain is, a put divides two buckets at most, the chain takes a line for seven
-/// keys, and the other buckets stay as they are.
+/// However long the chain is, a put divides at most two buckets, the chain takes one line for seven
+/// keys, and the other buckets are as usual.
 #[test]
 fn chosen_keys_cost_a_chain_and_nothing_else() {
     let db = with_hash(HashFunction::rapidhash_v3(), seed());

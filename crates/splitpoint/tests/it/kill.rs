@@ -1,8 +1,7 @@
-//! Real processes that are killed in the middle of their work, and real files.
+//! Real processes, killed in the middle of their work, and real files.
 //!
-//! The process is this test binary, started again with an environment variable: see `victim`.
-//! What must be found after each kill is known from a file that it shares with this one: see
-//! `oracle`.
+//! The process is this test binary, started again with an environment variable: see `victim`. It
+//! shares a file with this process that says what must be there after each kill: see `oracle`.
 
 mod oracle;
 mod victim;
@@ -19,11 +18,11 @@ use oracle::{Oracle, Phase, Word, value_of};
 use victim::{Plan, Round};
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_KILLED";
-/// The signal that kills, whatever the process thinks of it.
+/// The signal that no process can handle.
 const SIGKILL: i32 = 9;
-/// Processes that are killed one after the other over the same store.
+/// Number of processes that are killed over the same store.
 const ROUNDS_PER_STORE: u64 = 20;
-/// A process that lives so long will not be killed any more.
+/// A process that lives this long will not be killed any more.
 const HANG: Duration = Duration::from_secs(120);
 
 /// Not a test by itself: the process that the test below starts and kills.
@@ -45,7 +44,7 @@ fn start(round: &Round, log: &Path) -> Child {
         .expect("this program can be started")
 }
 
-/// Starts a process over the store of a round, kills it or waits until it has killed itself.
+/// Starts a process over the store of a round, and kills it or waits until it has killed itself.
 fn run_and_kill(round: &Round) {
     use std::os::unix::process::ExitStatusExt;
     let log = round.dir.join("victim.log");
@@ -70,7 +69,7 @@ fn run_and_kill(round: &Round) {
     assert_eq!(status.signal(), Some(SIGKILL), "{status}: {said}");
 }
 
-/// What a failure leaves behind and says.
+/// The message and the leftovers of a failure.
 struct Scene {
     dir: Option<tempfile::TempDir>,
     seed: u64,
@@ -97,7 +96,7 @@ impl Drop for Scene {
     }
 }
 
-/// What came about, for the last line and for the assertions that the test does what it says.
+/// Counts of events, for the last line and for the assertions that the test covers them.
 #[derive(Debug, Default)]
 struct Tally {
     kills: u64,
@@ -135,7 +134,7 @@ impl Tally {
         }
     }
 
-    /// Checks that the test did what it is for. The bounds are far from what is usual.
+    /// Checks that the test covered its cases. The bounds are far from the usual counts.
     fn assert_much_came_about(&self) {
         let at_least = |count: u64, share: u64, what: &str| {
             assert!(count > self.kills / share, "{count} {what} in {} kills", self.kills);
@@ -163,12 +162,12 @@ impl Tally {
     }
 }
 
-/// Looks at what a kill left in other ways than by opening it: a copy, whose index is built again
-/// from the log, and a handle that only reads. Returns the content of the copy.
+/// Examines what a kill left in other ways than by opening it: by a copy, whose index is rebuilt
+/// from the log, and by a read-only handle. Returns the contents of the copy.
 fn visit(round: &Round, oracle: &Oracle, choice: u64, tally: &mut Tally) -> Option<Vec<u64>> {
     let path = round.store_path();
     if oracle.get(Word::Opened) == 0 {
-        // The file may not be one yet.
+        // The file may not be a store yet.
         return None;
     }
     match choice {
@@ -186,7 +185,7 @@ fn visit(round: &Round, oracle: &Oracle, choice: u64, tally: &mut Tally) -> Opti
         1 => {
             let copy = path.with_extension("copy");
             fs::copy(path.with_extension("left"), &copy).expect("there is room");
-            // Its tables are not believed: the newest checkpoint and the log after it are.
+            // It trusts no tables, only the newest checkpoint and the log after it.
             let db = round.options().read_only().open(&copy).expect("the copy opens");
             let from_checkpoint = oracle.versions(&db).unwrap_or_else(|error| panic!("{error}"));
             assert_sound(&db);
@@ -210,8 +209,8 @@ fn visit(round: &Round, oracle: &Oracle, choice: u64, tally: &mut Tally) -> Opti
     }
 }
 
-/// Opens what a kill left and checks it. Whoever was killed next to a change that was under way
-/// has made it or not; from now on it counts as what was found.
+/// Opens what a kill left and checks it. A change that was in progress has been made or not; from
+/// now on, what was found counts.
 fn open_and_settle(round: &Round, copied: Option<&[u64]>, is_to_close: bool) {
     let oracle = Oracle::open(&round.oracle_path());
     oracle.begin_open(false);
@@ -232,9 +231,9 @@ fn open_and_settle(round: &Round, copied: Option<&[u64]>, is_to_close: bool) {
 }
 
 /// Kills a process at a random moment: while it starts, opens, recovers, reads, writes, syncs,
-/// closes. What it left is opened by this process or by the next one that is killed; then every
-/// acknowledged change must be there, each one under way may be, nothing else is, and the index
-/// is taken over without reading the log. Readers check the same while the process lives.
+/// closes. This process, or the next one that is killed, opens what it left. Then every change that
+/// returned must be there, each one in progress may be, nothing else is, and the open is a warm
+/// restart. Readers check the same while the process lives.
 #[test]
 fn a_killed_process_loses_no_acknowledged_change() {
     let seed = seed();
@@ -288,8 +287,8 @@ fn a_killed_process_loses_no_acknowledged_change() {
     tally.assert_much_came_about();
 }
 
-/// The checks of this test fail as they should: on an acknowledged change that is missing or
-/// older, on one that nobody began, on a key of somebody else, on a way in that is not allowed.
+/// Shows that the checks of this test fail: for a missing or old change that returned, for one that
+/// was never begun, for a foreign key, for a kind of open that is not allowed.
 #[test]
 fn the_oracle_notices_what_is_missing_stale_early_or_foreign() {
     let dir = tempfile::tempdir().unwrap();
@@ -326,8 +325,8 @@ fn the_oracle_notices_what_is_missing_stale_early_or_foreign() {
     for (recovery, is_allowed) in [
         (Recovery::Replayed { checkpoint_keys: 0, records: 1, dropped_bytes: 0 }, false),
         (Recovery::Clean, false),
-        (Recovery::TakenOver { records: 3 }, false),
-        (Recovery::TakenOver { records: 2 }, true),
+        (Recovery::WarmRestart { records: 3 }, false),
+        (Recovery::WarmRestart { records: 2 }, true),
     ] {
         oracle.set(Word::Ways, oracle::way::TAKEN_OVER);
         let checked = std::panic::catch_unwind(|| Oracle::open(&path).end_open(recovery));

@@ -1,7 +1,7 @@
-//! Devices that are taken away and come back, within one boot.
+//! Devices that go away and come back within one boot.
 //!
-//! The file is the one it was: boot id, device, inode and birth are equal. But its pages reached
-//! the disk each at its own moment, and what was only in memory is gone.
+//! The file is the same: boot id, device, inode and birth time are equal. But each of its pages is
+//! as of its last write-back, and what was only in memory is gone.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::small_disk::{FileSystem, SmallDisk};
 use crate::support::{Rng, rounds, seed};
 use crate::writer::{Job, Levels, Note, Writer, make};
 
-/// Changes before the kernel writes back all that it has, and from there until the end: so many,
-/// or up to twice as many.
+/// Changes before the kernel writes everything back, and from there until the end: this many, or up
+/// to twice as many.
 const CHANGES: u64 = 1500;
-/// Changes that are made afterwards.
+/// Changes afterwards.
 const MORE: u64 = 2000;
 
 const PULLABLE: [FileSystem; 2] = FileSystem::PULLABLE;
@@ -52,7 +52,7 @@ impl Scene {
         }
     }
 
-    /// Starts a writer and lets the kernel write back once while it works.
+    /// Starts a writer, and has the kernel write back once while it works.
     fn write(&mut self) -> Writer {
         let mut writer = Writer::start(&self.job);
         writer.wait_until_made(self.job.first + CHANGES + self.rng.below(CHANGES));
@@ -64,8 +64,9 @@ impl Scene {
 
     /// Takes the device away while a writer works, and brings it back.
     ///
-    /// What was acknowledged before counts. A sync that is under way when ext4 or xfs is stopped may
-    /// report success and have written nothing (Linux 6.18; one in thirty, also without a store).
+    /// Only changes that returned before count. A sync that is running when ext4 or XFS shuts down
+    /// may return success and have written nothing (Linux 6.18; one in thirty, also without a
+    /// store).
     fn write_until_pulled(&mut self) -> Note {
         let writer = self.write();
         let Note { durable, .. } = writer.note();
@@ -79,8 +80,8 @@ impl Scene {
         self.job.options().create(Create::Never)
     }
 
-    /// Opens the store under `path` and checks that all acknowledged changes are there, and none
-    /// that was never made; the one under way may be. Returns how many.
+    /// Opens the store under `path`, and checks that every change that returned is there and none
+    /// that was never begun; the one in progress may be. Returns the number of changes.
     #[track_caller]
     fn open(&self, options: &Options, path: &Path, note: Note) -> (Db, u64) {
         let db = options.open(path).unwrap();
@@ -89,7 +90,7 @@ impl Scene {
         (db, count)
     }
 
-    /// Makes more changes after the first `count`, which must all be there, also from the disk.
+    /// Makes more changes after the first `count`, all of which must be there, also on the disk.
     #[track_caller]
     fn go_on(&self, db: Db, count: u64) {
         let (series, all) = (&self.job.series, count + MORE);
@@ -105,8 +106,8 @@ impl Scene {
     }
 }
 
-/// Loses the device under a writer whose changes are all durable: they are there when it is back,
-/// and the tables, which may be of any moments, are not believed.
+/// Loses the device under a writer whose changes are all durable. They are there when it is back,
+/// and the tables, whose pages may be of different moments, are not trusted.
 fn lose_a_device(mut scene: Scene) {
     let note = scene.write_until_pulled();
     let (db, count) = scene.open(&scene.options(), &scene.job.store, note);
@@ -138,7 +139,7 @@ fn batches_and_big_values_are_whole_when_a_lost_device_is_back() {
 fn a_device_that_is_lost_again_after_the_recovery_loses_nothing() {
     Scene::on_each(&PULLABLE, Kind::Mixed, |mut scene| {
         let note = scene.write_until_pulled();
-        // The next writer opens what the loss has left. What it makes again stays as it was.
+        // The next writer opens what the loss left. What it makes again is unchanged.
         scene.job.first = note.durable + 1;
         let note = scene.write_until_pulled();
         let (db, count) = scene.open(&scene.options(), &scene.job.store, note);
@@ -190,7 +191,7 @@ fn a_killed_writer_is_taken_over_while_its_file_system_stays() {
     Scene::on_each(&ON_DEVICES, Kind::Mixed, |mut scene| {
         let note = scene.write().kill();
         let (db, count) = scene.open(&scene.options(), &scene.job.store, note);
-        assert!(matches!(db.recovery(), Recovery::TakenOver { .. }), "{:?}", db.recovery());
+        assert!(matches!(db.recovery(), Recovery::WarmRestart { .. }), "{:?}", db.recovery());
         scene.go_on(db, count);
     });
 }

@@ -1,8 +1,9 @@
-//! Random operations against a map: the store must be the map, whatever happens to it.
+//! Random operations on a store and on a map: the two must stay equal, whatever happens to the
+//! store.
 //!
-//! The operations are drawn by a state machine that knows nothing; the map, and what of it must
-//! survive a power loss, are kept beside the store. Tables are tiny and half of the hash functions
-//! bad, so that every run splits, merges, overflows and uses overflow lines again.
+//! A state machine draws the operations without knowing the store; the map, and the part of it that
+//! must survive a power loss, are kept beside the store. Tables are tiny and half of the hash
+//! functions bad, so that every run splits, merges, overflows and reuses overflow lines.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::support::{Content, assert_sound, bad_hash, rounds, seed, tiny, worst_hash};
 
-/// What holds the bytes.
+/// The place of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Memory,
@@ -24,7 +25,7 @@ enum Kind {
     Sim,
 }
 
-/// What a case is made with.
+/// The parameters of a case.
 #[derive(Clone, Debug)]
 struct Setup {
     fill_factor: f64,
@@ -44,7 +45,7 @@ impl Setup {
     }
 }
 
-/// Keys have different lengths, among them none; the number decides.
+/// Returns a key. The number determines its length, which may be 0.
 fn key(number: u16) -> Vec<u8> {
     match number {
         0 => Vec::new(),
@@ -54,7 +55,7 @@ fn key(number: u16) -> Vec<u8> {
     }
 }
 
-/// The values of a run are all different, and some get a segment of their own.
+/// Returns a value. All values of a run differ, and some get a segment to themselves.
 fn value(number: u64, len: u16) -> Vec<u8> {
     let mut value = number.to_le_bytes().to_vec();
     value.resize(usize::from(len), number as u8);
@@ -101,7 +102,7 @@ enum Transition {
     Check,
     /// Close and open again.
     Reopen,
-    /// Copy what is there, as a killed process leaves it, and go on with the copy.
+    /// Copy the file, as a killed process leaves it, and continue with the copy.
     Kill {
         rebuild: bool,
     },
@@ -170,14 +171,14 @@ impl ReferenceStateMachine for Machine {
     }
 }
 
-/// Where the store lives.
+/// The home of the store.
 enum Place {
     Memory,
     File { dir: TempDir, generation: u32 },
     Sim(SimDisk),
 }
 
-/// How often the things happened that every run must see.
+/// Counts of the events that every run must cover.
 struct Seen {
     splits: AtomicU64,
     merges: AtomicU64,
@@ -187,13 +188,13 @@ struct Seen {
     big: AtomicU64,
 }
 
-/// A store and the map that it must be.
+/// A store and the map that it must equal.
 struct Sut<const KIND: usize> {
     place: Place,
     options: Options,
     db: Option<Db>,
     model: HashMap<Vec<u8>, Vec<u8>>,
-    /// What is durable for certain, and the changes since.
+    /// The contents that are certainly durable, and the changes since.
     durable: HashMap<Vec<u8>, Vec<u8>>,
     changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     value_count: u64,
@@ -276,7 +277,7 @@ impl<const KIND: usize> Sut<KIND> {
         was_there
     }
 
-    /// Says that everything so far is durable.
+    /// Notes that everything so far is durable.
     fn synced(&mut self) {
         self.durable.clone_from(&self.model);
         self.changes.clear();
@@ -290,8 +291,7 @@ impl<const KIND: usize> Sut<KIND> {
         }
     }
 
-    /// Takes what a scan finds for the model: it must be the durable part and a prefix of the
-    /// changes since.
+    /// Adopts the result of a scan: it must be the durable part and a prefix of the changes since.
     fn find_prefix(&mut self) {
         let found: HashMap<_, _> =
             crate::support::content(self.db.as_ref().expect("open")).into_iter().collect();
@@ -322,7 +322,7 @@ impl<const KIND: usize> Sut<KIND> {
         self.db = None;
         self.place = next;
         self.open(Create::Never, rebuild);
-        // An untouched store is closed, and a copied file has another inode.
+        // A store without changes is still closed, and a copied file has another inode.
         let was_changed = self.db().recovery() != Recovery::Clean;
         let is_replayed = matches!(self.db().recovery(), Recovery::Replayed { .. });
         if was_changed && !self.model.is_empty() {

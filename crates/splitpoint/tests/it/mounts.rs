@@ -1,4 +1,4 @@
-//! Mounts that only this test sees, and file systems that stop as a pulled device makes them.
+//! Mounts that only this test sees, and file systems that shut down as under a pulled device.
 
 use std::fs::File;
 use std::io;
@@ -10,11 +10,11 @@ use rustix::thread::UnshareFlags;
 
 /// `EXT4_IOC_SHUTDOWN` and `XFS_IOC_GOINGDOWN`, which have one number.
 const GOING_DOWN: Opcode = opcode::read::<u32>(b'X', 125);
-/// The journal is left as it is on the device.
+/// Leaves the journal as it is on the device.
 const WITHOUT_LOG_FLUSH: u32 = 2;
 
-/// Gives this thread, with the threads and processes it will start, mounts of their own. The kernel
-/// unmounts them with the last of these, however that ends.
+/// Gives this thread, and the threads and processes that it will start, a private mount namespace.
+/// The kernel unmounts its file systems with the last of these, however that ends.
 #[expect(unsafe_code, reason = "rustix has no safe `unshare`")]
 pub(crate) fn make_private() -> io::Result<()> {
     thread_local! {
@@ -23,14 +23,14 @@ pub(crate) fn make_private() -> io::Result<()> {
     if IS_PRIVATE.get() {
         return Ok(());
     }
-    // SAFETY: only a new table of file descriptors would need care, and none is asked for.
+    // SAFETY: only a new table of file descriptors would need care, and none is requested.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     IS_PRIVATE.set(true);
     Ok(())
 }
 
-/// Stops the file system that has `path`: nothing more reaches its device, not even its journal.
+/// Shuts down the file system of `path`: nothing more reaches its device, not even its journal.
 #[expect(unsafe_code, reason = "an ioctl")]
 pub(crate) fn shut_down(path: &Path) -> io::Result<()> {
     let directory = File::open(path)?;

@@ -1,10 +1,11 @@
-//! Power losses under a real file system, each from the log of what reached its device.
+//! Power losses under a real file system, each built from the log of what reached its device.
 //!
-//! A writer makes changes of all levels on ext4 or xfs, over a device that keeps every write and
-//! flush in order, and notes after each call how long that log is. Then the power fails again and
-//! again: an image of the device is all that was written before the last flush, and any part of what
-//! came after it. It is mounted, which replays the journal of the file system, and the store on it
-//! must hold a prefix of the changes, with all that were durable by then.
+//! A writer makes changes of all levels on ext4 or XFS, over a device that records every write and
+//! flush in order, and notes the length of that record after each call. Then the power is lost at
+//! many moments: an image of the device has everything that was written before the last flush, and
+//! any part of what came after it. The image is mounted, which replays the journal of the file
+//! system, and the store on it must hold a prefix of the changes with all that were durable by
+//! then.
 
 mod logged_disk;
 mod logged_file;
@@ -24,7 +25,7 @@ use logged_file::{Event, Log};
 
 /// Changes of a writer.
 const CHANGES: u64 = 800;
-/// Changes that are made after a power loss.
+/// Changes after a power loss.
 const MORE: u64 = 200;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -40,7 +41,7 @@ fn process_serves_a_logged_device() {
     logged_file::serve(Path::new(directory), Path::new(content), Path::new(log)).unwrap();
 }
 
-/// What a writer did on a logged device, after its end.
+/// The work of a writer on a logged device, after its end.
 struct Run {
     disk: LoggedDisk,
     job: Job,
@@ -49,7 +50,7 @@ struct Run {
 }
 
 impl Run {
-    /// Lets a writer make changes. `None` where nothing can be mounted.
+    /// Runs a writer; `None` if nothing can be mounted.
     fn new(file_system: FileSystem, kind: Kind, rng: &mut Rng) -> Option<Self> {
         let mut disk = LoggedDisk::mount(file_system)?;
         let job = Job {
@@ -62,7 +63,7 @@ impl Run {
         let mut writer = Writer::start(&job);
         for part in 1..=4 {
             writer.wait_until_made(part * CHANGES / 4 - rng.below(CHANGES / 8));
-            // So that the tables have pages of many moments on the device.
+            // Gives the tables pages of many moments on the device.
             disk.write_back();
         }
         writer.wait_until_made(CHANGES);
@@ -81,8 +82,8 @@ impl Run {
         Some(Self { disk, job, notes, log })
     }
 
-    /// Returns a moment at which the power may fail: just after a call has returned, just before a
-    /// flush ends, or any.
+    /// Returns a moment for a power loss: just after a call has returned, just before a flush ends,
+    /// or any.
     fn moment(&self, rng: &mut Rng) -> u64 {
         let from = self.notes[0].device_position;
         let after = || self.log.events().skip_while(|(_, end)| *end < from);
@@ -102,12 +103,12 @@ impl Run {
     fn counts_at(&self, position: u64) -> (u64, u64) {
         let returned = self.notes.partition_point(|note| note.device_position <= position);
         let durable = self.notes[..returned].last().map_or(0, |note| note.durable);
-        // The next call may have been under way.
+        // The next call may have been in progress.
         let last = self.notes.get(returned).or(self.notes.last());
         (durable, last.map_or(0, |note| note.made + 1))
     }
 
-    /// Loses the power at a moment and opens the store.
+    /// Loses the power at a moment, and opens the store.
     fn lose_power(&self, position: u64, survivors: Survivors, boot: Boot, rng: &mut Rng) {
         let (durable, made) = self.counts_at(position);
         println!("at {position}, {survivors:?}, {boot:?}: {durable} of {made} are durable");
@@ -143,7 +144,7 @@ impl Run {
     }
 }
 
-/// Whether the machine has lost its power, or its device alone.
+/// Whether the machine has lost its power, or only its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Boot {
     Other,
@@ -151,7 +152,7 @@ enum Boot {
 }
 
 impl Boot {
-    /// Runs `what` on this boot of the machine, as far as anybody can tell.
+    /// Runs `what` on what appears to be this boot of the machine.
     fn during(self, directory: &Path, what: impl FnOnce()) {
         if self == Self::Same {
             return what();
@@ -191,7 +192,7 @@ fn a_power_loss_of_the_device_alone_leaves_a_prefix_with_all_durable_changes() {
     lose_power(Boot::Same);
 }
 
-/// The log is all that there is to know of the device: played back, it is the device.
+/// The log is complete: replayed, it equals the device.
 #[test]
 fn the_log_of_a_device_played_back_is_the_device() {
     let mut rng = Rng::new(seed());
@@ -203,7 +204,7 @@ fn the_log_of_a_device_played_back_is_the_device() {
     }
 }
 
-/// The check of the tests above fails as it should: on a device that has lost what it had flushed.
+/// Shows that the check of the tests above fails: on a device that has lost what it had flushed.
 #[test]
 fn a_power_loss_that_takes_flushed_writes_is_noticed() {
     let mut rng = Rng::new(seed());

@@ -1,4 +1,5 @@
-//! Stores that are moved to another hash function: whole at every moment, whoever else is at them.
+//! Stores that are moved to another hash function: complete at every moment, whatever else uses
+//! them.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -24,8 +25,7 @@ fn siphash() -> HashFunction {
     HashFunction::siphash_1_3()
 }
 
-/// Returns an open store and what is in it: replaced, deleted and empty keys, large values,
-/// batches.
+/// Returns an open store and its contents: replaced, deleted and empty keys, large values, batches.
 fn filled(path: &Path, options: &Options, rng: &mut Rng, count: u64) -> (Db, Content) {
     let db = options.clone().durability(Durability::Buffered).open(path).expect("a new store");
     let mut expected = Content::new();
@@ -50,7 +50,7 @@ fn filled(path: &Path, options: &Options, rng: &mut Rng, count: u64) -> (Db, Con
 
 fn change(rng: &mut Rng) -> (Vec<u8>, Option<Vec<u8>>) {
     let key_bytes = [0, 1, 2, 9, 300][rng.index(5)];
-    // Mostly small ones; those of a page and of a segment of their own are rare.
+    // Mostly small values; few have a page or a segment to themselves.
     let value_bytes = match rng.below(100) {
         0 => 70_000,
         1..4 => 5000,
@@ -91,7 +91,7 @@ fn assert_error(
     assert!(error.kind() == kind && error.to_string().contains(says), "{error}");
 }
 
-/// Random stores, from and to every function: what is found does not change, nor its order.
+/// Moves random stores from and to every function: neither the contents nor their order changes.
 #[test]
 fn a_rehashed_store_has_the_same_records_in_the_same_order() {
     let mut rng = Rng::new(seed());
@@ -145,7 +145,7 @@ fn without_a_function_a_store_keeps_its_own_under_a_new_seed() {
     assert_content(&reopen(&path, &Options::new()), &expected);
 }
 
-/// The chains of chosen keys are gone, and those of the store are what chance gives.
+/// The chains of chosen keys are gone, and the others are as long as chance makes them.
 #[test]
 fn a_keyed_function_takes_the_chains_of_chosen_keys_apart() {
     let dir = tempfile::tempdir().unwrap();
@@ -165,14 +165,14 @@ fn a_keyed_function_takes_the_chains_of_chosen_keys_apart() {
     assert_eq!(db.len(), 6000);
 }
 
-/// What a killed process left is taken over, and what a power loss left is replayed, before it is
-/// moved.
+/// A store that a killed process left is opened by a warm restart, and one after a power loss is
+/// replayed, before it is moved.
 #[test]
 fn a_store_that_was_not_closed_is_recovered_and_moved() {
     let dir = tempfile::tempdir().unwrap();
     let (path, left) = (dir.path().join("a.spt"), dir.path().join("left.spt"));
     let (db, expected) = filled(&path, &tiny(), &mut Rng::new(seed()), 200);
-    // Another file: nothing but its log is trusted, as after a power loss.
+    // A copy is another file, so only its log is trusted, as after a power loss.
     fs::copy(&path, &left).unwrap();
     drop(db);
     let report = Rehash::of_file(&left).hash(siphash()).run().unwrap();
@@ -194,7 +194,7 @@ fn a_store_that_any_handle_has_open_is_refused() {
     let refused = Rehash::of_file(&path).opened_with(&read_only).run();
     assert_error(refused, ErrorKind::ReadOnly, "reading only");
     assert_eq!(names_in(dir.path()), ["a.spt"]);
-    // And while it is moved, nobody opens the old one or the new one.
+    // While it is moved, no process opens the old store or the new one.
     let mut calls = 0;
     let watch = |_| {
         calls += 1;
@@ -231,7 +231,7 @@ fn what_is_no_store_or_has_another_name_is_refused_and_left_as_it_is() {
     assert_error(rehash(at("a.spt")), ErrorKind::Unsupported, "2 names (hard links)");
     assert!(fs::read(at("a.spt")).unwrap() == before);
     assert_content(&reopen(&at("b.spt"), &Options::new()), &expected);
-    // One that comes while the work goes on.
+    // One that appears while the rehash runs.
     fs::remove_file(at("b.spt")).unwrap();
     let link = |_| {
         let _ = fs::hard_link(at("a.spt"), at("b.spt"));
@@ -249,7 +249,7 @@ fn what_is_no_store_or_has_another_name_is_refused_and_left_as_it_is() {
         ControlFlow::Continue(())
     };
     let refused = Rehash::of_file(at("a.spt")).on_progress(replace).run();
-    assert_error(refused, ErrorKind::Unsupported, "another file in its place");
+    assert_error(refused, ErrorKind::Unsupported, "another program has replaced it");
     assert_content(&reopen(&at("moved.spt"), &Options::new()), &expected);
     assert_eq!(names_in(dir.path()), ["a.spt", "moved.spt", "own.spt", "text"]);
 }
@@ -270,8 +270,9 @@ fn a_symbolic_link_stays_and_leads_to_the_new_store() {
     assert_eq!(names_in(&dir.path().join("data")), ["a.spt"]);
 }
 
-/// The old file's permissions, whatever the mask is; private until then. What was left behind under
-/// the name of the new file is not written to, so nobody who has it open reads along.
+/// The new file gets the old one's permissions, whatever the umask is, and is private until then. A
+/// leftover under the temporary name is not written to, so a process that has it open cannot read
+/// along.
 #[test]
 fn the_new_file_has_the_permissions_and_attributes_of_the_old_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -306,7 +307,7 @@ fn the_new_file_has_the_permissions_and_attributes_of_the_old_one() {
     assert_eq!(names_in(dir.path()), ["a.spt"]);
 }
 
-/// Only root may give a file away: without that right the test says so and ends.
+/// Only root may give a file away; without that right the test says so and ends.
 #[test]
 fn the_new_file_belongs_to_the_owner_of_the_old_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -350,14 +351,14 @@ fn a_rehash_that_is_given_up_leaves_the_store_and_nothing_else() {
     panic!("the rehash never ended");
 }
 
-/// Returns what can be read of a store, or why it cannot.
+/// Returns the readable contents of a store, or the reason why there are none.
 fn look(path: &Path) -> Result<Content, ErrorKind> {
     let db = Options::new().read_only().open(path).map_err(|error| error.kind())?;
     try_content(&db).map_err(|error| error.kind())
 }
 
-/// Flips bits everywhere: a store that is damaged is refused and stays as it is, or none of its
-/// records was touched and all are in the new one.
+/// Flips bits everywhere: a damaged store is refused and stays as it is, or no record was hit and
+/// all are in the new store.
 #[test]
 fn a_damaged_store_is_refused_or_moved_whole() {
     let dir = tempfile::tempdir().unwrap();
@@ -377,7 +378,7 @@ fn a_damaged_store_is_refused_or_moved_whole() {
             Ok(_) => assert_content(&reopen(&path, &Options::new()), &expected),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-                // An opening may have rebuilt the index: what can be read is the same.
+                // An open may have rebuilt the index; the readable contents are the same.
                 assert!(look(&path) == before, "the store has changed: {error}");
                 refused_count += 1;
             }
@@ -387,9 +388,9 @@ fn a_damaged_store_is_refused_or_moved_whole() {
     assert!(refused_count > 50, "{refused_count}");
 }
 
-/// Threads that open the store whenever it is free, and put, beside one that rehashes it: each
-/// change that was acknowledged is there in the end. One that is made to a file which has lost its
-/// name would not be.
+/// Threads open the store whenever it is free, and put, while another thread rehashes it. Each
+/// change that returned is there in the end; a change to a file that has lost its name would not
+/// be.
 #[test]
 fn no_change_goes_into_a_store_that_was_replaced() {
     let dir = tempfile::tempdir().unwrap();
@@ -428,8 +429,8 @@ fn no_change_goes_into_a_store_that_was_replaced() {
     assert_eq!(names_in(dir.path()), ["a.spt"]);
 }
 
-/// Not a test by itself: the process that rehashes a store, from one function to the other and
-/// back, until it is killed. It says a word before each step.
+/// Not a test by itself: the process that rehashes a store back and forth between two functions
+/// until it is killed. It prints a word before each step.
 #[test]
 fn other_process_rehashes_until_it_is_killed() {
     let Some(path) = std::env::var_os(CHILD_ENV) else { return };
@@ -457,8 +458,8 @@ fn start(path: &Path) -> (Child, ChildStderr) {
     (child, pipe)
 }
 
-/// Kills the process after each number of steps, and some time later: the file is the old store or
-/// the new one, with every record, and what is left beside it stops nobody.
+/// Kills the process after each number of steps, and some time later. The file is the old store or
+/// the new one, with every record, and the leftover file stops no one.
 #[test]
 fn a_killed_rehash_leaves_the_old_store_or_the_new_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -473,7 +474,7 @@ fn a_killed_rehash_leaves_the_old_store_or_the_new_one() {
         let mut steps = vec![0; 1 + rng.index(20)];
         pipe.read_exact(&mut steps).expect("the process reports");
         assert!(steps.iter().all(|&step| step == b'.'), "{}", String::from_utf8_lossy(&steps));
-        // Anywhere in the step, and in those that say nothing: the sync and the rename.
+        // Anywhere in the step, and in the silent ones: the sync and the rename.
         for _ in 0..rng.below(20_000) {
             std::hint::spin_loop();
         }

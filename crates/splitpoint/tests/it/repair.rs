@@ -1,8 +1,8 @@
-//! Saving what a damaged file still holds.
+//! Repair: saving what a damaged file still holds.
 //!
-//! Every value in these stores is stored once, so it is known which records a repair has used, and
-//! where in the file each of them is. Whatever is damaged: what is saved was stored under its key,
-//! what is not damaged is saved, and what may be wrong is in the report.
+//! Every value in these stores is unique, so the tests know which records a repair has used, and
+//! where in the file they are. Whatever is damaged, a saved value was stored under its key,
+//! undamaged records are saved, and the report has everything that may be wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,15 +13,15 @@ use splitpoint::{Change, Create, Db, Durability, ErrorKind, Options, SimDisk};
 
 use crate::support::{Content, Rng, bad_hash, changes, content, rounds, seed, tiny, within};
 
-/// Where the granules begin.
+/// Offset of the first granule.
 const HEADER_BYTES: usize = 16_384;
 const ENOSPC: i32 = 28;
 
-/// A store and all that was ever stored in it.
+/// A store, and everything ever stored in it.
 struct Case {
     bytes: Vec<u8>,
     newest: Content,
-    /// All values that each key has had, those included that a power loss took back.
+    /// All values that each key has had, including those that a power loss undid.
     versions: Versions,
     /// Keys of batches that failed.
     failed: BTreeSet<Vec<u8>>,
@@ -43,20 +43,20 @@ fn random_batch(rng: &mut Rng) -> Batch {
     (0..change_count).map(&mut change).collect()
 }
 
-/// What ends the sessions of a program.
+/// How the sessions of a program end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// Closing.
+    /// By closing.
     Close,
-    /// Power losses after each but the last, which is closed.
+    /// By power losses; the last session is closed.
     PowerLoss,
-    /// The kill of the process, at the end as well.
+    /// By killing the process, also at the end.
     Kill,
 }
 
 impl Case {
     /// Runs a random program: splits, overwrites, deletes, merges, big records, many segments,
-    /// batches of which some fail in the middle.
+    /// batches of which some fail halfway.
     fn new(seed: u64, ending: Ending) -> Self {
         let mut rng = Rng::new(seed);
         let options = tiny().fill_factor(3.0).durability(Durability::Buffered);
@@ -95,8 +95,8 @@ impl Case {
                     db.sync().expect("nothing fails here");
                 }
             }
-            // What ends the log is no batch, of which it could not be known without the live header
-            // whether lost zeros are behind it.
+            // The log does not end with a batch: without the live header it would be unknown
+            // whether lost zeros follow.
             db.put(b"last", &rng.bytes(16)).expect("nothing fails here");
             newest = content(&db);
             versions.entry(b"last".to_vec()).or_default().insert(newest[&b"last"[..]].clone());
@@ -126,7 +126,7 @@ impl Case {
         (saved, report)
     }
 
-    /// Checks what holds whatever is damaged: a report that says nothing is lost is true.
+    /// Checks what must hold for any damage: a report that says nothing is lost is true.
     #[track_caller]
     fn check_honest(&self, saved: &Content, report: &RepairReport, what: &str) {
         if report.is_whole() && report.is_end_known {
@@ -142,7 +142,7 @@ impl Case {
         }
     }
 
-    /// Returns where the newest record of a key is, with the record that names it if it is big.
+    /// Returns the range of the newest record of a key, with the record that names it if it is big.
     fn places(&self, key: &[u8]) -> Vec<Range<usize>> {
         let value = &self.newest[key];
         let at = find(&self.bytes, value).expect("the value is in the file");
@@ -156,8 +156,7 @@ impl Case {
         vec![segment..record.end, naming - 16..naming + 16]
     }
 
-    /// Returns whether the key may have been changed by a batch that failed and that damage makes
-    /// look as if it may have been committed.
+    /// Returns whether a failed batch changed the key, and damage makes the batch look committed.
     fn is_in_doubt(&self, key: &[u8], report: &RepairReport) -> bool {
         report.doubtful_batched_count > 0 && self.failed.contains(key)
     }
@@ -173,7 +172,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
-/// Returns where the value of the record is that names the big segment of 4 KiB at `segment`.
+/// Returns the range of the value of the record that names the big segment of 4 KiB at `segment`.
 fn naming(bytes: &[u8], segment: usize) -> usize {
     let value = [(segment as u64).to_le_bytes(), 4096_u64.to_le_bytes()].concat();
     find(&bytes[HEADER_BYTES..], &value).expect("it is named") + HEADER_BYTES
@@ -200,7 +199,7 @@ fn what_is_not_damaged_is_saved_whole() {
     }
 }
 
-/// The log alone leads to every record: header blocks and live tables may be anything.
+/// The log alone leads to every record: superblocks and live tables may hold anything.
 #[test]
 fn without_superblocks_live_header_or_index_nothing_is_lost() {
     for seed in seed()..seed() + rounds(4, 100) {
@@ -223,7 +222,8 @@ fn without_superblocks_live_header_or_index_nothing_is_lost() {
     }
 }
 
-/// Each segment header in turn, with the superblocks and without: the link before it is enough.
+/// Damages each segment header in turn, with the superblocks and without: the LINK before it is
+/// enough.
 #[test]
 fn a_lost_segment_header_loses_nothing_but_a_big_record() {
     for seed in seed()..seed() + rounds(3, 40) {
@@ -254,7 +254,8 @@ fn a_lost_segment_header_loses_nothing_but_a_big_record() {
     }
 }
 
-/// Damages each sector in turn: every key whose newest record is elsewhere is saved with it.
+/// Damages each sector in turn: every key whose newest record is elsewhere is saved with that
+/// record.
 #[test]
 fn a_lost_sector_loses_only_what_is_in_it() {
     let seed = seed();
@@ -289,8 +290,8 @@ fn a_lost_sector_loses_only_what_is_in_it() {
     }
 }
 
-/// Damages several places at random, cuts the file, and mixes both. Nothing may panic or loop, and
-/// the report must be true.
+/// Damages several places at random, cuts the file, and combines both. Nothing may panic or loop,
+/// and the report must be true.
 #[test]
 fn random_damage_is_told() {
     let seed = seed();
@@ -329,7 +330,7 @@ fn random_damage_is_told() {
     });
 }
 
-/// Cuts a store at many lengths: what lies before the cut is saved, and the loss is told.
+/// Cuts a store at many lengths: the part before the cut is saved, and the loss is reported.
 #[test]
 fn a_cut_file_gives_what_lies_before_the_cut() {
     let case = Case::new(seed(), Ending::Close);
@@ -354,8 +355,8 @@ fn a_cut_file_gives_what_lies_before_the_cut() {
     }
 }
 
-/// Gives headers, links and records right checksums and wrong content: loops, giant lengths,
-/// segments over each other. The work stays within the size of the file.
+/// Writes headers, links and records with valid checksums and malicious contents: loops, giant
+/// lengths, overlapping segments. The work stays within the size of the file.
 #[test]
 fn a_file_made_to_harm_is_read_in_time() {
     let case = Case::new(seed(), Ending::Close);
@@ -477,8 +478,8 @@ fn a_repair_that_cannot_be_done_leaves_no_file() {
     assert!(is_alone());
 }
 
-/// The log is read again by passes that have nothing to tell: to find what was replaced, and to save
-/// what was not. They ask as well whether to go on, and before all of them the file is there.
+/// Later passes over the log report nothing: they find what was replaced, and save what was not.
+/// They still ask whether to go on, and the file exists before all of them.
 #[test]
 fn a_repair_asks_in_every_pass_whether_to_go_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -500,7 +501,7 @@ fn a_repair_asks_in_every_pass_whether_to_go_on() {
     assert!(asked_count > report.segment_count, "{asked_count} times, {report:?}");
 }
 
-/// The parameters of a store live on in the repaired one, as far as a superblock tells them.
+/// The repaired store keeps the parameters, as far as a superblock has them.
 #[test]
 fn the_new_store_has_the_hash_function_and_the_fill_factor_of_the_old_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -524,8 +525,8 @@ fn the_new_store_has_the_hash_function_and_the_fill_factor_of_the_old_one() {
     assert_eq!(db.stats().unwrap().hash_name, "rapidhash-v3");
 }
 
-/// A key is deleted and both the record that it had and the delete's way to it are damaged: its
-/// hash still says that it is gone, where the function is good enough for that.
+/// A deleted key whose record is damaged, and so is the way from the tombstone to it: the hash in
+/// the tombstone still says that the key is gone, if the function is good enough.
 #[test]
 fn a_delete_is_known_by_its_hash_when_its_record_is_lost() {
     for (options, is_known) in [(tiny(), true), (tiny().hash(bad_hash()), false)] {
@@ -547,7 +548,8 @@ fn a_delete_is_known_by_its_hash_when_its_record_is_lost() {
     }
 }
 
-/// The record that names a big one is damaged: the big one is saved, in doubt, in its place.
+/// The record that names a big one is damaged: the big one is saved in its place, marked as
+/// doubtful.
 #[test]
 fn a_big_record_that_nothing_names_is_saved_in_doubt() {
     let disk = SimDisk::new();
@@ -567,8 +569,8 @@ fn a_big_record_that_nothing_names_is_saved_in_doubt() {
     }
 }
 
-/// Fails each call to the storage in turn while a batch is made: repair finds what opening finds,
-/// whatever comes behind the records that no COMMIT made count, and wherever else damage is.
+/// Fails each call to the storage in turn during a batch: repair finds what an open finds, whatever
+/// follows the uncommitted records, and wherever else there is damage.
 #[test]
 fn a_batch_that_was_not_committed_is_not_saved() {
     let mut uncommitted_max = 0;
@@ -605,7 +607,7 @@ fn a_batch_that_was_not_committed_is_not_saved() {
             }
             let (saved, report) = SimDisk::with_file(&file).repair(&options).unwrap();
             assert!(content(&saved) == expected, "call {call}: {report:?}");
-            // A LINK that was written in part is a gap.
+            // A partly written LINK is a gap.
             assert!(report.is_whole() || !is_followed, "call {call}: {report:?}");
             assert!(report.is_end_known, "call {call}: {report:?}");
             assert!(applied.is_err() || report.uncommitted_count == 0, "call {call}: {report:?}");
@@ -625,7 +627,8 @@ fn a_batch_that_was_not_committed_is_not_saved() {
     assert!(uncommitted_max > 10, "at most {uncommitted_max} records had no COMMIT");
 }
 
-/// Damages each record of a batch in turn, its COMMIT as well: the others are saved, in doubt.
+/// Damages each record of a batch in turn, including its COMMIT: the others are saved, marked as
+/// doubtful.
 #[test]
 fn what_damage_leaves_of_a_batch_is_saved_in_doubt() {
     for is_followed in [false, true] {
@@ -670,7 +673,7 @@ fn what_damage_leaves_of_a_batch_is_saved_in_doubt() {
     }
 }
 
-/// The end of the log is damaged: a COMMIT may have been there.
+/// The end of the log is damaged, so a COMMIT may have been there.
 #[test]
 fn a_batch_before_a_damaged_end_is_in_doubt() {
     let disk = SimDisk::new();

@@ -1,4 +1,4 @@
-//! Changes that follow from a seed, and what must be found after any number of them.
+//! A series of changes that a seed determines, and the contents after any number of them.
 
 use std::ops::RangeInclusive;
 
@@ -6,10 +6,10 @@ use splitpoint::Db;
 
 use crate::support::{Content, Rng, assert_sound, content};
 
-/// A change: one key with its value, or without for a delete; or several, which count as one.
+/// A change: a put or a delete of one key, or several that count as one.
 pub(crate) type Batch = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// What a series does.
+/// The kinds of series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Stores a new key with every change: the table grows and splits.
@@ -29,7 +29,7 @@ impl Kind {
         [Self::Growing, Self::Overwriting, Self::Deleting, Self::Small, Self::Mixed];
 }
 
-/// Changes with the numbers 1, 2, 3...
+/// The changes with the numbers 1, 2, 3...
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) kind: Kind,
@@ -42,7 +42,7 @@ impl Series {
         let mut rng = Rng::new(self.seed ^ number << 32);
         let has_batches = matches!(self.kind, Kind::Small | Kind::Mixed);
         let size = if has_batches && rng.below(20) == 0 { 2 + rng.below(8) } else { 1 };
-        // A batch with a key twice is one with the later of both.
+        // In a batch with a key twice, the later change counts.
         (0..size).map(|place| self.pair(number, place, &mut rng)).collect()
     }
 
@@ -51,7 +51,7 @@ impl Series {
         let (key, is_delete) = match self.kind {
             Kind::Growing => (new_key, false),
             Kind::Overwriting => (rng.below(1000), false),
-            // For a while they are stored, for a while deleted.
+            // Keys are stored for a while, then deleted for a while.
             Kind::Deleting => (
                 rng.below(2000),
                 rng.below(8) < if (number / 1500).is_multiple_of(2) { 1 } else { 6 },
@@ -73,7 +73,7 @@ impl Series {
         (key.to_le_bytes().to_vec(), value)
     }
 
-    /// Makes change `number` of what is there after those before it.
+    /// Applies change `number` to the contents after those before it.
     pub(crate) fn apply(&self, content: &mut Content, number: u64) {
         for (key, value) in self.change(number) {
             match value {
@@ -83,15 +83,15 @@ impl Series {
         }
     }
 
-    /// Returns what is there after the first `count` changes.
+    /// Returns the contents after the first `count` changes.
     pub(crate) fn content_after(&self, count: u64) -> Content {
         let mut content = Content::new();
         (1..=count).for_each(|number| self.apply(&mut content, number));
         content
     }
 
-    /// Checks that a store is sound and holds the first so many changes, one of `counts`, and
-    /// nothing else. Returns the smallest such number.
+    /// Checks that a store is sound and holds exactly the first changes, as many as one of
+    /// `counts`. Returns the smallest such number.
     #[track_caller]
     pub(crate) fn assert_prefix(&self, db: &Db, counts: RangeInclusive<u64>) -> u64 {
         let found = content(db);

@@ -1,7 +1,7 @@
-//! Small file systems, where this process may mount one: to fill them, and to take them away.
+//! Small file systems, if this process may mount them: to fill them, and to take them away.
 //!
-//! All of it is in memory and in mounts of the test's own, so that nothing is left of a test that
-//! is killed: neither mounts nor loop devices.
+//! They are in memory and in private mounts, so a killed test leaves nothing behind, neither mounts
+//! nor loop devices.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use rustix::mount::UnmountFlags;
 
 use crate::mounts;
 
-/// What a small disk is formatted with.
+/// The format of a small disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileSystem {
     /// Memory.
@@ -34,10 +34,10 @@ impl FileSystem {
     /// Those whose device can be pulled out.
     pub(crate) const PULLABLE: [Self; 2] = [Self::Ext4, Self::Xfs];
 
-    /// Returns the size of the smallest that its tools support, with some room.
+    /// Returns the smallest size that its tools support, with some room.
     pub(crate) fn kib_min(self) -> u64 {
         match self {
-            // On btrfs a store wants some room left.
+            // On btrfs a store requires some free space.
             Self::Xfs | Self::Btrfs => 300 << 10,
             Self::Tmpfs | Self::Ext4 => 128 << 10,
         }
@@ -50,7 +50,7 @@ impl FileSystem {
         let mut format = Command::new(format!("mkfs.{}", self.name()));
         format.arg("-q");
         match self {
-            // Nothing is left to be written behind the back of a test.
+            // Leave nothing for the kernel to write later.
             Self::Ext4 => format.args(["-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"]),
             Self::Xfs => format.args(["-m", "reflink=1"]),
             Self::Btrfs | Self::Tmpfs => &mut format,
@@ -68,7 +68,7 @@ impl FileSystem {
     }
 }
 
-/// A mounted file system, gone with the value.
+/// A mounted file system, unmounted on drop.
 #[derive(Debug)]
 pub(crate) struct SmallDisk {
     dir: tempfile::TempDir,
@@ -77,8 +77,8 @@ pub(crate) struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts an empty file system. `None`, with the reason on standard error, where this process
-    /// may not.
+    /// Mounts an empty file system; `None` if this process may not, with the reason on standard
+    /// error.
     pub(crate) fn mount(file_system: FileSystem, kib: u64) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         for name in ["disk", "memory"] {
@@ -104,7 +104,7 @@ impl SmallDisk {
         self.dir.path().join("disk")
     }
 
-    /// Returns a directory outside of the file system, which stays when that is gone.
+    /// Returns a directory outside of the file system, which outlives it.
     pub(crate) fn outside(&self) -> PathBuf {
         self.dir.path().to_path_buf()
     }
@@ -131,12 +131,12 @@ impl SmallDisk {
             return mount_memory(&self.path(), self.kib);
         }
         let mut mount = Command::new("mount");
-        // The loop device goes with the mount.
+        // The loop device is released with the mount.
         mount.args(["-o", "loop", "-t", self.file_system.name()]).arg(self.image());
         run(mount.arg(self.path()))
     }
 
-    /// Mounts the file system again, which [`detach`](Self::detach) has unmounted.
+    /// Mounts the file system that [`detach`](Self::detach) has unmounted.
     pub(crate) fn attach(&self) {
         self.try_attach().expect("what was mounted mounts again");
     }
@@ -147,7 +147,7 @@ impl SmallDisk {
         run(Command::new("mount").args(["-o", &options]).arg(self.path())).expect("a remount");
     }
 
-    /// Mounts the file system in a second place as well, as long as `what` runs with that.
+    /// Mounts the file system at a second place too, while `what` runs with that.
     pub(crate) fn with_second_mount<T>(&self, what: impl FnOnce(PathBuf) -> T) -> T {
         let other = self.dir.path().join("other");
         std::fs::create_dir(&other).expect("a directory can be made");
@@ -162,8 +162,8 @@ impl SmallDisk {
         unmount(&self.path());
     }
 
-    /// Unmounts the file system and mounts it again, so that what is read comes from the disk;
-    /// one in memory stays as it is.
+    /// Unmounts and mounts the file system, so that reads come from the disk; one in memory stays
+    /// mounted.
     pub(crate) fn reattach(&self) {
         if self.file_system != FileSystem::Tmpfs {
             self.detach();
@@ -171,13 +171,13 @@ impl SmallDisk {
         }
     }
 
-    /// Writes all of the file system to its disk, as the kernel does by itself now and then.
+    /// Writes the whole file system to its disk, as the kernel does now and then.
     pub(crate) fn write_back(&self) {
         let directory = File::open(self.path()).expect("it is mounted");
         rustix::fs::syncfs(directory).expect("nothing fails here");
     }
 
-    /// Takes the disk away under the file system: nothing more is written to it.
+    /// Takes the disk away from under the file system: nothing more is written to it.
     pub(crate) fn pull(&self) {
         mounts::shut_down(&self.path()).expect("the file system can be stopped");
     }
@@ -186,7 +186,7 @@ impl SmallDisk {
     pub(crate) fn fill(&self, left_bytes: u64) {
         let ballast = File::create(self.ballast()).expect("there is room for a name");
         let mut end = 0;
-        // What is written in between by others may give room back.
+        // Concurrent writes may free space.
         for _ in 0..3 {
             for step in [16 << 20, 1 << 20, 64 << 10, 4 << 10] {
                 while rustix::fs::fallocate(&ballast, FallocateFlags::empty(), end, step).is_ok() {
@@ -199,7 +199,7 @@ impl SmallDisk {
         self.write_back();
     }
 
-    /// Takes back what [`fill`](Self::fill) and [`write_ballast`](Self::write_ballast) did.
+    /// Undoes [`fill`](Self::fill) and [`write_ballast`](Self::write_ballast).
     pub(crate) fn make_room(&self) {
         std::fs::remove_file(self.ballast()).expect("the disk was filled");
         self.write_back();
@@ -209,7 +209,7 @@ impl SmallDisk {
         self.path().join("ballast")
     }
 
-    /// Writes a file of so many bytes, fewer if the disk is full before, to be removed later.
+    /// Writes a file of `bytes`, or fewer if the disk fills up, to be removed later.
     pub(crate) fn write_ballast(&self, bytes: usize) -> PathBuf {
         let path = self.ballast();
         let mut file = File::create(&path).expect("there is room for a name");
@@ -218,7 +218,7 @@ impl SmallDisk {
                 break;
             }
         }
-        // On a full disk this may fail; what has been written takes its room all the same.
+        // This may fail on a full disk; the part that was written takes its space anyway.
         let _ = file.sync_all();
         path
     }
@@ -226,7 +226,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // What cannot be unmounted goes with the last process of the test.
+        // A mount that stays busy goes with the last process of the test.
         for path in [self.path(), self.memory()] {
             let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
         }

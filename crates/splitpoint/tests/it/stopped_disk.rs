@@ -1,8 +1,8 @@
-//! File systems that stop under an open store, as ext4 and xfs do when their device fails.
+//! File systems that shut down under an open store, as ext4 and XFS do when their device fails.
 //!
-//! A store through a mapping to a page that is not dirty yet is then a signal, SIGBUS, and no error:
-//! on xfs; ext4 lets it be. Nobody can see that coming. But a process whose call has failed must not
-//! meet it any more, and a durable change is written by a call that can fail.
+//! On XFS a store through a mapping to a clean page then raises SIGBUS instead of returning an
+//! error; on ext4 it succeeds. No process can foresee that. But once a call has failed, the process
+//! must not get the signal any more, and a durable change is written by a call that can fail.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
@@ -19,7 +19,7 @@ use crate::support::{Rng, end_with_parent, rounds, seed, tiny};
 use crate::writer::make;
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_STOPPED_DISK";
-/// Changes before the file system stops. All but the last one are durable.
+/// Changes before the file system shuts down. All but the last are durable.
 const BEFORE: u64 = 2000;
 /// Calls of each kind once one has failed.
 const CALLS_AFTER: u64 = 100;
@@ -27,7 +27,7 @@ const SIGBUS: i32 = 7;
 /// The background sync fails long before.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a process does after its file system has stopped until a call fails.
+/// What a process does after its file system has shut down, until a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     Sync,
@@ -188,13 +188,13 @@ fn process_goes_on_after_its_file_system_has_stopped() {
     end_with_parent();
     let job = Job::decode(&arguments.into_string().expect("our own words"));
     job.run();
-    // So that the test knows that this one has run.
+    // Shows the test that this process has run.
     File::create(job.note("done")).unwrap();
 }
 
-/// Runs a process over a file system that stops. Once a call of it has failed, no signal may end it;
-/// and before that only where `is_signal_allowed`. Whatever was durable is there when the file system
-/// is mounted again. Returns whether file systems can be mounted.
+/// Runs a process over a file system that shuts down. Once a call has failed, no signal may end the
+/// process, and before that only if `is_signal_allowed`. Everything durable is there when the file
+/// system is mounted again. Returns whether file systems can be mounted.
 #[track_caller]
 fn stop_under(
     file_system: FileSystem,
@@ -234,7 +234,8 @@ fn stop_under(
     true
 }
 
-/// Runs `check` on each file system that can be stopped, with the pages of the store dirty and clean.
+/// Runs `check` on each file system that can shut down, with the pages of the store dirty and
+/// clean.
 fn on_each(check: impl Fn(FileSystem, bool) -> bool) {
     for file_system in FileSystem::PULLABLE {
         let _ = [false, true].iter().all(|&is_written_back| check(file_system, is_written_back));

@@ -1,4 +1,4 @@
-//! What a store does beyond what every access method must.
+//! Behavior of a store beyond what every access method must have.
 
 use splitpoint::{Db, TableExt};
 

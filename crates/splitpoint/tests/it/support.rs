@@ -1,4 +1,4 @@
-//! What the tests share: seeds, small tables, bad hash functions and a watchdog.
+//! Helpers of the tests: seeds, small tables, bad hash functions and a watchdog.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use splitpoint::{Change, Create, Db, Options, SimDisk, Table};
 /// Contents of a table.
 pub(crate) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Returns whether more rounds and larger sizes were asked for.
+/// Returns whether `SPLITPOINT_SLOW=1` requests more rounds and larger sizes.
 pub(crate) fn is_slow() -> bool {
     std::env::var_os("SPLITPOINT_SLOW").is_some_and(|value| value == "1")
 }
@@ -76,7 +76,7 @@ impl Rng {
     }
 }
 
-/// Returns a batch as the store takes it: keys with their values, or without for a delete.
+/// Returns a batch as the store takes it; a key without a value is a delete.
 pub(crate) fn changes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<Change<'_>> {
     batch
         .iter()
@@ -92,16 +92,16 @@ pub(crate) fn tiny() -> Options {
     Options::new().segment_bytes_min(4096).seed(7)
 }
 
-/// Options as they are.
+/// Default options.
 pub(crate) fn usual() -> Options {
     Options::new()
 }
 
-/// Whether deletes join buckets again.
+/// Whether deletes merge buckets.
 pub(crate) const IS_MERGED: bool = true;
 
-/// A hash function with few distinct values in few bits: chains grow long, and splits help some
-/// of them and others not.
+/// A hash function with few distinct values in few bits: chains grow long, and splits shorten only
+/// some of them.
 pub(crate) fn bad_hash() -> HashFunction {
     let few_bits = |key: &[u8], _| splitpoint::hash::fnv1a_64(key) & 0b0001_0000_1001_0011;
     HashFunction::user(HashId(0x8000_0bad), "few-bits", few_bits).unwrap()
@@ -113,7 +113,8 @@ pub(crate) fn worst_hash() -> HashFunction {
     HashFunction::user(HashId(0x8000_0bae), "two-bits", two_bits).unwrap()
 }
 
-/// Runs `check` with a function that opens a file, of each kind that a table can be in, empty at first.
+/// Runs `check` with a function that opens an empty file, for each kind of file that a table can
+/// have.
 pub(crate) fn on_every_file(options: &Options, check: impl Fn(&dyn Fn() -> Box<dyn Table>)) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("table.spt");
@@ -137,7 +138,7 @@ pub(crate) fn reopen(disk: &SimDisk, options: &Options) -> splitpoint::Result<Db
     disk.open(&options.clone().create(Create::Never))
 }
 
-/// Returns everything that a scan returns; a key twice is a failure.
+/// Returns everything that a scan returns; fails if it returns a key twice.
 pub(crate) fn content(db: &Db) -> Content {
     try_content(db).unwrap()
 }
@@ -178,13 +179,13 @@ pub(crate) fn assert_sound(db: &Db) {
     );
 }
 
-/// Has this process killed when the one that started it ends, however that comes about.
+/// Has the kernel kill this process when its parent ends, however that happens.
 pub(crate) fn end_with_parent() {
     use rustix::process::{Signal, set_parent_process_death_signal};
     set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux has it");
 }
 
-/// Runs `what` and fails if it takes longer than `seconds`: it is in an endless loop.
+/// Runs `what`, and fails if it takes longer than `seconds`, which means an endless loop.
 pub(crate) fn within<T: Send + 'static>(
     seconds: u64,
     name: &str,
@@ -206,8 +207,8 @@ pub(crate) fn within<T: Send + 'static>(
     }
 }
 
-/// Runs the test `name` in a process of its own with `variable` set to `value`, without which it does
-/// nothing: for what limits or counts in a whole process.
+/// Runs the test `name` in a separate process with `variable` set to `value`, without which that
+/// test does nothing. For limits and counts of a whole process.
 pub(crate) fn run_alone(name: &str, variable: &str, value: &str) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])

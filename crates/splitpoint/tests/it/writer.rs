@@ -1,5 +1,4 @@
-//! A process that makes the changes of a series until it is killed, and notes what was
-//! acknowledged.
+//! A process that makes the changes of a series until it is killed, and notes which have returned.
 //!
 //! The process is this test binary, started again with an environment variable.
 
@@ -17,7 +16,7 @@ use crate::series::{Kind, Series};
 use crate::support::{Rng, changes, end_with_parent, tiny};
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_WRITER";
-/// Who has not come so far by then never will.
+/// A writer that takes longer is stuck.
 const HANG: Duration = Duration::from_secs(120);
 const SIGBUS: i32 = 7;
 const SIGKILL: i32 = 9;
@@ -25,26 +24,26 @@ const SIGKILL: i32 = 9;
 /// How durable the changes of a writer are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Levels {
-    /// Each when it returns.
+    /// Each change is durable when it returns.
     Sync,
-    /// By turns; now and then there is a `sync`, or the store is closed and opened again.
+    /// Levels by turns; now and then a `sync`, or a close and an open.
     Mixed,
 }
 
-/// What a writer does, and where.
+/// The task of a writer, and its paths.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) store: PathBuf,
     /// A directory that outlives the writer and its file system.
     pub(crate) notes: PathBuf,
     pub(crate) series: Series,
-    /// Number of its first change.
+    /// The number of its first change.
     pub(crate) first: u64,
     pub(crate) levels: Levels,
 }
 
 impl Job {
-    /// Returns how the store is made and opened: it soon has many segments and buckets.
+    /// Returns the options of the store, under which it soon has many segments and buckets.
     pub(crate) fn options(&self) -> Options {
         let fill_factor = match self.series.kind {
             Kind::Growing => 1.0,
@@ -87,20 +86,20 @@ impl Job {
         self.notes.join("notes")
     }
 
-    /// Returns where the log of the device is, if somebody keeps one.
+    /// Returns the log of the device, if there is one.
     pub(crate) fn device_log_path(&self) -> PathBuf {
         self.notes.join("device.log")
     }
 }
 
-/// What a writer noted after a call that returned.
+/// The note of a writer after a call that returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// Changes that were acknowledged.
+    /// The number of changes that have returned.
     pub(crate) made: u64,
-    /// Those of them that nothing may take back any more.
+    /// The number of those that nothing may undo any more.
     pub(crate) durable: u64,
-    /// Bytes in the log of the device, where there is one.
+    /// Bytes in the log of the device, if there is one.
     pub(crate) device_position: u64,
 }
 
@@ -142,7 +141,7 @@ fn run(job: &Job) -> splitpoint::Error {
     notes.write(job).expect_err("there is no end")
 }
 
-/// What the process notes.
+/// The notes of the process.
 struct Notes {
     file: File,
     device_log: PathBuf,
@@ -175,9 +174,9 @@ impl Notes {
         unreachable!("there are enough numbers")
     }
 
-    /// Says that changes have been made, and whether they are durable.
+    /// Notes that changes have been made, and whether they are durable.
     fn add(&mut self, made: u64, is_durable: bool) {
-        // What is durable is in the log already, and its position is not before it.
+        // A durable change is in the log already, at or before its current end.
         let device_log = std::fs::metadata(&self.device_log);
         self.last = Note {
             made,
@@ -203,7 +202,7 @@ pub(crate) fn make(
     }
 }
 
-/// A running writer; it is killed with the value.
+/// A running writer, killed on drop.
 #[derive(Debug)]
 pub(crate) struct Writer {
     child: Child,
@@ -212,7 +211,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn start(job: &Job) -> Self {
-        // An earlier one's notes are not this one's.
+        // Drop the notes of an earlier writer.
         let _ = std::fs::remove_file(job.notes_path());
         let output = File::create(job.notes.join("writer.log")).expect("a directory of ours");
         let child = Command::new(std::env::current_exe().expect("this program has a path"))
@@ -240,7 +239,7 @@ impl Writer {
         read().unwrap_or_default()
     }
 
-    /// Waits until so many changes have been acknowledged.
+    /// Waits until `count` changes have returned.
     pub(crate) fn wait_until_made(&mut self, count: u64) {
         let begun = Instant::now();
         while self.note().made < count {
@@ -259,7 +258,7 @@ impl Writer {
     pub(crate) fn kill(mut self) -> Note {
         self.child.kill().expect("a child can be killed");
         let status = self.child.wait().expect("a child can be waited for");
-        // A device that has gone may have ended it before: by an error, or see docs/durability.md.
+        // The loss of its device may have ended it before: by an error, or see docs/durability.md.
         let is_expected = status.success() || matches!(status.signal(), Some(SIGKILL | SIGBUS));
         assert!(is_expected, "{status}: {}", self.said());
         self.note()

@@ -90,7 +90,7 @@ fn a_killed_writer_alone_is_taken_over() {
     for from in (0..600).step_by(50) {
         change(&db, &mut content, from..from + 50, Durability::Buffered);
         let (recovery, found) = open(&disk.kill());
-        assert_eq!((recovery, found), (Recovery::TakenOver { records: 0 }, content.clone()));
+        assert_eq!((recovery, found), (Recovery::WarmRestart { records: 0 }, content.clone()));
     }
 }
 
@@ -111,7 +111,7 @@ fn a_header_older_than_the_log_is_not_trusted() {
 
     // Without the comparison it is.
     let (recovery, _) = with(Canary::TrustsOldTables, || open(&stale.kill()));
-    assert!(matches!(recovery, Recovery::TakenOver { records: 2.. }), "{recovery:?}");
+    assert!(matches!(recovery, Recovery::WarmRestart { records: 2.. }), "{recovery:?}");
 }
 
 #[test]
@@ -123,7 +123,11 @@ fn a_header_that_lacks_a_batch_and_a_change_is_not_trusted() {
     let batch = [b"a", b"b", b"c"].map(|key| Change::Put { key, value: b"batch" });
     db.apply(&batch).unwrap();
     let one_behind = with_pages_of(&disk.file(), &older, &[LIVE_OFFSET]);
-    assert_eq!(open(&one_behind).0, Recovery::TakenOver { records: 4 }, "killed before its commit");
+    assert_eq!(
+        open(&one_behind).0,
+        Recovery::WarmRestart { records: 4 },
+        "killed before its commit"
+    );
     db.put(b"key", b"again").unwrap();
     let two_behind = with_pages_of(&disk.file(), &older, &[LIVE_OFFSET]);
     let (recovery, content) = open(&two_behind);
@@ -199,7 +203,7 @@ fn a_damaged_record_that_was_durable_costs_no_other() {
         let mut damaged = file.clone();
         damaged[at] ^= 0x10;
         let db = SimDisk::with_file(&damaged).open(&options()).unwrap();
-        assert!(matches!(db.recovery(), Recovery::TakenOver { .. }), "byte {at}");
+        assert!(matches!(db.recovery(), Recovery::WarmRestart { .. }), "byte {at}");
         let is_there = |i: &u8| db.get(&[*i]).is_ok_and(|v| v.as_deref() == Some(&[*i; 30]));
         assert!((0..40).filter(is_there).count() >= 39, "byte {at}");
         assert!(!db.check().unwrap().is_clean(), "byte {at}");

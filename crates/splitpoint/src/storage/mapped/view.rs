@@ -1,13 +1,12 @@
-//! `View`: all of a file, mapped for reading.
+//! `View`: the read mapping of the whole file.
 //!
-//! The mapping is two to eight times as large as the file when it is made: what lies behind the end
-//! of the file is there as soon as the file has grown so far. A file that outgrows it is mapped a
-//! second time, as a whole, at another place. The first mapping stays until the handle is closed,
-//! since values that were returned lie in it; all of them together are less than a third of the
-//! newest.
+//! A new mapping is two to eight times as large as the file, so the part behind the end of the file
+//! appears as the file grows. A file that outgrows it is mapped again, completely, at another
+//! address. The old mapping stays until the handle is closed, because values that were returned lie
+//! in it; all old mappings together are smaller than a third of the newest.
 //!
-//! To grow in place was not tried: the kernel fills address space from the top, so what is behind a
-//! mapping is taken by the one that was made before it.
+//! Growing in place was not tried: the kernel assigns addresses from the top down, so the space
+//! behind a mapping belongs to the one created before it.
 
 use std::fs::File;
 use std::io;
@@ -23,19 +22,19 @@ use crate::storage::Span;
 use crate::storage::memory::memory_bytes;
 use crate::storage::reservation::{Part, Protection, Reservation, first_that_fits};
 
-/// Address space of the view of a small file: there may be ten thousand of them in a process.
+/// Address space of the view of a small file: a process may have ten thousand of them.
 const SMALLEST_BYTES: u64 = 4 << 20;
-/// Size of a file that fits into any memory, so that nobody asks how much there is.
+/// Size up to which a file fits into any memory, so that it need not be asked for.
 const SMALL_FILE_BYTES: u64 = 16 << 20;
-/// To let go of the pages of a larger mapping takes milliseconds.
+/// Releasing the pages of a larger mapping takes milliseconds.
 const DROPPED_AT_ONCE_BYTES: u64 = 64 << 20;
 
-/// All of a file, mapped for reading.
+/// The read mapping of the whole file.
 #[derive(Debug)]
 pub(super) struct View {
     /// The newest mapping and its size.
     newest: Growing<u8>,
-    /// From this size of the file on, what the kernel is told of the view is looked at again.
+    /// Size of the file from which the advice to the kernel must be reconsidered.
     advised_bytes: AtomicU64,
     mappings: Mutex<Mappings>,
 }
@@ -44,14 +43,14 @@ pub(super) struct View {
 struct Mappings {
     /// Oldest first; never empty.
     all: Vec<Arc<Reservation>>,
-    /// One that has been outgrown and still has its pages.
+    /// The mapping that was outgrown last, if it still has its pages.
     outgrown: Option<Arc<Reservation>>,
 }
 
-/// How the view is read, as the kernel is told.
+/// How the view is read, as advised to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
-    /// One large folio per fault, while the file is small beside the memory.
+    /// One large folio per fault, while the file is small compared with the memory.
     Folios,
     /// Single pages, so that a lookup reads 4 KiB from the disk and not 2 MiB.
     Pages,
@@ -61,7 +60,7 @@ impl Reading {
     fn advices(self) -> &'static [Advice] {
         match self {
             Self::Folios => &[Advice::LinuxHugepage],
-            // The kernel looks for huge pages first: they have to be taken back.
+            // The kernel checks the advice on huge pages first, so it must be withdrawn.
             Self::Pages => &[Advice::LinuxNoHugepage, Advice::Random],
         }
     }
@@ -82,20 +81,19 @@ impl View {
         Ok(view)
     }
 
-    /// Returns the newest mapping, which covers every size that [`cover`](Self::cover) was asked
-    /// for before.
+    /// Returns the newest mapping, which covers every size passed to [`cover`](Self::cover) before.
     pub(super) fn span(&self) -> Span {
         let bytes = self.newest.count();
         Span { base: self.newest.base(), bytes }
     }
 
-    /// Makes the view as large as a file of `file_bytes`.
+    /// Makes the view cover a file of `file_bytes`.
     pub(super) fn cover(&self, file: &File, file_bytes: u64) -> io::Result<()> {
         if file_bytes > self.newest.count() {
             let mut mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
             if file_bytes > self.newest.count() {
                 mappings.move_to(map(file, file_bytes)?);
-                // No advice of the old mapping holds for the new one.
+                // The advice on the old mapping does not apply to the new one.
                 self.advised_bytes.store(0, Ordering::Relaxed);
                 let Span { base, bytes } = mappings.newest().span();
                 self.newest.grow(base, bytes);
@@ -105,7 +103,8 @@ impl View {
         Ok(())
     }
 
-    /// Tells the kernel how the view is read, when the file has grown enough for another answer.
+    /// Advises the kernel on how the view is read, once the file has grown enough to change the
+    /// advice.
     fn advise(&self, file_bytes: u64) {
         if file_bytes < self.advised_bytes.load(Ordering::Relaxed) {
             return;
@@ -120,8 +119,8 @@ impl View {
         newest.advise(0, newest.span().bytes, reading.advices());
     }
 
-    /// Returns the work of letting go of the pages of a mapping that has been outgrown, if that takes
-    /// a thread: otherwise it has been done. Values that lie there bring theirs back.
+    /// Returns the work of releasing the pages of an outgrown mapping, if it needs a thread;
+    /// otherwise does it. Values that lie there bring their pages back.
     pub(super) fn outgrown(&self) -> Option<Work> {
         let mut mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
         let outgrown = mappings.outgrown.take()?;
@@ -132,11 +131,11 @@ impl View {
         None
     }
 
-    /// Lets go of the pages of a range, as far as it is in the view.
+    /// Releases the pages of a range, as far as it is in the view.
     pub(super) fn drop_resident(&self, offset: u64, bytes: u64) {
         let mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = mappings.newest();
-        // A unit of residency may end behind the view, where the memory is somebody else's.
+        // A unit of residency may end behind the view, where the memory belongs to something else.
         let end = (offset + bytes).min(newest.span().bytes);
         if let Some(bytes) = end.checked_sub(offset) {
             newest.advise(offset, bytes, &[Advice::LinuxDontNeed]);
@@ -151,7 +150,7 @@ impl Mappings {
 
     fn move_to(&mut self, mapping: Reservation) {
         let outgrown = self.newest().clone();
-        // Nobody may have asked for the one before.
+        // The one before may still have its pages.
         if let Some(before) = self.outgrown.replace(outgrown) {
             drop_pages(&before);
         }
@@ -159,13 +158,13 @@ impl Mappings {
     }
 }
 
-/// Lets go of the pages of a mapping of a file; who reads there gets them back.
+/// Releases the pages of a mapping of a file; a read brings them back.
 fn drop_pages(mapping: &Reservation) {
     mapping.advise(0, mapping.span().bytes, &[Advice::LinuxDontNeed]);
 }
 
-/// Returns how much address space to ask for to show a file of `file_bytes`: a power of four, so that
-/// a file that grows moves seldom.
+/// Returns the address space for a file of `file_bytes`: a power of four, so that a growing file
+/// seldom moves.
 fn view_bytes(file_bytes: u64) -> u64 {
     let mut bytes = SMALLEST_BYTES;
     while bytes < 2 * file_bytes && bytes < FILE_BYTES_MAX {
@@ -174,7 +173,7 @@ fn view_bytes(file_bytes: u64) -> u64 {
     bytes.min(FILE_BYTES_MAX)
 }
 
-/// Maps a file of `file_bytes` with room to grow, or without where there is no room.
+/// Maps a file of `file_bytes` with room to grow, or without it if the address space is short.
 fn map(file: &File, file_bytes: u64) -> io::Result<Reservation> {
     let least = file_bytes.max(GRANULE_BYTES).next_multiple_of(GRANULE_BYTES);
     let more = (least + least / 4).next_multiple_of(GRANULE_BYTES);
@@ -183,7 +182,7 @@ fn map(file: &File, file_bytes: u64) -> io::Result<Reservation> {
         if bytes <= SMALLEST_BYTES {
             return Reservation::of_file(bytes, part);
         }
-        // Large folios are mapped as such only where file and memory are aligned alike.
+        // The kernel maps large folios as such only if file and memory have the same alignment.
         let reservation = Reservation::aligned(bytes)?;
         reservation.map_file(0, bytes, part)?;
         Ok(reservation)

@@ -1,4 +1,5 @@
-//! The windows of a file: its live header, its buckets and its overflow lines, contiguous in memory.
+//! The windows of a file: its live header, its buckets and its overflow lines, contiguous in
+//! memory.
 //!
 //! ```text
 //! cell         | live header, reader table | buckets: B0 B1 .. | overflow lines: O0 |
@@ -6,15 +7,15 @@
 //! the buckets           `-> | B0 B1 ... B8 B9 ...                        |
 //! ```
 //!
-//! A small file has all three in one reservation, the *cell*, of 44 KiB. Buckets or overflow lines that
-//! outgrow it get a reservation of their own, eight times as large, and a larger one when they have
-//! outgrown that. All pieces are then mapped there again, and the old mappings stay until the handle
-//! is closed: a reader may be looking at a line there. Both show the same pages, so a slot that is
-//! stored through the one is seen through the other.
+//! A small file has all three in one reservation of 44 KiB, the *cell*. Buckets or overflow lines
+//! that outgrow the cell move to another reservation, eight times as large, and to a larger one
+//! when they outgrow that. There all pieces are mapped again. The old mappings stay until the
+//! handle is closed, because a reader may be looking at a line there. Both show the same pages, so
+//! a store through either is visible through the other.
 //!
-//! The bytes of the header, the reader table and the first piece of a file follow each other there as
-//! they do here, so the kernel makes one mapping of them; the number of mappings in a process is
-//! limited (`vm.max_map_count`).
+//! The header, the reader table and the first piece are adjacent in the file as they are here, so
+//! the kernel joins them in one mapping; the number of mappings of a process is limited
+//! (`vm.max_map_count`).
 
 use std::fs::File;
 use std::io;
@@ -30,9 +31,9 @@ use crate::storage::{Backing, Pages, Span, WindowKind};
 const HEAD_BYTES: u64 = HEADER_BYTES - LIVE_OFFSET;
 /// Buckets of a cell, in bytes: 512 of them, for about 2,300 records.
 const CELL_BUCKET_BYTES: u64 = 32 << 10;
-/// Overflow lines of a cell, in bytes: one piece, so that there is nothing behind it to reserve.
+/// Overflow lines of a cell, in bytes: one piece.
 const CELL_OVERFLOW_BYTES: u64 = GRANULE_BYTES;
-/// By how much a window grows that moves.
+/// Factor by which a window grows when it moves.
 const GROWTH: u64 = 8;
 
 /// The windows of a file.
@@ -42,22 +43,22 @@ pub(super) struct Windows {
     windows: Mutex<[Window; 3]>,
 }
 
-/// One of them.
+/// One window.
 #[derive(Debug)]
 struct Window {
     reservation: Arc<Reservation>,
-    /// Where in the reservation it begins, and how many bytes it may have there.
+    /// Its offset in the reservation, and the bytes that it may use there.
     start: u64,
     bytes_max: u64,
     pieces: Vec<MappedPiece>,
-    /// Earlier reservations: readers may still be looking at them.
+    /// Earlier reservations; readers may still be looking at them.
     outgrown: Vec<Arc<Reservation>>,
 }
 
 /// A piece of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MappedPiece {
-    /// Where it is in the window.
+    /// Offset in the window.
     pub(super) at: u64,
     pub(super) bytes: u64,
     pub(super) backing: Backing,
@@ -83,14 +84,14 @@ impl Windows {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns where a window is now.
+    /// Returns the current span of a window.
     pub(super) fn span(&self, kind: WindowKind) -> Span {
         let window = &self.lock()[kind.number()];
         let Span { base, .. } = window.reservation.span();
         Span { base: base.wrapping_add(window.start as usize), bytes: window.bytes_max }
     }
 
-    /// Puts a piece of a window in its place, and moves the window if it has outgrown its own.
+    /// Maps a piece of a window, and moves the window if it outgrows its reservation.
     pub(super) fn map_piece(
         &self,
         file: &File,
@@ -98,13 +99,13 @@ impl Windows {
         mut piece: MappedPiece,
     ) -> io::Result<()> {
         if kind == WindowKind::Live && piece.backing == Backing::File(LIVE_OFFSET) {
-            // With the reader table, so that the first piece of the buckets joins the mapping.
+            // Include the reader table, so that the first piece of the buckets joins the mapping.
             piece.bytes = HEAD_BYTES;
         }
         self.lock()[kind.number()].map(file, self.protection, piece)
     }
 
-    /// Says that the pieces of buckets and overflow lines will not be touched before they are mapped
+    /// Drops the pieces of buckets and overflow lines, none of which is touched before it is mapped
     /// again.
     pub(super) fn forget_pieces(&self) {
         for kind in [WindowKind::Buckets, WindowKind::Overflow] {
@@ -120,16 +121,16 @@ impl Windows {
         Pages::new(base, bytes, window.reservation.clone())
     }
 
-    /// Makes the pages of a range of a window, all mapped.
+    /// Takes the page faults of a range of a window, all mapped.
     pub(super) fn populate(&self, kind: WindowKind, at: u64, bytes: u64) {
         let (reservation, start) = {
             let window = &self.lock()[kind.number()];
             (window.reservation.clone(), window.start)
         };
-        // The folios of a range that is not said to be read at random have up to 128 KiB: making
+        // In a range without the advice of random reading, folios have up to 128 KiB, and creating
         // them takes a third of the time of single pages. The price is that a store to one dirties
-        // all of it, until it has left the cache. Where the kernel cannot populate (before 5.14) the
-        // faults come one by one.
+        // all of it until it has left the cache. On a kernel before 5.14, which cannot populate,
+        // the faults come one by one.
         let advices = [Advice::Normal, Advice::LinuxPopulateWrite, Advice::Random];
         reservation.advise(start + at, bytes, &advices);
     }
@@ -153,7 +154,8 @@ impl Window {
         Ok(())
     }
 
-    /// Maps all pieces again in a reservation that has `bytes`; on an error nothing has changed.
+    /// Maps all pieces again in a reservation of at least `bytes`; after an error nothing has
+    /// changed.
     fn move_to_larger(
         &mut self,
         file: &File,
@@ -180,7 +182,8 @@ impl Window {
     }
 }
 
-/// Maps a piece of a file with small folios: with a large one a single slot store would dirty 2 MiB.
+/// Maps a piece of a file with small folios: with a large one, a store to a single slot would dirty
+/// 2 MiB.
 fn map_file(reservation: &Reservation, at: u64, bytes: u64, part: Part<'_>) -> io::Result<()> {
     reservation.map_file(at, bytes, part)?;
     reservation.advise(at, bytes, &[Advice::Random]);

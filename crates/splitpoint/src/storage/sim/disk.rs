@@ -1,4 +1,4 @@
-//! What is on a disk, and every image of it that a power loss may leave.
+//! The contents of a disk, and every image of it that a power loss may leave.
 //!
 //! ```text
 //! sector 40   durable | store | store | write      any of its versions may be on the disk
@@ -8,28 +8,28 @@
 //!
 //! # Model
 //!
-//! - Since the last sync of a sector it went through versions. A power loss leaves any one of them,
-//!   each sector's choice independent of the others': any subset of the writes, in any order, torn
-//!   at the borders of sectors.
+//! - Since its last sync a sector went through versions. A power loss leaves any one of them,
+//!   independently of other sectors: any subset of the writes, in any order, torn at the borders of
+//!   sectors.
 //! - Words of 8 bytes that were stored through a mapping are not even tied to their sector: each
-//!   has any of the values it had since the sync.
-//! - The size of the file is any that it had since the last sync that tells; a sync of a range
-//!   makes a size durable that has the range.
-//! - A sync that fails may have written any part, and leaves its pages marked clean: later syncs
-//!   pass over them until something is stored there again.
+//!   has any of the values that it had since the sync.
+//! - The size of the file is any that it had since the last sync that fixed it. A sync of a range
+//!   makes a size durable that includes the range.
+//! - A failed sync may have written any part, and leaves its pages marked clean: later syncs skip
+//!   them until something is stored there again.
 //!
 //! # Not here
 //!
-//! When a crash happens and what must be found afterwards: `db::crash_tests`.
+//! `db::crash_tests` decides when a crash happens and checks what must be there afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Size of a sector in bytes: what a device writes whole.
+/// Size of a sector in bytes, which a device writes as a unit.
 const SECTOR_BYTES: usize = 512;
-/// What a store through a mapping changes at once, in bytes.
+/// Bytes that a store through a mapping changes as a unit.
 const WORD_BYTES: usize = 8;
-/// What the kernel marks dirty or clean, in bytes.
+/// Bytes that the kernel marks dirty or clean as a unit.
 const PAGE_BYTES: usize = 4096;
 
 type Sector = [u8; SECTOR_BYTES];
@@ -43,25 +43,25 @@ pub(super) enum How {
     Written,
 }
 
-/// A file: as the page cache has it, and as the disk may have it.
+/// A file, as the page cache has it and as the disk may have it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
     /// The page cache, with zeros behind the end of the file if it was longer once.
     cached: Vec<u8>,
     /// Sectors of which the disk may have another version than the cache.
     unsynced: BTreeMap<usize, History>,
-    /// Sizes of the file since the last sync that tells, the durable one first.
+    /// Sizes of the file since the last sync that fixed it, the durable one first.
     sizes: Vec<usize>,
-    /// Pages that a sync has failed to write and marked clean.
+    /// Pages that a failed sync has marked clean.
     lost_pages: BTreeSet<usize>,
-    /// How often a part of this has changed.
+    /// Number of changes so far.
     event_count: u64,
 }
 
-/// What a sector has been since it was durable.
+/// The versions of a sector since it was durable.
 #[derive(Clone, Debug)]
 struct History {
-    /// The durable version first, what the cache has last.
+    /// The durable version first, that of the cache last.
     versions: Vec<Sector>,
     /// One bit for each word that was stored through a mapping.
     stored: u64,
@@ -76,7 +76,7 @@ fn page_of(sector: usize) -> usize {
 }
 
 impl Disk {
-    /// Returns a disk with a file of which every byte is durable.
+    /// Creates a disk with a file whose bytes are all durable.
     pub(super) fn new(file: Vec<u8>) -> Self {
         let sizes = vec![file.len()];
         let mut disk = Self { cached: file, sizes, ..Self::default() };
@@ -84,7 +84,7 @@ impl Disk {
         disk
     }
 
-    /// Keeps `cached` in whole sectors.
+    /// Keeps `cached` in complete sectors.
     fn extend(&mut self, bytes: usize) {
         let bytes = bytes.next_multiple_of(SECTOR_BYTES).max(self.cached.len());
         self.cached.resize(bytes, 0);
@@ -104,13 +104,13 @@ impl Disk {
         self.event_count
     }
 
-    /// Returns whether every byte that the cache has is durable.
+    /// Returns whether every byte of the cache is durable.
     #[cfg(test)]
     pub(super) fn is_durable(&self) -> bool {
         self.unsynced.is_empty() && self.sizes.len() == 1
     }
 
-    /// Takes note of the size of the file.
+    /// Records the size of the file.
     pub(super) fn resize(&mut self, bytes: usize) {
         if bytes == self.file_bytes() {
             return;
@@ -125,12 +125,12 @@ impl Disk {
         }
     }
 
-    /// Takes note of what the cache has from `start` on.
+    /// Records what the cache has from `start` on.
     pub(super) fn see(&mut self, start: usize, seen: &[u8], how: How) {
         let range = start..start + seen.len();
         self.extend(range.end);
         if how == How::Written {
-            // A write makes pages dirty whether or not it changes them.
+            // A write dirties pages whether or not it changes them.
             let pages = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES);
             self.lost_pages.retain(|page| !pages.contains(page));
         }
@@ -165,7 +165,7 @@ impl Disk {
         self.event_count += 1;
     }
 
-    /// Makes a range durable, but for pages that are thought to be.
+    /// Makes a range durable, except pages that are marked clean.
     pub(super) fn sync(&mut self, range: &Range<usize>) {
         let lost_pages = &self.lost_pages;
         let is_synced = |sector: &usize| {
@@ -180,15 +180,15 @@ impl Disk {
         self.event_count += 1;
     }
 
-    /// Fails to sync a range: nobody knows what was written, and its pages are marked clean.
+    /// Fails to sync a range: any part may have been written, and its pages are marked clean.
     pub(super) fn fail_sync(&mut self, range: &Range<usize>) {
         let failed = self.unsynced.range(sectors_of(range)).map(|(&sector, _)| page_of(sector));
         self.lost_pages.extend(failed);
         self.event_count += 1;
     }
 
-    /// Drops the pages that are marked clean from the cache, which then has what the disk has: a
-    /// choice by `seed`.
+    /// Drops the pages that are marked clean from the cache, which then has what is on the disk,
+    /// chosen by `seed`.
     pub(super) fn drop_clean_pages(&mut self, seed: u64) {
         let image = self.images().seeded(seed);
         let pages = std::mem::take(&mut self.lost_pages);
@@ -223,8 +223,7 @@ fn words(sector: &Sector) -> impl Iterator<Item = &[u8]> {
     sector.chunks_exact(WORD_BYTES)
 }
 
-/// Adds what is independent in a sector: the words that were stored, each on its own, and all the
-/// others together.
+/// Adds the independent parts of a sector: each word that was stored, and all other words together.
 fn add_parts(parts: &mut Vec<Part>, sector: usize, history: &History) {
     let start = sector * SECTOR_BYTES;
     let versions = || history.versions.iter().map(|version| version.to_vec());
@@ -234,19 +233,19 @@ fn add_parts(parts: &mut Vec<Part>, sector: usize, history: &History) {
         let values = history.versions.iter().map(|version| version[at..at + WORD_BYTES].to_vec());
         parts.push(Part::new(start + at, 1, values));
     }
-    // What can be in one way only is so in the cache.
+    // A part with a single possible value is in the cache already.
     parts.retain(|part| part.values.len() > 1);
 }
 
-/// Bytes that may be on the disk in several ways, independent of all others.
+/// Bytes that may be on the disk in several versions, independent of all others.
 #[derive(Clone, Debug)]
 struct Part {
     offset: usize,
     /// One bit for each word from there on that belongs to it.
     mask: u64,
-    /// What it may be, oldest first. Words that do not belong to it are zero.
+    /// Its possible values, oldest first. Words that do not belong to it are zero.
     values: Vec<Vec<u8>>,
-    /// Which of the values each version of the sector had.
+    /// The index of the value in each version of the sector.
     of_version: Vec<usize>,
 }
 
@@ -309,7 +308,8 @@ impl Random {
 }
 
 #[cfg(test)]
-/// The part of the file whose images are enumerated, and how the rest is: see [`Images::every`].
+/// The state of the rest of the file while the images of a part are enumerated: see
+/// [`Images::every`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     Oldest,
@@ -318,8 +318,8 @@ pub(super) enum Rest {
 
 impl Images {
     #[cfg(test)]
-    /// Returns how many there are; `u128::MAX` for more. Images that differ only behind the end
-    /// of a cut file are counted each.
+    /// Returns the number of images, at most `u128::MAX`. Images that differ only behind the end of
+    /// a cut file count separately.
     pub(super) fn count(&self) -> u128 {
         let counts = self.parts.iter().map(|part| part.values.len() as u128);
         counts.fold(self.sizes.len() as u128, u128::saturating_mul)
@@ -335,9 +335,9 @@ impl Images {
         image
     }
 
-    /// Returns an image chosen by `seed`: 0 is all as it was at the last sync, `u64::MAX` all as it
-    /// is now. The others are of four manners: each part for itself; sectors that are not torn;
-    /// nearly all new; nearly all old.
+    /// Returns an image chosen by `seed`. 0 is everything as of the last sync, `u64::MAX`
+    /// everything as it is now. The others are of four kinds: each part by itself; sectors that are
+    /// not torn; nearly all new; nearly all old.
     pub(super) fn seeded(&self, seed: u64) -> Vec<u8> {
         let newest_size = self.sizes.last().copied().unwrap_or(0);
         match seed {
@@ -368,8 +368,8 @@ impl Images {
     }
 
     #[cfg(test)]
-    /// Shows `visit` every image of the parts in `ranges` and of the size, with the rest oldest or
-    /// newest, and returns how many.
+    /// Calls `visit` with every image of the parts in `ranges` and of the size, the rest being
+    /// oldest or newest, and returns the number of images.
     pub(super) fn every(
         &self,
         ranges: &[Range<usize>],
@@ -414,8 +414,8 @@ impl Images {
     }
 
     #[cfg(test)]
-    /// Shows `visit` the images in which all parts are old or all are new but for one in `range`,
-    /// which is anything it may be, and returns how many.
+    /// Calls `visit` with the images in which all parts are old or all are new, except one in
+    /// `range`, which has any of its values; returns the number of images.
     pub(super) fn each_alone(&self, range: &Range<usize>, visit: &mut dyn FnMut(Vec<u8>)) -> u64 {
         let size = self.sizes.last().copied().unwrap_or(0);
         let mut count = 0;

@@ -1,11 +1,11 @@
-//! What a store must hold, known to readers beside its writers and to whoever comes after a kill.
+//! What a store must hold, for readers beside its writers and for the next process after a kill.
 //!
-//! The words are in memory, for the readers, and in a file. What a process has given to `write`
-//! is in the page cache whatever happens to it: that is the memory which the killed process
-//! shares with its parent and with its successor.
+//! The words are in memory, for the readers, and in a file. Bytes that a process has passed to
+//! `write` are in the page cache whatever happens to the process, so a killed process shares that
+//! memory with its parent and its successor.
 //!
-//! Each key has a version that counts its changes, those under way included. What a version did
-//! follows from the key and the number, so a version says all that must be found.
+//! Each key has a version, the number of its changes including those in progress. Key and version
+//! determine what the change did, so the version says what must be there.
 
 use std::fs::File;
 use std::ops::RangeInclusive;
@@ -56,20 +56,20 @@ pub(super) enum Word {
     Growths,
     /// Times that a process had made a checkpoint when it came to close.
     Checkpoints,
-    /// Opens after a kill that made the store.
+    /// Opens after a kill that created the store.
     Created,
     /// Opens after a kill that found the store closed.
     Clean,
-    /// Opens after a kill that took over its tables.
+    /// Opens after a kill that were warm restarts.
     TakenOver,
     /// Opens after a kill that read the log.
     Replayed,
-    /// Records that were applied by those that took over.
+    /// Records that the warm restarts applied.
     Applied,
 }
 
 impl Word {
-    /// Those that count.
+    /// The counters.
     pub(super) const COUNTERS: [Self; 15] = [
         Self::OpenBegun,
         Self::Opened,
@@ -112,9 +112,9 @@ pub(super) mod way {
     pub(in crate::kill) const REPLAYED: u64 = 8;
 }
 
-/// What a change stored under a key: nothing if it was a delete.
+/// The value that a change stored under a key; `None` for a delete.
 ///
-/// Version 0 is that of a key that was never changed.
+/// Version 0 is a key that was never changed.
 pub(super) fn value_of(key: u64, version: u64) -> Option<Vec<u8>> {
     let mut rng = Rng::new(key << 40 ^ version);
     if version == 0 || rng.below(5) < 2 {
@@ -135,7 +135,7 @@ pub(super) fn key_bytes(key: u64) -> Vec<u8> {
     bytes
 }
 
-/// Returns which of `versions` of a key a reader has found.
+/// Returns the one of `versions` of a key that a reader has found.
 pub(super) fn version_of(
     key: u64,
     versions: RangeInclusive<u64>,
@@ -167,7 +167,7 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    /// Makes the oracle of a store that does not exist yet.
+    /// Creates the oracle of a store that does not exist yet.
     pub(super) fn create(path: &Path) {
         let bytes = vec![0; 8 * (HEAD_WORDS + 2 * KEYS) as usize];
         std::fs::write(path, bytes).expect("the oracle can be written");
@@ -201,7 +201,7 @@ impl Oracle {
         self.store(word as u64, value);
     }
 
-    /// Adds to a counter that several threads count with.
+    /// Adds to a counter that several threads share.
     pub(super) fn add(&self, word: Word, count: u64) {
         let sum = self.words[word as usize].fetch_add(count, Ordering::SeqCst) + count;
         // Another thread may write its sum first; then the file has one of the two.
@@ -216,41 +216,41 @@ impl Oracle {
         self.set(Word::Phase, phase as u64);
     }
 
-    /// Returns the version up to which changes of a key were acknowledged.
+    /// Returns the version up to which changes of a key have returned.
     pub(super) fn acknowledged(&self, key: u64) -> u64 {
         self.load(HEAD_WORDS + 2 * key)
     }
 
-    /// Returns the version up to which they were begun.
+    /// Returns the version up to which they have begun.
     pub(super) fn intended(&self, key: u64) -> u64 {
         self.load(HEAD_WORDS + 2 * key + 1)
     }
 
-    /// Says that the next change of a key begins, and returns its version.
+    /// Notes that the next change of a key begins, and returns its version.
     pub(super) fn intend(&self, key: u64) -> u64 {
         let version = self.intended(key) + 1;
         self.store(HEAD_WORDS + 2 * key + 1, version);
         version
     }
 
-    /// Says that the change of a key that was begun has returned.
+    /// Notes that the change of a key has returned.
     pub(super) fn acknowledge(&self, key: u64) {
         self.store(HEAD_WORDS + 2 * key, self.intended(key));
     }
 
-    /// Returns the keys whose change was under way.
+    /// Returns the keys with a change in progress.
     pub(super) fn in_flight(&self) -> Vec<u64> {
         (0..KEYS).filter(|&key| self.intended(key) > self.acknowledged(key)).collect()
     }
 
-    /// Returns whether any change was acknowledged that the log has: not the delete of a key that
-    /// was never there.
+    /// Returns whether any change has returned that is in the log: the delete of a missing key is
+    /// not.
     pub(super) fn has_changes(&self) -> bool {
         let is_put = |key, version| value_of(key, version).is_some();
         (0..KEYS).any(|key| (1..=self.acknowledged(key)).any(|version| is_put(key, version)))
     }
 
-    /// Says that the store is about to be opened.
+    /// Notes that the store is about to be opened.
     pub(super) fn begin_open(&self, is_rebuild: bool) {
         let ways = self.get(Word::Ways);
         // The superblock of a new store is written last, and says that it is closed.
@@ -261,19 +261,19 @@ impl Oracle {
         self.add(Word::OpenBegun, 1);
     }
 
-    /// Checks how the store was opened and says how it may be opened if this process is killed.
+    /// Checks how the store was opened, and notes how it may be opened if this process is killed.
     #[track_caller]
     pub(super) fn end_open(&self, recovery: Recovery) {
         let ways = self.get(Word::Ways);
         let (way, counter) = match recovery {
             Recovery::Created => (way::CREATED, Word::Created),
             Recovery::Clean => (way::CLEAN, Word::Clean),
-            Recovery::TakenOver { .. } => (way::TAKEN_OVER, Word::TakenOver),
+            Recovery::WarmRestart { .. } => (way::TAKEN_OVER, Word::TakenOver),
             Recovery::Replayed { .. } => (way::REPLAYED, Word::Replayed),
             other => panic!("a way in that this test does not know: {other:?}"),
         };
         assert!(way & ways != 0, "{recovery:?} is none of the ways {ways:#06b}");
-        if let Recovery::TakenOver { records } = recovery {
+        if let Recovery::WarmRestart { records } = recovery {
             assert!(records <= 2, "{records} records were applied");
             self.add(Word::Applied, records);
         }
@@ -281,7 +281,7 @@ impl Oracle {
         self.set(Word::IsLeft, 0);
         let next = match way {
             way::CREATED | way::CLEAN => way::CLEAN,
-            // What is built from no record names no boot.
+            // An index built from no record has no boot id.
             way::REPLAYED if !self.has_changes() => way::REPLAYED | way::TAKEN_OVER,
             _ => way::TAKEN_OVER,
         };
@@ -290,13 +290,13 @@ impl Oracle {
         self.add(Word::Opened, 1);
     }
 
-    /// Says that this handle is about to change the store for the first time.
+    /// Notes that this handle is about to make its first change.
     pub(super) fn begin_changes(&self) {
         let first = if self.has_changes() { 0 } else { way::REPLAYED };
         self.set(Word::Ways, self.get(Word::Ways) | way::TAKEN_OVER | first);
     }
 
-    /// Says that the store is about to be closed.
+    /// Notes that the store is about to be closed.
     pub(super) fn begin_close(&self, buckets: u64) {
         let before = self.get(Word::Buckets);
         self.add(Word::Growths, u64::from(buckets > before));
@@ -307,7 +307,7 @@ impl Oracle {
         self.add(Word::CloseBegun, 1);
     }
 
-    /// Says that it is closed.
+    /// Notes that it is closed.
     pub(super) fn end_close(&self) {
         if self.get(Word::Ways) & way::REPLAYED == 0 {
             self.set(Word::Ways, way::CLEAN);
@@ -343,8 +343,8 @@ impl Oracle {
         Ok(versions)
     }
 
-    /// Checks a store against the oracle: every acknowledged change is there, each one under way
-    /// is or is not, nothing else is. Then what was found is what counts.
+    /// Checks a store against the oracle: every change that returned is there, each one in progress
+    /// may be, nothing else is. From then on, what was found counts.
     #[track_caller]
     pub(super) fn settle(&self, db: &Db, writer_count: u64) -> Vec<u64> {
         let versions = self.versions(db).unwrap_or_else(|error| panic!("{error}"));

@@ -1,5 +1,6 @@
 //! The process that is killed: writers that change a store, readers that check what they read
-//! against the oracle, and, for moments that nobody outside could meet, a thread that kills it.
+//! against the oracle, and a thread that kills the process at moments which no other process could
+//! hit.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,10 +12,10 @@ use splitpoint::{Create, Db, Durability, Options};
 use super::oracle::{KEYS, Oracle, Word, key_bytes, value_of, version_of, way};
 use crate::support::{Rng, bad_hash, tiny, worst_hash};
 
-/// Keys that a batch changes at most.
+/// Largest number of keys in a batch.
 const BATCH: usize = 12;
 
-/// One process: which store it changes, and the seed of all that it does.
+/// One process: its store, and the seed of everything it does.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
     pub(super) dir: PathBuf,
@@ -25,9 +26,9 @@ pub(super) struct Round {
 /// When a process is killed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Plan {
-    /// By its parent, so long after its start.
+    /// By its parent, this long after its start.
     After(Duration),
-    /// By a thread of its own when a counter has gone up so often, after some turns of a loop.
+    /// By one of its threads, after a counter has reached a value and some turns of a loop.
     At { word: Word, count: u64, turns: u64 },
 }
 
@@ -53,7 +54,8 @@ impl Round {
         self.dir.join(format!("{}.oracle", self.store))
     }
 
-    /// Returns how the store is made: hash functions that chain, tables that split early or late.
+    /// Returns the options of the store: hash functions with long chains, tables that split early
+    /// or late.
     pub(super) fn options(&self) -> Options {
         let hash = match self.store % 3 {
             0 => worst_hash(),
@@ -66,7 +68,7 @@ impl Round {
         options.durability(durability).create(Create::IfMissing)
     }
 
-    /// Returns how many threads write: each has keys of its own.
+    /// Returns the number of threads that write, each with its keys.
     pub(super) fn writer_count(&self) -> u64 {
         1 + self.store / 2 % 2
     }
@@ -88,7 +90,7 @@ impl Round {
         }
     }
 
-    /// Returns whether the `count`th open of a process builds the index again.
+    /// Returns whether the `count`th open of a process rebuilds the index.
     fn is_rebuild(&self, count: u64) -> bool {
         self.rng(2 + count).below(6) == 0
     }
@@ -150,7 +152,7 @@ fn kill_self(oracle: &Oracle, word: Word, count: u64, turns: u64) {
 fn work(db: &Db, oracle: &Oracle, round: &Round, rng: &mut Rng) {
     let change_count_max = [1, 20, 200][rng.index(3)];
     let change_count = rng.below(change_count_max);
-    // For a while stores grow, for a while they shrink.
+    // Stores grow for a while, then shrink for a while.
     let is_growing = (oracle.get(Word::OpenBegun) / 4).is_multiple_of(2);
     if change_count > 0 {
         oracle.begin_changes();
@@ -194,7 +196,7 @@ fn write(
             _ => {
                 let is_put = rng.below(10) < if is_growing { 8 } else { 2 };
                 let mut key = 0;
-                // What the next change of a key does is its own: look for one that suits.
+                // The version determines the next change of a key, so search for one that suits.
                 for _ in 0..8 {
                     key = rng.below(KEYS / of) * of + number;
                     if value_of(key, oracle.intended(key) + 1).is_some() == is_put {
@@ -207,7 +209,7 @@ fn write(
     }
 }
 
-/// Says that changes have returned: whoever opens the store after a kill must take it over.
+/// Notes that changes have returned: the next open after a kill must be a warm restart.
 fn count_changes(oracle: &Oracle, count: u64) {
     oracle.set(Word::Ways, way::TAKEN_OVER);
     oracle.add(Word::Changes, count);
@@ -237,7 +239,7 @@ fn change(db: &Db, oracle: &Oracle, key: u64, rng: &mut Rng) {
     oracle.add(Word::Syncs, u64::from(durability == Durability::Sync));
 }
 
-/// Stores several pairs in one call, in the order of their keys.
+/// Stores several records in one call, in the order of their keys.
 fn put_batch(db: &Db, oracle: &Oracle, (number, of): (u64, u64), rng: &mut Rng) {
     let mut keys: Vec<u64> = (0..BATCH).map(|_| rng.below(KEYS / of) * of + number).collect();
     keys.sort_unstable();
@@ -259,8 +261,8 @@ fn put_batch(db: &Db, oracle: &Oracle, (number, of): (u64, u64), rng: &mut Rng) 
     count_changes(oracle, keys.len() as u64);
 }
 
-/// Reads in all ways until the writers are done. Each value must be of a version that was not
-/// older than what was acknowledged before the read, nor newer than what was begun after it.
+/// Reads in all ways until the writers are done. Each value must be of a version that is not older
+/// than what had returned before the read, nor newer than what had begun after it.
 fn read(db: &Db, oracle: &Oracle, mut rng: Rng, is_done: &AtomicBool) {
     let mut read_count = 0;
     while !is_done.load(Ordering::Relaxed) {
@@ -290,14 +292,14 @@ fn read(db: &Db, oracle: &Oracle, mut rng: Rng, is_done: &AtomicBool) {
     }
 }
 
-/// Checks a value that was read after version `before` had been acknowledged.
+/// Checks a value that was read after version `before` had returned.
 fn expect_version(oracle: &Oracle, key: u64, before: u64, found: Option<&[u8]>) {
     let allowed = before..=oracle.intended(key);
     version_of(key, allowed, found).unwrap_or_else(|error| panic!("a reader: {error}"));
 }
 
-/// Scans beside the writers. A value is of the version that a key had when the scan began, and
-/// what is present from the beginning to the end is returned once.
+/// Scans beside the writers. A value is of the version that its key had when the scan began, and
+/// each key that is present throughout is returned once.
 fn scan_beside_writers(db: &Db, oracle: &Oracle) {
     let before: Vec<u64> = (0..KEYS).map(|key| oracle.acknowledged(key)).collect();
     let entries = db.scan().expect("nothing fails here");

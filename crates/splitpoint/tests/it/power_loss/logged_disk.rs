@@ -1,4 +1,4 @@
-//! A mounted file system on a device that is logged, and what a power loss leaves of it.
+//! A mounted file system on a logged device, and the images that a power loss leaves of it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -16,26 +16,26 @@ use crate::support::Rng;
 
 /// Name of the environment variable with the directories of a server.
 pub(super) const SERVER_ENV: &str = "SPLITPOINT_TEST_LOGGED_DEVICE";
-/// Who does not serve by then never will.
+/// A server that takes longer is stuck.
 const HANG: Duration = Duration::from_secs(30);
 const MEMORY_KIB: u64 = 4 << 20;
 const BLOCK_BYTES: usize = 4096;
-/// What a device writes as a whole.
+/// Bytes that a device writes as a unit.
 const SECTOR_BYTES: usize = 512;
-/// Where ext4, xfs and btrfs have superblocks. They are read before any journal and have a checksum
-/// each: a file system takes for granted that such a block is written as a whole.
+/// Offsets of the superblocks of ext4, XFS and btrfs. They are read before any journal and have a
+/// checksum each: a file system assumes that such a block is written as a unit.
 const SUPERBLOCKS: [u64; 4] = [0, 1024, 64 << 10, 64 << 20];
 
-/// Which of the writes that no flush has covered a power loss leaves on the device.
+/// The writes without a later flush that a power loss leaves on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Survivors {
     None,
     All,
-    /// The first ones; of the last of them some sectors.
+    /// The first ones, and some sectors of the last of them.
     First,
-    /// Any, each as a whole.
+    /// Any of them, each complete.
     Writes,
-    /// Any sectors of any.
+    /// Any sectors of any of them.
     Sectors,
 }
 
@@ -44,21 +44,21 @@ impl Survivors {
         [Self::None, Self::All, Self::First, Self::Writes, Self::Sectors];
 }
 
-/// A mounted file system whose device keeps a log. All of it goes with the value.
+/// A mounted file system whose device keeps a log. Dropping it removes everything.
 #[derive(Debug)]
 pub(super) struct LoggedDisk {
     dir: tempfile::TempDir,
     file_system: FileSystem,
     kib: u64,
-    /// What was on the device before the file system was mounted: blocks that are not zero.
+    /// The blocks of the device before the file system was mounted that are not zero.
     formatted: Vec<(u64, Vec<u8>)>,
     server: Option<Child>,
     loop_device: Option<String>,
 }
 
 impl LoggedDisk {
-    /// Mounts an empty file system. `None`, with the reason on standard error, where this process
-    /// may not.
+    /// Mounts an empty file system; `None` if this process may not, with the reason on standard
+    /// error.
     pub(super) fn mount(file_system: FileSystem) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         let kib = file_system.kib_min();
@@ -95,7 +95,7 @@ impl LoggedDisk {
         let mounted = run(Command::new("mount")
             .args(["-t", self.file_system.name(), &device])
             .arg(self.path()));
-        // From now on it goes with the mount; at once if there is none.
+        // From now on it is released with the mount, or at once if there is none.
         run(Command::new("losetup").args(["--detach", &device]))?;
         self.loop_device = Some(device);
         mounted
@@ -132,17 +132,17 @@ impl LoggedDisk {
         self.dir.path().join("disk")
     }
 
-    /// Returns a directory in memory, which stays when the file system is gone.
+    /// Returns a directory in memory, which outlives the file system.
     pub(super) fn memory(&self) -> PathBuf {
         self.dir.path().join("memory")
     }
 
-    /// Returns where the device is served as a file.
+    /// Returns the file that is the device.
     fn served(&self) -> PathBuf {
         self.dir.path().join("served")
     }
 
-    /// Returns where the file system is mounted as a power loss left it.
+    /// Returns the directory where the file system after a power loss is mounted.
     fn restored(&self) -> PathBuf {
         self.dir.path().join("restored")
     }
@@ -151,14 +151,14 @@ impl LoggedDisk {
         self.memory().join("device.log")
     }
 
-    /// Returns whether the loop device hands its requests on as they are.
+    /// Returns whether the loop device passes on its requests unchanged.
     pub(super) fn is_direct(&self) -> bool {
         let device = self.loop_device.as_deref().expect("it is mounted");
         let name = device.trim_start_matches("/dev/");
         fs::read_to_string(format!("/sys/block/{name}/loop/dio")).is_ok_and(|dio| dio == "1\n")
     }
 
-    /// Writes all of the file system to its device, as the kernel does by itself now and then.
+    /// Writes the whole file system to its device, as the kernel does now and then.
     pub(super) fn write_back(&self) {
         let directory = File::open(self.path()).expect("it is mounted");
         rustix::fs::syncfs(directory).expect("nothing fails here");
@@ -173,7 +173,7 @@ impl LoggedDisk {
         Log::read(&self.log_path())
     }
 
-    /// Makes an image of the device after a power loss at a position of the log: all writes before
+    /// Writes an image of the device after a power loss at a position of the log: all writes before
     /// the last flush until then, and some of those after it.
     pub(super) fn write_image(
         &self,
@@ -240,7 +240,7 @@ impl LoggedDisk {
 
 impl Drop for LoggedDisk {
     fn drop(&mut self) {
-        // What cannot be unmounted goes with the last process of the test.
+        // A mount that stays busy goes with the last process of the test.
         for path in [self.restored(), self.path(), self.served(), self.memory()] {
             let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
         }

@@ -1,9 +1,9 @@
-//! A file behind FUSE that keeps every write and every flush in their order.
+//! A file behind FUSE that records every write and every flush in order.
 //!
-//! A loop device on it, in direct mode, hands down what the block layer gives to a device: each
+//! A loop device on it, in direct mode, passes on what the block layer sends to a device: each
 //! request as one write, each flush as an fsync. The process that serves the file is this test
-//! binary, started again with an environment variable: it must not be the one that waits for the
-//! file system on the device, or neither could end.
+//! binary, started again with an environment variable. It must not be the process that waits for
+//! the file system on the device, or neither could end.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -25,17 +25,17 @@ pub(super) const FILE_NAME: &str = "device";
 /// The offset of a flush in the log.
 const FLUSH: u64 = u64::MAX;
 const HEADER_BYTES: usize = 16;
-/// How long the kernel may remember the attributes, which never change.
+/// How long the kernel may cache the attributes, which never change.
 const FOREVER: Duration = Duration::from_secs(1 << 20);
 
-/// What the device was asked to do.
+/// A request to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event<'a> {
     Write { offset: u64, bytes: &'a [u8] },
     Flush,
 }
 
-/// A log that has been read. A position in it is a number of bytes.
+/// The log after reading it. A position in it is a number of bytes.
 #[derive(Debug)]
 pub(super) struct Log(Vec<u8>);
 
@@ -63,14 +63,14 @@ impl Log {
 /// The one file, served to the kernel.
 #[derive(Debug)]
 struct LoggedFile {
-    /// What was written, for reads.
+    /// The contents, for reads.
     content: File,
     log: Mutex<File>,
     bytes: u64,
 }
 
 impl LoggedFile {
-    /// Adds an event to the log, before anybody is told that it happened.
+    /// Adds an event to the log before acknowledging it.
     fn add(&self, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
         let len = bytes.len() as u64;
         let event = [&offset.to_le_bytes()[..], &len.to_le_bytes(), bytes].concat();
