@@ -123,6 +123,10 @@ impl CheckpointState {
 
     fn encode(&self, header: SegmentHeader) -> Vec<u8> {
         assert!(self.used.len() <= EXTENT_COUNT_MAX, "`ImageWriter::begin` has looked");
+        assert_eq!(
+            header.base_lsn, self.replay_start.lsn,
+            "the segment has the number of its commit"
+        );
         let mut block = vec![0; GRANULE_BYTES as usize];
         block[..SegmentHeader::BYTES as usize].copy_from_slice(&header.encode());
         let CommitState { record_count, live_bytes, dead_bytes, .. } = self.commit;
@@ -217,6 +221,7 @@ pub(crate) fn state_crc(block: &[u8], salt: u64) -> u32 {
 
 /// Finishes the block in `bytes`, which will be at `offset` of the file.
 fn seal(bytes: &mut [u8], salt: u64, offset: u64) {
+    assert!((BLOCK_HEAD_BYTES + 1..=BLOCK_BYTES).contains(&bytes.len()), "a block has an entry");
     let len = u32::try_from(bytes.len()).expect("a block is small");
     put_u32(bytes, 4, len);
     let crc = block_crc(bytes, salt, offset);
@@ -264,6 +269,7 @@ impl ImageWriter {
         if state.used.len() > EXTENT_COUNT_MAX {
             return Err(Error::Full { what: "checkpoint extents", bytes: GRANULE_BYTES });
         }
+        assert!(state.replay_start.segment_offset != 0, "a checkpoint is of a log");
         let bytes = state.segment_bytes();
         let live = region.live();
         let place = live.checkpoint_extents().iter().position(Option::is_none);
@@ -335,13 +341,14 @@ impl ImageWriter {
                 continue;
             }
             let slots = &self.slots[rest..][..(room - 1).min(self.slots.len() - rest)];
-            debug_assert!(slots.len() < 1 << COUNT_BITS);
+            debug_assert!(!slots.is_empty() && slots.len() < 1 << COUNT_BITS);
             let first = bucket.0 << COUNT_BITS | slots.len() as u64;
             self.block.extend_from_slice(&first.to_le_bytes());
             for slot in slots {
                 self.block.extend_from_slice(&slot.0.to_le_bytes());
             }
             rest += slots.len();
+            debug_assert!(self.block.len() <= BLOCK_BYTES);
         }
         Ok(())
     }
@@ -359,6 +366,7 @@ impl ImageWriter {
             return Ok(false);
         }
         self.flush(region)?;
+        assert_eq!(self.cursor, self.geometry.bucket_count(), "every bucket has been captured");
         if self.slot_count == self.record_count {
             return Ok(true);
         }
@@ -379,7 +387,7 @@ impl ImageWriter {
                 found,
             });
         }
-        assert!(self.block.len() <= BLOCK_BYTES);
+        assert!(self.block_at.is_multiple_of(GRANULE_BYTES), "a full block ends at a granule");
         let offset = self.name.offset + self.block_at;
         seal(&mut self.block, self.name.salt, offset);
         let block = &self.block;
@@ -409,6 +417,8 @@ pub(crate) fn release_all_but(extents: &mut Extents, kept: Option<CheckpointName
             release(extents, place);
         }
     }
+    let mut left = extents.region().live().checkpoint_extents().into_iter().flatten();
+    assert!(left.all(|extent| Some(extent) == kept.map(extent_of)), "no other one is left");
 }
 
 /// Returns the granules of a checkpoint.

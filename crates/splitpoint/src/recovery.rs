@@ -321,11 +321,14 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         superblock.segment_bytes_min.into(),
         superblock.segment_bytes_max.into(),
     );
+    assert_eq!(superblock.log_start, LogStart::default(), "the first change begins the log");
     let writer = Writer::new(log, extents, CommitState::default(), superblock);
     Ok(Opened { region, hash, writer, recovery: Recovery::Created, durable_lsn: 0 })
 }
 
 fn set_geometry(region: &Region, geometry: Geometry) {
+    let line_count = region.windows.line_count(LineWindow::Buckets);
+    assert!(geometry.bucket_count() <= line_count, "each bucket has a line");
     let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
     region.windows.shape().store(Shape { geometry, ..shape }.word(), Ordering::Release);
 }
@@ -395,6 +398,7 @@ impl Opening {
     }
 
     fn open_clean(mut self, region: &Arc<Region>) -> Result<Opened> {
+        assert!(self.superblock.is_clean, "only a close vouches for the tables");
         region.windows.map_listed_pieces()?;
         let (lsn, state) = region.live().committed();
         let position =
@@ -446,6 +450,7 @@ impl Opening {
 
     /// Takes over the tables of a killed writer.
     fn take_over(&mut self, region: &Arc<Region>) -> Result<(CommitState, Recovery, u64)> {
+        assert!(!self.superblock.is_clean, "a store that was closed needs no recovery");
         region.windows.map_listed_pieces()?;
         let live = region.live();
         let (mut position, mut state) = self.committed_position(region);
@@ -467,7 +472,7 @@ impl Opening {
                 for change in &unpublished.changes {
                     apply_change(region, change, &extents)?;
                 }
-                state = unpublished.tally.after(&region.view, state);
+                state = unpublished.tally.after(&region.view, state, unpublished.end)?;
                 assert!(position.lsn <= unpublished.end.lsn, "what was published stays");
                 position = unpublished.end;
                 (state.tail_offset, state.tail_segment) =
@@ -476,6 +481,10 @@ impl Opening {
             }
         }
         self.resume(region, position)?;
+        assert!(
+            self.access == Access::ReadOnly || durable_lsn == 0,
+            "the first sync covers the file"
+        );
         if durable_lsn < position.lsn {
             self.log.distrust_durability(region.view.file_bytes());
         }

@@ -37,7 +37,7 @@ use crate::index::shape::Shape;
 use crate::index::slot::Tag;
 use crate::index::split::Scratch;
 use crate::linear::{BucketIndex, Geometry};
-use crate::live::{CommitState, LineWindow, Live};
+use crate::live::{CommitState, LINES_USED_OFFSET, LineWindow, Live};
 use crate::log::append::{Appender, OpenedSegments};
 use crate::log::durable::GroupCommit;
 use crate::log::record::Pair;
@@ -135,6 +135,10 @@ impl Store {
         {
             region.view.set_cache_bytes(cache_bytes);
         }
+        assert!(
+            options.access == Access::ReadWrite || writer.mark != Mark::NotCleanDurably,
+            "a handle that only reads has marked nothing"
+        );
         let group = GroupCommit::new(region.health().clone());
         group.start_at(durable_lsn);
         writer.pace = Pace::new(options.async_age_max, writer.written());
@@ -234,6 +238,8 @@ impl Store {
         if writer.needs_room {
             self.region.require_room()?;
         }
+        debug_assert!(!writer.is_closed, "the last handle closes the store");
+        debug_assert_eq!(writer.mark, Mark::NotCleanDurably, "before the tables change");
         Ok(writer)
     }
 
@@ -258,6 +264,11 @@ impl Store {
                 let (ranges, lsn) = writer.log.take_unsynced(is_awaited);
                 let written = writer.written();
                 self.group.set_syncing_since(writer.pace.begin_sync(written));
+                debug_assert_eq!(
+                    lsn,
+                    writer.log.position().lsn,
+                    "a sync covers the log to its end"
+                );
                 (ranges, lsn)
             };
             let begun = Instant::now();
@@ -310,7 +321,9 @@ impl Store {
             self.sync_new(&mut writer)?;
             writer.log.position().lsn
         };
-        self.wait_durable(lsn, is_awaited)
+        self.wait_durable(lsn, is_awaited)?;
+        assert!(lsn <= self.group.durable_lsn(), "a sync covers every change before it");
+        Ok(())
     }
 
     /// Counts chains and collects what the writer knows.
@@ -332,7 +345,15 @@ impl Store {
         let slot_count = (geometry.bucket_count() + overflow_line_count) * SLOT_COUNT as u64;
         let storage = region.storage();
         let index = region.windows.line_count(LineWindow::Buckets) * LINE_BYTES;
-        let overflow = region.windows.line_count(LineWindow::Overflow) * LINE_BYTES;
+        let line_count = region.windows.line_count(LineWindow::Overflow);
+        let overflow = line_count * LINE_BYTES;
+        let free_line_count =
+            line_count.checked_sub(overflow_line_count).ok_or(Error::Corrupt {
+                what: "overflow line count",
+                offset: LINES_USED_OFFSET,
+                expected: line_count,
+                found: overflow_line_count,
+            })?;
         let private_bytes = if region.is_private() { index + overflow } else { 0 };
         Ok(Stats {
             path: (!storage.is_volatile()).then(|| storage.path().to_path_buf()),
@@ -341,8 +362,7 @@ impl Store {
             fill_factor: self.fill_thousandths as f64 / 1000.0,
             load_factor: writer.state.record_count as f64 / slot_count as f64,
             overflow_line_count,
-            overflow_line_free_count: region.windows.line_count(LineWindow::Overflow)
-                - overflow_line_count,
+            overflow_line_free_count: free_line_count,
             live_bytes: writer.state.live_bytes,
             dead_bytes: writer.state.dead_bytes,
             file_bytes: region.view.file_bytes() + private_bytes,
@@ -375,7 +395,8 @@ impl Store {
 
     /// Returns the number of buckets that `record_count` records ask for.
     pub(crate) fn geometry_for(record_count: u64, fill_thousandths: u32) -> Geometry {
-        let buckets = u128::from(record_count) * 1000 / u128::from(fill_thousandths.max(1));
+        assert!(fill_thousandths >= 1000, "a bucket has room for one key on average");
+        let buckets = u128::from(record_count) * 1000 / u128::from(fill_thousandths);
         Geometry::with_bucket_count(u64::try_from(buckets).unwrap_or(u64::MAX))
     }
 }

@@ -58,6 +58,7 @@ pub(crate) fn is_held<L: Lines + ?Sized>(lines: &L, hash: u64, addr: Addr) -> Re
 
 #[cold]
 fn is_same_place(before: u64, after: u64, hash: u64) -> bool {
+    debug_assert_ne!(before, after, "the same word needs no second look");
     let (before, after) = (Shape::of_word(before), Shape::of_word(after));
     before.epoch == after.epoch && before.geometry.bucket_of(hash) == after.geometry.bucket_of(hash)
 }
@@ -95,6 +96,7 @@ pub(super) fn follow<L: Lines + ?Sized>(
     next: LineNumber,
     line_count: u64,
 ) -> Result<&Line> {
+    debug_assert!(next.0 != 0, "lines are counted from 1");
     let line_count_max = lines.overflow_line_count();
     match lines.overflow(next) {
         Some(line) if line_count <= line_count_max => Ok(line),

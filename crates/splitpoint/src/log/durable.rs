@@ -40,7 +40,9 @@ impl GroupCommit {
 
     /// Says that the log is durable up to `lsn`, as it was found when the store was opened.
     pub(crate) fn start_at(&self, lsn: u64) {
-        self.state().durable_lsn = lsn;
+        let mut state = self.state();
+        assert!(state.durable_lsn == 0 && state.waiting.is_empty(), "nobody has waited yet");
+        state.durable_lsn = lsn;
     }
 
     /// Returns how much of the log is durable.
@@ -115,6 +117,7 @@ impl GroupCommit {
     /// share this one too: without it every second sync would be for one thread alone. A thread
     /// that is alone does not wait.
     fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        assert!(!state.has_leader, "one thread leads");
         state.has_leader = true;
         for _ in 0..GATHER_YIELDS {
             if state.waiting_count() >= state.last_group_count {
@@ -124,6 +127,7 @@ impl GroupCommit {
             std::thread::yield_now();
             state = self.state();
         }
+        assert!(state.has_leader, "nobody else ends the lead of this thread");
         state.last_group_count = state.waiting_count();
         state
     }
@@ -161,6 +165,7 @@ impl GroupCommit {
         }
         let mut state = self.end_of_sync();
         let durable_lsn = synced?;
+        assert!(durable_lsn.is_multiple_of(8), "a sync ends where a record ends");
         state.durable_lsn = state.durable_lsn.max(durable_lsn);
         state.syncing_since = None;
         Ok(state)

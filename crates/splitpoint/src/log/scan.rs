@@ -56,8 +56,7 @@ impl<'a> LogWalk<'a> {
             lsn: start.lsn,
         };
         enter(view, start.segment_offset, start.salt, None)?;
-        let header = segment_of(view, position)?;
-        Ok(Some(Self { view, header, position, trust, end_lsn }))
+        Self::from_position(view, position, trust, end_lsn).map(Some)
     }
 
     /// Walks from a position in a segment that is known to be good.
@@ -107,6 +106,7 @@ impl<'a> LogWalk<'a> {
                 self.view.prefetch_range(offset + AHEAD_BYTES, record_bytes);
                 self.position.offset += record_bytes;
                 self.position.lsn += record_bytes;
+                debug_assert!(self.position.offset <= segment_end);
                 return Ok(Some((Addr::of_offset(offset), pair)));
             }
         }
@@ -127,8 +127,10 @@ impl<'a> LogWalk<'a> {
     /// Reads one record; the position moves only if all of it is good.
     fn step(&mut self) -> Result<Record<'a>> {
         let offset = self.position.offset;
-        let segment_end = self.position.segment_offset + self.header.segment_bytes;
-        let record = self.view.record_before(offset, segment_end)?;
+        let segment = self.segment();
+        debug_assert!((segment.first()..=segment.end()).contains(&offset));
+        debug_assert_eq!(segment.lsn_at(offset), self.position.lsn);
+        let record = self.view.record_before(offset, segment.end())?;
         self.view.prefetch_range(offset + AHEAD_BYTES, record.bytes.len() as u64);
         if self.trust != Trust::Published && !canary::is_made(Canary::AnyChecksum) {
             record.verify(self.header.salt)?;
@@ -138,6 +140,7 @@ impl<'a> LogWalk<'a> {
         if record.header.kind == RecordKind::Link {
             let (segment_offset, salt) = link_target(&record)?;
             self.header = enter(self.view, segment_offset, salt, Some(lsn))?;
+            debug_assert_eq!(self.header.base_lsn, lsn, "the LINK leads to the next record");
             let offset = segment_offset + SegmentHeader::BYTES;
             self.position = Position { segment_offset, offset, lsn };
         } else {
@@ -243,7 +246,11 @@ impl<'a, T> Changes<'a, T> {
         let Some(record) = self.walk.next_record()? else { return Ok(None) };
         self.record_count += 1;
         match record.header.kind {
-            RecordKind::Link => visit(Step::Segment(self.walk.segment())),
+            RecordKind::Link => {
+                let segment = self.walk.segment();
+                debug_assert_eq!(self.walk.position().offset, segment.first());
+                visit(Step::Segment(segment));
+            }
             RecordKind::BigPut => {
                 let offset = u64_at(record.value(), 0);
                 let header = self.walk.view.segment(offset)?;
@@ -319,6 +326,7 @@ pub(crate) fn enter(
 /// Returns the big record that a BIGPUT record names, with its checksum verified.
 pub(crate) fn big_record<'a>(view: &'a View, naming: &Record<'_>) -> Result<Record<'a>> {
     let record = big_record_unverified(view, naming)?;
+    debug_assert_eq!(record.header.kind, RecordKind::Big);
     let header = view.segment(record.offset - SegmentHeader::BYTES)?;
     record.verify(header.salt)?;
     Ok(record)

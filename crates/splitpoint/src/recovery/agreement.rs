@@ -101,6 +101,7 @@ fn first_verified(view: &View, published: Position) -> Result<Position> {
         }
         (segment_offset, header) = (header.previous_offset, previous);
     }
+    assert!(header.base_lsn <= published.lsn, "the way back leads back");
     let offset = segment_offset + SegmentHeader::BYTES;
     Ok(Position { segment_offset, offset, lsn: header.base_lsn })
 }
@@ -177,6 +178,8 @@ impl Unpublished {
         }
         self.records = log.record_count();
         self.end = log.position();
+        assert!(published.lsn <= self.end.lsn, "a walk goes forward");
+        assert!(self.changes.len() as u64 <= self.records, "each change is of a record");
         Ok(())
     }
 }

@@ -125,6 +125,7 @@ impl Opening {
             walk.next_record()?;
         }
         survey.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
+        assert!(start.lsn <= survey.end.lsn, "the log has all that the checkpoint has");
         Ok(Base { image: Some(image), survey })
     }
 
@@ -163,6 +164,7 @@ impl Opening {
                 },
             )?;
             if record.is_none() {
+                assert_eq!(log.position(), end, "the log ends where the scan before found its end");
                 return Ok(None);
             }
         }
@@ -184,7 +186,8 @@ impl Opening {
         live.set_next_sequence(survey.next_sequence);
         let before = image.as_ref().map_or(CommitState::default(), |image| image.state.commit);
         let start_lsn = image.as_ref().map_or(0, |image| image.state.replay_start.lsn);
-        let mut state = std::mem::take(&mut survey.tally).after(&region.view, before);
+        let mut state =
+            std::mem::take(&mut survey.tally).after(&region.view, before, survey.end)?;
         let geometry = Store::geometry_for(state.record_count, self.superblock.fill_thousandths);
         // After a failed sync, pages in the cache may be clean and not durable: new ones are needed.
         if live.has_failed_sync() {
@@ -220,6 +223,7 @@ impl Opening {
         let live = region.live();
         self.resume(&region, end)?;
         if self.access == Access::ReadOnly {
+            assert!(region.is_private(), "a handle that only reads stores to no file");
             return Ok(self.finish(extents, (state, recovery, end.lsn)));
         }
         if end.segment_offset != 0 {
@@ -279,6 +283,7 @@ impl Opening {
             })?;
             records += parts.iter().map(|changes| changes.len() as u64).sum::<u64>();
             // Links and what was not committed count as applied with the last.
+            assert!(records <= records_total, "each change is of a record");
             let records = if survey.rest.is_some() { records } else { records_total };
             tell(self.on_recovery.as_ref(), RecoveryProgress::ApplyLog { records, records_total });
             let Some(rest) = survey.rest else { return Ok(()) };
@@ -419,6 +424,7 @@ pub(super) fn apply_change(
 ) -> Result<()> {
     let Change { hash, addr, prev } = *change;
     let is_delete = addr == NONE;
+    debug_assert!(!is_delete || prev != NONE, "a delete names what it deletes");
     let slot = if is_delete { Slot::EMPTY } else { Slot::new(Tag::of_hash(hash), addr) };
     if prev != NONE
         && let Some((line, i, _)) = locate_addr(&region.windows, hash, prev)?.found
@@ -445,6 +451,7 @@ fn insert_at(
     extents: &Mutex<&mut Extents>,
 ) -> Result<()> {
     if let Some((line, i)) = at.hole {
+        debug_assert!(line.slot(i).is_empty(), "a bucket is the business of one thread");
         line.set_slot(i, slot);
         return Ok(());
     }
@@ -464,6 +471,7 @@ fn add_slot<'a>(
     let at = locate_end(&region.windows, bucket)?;
     insert_at(region, &at, slot, extents)?;
     // A line that was begun just now is found when the next slot comes.
+    debug_assert!(at.hole.is_none_or(|(line, i)| line.slot(i) == slot), "it went into the hole");
     Ok(at.hole.map_or((bucket, at.last, SLOT_COUNT), |(line, i)| (bucket, line, i + 1)))
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::halves::{beside, has_halves};
 use super::tell;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES};
 use crate::hash::HashFunction;
 use crate::live::CommitState;
@@ -99,16 +99,30 @@ impl Tally {
         self.replaced.extend(later.replaced);
     }
 
-    /// Returns what the counts are after all that, when they were `before`.
-    pub(super) fn after(mut self, view: &View, before: CommitState) -> CommitState {
+    /// Returns what the counts are after all that, at `end`, when they were `before`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if more was deleted or replaced than was ever stored.
+    pub(super) fn after(
+        mut self,
+        view: &View,
+        before: CommitState,
+        end: Position,
+    ) -> Result<CommitState> {
         self.add_replaced(view);
-        CommitState {
-            record_count: (before.record_count + self.inserted_count)
-                .saturating_sub(self.deleted_count),
-            live_bytes: (before.live_bytes + self.added_bytes).saturating_sub(self.replaced_bytes),
+        let less = |what, stored: u64, gone: u64| {
+            let (offset, expected, found) = (end.offset, stored, gone);
+            stored.checked_sub(gone).ok_or(Error::Corrupt { what, offset, expected, found })
+        };
+        let stored_count = before.record_count + self.inserted_count;
+        let stored_bytes = before.live_bytes + self.added_bytes;
+        Ok(CommitState {
+            record_count: less("record count", stored_count, self.deleted_count)?,
+            live_bytes: less("live bytes", stored_bytes, self.replaced_bytes)?,
             dead_bytes: before.dead_bytes + self.replaced_bytes + self.tombstone_bytes,
             ..before
-        }
+        })
     }
 }
 
@@ -172,6 +186,7 @@ impl Survey {
     }
 
     fn add_used(&mut self, segment: &Segment) {
+        debug_assert!(segment.bytes.is_multiple_of(GRANULE_BYTES), "its header was checked");
         let count = segment.bytes / GRANULE_BYTES;
         self.used.push(Extent { granule: segment.offset / GRANULE_BYTES, count });
         self.next_sequence = self.next_sequence.max(segment.sequence + 1);
@@ -185,7 +200,7 @@ impl Survey {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if a record whose checksum is right makes no sense.
+    /// [`Error::Corrupt`] if a record whose checksum is right makes no sense.
     pub(super) fn read(
         &mut self,
         region: &Region,
@@ -214,6 +229,7 @@ impl Survey {
         let read_first = || part(walk.clone(), Some(later));
         let (first, second) = beside(region, "splitpoint-log", read_first, read_later);
         let first = first?;
+        assert!(!first.is_cut || first.survey.end == later, "the second part begins at its end");
         self.append(first.survey);
         if first.is_cut {
             self.append(second.unwrap_or_else(read_later)?.survey);
@@ -254,6 +270,7 @@ fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
         .collect();
     let middle_lsn = start.lsn + (segments.first()?.base_lsn - start.lsn) / 2;
     let middle = segments.iter().min_by_key(|segment| segment.base_lsn.abs_diff(middle_lsn))?;
+    assert!(start.lsn < middle.base_lsn, "the second part begins behind the first");
     let Segment { offset: segment_offset, base_lsn: lsn, .. } = *middle;
     Some(Position { segment_offset, offset: middle.first(), lsn })
 }
@@ -310,6 +327,7 @@ impl Part {
             }
         };
         survey.records = log.record_count();
+        assert!(own_changes.len() as u64 <= survey.records, "each change is of a record");
         survey.changes.push(own_changes);
         survey.end = log.position();
         if !is_cut {

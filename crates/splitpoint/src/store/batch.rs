@@ -53,7 +53,8 @@ impl Store {
             self.commit(writer);
             return Err(error);
         }
-        debug_assert!(members.iter().all(|member| member.addr.is_some() == member.value.is_some()));
+        let has_its_record = |member: &Member<'_>| member.addr.is_some() == member.value.is_some();
+        assert!(members.iter().all(has_its_record), "a slot is stored behind the whole batch");
         for member in &members {
             if let Err(error) = self.publish(writer, member) {
                 // A damaged chain: the batch is in the log, and the next open makes all of it.
@@ -117,6 +118,7 @@ impl Store {
                 record_bytes: 0,
             });
         }
+        assert!(members.len() <= last.len(), "the last change of a key counts");
         Ok(members)
     }
 
@@ -164,7 +166,8 @@ impl Store {
         let value = batch.encode();
         let commit = Payload::new(RecordKind::Commit, &[], &value);
         writer.log.reserve(COMMIT_BYTES, &mut writer.extents)?;
-        writer.log.append(&commit, None, Via::Mapping, region)?;
+        let addr = writer.log.append(&commit, None, Via::Mapping, region)?;
+        assert_eq!(addr.offset(), writer.log.last_record_offset(), "the COMMIT ends its batch");
         Ok(())
     }
 
@@ -180,7 +183,10 @@ impl Store {
         };
         match at.found {
             Some((line, i, _)) => line.set_slot(i, slot),
-            None => drop(insert(&region.windows, &mut LivePool(&region.windows), &at, slot)?),
+            None => {
+                debug_assert!(member.addr.is_some(), "a delete has a slot to empty");
+                insert(&region.windows, &mut LivePool(&region.windows), &at, slot)?;
+            }
         }
         match member.value {
             Some(_) => {

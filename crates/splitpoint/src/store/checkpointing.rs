@@ -88,6 +88,7 @@ impl Checkpointing {
 impl Writer {
     /// Notes when the first checkpoint of this handle is due.
     pub(super) fn schedule_first_checkpoint(&mut self, region: &Region, bytes_min: u64) {
+        assert!(matches!(self.checkpoints.progress, Progress::Idle), "a handle begins with none");
         self.checkpoints.bytes_min = bytes_min;
         let interval = self.checkpoints.interval(region);
         let base_lsn = self.superblock.checkpoint.map_or(0, |name| name.lsn);
@@ -132,6 +133,7 @@ impl Store {
 
     #[inline(never)]
     fn advance_checkpoint(&self, writer: &mut Writer, lsn: u64) {
+        assert!(writer.checkpoints.due_lsn <= lsn, "nothing is done before it is due");
         let checkpoints = &mut writer.checkpoints;
         let advanced = match &mut checkpoints.progress {
             Progress::Idle => self.begin_checkpoint(writer, lsn),
@@ -213,7 +215,8 @@ impl Store {
         };
         let mut writer = self.lock()?;
         let writer = &mut *writer;
-        debug_assert!(matches!(writer.checkpoints.progress, Progress::Syncing));
+        assert!(matches!(writer.checkpoints.progress, Progress::Syncing), "a close waits for this");
+        assert_eq!(superblock.checkpoint, Some(name), "the one before is released");
         writer.superblock = superblock;
         checkpoint::release_all_but(&mut writer.extents, Some(name));
         writer.checkpoints.progress = Progress::Idle;

@@ -26,6 +26,7 @@ impl Store {
     #[cold]
     pub(super) fn begin_changes(&self, writer: &mut Writer) -> Result<()> {
         assert!(self.access == Access::ReadWrite, "only the writer stores to the file");
+        assert!(!writer.is_closed, "the last handle closes the store");
         self.group.check()?;
         let room = self.region.claim_stores(writer.log.rest_of_tail())?;
         writer.needs_room = room == Room::OfFileSystem;
@@ -109,6 +110,8 @@ impl Store {
             Ok(lsn)
         })?;
         let mut writer = self.lock()?;
+        assert_eq!(writer.log.position().lsn, lsn, "nobody changes a store while it is closed");
+        assert!(lsn <= self.group.durable_lsn(), "what is called clean is durable");
         writer.superblock.checkpoint = None;
         self.region.write_superblock(&mut writer.superblock, true)?;
         // Room that is not given back now is used by the next session.

@@ -86,6 +86,7 @@ impl Store {
         if at.found.is_none() && at.hole.is_none() {
             writer.extents.reserve_overflow_lines(1)?;
             at = self.locate(put.payload.key, put.hash)?;
+            debug_assert!(at.found.is_none(), "only this thread stores slots");
         }
         let old_bytes = match prev {
             Some(old) => Some(region.view.record(old)?.bytes.len() as u64),
@@ -144,6 +145,7 @@ impl Store {
         let old_bytes = region.view.record(slot.addr())?.bytes.len() as u64;
         let value = hash.to_le_bytes();
         let tombstone = Payload::new(RecordKind::Delete, &[], &value);
+        debug_assert_eq!(tombstone.header.record_bytes() + 8, TOMBSTONE_BYTES, "with its `prev`");
         writer.log.reserve(TOMBSTONE_BYTES, &mut writer.extents)?;
         writer.log.append(&tombstone, Some(slot.addr()), via, region)?;
         self.capture_bucket_of(writer, hash);
@@ -159,6 +161,7 @@ impl Store {
     #[inline(always)]
     pub(super) fn commit(&self, writer: &mut Writer) {
         let position = writer.log.position();
+        debug_assert!(position.segment_offset <= position.offset);
         writer.state.tail_offset = position.offset;
         writer.state.tail_segment = position.segment_offset;
         self.region.live().commit(position.lsn, &writer.state);

@@ -26,7 +26,8 @@ impl Store {
         if u128::from(writer.state.record_count) * 1000 > limit {
             split_count += 1;
         }
-        for _ in 0..split_count.min(SPLITS_PER_INSERT) {
+        debug_assert!(split_count <= SPLITS_PER_INSERT);
+        for _ in 0..split_count {
             // A split that cannot be done, on a full disk, leaves a longer chain and no harm: the
             // pair has been stored, and the next insert tries again.
             if self.split_one(writer).is_err() {
@@ -58,6 +59,7 @@ impl Store {
                 Ok(()) => break,
             }
         }
+        assert_eq!(self.shape().geometry, plan.after, "a split adds its bucket");
         // Some puts from now the next bucket is split: its line and the new one are not in the cache.
         if let Some(next) = self.shape().geometry.plan_split() {
             region.windows.prefetch_bucket(next.lower);
@@ -76,6 +78,7 @@ impl Store {
         }
         let Some(plan) = geometry.plan_merge() else { return };
         let region = &self.region;
+        assert_eq!(plan.upper.0 + 1, geometry.bucket_count(), "the last bucket is merged");
         self.capture(writer, plan.lower);
         self.capture(writer, plan.upper);
         let mut line_count = 4;
