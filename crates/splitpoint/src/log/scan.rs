@@ -252,7 +252,7 @@ impl<'a, T> Changes<'a, T> {
                 visit(Step::Segment(segment));
             }
             RecordKind::BigPut => {
-                let offset = u64_at(record.value(), 0);
+                let (offset, _) = big_target(&record)?;
                 let header = self.walk.view.segment(offset)?;
                 visit(Step::Big(Segment::new(offset, &header)));
             }
@@ -285,8 +285,14 @@ pub(crate) fn link_target(record: &Record<'_>) -> Result<(u64, u64)> {
     Ok((u64_at(record.value(), 0), u64_at(record.value(), 8)))
 }
 
+/// Returns offset and size of the segment that a BIGPUT record names.
+pub(crate) fn big_target(naming: &Record<'_>) -> Result<(u64, u64)> {
+    expect_value_bytes(naming, 16)?;
+    Ok((u64_at(naming.value(), 0), u64_at(naming.value(), 8)))
+}
+
 /// Checks that the value of a record of the engine's own has its size.
-pub(crate) fn expect_value_bytes(record: &Record<'_>, bytes: u64) -> Result<()> {
+fn expect_value_bytes(record: &Record<'_>, bytes: u64) -> Result<()> {
     if record.header.value_bytes == bytes && record.header.key_bytes == 0 {
         return Ok(());
     }
@@ -334,8 +340,7 @@ pub(crate) fn big_record<'a>(view: &'a View, naming: &Record<'_>) -> Result<Reco
 
 /// Returns the big record that a BIGPUT record names.
 pub(crate) fn big_record_unverified<'a>(view: &'a View, naming: &Record<'_>) -> Result<Record<'a>> {
-    expect_value_bytes(naming, 16)?;
-    let (offset, segment_bytes) = (u64_at(naming.value(), 0), u64_at(naming.value(), 8));
+    let (offset, segment_bytes) = big_target(naming)?;
     let header = view.segment(offset)?;
     if header.kind != SegmentKind::Big || header.segment_bytes != segment_bytes {
         return Err(Error::Corrupt {

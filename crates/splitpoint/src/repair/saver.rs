@@ -1,13 +1,14 @@
 //! `Saver`: the pass that stores the newest value of each key in the new store.
 
 use super::Found;
-use super::bigs::{big_target, read_big};
+use super::bigs::read_big;
 use super::reader::Reader;
 use super::segments::Part;
 use super::survey::Survey;
 use crate::db::Db;
 use crate::error::Result;
 use crate::log::record::{Record, RecordKind};
+use crate::log::scan::big_target;
 use crate::log::segment::Segment;
 
 /// The pass that stores what is to be kept.
@@ -52,8 +53,8 @@ impl Saver<'_> {
                 self.put(record.key(), record.value(), lsn)
             }
             RecordKind::BigPut => {
-                let target = big_target(record).map(|(offset, _)| offset);
-                let valid = target.and_then(|offset| self.found.bigs.valid.get(&offset));
+                let target = big_target(record).ok();
+                let valid = target.and_then(|(offset, _)| self.found.bigs.valid.get(&offset));
                 // Its number tells whether it is this record that names it.
                 match valid.filter(|segment| segment.base_lsn == lsn) {
                     Some(segment) => self.save_big(reader, segment, lsn),
