@@ -1,9 +1,15 @@
 //! A put or a delete of one key: its record, then its slot, then the commit.
+//!
+//! A [batch](super::batch) takes the same steps: it appends all records before it stores the first
+//! slot, so it looks each key up again for its slot. A put is not a batch of one, because that second
+//! lookup alone makes it 12 % longer (callgrind: 33.8 instead of 30.2 million instructions for 20,000
+//! puts).
 
 use super::{Store, Writer};
 use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::Addr;
+use crate::index::lookup::Located;
 use crate::index::slot::{Slot, Tag};
 use crate::index::split::insert;
 use crate::log::append::{Payload, Via};
@@ -30,6 +36,20 @@ pub(crate) fn via(durability: Durability) -> Via {
     }
 }
 
+/// Refuses a key or a value that is too large for a record.
+#[inline(always)]
+pub(super) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
+    for (what, bytes, bytes_max) in
+        [("key", key.len(), KEY_BYTES_MAX), ("value", value.len(), VALUE_BYTES_MAX)]
+    {
+        let bytes = bytes as u64;
+        if bytes > bytes_max {
+            return Err(Error::TooLarge { what, bytes, bytes_max });
+        }
+    }
+    Ok(())
+}
+
 impl Store {
     #[inline(always)]
     pub(crate) fn prepare_put<'a>(
@@ -39,14 +59,7 @@ impl Store {
         mode: PutMode,
         durability: Durability,
     ) -> Result<Put<'a>> {
-        for (what, bytes, bytes_max) in
-            [("key", key.len(), KEY_BYTES_MAX), ("value", value.len(), VALUE_BYTES_MAX)]
-        {
-            let bytes = bytes as u64;
-            if bytes > bytes_max {
-                return Err(Error::TooLarge { what, bytes, bytes_max });
-            }
-        }
+        check_sizes(key, value)?;
         let hash = self.hash_of(key);
         // The checksum is computed while the bucket is on its way.
         self.prefetch_bucket(hash);
@@ -77,7 +90,6 @@ impl Store {
     #[inline(always)]
     pub(crate) fn put_locked(&self, writer: &mut Writer, put: &Put<'_>) -> Result<bool> {
         self.group.check()?;
-        let region = &self.region;
         let mut at = self.locate(put.payload.key, put.hash)?;
         if at.found.is_some() && put.mode == PutMode::New {
             return Ok(false);
@@ -88,43 +100,21 @@ impl Store {
             at = self.locate(put.payload.key, put.hash)?;
             debug_assert!(at.found.is_none(), "only this thread stores slots");
         }
-        let old_bytes = match prev {
-            Some(old) => Some(region.view.record(old)?.bytes.len() as u64),
-            None => None,
-        };
-        let mut header = put.payload.header;
-        header.prev = prev;
-        let record_bytes = header.record_bytes();
-        let addr = if writer.log.is_big(record_bytes, region) {
-            writer.log.append_big(&put.payload, prev, &mut writer.extents)?
-        } else {
-            writer.log.reserve(record_bytes, &mut writer.extents)?;
-            if canary::is_made(Canary::SlotBeforeRecord) {
-                let addr = Addr::of_offset(writer.log.position().offset);
-                let place = at.found.map(|(line, i, _)| (line, i)).or(at.hole);
-                if let Some((line, i)) = place {
-                    line.set_slot(i, Slot::new(Tag::of_hash(put.hash), addr));
-                }
-            }
-            writer.log.append(&put.payload, prev, put.via, region)?
-        };
-        let slot = Slot::new(Tag::of_hash(put.hash), addr);
-        self.capture_bucket_of(writer, put.hash);
-        let mut begins_second_line = false;
+        let old_bytes = prev.map(|old| self.bytes_of_record(old)).transpose()?;
+        let tag = Tag::of_hash(put.hash);
+        if canary::is_made(Canary::SlotBeforeRecord) {
+            let addr = Addr::of_offset(writer.log.position().offset);
+            self.publish(writer, put.hash, &at, Slot::new(tag, addr))?;
+        }
+        let (addr, record_bytes) = self.append(writer, &put.payload, prev, put.via)?;
         debug_assert!(
-            region.view.pair(addr).is_ok_and(|pair| pair.key == put.payload.key),
+            self.region.view.pair(addr).is_ok_and(|pair| pair.key == put.payload.key),
             "a record is complete before a slot holds its address"
         );
-        if let Some((line, i, old)) = at.found {
-            debug_assert_eq!(line.slot(i), old, "`prev` is what the slot held");
-            line.set_slot(i, slot);
-        } else {
-            begins_second_line =
-                insert(&region.windows, &mut LivePool(&region.windows), &at, slot)?;
-        }
+        let begins_second_line = self.publish(writer, put.hash, &at, Slot::new(tag, addr))?;
         writer.state.count_put(record_bytes, old_bytes);
         self.commit(writer);
-        if at.found.is_none() {
+        if prev.is_none() {
             self.split_if_due(writer, begins_second_line);
         }
         self.checkpoint_if_due(writer);
@@ -140,22 +130,67 @@ impl Store {
         via: Via,
     ) -> Result<bool> {
         self.group.check()?;
-        let region = &self.region;
-        let Some((line, i, slot)) = self.locate(key, hash)?.found else { return Ok(false) };
-        let old_bytes = region.view.record(slot.addr())?.bytes.len() as u64;
+        let at = self.locate(key, hash)?;
+        let Some((_, _, slot)) = at.found else { return Ok(false) };
+        let old_bytes = self.bytes_of_record(slot.addr())?;
         let value = hash.to_le_bytes();
         let tombstone = Payload::new(RecordKind::Delete, &[], &value);
-        debug_assert_eq!(tombstone.header.record_bytes() + 8, TOMBSTONE_BYTES, "with its `prev`");
-        writer.log.reserve(TOMBSTONE_BYTES, &mut writer.extents)?;
-        writer.log.append(&tombstone, Some(slot.addr()), via, region)?;
-        self.capture_bucket_of(writer, hash);
-        debug_assert_eq!(line.slot(i), slot, "`prev` is what the slot held");
-        line.set_slot(i, Slot::EMPTY);
+        let (_, record_bytes) = self.append(writer, &tombstone, Some(slot.addr()), via)?;
+        debug_assert_eq!(record_bytes, TOMBSTONE_BYTES);
+        self.publish(writer, hash, &at, Slot::EMPTY)?;
         writer.state.count_delete(TOMBSTONE_BYTES, old_bytes);
         self.commit(writer);
         self.merge_if_due(writer);
         self.checkpoint_if_due(writer);
         Ok(true)
+    }
+
+    /// Returns the size in bytes of a record that a slot holds.
+    #[inline(always)]
+    pub(super) fn bytes_of_record(&self, addr: Addr) -> Result<u64> {
+        Ok(self.region.view.record(addr)?.bytes.len() as u64)
+    }
+
+    /// Appends the record of a change, a big one in a segment of its own; returns where it is and its
+    /// size in bytes.
+    #[inline(always)]
+    pub(super) fn append(
+        &self,
+        writer: &mut Writer,
+        payload: &Payload<'_>,
+        prev: Option<Addr>,
+        via: Via,
+    ) -> Result<(Addr, u64)> {
+        let mut header = payload.header;
+        header.prev = prev;
+        let record_bytes = header.record_bytes();
+        let addr = if writer.log.is_big(record_bytes, &self.region) {
+            writer.log.append_big(payload, prev, &mut writer.extents)?
+        } else {
+            writer.log.reserve(record_bytes, &mut writer.extents)?;
+            writer.log.append(payload, prev, via, &self.region)?
+        };
+        Ok((addr, record_bytes))
+    }
+
+    /// Stores the slot of a change whose record is in the log, where [`locate`](Self::locate) found the
+    /// key or room for it; `slot` is empty for a delete. Returns whether a second overflow line was begun.
+    #[inline(always)]
+    pub(super) fn publish(
+        &self,
+        writer: &mut Writer,
+        hash: u64,
+        at: &Located<'_>,
+        slot: Slot,
+    ) -> Result<bool> {
+        self.capture_bucket_of(writer, hash);
+        let Some((line, i, old)) = at.found else {
+            debug_assert!(!slot.is_empty(), "a delete has a slot to empty");
+            return insert(&self.region.windows, &mut LivePool(&self.region.windows), at, slot);
+        };
+        debug_assert_eq!(line.slot(i), old, "`prev` is what the slot held");
+        line.set_slot(i, slot);
+        Ok(false)
     }
 
     #[inline(always)]
