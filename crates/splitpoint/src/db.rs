@@ -1,12 +1,6 @@
 //! `Db`: a store in a file or in memory, as a program uses it.
 
-#[cfg(test)]
-#[cfg(not(loom))]
-mod crash_tests;
 mod iter;
-#[cfg(test)]
-#[cfg(not(loom))]
-mod kill_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod miri_tests;
@@ -153,6 +147,12 @@ impl Db {
         let store = Arc::new(Store::new(opened, options));
         let handle = Arc::new(Handle { store: store.clone(), syncer: Syncer::default() });
         Self { store, handle }
+    }
+
+    /// Returns the store, for tests that look behind the interface.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Returns the value of `key`, or `None`.

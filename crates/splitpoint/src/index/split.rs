@@ -7,10 +7,10 @@ use super::overflow::LinePool;
 use super::shape::Shape;
 use super::slot::Slot;
 use crate::atomic::{Ordering, may_be_killed};
-use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::Addr;
 use crate::linear::{BucketIndex, Geometry, Plan};
+use crate::testing::mutant::{self, Mutant};
 
 /// Puts a slot where [`locate`](super::lookup::locate) found room for it.
 ///
@@ -213,7 +213,7 @@ fn shorten_chain<L: Lines + ?Sized>(
         let line = scratch.line(lines, bucket, chain)?;
         for i in 0..SLOT_COUNT {
             let is_left = kept >> i & 1 == 0 && !line.slot(i).is_empty();
-            if is_left && !canary::is_made(Canary::MoversStay) {
+            if is_left && !mutant::is_made(Mutant::MoversStay) {
                 line.set_slot(i, Slot::EMPTY);
             }
         }

@@ -5,10 +5,10 @@ use super::append::{Position, segment_of};
 use super::batch::Batches;
 use super::record::{Pair, Record, RecordKind};
 use super::segment::Segment;
-use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::{Addr, LogStart, SegmentHeader, SegmentKind, u64_at};
 use crate::region::View;
+use crate::testing::mutant::{self, Mutant};
 
 /// How much the reader of a log believes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl<'a> LogWalk<'a> {
         debug_assert_eq!(segment.lsn_at(offset), self.position.lsn);
         let record = self.view.record_before(offset, segment.end())?;
         self.view.prefetch_range(offset + AHEAD_BYTES, record.bytes.len() as u64);
-        if self.trust != Trust::Published && !canary::is_made(Canary::AnyChecksum) {
+        if self.trust != Trust::Published && !mutant::is_made(Mutant::AnyChecksum) {
             record.verify(self.header.salt)?;
         }
         let lsn = self.position.lsn + record.bytes.len() as u64;

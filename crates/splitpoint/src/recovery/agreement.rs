@@ -21,7 +21,6 @@ use std::collections::{HashSet, VecDeque};
 
 use super::Opening;
 use super::survey::{Change, KeyHash, NONE, Tally};
-use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::{SegmentHeader, SegmentKind};
 use crate::index::lookup::is_held;
@@ -30,6 +29,7 @@ use crate::log::batch::Batches;
 use crate::log::record::{Record, RecordKind};
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::region::{Region, View};
+use crate::testing::mutant::{self, Mutant};
 
 /// How many of the last published changes are looked up in the index: about a millisecond.
 const LAST_CHANGES: usize = 1024;
@@ -73,7 +73,7 @@ impl Opening {
         let durable_lsn = region.live().durable_lsn();
         let last = last_changes(&region.view, published, durable_lsn)?;
         unpublished.read(&region.view, self.key_hash())?;
-        if canary::is_made(Canary::TrustsOldTables) {
+        if mutant::is_made(Mutant::TrustsOldTables) {
             return Ok(unpublished);
         }
         compare_with_index(region, self.key_hash(), &last, &unpublished.changes)?;
@@ -170,7 +170,7 @@ impl Unpublished {
             },
         )? {
             let is_link = record.header.kind == RecordKind::Link;
-            if is_complete && !is_link && !canary::is_made(Canary::TrustsOldTables) {
+            if is_complete && !is_link && !mutant::is_made(Mutant::TrustsOldTables) {
                 let (expected, found) = (record.offset, published.offset);
                 return Err(disagreement("commit", published.offset, expected, found));
             }

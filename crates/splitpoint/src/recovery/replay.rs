@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::halves::{each_half, has_halves};
 use super::survey::{CHANGES_MAX, Change, KeyHash, NONE, Survey};
 use super::{Opened, Opening, set_geometry, tell};
-use crate::canary::{self, Canary};
 use crate::checkpoint::{Image, extent_of};
 use crate::error::{Error, Result};
 use crate::format::{CheckpointName, GRANULE_BYTES, LogStart};
@@ -37,6 +36,7 @@ use crate::options::{Access, RecoveryProgress};
 use crate::region::{Extents, LivePool, Region};
 use crate::stats::Recovery;
 use crate::store::{Mark, Store};
+use crate::testing::mutant::{self, Mutant};
 
 /// Changes that are asked for ahead.
 const READ_AHEAD: usize = 32;
@@ -121,7 +121,7 @@ impl Opening {
                 expected: start.record_offset,
                 found: 0,
             })?;
-        if canary::is_made(Canary::ReplaysTooLate) {
+        if mutant::is_made(Mutant::ReplaysTooLate) {
             walk.next_record()?;
         }
         survey.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
@@ -176,7 +176,7 @@ impl Opening {
         let live = region.live();
         live.clear_identity();
         live.initialize();
-        if canary::is_made(Canary::WholeBeforeBuilt) {
+        if mutant::is_made(Mutant::WholeBeforeBuilt) {
             live.set_identity(region.storage().identity());
         }
         region.windows.forget_pieces();

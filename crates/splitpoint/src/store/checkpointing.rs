@@ -11,12 +11,12 @@
 //!   nothing else writes a superblock: a close waits for the thread.
 
 use super::{Store, Writer};
-use crate::canary::{self, Canary};
 use crate::checkpoint::{self, CheckpointState, ImageWriter};
 use crate::error::Result;
 use crate::format::{CheckpointName, Superblock};
 use crate::linear::BucketIndex;
 use crate::region::Region;
+use crate::testing::mutant::{self, Mutant};
 
 /// Buckets that are walked at a time.
 const WALK_BUCKETS: u64 = 16;
@@ -229,7 +229,7 @@ impl Store {
         self.wait_durable(name.lsn, false)?;
         assert!(name.lsn <= self.group.durable_lsn(), "a checkpoint needs the log before it");
         let CheckpointName { offset, bytes, .. } = name;
-        let is_synced_first = !canary::is_made(Canary::NamedBeforeSync);
+        let is_synced_first = !mutant::is_made(Mutant::NamedBeforeSync);
         if is_synced_first {
             self.region.sync_range(offset, bytes)?;
         }

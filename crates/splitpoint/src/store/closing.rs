@@ -1,11 +1,11 @@
 //! What the superblock says of the tables: "not clean" before the first change, "clean" after a close.
 
 use super::{Store, Writer};
-use crate::canary::{self, Canary};
 use crate::error::Result;
 use crate::format::{LogStart, Superblock};
 use crate::options::Access;
 use crate::storage::Room;
+use crate::testing::mutant::{self, Mutant};
 
 /// What the superblock says of the live tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Store {
             // Both copies: a damaged one must not leave one that knows of no log.
             self.region.write_both_superblocks(&mut superblock)?;
             writer.superblock = superblock;
-        } else if !canary::is_made(Canary::StaysClean) {
+        } else if !mutant::is_made(Mutant::StaysClean) {
             self.region.write_superblock(&mut writer.superblock, false)?;
         }
         self.region.live().set_identity(self.region.storage().identity());
@@ -96,7 +96,7 @@ impl Store {
         log.release_next(extents);
         extents.trim();
         let lsn = writer.log.position().lsn;
-        if canary::is_made(Canary::CleanBeforeSync) {
+        if mutant::is_made(Mutant::CleanBeforeSync) {
             self.region.write_superblock(&mut writer.superblock, true)?;
         }
         let written = writer.written();

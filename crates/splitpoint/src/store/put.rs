@@ -6,7 +6,6 @@
 //! puts).
 
 use super::{Store, Writer};
-use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::Addr;
 use crate::index::lookup::Located;
@@ -17,6 +16,7 @@ use crate::log::record::RecordKind;
 use crate::options::{Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::region::LivePool;
 use crate::table::PutMode;
+use crate::testing::mutant::{self, Mutant};
 
 /// Size in bytes of a record that deletes: header, prev and hash.
 pub(crate) const TOMBSTONE_BYTES: u64 = 24;
@@ -102,7 +102,7 @@ impl Store {
         }
         let old_bytes = prev.map(|old| self.bytes_of_record(old)).transpose()?;
         let tag = Tag::of_hash(put.hash);
-        if canary::is_made(Canary::SlotBeforeRecord) {
+        if mutant::is_made(Mutant::SlotBeforeRecord) {
             let addr = Addr::of_offset(writer.log.position().offset);
             self.publish(writer, put.hash, &at, Slot::new(tag, addr))?;
         }

@@ -20,7 +20,7 @@
 //!
 //! # Not here
 //!
-//! When a crash happens and what must be found afterwards: `db::crash_tests`.
+//! When a crash happens and what must be found afterwards: `testing::crash_tests`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

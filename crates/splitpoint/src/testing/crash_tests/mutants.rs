@@ -2,13 +2,13 @@
 
 use super::large::{self, Depth};
 use super::{is_slow, seed, small};
-use crate::canary::{Canary, with};
 use crate::format::LIVE_OFFSET;
+use crate::testing::mutant::{Mutant, with};
 use crate::{SimDisk, SimFault};
 
 /// Runs the sweeps of small programs until one finds something.
-fn small_finds(canary: Canary) -> Option<String> {
-    with(canary, || {
+fn small_finds(mutant: Mutant) -> Option<String> {
+    with(mutant, || {
         small::programs().into_iter().find_map(|(name, fill_factor, ops)| {
             let swept = small::sweep(SimDisk::new(), fill_factor, &ops, 8);
             swept.err().map(|error| format!("{name}: {error}"))
@@ -17,67 +17,67 @@ fn small_finds(canary: Canary) -> Option<String> {
 }
 
 /// Runs the sweep of the large program until it finds something.
-fn large_finds(canary: Canary) -> Option<String> {
+fn large_finds(mutant: Mutant) -> Option<String> {
     let sweep = || large::sweep(SimDisk::new(), 1.0, &large::program(), seed(), Depth::QUICK);
-    with(canary, sweep).err()
+    with(mutant, sweep).err()
 }
 
 /// Checks that both sweeps find a mistake, after a crash of the kind that shows it.
 #[track_caller]
-fn check(canary: Canary, crash: &str) {
-    for (sweep, found) in [("small", small_finds(canary)), ("large", large_finds(canary))] {
-        let found = found.unwrap_or_else(|| panic!("{canary:?} goes unnoticed by the {sweep} one"));
-        println!("{canary:?}: {sweep}: {found}");
+fn check(mutant: Mutant, crash: &str) {
+    for (sweep, found) in [("small", small_finds(mutant)), ("large", large_finds(mutant))] {
+        let found = found.unwrap_or_else(|| panic!("{mutant:?} goes unnoticed by the {sweep} one"));
+        println!("{mutant:?}: {sweep}: {found}");
         assert!(found.contains(crash), "{sweep}: {found}");
     }
 }
 
 #[test]
 fn a_slot_stored_before_its_record_is_found_by_killing() {
-    check(Canary::SlotBeforeRecord, "killed: ");
+    check(Mutant::SlotBeforeRecord, "killed: ");
 }
 
 #[test]
 fn a_split_that_leaves_its_movers_is_found_by_killing() {
-    check(Canary::MoversStay, "killed: ");
+    check(Mutant::MoversStay, "killed: ");
 }
 
 #[test]
 fn a_superblock_before_the_tables_it_vouches_for_is_found_by_power_loss() {
-    check(Canary::CleanBeforeSync, "power lost");
+    check(Mutant::CleanBeforeSync, "power lost");
 }
 
 #[test]
 fn tables_that_change_under_a_clean_superblock_are_found() {
-    check(Canary::StaysClean, "");
+    check(Mutant::StaysClean, "");
 }
 
 #[test]
 fn tables_called_whole_before_they_are_built_are_found_by_a_crash_during_recovery() {
-    check(Canary::WholeBeforeBuilt, "killed: ");
+    check(Mutant::WholeBeforeBuilt, "killed: ");
 }
 
 #[test]
 fn records_believed_without_their_checksum_are_found() {
-    check(Canary::AnyChecksum, "");
+    check(Mutant::AnyChecksum, "");
 }
 
 /// The small programs make no checkpoints.
 #[track_caller]
-fn check_with_checkpoints(canary: Canary) {
-    let found = large_finds(canary).unwrap_or_else(|| panic!("{canary:?} goes unnoticed"));
-    println!("{canary:?}: {found}");
+fn check_with_checkpoints(mutant: Mutant) {
+    let found = large_finds(mutant).unwrap_or_else(|| panic!("{mutant:?} goes unnoticed"));
+    println!("{mutant:?}: {found}");
     assert!(found.contains("power lost"), "{found}");
 }
 
 #[test]
 fn a_superblock_before_the_checkpoint_that_it_names_is_found_by_power_loss() {
-    check_with_checkpoints(Canary::NamedBeforeSync);
+    check_with_checkpoints(Mutant::NamedBeforeSync);
 }
 
 #[test]
 fn a_log_that_is_replayed_from_behind_its_checkpoint_is_found_by_power_loss() {
-    check_with_checkpoints(Canary::ReplaysTooLate);
+    check_with_checkpoints(Mutant::ReplaysTooLate);
 }
 
 /// Skips each sync of small programs, one at a time, as if the engine had left it out. The sweep
