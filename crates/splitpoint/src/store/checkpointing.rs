@@ -16,7 +16,6 @@ use crate::error::Result;
 use crate::format::{CheckpointName, Superblock};
 use crate::linear::BucketIndex;
 use crate::region::Region;
-use crate::testing::mutant::{self, Mutant};
 
 /// Buckets that are walked at a time.
 const WALK_BUCKETS: u64 = 16;
@@ -229,17 +228,11 @@ impl Store {
         self.wait_durable(name.lsn, false)?;
         assert!(name.lsn <= self.group.durable_lsn(), "a checkpoint needs the log before it");
         let CheckpointName { offset, bytes, .. } = name;
-        let is_synced_first = !mutant::is_made(Mutant::NamedBeforeSync);
-        if is_synced_first {
-            self.region.sync_range(offset, bytes)?;
-        }
+        self.region.sync_range(offset, bytes)?;
         let mut superblock = self.lock()?.superblock.clone();
         superblock.checkpoint = Some(name);
         let _writing = self.superblock_writes();
         self.region.write_superblock(&mut superblock, false)?;
-        if !is_synced_first {
-            self.region.sync_range(offset, bytes)?;
-        }
         Ok(superblock)
     }
 }

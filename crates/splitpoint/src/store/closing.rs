@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::format::{LogStart, Superblock};
 use crate::options::Access;
 use crate::storage::Room;
-use crate::testing::mutant::{self, Mutant};
 
 /// What the superblock says of the live tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +42,7 @@ impl Store {
             // Both copies: a damaged one must not leave one that knows of no log.
             self.region.write_both_superblocks(&mut superblock)?;
             writer.superblock = superblock;
-        } else if !mutant::is_made(Mutant::StaysClean) {
+        } else {
             self.region.write_superblock(&mut writer.superblock, false)?;
         }
         self.region.live().set_identity(self.region.storage().identity());
@@ -96,9 +95,6 @@ impl Store {
         log.release_next(extents);
         extents.trim();
         let lsn = writer.log.position().lsn;
-        if mutant::is_made(Mutant::CleanBeforeSync) {
-            self.region.write_superblock(&mut writer.superblock, true)?;
-        }
         let written = writer.written();
         self.group.set_syncing_since(writer.pace.begin_sync(written));
         drop(writer);

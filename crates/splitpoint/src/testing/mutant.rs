@@ -1,5 +1,10 @@
-//! Deliberate breakage that the sweeps of `testing::crash_tests` must find: a build of the tests can ask
-//! for one, any other build has none of it.
+//! Mistakes that the sweeps of `testing::crash_tests` must find: a test can ask the engine to make one.
+//! In any other build the hooks are constants, and nothing is left of them.
+//!
+//! # Not here
+//!
+//! A sync or a write that the engine forgets: the simulated machine leaves it out, see
+//! `storage::sim::Omission`.
 
 /// A mistake that could be made in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,16 +13,10 @@ pub(crate) enum Mutant {
     SlotBeforeRecord,
     /// A split leaves the slots that have moved in the old bucket as well.
     MoversStay,
-    /// A close says that the tables are durable, and then makes them so.
-    CleanBeforeSync,
-    /// The first change after an open does not say that the tables are changing.
-    StaysClean,
     /// Recovery says that the tables are whole before it builds them.
     WholeBeforeBuilt,
     /// Recovery believes records whatever their checksum.
     AnyChecksum,
-    /// A superblock names a checkpoint that is not durable yet.
-    NamedBeforeSync,
     /// Recovery goes on with the log one record behind the commit of the checkpoint.
     ReplaysTooLate,
     /// Opening trusts the tables of a killed writer although they do not agree with the log.
