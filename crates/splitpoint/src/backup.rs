@@ -291,13 +291,13 @@ impl<'a> Backup<'a> {
         match &self.source {
             Source::Store(store) => {
                 let snapshot = snapshot_of(store)?;
-                let (walked, extents) = survey(&store.region, &snapshot, progress)?;
+                let (walked, extents) = scan_log(&store.region, &snapshot, progress)?;
                 stream(&store.region, &snapshot, walked, extents, &mut out, progress)
             }
             Source::File(path) => {
                 let source = FileSource::open(path)?;
-                let (snapshot, (walked, extents)) =
-                    source.with_snapshot(|region, snapshot| survey(region, snapshot, progress))?;
+                let (snapshot, (walked, extents)) = source
+                    .with_snapshot(|region, snapshot| scan_log(region, snapshot, progress))?;
                 stream(&source.region, &snapshot, walked, extents, &mut out, progress)
             }
         }
@@ -676,7 +676,7 @@ fn header(source: &Superblock, is_empty: bool) -> Vec<u8> {
 }
 
 /// Verifies a snapshot and returns what it consists of, in the order of the file.
-fn survey(
+fn scan_log(
     region: &Region,
     snapshot: &Snapshot,
     progress: &mut Option<ProgressFunction<'_>>,

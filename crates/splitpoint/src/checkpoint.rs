@@ -122,7 +122,7 @@ impl CheckpointState {
     }
 
     fn encode(&self, header: SegmentHeader) -> Vec<u8> {
-        assert!(self.used.len() <= EXTENT_COUNT_MAX, "`ImageWriter::begin` has looked");
+        assert!(self.used.len() <= EXTENT_COUNT_MAX, "`CheckpointWriter::begin` has looked");
         assert_eq!(
             header.base_lsn, self.replay_start.lsn,
             "the segment has the number of its commit"
@@ -245,7 +245,7 @@ pub(crate) fn block_crc(bytes: &[u8], salt: u64, offset: u64) -> u32 {
 ///     16     -  slots, 8 bytes each; then the next entry
 /// ```
 #[derive(Debug)]
-pub(crate) struct ImageWriter {
+pub(crate) struct CheckpointWriter {
     name: CheckpointName,
     /// Which of the two places of the live header names the segment.
     place: usize,
@@ -262,7 +262,7 @@ pub(crate) struct ImageWriter {
     slots: Vec<Slot>,
 }
 
-impl ImageWriter {
+impl CheckpointWriter {
     /// Begins the image of a table in that state: takes a segment and writes its first granule.
     pub(crate) fn begin(extents: &mut Extents, state: &CheckpointState, salt: u64) -> Result<Self> {
         let region = &extents.region().clone();
@@ -337,7 +337,7 @@ impl ImageWriter {
         while rest < self.slots.len() {
             let room = (BLOCK_BYTES - self.block.len()) / 8;
             if room < 2 {
-                self.flush(region)?;
+                self.write_block(region)?;
                 continue;
             }
             let slots = &self.slots[rest..][..(room - 1).min(self.slots.len() - rest)];
@@ -365,7 +365,7 @@ impl ImageWriter {
         if self.cursor < self.geometry.bucket_count() {
             return Ok(false);
         }
-        self.flush(region)?;
+        self.write_block(region)?;
         assert_eq!(self.cursor, self.geometry.bucket_count(), "every bucket has been captured");
         if self.slot_count == self.record_count {
             return Ok(true);
@@ -374,7 +374,7 @@ impl ImageWriter {
         Err(Error::Corrupt { what: "record count", offset: self.name.offset, expected, found })
     }
 
-    fn flush(&mut self, region: &Region) -> Result<()> {
+    fn write_block(&mut self, region: &Region) -> Result<()> {
         if self.block.len() == BLOCK_HEAD_BYTES {
             return Ok(());
         }

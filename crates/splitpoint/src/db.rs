@@ -26,7 +26,7 @@ use crate::cursor::Scan;
 use crate::error::Result;
 use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
 use crate::stats::{Recovery, Stats};
-use crate::store::{Opened, Put, Step, Store, Writer, via};
+use crate::store::{Opened, Put, Step, Store, Writer};
 use crate::syncer::Syncer;
 use crate::table::{
     BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck,
@@ -500,7 +500,7 @@ impl Db {
         let hash = self.store.hash_of(key);
         self.store.prefetch_bucket(hash);
         let mut writer = self.store.lock_for_change()?;
-        let is_deleted = self.store.delete_locked(&mut writer, key, hash, via(durability))?;
+        let is_deleted = self.store.delete_locked(&mut writer, key, hash, durability)?;
         self.finish(writer, durability)?;
         Ok(is_deleted)
     }

@@ -16,14 +16,14 @@
 
 mod agreement;
 mod halves;
+mod log_scan;
 mod replay;
-mod survey;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use log_scan::KeyHash;
 use replay::apply_change;
-use survey::KeyHash;
 
 use crate::atomic::Ordering;
 use crate::checkpoint::{extent_of, release_all_but};
@@ -112,7 +112,7 @@ pub(crate) fn open_storage(
             Tables::Left if options.access == Access::ReadOnly && !opening.is_settled(&region) => {}
             Tables::Left => {
                 // What meets damage leaves it to the log.
-                if let Ok((state, recovery, durable_lsn)) = opening.take_over(&region) {
+                if let Ok((state, recovery, durable_lsn)) = opening.warm_restart(&region) {
                     let found = (state, recovery, durable_lsn);
                     let mut opened = opening.finish(Extents::of(&region), found);
                     // The superblock says so, though perhaps in the cache alone.
@@ -448,8 +448,8 @@ impl Opening {
         (position, state)
     }
 
-    /// Takes over the tables of a killed writer.
-    fn take_over(&mut self, region: &Arc<Region>) -> Result<(CommitState, Recovery, u64)> {
+    /// Goes on with the tables of a killed writer.
+    fn warm_restart(&mut self, region: &Arc<Region>) -> Result<(CommitState, Recovery, u64)> {
         assert!(!self.superblock.is_clean, "a store that was closed needs no recovery");
         region.windows.map_listed_pieces()?;
         let live = region.live();
@@ -462,7 +462,7 @@ impl Opening {
             region.claim_stores(None)?;
             // No checksum vouches for it, and a sync that believed too much would do nothing.
             durable_lsn = 0;
-            self.take_over_checkpoints(region)?;
+            self.settle_checkpoints(region)?;
             let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.view.pair(addr)?.key));
             let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
             repair_last_split(&region.windows, shape.geometry, hash_of)?;
@@ -472,7 +472,7 @@ impl Opening {
                 for change in &unpublished.changes {
                     apply_change(region, change, &extents)?;
                 }
-                state = unpublished.tally.after(&region.view, state, unpublished.end)?;
+                state = unpublished.counts.after(&region.view, state, unpublished.end)?;
                 assert!(position.lsn <= unpublished.end.lsn, "what was published stays");
                 position = unpublished.end;
                 (state.tail_offset, state.tail_segment) =
@@ -501,7 +501,7 @@ impl Opening {
 
     /// Keeps the checkpoint that the superblock names, unless its segment was given back, and gives
     /// back that of one which was not finished.
-    fn take_over_checkpoints(&mut self, region: &Arc<Region>) -> Result<()> {
+    fn settle_checkpoints(&mut self, region: &Arc<Region>) -> Result<()> {
         let live = region.live();
         let mut extents = Extents::of(region);
         let is_kept = |name: CheckpointName| {

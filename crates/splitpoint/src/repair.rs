@@ -20,6 +20,7 @@
 //!   neither do those of a batch that was never committed.
 //! - What could not be read is in the report: behind it may be newer values and deletes.
 
+mod analysis;
 mod batches;
 mod bigs;
 mod marks;
@@ -27,7 +28,6 @@ mod reader;
 mod report;
 mod saver;
 mod segments;
-mod survey;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -50,13 +50,13 @@ use crate::storage::raw::RawFile;
 #[cfg(any(test, feature = "sim"))]
 use crate::storage::raw::ReadAt;
 
+use analysis::Analysis;
 use batches::Undone;
 use bigs::{Bigs, big_header};
 use reader::Reader;
 pub use report::{DamagedRange, RepairProgress, RepairReport};
 use saver::Saver;
 use segments::{Headers, KnownEnd, Log, Losses, losses, order};
-use survey::Survey;
 
 /// Saves what the store in the file at `source` still holds into a new store at `target`.
 ///
@@ -286,20 +286,20 @@ impl Found {
 
     /// Stores the newest value of each key in `db`, which is empty.
     fn save(mut self, reader: &mut Reader<'_>, db: &Db) -> Result<RepairReport> {
-        let mut survey = Survey::new(&self);
+        let mut analysis = Analysis::new(&self);
         for part in &self.log.parts {
             part.each_record(reader, |reader, record| {
-                survey.add(reader, part, record);
+                analysis.add(reader, part, record);
                 Ok(())
             })?;
         }
         for (&lsn, segment) in &self.bigs.doubtful {
             if let Some((header, _)) = big_header(reader, segment) {
-                survey.replace(header.prev, lsn);
+                analysis.replace(header.prev, lsn);
             }
         }
-        let (record_count, unknown) = (survey.record_count, survey.unknown_deletes);
-        let saver = Saver { found: &self, survey, db, record_count: 0, saved_bytes: 0 };
+        let (record_count, unknown) = (analysis.record_count, analysis.unknown_deletes);
+        let saver = Saver { found: &self, analysis, db, record_count: 0, saved_bytes: 0 };
         saver.save_all(reader)?;
         if let (Some(superblock), None) = (&self.superblock, &self.hash) {
             self.report.replaced_hash = Some(superblock.hash_name.clone());

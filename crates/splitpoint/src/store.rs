@@ -49,7 +49,7 @@ use crate::storage::fork::Origin;
 pub(crate) use checkpointing::Checkpointing;
 pub(crate) use closing::Mark;
 pub(crate) use pace::{Pace, Step, Written};
-pub(crate) use put::{Put, TOMBSTONE_BYTES, via};
+pub(crate) use put::{Put, TOMBSTONE_BYTES};
 
 /// What the threads of a handle share.
 pub(crate) struct Store {

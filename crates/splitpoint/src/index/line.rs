@@ -157,10 +157,10 @@ impl Line {
 
     /// Returns the first empty slot.
     #[inline]
-    pub(crate) fn hole(&self) -> Option<usize> {
-        let holes = self.mask(Slot::is_empty);
-        debug_assert!(holes >> SLOT_COUNT == 0, "one bit for each slot");
-        (holes != 0).then(|| holes.trailing_zeros() as usize)
+    pub(crate) fn first_empty(&self) -> Option<usize> {
+        let empty = self.mask(Slot::is_empty);
+        debug_assert!(empty >> SLOT_COUNT == 0, "one bit for each slot");
+        (empty != 0).then(|| empty.trailing_zeros() as usize)
     }
 
     /// Returns the number of slots in use.

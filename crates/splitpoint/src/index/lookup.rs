@@ -115,7 +115,7 @@ pub(crate) struct Located<'a> {
     /// The slot of the key, with its line and place.
     pub(crate) found: Option<(&'a Line, usize, Slot)>,
     /// The first empty slot of the chain.
-    pub(crate) hole: Option<(&'a Line, usize)>,
+    pub(crate) empty: Option<(&'a Line, usize)>,
     /// The last line of the chain.
     pub(crate) last: &'a Line,
     /// Lines of the chain, the bucket included.
@@ -132,7 +132,7 @@ pub(crate) fn locate<L: Lines + ?Sized>(
     let tag = Tag::of_hash(hash);
     let shape = Shape::of_word(lines.shape().load(Ordering::Relaxed));
     let mut line = lines.bucket(shape.geometry.bucket_of(hash));
-    let mut hole = None;
+    let mut empty = None;
     let mut line_count = 1;
     loop {
         let mut candidates = line.match_tag(tag);
@@ -140,15 +140,15 @@ pub(crate) fn locate<L: Lines + ?Sized>(
             let i = candidates.trailing_zeros() as usize;
             let slot = line.slot(i);
             if !slot.is_empty() && is_key(slot.addr())? {
-                return Ok(Located { found: Some((line, i, slot)), hole, last: line, line_count });
+                return Ok(Located { found: Some((line, i, slot)), empty, last: line, line_count });
             }
             candidates &= candidates - 1;
         }
-        if hole.is_none() {
-            hole = line.hole().map(|i| (line, i));
+        if empty.is_none() {
+            empty = line.first_empty().map(|i| (line, i));
         }
         let Some(next) = line.next() else {
-            return Ok(Located { found: None, hole, last: line, line_count });
+            return Ok(Located { found: None, empty, last: line, line_count });
         };
         line = follow(lines, next, line_count)?;
         line_count += 1;
@@ -171,10 +171,10 @@ pub(crate) fn locate_end<L: Lines + ?Sized>(lines: &L, bucket: BucketIndex) -> R
     let mut line = lines.bucket(bucket);
     let mut line_count = 1;
     loop {
-        let hole = line.hole().map(|i| (line, i));
-        let next = if hole.is_none() { line.next() } else { None };
+        let empty = line.first_empty().map(|i| (line, i));
+        let next = if empty.is_none() { line.next() } else { None };
         let Some(next) = next else {
-            return Ok(Located { found: None, hole, last: line, line_count });
+            return Ok(Located { found: None, empty, last: line, line_count });
         };
         line = follow(lines, next, line_count)?;
         line_count += 1;

@@ -14,7 +14,7 @@ use crate::testing::mutant::{self, Mutant};
 
 /// Puts a slot where [`locate`](super::lookup::locate) found room for it.
 ///
-/// The pool must have a line if the chain has no hole. Returns whether a second overflow line
+/// The pool must have a line if the chain has no empty slot. Returns whether a second overflow line
 /// was begun: the sign for an uncontrolled split.
 #[inline(always)]
 pub(crate) fn insert<L: Lines + ?Sized>(
@@ -24,7 +24,7 @@ pub(crate) fn insert<L: Lines + ?Sized>(
     slot: Slot,
 ) -> Result<bool> {
     debug_assert!(at.found.is_none(), "a key has one slot");
-    if let Some((line, i)) = at.hole {
+    if let Some((line, i)) = at.empty {
         line.set_slot(i, slot);
         return Ok(false);
     }
@@ -257,7 +257,7 @@ pub(crate) fn merge<L: Lines + ?Sized>(
     Ok(())
 }
 
-/// Puts slots into the holes of a chain, and into new lines at its end.
+/// Puts slots into the empty slots of a chain, and into new lines at its end.
 fn fill_chain<L: Lines + ?Sized>(
     lines: &L,
     pool: &mut impl LinePool,

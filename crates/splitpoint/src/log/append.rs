@@ -16,7 +16,7 @@ use crate::storage::Tail;
 
 /// How the bytes of a record reach the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Via {
+pub(crate) enum WritePath {
     /// By a copy through the mapping of the tail: no system call.
     Mapping,
     /// By a write to the file: dirties single blocks, for records that are synced at once.
@@ -322,7 +322,7 @@ impl Appender {
             value[8..].copy_from_slice(&tail.salt.to_le_bytes());
             let link = Payload::new(RecordKind::Link, &[], &value);
             // Through the file, since the mapping of the old tail is gone.
-            if let Err(error) = self.append(&link, None, Via::Write, region) {
+            if let Err(error) = self.append(&link, None, WritePath::Write, region) {
                 extents.release(offset, segment_bytes);
                 return Err(error);
             }
@@ -447,7 +447,7 @@ impl Appender {
         &mut self,
         payload: &Payload<'_>,
         prev: Option<Addr>,
-        via: Via,
+        write_path: WritePath,
         region: &Region,
     ) -> Result<Addr> {
         let tail = self.tail.as_mut().expect("reserve opened a segment");
@@ -465,13 +465,13 @@ impl Appender {
         let pad_bytes = record_bytes as usize - head_bytes - payload_bytes;
         let crc = finish_crc(payload.crc, pad_bytes, &head[..head_bytes], tail.salt, tail.offset);
         head[..4].copy_from_slice(&crc.to_le_bytes());
-        match via {
-            Via::Mapping => {
+        match write_path {
+            WritePath::Mapping => {
                 let at = tail.offset - tail.segment_offset;
                 let parts = [&head[..head_bytes], payload.key, payload.value];
                 tail.map.store(at, record_bytes, parts);
             }
-            Via::Write => {
+            WritePath::Write => {
                 self.buf.clear();
                 self.buf.extend_from_slice(&head[..head_bytes]);
                 self.buf.extend_from_slice(payload.key);
@@ -515,7 +515,7 @@ impl Appender {
             let mut naming = Payload::new(RecordKind::BigPut, &[], &value);
             naming.header.is_in_transaction = is_in_transaction;
             self.unsynced.push((offset, segment_bytes));
-            self.append(&naming, prev, Via::Mapping, region)
+            self.append(&naming, prev, WritePath::Mapping, region)
         });
         if let Err(error) = named {
             extents.release(offset, segment_bytes);

@@ -20,7 +20,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::Opening;
-use super::survey::{Change, KeyHash, NONE, Tally};
+use super::log_scan::{Change, Counts, KeyHash, NONE};
 use crate::error::{Error, Result};
 use crate::format::{SegmentHeader, SegmentKind};
 use crate::index::lookup::is_held;
@@ -42,7 +42,7 @@ const VERIFIED_SEGMENTS_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Unpublished {
     pub(super) changes: Vec<Change>,
-    pub(super) tally: Tally,
+    pub(super) counts: Counts,
     /// Records of any kind, links included.
     pub(super) records: u64,
     /// Where the log ends.
@@ -63,7 +63,7 @@ impl Opening {
     ) -> Result<Unpublished> {
         let mut unpublished = Unpublished {
             changes: Vec::new(),
-            tally: Tally::default(),
+            counts: Counts::default(),
             records: 0,
             end: published,
         };
@@ -164,7 +164,7 @@ impl Unpublished {
             |change| key_hash.effect_of(change),
             |step| {
                 if let Step::Change(effect) = step {
-                    self.tally.add(view, &effect);
+                    self.counts.add(view, &effect);
                     self.changes.push(effect.change);
                 }
             },

@@ -1,6 +1,6 @@
 //! Build the index again: from a checkpoint, if there is one, and the log after it.
 //!
-//! 1. *Survey*: the log is read to its end and every checksum verified. Nothing is written.
+//! 1. *Scan*: the log is read to its end and every checksum verified. Nothing is written.
 //! 2. *Load*: the slots of the checkpoint are put into an empty table that has the final size.
 //! 3. *Apply*: what the log did after the checkpoint is done again.
 //!
@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::halves::{each_half, has_halves};
-use super::survey::{CHANGES_MAX, Change, KeyHash, NONE, Survey};
+use super::log_scan::{CHANGES_MAX, Change, KeyHash, LogScan, NONE};
 use super::{Opened, Opening, set_geometry, tell};
 use crate::checkpoint::{Image, extent_of};
 use crate::error::{Error, Result};
@@ -54,7 +54,7 @@ struct Rebuilt {
 #[derive(Debug)]
 struct Base {
     image: Option<Image>,
-    survey: Survey,
+    scan: LogScan,
 }
 
 impl Opening {
@@ -64,13 +64,13 @@ impl Opening {
         let has_failed_sync = region.live().has_failed_sync();
         let name = self.superblock.checkpoint.filter(|_| !is_log_alone && !has_failed_sync);
         // Nothing has been written yet, and a private index is made without the file.
-        let base = name.and_then(|name| self.survey_checkpoint(region, name).ok());
+        let base = name.and_then(|name| self.scan_from_checkpoint(region, name).ok());
         match self.access {
             Access::ReadWrite => {
                 region.claim_live()?;
                 if has_failed_sync {
                     // So that the next sync writes it.
-                    for used in &self.survey_log(region)?.survey.used {
+                    for used in &self.scan_whole_log(region)?.scan.used {
                         let (offset, bytes) = (used.granule, used.count);
                         region.write_again(offset * GRANULE_BYTES, bytes * GRANULE_BYTES)?;
                     }
@@ -91,7 +91,7 @@ impl Opening {
                 }
             }
         }
-        let base = self.survey_log(region)?;
+        let base = self.scan_whole_log(region)?;
         if self.superblock.checkpoint.take().is_some() && self.access == Access::ReadWrite {
             // Its segment is about to be used for something else.
             region.write_superblock(&mut self.superblock, false)?;
@@ -101,18 +101,18 @@ impl Opening {
     }
 
     /// Reads the log from the commit of a checkpoint on.
-    fn survey_checkpoint(&self, region: &Region, name: CheckpointName) -> Result<Base> {
+    fn scan_from_checkpoint(&self, region: &Region, name: CheckpointName) -> Result<Base> {
         let image = Image::open(&region.view, name)?;
         let state = &image.state;
         let start = state.replay_start;
-        let mut survey = Survey {
+        let mut scan = LogScan {
             used: state.used.clone(),
             log_bytes: state.log_bytes,
             big_bytes: state.big_bytes,
             next_sequence: state.next_sequence,
-            ..Survey::default()
+            ..LogScan::default()
         };
-        survey.used.push(extent_of(name));
+        scan.used.push(extent_of(name));
         // The log was durable that far: without it there is damage, and more of it before.
         let mut walk =
             LogWalk::new(&region.view, start, Trust::Nothing, 0)?.ok_or(Error::Corrupt {
@@ -124,20 +124,20 @@ impl Opening {
         if mutant::is_made(Mutant::ReplaysTooLate) {
             walk.next_record()?;
         }
-        survey.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
-        assert!(start.lsn <= survey.end.lsn, "the log has all that the checkpoint has");
-        Ok(Base { image: Some(image), survey })
+        scan.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
+        assert!(start.lsn <= scan.end.lsn, "the log has all that the checkpoint has");
+        Ok(Base { image: Some(image), scan })
     }
 
     /// Reads the whole log.
-    fn survey_log(&self, region: &Region) -> Result<Base> {
-        let mut survey = Survey { next_sequence: 1, ..Survey::default() };
+    fn scan_whole_log(&self, region: &Region) -> Result<Base> {
+        let mut scan = LogScan { next_sequence: 1, ..LogScan::default() };
         let start = self.superblock.log_start;
         if let Some(walk) = LogWalk::new(&region.view, start, Trust::Nothing, 0)? {
-            survey.add_segment(&walk.segment());
-            survey.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
+            scan.add_segment(&walk.segment());
+            scan.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
         }
-        Ok(Base { image: None, survey })
+        Ok(Base { image: None, scan })
     }
 
     /// Collects the changes of the log from `rest` on, whose checksums have been verified; returns
@@ -172,7 +172,7 @@ impl Opening {
 
     /// Builds the index: the image of the checkpoint, then what the log did after it.
     fn rebuild(&self, region: &Arc<Region>, base: Base) -> Result<Rebuilt> {
-        let Base { image, mut survey } = base;
+        let Base { image, mut scan } = base;
         let live = region.live();
         live.clear_identity();
         live.initialize();
@@ -180,14 +180,13 @@ impl Opening {
             live.set_identity(region.storage().identity());
         }
         region.windows.forget_pieces();
-        let mut extents = Extents::begin(region, survey.space());
-        live.set_log_bytes(survey.log_bytes);
-        live.set_big_bytes(survey.big_bytes);
-        live.set_next_sequence(survey.next_sequence);
+        let mut extents = Extents::begin(region, scan.space());
+        live.set_log_bytes(scan.log_bytes);
+        live.set_big_bytes(scan.big_bytes);
+        live.set_next_sequence(scan.next_sequence);
         let before = image.as_ref().map_or(CommitState::default(), |image| image.state.commit);
         let start_lsn = image.as_ref().map_or(0, |image| image.state.replay_start.lsn);
-        let mut state =
-            std::mem::take(&mut survey.tally).after(&region.view, before, survey.end)?;
+        let mut state = std::mem::take(&mut scan.counts).after(&region.view, before, scan.end)?;
         let geometry = Store::geometry_for(state.record_count, self.superblock.fill_thousandths);
         // After a failed sync, pages in the cache may be clean and not durable: new ones are needed.
         if live.has_failed_sync() {
@@ -203,15 +202,15 @@ impl Opening {
         if let Some(image) = &image {
             self.load_checkpoint(image, geometry, &mut extents)?;
         }
-        self.apply_log(&mut survey, &mut extents)?;
-        let end = survey.end;
+        self.apply_log(&mut scan, &mut extents)?;
+        let end = scan.end;
         assert!(start_lsn <= end.lsn, "the log has all that the checkpoint has");
         (state.tail_offset, state.tail_segment) = (end.offset, end.segment_offset);
         live.commit(end.lsn, &state);
         let recovery = Recovery::Replayed {
             checkpoint_keys: image.map_or(0, |image| image.state.commit.record_count),
-            records: survey.records,
-            dropped_bytes: survey.dropped_bytes,
+            records: scan.records,
+            dropped_bytes: scan.dropped_bytes,
         };
         Ok(Rebuilt { end, state, extents, recovery })
     }
@@ -269,12 +268,12 @@ impl Opening {
     }
 
     /// Applies all changes of the log, in their order.
-    fn apply_log(&self, survey: &mut Survey, extents: &mut Extents) -> Result<()> {
+    fn apply_log(&self, scan: &mut LogScan, extents: &mut Extents) -> Result<()> {
         let region = &extents.region().clone();
         let geometry = Shape::of_word(region.windows.shape().load(Ordering::Relaxed)).geometry;
         let extents = Mutex::new(extents);
-        let mut parts = std::mem::take(&mut survey.changes);
-        let (mut records, records_total) = (0, survey.records);
+        let mut parts = std::mem::take(&mut scan.changes);
+        let (mut records, records_total) = (0, scan.records);
         loop {
             each_share(region, geometry.level(), |share| {
                 parts
@@ -284,13 +283,13 @@ impl Opening {
             records += parts.iter().map(|changes| changes.len() as u64).sum::<u64>();
             // Links and what was not committed count as applied with the last.
             assert!(records <= records_total, "each change is of a record");
-            let records = if survey.rest.is_some() { records } else { records_total };
+            let records = if scan.rest.is_some() { records } else { records_total };
             tell(self.on_recovery.as_ref(), RecoveryProgress::ApplyLog { records, records_total });
-            let Some(rest) = survey.rest else { return Ok(()) };
+            let Some(rest) = scan.rest else { return Ok(()) };
             parts.truncate(1);
             let changes = &mut parts[0];
             changes.clear();
-            survey.rest = self.collect(region, rest, survey.end, changes)?;
+            scan.rest = self.collect(region, rest, scan.end, changes)?;
         }
     }
 }
@@ -450,7 +449,7 @@ fn insert_at(
     slot: Slot,
     extents: &Mutex<&mut Extents>,
 ) -> Result<()> {
-    if let Some((line, i)) = at.hole {
+    if let Some((line, i)) = at.empty {
         debug_assert!(line.slot(i).is_empty(), "a bucket is the business of one thread");
         line.set_slot(i, slot);
         return Ok(());
@@ -471,8 +470,11 @@ fn add_slot<'a>(
     let at = locate_end(&region.windows, bucket)?;
     insert_at(region, &at, slot, extents)?;
     // A line that was begun just now is found when the next slot comes.
-    debug_assert!(at.hole.is_none_or(|(line, i)| line.slot(i) == slot), "it went into the hole");
-    Ok(at.hole.map_or((bucket, at.last, SLOT_COUNT), |(line, i)| (bucket, line, i + 1)))
+    debug_assert!(
+        at.empty.is_none_or(|(line, i)| line.slot(i) == slot),
+        "it went into the empty slot"
+    );
+    Ok(at.empty.map_or((bucket, at.last, SLOT_COUNT), |(line, i)| (bucket, line, i + 1)))
 }
 
 const _: () = assert!(LINE_BYTES * 64 == GRANULE_BYTES);

@@ -15,7 +15,7 @@ use crate::index::line::SLOT_COUNT;
 use crate::index::lookup::for_each_line;
 use crate::index::slot::{Slot, Tag};
 use crate::linear::BucketIndex;
-use crate::log::append::{Payload, Via};
+use crate::log::append::{Payload, WritePath};
 use crate::log::batch::{BatchCrc, COMMIT_BYTES};
 use crate::log::record::RecordKind;
 
@@ -118,11 +118,11 @@ impl Store {
         buckets.sort_unstable();
         let mut line_count = 0;
         for new in buckets.chunk_by(|a, b| a == b) {
-            let mut hole_count = 0;
+            let mut empty_count = 0;
             for_each_line(&self.region.windows, new[0], |_, line| {
-                hole_count += SLOT_COUNT - line.slot_count() as usize;
+                empty_count += SLOT_COUNT - line.slot_count() as usize;
             })?;
-            line_count += new.len().saturating_sub(hole_count).div_ceil(SLOT_COUNT) as u64;
+            line_count += new.len().saturating_sub(empty_count).div_ceil(SLOT_COUNT) as u64;
         }
         writer.extents.reserve_overflow_lines(line_count)
     }
@@ -138,7 +138,8 @@ impl Store {
                 None => Payload::new(RecordKind::Delete, &[], &hash),
             };
             payload.header.is_in_transaction = true;
-            let (addr, record_bytes) = self.append(writer, &payload, member.prev, Via::Mapping)?;
+            let (addr, record_bytes) =
+                self.append(writer, &payload, member.prev, WritePath::Mapping)?;
             member.record_bytes = record_bytes;
             member.addr = member.value.is_some().then_some(addr);
             let appended = writer.log.last_record_offset();
@@ -147,7 +148,7 @@ impl Store {
         let value = batch.encode();
         let commit = Payload::new(RecordKind::Commit, &[], &value);
         writer.log.reserve(COMMIT_BYTES, &mut writer.extents)?;
-        let addr = writer.log.append(&commit, None, Via::Mapping, region)?;
+        let addr = writer.log.append(&commit, None, WritePath::Mapping, region)?;
         assert_eq!(addr.offset(), writer.log.last_record_offset(), "the COMMIT ends its batch");
         Ok(())
     }

@@ -11,7 +11,7 @@
 //!   nothing else writes a superblock: a close waits for the thread.
 
 use super::{Store, Writer};
-use crate::checkpoint::{self, CheckpointState, ImageWriter};
+use crate::checkpoint::{self, CheckpointState, CheckpointWriter};
 use crate::error::Result;
 use crate::format::{CheckpointName, Superblock};
 use crate::linear::BucketIndex;
@@ -43,9 +43,9 @@ enum Progress {
     /// None is being made.
     Idle,
     /// The buckets are walked, so many bytes of log for each [`WALK_BUCKETS`].
-    Walking { image: Box<ImageWriter>, step_bytes: u64 },
+    Walking { image: Box<CheckpointWriter>, step_bytes: u64 },
     /// The image is whole and not durable; whether the thread has been asked to make it so.
-    Written { image: Box<ImageWriter>, is_asked: bool },
+    Written { image: Box<CheckpointWriter>, is_asked: bool },
     /// Somebody makes it durable, or has failed to.
     Syncing,
 }
@@ -169,7 +169,7 @@ impl Store {
         let geometry = self.shape().geometry;
         let state = CheckpointState::of(&writer.extents, geometry, writer.state, replay_start);
         let salt = writer.log.next_salt();
-        let image = ImageWriter::begin(&mut writer.extents, &state, salt)?;
+        let image = CheckpointWriter::begin(&mut writer.extents, &state, salt)?;
         let step_count = geometry.bucket_count().div_ceil(WALK_BUCKETS);
         let step_bytes = (interval / WALK_SHARE / step_count).max(1);
         writer.checkpoints.due_lsn = lsn + step_bytes;

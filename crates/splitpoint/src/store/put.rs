@@ -11,7 +11,7 @@ use crate::format::Addr;
 use crate::index::lookup::Located;
 use crate::index::slot::{Slot, Tag};
 use crate::index::split::insert;
-use crate::log::append::{Payload, Via};
+use crate::log::append::{Payload, WritePath};
 use crate::log::record::RecordKind;
 use crate::options::{Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::region::LivePool;
@@ -26,13 +26,13 @@ pub(crate) struct Put<'a> {
     pub(crate) hash: u64,
     payload: Payload<'a>,
     mode: PutMode,
-    via: Via,
+    write_path: WritePath,
 }
 
-pub(crate) fn via(durability: Durability) -> Via {
+fn write_path_of(durability: Durability) -> WritePath {
     match durability {
-        Durability::Buffered | Durability::Async => Via::Mapping,
-        Durability::Sync => Via::Write,
+        Durability::Buffered | Durability::Async => WritePath::Mapping,
+        Durability::Sync => WritePath::Write,
     }
 }
 
@@ -67,7 +67,7 @@ impl Store {
             hash,
             payload: Payload::new(RecordKind::Put, key, value),
             mode,
-            via: via(durability),
+            write_path: write_path_of(durability),
         })
     }
 
@@ -95,7 +95,7 @@ impl Store {
             return Ok(false);
         }
         let prev = at.found.map(|(_, _, slot)| slot.addr());
-        if at.found.is_none() && at.hole.is_none() {
+        if at.found.is_none() && at.empty.is_none() {
             writer.extents.reserve_overflow_lines(1)?;
             at = self.locate(put.payload.key, put.hash)?;
             debug_assert!(at.found.is_none(), "only this thread stores slots");
@@ -106,7 +106,7 @@ impl Store {
             let addr = Addr::of_offset(writer.log.position().offset);
             self.publish(writer, put.hash, &at, Slot::new(tag, addr))?;
         }
-        let (addr, record_bytes) = self.append(writer, &put.payload, prev, put.via)?;
+        let (addr, record_bytes) = self.append(writer, &put.payload, prev, put.write_path)?;
         debug_assert!(
             self.region.view.pair(addr).is_ok_and(|pair| pair.key == put.payload.key),
             "a record is complete before a slot holds its address"
@@ -127,7 +127,7 @@ impl Store {
         writer: &mut Writer,
         key: &[u8],
         hash: u64,
-        via: Via,
+        durability: Durability,
     ) -> Result<bool> {
         self.group.check()?;
         let at = self.locate(key, hash)?;
@@ -135,7 +135,8 @@ impl Store {
         let old_bytes = self.bytes_of_record(slot.addr())?;
         let value = hash.to_le_bytes();
         let tombstone = Payload::new(RecordKind::Delete, &[], &value);
-        let (_, record_bytes) = self.append(writer, &tombstone, Some(slot.addr()), via)?;
+        let write_path = write_path_of(durability);
+        let (_, record_bytes) = self.append(writer, &tombstone, Some(slot.addr()), write_path)?;
         debug_assert_eq!(record_bytes, TOMBSTONE_BYTES);
         self.publish(writer, hash, &at, Slot::EMPTY)?;
         writer.state.count_delete(TOMBSTONE_BYTES, old_bytes);
@@ -159,7 +160,7 @@ impl Store {
         writer: &mut Writer,
         payload: &Payload<'_>,
         prev: Option<Addr>,
-        via: Via,
+        write_path: WritePath,
     ) -> Result<(Addr, u64)> {
         let mut header = payload.header;
         header.prev = prev;
@@ -168,7 +169,7 @@ impl Store {
             writer.log.append_big(payload, prev, &mut writer.extents)?
         } else {
             writer.log.reserve(record_bytes, &mut writer.extents)?;
-            writer.log.append(payload, prev, via, &self.region)?
+            writer.log.append(payload, prev, write_path, &self.region)?
         };
         Ok((addr, record_bytes))
     }

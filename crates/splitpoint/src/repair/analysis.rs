@@ -1,4 +1,4 @@
-//! `Survey`: a pass over the valid records that finds which of them were replaced or deleted.
+//! `Analysis`: a pass over the valid records that finds which of them were replaced or deleted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::log::resync::decode_at;
 use crate::log::segment::Segment;
 
 /// A first pass over the valid records: which were replaced or deleted.
-pub(super) struct Survey<'a> {
+pub(super) struct Analysis<'a> {
     log: &'a Log,
     bigs: &'a Bigs,
     by_offset: BTreeMap<u64, usize>,
@@ -31,7 +31,7 @@ pub(super) struct Survey<'a> {
     pub(super) record_count: u64,
 }
 
-impl<'a> Survey<'a> {
+impl<'a> Analysis<'a> {
     pub(super) fn new(found: &'a Found) -> Self {
         let parts = found.log.parts.iter().enumerate();
         Self {

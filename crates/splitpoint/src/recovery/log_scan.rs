@@ -51,7 +51,7 @@ pub(super) struct Effect {
 
 /// What records have done to the counts.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct Counts {
     inserted_count: u64,
     deleted_count: u64,
     added_bytes: u64,
@@ -61,7 +61,7 @@ pub(super) struct Tally {
     replaced: Vec<Addr>,
 }
 
-impl Tally {
+impl Counts {
     pub(super) fn add(&mut self, view: &View, effect: &Effect) {
         let Effect { change: Change { addr, prev, .. }, record_bytes } = *effect;
         if addr == NONE {
@@ -160,11 +160,11 @@ impl KeyHash<'_> {
 
 /// What a pass over the log finds: where it ends, what it uses, what it does.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(super) struct LogScan {
     pub(super) end: Position,
     pub(super) used: Vec<Extent>,
     pub(super) records: u64,
-    pub(super) tally: Tally,
+    pub(super) counts: Counts,
     pub(super) log_bytes: u64,
     pub(super) big_bytes: u64,
     pub(super) next_sequence: u64,
@@ -174,7 +174,7 @@ pub(super) struct Survey {
     pub(super) rest: Option<Position>,
 }
 
-impl Survey {
+impl LogScan {
     pub(super) fn add_segment(&mut self, segment: &Segment) {
         self.log_bytes += segment.bytes;
         self.add_used(segment);
@@ -196,7 +196,7 @@ impl Survey {
         Space::complement(HEADER_BYTES / GRANULE_BYTES, self.used.clone())
     }
 
-    /// Reads the log from `walk` on, which is where this survey has come to.
+    /// Reads the log from `walk` on, which is where this scan has come to.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl Survey {
             })
         };
         let Some(later) = later else {
-            self.append(part(walk.clone(), None)?.survey);
+            self.append(part(walk.clone(), None)?.scan);
             return Ok(());
         };
         let read_later =
@@ -229,21 +229,21 @@ impl Survey {
         let read_first = || part(walk.clone(), Some(later));
         let (first, second) = beside(region, "splitpoint-log", read_first, read_later);
         let first = first?;
-        assert!(!first.is_cut || first.survey.end == later, "the second part begins at its end");
-        self.append(first.survey);
+        assert!(!first.is_cut || first.scan.end == later, "the second part begins at its end");
+        self.append(first.scan);
         if first.is_cut {
-            self.append(second.unwrap_or_else(read_later)?.survey);
+            self.append(second.unwrap_or_else(read_later)?.scan);
         }
         Ok(())
     }
 
-    /// Goes on with what was found behind the end of this survey.
+    /// Goes on with what was found behind the end of this scan.
     fn append(&mut self, later: Self) {
         assert!(self.end.lsn <= later.end.lsn, "what is appended was read behind this");
         self.end = later.end;
         self.used.extend(later.used);
         self.records += later.records;
-        self.tally.append(later.tally);
+        self.counts.append(later.counts);
         self.log_bytes += later.log_bytes;
         self.big_bytes += later.big_bytes;
         self.next_sequence = self.next_sequence.max(later.next_sequence);
@@ -278,7 +278,7 @@ fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
 /// What one thread reads of the log.
 #[derive(Debug)]
 struct Part {
-    survey: Survey,
+    scan: LogScan,
     /// Whether it ends where it was told to, and not with the log.
     is_cut: bool,
 }
@@ -293,7 +293,7 @@ impl Part {
         (until, changes_max): (Option<Position>, usize),
         read: impl Fn(u64),
     ) -> Result<Self> {
-        let mut survey = Survey::default();
+        let mut scan = LogScan::default();
         let mut own_changes = Vec::new();
         let mut told_lsn = walk.position().lsn;
         let mut log = Changes::new(walk);
@@ -303,7 +303,7 @@ impl Part {
                 break true;
             }
             if own_changes.len() >= changes_max && log.is_between_changes() {
-                survey.rest.get_or_insert(position);
+                scan.rest.get_or_insert(position);
             }
             if position.lsn - told_lsn >= PROGRESS_BYTES {
                 read(position.lsn - told_lsn);
@@ -312,11 +312,11 @@ impl Part {
             let record = log.read_next(
                 |change| key_hash.effect_of(change),
                 |step| match step {
-                    Step::Segment(segment) => survey.add_segment(&segment),
-                    Step::Big(segment) => survey.add_big(&segment),
+                    Step::Segment(segment) => scan.add_segment(&segment),
+                    Step::Big(segment) => scan.add_big(&segment),
                     Step::Change(effect) => {
-                        survey.tally.add(&region.view, &effect);
-                        if survey.rest.is_none() {
+                        scan.counts.add(&region.view, &effect);
+                        if scan.rest.is_none() {
                             own_changes.push(effect.change);
                         }
                     }
@@ -326,16 +326,16 @@ impl Part {
                 break false;
             }
         };
-        survey.records = log.record_count();
-        assert!(own_changes.len() as u64 <= survey.records, "each change is of a record");
-        survey.changes.push(own_changes);
-        survey.end = log.position();
+        scan.records = log.record_count();
+        assert!(own_changes.len() as u64 <= scan.records, "each change is of a record");
+        scan.changes.push(own_changes);
+        scan.end = log.position();
         if !is_cut {
-            let rest_bytes = log.segment().end() - survey.end.offset;
-            let rest = region.storage().read(survey.end.offset, rest_bytes);
+            let rest_bytes = log.segment().end() - scan.end.offset;
+            let rest = region.storage().read(scan.end.offset, rest_bytes);
             let last = rest.iter().rposition(|&byte| byte != 0);
-            survey.dropped_bytes = last.map_or(0, |last| last as u64 + 1);
+            scan.dropped_bytes = last.map_or(0, |last| last as u64 + 1);
         }
-        Ok(Self { survey, is_cut })
+        Ok(Self { scan, is_cut })
     }
 }
