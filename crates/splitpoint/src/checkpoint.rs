@@ -7,13 +7,13 @@
 //! # Invariants
 //!
 //! - A superblock names a checkpoint only when all of it is durable, and the log up to its commit.
-//! - The segment of the one before is given back only when that superblock is durable.
-//! - Nothing in an image is believed before the checksum of its block.
+//! - The segment of the one before is freed only when that superblock is durable.
+//! - Nothing in an image is used before the checksum of its block was verified.
 //!
 //! # Not here
 //!
-//! When a checkpoint is due and who waits for the device is `store`'s business; what is done with
-//! one after a crash, `recovery`'s.
+//! `store` decides when a checkpoint is due and which thread waits for the device; `recovery` reads
+//! one after a crash.
 //!
 //! # Source
 //!
@@ -398,7 +398,7 @@ impl CheckpointWriter {
     }
 }
 
-/// Gives back the segment that a place of the live header names.
+/// Frees the segment that a place of the live header names.
 fn release(extents: &mut Extents, place: usize) {
     let region = extents.region().clone();
     let live = region.live();
@@ -410,7 +410,7 @@ fn release(extents: &mut Extents, place: usize) {
     live.set_checkpoint_extent(place, None);
 }
 
-/// Gives back the segments of all checkpoints but the one of that name.
+/// Frees the segments of all checkpoints except the one of that name.
 pub(crate) fn release_all_but(extents: &mut Extents, kept: Option<CheckpointName>) {
     for (place, extent) in extents.region().live().checkpoint_extents().into_iter().enumerate() {
         if extent.is_some() && extent != kept.map(extent_of) {
@@ -500,7 +500,7 @@ impl Image {
     }
 }
 
-/// Entries whose buckets are told ahead.
+/// How many entries ahead `ahead` gets their buckets.
 const ENTRIES_AHEAD: usize = 12;
 
 /// The first words of the entries of a block, which may say anything.

@@ -12,8 +12,8 @@
 //!   old count: a slot, the number of an overflow line, the shape of the table. All of these stores
 //!   release, in that order.
 //! - A reader loads in the opposite order and acquires each time: what leads there, the count,
-//!   *then* the base. Whoever sees a count thus sees a base that covers it. In the order base,
-//!   count it could pair an old base with a new count and reach behind the end of a mapping.
+//!   *then* the base. A reader that sees a count thus sees a base that covers it. In the order
+//!   base, count it could pair an old base with a new count and reach behind the end of a mapping.
 //!
 //! A bucket is reached by the shape, without a look at the count: the writer stores the base of the
 //! buckets before a shape that needs it, and the reader loads the shape first.
@@ -74,7 +74,7 @@ mod loom_tests {
         count: u64,
     }
 
-    /// The mappings that the writer moves to, larger each time. They stay for ever, like the real
+    /// The mappings that the writer moves to, larger each time. They stay for good, like the real
     /// ones.
     static MAPPINGS: [Mapping; 3] =
         [Mapping { count: 1 }, Mapping { count: 2 }, Mapping { count: 4 }];

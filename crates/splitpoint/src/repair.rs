@@ -60,7 +60,7 @@ use segments::{Headers, KnownEnd, Log, Losses, losses, order};
 
 /// Saves what the store in the file at `source` still holds into a new store at `target`.
 ///
-/// As [`repair_with`] with [`Options::new`] and nobody who watches.
+/// As [`repair_with`] with [`Options::new`], without reports of progress.
 ///
 /// # Errors
 ///
@@ -95,11 +95,11 @@ pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Repa
 /// newest value of each key that can be read.
 ///
 /// The damaged file is opened for reading only. The new store keeps the hash function, the seed
-/// and the fill factor of the old one if a superblock still tells them; otherwise it takes those
-/// of `options`, whose `cache_bytes` it has in any case. `watch` is told now and then how far the
-/// work is, and can stop it. Until the new store is whole it is called `TARGET.repair-in-progress`,
-/// which is there when `watch` is called first; a killed process leaves it, and the next repair to
-/// `target` writes it anew.
+/// and the fill factor of the old one if a superblock still has them; otherwise it takes those
+/// of `options`, whose `cache_bytes` it has in any case. `watch` is called now and then with how
+/// far the work is, and can stop it. Until the new store is whole it is called
+/// `TARGET.repair-in-progress`, which is there when `watch` is called first; a killed process
+/// leaves it, and the next repair to `target` writes it anew.
 ///
 /// # Errors
 ///
@@ -268,8 +268,8 @@ impl Found {
         options
     }
 
-    /// Creates the new store in an empty storage and closes it: when this returns a report, all that
-    /// the report counts is durable.
+    /// Creates the new store in an empty storage and closes it: when this returns a report, all
+    /// that the report counts is durable.
     fn save_into(
         self,
         reader: &mut Reader<'_>,

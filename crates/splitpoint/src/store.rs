@@ -7,13 +7,13 @@
 //!
 //! - Only the thread that holds the lock of [`Writer`] stores to the file.
 //! - The superblock on disk says "not clean" before anything else of the file changes.
-//! - An error leaves the store as it was before the change, but for room that was made.
+//! - An error leaves the store as it was before the change, except for room that was allocated.
 //!
 //! # Not here
 //!
-//! What a program calls is in `db`; how a store is opened is in `recovery`. Of what is done to an open
-//! store this module has reading and waiting for the device; changes are in `put` and `batch`, splits
-//! and merges in `resize`, checkpoints in `checkpointing`, the mark "clean" in `closing`.
+//! What a program calls is in `db`; how a store is opened is in `recovery`. Of what is done to an
+//! open store this module has reading and waiting for the device; changes are in `put` and `batch`,
+//! splits and merges in `resize`, checkpoints in `checkpointing`, the mark "clean" in `closing`.
 
 mod batch;
 mod checkpointing;
@@ -161,8 +161,8 @@ impl Store {
         }
     }
 
-    /// Waits until no superblock is being written, and keeps it so. Who needs the lock of the
-    /// writer as well takes that first.
+    /// Waits until no superblock is being written, and keeps it so. A caller that needs the lock of
+    /// the writer as well takes that first.
     pub(crate) fn superblock_writes(&self) -> MutexGuard<'_, ()> {
         self.superblock_writes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -309,7 +309,8 @@ impl Store {
         self.sync_now(true)
     }
 
-    /// As [`sync`](Self::sync), without anybody who waits for the next one.
+    /// As [`sync`](Self::sync), for the thread that syncs in the background: no caller waits for
+    /// it.
     pub(crate) fn sync_in_background(&self) -> Result<()> {
         self.sync_now(false)
     }

@@ -15,8 +15,8 @@
 //!
 //! # Not here
 //!
-//! [`Changes`](crate::log::scan::Changes), which all others read the log by, ends at the first damage.
-//! Here a damaged record is a finding, and what follows it may be in doubt.
+//! [`Changes`](crate::log::scan::Changes), which all others read the log by, ends at the first
+//! damage. Here a damaged record is a finding, and what follows it may be in doubt.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -267,7 +267,7 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Returns the beginning of the segment at `offset`. If its header is damaged, that is noted, and
-    /// what named it tells enough.
+    /// the record that named it has what is needed.
     fn enter(
         &mut self,
         offset: u64,

@@ -12,7 +12,7 @@ use crate::linear::BucketIndex;
 /// Finds the record of a key, from any thread, while one writer changes the table.
 ///
 /// `is_key` says whether the record at an address has the key that was hashed. A record that is
-/// found was current during the call. A miss is believed only if the bucket of the hash is still
+/// found was current during the call. A miss counts only if the bucket of the hash is still
 /// the same and nothing that was looked at has been used for something else: `docs/design.md` has the
 /// argument, under "Why is a lock-free miss right?".
 ///
@@ -48,7 +48,7 @@ pub(crate) fn find<L: Lines + ?Sized, T>(
 pub(crate) fn is_held<L: Lines + ?Sized>(lines: &L, hash: u64, addr: Addr) -> Result<bool> {
     let shape = Shape::of_word(lines.shape().load(Ordering::Acquire));
     let line = lines.bucket(shape.geometry.bucket_of(hash));
-    // Nearly always. What is there is believed, as a record that is found.
+    // Fast path: a slot that holds `addr` is proof. Only a miss needs a second look at the shape.
     if line.has(Slot::new(Tag::of_hash(hash), addr)) {
         return Ok(true);
     }

@@ -6,7 +6,7 @@ use crate::format::Addr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(pub(crate) u64);
 
-/// Hash bits 8 to 31, kept in the slot so that most other keys are told apart without a look at
+/// Hash bits 8 to 31, kept in the slot so that most other keys are ruled out without a look at
 /// their records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(pub(crate) u64);

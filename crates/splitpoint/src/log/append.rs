@@ -385,10 +385,10 @@ impl Appender {
         begun.map(Some)
     }
 
-    /// Gives back the segment that is prepared.
+    /// Frees the segment that is prepared.
     pub(crate) fn release_next(&mut self, extents: &mut Extents) {
         if let Some(next) = self.next.take() {
-            // Whoever takes the granules next must not find a thread at them.
+            // The thread must be done before the granules get another use.
             drop(finish(next, extents.region()));
         }
         extents.release_aside();
@@ -441,7 +441,7 @@ impl Appender {
     }
 
     /// Appends a record, for which [`reserve`](Self::reserve) made room. It is complete and
-    /// readable when this returns, and nobody knows its address yet.
+    /// readable when this returns, and no slot holds its address yet.
     #[inline]
     pub(crate) fn append(
         &mut self,
@@ -612,7 +612,7 @@ fn fault_in(map: &Tail) {
     }
 }
 
-/// Joins ranges that follow each other, but for gaps of a segment at most: each range costs a
+/// Joins ranges that follow each other with gaps of a segment at most: each range costs a
 /// flush of the device, and what lies in the gaps, index pieces, is little.
 fn coalesce(mut ranges: Vec<Unsynced>) -> Vec<Unsynced> {
     ranges.sort_unstable();

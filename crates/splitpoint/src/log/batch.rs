@@ -130,7 +130,7 @@ impl<T> Batches<T> {
 /// As [`Batches`], for a log of which parts may be missing.
 ///
 /// A part that is missing may have held the COMMIT of the records before it, or some of the
-/// records of the COMMIT behind it: nobody knows whether what is left of such a batch counts.
+/// records of the COMMIT behind it: nothing shows whether what is left of such a batch counts.
 #[derive(Clone, Debug)]
 pub(crate) struct CutBatches<T> {
     batches: Batches<T>,
@@ -143,7 +143,7 @@ pub(crate) struct CutBatches<T> {
 pub(crate) enum Standing {
     /// It is of no batch, or its batch is whole.
     Counts,
-    /// What would tell is missing.
+    /// The part of the log that decides it is missing.
     InDoubt,
 }
 

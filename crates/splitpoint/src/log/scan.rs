@@ -10,7 +10,7 @@ use crate::format::{Addr, LogStart, SegmentHeader, SegmentKind, u64_at};
 use crate::region::View;
 use crate::testing::mutant::{self, Mutant};
 
-/// How much the reader of a log believes.
+/// How much the reader of a log trusts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// The log was published up to the end: an invalid record is damage.
@@ -22,7 +22,7 @@ pub(crate) enum Trust {
     Nothing,
 }
 
-/// How far ahead of a walk the log is asked for, in bytes.
+/// How far ahead of a walk the log is prefetched, in bytes.
 pub(crate) const AHEAD_BYTES: u64 = 1024;
 
 /// A walk over the records of a log.

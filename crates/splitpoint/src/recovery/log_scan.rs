@@ -1,7 +1,7 @@
 //! The pass over the log: where it ends, what it uses, what it does.
 //!
 //! The log is a chain, but its parts can be read at the same time: where one may be is guessed from
-//! the live header, which is not believed, and a part counts only when the one before it has come to
+//! the live header, which is not trusted, and a part counts only when the one before it has come to
 //! its beginning, link by link. So a wrong guess costs time and nothing else.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,9 +22,9 @@ use crate::store::TOMBSTONE_BYTES;
 
 /// Changes that are held in memory at a time, of 24 bytes each.
 pub(super) const CHANGES_MAX: usize = 1 << 21;
-/// Records that are replaced that are asked for ahead.
+/// Replaced records that are prefetched together.
 const READ_AHEAD: usize = 32;
-/// How often progress is told, in bytes.
+/// How often progress is reported, in bytes.
 const PROGRESS_BYTES: u64 = 4 << 20;
 /// Most segments that are looked at to find the beginning of a part.
 const SEGMENTS_MAX: usize = 1 << 14;
@@ -83,7 +83,7 @@ impl Counts {
 
     fn add_replaced(&mut self, view: &View) {
         for addr in self.replaced.drain(..) {
-            // Damage to what is dead matters to nobody but these counts.
+            // Damage to a dead record matters to these counts alone.
             let record = view.record(addr);
             self.replaced_bytes += record.map_or(0, |record| record.bytes.len() as u64);
         }
@@ -256,7 +256,7 @@ impl LogScan {
 }
 
 /// Returns where a second part of the log may begin: at the segment in the middle between `start`
-/// and the end, as far as the live header tells. Nothing vouches for that header, nor for the
+/// and the end, as far as the live header shows it. Nothing vouches for that header, nor for the
 /// segments that lead back from there.
 fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
     if !has_halves(region) {
@@ -279,7 +279,7 @@ fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
 #[derive(Debug)]
 struct Part {
     scan: LogScan,
-    /// Whether it ends where it was told to, and not with the log.
+    /// Whether it ends at the position that was given, and not with the log.
     is_cut: bool,
 }
 

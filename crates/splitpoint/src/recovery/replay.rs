@@ -38,7 +38,7 @@ use crate::stats::Recovery;
 use crate::store::{Mark, Store};
 use crate::testing::mutant::{self, Mutant};
 
-/// Changes that are asked for ahead.
+/// How many changes ahead their buckets are prefetched.
 const READ_AHEAD: usize = 32;
 
 /// An index that has been built, and where its log ends.
@@ -76,7 +76,7 @@ impl Opening {
                     }
                 }
                 // The log alone counts until the index is whole. A superblock that says so already
-                // need not be durable: who wrote it may have been killed, or its sync has failed.
+                // need not be durable: its writer may have been killed, or its sync has failed.
                 region.write_superblock(&mut self.superblock, false)?;
             }
             Access::ReadOnly => region.make_private()?,
@@ -226,7 +226,7 @@ impl Opening {
             return Ok(self.finish(extents, (state, recovery, end.lsn)));
         }
         if end.segment_offset != 0 {
-            // Nothing tells which of it a killed process, or a copy, left unsynced.
+            // Nothing shows which of it a killed process, or a copy, left unsynced.
             self.log.distrust_durability(region.view.file_bytes());
             self.log.leave_segment(&mut extents)?;
             let position = self.log.position();
@@ -297,7 +297,7 @@ impl Opening {
 /// A share of the buckets, and of what goes to them: each is the business of one thread.
 #[derive(Clone, Copy, Debug)]
 struct Share {
-    /// The bits of a hash or of a bucket that tell.
+    /// The bits of a hash or of a bucket that decide.
     mask: u64,
     value: u64,
 }

@@ -68,7 +68,8 @@ struct Machine {
     omission: Option<Omission>,
 }
 
-/// What a machine reports as done and leaves out: the mistake of an engine that does not ask for it.
+/// What a machine reports as done and leaves out: the mistake of an engine that does not ask for
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), expect(dead_code, reason = "only tests of this crate leave something out"))]
 pub(crate) enum Omission {

@@ -7,7 +7,7 @@
 //! # Invariants
 //!
 //! - A bucket is captured before its first change after the commit that the checkpoint is of.
-//! - From the moment an image is whole until its superblock is durable, or was not to be had,
+//! - From the moment an image is complete until its superblock is durable, or could not be written,
 //!   nothing else writes a superblock: a close waits for the thread.
 
 use super::{Store, Writer};
@@ -25,7 +25,7 @@ const WALK_BUCKETS_MAX: u64 = 512;
 /// many.
 const WALK_SHARE: u64 = 4;
 /// Share of the interval that the log grows after an open before there is a checkpoint, if one is
-/// due: who opens a large store for one change should not pay for it.
+/// due: an open of a large store for one change should not pay for it.
 const GRACE_SHARE: u64 = 64;
 
 /// What the writer knows of checkpoints.
@@ -42,7 +42,7 @@ pub(crate) struct Checkpointing {
 enum Progress {
     /// None is being made.
     Idle,
-    /// The buckets are walked, so many bytes of log for each [`WALK_BUCKETS`].
+    /// The buckets are walked, `step_bytes` of log for each [`WALK_BUCKETS`].
     Walking { image: Box<CheckpointWriter>, step_bytes: u64 },
     /// The image is whole and not durable; whether the thread has been asked to make it so.
     Written { image: Box<CheckpointWriter>, is_asked: bool },
@@ -58,7 +58,7 @@ impl Default for Checkpointing {
 }
 
 impl Checkpointing {
-    /// Returns whether an image waits to be made durable, and nobody has been asked to.
+    /// Returns whether an image waits to be made durable, and the thread has not been asked to.
     #[inline]
     pub(crate) fn is_written(&self) -> bool {
         matches!(self.progress, Progress::Written { is_asked: false, .. })
@@ -95,7 +95,7 @@ impl Writer {
         self.checkpoints.due_lsn = (base_lsn + interval).max(lsn + interval / GRACE_SHARE);
     }
 
-    /// Gives back the segments of all checkpoints: a store that is closed needs none.
+    /// Frees the segments of all checkpoints: a store that is closed needs none.
     pub(super) fn drop_checkpoints(&mut self) {
         self.checkpoints = Checkpointing::default();
         checkpoint::release_all_but(&mut self.extents, None);

@@ -1,4 +1,5 @@
-//! What the superblock says of the tables: "not clean" before the first change, "clean" after a close.
+//! What the superblock says of the tables: "not clean" before the first change, "clean" after a
+//! close.
 
 use super::{Store, Writer};
 use crate::error::Result;
@@ -11,9 +12,9 @@ use crate::storage::Room;
 pub(crate) enum Mark {
     /// "Clean", of a store that has no log yet: perhaps nothing of its file is durable.
     New,
-    /// "Clean": closing has nothing to take back.
+    /// "Clean": a close has nothing to write.
     Clean,
-    /// "Not clean", perhaps in the cache alone: who wrote it may have been killed before its sync.
+    /// "Not clean", perhaps in the cache alone: its writer may have been killed before the sync.
     NotClean,
     /// "Not clean", which this process has made durable: the tables may change.
     NotCleanDurably,
@@ -36,7 +37,7 @@ impl Store {
         if writer.superblock.log_start == LogStart::default() {
             writer.log.reserve(0, &mut writer.extents)?;
             let log_start = writer.log.log_start();
-            // Whoever reads a superblock that names a segment takes its absence for damage.
+            // An open takes it for damage if a superblock names a segment that is not there.
             self.sync_file()?;
             let mut superblock = Superblock { log_start, ..writer.superblock.clone() };
             // Both copies: a damaged one must not leave one that knows of no log.
@@ -57,7 +58,7 @@ impl Store {
         synced.inspect_err(|error| self.group.fail(error))
     }
 
-    /// Makes a new store durable that nobody has changed.
+    /// Makes a new store durable that has no change yet.
     pub(super) fn sync_new(&self, writer: &mut Writer) -> Result<()> {
         if writer.mark == Mark::New {
             self.group.check()?;
@@ -110,7 +111,7 @@ impl Store {
         assert!(lsn <= self.group.durable_lsn(), "what is called clean is durable");
         writer.superblock.checkpoint = None;
         self.region.write_superblock(&mut writer.superblock, true)?;
-        // Room that is not given back now is used by the next session.
+        // Room that is not freed now is used by the next session.
         let _ = writer.extents.shrink();
         Ok(())
     }

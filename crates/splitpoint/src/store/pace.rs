@@ -15,7 +15,7 @@
 //!
 //! # Not here
 //!
-//! Who syncs: `syncer`, or the writer itself where there is no thread.
+//! The sync itself: `syncer` does it, or the writer where there is no thread.
 
 use std::time::{Duration, Instant};
 
@@ -146,7 +146,7 @@ impl Pace {
         self.age_max.map_or(UNBOUNDED_DELAY, |age_max| age_max / 4 * 3)
     }
 
-    /// Returns whether nobody was asked to sync yet.
+    /// Returns whether neither the thread nor the writer was asked to sync yet.
     #[inline]
     pub(crate) fn is_unasked(&self) -> bool {
         self.asked == Asked::Nobody

@@ -1,9 +1,9 @@
 //! A put or a delete of one key: its record, then its slot, then the commit.
 //!
 //! A [batch](super::batch) takes the same steps: it appends all records before it stores the first
-//! slot, so it looks each key up again for its slot. A put is not a batch of one, because that second
-//! lookup alone makes it 12 % longer (callgrind: 33.8 instead of 30.2 million instructions for 20,000
-//! puts).
+//! slot, so it looks each key up again for its slot. A put is not a batch of one, because that
+//! second lookup alone makes it 12 % longer (callgrind: 33.8 instead of 30.2 million instructions
+//! for 20,000 puts).
 
 use super::{Store, Writer};
 use crate::error::{Error, Result};
@@ -152,8 +152,8 @@ impl Store {
         Ok(self.region.view.record(addr)?.bytes.len() as u64)
     }
 
-    /// Appends the record of a change, a big one in a segment of its own; returns where it is and its
-    /// size in bytes.
+    /// Appends the record of a change, a big one in a segment of its own; returns where it is and
+    /// its size in bytes.
     #[inline(always)]
     pub(super) fn append(
         &self,
@@ -174,8 +174,9 @@ impl Store {
         Ok((addr, record_bytes))
     }
 
-    /// Stores the slot of a change whose record is in the log, where [`locate`](Self::locate) found the
-    /// key or room for it; `slot` is empty for a delete. Returns whether a second overflow line was begun.
+    /// Stores the slot of a change whose record is in the log, where [`locate`](Self::locate) found
+    /// the key or room for it; `slot` is empty for a delete. Returns whether a second overflow line
+    /// was begun.
     #[inline(always)]
     pub(super) fn publish(
         &self,

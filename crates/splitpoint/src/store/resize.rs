@@ -10,7 +10,7 @@ use crate::region::LivePool;
 
 /// Splits that one insert may do at most, so that a hostile chain cannot run away.
 const SPLITS_PER_INSERT: u32 = 2;
-/// Buckets whose pages are made ahead at a time: 2 MiB, a huge page.
+/// Buckets whose pages are prepared at a time: 2 MiB, a huge page.
 const PREPARED_LINES: u64 = (2 << 20) / LINE_BYTES;
 /// A bucket is merged when there are fewer keys than this share of the fill factor, in percent.
 const MERGE_PERCENT: u64 = 35;
@@ -60,7 +60,8 @@ impl Store {
             }
         }
         assert_eq!(self.shape().geometry, plan.after, "a split adds its bucket");
-        // Some puts from now the next bucket is split: its line and the new one are not in the cache.
+        // Some puts from now the next bucket is split: its line and the new one are not in the
+        // cache.
         if let Some(next) = self.shape().geometry.plan_split() {
             region.windows.prefetch_bucket(next.lower);
             region.windows.prefetch_bucket(next.upper);

@@ -5,7 +5,7 @@
 //! | `crash_tests` | programs that crash at each event of a simulated machine | tests |
 //! | `kill_tests` | kills at each store, and what the next open finds | tests |
 //! | `fuzzing` | what the fuzz targets run | tests and the feature `fuzzing` |
-//! | `mutant` | mistakes that a test can ask the engine to make | the product too, where none is ever made |
+//! | `mutant` | mistakes that a test can ask the engine to make | all builds: the product makes none |
 //!
 //! The machine itself is in `storage::sim`. Tests of one module are beside it.
 

@@ -1,5 +1,5 @@
-//! Mistakes that the sweeps of `testing::crash_tests` must find: a test can ask the engine to make one.
-//! In any other build the hooks are constants, and nothing is left of them.
+//! Mistakes that the sweeps of `testing::crash_tests` must find: a test can ask the engine to make
+//! one. In any other build the hooks are constants, and nothing is left of them.
 //!
 //! # Not here
 //!
@@ -15,7 +15,7 @@ pub(crate) enum Mutant {
     MoversStay,
     /// Recovery says that the tables are whole before it builds them.
     WholeBeforeBuilt,
-    /// Recovery believes records whatever their checksum.
+    /// Recovery uses records whatever their checksum.
     AnyChecksum,
     /// Recovery goes on with the log one record behind the commit of the checkpoint.
     ReplaysTooLate,

@@ -1,5 +1,5 @@
-//! Would the sweeps notice? Each runs over an engine with one mistake, or on a machine that leaves out
-//! what the engine asks for, and must find it.
+//! Would the sweeps notice? Each runs over an engine with one mistake, or on a machine that leaves
+//! out what the engine asks for, and must find it.
 
 use super::large::{self, Depth};
 use super::{is_slow, seed, small};
@@ -98,7 +98,7 @@ fn a_log_that_is_replayed_from_behind_its_checkpoint_is_found_by_power_loss() {
 }
 
 /// Skips each sync of small programs, one at a time, as if the engine had left it out. The sweep
-/// must find each, but for some of the superblock alone: the first change of a store writes it
+/// must find each, except some of the superblock alone: the first change of a store writes it
 /// twice, either of which is enough, and one that says "clean" may be missing, since the tables are
 /// then built again.
 #[test]
