@@ -9,7 +9,7 @@
 //! copy   | header | log | hole  | log | big | hole  | log (tail)  0 ... |
 //! ```
 //!
-//! Bytes of the log before the last commit never change and are never given back, so the log up
+//! Bytes of the log before the last commit never change and are never freed, so the log up
 //! to some commit *is* a snapshot of the store, and copying it needs no lock: not the mutex of a
 //! handle, not the lock of the file. The segments are copied to the offsets they have, because
 //! checksums and addresses depend on them; the tail is cut behind the commit. The index is left
@@ -23,9 +23,9 @@
 //! | a file that is closed, or was opened on this boot | the commit in the live header |
 //! | any other file: after a power loss, itself a copy | its first invalid record |
 //!
-//! The last case needs that nobody writes meanwhile, so a shared lock is held; a file that is
+//! In the last case no process may write meanwhile, so a shared lock is held; a file that is
 //! being made or recovered is waited for. Every checksum before the end is verified in all cases:
-//! a live header that is believed wrongly ends in an error and never in a wrong copy.
+//! a live header that is trusted wrongly ends in an error and never in a wrong copy.
 //!
 //! # Invariants
 //!
@@ -64,7 +64,7 @@ const CHUNK_BYTES: u64 = 2 << 20;
 /// to wait in between.
 const LOOKS: u32 = 100;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How often a last commit of 0 is read before it is believed, see [`FileSource::commit_left`].
+/// How often a last commit of 0 is read before it counts, see [`FileSource::commit_left`].
 const LOOKS_AT_ZERO: u32 = 3;
 
 /// Makes a consistent copy of the store in the file `source`, with [`Backup::of_file`].
@@ -168,8 +168,8 @@ pub struct BackupReport {
     pub copied_bytes: u64,
     /// Size of the copy in bytes, holes included.
     pub file_bytes: u64,
-    /// Whether nothing but the log told where it ends, as after a power loss: the copy holds what
-    /// a recovery of the source would find.
+    /// Whether the end of the log had to be found by scanning it, as after a power loss: the copy
+    /// holds what a recovery of the source would find.
     pub is_recovered: bool,
 }
 
@@ -244,7 +244,7 @@ impl<'a> Backup<'a> {
     /// # Cost
     ///
     /// Reads the log of the source once and writes it once, then replays the copy: two passes over
-    /// its log. Memory does not grow with the log, but for 16 bytes a segment during the replay.
+    /// its log. Memory does not grow with the log, except by 16 bytes a segment during the replay.
     pub fn write(mut self, dest: impl AsRef<Path>) -> Result<BackupReport> {
         let dest = dest.as_ref();
         let progress = &mut self.progress;
@@ -275,7 +275,7 @@ impl<'a> Backup<'a> {
 
     /// Writes the copy to a stream, zeros where the file has holes.
     ///
-    /// A stream cannot be given an index, so whoever opens the file that is made of it replays its
+    /// A stream cannot be given an index, so the first open of that file replays its
     /// log once, as after a power loss.
     ///
     /// # Errors
@@ -291,13 +291,13 @@ impl<'a> Backup<'a> {
         match &self.source {
             Source::Store(store) => {
                 let snapshot = snapshot_of(store)?;
-                let (walked, extents) = survey(&store.region, &snapshot, progress)?;
+                let (walked, extents) = scan_log(&store.region, &snapshot, progress)?;
                 stream(&store.region, &snapshot, walked, extents, &mut out, progress)
             }
             Source::File(path) => {
                 let source = FileSource::open(path)?;
-                let (snapshot, (walked, extents)) =
-                    source.with_snapshot(|region, snapshot| survey(region, snapshot, progress))?;
+                let (snapshot, (walked, extents)) = source
+                    .with_snapshot(|region, snapshot| scan_log(region, snapshot, progress))?;
                 stream(&source.region, &snapshot, walked, extents, &mut out, progress)
             }
         }
@@ -431,7 +431,7 @@ impl FileSource {
         Ok(Some(Snapshot { superblock, end: LogEnd::FirstInvalid }))
     }
 
-    /// Returns the last commit, if the live header can be believed as it is now.
+    /// Returns the last commit, if the live header can be trusted as it is now.
     fn commit_in_header(&self, lock: Option<&WritersOut<'_>>) -> Result<Option<Snapshot>> {
         let (region, live) = (&self.region, self.region.live());
         region.see_size()?;
@@ -469,7 +469,7 @@ impl FileSource {
     ///
     /// A recovery takes the identity away, zeroes the header and says who it is again at the end.
     /// If all of that happened between two loads of ours, the commit could be the 0 in the middle:
-    /// so a 0 is looked at again, some time later, before it is believed.
+    /// so a 0 is looked at again, some time later, before it counts.
     fn commit_left(&self) -> Option<LogEnd> {
         let live = self.region.live();
         let identity = self.region.storage().identity();
@@ -512,7 +512,7 @@ struct Walked {
 }
 
 /// Verifies a snapshot record by record and hands out its segments in the order of the log: whole
-/// ones, but for the tail, which ends with the snapshot.
+/// ones, except the tail, which ends with the snapshot.
 fn walk(
     region: &Region,
     snapshot: &Snapshot,
@@ -611,7 +611,7 @@ fn chunks(extent: Extent) -> impl Iterator<Item = Extent> {
         .map(move |offset| Extent { offset, bytes: CHUNK_BYTES.min(end - offset) })
 }
 
-/// Copies a snapshot into a file, but for its header and its index.
+/// Copies a snapshot into a file, except its header and its index.
 fn copy_to_file(
     region: &Region,
     snapshot: &Snapshot,
@@ -655,7 +655,7 @@ fn finish(
 }
 
 /// Returns the header of a copy: superblocks that say nothing of a checkpoint or an index, and a
-/// live header that is believed by nobody.
+/// live header that no open trusts.
 fn header(source: &Superblock, is_empty: bool) -> Vec<u8> {
     let mut header = vec![0; HEADER_BYTES as usize];
     // Both, as a store has them from its first change on: one may be damaged.
@@ -676,7 +676,7 @@ fn header(source: &Superblock, is_empty: bool) -> Vec<u8> {
 }
 
 /// Verifies a snapshot and returns what it consists of, in the order of the file.
-fn survey(
+fn scan_log(
     region: &Region,
     snapshot: &Snapshot,
     progress: &mut Option<ProgressFunction<'_>>,

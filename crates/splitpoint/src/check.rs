@@ -58,11 +58,11 @@ pub struct CheckReport {
     pub damages: Vec<Damage>,
     /// How many there are in all: one for each damaged place, whatever follows from it.
     pub damage_count: u64,
-    /// Slots that name a record in a damaged part of the log: so many keys cannot be read. They are
-    /// right, and no damages of their own.
+    /// Slots that name a record in a damaged part of the log: that many keys cannot be read. The
+    /// slots are right and do not count as damages.
     pub lost_slot_count: u64,
     /// Records without a slot because of a damage: a lost record replaced or deleted them, or a
-    /// damaged chain hides them. They are no damages of their own.
+    /// damaged chain hides them. They do not count as damages.
     pub slotless_count: u64,
 }
 
@@ -125,7 +125,7 @@ pub struct CheckProgress {
     pub bytes_total: u64,
 }
 
-/// Who wants to know how far a check is, and can stop it.
+/// The caller's function that hears how far a check is, and can stop it.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(CheckProgress) -> ControlFlow<()>;
 
 /// A check under way.
@@ -194,7 +194,7 @@ impl Check<'_> {
 
     fn check_live_header(&mut self) {
         let region = &self.store.region;
-        // An index in memory of its own has no pieces in the file.
+        // A private index in memory has no pieces in the file.
         if !region.is_private()
             && let Err(error) = region.live().validate(region.view.file_bytes())
         {
@@ -245,7 +245,7 @@ impl Check<'_> {
     /// Checks that no granule has two uses: `used` has the segments that the log is in. What will be
     /// handed out must be in none of them, nor in a piece of the index, nor twice on the list.
     ///
-    /// A granule that has no use at all is lost until the index is built again, which harms nobody.
+    /// A granule that has no use at all is lost until the index is built again, which does no harm.
     fn check_space(&mut self) {
         let region = &self.store.region;
         let live = region.live();
@@ -263,7 +263,7 @@ impl Check<'_> {
                     count: piece_of(piece).granule_count(),
                 }));
             }
-            // A killed process may have noted one before it was taken, or after it was given back.
+            // A killed process may have noted one before it was allocated, or after it was freed.
             let checkpoints = live.checkpoint_extents().into_iter().flatten();
             used.extend(checkpoints.filter(|&extent| !space.is_free(extent)));
         }

@@ -7,13 +7,13 @@
 //! # Invariants
 //!
 //! - A superblock names a checkpoint only when all of it is durable, and the log up to its commit.
-//! - The segment of the one before is given back only when that superblock is durable.
-//! - Nothing in an image is believed before the checksum of its block.
+//! - The segment of the one before is freed only when that superblock is durable.
+//! - Nothing in an image is used before the checksum of its block was verified.
 //!
 //! # Not here
 //!
-//! When a checkpoint is due and who waits for the device is `store`'s business; what is done with
-//! one after a crash, `recovery`'s.
+//! `store` decides when a checkpoint is due and which thread waits for the device; `recovery` reads
+//! one after a crash.
 //!
 //! # Source
 //!
@@ -122,7 +122,11 @@ impl CheckpointState {
     }
 
     fn encode(&self, header: SegmentHeader) -> Vec<u8> {
-        assert!(self.used.len() <= EXTENT_COUNT_MAX, "`ImageWriter::begin` has looked");
+        assert!(self.used.len() <= EXTENT_COUNT_MAX, "`CheckpointWriter::begin` has looked");
+        assert_eq!(
+            header.base_lsn, self.replay_start.lsn,
+            "the segment has the number of its commit"
+        );
         let mut block = vec![0; GRANULE_BYTES as usize];
         block[..SegmentHeader::BYTES as usize].copy_from_slice(&header.encode());
         let CommitState { record_count, live_bytes, dead_bytes, .. } = self.commit;
@@ -217,6 +221,7 @@ pub(crate) fn state_crc(block: &[u8], salt: u64) -> u32 {
 
 /// Finishes the block in `bytes`, which will be at `offset` of the file.
 fn seal(bytes: &mut [u8], salt: u64, offset: u64) {
+    assert!((BLOCK_HEAD_BYTES + 1..=BLOCK_BYTES).contains(&bytes.len()), "a block has an entry");
     let len = u32::try_from(bytes.len()).expect("a block is small");
     put_u32(bytes, 4, len);
     let crc = block_crc(bytes, salt, offset);
@@ -240,7 +245,7 @@ pub(crate) fn block_crc(bytes: &[u8], salt: u64, offset: u64) -> u32 {
 ///     16     -  slots, 8 bytes each; then the next entry
 /// ```
 #[derive(Debug)]
-pub(crate) struct ImageWriter {
+pub(crate) struct CheckpointWriter {
     name: CheckpointName,
     /// Which of the two places of the live header names the segment.
     place: usize,
@@ -257,13 +262,14 @@ pub(crate) struct ImageWriter {
     slots: Vec<Slot>,
 }
 
-impl ImageWriter {
+impl CheckpointWriter {
     /// Begins the image of a table in that state: takes a segment and writes its first granule.
     pub(crate) fn begin(extents: &mut Extents, state: &CheckpointState, salt: u64) -> Result<Self> {
         let region = &extents.region().clone();
         if state.used.len() > EXTENT_COUNT_MAX {
             return Err(Error::Full { what: "checkpoint extents", bytes: GRANULE_BYTES });
         }
+        assert!(state.replay_start.segment_offset != 0, "a checkpoint is of a log");
         let bytes = state.segment_bytes();
         let live = region.live();
         let place = live.checkpoint_extents().iter().position(Option::is_none);
@@ -331,17 +337,18 @@ impl ImageWriter {
         while rest < self.slots.len() {
             let room = (BLOCK_BYTES - self.block.len()) / 8;
             if room < 2 {
-                self.flush(region)?;
+                self.write_block(region)?;
                 continue;
             }
             let slots = &self.slots[rest..][..(room - 1).min(self.slots.len() - rest)];
-            debug_assert!(slots.len() < 1 << COUNT_BITS);
+            debug_assert!(!slots.is_empty() && slots.len() < 1 << COUNT_BITS);
             let first = bucket.0 << COUNT_BITS | slots.len() as u64;
             self.block.extend_from_slice(&first.to_le_bytes());
             for slot in slots {
                 self.block.extend_from_slice(&slot.0.to_le_bytes());
             }
             rest += slots.len();
+            debug_assert!(self.block.len() <= BLOCK_BYTES);
         }
         Ok(())
     }
@@ -358,7 +365,8 @@ impl ImageWriter {
         if self.cursor < self.geometry.bucket_count() {
             return Ok(false);
         }
-        self.flush(region)?;
+        self.write_block(region)?;
+        assert_eq!(self.cursor, self.geometry.bucket_count(), "every bucket has been captured");
         if self.slot_count == self.record_count {
             return Ok(true);
         }
@@ -366,7 +374,7 @@ impl ImageWriter {
         Err(Error::Corrupt { what: "record count", offset: self.name.offset, expected, found })
     }
 
-    fn flush(&mut self, region: &Region) -> Result<()> {
+    fn write_block(&mut self, region: &Region) -> Result<()> {
         if self.block.len() == BLOCK_HEAD_BYTES {
             return Ok(());
         }
@@ -379,7 +387,7 @@ impl ImageWriter {
                 found,
             });
         }
-        assert!(self.block.len() <= BLOCK_BYTES);
+        assert!(self.block_at.is_multiple_of(GRANULE_BYTES), "a full block ends at a granule");
         let offset = self.name.offset + self.block_at;
         seal(&mut self.block, self.name.salt, offset);
         let block = &self.block;
@@ -390,7 +398,7 @@ impl ImageWriter {
     }
 }
 
-/// Gives back the segment that a place of the live header names.
+/// Frees the segment that a place of the live header names.
 fn release(extents: &mut Extents, place: usize) {
     let region = extents.region().clone();
     let live = region.live();
@@ -402,13 +410,15 @@ fn release(extents: &mut Extents, place: usize) {
     live.set_checkpoint_extent(place, None);
 }
 
-/// Gives back the segments of all checkpoints but the one of that name.
+/// Frees the segments of all checkpoints except the one of that name.
 pub(crate) fn release_all_but(extents: &mut Extents, kept: Option<CheckpointName>) {
     for (place, extent) in extents.region().live().checkpoint_extents().into_iter().enumerate() {
         if extent.is_some() && extent != kept.map(extent_of) {
             release(extents, place);
         }
     }
+    let mut left = extents.region().live().checkpoint_extents().into_iter().flatten();
+    assert!(left.all(|extent| Some(extent) == kept.map(extent_of)), "no other one is left");
 }
 
 /// Returns the granules of a checkpoint.
@@ -490,7 +500,7 @@ impl Image {
     }
 }
 
-/// Entries whose buckets are told ahead.
+/// How many entries ahead `ahead` gets their buckets.
 const ENTRIES_AHEAD: usize = 12;
 
 /// The first words of the entries of a block, which may say anything.

@@ -1,12 +1,6 @@
 //! `Db`: a handle to a store, in a file or in memory.
 
-#[cfg(test)]
-#[cfg(not(loom))]
-mod crash_tests;
 mod iter;
-#[cfg(test)]
-#[cfg(not(loom))]
-mod kill_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod miri_tests;
@@ -32,7 +26,7 @@ use crate::cursor::Scan;
 use crate::error::Result;
 use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
 use crate::stats::{Recovery, Stats};
-use crate::store::{Opened, Put, Step, Store, Writer, via};
+use crate::store::{Opened, Put, Step, Store, Writer};
 use crate::syncer::Syncer;
 use crate::table::{
     BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck,
@@ -173,6 +167,12 @@ impl Db {
         let store = Arc::new(Store::new(opened, options));
         let handle = Arc::new(Handle { store: store.clone(), syncer: Syncer::default() });
         Self { store, handle }
+    }
+
+    /// Returns the store, for tests that look behind the interface.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Returns the value of `key`, or `None`.
@@ -629,7 +629,7 @@ impl Db {
         let hash = self.store.hash_of(key);
         self.store.prefetch_bucket(hash);
         let mut writer = self.store.lock_for_change()?;
-        let is_deleted = self.store.delete_locked(&mut writer, key, hash, via(durability))?;
+        let is_deleted = self.store.delete_locked(&mut writer, key, hash, durability)?;
         self.finish(writer, durability)?;
         Ok(is_deleted)
     }

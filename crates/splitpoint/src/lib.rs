@@ -300,7 +300,6 @@ mod background;
 pub mod backup;
 mod batch;
 mod bitmap;
-mod canary;
 pub mod check;
 mod checkpoint;
 mod cursor;
@@ -308,9 +307,6 @@ mod db;
 mod error;
 mod file_kind;
 mod format;
-#[cfg(any(test, feature = "fuzzing"))]
-#[doc(hidden)]
-pub mod fuzzing;
 mod growing;
 pub mod hash;
 mod health;
@@ -338,6 +334,7 @@ mod storage;
 mod store;
 mod syncer;
 mod table;
+mod testing;
 mod url;
 mod value;
 
@@ -357,6 +354,9 @@ pub use storage::sim::{SimDisk, SimFault};
 pub use table::{
     BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck, TableExt,
 };
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub use testing::fuzzing;
 pub use url::{Opener, open, open_with, register};
 pub use value::{Entry, Value};
 

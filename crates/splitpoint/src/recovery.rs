@@ -2,7 +2,7 @@
 //!
 //! | found | done | cost |
 //! |---|---|---|
-//! | closed | the live tables are believed | O(1) |
+//! | closed | the live tables are used as they are | O(1) |
 //! | left by a killed process | what is after the last commit is applied | O(1) |
 //! | anything else | the index is built again from the newest checkpoint, if there is one, and the log after it: see `replay` | a pass over both |
 //!
@@ -16,14 +16,14 @@
 
 mod agreement;
 mod halves;
+mod log_scan;
 mod replay;
-mod survey;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use log_scan::KeyHash;
 use replay::apply_change;
-use survey::KeyHash;
 
 use crate::atomic::Ordering;
 use crate::checkpoint::{extent_of, release_all_but};
@@ -108,11 +108,11 @@ pub(crate) fn open_storage(
     if !options.rebuild_index {
         match opening.state_of_tables(&region) {
             Tables::Clean => return opening.open_clean(&region),
-            // Who may not finish the last change builds an index of its own.
+            // A read-only handle cannot finish the last change: it builds a private index.
             Tables::Left if options.access == Access::ReadOnly && !opening.is_settled(&region) => {}
             Tables::Left => {
-                // What meets damage leaves it to the log.
-                if let Ok((state, recovery, durable_lsn)) = opening.take_over(&region) {
+                // On damage, fall back to the log.
+                if let Ok((state, recovery, durable_lsn)) = opening.warm_restart(&region) {
                     let found = (state, recovery, durable_lsn);
                     let mut opened = opening.finish(Extents::of(&region), found);
                     // The superblock says so, though perhaps in the cache alone.
@@ -135,10 +135,11 @@ fn head(storage: &dyn Storage, bytes: u64) -> Vec<u8> {
 /// Returns whether nothing was ever stored: the file is empty, or a power loss has taken both
 /// superblocks of a new one.
 ///
-/// It may have left any words of the live header: those that tell it from other things are zero or
-/// what a creation stores there; and the header of the first segment of a log, in which nothing is. All
-/// else is still zero. Where nothing but zeros is left, the file is no larger than a creation makes it, or its
-/// blocks were never written: other files of zeros belong to somebody else.
+/// It may have left any words of the live header: those that distinguish it from other files are
+/// zero or what a creation stores there; and the header of the first segment of a log, in which
+/// nothing is. All else is still zero. Where nothing but zeros is left, the file is no larger than
+/// a creation makes it, or its blocks were never written: other files of zeros belong to somebody
+/// else.
 fn is_unfinished_creation(storage: &dyn Storage) -> bool {
     let file_bytes = storage.file_bytes();
     if file_bytes == 0 {
@@ -306,7 +307,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         write_features: 0,
     };
     storage.grow(HEADER_BYTES).map_err(|source| io_error("extend", storage.path(), source))?;
-    // In memory the index has windows of its own, and no place among the segments.
+    // In memory the index has its own windows, and no place among the segments.
     let is_private = storage.is_volatile();
     let region = Arc::new(Region::new(storage, is_private)?);
     region.live().initialize();
@@ -321,11 +322,14 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         superblock.segment_bytes_min.into(),
         superblock.segment_bytes_max.into(),
     );
+    assert_eq!(superblock.log_start, LogStart::default(), "the first change begins the log");
     let writer = Writer::new(log, extents, CommitState::default(), superblock);
     Ok(Opened { region, hash, writer, recovery: Recovery::Created, durable_lsn: 0 })
 }
 
 fn set_geometry(region: &Region, geometry: Geometry) {
+    let line_count = region.windows.line_count(LineWindow::Buckets);
+    assert!(geometry.bucket_count() <= line_count, "each bucket has a line");
     let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
     region.windows.shape().store(Shape { geometry, ..shape }.word(), Ordering::Release);
 }
@@ -354,7 +358,7 @@ enum Tables {
     Clean,
     /// A writer on this boot left them, valid as after each of its stores.
     Left,
-    /// They cannot be believed.
+    /// They cannot be trusted.
     Unknown,
 }
 
@@ -395,6 +399,7 @@ impl Opening {
     }
 
     fn open_clean(mut self, region: &Arc<Region>) -> Result<Opened> {
+        assert!(self.superblock.is_clean, "only a close vouches for the tables");
         region.windows.map_listed_pieces()?;
         let (lsn, state) = region.live().committed();
         let position =
@@ -427,7 +432,7 @@ impl Opening {
             let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
             is_last_split_whole(&region.windows, shape.geometry, hash_of)
         };
-        // What meets damage leaves it to the log.
+        // On damage, fall back to the log.
         settled().unwrap_or(false)
     }
 
@@ -444,8 +449,9 @@ impl Opening {
         (position, state)
     }
 
-    /// Takes over the tables of a killed writer.
-    fn take_over(&mut self, region: &Arc<Region>) -> Result<(CommitState, Recovery, u64)> {
+    /// Goes on with the tables of a killed writer.
+    fn warm_restart(&mut self, region: &Arc<Region>) -> Result<(CommitState, Recovery, u64)> {
+        assert!(!self.superblock.is_clean, "a store that was closed needs no recovery");
         region.windows.map_listed_pieces()?;
         let live = region.live();
         let (mut position, mut state) = self.committed_position(region);
@@ -455,9 +461,9 @@ impl Opening {
         let mut durable_lsn = live.durable_lsn().min(live.committed().0);
         if self.access == Access::ReadWrite {
             region.claim_stores(None)?;
-            // No checksum vouches for it, and a sync that believed too much would do nothing.
+            // No checksum vouches for it, and with too high a number a sync would do nothing.
             durable_lsn = 0;
-            self.take_over_checkpoints(region)?;
+            self.settle_checkpoints(region)?;
             let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.view.pair(addr)?.key));
             let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
             repair_last_split(&region.windows, shape.geometry, hash_of)?;
@@ -467,7 +473,7 @@ impl Opening {
                 for change in &unpublished.changes {
                     apply_change(region, change, &extents)?;
                 }
-                state = unpublished.tally.after(&region.view, state);
+                state = unpublished.counts.after(&region.view, state, unpublished.end)?;
                 assert!(position.lsn <= unpublished.end.lsn, "what was published stays");
                 position = unpublished.end;
                 (state.tail_offset, state.tail_segment) =
@@ -476,6 +482,10 @@ impl Opening {
             }
         }
         self.resume(region, position)?;
+        assert!(
+            self.access == Access::ReadOnly || durable_lsn == 0,
+            "the first sync covers the file"
+        );
         if durable_lsn < position.lsn {
             self.log.distrust_durability(region.view.file_bytes());
         }
@@ -490,9 +500,9 @@ impl Opening {
         KeyHash { function: &self.hash, seed: self.superblock.seed }
     }
 
-    /// Keeps the checkpoint that the superblock names, unless its segment was given back, and gives
-    /// back that of one which was not finished.
-    fn take_over_checkpoints(&mut self, region: &Arc<Region>) -> Result<()> {
+    /// Keeps the checkpoint that the superblock names, unless its segment was freed, and
+    /// frees that of one which was not finished.
+    fn settle_checkpoints(&mut self, region: &Arc<Region>) -> Result<()> {
         let live = region.live();
         let mut extents = Extents::of(region);
         let is_kept = |name: CheckpointName| {

@@ -20,6 +20,7 @@
 //!   neither do those of a batch that was never committed.
 //! - What could not be read is in the report: behind it may be newer values and deletes.
 
+mod analysis;
 mod batches;
 mod bigs;
 mod marks;
@@ -27,7 +28,6 @@ mod reader;
 mod report;
 mod saver;
 mod segments;
-mod survey;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -44,22 +44,23 @@ use crate::hash::HashFunction;
 use crate::live::{Live, WORD_COUNT};
 use crate::options::{Create, Durability, Options};
 use crate::recovery::{open_storage, refuse_newer, resolve_hash};
+use crate::storage::Storage;
 use crate::storage::new_file::NewFile;
 use crate::storage::raw::RawFile;
 #[cfg(any(test, feature = "sim"))]
 use crate::storage::raw::ReadAt;
 
+use analysis::Analysis;
 use batches::Undone;
 use bigs::{Bigs, big_header};
 use reader::Reader;
 pub use report::{DamagedRange, RepairProgress, RepairReport};
 use saver::Saver;
 use segments::{Headers, KnownEnd, Log, Losses, losses, order};
-use survey::Survey;
 
 /// Saves what the store in the file at `source` still holds into a new store at `target`.
 ///
-/// As [`repair_with`] with [`Options::new`] and nobody who watches.
+/// As [`repair_with`] with [`Options::new`], without reports of progress.
 ///
 /// # Errors
 ///
@@ -94,11 +95,11 @@ pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Repa
 /// newest value of each key that can be read.
 ///
 /// The damaged file is opened for reading only. The new store keeps the hash function, the seed
-/// and the fill factor of the old one if a superblock still tells them; otherwise it takes those
-/// of `options`, whose `cache_bytes` it has in any case. `watch` is told now and then how far the
-/// work is, and can stop it. Until the new store is whole it is called `TARGET.repair-in-progress`,
-/// which is there when `watch` is called first; a killed process leaves it, and the next repair to
-/// `target` writes it anew.
+/// and the fill factor of the old one if a superblock still has them; otherwise it takes those
+/// of `options`, whose `cache_bytes` it has in any case. `watch` is called now and then with how
+/// far the work is, and can stop it. Until the new store is whole it is called
+/// `TARGET.repair-in-progress`, which is there when `watch` is called first; a killed process
+/// leaves it, and the next repair to `target` writes it anew.
 ///
 /// # Errors
 ///
@@ -135,10 +136,7 @@ pub fn repair_with(
     let mut reader = Reader::new(&source, &mut watch);
     reader.ask()?;
     let found = find(&mut reader, options)?;
-    let options = found.options(options).create(Create::New).durability(Durability::Buffered);
-    let db = Db::from_opened(open_storage(Box::new(new.storage()?), &options, true)?, &options);
-    let report = found.save(&mut reader, &db)?;
-    db.close()?;
+    let report = found.save_into(&mut reader, Box::new(new.storage()?), options)?;
     new.publish()?;
     Ok(report)
 }
@@ -270,22 +268,38 @@ impl Found {
         options
     }
 
+    /// Creates the new store in an empty storage and closes it: when this returns a report, all
+    /// that the report counts is durable.
+    fn save_into(
+        self,
+        reader: &mut Reader<'_>,
+        storage: Box<dyn Storage>,
+        options: &Options,
+    ) -> Result<RepairReport> {
+        let options = self.options(options).create(Create::New).durability(Durability::Buffered);
+        let db = Db::from_opened(open_storage(storage, &options, true)?, &options);
+        let report = self.save(reader, &db)?;
+        let is_closed = db.close()?;
+        assert!(is_closed, "nobody else has a handle to the new store");
+        Ok(report)
+    }
+
     /// Stores the newest value of each key in `db`, which is empty.
     fn save(mut self, reader: &mut Reader<'_>, db: &Db) -> Result<RepairReport> {
-        let mut survey = Survey::new(&self);
+        let mut analysis = Analysis::new(&self);
         for part in &self.log.parts {
             part.each_record(reader, |reader, record| {
-                survey.add(reader, part, record);
+                analysis.add(reader, part, record);
                 Ok(())
             })?;
         }
         for (&lsn, segment) in &self.bigs.doubtful {
             if let Some((header, _)) = big_header(reader, segment) {
-                survey.replace(header.prev, lsn);
+                analysis.replace(header.prev, lsn);
             }
         }
-        let (record_count, unknown) = (survey.record_count, survey.unknown_deletes);
-        let saver = Saver { found: &self, survey, db, record_count: 0, saved_bytes: 0 };
+        let (record_count, unknown) = (analysis.record_count, analysis.unknown_deletes);
+        let saver = Saver { found: &self, analysis, db, record_count: 0, saved_bytes: 0 };
         saver.save_all(reader)?;
         if let (Some(superblock), None) = (&self.superblock, &self.hash) {
             self.report.replaced_hash = Some(superblock.hash_name.clone());
@@ -302,4 +316,46 @@ impl Found {
 fn hash_of_store(superblock: &Superblock, options: &Options) -> Option<HashFunction> {
     let own = Options::new();
     [options, &own].into_iter().find_map(|options| resolve_hash(superblock, options).ok())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{SimDisk, SimFault};
+
+    /// Repairs `bytes` into a new store on `target`.
+    fn repair_to(target: &SimDisk, bytes: &Vec<u8>) -> Result<RepairReport> {
+        let mut watch = |_| ControlFlow::Continue(());
+        let mut reader = Reader::new(bytes, &mut watch);
+        let options = Options::new();
+        let found = find(&mut reader, &options)?;
+        let storage = target.storage().expect("nothing fails before the first call");
+        found.save_into(&mut reader, storage, &options)
+    }
+
+    #[test]
+    fn a_repair_whose_store_is_not_durable_fails_whichever_call_went_wrong() {
+        let disk = SimDisk::new();
+        let db = disk.open(&Options::new()).expect("a new store");
+        for i in 0..20_u8 {
+            db.put([i], [i; 300]).expect("there is room");
+        }
+        db.close().expect("nothing fails here");
+        let (bytes, target) = (disk.file(), SimDisk::new());
+        let report = repair_to(&target, &bytes).expect("the store is sound");
+        assert_eq!(report.key_count, 20);
+        let (call_count, syncs) = (target.call_count(), target.syncs());
+        assert!(!syncs.is_empty(), "a repair syncs");
+        for call in 1..=call_count {
+            let target = SimDisk::new();
+            target.fail_once(call, SimFault::Error(5));
+            let is_sync = syncs.iter().any(|&(sync, _)| sync == call);
+            let repaired = repair_to(&target, &bytes);
+            assert!(!(is_sync && repaired.is_ok()), "the sync in call {call} fails unnoticed");
+            if repaired.is_ok() {
+                let db = target.lose_power(0).open(&Options::new()).expect("it is durable");
+                assert_eq!(db.len(), 20, "call {call}");
+            }
+        }
+    }
 }

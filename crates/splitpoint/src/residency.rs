@@ -67,7 +67,7 @@ impl Residency {
         }
         let end = self.end.load(Ordering::Relaxed);
         let mut hand = self.hand.lock().unwrap_or_else(PoisonError::into_inner);
-        // Two rounds find an unused unit, unless other threads touch all units meanwhile.
+        // Two rounds find a unit that no reader uses, unless readers touch all of them meanwhile.
         for _ in 0..2 * end {
             if self.resident_count.load(Ordering::Relaxed) <= self.unit_count_max {
                 return;

@@ -14,7 +14,7 @@ const SOURCES: &str = "crates/splitpoint/src/";
 /// it, which do not know each other. A submodule or an item that stands lower or higher than its
 /// module has its own place. Inside one module the order is its own affair.
 const LAYERS: &[&[&str]] = &[
-    &["fuzzing"],
+    &["testing"],
     &["storage::sim"], // A store with faults, made for crash tests.
     &["repair"],
     &["url"],
@@ -38,7 +38,7 @@ const LAYERS: &[&[&str]] = &[
     &["hash", "linear"],
     &["growing"],
     &["batch"],
-    &["error", "atomic", "bitmap", "canary", "storage::fork", "value"],
+    &["error", "atomic", "bitmap", "storage::fork", "testing::mutant", "value"],
     &["file_kind"],
 ];
 

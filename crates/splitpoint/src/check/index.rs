@@ -22,7 +22,7 @@ use crate::linear::{BucketIndex, Geometry};
 use crate::live::{FREE_LINES_OFFSET, LINES_USED_OFFSET, LineWindow};
 use crate::region::{Region, View};
 
-/// Buckets that are read between two times that the progress is told.
+/// Buckets between two reports of progress.
 const BUCKETS_TOLD: u64 = 1 << 13;
 
 /// The pass over the index.
@@ -160,7 +160,7 @@ impl Pass<'_, '_> {
     }
 
     /// Checks that the lines that will be handed out are in no chain. Lines in neither are lost until
-    /// the index is built again, which harms nobody.
+    /// the index is built again, which does no harm.
     fn check_free_lines(&mut self) {
         let (region, report) = (self.region, &mut self.check.report);
         let live = region.live();

@@ -12,20 +12,23 @@
 //!
 //! Each place is one damage, however much follows from it. No byte is read more than twice,
 //! whatever the file holds.
+//!
+//! # Not here
+//!
+//! [`Changes`](crate::log::scan::Changes), which all others read the log by, ends at the first
+//! damage. Here a damaged record is a finding, and what follows it may be in doubt.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{Check, CheckStage};
 use crate::error::Result;
-use crate::format::{
-    Addr, FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, u64_at,
-};
+use crate::format::{Addr, FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader};
 use crate::log::append::Position;
 use crate::log::batch::{CutBatches, Standing};
 use crate::log::record::{LINK_BYTES, Record, RecordKind};
 use crate::log::resync::{Link, Powers, SegmentScan, records_of, scan};
-use crate::log::scan::{AHEAD_BYTES, big_record, enter, link_target};
+use crate::log::scan::{AHEAD_BYTES, big_record, big_target, enter, link_target};
 use crate::log::segment::{Segment, log_segment_at, segments_before};
 use crate::region::Region;
 use crate::space::Extent;
@@ -136,11 +139,11 @@ impl Check<'_> {
 
     /// Verifies the big record that `naming` names and returns its address.
     fn take_big(&mut self, naming: &Record<'_>) -> Option<Addr> {
-        match big_record(&self.store.region.view, naming) {
-            Ok(big) => {
+        let view = &self.store.region.view;
+        let found = big_target(naming).and_then(|target| Ok((target, big_record(view, naming)?)));
+        match found {
+            Ok(((segment_offset, segment_bytes), big)) => {
                 self.report.log_bytes += big.bytes.len() as u64;
-                let segment_offset = big.offset - SegmentHeader::BYTES;
-                let segment_bytes = u64_at(naming.value(), 8);
                 self.big_bytes += segment_bytes;
                 self.used.push(extent(segment_offset..segment_offset + segment_bytes));
                 Some(big.addr())
@@ -159,8 +162,7 @@ impl Check<'_> {
 
 /// Returns where the big record should be that `naming` names.
 fn big_addr(naming: &Record<'_>) -> Option<Addr> {
-    let value = naming.value();
-    let segment = (value.len() == 16).then(|| u64_at(value, 0))?;
+    let (segment, _) = big_target(naming).ok()?;
     (segment < FILE_BYTES_MAX - GRANULE_BYTES && segment.is_multiple_of(8))
         .then(|| Addr::of_offset(segment + SegmentHeader::BYTES))
 }
@@ -265,7 +267,7 @@ impl<'a> Pass<'_, 'a> {
     }
 
     /// Returns the beginning of the segment at `offset`. If its header is damaged, that is noted, and
-    /// what named it tells enough.
+    /// the record that named it has what is needed.
     fn enter(
         &mut self,
         offset: u64,

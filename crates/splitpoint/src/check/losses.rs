@@ -8,7 +8,7 @@ use crate::format::{Addr, SegmentHeader, SegmentKind};
 use crate::log::segment::Segment;
 use crate::region::View;
 
-/// The parts of the log that are damaged, and those that were read, to tell them apart.
+/// The parts of the log that are damaged, and those that were read.
 #[derive(Debug)]
 pub(super) struct Losses {
     /// Whether there are any.

@@ -6,7 +6,7 @@ use std::sync::MutexGuard;
 use super::Db;
 use crate::error::Result;
 use crate::options::Durability;
-use crate::store::{Writer, via};
+use crate::store::Writer;
 use crate::table::PutMode;
 use crate::value::Value;
 
@@ -65,7 +65,7 @@ impl Db {
             self.store.put_at_once(&mut writer, key, value, PutMode::Replace, durability)?;
         } else {
             let hash = self.store.hash_of(key);
-            self.store.delete_locked(&mut writer, key, hash, via(durability))?;
+            self.store.delete_locked(&mut writer, key, hash, durability)?;
         }
         self.finish(writer, durability)?;
         Ok(new)
@@ -212,7 +212,7 @@ impl Db {
         if !std::ptr::eq(pair.value, old) && pair.value != old {
             return Ok(Held::Other(Value::borrowed(pair.value)));
         }
-        self.store.delete_locked(&mut writer, key, hash, via(durability))?;
+        self.store.delete_locked(&mut writer, key, hash, durability)?;
         self.finish(writer, durability)?;
         Ok(Held::Deleted)
     }

@@ -61,12 +61,14 @@ impl Line {
     /// Returns a mask of the slots whose tag is `tag`; for tag 0 the empty slots are in it.
     #[inline]
     pub(crate) fn match_tag(&self, tag: Tag) -> u32 {
+        debug_assert!(tag.0 >> Tag::BITS == 0);
         self.mask(|slot| slot.tag() == tag)
     }
 
     /// Returns whether one of the slots is `wanted`.
     #[inline]
     pub(crate) fn has(&self, wanted: Slot) -> bool {
+        debug_assert!(!wanted.is_empty(), "an empty slot holds nothing");
         self.mask(|slot| slot == wanted) != 0
     }
 
@@ -115,6 +117,7 @@ impl Line {
 
     /// Replaces the line that continues the chain.
     pub(crate) fn set_next(&self, next: Option<LineNumber>) {
+        debug_assert!(next != Some(LineNumber(0)), "lines are counted from 1");
         store(&self.meta, next.map_or(0, |line| line.0.into()));
     }
 
@@ -127,6 +130,7 @@ impl Line {
     /// Puts the line before `next` on the free list. Its chain is left as it is, for readers
     /// that have strayed here.
     pub(crate) fn set_next_free(&self, next: Option<LineNumber>) {
+        debug_assert!(next != Some(LineNumber(0)), "lines are counted from 1");
         let chain = self.meta.load(Ordering::Relaxed) & u64::from(u32::MAX);
         let free = next.map_or(0, |line| line.0.into());
         store(&self.meta, free << 32 | chain);
@@ -153,9 +157,10 @@ impl Line {
 
     /// Returns the first empty slot.
     #[inline]
-    pub(crate) fn hole(&self) -> Option<usize> {
-        let holes = self.mask(Slot::is_empty);
-        (holes != 0).then(|| holes.trailing_zeros() as usize)
+    pub(crate) fn first_empty(&self) -> Option<usize> {
+        let empty = self.mask(Slot::is_empty);
+        debug_assert!(empty >> SLOT_COUNT == 0, "one bit for each slot");
+        (empty != 0).then(|| empty.trailing_zeros() as usize)
     }
 
     /// Returns the number of slots in use.

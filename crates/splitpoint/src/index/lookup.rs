@@ -12,7 +12,7 @@ use crate::linear::BucketIndex;
 /// Finds the record of a key, from any thread, while one writer changes the table.
 ///
 /// `is_key` says whether the record at an address has the key that was hashed. A record that is
-/// found was current during the call. A miss is believed only if the bucket of the hash is still
+/// found was current during the call. A miss counts only if the bucket of the hash is still
 /// the same and nothing that was looked at has been used for something else: `docs/design.md` has the
 /// argument, under "Why is a lock-free miss right?".
 ///
@@ -48,7 +48,7 @@ pub(crate) fn find<L: Lines + ?Sized, T>(
 pub(crate) fn is_held<L: Lines + ?Sized>(lines: &L, hash: u64, addr: Addr) -> Result<bool> {
     let shape = Shape::of_word(lines.shape().load(Ordering::Acquire));
     let line = lines.bucket(shape.geometry.bucket_of(hash));
-    // Nearly always. What is there is believed, as a record that is found.
+    // Fast path: a slot that holds `addr` is proof. Only a miss needs a second look at the shape.
     if line.has(Slot::new(Tag::of_hash(hash), addr)) {
         return Ok(true);
     }
@@ -58,6 +58,7 @@ pub(crate) fn is_held<L: Lines + ?Sized>(lines: &L, hash: u64, addr: Addr) -> Re
 
 #[cold]
 fn is_same_place(before: u64, after: u64, hash: u64) -> bool {
+    debug_assert_ne!(before, after, "the same word needs no second look");
     let (before, after) = (Shape::of_word(before), Shape::of_word(after));
     before.epoch == after.epoch && before.geometry.bucket_of(hash) == after.geometry.bucket_of(hash)
 }
@@ -95,6 +96,7 @@ pub(super) fn follow<L: Lines + ?Sized>(
     next: LineNumber,
     line_count: u64,
 ) -> Result<&Line> {
+    debug_assert!(next.0 != 0, "lines are counted from 1");
     let line_count_max = lines.overflow_line_count();
     match lines.overflow(next) {
         Some(line) if line_count <= line_count_max => Ok(line),
@@ -113,7 +115,7 @@ pub(crate) struct Located<'a> {
     /// The slot of the key, with its line and place.
     pub(crate) found: Option<(&'a Line, usize, Slot)>,
     /// The first empty slot of the chain.
-    pub(crate) hole: Option<(&'a Line, usize)>,
+    pub(crate) empty: Option<(&'a Line, usize)>,
     /// The last line of the chain.
     pub(crate) last: &'a Line,
     /// Lines of the chain, the bucket included.
@@ -130,7 +132,7 @@ pub(crate) fn locate<L: Lines + ?Sized>(
     let tag = Tag::of_hash(hash);
     let shape = Shape::of_word(lines.shape().load(Ordering::Relaxed));
     let mut line = lines.bucket(shape.geometry.bucket_of(hash));
-    let mut hole = None;
+    let mut empty = None;
     let mut line_count = 1;
     loop {
         let mut candidates = line.match_tag(tag);
@@ -138,15 +140,15 @@ pub(crate) fn locate<L: Lines + ?Sized>(
             let i = candidates.trailing_zeros() as usize;
             let slot = line.slot(i);
             if !slot.is_empty() && is_key(slot.addr())? {
-                return Ok(Located { found: Some((line, i, slot)), hole, last: line, line_count });
+                return Ok(Located { found: Some((line, i, slot)), empty, last: line, line_count });
             }
             candidates &= candidates - 1;
         }
-        if hole.is_none() {
-            hole = line.hole().map(|i| (line, i));
+        if empty.is_none() {
+            empty = line.first_empty().map(|i| (line, i));
         }
         let Some(next) = line.next() else {
-            return Ok(Located { found: None, hole, last: line, line_count });
+            return Ok(Located { found: None, empty, last: line, line_count });
         };
         line = follow(lines, next, line_count)?;
         line_count += 1;
@@ -169,10 +171,10 @@ pub(crate) fn locate_end<L: Lines + ?Sized>(lines: &L, bucket: BucketIndex) -> R
     let mut line = lines.bucket(bucket);
     let mut line_count = 1;
     loop {
-        let hole = line.hole().map(|i| (line, i));
-        let next = if hole.is_none() { line.next() } else { None };
+        let empty = line.first_empty().map(|i| (line, i));
+        let next = if empty.is_none() { line.next() } else { None };
         let Some(next) = next else {
-            return Ok(Located { found: None, hole, last: line, line_count });
+            return Ok(Located { found: None, empty, last: line, line_count });
         };
         line = follow(lines, next, line_count)?;
         line_count += 1;

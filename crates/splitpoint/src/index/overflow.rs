@@ -7,7 +7,7 @@ pub(crate) trait LinePool {
     /// Takes a line, empty; `None` if there is no more.
     fn take(&mut self) -> Option<LineNumber>;
 
-    /// Gives back a line that no chain has any more. Its content stays until it is taken again.
+    /// Frees a line that no chain has any more. Its content stays until it is taken again.
     fn give(&mut self, line: LineNumber);
 
     /// Returns how many lines can be taken.

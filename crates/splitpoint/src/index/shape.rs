@@ -28,13 +28,16 @@ impl Shape {
     /// Returns the word.
     #[inline]
     pub(crate) fn word(self) -> u64 {
+        debug_assert!(self.geometry.bucket_count() >> COUNT_BITS == 0, "the count fits its bits");
         let epoch = u64::from(self.epoch & ((1 << (64 - COUNT_BITS)) - 1));
         epoch << COUNT_BITS | self.geometry.bucket_count()
     }
 
     /// Returns this shape in the next epoch.
     pub(crate) fn in_next_epoch(self) -> Self {
-        Self { epoch: self.epoch.wrapping_add(1), ..self }
+        let next = Self { epoch: self.epoch.wrapping_add(1), ..self };
+        debug_assert_ne!(next.word(), self.word(), "a reader sees that the epoch has changed");
+        next
     }
 }
 

@@ -6,7 +6,7 @@ use crate::format::Addr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(pub(crate) u64);
 
-/// Hash bits 8 to 31, kept in the slot so that most other keys are told apart without a look at
+/// Hash bits 8 to 31, kept in the slot so that most other keys are ruled out without a look at
 /// their records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(pub(crate) u64);
@@ -63,6 +63,7 @@ impl Slot {
     /// Returns bit `bit` of the hash of the slot's key, if the tag has it.
     #[inline]
     pub(crate) fn hash_bit(self, bit: u32) -> Option<bool> {
+        debug_assert!(!self.is_empty(), "an empty slot is of no hash");
         let bit = bit.checked_sub(Tag::FIRST_BIT).filter(|&bit| bit < Tag::BITS)?;
         Some(self.tag().0 >> bit & 1 == 1)
     }

@@ -7,14 +7,14 @@ use super::overflow::LinePool;
 use super::shape::Shape;
 use super::slot::Slot;
 use crate::atomic::{Ordering, may_be_killed};
-use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::Addr;
 use crate::linear::{BucketIndex, Geometry, Plan};
+use crate::testing::mutant::{self, Mutant};
 
 /// Puts a slot where [`locate`](super::lookup::locate) found room for it.
 ///
-/// The pool must have a line if the chain has no hole. Returns whether a second overflow line
+/// The pool must have a line if the chain has no empty slot. Returns whether a second overflow line
 /// was begun: the sign for an uncontrolled split.
 #[inline(always)]
 pub(crate) fn insert<L: Lines + ?Sized>(
@@ -24,7 +24,7 @@ pub(crate) fn insert<L: Lines + ?Sized>(
     slot: Slot,
 ) -> Result<bool> {
     debug_assert!(at.found.is_none(), "a key has one slot");
-    if let Some((line, i)) = at.hole {
+    if let Some((line, i)) = at.empty {
         line.set_slot(i, slot);
         return Ok(false);
     }
@@ -85,6 +85,7 @@ impl Scratch {
             }
             chain += 1;
         })?;
+        assert_eq!(self.numbers.len() + 1, chain, "a chain is its bucket line and overflow lines");
         fault
     }
 
@@ -148,6 +149,8 @@ fn build_chain<L: Lines + ?Sized>(
     bucket: BucketIndex,
     slots: &[Slot],
 ) -> Result<()> {
+    let line_count = line_count_for(slots.len()) as u64 - 1;
+    assert!(line_count <= pool.free_count(), "a chain that nobody can reach is built to its end");
     let mut line = lines.bucket(bucket);
     line.clear();
     for (chain, slots) in slots.chunks(SLOT_COUNT).enumerate() {
@@ -176,7 +179,7 @@ fn shorten_chain<L: Lines + ?Sized>(
 ) -> Result<()> {
     let kept_count = line_count_for(scratch.stay.len());
     let chain_count = scratch.numbers.len() + 1;
-    assert!(kept_count <= chain_count);
+    assert!(kept_count <= chain_count, "a chain only gets shorter");
     // Which places of the kept lines are taken by slots that stay.
     let mut kept = std::mem::take(&mut scratch.kept);
     kept.clear();
@@ -199,8 +202,9 @@ fn shorten_chain<L: Lines + ?Sized>(
             }
         }
     }
-    // What was not copied would be erased below.
-    assert!(leaving.next().is_none());
+    assert!(leaving.next().is_none(), "what was not copied would be erased below");
+    let kept_slots: usize = kept.iter().map(|places| places.count_ones() as usize).sum();
+    assert_eq!(kept_slots, scratch.stay.len(), "each slot that stays has one place");
     if kept_count < chain_count {
         publish(lines, shape.in_next_epoch());
         scratch.line(lines, bucket, kept_count - 1)?.set_next(None);
@@ -209,7 +213,7 @@ fn shorten_chain<L: Lines + ?Sized>(
         let line = scratch.line(lines, bucket, chain)?;
         for i in 0..SLOT_COUNT {
             let is_left = kept >> i & 1 == 0 && !line.slot(i).is_empty();
-            if is_left && !canary::is_made(Canary::MoversStay) {
+            if is_left && !mutant::is_made(Mutant::MoversStay) {
                 line.set_slot(i, Slot::EMPTY);
             }
         }
@@ -243,13 +247,17 @@ pub(crate) fn merge<L: Lines + ?Sized>(
     fill_chain(lines, pool, plan.lower, &scratch.moving)?;
     let shape = Shape { geometry: plan.after, ..shape }.in_next_epoch();
     publish(lines, shape);
+    debug_assert!(
+        plan.upper.0 == shape.geometry.bucket_count(),
+        "no hash leads to the upper bucket"
+    );
     for &number in &scratch.numbers {
         pool.give(number);
     }
     Ok(())
 }
 
-/// Puts slots into the holes of a chain, and into new lines at its end.
+/// Puts slots into the empty slots of a chain, and into new lines at its end.
 fn fill_chain<L: Lines + ?Sized>(
     lines: &L,
     pool: &mut impl LinePool,
@@ -311,6 +319,7 @@ fn for_each_stray<L: Lines + ?Sized>(
     mut visit: impl FnMut(&Line, usize),
 ) -> Result<()> {
     let Some(plan) = geometry.plan_merge() else { return Ok(()) };
+    debug_assert!(plan.lower < plan.upper && plan.upper.0 + 1 == geometry.bucket_count());
     let mut seen = std::collections::HashSet::new();
     let mut fault = Ok(());
     for_each_line(lines, plan.lower, |_, line| {

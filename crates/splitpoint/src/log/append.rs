@@ -16,7 +16,7 @@ use crate::storage::Tail;
 
 /// How the bytes of a record reach the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Via {
+pub(crate) enum WritePath {
     /// By a copy through the mapping of the tail: no system call.
     Mapping,
     /// By a write to the file: dirties single blocks, for records that are synced at once.
@@ -65,7 +65,9 @@ impl OpenedSegments {
     fn add(&self, offset: u64, end: u64) {
         let mut opened = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let ordinal = opened.len();
-        opened.insert(offset, Opened { end, ordinal });
+        assert!(offset < end, "a segment has bytes");
+        let before = opened.insert(offset, Opened { end, ordinal });
+        assert!(before.is_none(), "a segment of the log is never used again");
     }
 
     /// Returns how many there are.
@@ -161,6 +163,7 @@ pub(crate) fn segment_of(view: &View, position: Position) -> Result<SegmentHeade
     if header.base_lsn + (offset - first) != lsn {
         return corrupt("tail of the log", segment_offset + 24, lsn, header.base_lsn);
     }
+    debug_assert!(lsn.is_multiple_of(8), "a record begins at a multiple of 8");
     Ok(header)
 }
 
@@ -194,6 +197,7 @@ impl Appender {
     /// Goes on at `position`, in the segment that is there. The bytes before it count as durable
     /// from `unsynced_offset` on if that lies inside the segment.
     pub(crate) fn resume(&mut self, region: &Region, position: Position) -> Result<()> {
+        assert!(self.tail.is_none(), "a handle goes on once, when it is opened");
         self.lsn = position.lsn;
         if position.segment_offset == 0 {
             return Ok(());
@@ -214,11 +218,13 @@ impl Appender {
             unsynced_offset: position.segment_offset,
             is_allocated: false,
         });
+        assert_eq!(self.position(), position, "the next record goes where the log ends");
         Ok(())
     }
 
     /// Stands at `position` without writing, for a handle that only reads.
     pub(crate) fn stand_at(&mut self, position: Position) {
+        assert!(self.tail.is_none(), "a handle that only reads has nothing to append to");
         self.standing = position;
     }
 
@@ -246,6 +252,7 @@ impl Appender {
 
     /// Returns where replay begins with the next record.
     pub(crate) fn log_start(&self) -> LogStart {
+        debug_assert!(self.tail.as_ref().is_none_or(|tail| tail.offset < tail.end));
         self.tail.as_ref().map_or(LogStart::default(), |tail| LogStart {
             segment_offset: tail.segment_offset,
             salt: tail.salt,
@@ -315,7 +322,7 @@ impl Appender {
             value[8..].copy_from_slice(&tail.salt.to_le_bytes());
             let link = Payload::new(RecordKind::Link, &[], &value);
             // Through the file, since the mapping of the old tail is gone.
-            if let Err(error) = self.append(&link, None, Via::Write, region) {
+            if let Err(error) = self.append(&link, None, WritePath::Write, region) {
                 extents.release(offset, segment_bytes);
                 return Err(error);
             }
@@ -331,6 +338,8 @@ impl Appender {
         // What fails here is tried again when the segment is needed.
         self.next = self.prepare_next(extents).ok().flatten();
         self.follow_view(region);
+        let room = self.tail.as_ref().map_or(0, |tail| tail.end - tail.offset);
+        assert!(record_bytes + LINK_BYTES <= room, "a new segment has room for its first record");
         Ok(())
     }
 
@@ -355,6 +364,7 @@ impl Appender {
     /// Sets the segment after the tail aside and has it made ready, where segments are large: small
     /// ones cost less than a thread.
     fn prepare_next(&self, extents: &mut Extents) -> Result<Option<NextSegment>> {
+        assert!(self.next.is_none(), "the segment that was prepared before is in use or released");
         let region = &extents.region().clone();
         let segment_bytes = self.next_segment_bytes(region);
         let is_large = segment_bytes >= PREPARED_GROWTH * self.segment_bytes_min;
@@ -375,10 +385,10 @@ impl Appender {
         begun.map(Some)
     }
 
-    /// Gives back the segment that is prepared.
+    /// Frees the segment that is prepared.
     pub(crate) fn release_next(&mut self, extents: &mut Extents) {
         if let Some(next) = self.next.take() {
-            // Whoever takes the granules next must not find a thread at them.
+            // The thread must be done before the granules get another use.
             drop(finish(next, extents.region()));
         }
         extents.release_aside();
@@ -392,6 +402,10 @@ impl Appender {
         map: Tail,
         region: &Region,
     ) -> Result<TailSegment> {
+        assert!(
+            segment_bytes >= SegmentHeader::BYTES + LINK_BYTES,
+            "a segment has room for a LINK"
+        );
         let header = SegmentHeader {
             kind: SegmentKind::Log,
             sequence: next_sequence(region),
@@ -427,19 +441,23 @@ impl Appender {
     }
 
     /// Appends a record, for which [`reserve`](Self::reserve) made room. It is complete and
-    /// readable when this returns, and nobody knows its address yet.
+    /// readable when this returns, and no slot holds its address yet.
     #[inline]
     pub(crate) fn append(
         &mut self,
         payload: &Payload<'_>,
         prev: Option<Addr>,
-        via: Via,
+        write_path: WritePath,
         region: &Region,
     ) -> Result<Addr> {
         let tail = self.tail.as_mut().expect("reserve opened a segment");
         let header = RecordHeader { prev, ..payload.header };
         let record_bytes = header.record_bytes();
-        assert!(tail.offset + record_bytes <= tail.end);
+        debug_assert!(
+            prev.is_some() || header.kind != RecordKind::Delete,
+            "a tombstone names what it deletes"
+        );
+        assert!(tail.offset + record_bytes <= tail.end, "`reserve` made room for the record");
         debug_assert!(tail.offset.is_multiple_of(8) && record_bytes.is_multiple_of(8));
         let mut head = [0; HEADER_BYTES_MAX];
         let head_bytes = header.encode(&mut head);
@@ -447,13 +465,13 @@ impl Appender {
         let pad_bytes = record_bytes as usize - head_bytes - payload_bytes;
         let crc = finish_crc(payload.crc, pad_bytes, &head[..head_bytes], tail.salt, tail.offset);
         head[..4].copy_from_slice(&crc.to_le_bytes());
-        match via {
-            Via::Mapping => {
+        match write_path {
+            WritePath::Mapping => {
                 let at = tail.offset - tail.segment_offset;
                 let parts = [&head[..head_bytes], payload.key, payload.value];
                 tail.map.store(at, record_bytes, parts);
             }
-            Via::Write => {
+            WritePath::Write => {
                 self.buf.clear();
                 self.buf.extend_from_slice(&head[..head_bytes]);
                 self.buf.extend_from_slice(payload.key);
@@ -487,6 +505,7 @@ impl Appender {
         let naming = RecordHeader { is_in_transaction, prev, ..new };
         self.reserve(naming.record_bytes(), extents)?;
         let offset = extents.allocate(segment_bytes, GRANULE_BYTES)?;
+        assert!(offset.is_multiple_of(GRANULE_BYTES) && bytes <= segment_bytes);
         self.follow_view(region);
         let written = self.write_big(offset, segment_bytes, &header, payload, region);
         let named = written.and_then(|()| {
@@ -496,7 +515,7 @@ impl Appender {
             let mut naming = Payload::new(RecordKind::BigPut, &[], &value);
             naming.header.is_in_transaction = is_in_transaction;
             self.unsynced.push((offset, segment_bytes));
-            self.append(&naming, prev, Via::Mapping, region)
+            self.append(&naming, prev, WritePath::Mapping, region)
         });
         if let Err(error) = named {
             extents.release(offset, segment_bytes);
@@ -534,11 +553,12 @@ impl Appender {
         head[..4].copy_from_slice(&crc.to_le_bytes());
         let mut at = offset;
         let end = offset + segment_bytes;
-        assert!(record_offset + header.record_bytes() <= end);
+        assert!(record_offset + header.record_bytes() <= end, "the record fits its segment");
         for part in [&segment.encode()[..], &head[..head_bytes], payload.key, payload.value] {
             region.write("write to", |storage| storage.write_at(at, part))?;
             at += part.len() as u64;
         }
+        assert_eq!(at + pad_bytes as u64, record_offset + header.record_bytes());
         region.write("write to", |storage| storage.write_zeros(at, end - at))
     }
 
@@ -556,6 +576,7 @@ impl Appender {
             let is_whole = is_awaited && !tail.is_allocated;
             let end = if is_whole { tail.end } else { tail.offset };
             ranges.push((tail.unsynced_offset, end - tail.unsynced_offset));
+            assert!(end >= tail.offset, "a sync covers every record of the tail");
             tail.unsynced_offset = tail.offset;
             tail.is_allocated |= is_whole;
         }
@@ -591,7 +612,7 @@ fn fault_in(map: &Tail) {
     }
 }
 
-/// Joins ranges that follow each other, but for gaps of a segment at most: each range costs a
+/// Joins ranges that follow each other with gaps of a segment at most: each range costs a
 /// flush of the device, and what lies in the gaps, index pieces, is little.
 fn coalesce(mut ranges: Vec<Unsynced>) -> Vec<Unsynced> {
     ranges.sort_unstable();
@@ -604,6 +625,8 @@ fn coalesce(mut ranges: Vec<Unsynced>) -> Vec<Unsynced> {
             _ => joined.push((offset, bytes)),
         }
     }
+    let is_apart = |pair: &[Unsynced]| pair[0].0 + pair[0].1 < pair[1].0;
+    debug_assert!(joined.windows(2).all(is_apart), "no byte is synced twice");
     joined
 }
 

@@ -21,12 +21,14 @@ impl BatchCrc {
     /// Goes on with the next record, by its checksum.
     #[must_use]
     pub(crate) fn with(self, record_crc: u32) -> Self {
+        debug_assert!(self.count > 0 || self.crc == 0, "a batch begins with no record");
         let crc = crc32c::crc32c_append(self.crc, &record_crc.to_le_bytes());
         Self { count: self.count + 1, crc }
     }
 
     /// Returns the value of the COMMIT record.
     pub(crate) fn encode(self) -> [u8; 16] {
+        assert!(self.count > 0, "a COMMIT is of one record or more");
         let mut value = [0; 16];
         value[..8].copy_from_slice(&self.count.to_le_bytes());
         value[8..12].copy_from_slice(&self.crc.to_le_bytes());
@@ -105,6 +107,7 @@ impl<T> Batches<T> {
         let found = own.iter().fold(BatchCrc::default(), |batch, &(_, crc)| batch.with(crc));
         if found == expected {
             self.held.drain(first..).map(|(effect, _)| effect).for_each(committed);
+            debug_assert_eq!(self.held.len(), first, "each record counts once");
         }
     }
 }
@@ -127,7 +130,7 @@ impl<T> Batches<T> {
 /// As [`Batches`], for a log of which parts may be missing.
 ///
 /// A part that is missing may have held the COMMIT of the records before it, or some of the
-/// records of the COMMIT behind it: nobody knows whether what is left of such a batch counts.
+/// records of the COMMIT behind it: nothing shows whether what is left of such a batch counts.
 #[derive(Clone, Debug)]
 pub(crate) struct CutBatches<T> {
     batches: Batches<T>,
@@ -140,7 +143,7 @@ pub(crate) struct CutBatches<T> {
 pub(crate) enum Standing {
     /// It is of no batch, or its batch is whole.
     Counts,
-    /// What would tell is missing.
+    /// The part of the log that decides it is missing.
     InDoubt,
 }
 
@@ -155,6 +158,7 @@ impl<T> CutBatches<T> {
     /// comes next.
     pub(crate) fn cut(&mut self, mut take: impl FnMut(T, Standing)) {
         self.batches.take().for_each(|effect| take(effect, Standing::InDoubt));
+        debug_assert!(self.batches.is_empty(), "nothing is held back across a missing part");
         self.is_cut = true;
     }
 
@@ -174,6 +178,7 @@ impl<T> CutBatches<T> {
 
     #[cold]
     fn add_behind_cut(&mut self, record: &Record<'_>, take: &mut impl FnMut(T, Standing)) {
+        debug_assert!(self.is_cut);
         if self.batches.is_short_of(record) {
             self.batches.take().for_each(|effect| take(effect, Standing::InDoubt));
         }

@@ -1,4 +1,4 @@
-//! Who waits until the log is durable: threads that wait together share one flush.
+//! Group commit: threads that wait until the log is durable share one flush.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -11,13 +11,13 @@ use crate::health::Health;
 /// How often a leader gives way to threads that may join its sync: some tens of microseconds.
 const GATHER_YIELDS: usize = 64;
 
-/// The durable end of the log, and those who wait for it to pass their records.
+/// The durable end of the log, and the threads that wait for it to pass their records.
 #[derive(Debug, Default)]
 pub(crate) struct GroupCommit {
     state: Monitor<State>,
     /// Where a sync that fails is noted.
     health: Arc<Health>,
-    /// Whether a sync is under way, for those who do not want the lock.
+    /// Whether a sync is under way, for threads that do not take the lock.
     is_syncing: AtomicBool,
 }
 
@@ -40,7 +40,9 @@ impl GroupCommit {
 
     /// Says that the log is durable up to `lsn`, as it was found when the store was opened.
     pub(crate) fn start_at(&self, lsn: u64) {
-        self.state().durable_lsn = lsn;
+        let mut state = self.state();
+        assert!(state.durable_lsn == 0 && state.waiting.is_empty(), "nobody has waited yet");
+        state.durable_lsn = lsn;
     }
 
     /// Returns how much of the log is durable.
@@ -96,7 +98,6 @@ impl GroupCommit {
             state = self.gather(state);
             match self.lead(state, &sync) {
                 Ok(led) => {
-                    // Else this would sync for ever.
                     assert!(led.durable_lsn >= lsn, "a sync covers what is waited for");
                     state = led;
                 }
@@ -115,6 +116,7 @@ impl GroupCommit {
     /// share this one too: without it every second sync would be for one thread alone. A thread
     /// that is alone does not wait.
     fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        assert!(!state.has_leader, "one thread leads");
         state.has_leader = true;
         for _ in 0..GATHER_YIELDS {
             if state.waiting_count() >= state.last_group_count {
@@ -124,6 +126,7 @@ impl GroupCommit {
             std::thread::yield_now();
             state = self.state();
         }
+        assert!(state.has_leader, "nobody else ends the lead of this thread");
         state.last_group_count = state.waiting_count();
         state
     }
@@ -138,12 +141,12 @@ impl GroupCommit {
         self.lead(state, &sync).map(drop)
     }
 
-    /// Says that a sync failed which nobody waited for.
+    /// Notes that a sync failed for which no thread waited.
     pub(crate) fn fail(&self, error: &Error) {
         self.health.fail(error);
     }
 
-    /// Calls `sync` without the lock and tells everybody how far it got.
+    /// Calls `sync` without the lock and publishes how far it got.
     fn lead<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -161,6 +164,7 @@ impl GroupCommit {
         }
         let mut state = self.end_of_sync();
         let durable_lsn = synced?;
+        assert!(durable_lsn.is_multiple_of(8), "a sync ends where a record ends");
         state.durable_lsn = state.durable_lsn.max(durable_lsn);
         state.syncing_since = None;
         Ok(state)
@@ -171,7 +175,7 @@ impl GroupCommit {
         debug_assert!(state.has_leader);
         state.has_leader = false;
         self.is_syncing.store(false, Ordering::Relaxed);
-        // Those that wake look when the caller has told what is durable, and unlocks.
+        // The threads that wake look when the caller has noted what is durable, and unlocks.
         self.state.wake();
         state
     }

@@ -95,6 +95,7 @@ impl RecordHeader {
     pub(crate) fn encode(&self, out: &mut [u8; HEADER_BYTES_MAX]) -> usize {
         debug_assert!(u32::try_from(self.key_bytes).is_ok());
         debug_assert!(u32::try_from(self.value_bytes).is_ok());
+        debug_assert!(self.prev.is_none_or(|prev| prev.0 != 0 && prev.0 >> Addr::BITS == 0));
         let mut flags = self.kind as u8;
         let mut at = 8;
         let mut word = |value: u64| {
@@ -169,6 +170,7 @@ impl RecordHeader {
         if header.record_bytes() > room {
             return Err(corrupt("record size", offset + 5, room, header.record_bytes()));
         }
+        debug_assert_eq!(header.header_bytes(), Self::bytes_of_first(first));
         Ok(header)
     }
 
@@ -273,6 +275,7 @@ pub(crate) fn finish_crc(
     salt: u64,
     offset: u64,
 ) -> u32 {
+    debug_assert!(pad_bytes < 8 && header.len() <= HEADER_BYTES_MAX);
     // One call for everything that is short: the fixed cost of a call is half of its time.
     let mut rest = Words([0; 8 + HEADER_BYTES_MAX + 16]);
     let rest = &mut rest.0;
@@ -304,6 +307,7 @@ impl<'a> Record<'a> {
     /// Returns the key.
     #[inline]
     pub(crate) fn key(&self) -> &'a [u8] {
+        debug_assert_eq!(self.bytes.len() as u64, self.header.record_bytes());
         let start = self.header.header_bytes() as usize;
         &self.bytes[start..start + self.header.key_bytes as usize]
     }
@@ -311,6 +315,7 @@ impl<'a> Record<'a> {
     /// Returns the value.
     #[inline]
     pub(crate) fn value(&self) -> &'a [u8] {
+        debug_assert_eq!(self.bytes.len() as u64, self.header.record_bytes());
         let start = (self.header.header_bytes() + self.header.key_bytes) as usize;
         &self.bytes[start..start + self.header.value_bytes as usize]
     }
@@ -324,6 +329,7 @@ impl<'a> Record<'a> {
     /// Checks the checksum under the salt of the record's segment.
     #[inline]
     pub(crate) fn verify(&self, salt: u64) -> Result<()> {
+        debug_assert!(self.offset.is_multiple_of(8), "a record begins at a multiple of 8");
         let start = self.header.header_bytes() as usize;
         let payload = crc32c::crc32c(&self.bytes[start..]);
         let expected = finish_crc(payload, 0, &self.bytes[..start], salt, self.offset);

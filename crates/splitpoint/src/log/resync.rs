@@ -80,12 +80,16 @@ impl SegmentScan {
         }
         self.runs.retain(|run| run.start < run.end);
         self.links.retain(|link| link.offset < end);
-        before - bytes(&self.runs)
+        debug_assert!(self.runs.last().is_none_or(|run| run.end <= end));
+        let after = bytes(&self.runs);
+        assert!(after <= before, "a cut adds nothing");
+        before - after
     }
 }
 
 /// Finds the valid records among `bytes`, which are those of `segment` as far as the file goes.
 pub(crate) fn scan(bytes: &[u8], segment: &Segment, powers: &mut Powers) -> SegmentScan {
+    assert!(bytes.len() as u64 <= segment.bytes, "they are bytes of this segment");
     let mut scan = SegmentScan::default();
     let mut trial = Trial { bytes, segment, prefixes: None };
     let mut at = SegmentHeader::BYTES as usize;
@@ -117,6 +121,9 @@ pub(crate) fn scan(bytes: &[u8], segment: &Segment, powers: &mut Powers) -> Segm
     scan.push_run(run_start..at, segment);
     let used_bytes = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1);
     scan.last_used = segment.offset + used_bytes.max(SegmentHeader::BYTES);
+    debug_assert!(
+        scan.end(segment) <= segment.offset + SegmentHeader::BYTES.max(bytes.len() as u64)
+    );
     scan
 }
 
@@ -124,6 +131,7 @@ impl SegmentScan {
     fn push_run(&mut self, run: Range<usize>, segment: &Segment) {
         let run = segment.offset + run.start as u64..segment.offset + run.end as u64;
         if !run.is_empty() && self.runs.last() != Some(&run) {
+            assert!(self.end(segment) <= run.start, "runs are ascending and apart");
             self.runs.push(run);
         }
     }
@@ -136,6 +144,7 @@ pub(crate) fn records_of<'a>(
     run: &Range<u64>,
 ) -> impl Iterator<Item = Record<'a>> + use<'a> {
     let base = segment.offset;
+    assert!(segment.first() <= run.start && run.end <= segment.end(), "the run is of this segment");
     let (mut at, end) = ((run.start - base) as usize, (run.end - base) as usize);
     std::iter::from_fn(move || {
         if at >= end {
@@ -177,6 +186,7 @@ struct Trial<'a> {
 impl<'a> Trial<'a> {
     /// Returns the record at `at`, a multiple of 8, if there is a valid one.
     fn record_at(&mut self, at: usize, powers: &mut Powers) -> Option<Record<'a>> {
+        debug_assert!(at.is_multiple_of(8), "a record begins at a multiple of 8");
         // Nearly always these are the zeros behind the log.
         if u64_at(self.bytes, at) == 0 {
             return None;
@@ -228,6 +238,7 @@ impl Powers {
     /// Returns the checksum of the `word_count` words of 8 bytes between two prefixes that have
     /// these checksums.
     fn crc_between(&mut self, from: u32, to: u32, word_count: usize) -> u32 {
+        debug_assert!(self.0[0] == ONE && (word_count > 0 || from == to));
         while self.0.len() <= word_count {
             // x^64: one step for each bit.
             let last = self.0[self.0.len() - 1];

@@ -5,12 +5,12 @@ use super::append::{Position, segment_of};
 use super::batch::Batches;
 use super::record::{Pair, Record, RecordKind};
 use super::segment::Segment;
-use crate::canary::{self, Canary};
 use crate::error::{Error, Result};
 use crate::format::{Addr, LogStart, SegmentHeader, SegmentKind, u64_at};
 use crate::region::View;
+use crate::testing::mutant::{self, Mutant};
 
-/// How much the reader of a log believes.
+/// How much the reader of a log trusts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// The log was published up to the end: an invalid record is damage.
@@ -22,7 +22,7 @@ pub(crate) enum Trust {
     Nothing,
 }
 
-/// How far ahead of a walk the log is asked for, in bytes.
+/// How far ahead of a walk the log is prefetched, in bytes.
 pub(crate) const AHEAD_BYTES: u64 = 1024;
 
 /// A walk over the records of a log.
@@ -56,8 +56,7 @@ impl<'a> LogWalk<'a> {
             lsn: start.lsn,
         };
         enter(view, start.segment_offset, start.salt, None)?;
-        let header = segment_of(view, position)?;
-        Ok(Some(Self { view, header, position, trust, end_lsn }))
+        Self::from_position(view, position, trust, end_lsn).map(Some)
     }
 
     /// Walks from a position in a segment that is known to be good.
@@ -107,6 +106,7 @@ impl<'a> LogWalk<'a> {
                 self.view.prefetch_range(offset + AHEAD_BYTES, record_bytes);
                 self.position.offset += record_bytes;
                 self.position.lsn += record_bytes;
+                debug_assert!(self.position.offset <= segment_end);
                 return Ok(Some((Addr::of_offset(offset), pair)));
             }
         }
@@ -127,10 +127,12 @@ impl<'a> LogWalk<'a> {
     /// Reads one record; the position moves only if all of it is good.
     fn step(&mut self) -> Result<Record<'a>> {
         let offset = self.position.offset;
-        let segment_end = self.position.segment_offset + self.header.segment_bytes;
-        let record = self.view.record_before(offset, segment_end)?;
+        let segment = self.segment();
+        debug_assert!((segment.first()..=segment.end()).contains(&offset));
+        debug_assert_eq!(segment.lsn_at(offset), self.position.lsn);
+        let record = self.view.record_before(offset, segment.end())?;
         self.view.prefetch_range(offset + AHEAD_BYTES, record.bytes.len() as u64);
-        if self.trust != Trust::Published && !canary::is_made(Canary::AnyChecksum) {
+        if self.trust != Trust::Published && !mutant::is_made(Mutant::AnyChecksum) {
             record.verify(self.header.salt)?;
         }
         let lsn = self.position.lsn + record.bytes.len() as u64;
@@ -138,6 +140,7 @@ impl<'a> LogWalk<'a> {
         if record.header.kind == RecordKind::Link {
             let (segment_offset, salt) = link_target(&record)?;
             self.header = enter(self.view, segment_offset, salt, Some(lsn))?;
+            debug_assert_eq!(self.header.base_lsn, lsn, "the LINK leads to the next record");
             let offset = segment_offset + SegmentHeader::BYTES;
             self.position = Position { segment_offset, offset, lsn };
         } else {
@@ -243,9 +246,13 @@ impl<'a, T> Changes<'a, T> {
         let Some(record) = self.walk.next_record()? else { return Ok(None) };
         self.record_count += 1;
         match record.header.kind {
-            RecordKind::Link => visit(Step::Segment(self.walk.segment())),
+            RecordKind::Link => {
+                let segment = self.walk.segment();
+                debug_assert_eq!(self.walk.position().offset, segment.first());
+                visit(Step::Segment(segment));
+            }
             RecordKind::BigPut => {
-                let offset = u64_at(record.value(), 0);
+                let (offset, _) = big_target(&record)?;
                 let header = self.walk.view.segment(offset)?;
                 visit(Step::Big(Segment::new(offset, &header)));
             }
@@ -278,8 +285,14 @@ pub(crate) fn link_target(record: &Record<'_>) -> Result<(u64, u64)> {
     Ok((u64_at(record.value(), 0), u64_at(record.value(), 8)))
 }
 
+/// Returns offset and size of the segment that a BIGPUT record names.
+pub(crate) fn big_target(naming: &Record<'_>) -> Result<(u64, u64)> {
+    expect_value_bytes(naming, 16)?;
+    Ok((u64_at(naming.value(), 0), u64_at(naming.value(), 8)))
+}
+
 /// Checks that the value of a record of the engine's own has its size.
-pub(crate) fn expect_value_bytes(record: &Record<'_>, bytes: u64) -> Result<()> {
+fn expect_value_bytes(record: &Record<'_>, bytes: u64) -> Result<()> {
     if record.header.value_bytes == bytes && record.header.key_bytes == 0 {
         return Ok(());
     }
@@ -319,6 +332,7 @@ pub(crate) fn enter(
 /// Returns the big record that a BIGPUT record names, with its checksum verified.
 pub(crate) fn big_record<'a>(view: &'a View, naming: &Record<'_>) -> Result<Record<'a>> {
     let record = big_record_unverified(view, naming)?;
+    debug_assert_eq!(record.header.kind, RecordKind::Big);
     let header = view.segment(record.offset - SegmentHeader::BYTES)?;
     record.verify(header.salt)?;
     Ok(record)
@@ -326,8 +340,7 @@ pub(crate) fn big_record<'a>(view: &'a View, naming: &Record<'_>) -> Result<Reco
 
 /// Returns the big record that a BIGPUT record names.
 pub(crate) fn big_record_unverified<'a>(view: &'a View, naming: &Record<'_>) -> Result<Record<'a>> {
-    expect_value_bytes(naming, 16)?;
-    let (offset, segment_bytes) = (u64_at(naming.value(), 0), u64_at(naming.value(), 8));
+    let (offset, segment_bytes) = big_target(naming)?;
     let header = view.segment(offset)?;
     if header.kind != SegmentKind::Big || header.segment_bytes != segment_bytes {
         return Err(Error::Corrupt {

@@ -6,7 +6,7 @@
 
 use super::append::Position;
 use super::record::LINK_BYTES;
-use crate::format::{LOG_SEGMENT_BYTES_MAX, SegmentHeader, SegmentKind};
+use crate::format::{GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX, SegmentHeader, SegmentKind};
 use crate::region::View;
 
 /// A log segment, or a big one: what its header says, or what the records before it say.
@@ -23,6 +23,7 @@ pub(crate) struct Segment {
 impl Segment {
     /// Returns the segment at `offset`, as its header says.
     pub(crate) fn new(offset: u64, header: &SegmentHeader) -> Self {
+        debug_assert!(offset.is_multiple_of(GRANULE_BYTES), "a segment begins at a granule");
         Self {
             offset,
             bytes: header.segment_bytes,
@@ -45,6 +46,7 @@ impl Segment {
     ) -> Self {
         let aligned = 1 << offset.trailing_zeros().min(LOG_SEGMENT_BYTES_MAX.trailing_zeros());
         let bytes = bytes_max.min(aligned);
+        debug_assert!(bytes <= LOG_SEGMENT_BYTES_MAX && offset.is_multiple_of(GRANULE_BYTES));
         Self { offset, bytes, base_lsn, sequence: 0, previous_offset, salt }
     }
 
@@ -60,6 +62,7 @@ impl Segment {
 
     /// Returns the log sequence number of the record at `offset`.
     pub(crate) fn lsn_at(&self, offset: u64) -> u64 {
+        debug_assert!(self.first() <= offset, "no record is before the first");
         self.base_lsn + (offset - self.first())
     }
 
@@ -67,6 +70,7 @@ impl Segment {
     pub(crate) fn link_before(&self, next: &Segment) -> Option<u64> {
         let before = next.base_lsn.checked_sub(self.base_lsn)?.checked_sub(LINK_BYTES)?;
         let at = self.first() + before;
+        debug_assert_eq!(self.lsn_at(at) + LINK_BYTES, next.base_lsn);
         (next.previous_offset == self.offset && at + LINK_BYTES <= self.end()).then_some(at)
     }
 }
@@ -97,7 +101,9 @@ pub(crate) fn backwards(
     // The log sequence number falls with every step, so this ends.
     std::iter::successors(last, move |segment| {
         let previous = segment_at(segment.previous_offset)?;
-        previous.link_before(segment).is_some().then_some(previous)
+        previous.link_before(segment)?;
+        assert!(previous.base_lsn < segment.base_lsn, "a walk backwards ends");
+        Some(previous)
     })
 }
 

@@ -20,8 +20,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::Opening;
-use super::survey::{Change, KeyHash, NONE, Tally};
-use crate::canary::{self, Canary};
+use super::log_scan::{Change, Counts, KeyHash, NONE};
 use crate::error::{Error, Result};
 use crate::format::{SegmentHeader, SegmentKind};
 use crate::index::lookup::is_held;
@@ -30,6 +29,7 @@ use crate::log::batch::Batches;
 use crate::log::record::{Record, RecordKind};
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::region::{Region, View};
+use crate::testing::mutant::{self, Mutant};
 
 /// How many of the last published changes are looked up in the index: about a millisecond.
 const LAST_CHANGES: usize = 1024;
@@ -42,7 +42,7 @@ const VERIFIED_SEGMENTS_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Unpublished {
     pub(super) changes: Vec<Change>,
-    pub(super) tally: Tally,
+    pub(super) counts: Counts,
     /// Records of any kind, links included.
     pub(super) records: u64,
     /// Where the log ends.
@@ -63,7 +63,7 @@ impl Opening {
     ) -> Result<Unpublished> {
         let mut unpublished = Unpublished {
             changes: Vec::new(),
-            tally: Tally::default(),
+            counts: Counts::default(),
             records: 0,
             end: published,
         };
@@ -73,7 +73,7 @@ impl Opening {
         let durable_lsn = region.live().durable_lsn();
         let last = last_changes(&region.view, published, durable_lsn)?;
         unpublished.read(&region.view, self.key_hash())?;
-        if canary::is_made(Canary::TrustsOldTables) {
+        if mutant::is_made(Mutant::TrustsOldTables) {
             return Ok(unpublished);
         }
         compare_with_index(region, self.key_hash(), &last, &unpublished.changes)?;
@@ -101,6 +101,7 @@ fn first_verified(view: &View, published: Position) -> Result<Position> {
         }
         (segment_offset, header) = (header.previous_offset, previous);
     }
+    assert!(header.base_lsn <= published.lsn, "the way back leads back");
     let offset = segment_offset + SegmentHeader::BYTES;
     Ok(Position { segment_offset, offset, lsn: header.base_lsn })
 }
@@ -163,13 +164,13 @@ impl Unpublished {
             |change| key_hash.effect_of(change),
             |step| {
                 if let Step::Change(effect) = step {
-                    self.tally.add(view, &effect);
+                    self.counts.add(view, &effect);
                     self.changes.push(effect.change);
                 }
             },
         )? {
             let is_link = record.header.kind == RecordKind::Link;
-            if is_complete && !is_link && !canary::is_made(Canary::TrustsOldTables) {
+            if is_complete && !is_link && !mutant::is_made(Mutant::TrustsOldTables) {
                 let (expected, found) = (record.offset, published.offset);
                 return Err(disagreement("commit", published.offset, expected, found));
             }
@@ -177,6 +178,8 @@ impl Unpublished {
         }
         self.records = log.record_count();
         self.end = log.position();
+        assert!(published.lsn <= self.end.lsn, "a walk goes forward");
+        assert!(self.changes.len() as u64 <= self.records, "each change is of a record");
         Ok(())
     }
 }

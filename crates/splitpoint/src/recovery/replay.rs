@@ -1,6 +1,6 @@
 //! Build the index again: from a checkpoint, if there is one, and the log after it.
 //!
-//! 1. *Survey*: the log is read to its end and every checksum verified. Nothing is written.
+//! 1. *Scan*: the log is read to its end and every checksum verified. Nothing is written.
 //! 2. *Load*: the slots of the checkpoint are put into an empty table that has the final size.
 //! 3. *Apply*: what the log did after the checkpoint is done again.
 //!
@@ -17,9 +17,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::halves::{each_half, has_halves};
-use super::survey::{CHANGES_MAX, Change, KeyHash, NONE, Survey};
+use super::log_scan::{CHANGES_MAX, Change, KeyHash, LogScan, NONE};
 use super::{Opened, Opening, set_geometry, tell};
-use crate::canary::{self, Canary};
 use crate::checkpoint::{Image, extent_of};
 use crate::error::{Error, Result};
 use crate::format::{CheckpointName, GRANULE_BYTES, LogStart};
@@ -37,8 +36,9 @@ use crate::options::{Access, RecoveryProgress};
 use crate::region::{Extents, LivePool, Region};
 use crate::stats::Recovery;
 use crate::store::{Mark, Store};
+use crate::testing::mutant::{self, Mutant};
 
-/// Changes that are asked for ahead.
+/// How many changes ahead their buckets are prefetched.
 const READ_AHEAD: usize = 32;
 
 /// An index that has been built, and where its log ends.
@@ -54,7 +54,7 @@ struct Rebuilt {
 #[derive(Debug)]
 struct Base {
     image: Option<Image>,
-    survey: Survey,
+    scan: LogScan,
 }
 
 impl Opening {
@@ -64,19 +64,19 @@ impl Opening {
         let has_failed_sync = region.live().has_failed_sync();
         let name = self.superblock.checkpoint.filter(|_| !is_log_alone && !has_failed_sync);
         // Nothing has been written yet, and a private index is made without the file.
-        let base = name.and_then(|name| self.survey_checkpoint(region, name).ok());
+        let base = name.and_then(|name| self.scan_from_checkpoint(region, name).ok());
         match self.access {
             Access::ReadWrite => {
                 region.claim_live()?;
                 if has_failed_sync {
                     // So that the next sync writes it.
-                    for used in &self.survey_log(region)?.survey.used {
+                    for used in &self.scan_whole_log(region)?.scan.used {
                         let (offset, bytes) = (used.granule, used.count);
                         region.write_again(offset * GRANULE_BYTES, bytes * GRANULE_BYTES)?;
                     }
                 }
                 // The log alone counts until the index is whole. A superblock that says so already
-                // need not be durable: who wrote it may have been killed, or its sync has failed.
+                // need not be durable: its writer may have been killed, or its sync has failed.
                 region.write_superblock(&mut self.superblock, false)?;
             }
             Access::ReadOnly => region.make_private()?,
@@ -91,7 +91,7 @@ impl Opening {
                 }
             }
         }
-        let base = self.survey_log(region)?;
+        let base = self.scan_whole_log(region)?;
         if self.superblock.checkpoint.take().is_some() && self.access == Access::ReadWrite {
             // Its segment is about to be used for something else.
             region.write_superblock(&mut self.superblock, false)?;
@@ -101,18 +101,18 @@ impl Opening {
     }
 
     /// Reads the log from the commit of a checkpoint on.
-    fn survey_checkpoint(&self, region: &Region, name: CheckpointName) -> Result<Base> {
+    fn scan_from_checkpoint(&self, region: &Region, name: CheckpointName) -> Result<Base> {
         let image = Image::open(&region.view, name)?;
         let state = &image.state;
         let start = state.replay_start;
-        let mut survey = Survey {
+        let mut scan = LogScan {
             used: state.used.clone(),
             log_bytes: state.log_bytes,
             big_bytes: state.big_bytes,
             next_sequence: state.next_sequence,
-            ..Survey::default()
+            ..LogScan::default()
         };
-        survey.used.push(extent_of(name));
+        scan.used.push(extent_of(name));
         // The log was durable that far: without it there is damage, and more of it before.
         let mut walk =
             LogWalk::new(&region.view, start, Trust::Nothing, 0)?.ok_or(Error::Corrupt {
@@ -121,22 +121,23 @@ impl Opening {
                 expected: start.record_offset,
                 found: 0,
             })?;
-        if canary::is_made(Canary::ReplaysTooLate) {
+        if mutant::is_made(Mutant::ReplaysTooLate) {
             walk.next_record()?;
         }
-        survey.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
-        Ok(Base { image: Some(image), survey })
+        scan.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
+        assert!(start.lsn <= scan.end.lsn, "the log has all that the checkpoint has");
+        Ok(Base { image: Some(image), scan })
     }
 
     /// Reads the whole log.
-    fn survey_log(&self, region: &Region) -> Result<Base> {
-        let mut survey = Survey { next_sequence: 1, ..Survey::default() };
+    fn scan_whole_log(&self, region: &Region) -> Result<Base> {
+        let mut scan = LogScan { next_sequence: 1, ..LogScan::default() };
         let start = self.superblock.log_start;
         if let Some(walk) = LogWalk::new(&region.view, start, Trust::Nothing, 0)? {
-            survey.add_segment(&walk.segment());
-            survey.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
+            scan.add_segment(&walk.segment());
+            scan.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
         }
-        Ok(Base { image: None, survey })
+        Ok(Base { image: None, scan })
     }
 
     /// Collects the changes of the log from `rest` on, whose checksums have been verified; returns
@@ -163,6 +164,7 @@ impl Opening {
                 },
             )?;
             if record.is_none() {
+                assert_eq!(log.position(), end, "the log ends where the scan before found its end");
                 return Ok(None);
             }
         }
@@ -170,21 +172,21 @@ impl Opening {
 
     /// Builds the index: the image of the checkpoint, then what the log did after it.
     fn rebuild(&self, region: &Arc<Region>, base: Base) -> Result<Rebuilt> {
-        let Base { image, mut survey } = base;
+        let Base { image, mut scan } = base;
         let live = region.live();
         live.clear_identity();
         live.initialize();
-        if canary::is_made(Canary::WholeBeforeBuilt) {
+        if mutant::is_made(Mutant::WholeBeforeBuilt) {
             live.set_identity(region.storage().identity());
         }
         region.windows.forget_pieces();
-        let mut extents = Extents::begin(region, survey.space());
-        live.set_log_bytes(survey.log_bytes);
-        live.set_big_bytes(survey.big_bytes);
-        live.set_next_sequence(survey.next_sequence);
+        let mut extents = Extents::begin(region, scan.space());
+        live.set_log_bytes(scan.log_bytes);
+        live.set_big_bytes(scan.big_bytes);
+        live.set_next_sequence(scan.next_sequence);
         let before = image.as_ref().map_or(CommitState::default(), |image| image.state.commit);
         let start_lsn = image.as_ref().map_or(0, |image| image.state.replay_start.lsn);
-        let mut state = std::mem::take(&mut survey.tally).after(&region.view, before);
+        let mut state = std::mem::take(&mut scan.counts).after(&region.view, before, scan.end)?;
         let geometry = Store::geometry_for(state.record_count, self.superblock.fill_thousandths);
         // After a failed sync, pages in the cache may be clean and not durable: new ones are needed.
         if live.has_failed_sync() {
@@ -200,15 +202,15 @@ impl Opening {
         if let Some(image) = &image {
             self.load_checkpoint(image, geometry, &mut extents)?;
         }
-        self.apply_log(&mut survey, &mut extents)?;
-        let end = survey.end;
+        self.apply_log(&mut scan, &mut extents)?;
+        let end = scan.end;
         assert!(start_lsn <= end.lsn, "the log has all that the checkpoint has");
         (state.tail_offset, state.tail_segment) = (end.offset, end.segment_offset);
         live.commit(end.lsn, &state);
         let recovery = Recovery::Replayed {
             checkpoint_keys: image.map_or(0, |image| image.state.commit.record_count),
-            records: survey.records,
-            dropped_bytes: survey.dropped_bytes,
+            records: scan.records,
+            dropped_bytes: scan.dropped_bytes,
         };
         Ok(Rebuilt { end, state, extents, recovery })
     }
@@ -220,10 +222,11 @@ impl Opening {
         let live = region.live();
         self.resume(&region, end)?;
         if self.access == Access::ReadOnly {
+            assert!(region.is_private(), "a handle that only reads stores to no file");
             return Ok(self.finish(extents, (state, recovery, end.lsn)));
         }
         if end.segment_offset != 0 {
-            // Nothing tells which of it a killed process, or a copy, left unsynced.
+            // Nothing shows which of it a killed process, or a copy, left unsynced.
             self.log.distrust_durability(region.view.file_bytes());
             self.log.leave_segment(&mut extents)?;
             let position = self.log.position();
@@ -265,12 +268,12 @@ impl Opening {
     }
 
     /// Applies all changes of the log, in their order.
-    fn apply_log(&self, survey: &mut Survey, extents: &mut Extents) -> Result<()> {
+    fn apply_log(&self, scan: &mut LogScan, extents: &mut Extents) -> Result<()> {
         let region = &extents.region().clone();
         let geometry = Shape::of_word(region.windows.shape().load(Ordering::Relaxed)).geometry;
         let extents = Mutex::new(extents);
-        let mut parts = std::mem::take(&mut survey.changes);
-        let (mut records, records_total) = (0, survey.records);
+        let mut parts = std::mem::take(&mut scan.changes);
+        let (mut records, records_total) = (0, scan.records);
         loop {
             each_share(region, geometry.level(), |share| {
                 parts
@@ -279,13 +282,14 @@ impl Opening {
             })?;
             records += parts.iter().map(|changes| changes.len() as u64).sum::<u64>();
             // Links and what was not committed count as applied with the last.
-            let records = if survey.rest.is_some() { records } else { records_total };
+            assert!(records <= records_total, "each change is of a record");
+            let records = if scan.rest.is_some() { records } else { records_total };
             tell(self.on_recovery.as_ref(), RecoveryProgress::ApplyLog { records, records_total });
-            let Some(rest) = survey.rest else { return Ok(()) };
+            let Some(rest) = scan.rest else { return Ok(()) };
             parts.truncate(1);
             let changes = &mut parts[0];
             changes.clear();
-            survey.rest = self.collect(region, rest, survey.end, changes)?;
+            scan.rest = self.collect(region, rest, scan.end, changes)?;
         }
     }
 }
@@ -293,7 +297,7 @@ impl Opening {
 /// A share of the buckets, and of what goes to them: each is the business of one thread.
 #[derive(Clone, Copy, Debug)]
 struct Share {
-    /// The bits of a hash or of a bucket that tell.
+    /// The bits of a hash or of a bucket that decide.
     mask: u64,
     value: u64,
 }
@@ -419,6 +423,7 @@ pub(super) fn apply_change(
 ) -> Result<()> {
     let Change { hash, addr, prev } = *change;
     let is_delete = addr == NONE;
+    debug_assert!(!is_delete || prev != NONE, "a delete names what it deletes");
     let slot = if is_delete { Slot::EMPTY } else { Slot::new(Tag::of_hash(hash), addr) };
     if prev != NONE
         && let Some((line, i, _)) = locate_addr(&region.windows, hash, prev)?.found
@@ -444,7 +449,8 @@ fn insert_at(
     slot: Slot,
     extents: &Mutex<&mut Extents>,
 ) -> Result<()> {
-    if let Some((line, i)) = at.hole {
+    if let Some((line, i)) = at.empty {
+        debug_assert!(line.slot(i).is_empty(), "a bucket is the business of one thread");
         line.set_slot(i, slot);
         return Ok(());
     }
@@ -464,7 +470,11 @@ fn add_slot<'a>(
     let at = locate_end(&region.windows, bucket)?;
     insert_at(region, &at, slot, extents)?;
     // A line that was begun just now is found when the next slot comes.
-    Ok(at.hole.map_or((bucket, at.last, SLOT_COUNT), |(line, i)| (bucket, line, i + 1)))
+    debug_assert!(
+        at.empty.is_none_or(|(line, i)| line.slot(i) == slot),
+        "it went into the empty slot"
+    );
+    Ok(at.empty.map_or((bucket, at.last, SLOT_COUNT), |(line, i)| (bucket, line, i + 1)))
 }
 
 const _: () = assert!(LINE_BYTES * 64 == GRANULE_BYTES);

@@ -3,7 +3,7 @@
 //! Where the log is whole, the rule is that of recovery: a batch counts with the COMMIT behind it.
 //! A gap may have taken that COMMIT, or some of the records that it counts. What is left of a batch
 //! beside a gap is saved, and counted as in doubt: a change too many can be found and undone, one
-//! that was left out cannot be brought back.
+//! that is missing cannot be brought back.
 
 use super::marks::Marks;
 use super::reader::Reader;
@@ -97,7 +97,7 @@ impl Pass {
         });
     }
 
-    /// Makes all count that is held back: nobody knows whether it does.
+    /// Makes all count that is held back: nothing shows whether it does.
     fn cut(&mut self) {
         let Self { batches, uncommitted, undone, .. } = self;
         batches.cut(|member, standing| undone.release(uncommitted, member, standing));

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::reader::Reader;
 use super::segments::{Log, Losses, Part};
 use crate::error::Result;
-use crate::format::u64_at;
 use crate::log::record::{HEADER_BYTES_MAX, Record, RecordHeader, RecordKind, finish_crc};
+use crate::log::scan::big_target;
 use crate::log::segment::Segment;
 
 /// The big records of a log.
@@ -55,7 +55,7 @@ impl Bigs {
         naming: &Record<'_>,
         taken: &mut BTreeMap<u64, u64>,
     ) -> bool {
-        let Some((offset, segment_bytes)) = big_target(naming) else { return false };
+        let Ok((offset, segment_bytes)) = big_target(naming) else { return false };
         let Some(&segment) = log.bigs.get(&offset) else { return false };
         let is_meant = segment.bytes == segment_bytes
             && segment.base_lsn == part.segment.lsn_at(naming.offset);
@@ -103,12 +103,6 @@ impl Bigs {
         self.valid.extend(self.doubtful.values().map(|segment| (segment.offset, *segment)));
         Ok(())
     }
-}
-
-/// Returns offset and size of the segment that a BIGPUT record names.
-pub(super) fn big_target(naming: &Record<'_>) -> Option<(u64, u64)> {
-    let value = naming.value();
-    (value.len() == 16).then(|| (u64_at(value, 0), u64_at(value, 8)))
 }
 
 /// Marks a segment as used, if none of it is: so each byte is verified once at most.

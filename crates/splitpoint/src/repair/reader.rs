@@ -8,11 +8,11 @@ use crate::error::{Error, Result};
 use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES};
 use crate::storage::raw::ReadAt;
 
-/// The damaged file, and who wants to know how far the work is.
+/// The damaged file, and the caller's function that hears how far the work is.
 pub(super) struct Reader<'a> {
     pub(super) source: &'a dyn ReadAt,
     watch: &'a mut dyn FnMut(RepairProgress) -> ControlFlow<()>,
-    /// What was told last.
+    /// What was reported last.
     progress: RepairProgress,
     /// Blocks that could not be read.
     pub(super) unreadable: BTreeSet<u64>,

@@ -57,7 +57,7 @@ pub struct RepairReport {
     /// Records of batches that were never committed: an error or a crash came before. They were not
     /// saved, as opening the store does not find them.
     pub uncommitted_count: u64,
-    /// Deletes whose key is not known: so many keys may have come back.
+    /// Deletes whose key is not known: that many keys may have come back.
     pub unknown_delete_count: u64,
     /// Segments with a valid header that are not part of the log: what an earlier recovery dropped,
     /// or what was never finished.

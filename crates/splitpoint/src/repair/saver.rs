@@ -1,19 +1,20 @@
 //! `Saver`: the pass that stores the newest value of each key in the new store.
 
 use super::Found;
-use super::bigs::{big_target, read_big};
+use super::analysis::Analysis;
+use super::bigs::read_big;
 use super::reader::Reader;
 use super::segments::Part;
-use super::survey::Survey;
 use crate::db::Db;
 use crate::error::Result;
 use crate::log::record::{Record, RecordKind};
+use crate::log::scan::big_target;
 use crate::log::segment::Segment;
 
 /// The pass that stores what is to be kept.
 pub(super) struct Saver<'a> {
     pub(super) found: &'a Found,
-    pub(super) survey: Survey<'a>,
+    pub(super) analysis: Analysis<'a>,
     pub(super) db: &'a Db,
     pub(super) record_count: u64,
     pub(super) saved_bytes: u64,
@@ -48,12 +49,12 @@ impl Saver<'_> {
     ) -> Result<()> {
         self.saved_bytes += record.bytes.len() as u64;
         match record.header.kind {
-            RecordKind::Put if !self.survey.is_replaced(&part.segment, record.offset) => {
+            RecordKind::Put if !self.analysis.is_replaced(&part.segment, record.offset) => {
                 self.put(record.key(), record.value(), lsn)
             }
             RecordKind::BigPut => {
-                let target = big_target(record).map(|(offset, _)| offset);
-                let valid = target.and_then(|offset| self.found.bigs.valid.get(&offset));
+                let target = big_target(record).ok();
+                let valid = target.and_then(|(offset, _)| self.found.bigs.valid.get(&offset));
                 // Its number tells whether it is this record that names it.
                 match valid.filter(|segment| segment.base_lsn == lsn) {
                     Some(segment) => self.save_big(reader, segment, lsn),
@@ -63,9 +64,9 @@ impl Saver<'_> {
             // An older version of the key may have been stored, since the one that replaced it
             // is lost.
             RecordKind::Delete
-                if !self.survey.is_whole && self.survey.unmark(record.header.prev) =>
+                if !self.analysis.is_whole && self.analysis.unmark(record.header.prev) =>
             {
-                match self.survey.key_of_deleted(reader, record) {
+                match self.analysis.key_of_deleted(reader, record) {
                     Some(key) => self.db.delete(&key).map(drop),
                     None => Ok(()),
                 }
@@ -76,7 +77,7 @@ impl Saver<'_> {
 
     fn save_big(&mut self, reader: &mut Reader<'_>, segment: &Segment, lsn: u64) -> Result<()> {
         self.saved_bytes += segment.bytes;
-        if self.survey.replaced_bigs.contains(&segment.offset) {
+        if self.analysis.replaced_bigs.contains(&segment.offset) {
             return Ok(());
         }
         let Some(pair) = read_big(reader, segment) else { return Ok(()) };
@@ -84,7 +85,7 @@ impl Saver<'_> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8], lsn: u64) -> Result<()> {
-        if self.survey.is_deleted_later(key, lsn) {
+        if self.analysis.is_deleted_later(key, lsn) {
             return Ok(());
         }
         self.record_count += 1;

@@ -440,7 +440,7 @@ impl Order {
     }
 }
 
-/// A segment and all that follow it, as far as their headers tell.
+/// A segment and all that follow it, as far as their headers show.
 #[derive(Clone, Copy, Debug)]
 struct Tree {
     /// The highest sequence number.

@@ -25,6 +25,10 @@ use super::{Backing, Identity, Span, Storage, Tail, WindowKind, uninterrupted, w
 use crate::atomic::may_be_killed;
 use crate::db::Db;
 use crate::error::Result;
+use crate::format::{
+    HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader, SegmentKind,
+    Superblock, SuperblockFault, newest,
+};
 use crate::options::{Create, Options};
 
 /// Largest file in bytes, and largest window.
@@ -60,6 +64,21 @@ struct Machine {
     fault: Mutex<FaultPlan>,
     /// Number of random numbers returned so far.
     random_count: AtomicU64,
+    /// What this machine never does.
+    omission: Option<Omission>,
+}
+
+/// What a machine reports as done and leaves out: the mistake of an engine that does not ask for
+/// it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "only tests of this crate leave something out"))]
+pub(crate) enum Omission {
+    /// The sync of a close, before the superblock says "clean".
+    SyncOfClose,
+    /// The sync of a checkpoint, before a superblock names it.
+    SyncOfCheckpoint,
+    /// The superblock that says "not clean", before the tables of a store with a log change.
+    NotClean,
 }
 
 impl Default for Machine {
@@ -187,7 +206,13 @@ impl Machine {
             open: Mutex::default(),
             fault: Mutex::new(fault),
             random_count: AtomicU64::new(0),
+            omission: None,
         }
+    }
+
+    /// Returns the machine that has this disk after a crash of this one.
+    fn after_crash(&self, disk: Disk, boot: u64, mount: u64) -> SimDisk {
+        SimDisk(Arc::new(Self { omission: self.omission, ..Self::with_disk(disk, boot, mount) }))
     }
 
     fn identity(&self) -> Identity {
@@ -221,6 +246,13 @@ impl SimDisk {
     /// Creates a machine whose file has these bytes, all durable.
     pub fn with_file(bytes: &[u8]) -> Self {
         Self(Arc::new(Machine::with_disk(Disk::new(bytes.to_vec()), 1, 1)))
+    }
+
+    /// Returns a machine whose file is empty, and which never does one thing.
+    #[cfg(test)]
+    pub(crate) fn without(omission: Omission) -> Self {
+        let machine = Machine { omission: Some(omission), ..Machine::default() };
+        Self(Arc::new(machine))
     }
 
     /// Opens the store in the file, or creates it.
@@ -262,7 +294,7 @@ impl SimDisk {
     #[must_use]
     pub fn kill(&self) -> Self {
         let disk = self.0.disk().clone();
-        Self(Arc::new(Machine::with_disk(disk, self.0.boot, self.0.mount)))
+        self.0.after_crash(disk, self.0.boot, self.0.mount)
     }
 
     /// Returns the machine after the process is killed now and the page cache has dropped the pages
@@ -273,7 +305,7 @@ impl SimDisk {
     pub fn kill_and_drop_clean_pages(&self, seed: u64) -> Self {
         let mut disk = self.0.disk().clone();
         disk.drop_clean_pages(seed);
-        Self(Arc::new(Machine::with_disk(disk, self.0.boot, self.0.mount)))
+        self.0.after_crash(disk, self.0.boot, self.0.mount)
     }
 
     /// Returns the machine after one of the possible power losses now.
@@ -289,7 +321,7 @@ impl SimDisk {
 
     fn after_power_loss(&self, image: Vec<u8>) -> Self {
         // Each boot numbers its mounts from the beginning.
-        Self(Arc::new(Machine::with_disk(Disk::new(image), self.0.boot + 1, self.0.mount)))
+        self.0.after_crash(Disk::new(image), self.0.boot + 1, self.0.mount)
     }
 
     /// Returns the machine after the device went away now and was mounted again on the same boot.
@@ -298,7 +330,7 @@ impl SimDisk {
     #[must_use]
     pub fn remount(&self, seed: u64) -> Self {
         let image = self.0.disk().images().seeded(seed);
-        Self(Arc::new(Machine::with_disk(Disk::new(image), self.0.boot, self.0.mount + 1)))
+        self.0.after_crash(Disk::new(image), self.0.boot, self.0.mount + 1)
     }
 
     /// Makes the `call`th call to the storage from now on, counted from 1, fail with `errno`; if
@@ -496,6 +528,43 @@ impl Sim {
         uninterrupted(|| self.call()).map(drop)
     }
 
+    /// Returns the superblock that an open would use now.
+    fn superblock(&self) -> Option<Superblock> {
+        let block = |at| {
+            (at + SUPERBLOCK_BYTES <= self.file_bytes())
+                .then(|| copy_from(self.view(), at, SUPERBLOCK_BYTES))
+        };
+        let decode =
+            |at| block(at).map_or(Err(SuperblockFault::Magic), |block| Superblock::decode(&block));
+        newest(&SUPERBLOCK_OFFSETS.map(decode)).cloned()
+    }
+
+    /// Returns whether this machine leaves out the sync of a range.
+    fn omits_sync(&self, range: &Range<u64>) -> bool {
+        match self.machine.omission {
+            Some(Omission::SyncOfClose) => {
+                let is_of_file = range.start == 0 && range.end > HEADER_BYTES;
+                is_of_file && self.superblock().is_some_and(|block| !block.is_clean)
+            }
+            Some(Omission::SyncOfCheckpoint) => {
+                let head = copy_from(self.view(), range.start, SegmentHeader::BYTES);
+                let header = SegmentHeader::decode(&head, range.start, self.file_bytes());
+                header.is_ok_and(|header| header.kind == SegmentKind::Checkpoint)
+            }
+            Some(Omission::NotClean) | None => false,
+        }
+    }
+
+    /// Returns whether this machine leaves out a write.
+    fn omits_write(&self, offset: u64, bytes: &[u8]) -> bool {
+        self.machine.omission == Some(Omission::NotClean)
+            && SUPERBLOCK_OFFSETS.contains(&offset)
+            && Superblock::decode(bytes).is_ok_and(|block| !block.is_clean)
+            && self
+                .superblock()
+                .is_some_and(|block| block.is_clean && block.log_start != LogStart::default())
+    }
+
     /// Returns whether no later process has opened the file; calls of an earlier one have no
     /// effect.
     fn is_current(&self) -> bool {
@@ -641,6 +710,9 @@ impl Storage for Sim {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if self.omits_write(offset, bytes) {
+            return Ok(());
+        }
         write_whole(bytes, offset, |bytes, offset| {
             let half = &bytes[..bytes.len() / 2];
             match self.call() {
@@ -681,9 +753,11 @@ impl Storage for Sim {
         if !self.is_current() {
             return called.map(drop);
         }
+        let is_omitted = self.omits_sync(&(offset..offset + bytes));
         let range = offset as usize..(offset + bytes) as usize;
         let mut disk = lock(&self.machine.disk);
         match called {
+            Ok(_) if is_omitted => {}
             Ok(Some(SimFault::SkippedSync)) => {}
             Ok(_) => disk.sync(&range),
             Err(_) => disk.fail_sync(&range),

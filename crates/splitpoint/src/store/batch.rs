@@ -6,20 +6,18 @@
 
 use std::collections::HashMap;
 
+use super::put::check_sizes;
 use super::{Store, TOMBSTONE_BYTES, Writer};
 use crate::batch::Change;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::Addr;
 use crate::index::line::SLOT_COUNT;
 use crate::index::lookup::for_each_line;
 use crate::index::slot::{Slot, Tag};
-use crate::index::split::insert;
 use crate::linear::BucketIndex;
-use crate::log::append::{Payload, Via};
+use crate::log::append::{Payload, WritePath};
 use crate::log::batch::{BatchCrc, COMMIT_BYTES};
 use crate::log::record::RecordKind;
-use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::region::LivePool;
 
 /// One change of a batch that will be made.
 #[derive(Debug)]
@@ -53,9 +51,10 @@ impl Store {
             self.commit(writer);
             return Err(error);
         }
-        debug_assert!(members.iter().all(|member| member.addr.is_some() == member.value.is_some()));
+        let has_its_record = |member: &Member<'_>| member.addr.is_some() == member.value.is_some();
+        assert!(members.iter().all(has_its_record), "a slot is stored behind the whole batch");
         for member in &members {
-            if let Err(error) = self.publish(writer, member) {
+            if let Err(error) = self.publish_member(writer, member) {
                 // A damaged chain: the batch is in the log, and the next open makes all of it.
                 self.group.fail(&error);
                 return Err(error);
@@ -80,15 +79,7 @@ impl Store {
         let mut last = HashMap::with_capacity(changes.len());
         for (i, change) in changes.iter().enumerate() {
             let (key, value) = change.parts();
-            for (what, bytes, bytes_max) in [
-                ("key", key.len(), KEY_BYTES_MAX),
-                ("value", value.map_or(0, <[u8]>::len), VALUE_BYTES_MAX),
-            ] {
-                let bytes = bytes as u64;
-                if bytes > bytes_max {
-                    return Err(Error::TooLarge { what, bytes, bytes_max });
-                }
-            }
+            check_sizes(key, value.unwrap_or_default())?;
             last.insert(key, i);
         }
         let mut members = Vec::with_capacity(last.len());
@@ -103,10 +94,7 @@ impl Store {
             if value.is_none() && prev.is_none() {
                 continue;
             }
-            let prev_bytes = match prev {
-                Some(prev) => self.region.view.record(prev)?.bytes.len() as u64,
-                None => 0,
-            };
+            let prev_bytes = prev.map_or(Ok(0), |prev| self.bytes_of_record(prev))?;
             members.push(Member {
                 key,
                 value,
@@ -117,6 +105,7 @@ impl Store {
                 record_bytes: 0,
             });
         }
+        assert!(members.len() <= last.len(), "the last change of a key counts");
         Ok(members)
     }
 
@@ -129,11 +118,11 @@ impl Store {
         buckets.sort_unstable();
         let mut line_count = 0;
         for new in buckets.chunk_by(|a, b| a == b) {
-            let mut hole_count = 0;
+            let mut empty_count = 0;
             for_each_line(&self.region.windows, new[0], |_, line| {
-                hole_count += SLOT_COUNT - line.slot_count() as usize;
+                empty_count += SLOT_COUNT - line.slot_count() as usize;
             })?;
-            line_count += new.len().saturating_sub(hole_count).div_ceil(SLOT_COUNT) as u64;
+            line_count += new.len().saturating_sub(empty_count).div_ceil(SLOT_COUNT) as u64;
         }
         writer.extents.reserve_overflow_lines(line_count)
     }
@@ -149,14 +138,9 @@ impl Store {
                 None => Payload::new(RecordKind::Delete, &[], &hash),
             };
             payload.header.is_in_transaction = true;
-            payload.header.prev = member.prev;
-            member.record_bytes = payload.header.record_bytes();
-            let addr = if writer.log.is_big(member.record_bytes, region) {
-                writer.log.append_big(&payload, member.prev, &mut writer.extents)?
-            } else {
-                writer.log.reserve(member.record_bytes, &mut writer.extents)?;
-                writer.log.append(&payload, member.prev, Via::Mapping, region)?
-            };
+            let (addr, record_bytes) =
+                self.append(writer, &payload, member.prev, WritePath::Mapping)?;
+            member.record_bytes = record_bytes;
             member.addr = member.value.is_some().then_some(addr);
             let appended = writer.log.last_record_offset();
             batch = batch.with(region.view.record(Addr::of_offset(appended))?.crc());
@@ -164,24 +148,21 @@ impl Store {
         let value = batch.encode();
         let commit = Payload::new(RecordKind::Commit, &[], &value);
         writer.log.reserve(COMMIT_BYTES, &mut writer.extents)?;
-        writer.log.append(&commit, None, Via::Mapping, region)?;
+        let addr = writer.log.append(&commit, None, WritePath::Mapping, region)?;
+        assert_eq!(addr.offset(), writer.log.last_record_offset(), "the COMMIT ends its batch");
         Ok(())
     }
 
     /// Stores the slot of a change whose record is in the log, and counts it.
-    fn publish(&self, writer: &mut Writer, member: &Member<'_>) -> Result<()> {
-        let region = &self.region;
+    fn publish_member(&self, writer: &mut Writer, member: &Member<'_>) -> Result<()> {
+        // Again: the slots of the changes before it may have taken the place that it had found.
         let at = self.locate(member.key, member.hash)?;
         debug_assert_eq!(at.found.map(|(_, _, slot)| slot.addr()), member.prev);
-        self.capture_bucket_of(writer, member.hash);
         let slot = match member.addr {
             Some(addr) => Slot::new(Tag::of_hash(member.hash), addr),
             None => Slot::EMPTY,
         };
-        match at.found {
-            Some((line, i, _)) => line.set_slot(i, slot),
-            None => drop(insert(&region.windows, &mut LivePool(&region.windows), &at, slot)?),
-        }
+        self.publish(writer, member.hash, &at, slot)?;
         match member.value {
             Some(_) => {
                 let replaced = member.prev.map(|_| member.prev_bytes);

@@ -7,12 +7,11 @@
 //! # Invariants
 //!
 //! - A bucket is captured before its first change after the commit that the checkpoint is of.
-//! - From the moment an image is whole until its superblock is durable, or was not to be had,
+//! - From the moment an image is complete until its superblock is durable, or could not be written,
 //!   nothing else writes a superblock: a close waits for the thread.
 
 use super::{Store, Writer};
-use crate::canary::{self, Canary};
-use crate::checkpoint::{self, CheckpointState, ImageWriter};
+use crate::checkpoint::{self, CheckpointState, CheckpointWriter};
 use crate::error::Result;
 use crate::format::{CheckpointName, Superblock};
 use crate::linear::BucketIndex;
@@ -26,7 +25,7 @@ const WALK_BUCKETS_MAX: u64 = 512;
 /// many.
 const WALK_SHARE: u64 = 4;
 /// Share of the interval that the log grows after an open before there is a checkpoint, if one is
-/// due: who opens a large store for one change should not pay for it.
+/// due: an open of a large store for one change should not pay for it.
 const GRACE_SHARE: u64 = 64;
 
 /// What the writer knows of checkpoints.
@@ -43,10 +42,10 @@ pub(crate) struct Checkpointing {
 enum Progress {
     /// None is being made.
     Idle,
-    /// The buckets are walked, so many bytes of log for each [`WALK_BUCKETS`].
-    Walking { image: Box<ImageWriter>, step_bytes: u64 },
+    /// The buckets are walked, `step_bytes` of log for each [`WALK_BUCKETS`].
+    Walking { image: Box<CheckpointWriter>, step_bytes: u64 },
     /// The image is whole and not durable; whether the thread has been asked to make it so.
-    Written { image: Box<ImageWriter>, is_asked: bool },
+    Written { image: Box<CheckpointWriter>, is_asked: bool },
     /// Somebody makes it durable, or has failed to.
     Syncing,
 }
@@ -59,7 +58,7 @@ impl Default for Checkpointing {
 }
 
 impl Checkpointing {
-    /// Returns whether an image waits to be made durable, and nobody has been asked to.
+    /// Returns whether an image waits to be made durable, and the thread has not been asked to.
     #[inline]
     pub(crate) fn is_written(&self) -> bool {
         matches!(self.progress, Progress::Written { is_asked: false, .. })
@@ -88,6 +87,7 @@ impl Checkpointing {
 impl Writer {
     /// Notes when the first checkpoint of this handle is due.
     pub(super) fn schedule_first_checkpoint(&mut self, region: &Region, bytes_min: u64) {
+        assert!(matches!(self.checkpoints.progress, Progress::Idle), "a handle begins with none");
         self.checkpoints.bytes_min = bytes_min;
         let interval = self.checkpoints.interval(region);
         let base_lsn = self.superblock.checkpoint.map_or(0, |name| name.lsn);
@@ -95,7 +95,7 @@ impl Writer {
         self.checkpoints.due_lsn = (base_lsn + interval).max(lsn + interval / GRACE_SHARE);
     }
 
-    /// Gives back the segments of all checkpoints: a store that is closed needs none.
+    /// Frees the segments of all checkpoints: a store that is closed needs none.
     pub(super) fn drop_checkpoints(&mut self) {
         self.checkpoints = Checkpointing::default();
         checkpoint::release_all_but(&mut self.extents, None);
@@ -132,6 +132,7 @@ impl Store {
 
     #[inline(never)]
     fn advance_checkpoint(&self, writer: &mut Writer, lsn: u64) {
+        assert!(writer.checkpoints.due_lsn <= lsn, "nothing is done before it is due");
         let checkpoints = &mut writer.checkpoints;
         let advanced = match &mut checkpoints.progress {
             Progress::Idle => self.begin_checkpoint(writer, lsn),
@@ -168,7 +169,7 @@ impl Store {
         let geometry = self.shape().geometry;
         let state = CheckpointState::of(&writer.extents, geometry, writer.state, replay_start);
         let salt = writer.log.next_salt();
-        let image = ImageWriter::begin(&mut writer.extents, &state, salt)?;
+        let image = CheckpointWriter::begin(&mut writer.extents, &state, salt)?;
         let step_count = geometry.bucket_count().div_ceil(WALK_BUCKETS);
         let step_bytes = (interval / WALK_SHARE / step_count).max(1);
         writer.checkpoints.due_lsn = lsn + step_bytes;
@@ -213,7 +214,8 @@ impl Store {
         };
         let mut writer = self.lock()?;
         let writer = &mut *writer;
-        debug_assert!(matches!(writer.checkpoints.progress, Progress::Syncing));
+        assert!(matches!(writer.checkpoints.progress, Progress::Syncing), "a close waits for this");
+        assert_eq!(superblock.checkpoint, Some(name), "the one before is released");
         writer.superblock = superblock;
         checkpoint::release_all_but(&mut writer.extents, Some(name));
         writer.checkpoints.progress = Progress::Idle;
@@ -226,17 +228,11 @@ impl Store {
         self.wait_durable(name.lsn, false)?;
         assert!(name.lsn <= self.group.durable_lsn(), "a checkpoint needs the log before it");
         let CheckpointName { offset, bytes, .. } = name;
-        let is_synced_first = !canary::is_made(Canary::NamedBeforeSync);
-        if is_synced_first {
-            self.region.sync_range(offset, bytes)?;
-        }
+        self.region.sync_range(offset, bytes)?;
         let mut superblock = self.lock()?.superblock.clone();
         superblock.checkpoint = Some(name);
         let _writing = self.superblock_writes();
         self.region.write_superblock(&mut superblock, false)?;
-        if !is_synced_first {
-            self.region.sync_range(offset, bytes)?;
-        }
         Ok(superblock)
     }
 }

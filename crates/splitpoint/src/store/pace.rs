@@ -15,7 +15,7 @@
 //!
 //! # Not here
 //!
-//! Who syncs: `syncer`, or the writer itself where there is no thread.
+//! The sync itself: `syncer` does it, or the writer where there is no thread.
 
 use std::time::{Duration, Instant};
 
@@ -107,7 +107,9 @@ impl Pace {
     /// Notes that a sync begins which covers everything `written` so far; returns since when the
     /// oldest of that was unsafe.
     pub(crate) fn begin_sync(&mut self, written: Written) -> Option<Instant> {
-        self.syncing_bytes = written.bytes.saturating_sub(self.covered.bytes);
+        assert!(self.covered.lsn <= written.lsn, "the log only grows");
+        assert!(self.covered.bytes <= written.bytes, "no count of bytes goes back");
+        self.syncing_bytes = written.bytes - self.covered.bytes;
         self.covered = written;
         self.too_many_bytes = written.bytes.saturating_add(self.quota_bytes);
         self.asked = Asked::Nobody;
@@ -130,6 +132,7 @@ impl Pace {
             self.quota_bytes + (measured - self.quota_bytes) / 2
         };
         self.quota_bytes = quota.max(QUOTA_BYTES_MIN);
+        assert!(self.quota_bytes <= QUOTA_BYTES_MAX, "a sync has a bound");
         self.too_many_bytes = self.covered.bytes.saturating_add(self.quota_bytes);
     }
 
@@ -143,7 +146,7 @@ impl Pace {
         self.age_max.map_or(UNBOUNDED_DELAY, |age_max| age_max / 4 * 3)
     }
 
-    /// Returns whether nobody was asked to sync yet.
+    /// Returns whether neither the thread nor the writer was asked to sync yet.
     #[inline]
     pub(crate) fn is_unasked(&self) -> bool {
         self.asked == Asked::Nobody
@@ -177,7 +180,8 @@ impl Pace {
             return Step::Wait(lsn);
         }
         let Some(age_max) = self.age_max else { return Step::GoOn };
-        let bytes = written.bytes.saturating_sub(self.covered.bytes);
+        assert!(self.covered.bytes <= written.bytes, "no count of bytes goes back");
+        let bytes = written.bytes - self.covered.bytes;
         if is_syncing {
             let is_over = age >= age_max || bytes >= self.quota_bytes;
             return if is_over { Step::Wait(self.covered.lsn) } else { Step::GoOn };

@@ -20,7 +20,7 @@
 //!
 //! # Not here
 //!
-//! `db::crash_tests` decides when a crash happens and checks what must be there afterwards.
+//! `testing::crash_tests` decides when a crash happens and checks what must be there afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

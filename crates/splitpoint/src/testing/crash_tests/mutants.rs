@@ -1,87 +1,104 @@
-//! Would the sweeps notice? Each runs over an engine with one mistake, and must find it.
+//! Would the sweeps notice? Each runs over an engine with one mistake, or on a machine that leaves
+//! out what the engine asks for, and must find it.
 
 use super::large::{self, Depth};
 use super::{is_slow, seed, small};
-use crate::canary::{Canary, with};
 use crate::format::LIVE_OFFSET;
+use crate::storage::sim::Omission;
+use crate::testing::mutant::{Mutant, with};
 use crate::{SimDisk, SimFault};
 
-/// Runs the sweeps of small programs until one finds something.
-fn small_finds(canary: Canary) -> Option<String> {
-    with(canary, || {
-        small::programs().into_iter().find_map(|(name, fill_factor, ops)| {
-            let swept = small::sweep(SimDisk::new(), fill_factor, &ops, 8);
-            swept.err().map(|error| format!("{name}: {error}"))
-        })
-    })
+/// Who makes the mistake.
+#[derive(Clone, Copy, Debug)]
+enum Broken {
+    Engine(Mutant),
+    Machine(Omission),
 }
 
-/// Runs the sweep of the large program until it finds something.
-fn large_finds(canary: Canary) -> Option<String> {
-    let sweep = || large::sweep(SimDisk::new(), 1.0, &large::program(), seed(), Depth::QUICK);
-    with(canary, sweep).err()
+impl Broken {
+    /// Runs a sweep from a new machine.
+    fn sweep<T>(self, sweep: impl FnOnce(SimDisk) -> T) -> T {
+        match self {
+            Self::Engine(mutant) => with(mutant, || sweep(SimDisk::new())),
+            Self::Machine(omission) => sweep(SimDisk::without(omission)),
+        }
+    }
+
+    /// Runs the sweeps of small programs until one finds something.
+    fn small_finds(self) -> Option<String> {
+        small::programs().into_iter().find_map(|(name, fill_factor, ops)| {
+            let swept = self.sweep(|disk| small::sweep(disk, fill_factor, &ops, 8));
+            swept.err().map(|error| format!("{name}: {error}"))
+        })
+    }
+
+    /// Runs the sweep of the large program until it finds something.
+    fn large_finds(self) -> Option<String> {
+        let ops = large::program();
+        self.sweep(|disk| large::sweep(disk, 1.0, &ops, seed(), Depth::QUICK)).err()
+    }
 }
 
 /// Checks that both sweeps find a mistake, after a crash of the kind that shows it.
 #[track_caller]
-fn check(canary: Canary, crash: &str) {
-    for (sweep, found) in [("small", small_finds(canary)), ("large", large_finds(canary))] {
-        let found = found.unwrap_or_else(|| panic!("{canary:?} goes unnoticed by the {sweep} one"));
-        println!("{canary:?}: {sweep}: {found}");
+fn check(broken: Broken, crash: &str) {
+    for (sweep, found) in [("small", broken.small_finds()), ("large", broken.large_finds())] {
+        let found = found.unwrap_or_else(|| panic!("{broken:?} goes unnoticed by the {sweep} one"));
+        println!("{broken:?}: {sweep}: {found}");
         assert!(found.contains(crash), "{sweep}: {found}");
     }
 }
 
 #[test]
 fn a_slot_stored_before_its_record_is_found_by_killing() {
-    check(Canary::SlotBeforeRecord, "killed: ");
+    check(Broken::Engine(Mutant::SlotBeforeRecord), "killed: ");
 }
 
 #[test]
 fn a_split_that_leaves_its_movers_is_found_by_killing() {
-    check(Canary::MoversStay, "killed: ");
+    check(Broken::Engine(Mutant::MoversStay), "killed: ");
 }
 
 #[test]
 fn a_superblock_before_the_tables_it_vouches_for_is_found_by_power_loss() {
-    check(Canary::CleanBeforeSync, "power lost");
+    check(Broken::Machine(Omission::SyncOfClose), "power lost");
 }
 
 #[test]
 fn tables_that_change_under_a_clean_superblock_are_found() {
-    check(Canary::StaysClean, "");
+    check(Broken::Machine(Omission::NotClean), "");
 }
 
 #[test]
 fn tables_called_whole_before_they_are_built_are_found_by_a_crash_during_recovery() {
-    check(Canary::WholeBeforeBuilt, "killed: ");
+    check(Broken::Engine(Mutant::WholeBeforeBuilt), "killed: ");
 }
 
 #[test]
 fn records_believed_without_their_checksum_are_found() {
-    check(Canary::AnyChecksum, "");
+    check(Broken::Engine(Mutant::AnyChecksum), "");
 }
 
 /// The small programs make no checkpoints.
 #[track_caller]
-fn check_with_checkpoints(canary: Canary) {
-    let found = large_finds(canary).unwrap_or_else(|| panic!("{canary:?} goes unnoticed"));
-    println!("{canary:?}: {found}");
+fn check_with_checkpoints(broken: Broken) {
+    let found = broken.large_finds().unwrap_or_else(|| panic!("{broken:?} goes unnoticed"));
+    println!("{broken:?}: {found}");
     assert!(found.contains("power lost"), "{found}");
 }
 
 #[test]
 fn a_superblock_before_the_checkpoint_that_it_names_is_found_by_power_loss() {
-    check_with_checkpoints(Canary::NamedBeforeSync);
+    check_with_checkpoints(Broken::Machine(Omission::SyncOfCheckpoint));
 }
 
 #[test]
 fn a_log_that_is_replayed_from_behind_its_checkpoint_is_found_by_power_loss() {
-    check_with_checkpoints(Canary::ReplaysTooLate);
+    check_with_checkpoints(Broken::Engine(Mutant::ReplaysTooLate));
 }
 
 /// Skips each sync of small programs, one at a time, as if the engine had left it out. The sweep
-/// must find each, but for some of the superblock alone: the first change of a store writes it
+/// must find each, except some of the superblock alone: the first change of a store writes it
 /// twice, either of which is enough, and one that says "clean" may be missing, since the tables are
 /// then built again.
 #[test]

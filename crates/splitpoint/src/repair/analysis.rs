@@ -1,4 +1,4 @@
-//! `Survey`: a pass over the valid records that finds which of them were replaced or deleted.
+//! `Analysis`: a pass over the valid records that finds which of them were replaced or deleted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,14 +14,15 @@ use crate::log::resync::decode_at;
 use crate::log::segment::Segment;
 
 /// A first pass over the valid records: which were replaced or deleted.
-pub(super) struct Survey<'a> {
+pub(super) struct Analysis<'a> {
     log: &'a Log,
     bigs: &'a Bigs,
     by_offset: BTreeMap<u64, usize>,
     /// Records that were replaced or deleted, by segment.
     replaced: HashMap<u64, Marks>,
     pub(super) replaced_bigs: HashSet<u64>,
-    /// Whether all of the log is there, so that who replaces whom is known without keys.
+    /// Whether all of the log is there, so that keys need not be compared to know which record
+    /// replaces which.
     pub(super) is_whole: bool,
     /// The hash function and its seed, if a hash tells which key was deleted.
     wide_hash: Option<(&'a HashFunction, u64)>,
@@ -31,7 +32,7 @@ pub(super) struct Survey<'a> {
     pub(super) record_count: u64,
 }
 
-impl<'a> Survey<'a> {
+impl<'a> Analysis<'a> {
     pub(super) fn new(found: &'a Found) -> Self {
         let parts = found.log.parts.iter().enumerate();
         Self {
@@ -115,7 +116,7 @@ impl<'a> Survey<'a> {
         self.replaced.get(&segment.offset).is_some_and(|marks| marks.has(offset))
     }
 
-    /// Returns whether a delete that tells only the hash of its key comes after `lsn`.
+    /// Returns whether a delete that has only the hash of its key comes after `lsn`.
     pub(super) fn is_deleted_later(&self, key: &[u8], lsn: u64) -> bool {
         let Some((hash, seed)) = self.wide_hash.filter(|_| !self.deleted_hashes.is_empty()) else {
             return false;

@@ -1,14 +1,14 @@
 //! The pass over the log: where it ends, what it uses, what it does.
 //!
 //! The log is a chain, but its parts can be read at the same time: where one may be is guessed from
-//! the live header, which is not believed, and a part counts only when the one before it has come to
+//! the live header, which is not trusted, and a part counts only when the one before it has come to
 //! its beginning, link by link. So a wrong guess costs time and nothing else.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::halves::{beside, has_halves};
 use super::tell;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES};
 use crate::hash::HashFunction;
 use crate::live::CommitState;
@@ -22,9 +22,9 @@ use crate::store::TOMBSTONE_BYTES;
 
 /// Changes that are held in memory at a time, of 24 bytes each.
 pub(super) const CHANGES_MAX: usize = 1 << 21;
-/// Records that are replaced that are asked for ahead.
+/// Replaced records that are prefetched together.
 const READ_AHEAD: usize = 32;
-/// How often progress is told, in bytes.
+/// How often progress is reported, in bytes.
 const PROGRESS_BYTES: u64 = 4 << 20;
 /// Most segments that are looked at to find the beginning of a part.
 const SEGMENTS_MAX: usize = 1 << 14;
@@ -51,7 +51,7 @@ pub(super) struct Effect {
 
 /// What records have done to the counts.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct Counts {
     inserted_count: u64,
     deleted_count: u64,
     added_bytes: u64,
@@ -61,7 +61,7 @@ pub(super) struct Tally {
     replaced: Vec<Addr>,
 }
 
-impl Tally {
+impl Counts {
     pub(super) fn add(&mut self, view: &View, effect: &Effect) {
         let Effect { change: Change { addr, prev, .. }, record_bytes } = *effect;
         if addr == NONE {
@@ -83,7 +83,7 @@ impl Tally {
 
     fn add_replaced(&mut self, view: &View) {
         for addr in self.replaced.drain(..) {
-            // Damage to what is dead matters to nobody but these counts.
+            // Damage to a dead record matters to these counts alone.
             let record = view.record(addr);
             self.replaced_bytes += record.map_or(0, |record| record.bytes.len() as u64);
         }
@@ -99,16 +99,30 @@ impl Tally {
         self.replaced.extend(later.replaced);
     }
 
-    /// Returns what the counts are after all that, when they were `before`.
-    pub(super) fn after(mut self, view: &View, before: CommitState) -> CommitState {
+    /// Returns what the counts are after all that, at `end`, when they were `before`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if more was deleted or replaced than was ever stored.
+    pub(super) fn after(
+        mut self,
+        view: &View,
+        before: CommitState,
+        end: Position,
+    ) -> Result<CommitState> {
         self.add_replaced(view);
-        CommitState {
-            record_count: (before.record_count + self.inserted_count)
-                .saturating_sub(self.deleted_count),
-            live_bytes: (before.live_bytes + self.added_bytes).saturating_sub(self.replaced_bytes),
+        let less = |what, stored: u64, gone: u64| {
+            let (offset, expected, found) = (end.offset, stored, gone);
+            stored.checked_sub(gone).ok_or(Error::Corrupt { what, offset, expected, found })
+        };
+        let stored_count = before.record_count + self.inserted_count;
+        let stored_bytes = before.live_bytes + self.added_bytes;
+        Ok(CommitState {
+            record_count: less("record count", stored_count, self.deleted_count)?,
+            live_bytes: less("live bytes", stored_bytes, self.replaced_bytes)?,
             dead_bytes: before.dead_bytes + self.replaced_bytes + self.tombstone_bytes,
             ..before
-        }
+        })
     }
 }
 
@@ -146,11 +160,11 @@ impl KeyHash<'_> {
 
 /// What a pass over the log finds: where it ends, what it uses, what it does.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(super) struct LogScan {
     pub(super) end: Position,
     pub(super) used: Vec<Extent>,
     pub(super) records: u64,
-    pub(super) tally: Tally,
+    pub(super) counts: Counts,
     pub(super) log_bytes: u64,
     pub(super) big_bytes: u64,
     pub(super) next_sequence: u64,
@@ -160,7 +174,7 @@ pub(super) struct Survey {
     pub(super) rest: Option<Position>,
 }
 
-impl Survey {
+impl LogScan {
     pub(super) fn add_segment(&mut self, segment: &Segment) {
         self.log_bytes += segment.bytes;
         self.add_used(segment);
@@ -172,6 +186,7 @@ impl Survey {
     }
 
     fn add_used(&mut self, segment: &Segment) {
+        debug_assert!(segment.bytes.is_multiple_of(GRANULE_BYTES), "its header was checked");
         let count = segment.bytes / GRANULE_BYTES;
         self.used.push(Extent { granule: segment.offset / GRANULE_BYTES, count });
         self.next_sequence = self.next_sequence.max(segment.sequence + 1);
@@ -181,11 +196,11 @@ impl Survey {
         Space::complement(HEADER_BYTES / GRANULE_BYTES, self.used.clone())
     }
 
-    /// Reads the log from `walk` on, which is where this survey has come to.
+    /// Reads the log from `walk` on, which is where this scan has come to.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if a record whose checksum is right makes no sense.
+    /// [`Error::Corrupt`] if a record whose checksum is right makes no sense.
     pub(super) fn read(
         &mut self,
         region: &Region,
@@ -206,7 +221,7 @@ impl Survey {
             })
         };
         let Some(later) = later else {
-            self.append(part(walk.clone(), None)?.survey);
+            self.append(part(walk.clone(), None)?.scan);
             return Ok(());
         };
         let read_later =
@@ -214,20 +229,21 @@ impl Survey {
         let read_first = || part(walk.clone(), Some(later));
         let (first, second) = beside(region, "splitpoint-log", read_first, read_later);
         let first = first?;
-        self.append(first.survey);
+        assert!(!first.is_cut || first.scan.end == later, "the second part begins at its end");
+        self.append(first.scan);
         if first.is_cut {
-            self.append(second.unwrap_or_else(read_later)?.survey);
+            self.append(second.unwrap_or_else(read_later)?.scan);
         }
         Ok(())
     }
 
-    /// Goes on with what was found behind the end of this survey.
+    /// Goes on with what was found behind the end of this scan.
     fn append(&mut self, later: Self) {
         assert!(self.end.lsn <= later.end.lsn, "what is appended was read behind this");
         self.end = later.end;
         self.used.extend(later.used);
         self.records += later.records;
-        self.tally.append(later.tally);
+        self.counts.append(later.counts);
         self.log_bytes += later.log_bytes;
         self.big_bytes += later.big_bytes;
         self.next_sequence = self.next_sequence.max(later.next_sequence);
@@ -240,7 +256,7 @@ impl Survey {
 }
 
 /// Returns where a second part of the log may begin: at the segment in the middle between `start`
-/// and the end, as far as the live header tells. Nothing vouches for that header, nor for the
+/// and the end, as far as the live header shows it. Nothing vouches for that header, nor for the
 /// segments that lead back from there.
 fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
     if !has_halves(region) {
@@ -254,6 +270,7 @@ fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
         .collect();
     let middle_lsn = start.lsn + (segments.first()?.base_lsn - start.lsn) / 2;
     let middle = segments.iter().min_by_key(|segment| segment.base_lsn.abs_diff(middle_lsn))?;
+    assert!(start.lsn < middle.base_lsn, "the second part begins behind the first");
     let Segment { offset: segment_offset, base_lsn: lsn, .. } = *middle;
     Some(Position { segment_offset, offset: middle.first(), lsn })
 }
@@ -261,8 +278,8 @@ fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
 /// What one thread reads of the log.
 #[derive(Debug)]
 struct Part {
-    survey: Survey,
-    /// Whether it ends where it was told to, and not with the log.
+    scan: LogScan,
+    /// Whether it ends at the position that was given, and not with the log.
     is_cut: bool,
 }
 
@@ -276,7 +293,7 @@ impl Part {
         (until, changes_max): (Option<Position>, usize),
         read: impl Fn(u64),
     ) -> Result<Self> {
-        let mut survey = Survey::default();
+        let mut scan = LogScan::default();
         let mut own_changes = Vec::new();
         let mut told_lsn = walk.position().lsn;
         let mut log = Changes::new(walk);
@@ -286,7 +303,7 @@ impl Part {
                 break true;
             }
             if own_changes.len() >= changes_max && log.is_between_changes() {
-                survey.rest.get_or_insert(position);
+                scan.rest.get_or_insert(position);
             }
             if position.lsn - told_lsn >= PROGRESS_BYTES {
                 read(position.lsn - told_lsn);
@@ -295,11 +312,11 @@ impl Part {
             let record = log.read_next(
                 |change| key_hash.effect_of(change),
                 |step| match step {
-                    Step::Segment(segment) => survey.add_segment(&segment),
-                    Step::Big(segment) => survey.add_big(&segment),
+                    Step::Segment(segment) => scan.add_segment(&segment),
+                    Step::Big(segment) => scan.add_big(&segment),
                     Step::Change(effect) => {
-                        survey.tally.add(&region.view, &effect);
-                        if survey.rest.is_none() {
+                        scan.counts.add(&region.view, &effect);
+                        if scan.rest.is_none() {
                             own_changes.push(effect.change);
                         }
                     }
@@ -309,15 +326,16 @@ impl Part {
                 break false;
             }
         };
-        survey.records = log.record_count();
-        survey.changes.push(own_changes);
-        survey.end = log.position();
+        scan.records = log.record_count();
+        assert!(own_changes.len() as u64 <= scan.records, "each change is of a record");
+        scan.changes.push(own_changes);
+        scan.end = log.position();
         if !is_cut {
-            let rest_bytes = log.segment().end() - survey.end.offset;
-            let rest = region.storage().read(survey.end.offset, rest_bytes);
+            let rest_bytes = log.segment().end() - scan.end.offset;
+            let rest = region.storage().read(scan.end.offset, rest_bytes);
             let last = rest.iter().rposition(|&byte| byte != 0);
-            survey.dropped_bytes = last.map_or(0, |last| last as u64 + 1);
+            scan.dropped_bytes = last.map_or(0, |last| last as u64 + 1);
         }
-        Ok(Self { survey, is_cut })
+        Ok(Self { scan, is_cut })
     }
 }

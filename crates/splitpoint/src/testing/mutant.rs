@@ -1,23 +1,22 @@
-//! Deliberate breakage that the sweeps of `db::crash_tests` must find: a build of the tests can ask
-//! for one, any other build has none of it.
+//! Mistakes that the sweeps of `testing::crash_tests` must find: a test can ask the engine to make
+//! one. In any other build the hooks are constants, and nothing is left of them.
+//!
+//! # Not here
+//!
+//! A sync or a write that the engine forgets: the simulated machine leaves it out, see
+//! `storage::sim::Omission`.
 
 /// A mistake that could be made in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Canary {
+pub(crate) enum Mutant {
     /// A slot is stored before the record that it names.
     SlotBeforeRecord,
     /// A split leaves the slots that have moved in the old bucket as well.
     MoversStay,
-    /// A close says that the tables are durable, and then makes them so.
-    CleanBeforeSync,
-    /// The first change after an open does not say that the tables are changing.
-    StaysClean,
     /// Recovery says that the tables are whole before it builds them.
     WholeBeforeBuilt,
-    /// Recovery believes records whatever their checksum.
+    /// Recovery uses records whatever their checksum.
     AnyChecksum,
-    /// A superblock names a checkpoint that is not durable yet.
-    NamedBeforeSync,
     /// Recovery goes on with the log one record behind the commit of the checkpoint.
     ReplaysTooLate,
     /// Opening trusts the tables of a killed writer although they do not agree with the log.
@@ -27,7 +26,7 @@ pub(crate) enum Canary {
 /// Returns whether the engine makes this mistake now: never, but in a test that asks for it.
 #[cfg(any(not(test), loom))]
 #[inline(always)]
-pub(crate) fn is_made(_: Canary) -> bool {
+pub(crate) fn is_made(_: Mutant) -> bool {
     false
 }
 #[cfg(test)]
@@ -39,19 +38,19 @@ pub(crate) use switch::{is_made, with};
 mod switch {
     use std::cell::Cell;
 
-    use super::Canary;
+    use super::Mutant;
 
     thread_local! {
-        static MADE: Cell<Option<Canary>> = const { Cell::new(None) };
+        static MADE: Cell<Option<Mutant>> = const { Cell::new(None) };
     }
 
-    pub(crate) fn is_made(canary: Canary) -> bool {
-        MADE.get() == Some(canary)
+    pub(crate) fn is_made(mutant: Mutant) -> bool {
+        MADE.get() == Some(mutant)
     }
 
     /// Runs `what` on this thread with an engine that makes a mistake.
-    pub(crate) fn with<T>(canary: Canary, what: impl FnOnce() -> T) -> T {
-        MADE.set(Some(canary));
+    pub(crate) fn with<T>(mutant: Mutant, what: impl FnOnce() -> T) -> T {
+        MADE.set(Some(mutant));
         let result = what();
         MADE.set(None);
         result

@@ -7,7 +7,7 @@ use crate::{Create, Options, Recovery, SimDisk};
 
 /// Where the sources of this module are.
 fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/fuzzing")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/testing/fuzzing")
 }
 
 /// Makes a small store with all that the format has: segments that are linked, big records, dead

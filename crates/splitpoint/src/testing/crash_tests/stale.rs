@@ -7,11 +7,11 @@
 use std::ops::Range;
 
 use super::{Content, mix};
-use crate::canary::{Canary, with};
 use crate::format::{GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, u64_at};
 use crate::index::line::LINE_BYTES;
 use crate::live::LineWindow;
 use crate::piece::piece_of;
+use crate::testing::mutant::{Mutant, with};
 use crate::{Change, Db, Durability, Options, Recovery, SimDisk};
 
 fn options() -> Options {
@@ -43,7 +43,7 @@ fn open(disk: &SimDisk) -> (Recovery, Content) {
 
 /// Where the pages of the index are in the file.
 fn index_pages(db: &Db) -> Vec<u64> {
-    let region = &db.store.region;
+    let region = &db.store().region;
     let mut pages = Vec::new();
     for window in LineWindow::ALL {
         for piece in 0..region.live().piece_count(window) {
@@ -110,7 +110,7 @@ fn a_header_older_than_the_log_is_not_trusted() {
     assert_eq!(found, content);
 
     // Without the comparison it is.
-    let (recovery, _) = with(Canary::TrustsOldTables, || open(&stale.kill()));
+    let (recovery, _) = with(Mutant::TrustsOldTables, || open(&stale.kill()));
     assert!(matches!(recovery, Recovery::WarmRestart { records: 2.. }), "{recovery:?}");
 }
 
@@ -160,7 +160,7 @@ fn an_index_older_than_the_header_is_not_trusted() {
         let (recovery, found) = open(&stale.kill());
         assert!(matches!(recovery, Recovery::Replayed { .. }), "{pages:?}: {recovery:?}");
         assert_eq!(found, content, "{pages:?}");
-        let trusted = with(Canary::TrustsOldTables, || {
+        let trusted = with(Mutant::TrustsOldTables, || {
             let db = stale.kill().open(&options()).ok()?;
             super::read(&db).ok()
         });
@@ -198,7 +198,7 @@ fn a_damaged_record_that_was_durable_costs_no_other() {
         db.put_with(&[i], &[i; 30], Durability::Sync).unwrap();
     }
     let file = disk.file();
-    let start = db.store.lock().unwrap().superblock.log_start.record_offset as usize;
+    let start = db.store().lock().unwrap().superblock.log_start.record_offset as usize;
     for at in start..start + 40 * 40 {
         let mut damaged = file.clone();
         damaged[at] ^= 0x10;

@@ -121,7 +121,7 @@ fn a_damaged_durable_position_makes_no_sync_after_a_takeover_too_short() {
         let db = disk.open(&options).unwrap();
         db.put_with(&[0], b"synced", Durability::Sync).unwrap();
         db.put_with(&[1], b"not synced", Durability::Buffered).unwrap();
-        let live = db.store.region.live();
+        let live = db.store().region.live();
         live.set_durable_lsn(damaged(live.committed().0));
         let left = disk.kill();
 

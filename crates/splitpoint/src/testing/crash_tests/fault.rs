@@ -66,8 +66,8 @@ impl Run {
             Op::Sync => (Vec::new(), db.sync(), true),
             Op::SyncInBackground => {
                 // Nobody hears of its error: the next promise must.
-                let synced = db.store.sync_in_background();
-                let failed = synced.and_then(|()| db.store.finish_checkpoint()).is_err();
+                let synced = db.store().sync_in_background();
+                let failed = synced.and_then(|()| db.store().finish_checkpoint()).is_err();
                 if failed && db.sync().is_ok() {
                     return Err(
                         "a sync after a failed background sync says all is well".to_string()

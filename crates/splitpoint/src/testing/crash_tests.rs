@@ -8,16 +8,16 @@
 //! |---|---|---|
 //! | [`small`] | all | every one a power loss may leave, as far as recovery reads it |
 //! | [`large`] | all | some by seed; with `SPLITPOINT_SLOW=1` at least 1,000 |
-//! | [`canary`] | the same sweeps over a broken engine, which they must find | |
+//! | [`mutants`] | the same sweeps over a broken engine, which they must find | |
 //! | [`stale`] | some, with pages of an earlier one | mounted again, or on the same mount |
 //! | [`fault`] | each call to the storage goes wrong | killed, closed, power lost, cache dropped |
 //!
 //! Nothing depends on time, threads or chance: a failure says the seed, the operation and the event,
 //! and happens again with `SPLITPOINT_SEED` set to that seed.
 
-mod canary;
 mod fault;
 mod large;
+mod mutants;
 mod small;
 mod stale;
 
@@ -283,7 +283,7 @@ impl Point<'_> {
         let (found, db) = examine(lost, self.options, self.history, self.history.synced)
             .map_err(|error| format!("power lost, {what}: {error}"))?;
         // One that is damaged is left out, which costs time and no content: only this shows it.
-        let writer = db.store.lock().map_err(|error| error.to_string())?;
+        let writer = db.store().lock().map_err(|error| error.to_string())?;
         if names_checkpoint && writer.superblock.checkpoint.is_none() {
             return Err(format!("power lost, {what}: the checkpoint is named and not whole"));
         }
@@ -455,10 +455,10 @@ fn step(db: &Db, op: &Op, shared: &Shared) -> crate::Result<bool> {
         }
         Op::Sync => db.sync().map(|()| true),
         Op::SyncInBackground => {
-            db.store.sync_in_background()?;
+            db.store().sync_in_background()?;
             // Nothing has changed since: what follows makes no change durable.
             shared.settle(true);
-            db.store.finish_checkpoint().map(|()| true)
+            db.store().finish_checkpoint().map(|()| true)
         }
         Op::Reopen | Op::Kill | Op::LosePower(_) => unreachable!("the caller does these"),
     }

@@ -17,9 +17,9 @@ type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 /// which `to_file` writes, bit 3 mended. With bit 3 the second byte says what to mend; the
 /// file follows.
 ///
-/// Nothing may panic, go on for ever or touch memory that the file does not have. If opening finds
-/// no fault and neither does a check, then what is changed afterwards must be found again, and
-/// nothing else may be touched by it.
+/// Nothing may panic, loop without end or touch memory that the file does not have. If opening
+/// finds no fault and neither does a check, then what is changed afterwards must be found again,
+/// and nothing else may be touched by it.
 ///
 /// # Panics
 ///

@@ -1,0 +1,118 @@
+//! What the superblock says of the tables: "not clean" before the first change, "clean" after a
+//! close.
+
+use super::{Store, Writer};
+use crate::error::Result;
+use crate::format::{LogStart, Superblock};
+use crate::options::Access;
+use crate::storage::Room;
+
+/// What the superblock says of the live tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// "Clean", of a store that has no log yet: perhaps nothing of its file is durable.
+    New,
+    /// "Clean": a close has nothing to write.
+    Clean,
+    /// "Not clean", perhaps in the cache alone: its writer may have been killed before the sync.
+    NotClean,
+    /// "Not clean", which this process has made durable: the tables may change.
+    NotCleanDurably,
+}
+
+impl Store {
+    /// Makes it durable that the live tables are about to change; until then a power loss would
+    /// leave "clean" over half-changed tables.
+    #[cold]
+    pub(super) fn begin_changes(&self, writer: &mut Writer) -> Result<()> {
+        assert!(self.access == Access::ReadWrite, "only the writer stores to the file");
+        assert!(!writer.is_closed, "the last handle closes the store");
+        self.group.check()?;
+        let room = self.region.claim_stores(writer.log.rest_of_tail())?;
+        writer.needs_room = room == Room::OfFileSystem;
+        // What fails here is tried again by the next change.
+        if writer.mark == Mark::NotCleanDurably {
+            writer.mark = Mark::NotClean;
+        }
+        if writer.superblock.log_start == LogStart::default() {
+            writer.log.reserve(0, &mut writer.extents)?;
+            let log_start = writer.log.log_start();
+            // An open takes it for damage if a superblock names a segment that is not there.
+            self.sync_file()?;
+            let mut superblock = Superblock { log_start, ..writer.superblock.clone() };
+            // Both copies: a damaged one must not leave one that knows of no log.
+            self.region.write_both_superblocks(&mut superblock)?;
+            writer.superblock = superblock;
+        } else {
+            self.region.write_superblock(&mut writer.superblock, false)?;
+        }
+        self.region.live().set_identity(self.region.storage().identity());
+        writer.mark = Mark::NotCleanDurably;
+        Ok(())
+    }
+
+    /// Makes the whole file durable, of which nothing need be so yet.
+    fn sync_file(&self) -> Result<()> {
+        let synced = self.region.sync_range(0, self.region.view.file_bytes());
+        // A second sync that succeeds would prove nothing.
+        synced.inspect_err(|error| self.group.fail(error))
+    }
+
+    /// Makes a new store durable that has no change yet.
+    pub(super) fn sync_new(&self, writer: &mut Writer) -> Result<()> {
+        if writer.mark == Mark::New {
+            self.group.check()?;
+            self.sync_file()?;
+            writer.mark = Mark::Clean;
+        }
+        Ok(())
+    }
+
+    /// Syncs log and index and marks the store clean, once.
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.access == Access::ReadOnly {
+            return Ok(());
+        }
+        self.refuse_in_fork()?;
+        let mut writer = self.lock()?;
+        if writer.is_closed {
+            return Ok(());
+        }
+        writer.is_closed = true;
+        // After a failure nothing is stored any more, not even to free what was set aside.
+        self.group.check()?;
+        if self.region.claim_live().is_ok() {
+            self.region.live().clear_pid();
+        }
+        self.sync_new(&mut writer)?;
+        assert_ne!(writer.mark, Mark::New, "a new store is durable before it is called clean");
+        if writer.mark == Mark::Clean {
+            return Ok(());
+        }
+        // The log may have gone on without a commit, into a segment for a change that was not made.
+        self.commit(&mut writer);
+        writer.drop_checkpoints();
+        let Writer { log, extents, .. } = &mut *writer;
+        log.release_next(extents);
+        extents.trim();
+        let lsn = writer.log.position().lsn;
+        let written = writer.written();
+        self.group.set_syncing_since(writer.pace.begin_sync(written));
+        drop(writer);
+        // Log and index together: what is not dirty costs nothing, and one flush is enough.
+        self.group.sync_always(|| {
+            let bytes = self.region.view.file_bytes();
+            self.region.sync_range(0, bytes)?;
+            self.region.live().set_durable_lsn(lsn);
+            Ok(lsn)
+        })?;
+        let mut writer = self.lock()?;
+        assert_eq!(writer.log.position().lsn, lsn, "nobody changes a store while it is closed");
+        assert!(lsn <= self.group.durable_lsn(), "what is called clean is durable");
+        writer.superblock.checkpoint = None;
+        self.region.write_superblock(&mut writer.superblock, true)?;
+        // Room that is not freed now is used by the next session.
+        let _ = writer.extents.shrink();
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! A put or a delete of one key: its record, then its slot, then the commit.
+//!
+//! A [batch](super::batch) takes the same steps: it appends all records before it stores the first
+//! slot, so it looks each key up again for its slot. A put is not a batch of one, because that
+//! second lookup alone makes it 12 % longer (callgrind: 33.8 instead of 30.2 million instructions
+//! for 20,000 puts).
+
+use super::{Store, Writer};
+use crate::error::{Error, Result};
+use crate::format::Addr;
+use crate::index::lookup::Located;
+use crate::index::slot::{Slot, Tag};
+use crate::index::split::insert;
+use crate::log::append::{Payload, WritePath};
+use crate::log::record::RecordKind;
+use crate::options::{Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::region::LivePool;
+use crate::table::PutMode;
+use crate::testing::mutant::{self, Mutant};
+
+/// Size in bytes of a record that deletes: header, prev and hash.
+pub(crate) const TOMBSTONE_BYTES: u64 = 24;
+
+/// The hash of a key, the record to be written and what it replaces.
+pub(crate) struct Put<'a> {
+    pub(crate) hash: u64,
+    payload: Payload<'a>,
+    mode: PutMode,
+    write_path: WritePath,
+}
+
+fn write_path_of(durability: Durability) -> WritePath {
+    match durability {
+        Durability::Buffered | Durability::Async => WritePath::Mapping,
+        Durability::Sync => WritePath::Write,
+    }
+}
+
+/// Refuses a key or a value that is too large for a record.
+#[inline(always)]
+pub(super) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
+    for (what, bytes, bytes_max) in
+        [("key", key.len(), KEY_BYTES_MAX), ("value", value.len(), VALUE_BYTES_MAX)]
+    {
+        let bytes = bytes as u64;
+        if bytes > bytes_max {
+            return Err(Error::TooLarge { what, bytes, bytes_max });
+        }
+    }
+    Ok(())
+}
+
+impl Store {
+    #[inline(always)]
+    pub(crate) fn prepare_put<'a>(
+        &self,
+        key: &'a [u8],
+        value: &'a [u8],
+        mode: PutMode,
+        durability: Durability,
+    ) -> Result<Put<'a>> {
+        check_sizes(key, value)?;
+        let hash = self.hash_of(key);
+        // The checksum is computed while the bucket is on its way.
+        self.prefetch_bucket(hash);
+        Ok(Put {
+            hash,
+            payload: Payload::new(RecordKind::Put, key, value),
+            mode,
+            write_path: write_path_of(durability),
+        })
+    }
+
+    /// Stores a pair while the lock is held, for callers that spend more on other things: the two
+    /// steps of a put are compiled into the others, which saves a twelfth of their instructions.
+    #[inline(never)]
+    pub(crate) fn put_at_once(
+        &self,
+        writer: &mut Writer,
+        key: &[u8],
+        value: &[u8],
+        mode: PutMode,
+        durability: Durability,
+    ) -> Result<bool> {
+        let put = self.prepare_put(key, value, mode, durability)?;
+        self.put_locked(writer, &put)
+    }
+
+    /// Stores a pair; the record first, then its slot, then the commit.
+    #[inline(always)]
+    pub(crate) fn put_locked(&self, writer: &mut Writer, put: &Put<'_>) -> Result<bool> {
+        self.group.check()?;
+        let mut at = self.locate(put.payload.key, put.hash)?;
+        if at.found.is_some() && put.mode == PutMode::New {
+            return Ok(false);
+        }
+        let prev = at.found.map(|(_, _, slot)| slot.addr());
+        if at.found.is_none() && at.empty.is_none() {
+            writer.extents.reserve_overflow_lines(1)?;
+            at = self.locate(put.payload.key, put.hash)?;
+            debug_assert!(at.found.is_none(), "only this thread stores slots");
+        }
+        let old_bytes = prev.map(|old| self.bytes_of_record(old)).transpose()?;
+        let tag = Tag::of_hash(put.hash);
+        if mutant::is_made(Mutant::SlotBeforeRecord) {
+            let addr = Addr::of_offset(writer.log.position().offset);
+            self.publish(writer, put.hash, &at, Slot::new(tag, addr))?;
+        }
+        let (addr, record_bytes) = self.append(writer, &put.payload, prev, put.write_path)?;
+        debug_assert!(
+            self.region.view.pair(addr).is_ok_and(|pair| pair.key == put.payload.key),
+            "a record is complete before a slot holds its address"
+        );
+        let begins_second_line = self.publish(writer, put.hash, &at, Slot::new(tag, addr))?;
+        writer.state.count_put(record_bytes, old_bytes);
+        self.commit(writer);
+        if prev.is_none() {
+            self.split_if_due(writer, begins_second_line);
+        }
+        self.checkpoint_if_due(writer);
+        Ok(true)
+    }
+
+    /// Removes a key; the tombstone first, then the slot, then the commit.
+    pub(crate) fn delete_locked(
+        &self,
+        writer: &mut Writer,
+        key: &[u8],
+        hash: u64,
+        durability: Durability,
+    ) -> Result<bool> {
+        self.group.check()?;
+        let at = self.locate(key, hash)?;
+        let Some((_, _, slot)) = at.found else { return Ok(false) };
+        let old_bytes = self.bytes_of_record(slot.addr())?;
+        let value = hash.to_le_bytes();
+        let tombstone = Payload::new(RecordKind::Delete, &[], &value);
+        let write_path = write_path_of(durability);
+        let (_, record_bytes) = self.append(writer, &tombstone, Some(slot.addr()), write_path)?;
+        debug_assert_eq!(record_bytes, TOMBSTONE_BYTES);
+        self.publish(writer, hash, &at, Slot::EMPTY)?;
+        writer.state.count_delete(TOMBSTONE_BYTES, old_bytes);
+        self.commit(writer);
+        self.merge_if_due(writer);
+        self.checkpoint_if_due(writer);
+        Ok(true)
+    }
+
+    /// Returns the size in bytes of a record that a slot holds.
+    #[inline(always)]
+    pub(super) fn bytes_of_record(&self, addr: Addr) -> Result<u64> {
+        Ok(self.region.view.record(addr)?.bytes.len() as u64)
+    }
+
+    /// Appends the record of a change, a big one in a segment of its own; returns where it is and
+    /// its size in bytes.
+    #[inline(always)]
+    pub(super) fn append(
+        &self,
+        writer: &mut Writer,
+        payload: &Payload<'_>,
+        prev: Option<Addr>,
+        write_path: WritePath,
+    ) -> Result<(Addr, u64)> {
+        let mut header = payload.header;
+        header.prev = prev;
+        let record_bytes = header.record_bytes();
+        let addr = if writer.log.is_big(record_bytes, &self.region) {
+            writer.log.append_big(payload, prev, &mut writer.extents)?
+        } else {
+            writer.log.reserve(record_bytes, &mut writer.extents)?;
+            writer.log.append(payload, prev, write_path, &self.region)?
+        };
+        Ok((addr, record_bytes))
+    }
+
+    /// Stores the slot of a change whose record is in the log, where [`locate`](Self::locate) found
+    /// the key or room for it; `slot` is empty for a delete. Returns whether a second overflow line
+    /// was begun.
+    #[inline(always)]
+    pub(super) fn publish(
+        &self,
+        writer: &mut Writer,
+        hash: u64,
+        at: &Located<'_>,
+        slot: Slot,
+    ) -> Result<bool> {
+        self.capture_bucket_of(writer, hash);
+        let Some((line, i, old)) = at.found else {
+            debug_assert!(!slot.is_empty(), "a delete has a slot to empty");
+            return insert(&self.region.windows, &mut LivePool(&self.region.windows), at, slot);
+        };
+        debug_assert_eq!(line.slot(i), old, "`prev` is what the slot held");
+        line.set_slot(i, slot);
+        Ok(false)
+    }
+
+    #[inline(always)]
+    pub(super) fn commit(&self, writer: &mut Writer) {
+        let position = writer.log.position();
+        debug_assert!(position.segment_offset <= position.offset);
+        writer.state.tail_offset = position.offset;
+        writer.state.tail_segment = position.segment_offset;
+        self.region.live().commit(position.lsn, &writer.state);
+        writer.pace.note_change();
+    }
+}

@@ -1,0 +1,95 @@
+//! When a bucket is split or merged: after the commit of the change that makes it due.
+
+use super::{Store, Writer};
+use crate::error::{Error, Result};
+use crate::format::Addr;
+use crate::index::line::LINE_BYTES;
+use crate::index::split::{merge, split};
+use crate::live::LineWindow;
+use crate::region::LivePool;
+
+/// Splits that one insert may do at most, so that a hostile chain cannot run away.
+const SPLITS_PER_INSERT: u32 = 2;
+/// Buckets whose pages are prepared at a time: 2 MiB, a huge page.
+const PREPARED_LINES: u64 = (2 << 20) / LINE_BYTES;
+/// A bucket is merged when there are fewer keys than this share of the fill factor, in percent.
+const MERGE_PERCENT: u64 = 35;
+
+impl Store {
+    /// Splits after an insert: when the mean is above the fill factor, and when a chain began its
+    /// second overflow line.
+    #[inline(always)]
+    pub(super) fn split_if_due(&self, writer: &mut Writer, begins_second_line: bool) {
+        let mut split_count = u32::from(begins_second_line);
+        let geometry = self.shape().geometry;
+        let limit = u128::from(self.fill_thousandths) * u128::from(geometry.bucket_count());
+        if u128::from(writer.state.record_count) * 1000 > limit {
+            split_count += 1;
+        }
+        debug_assert!(split_count <= SPLITS_PER_INSERT);
+        for _ in 0..split_count {
+            // A split that cannot be done, on a full disk, leaves a longer chain and no harm: the
+            // pair has been stored, and the next insert tries again.
+            if self.split_one(writer).is_err() {
+                break;
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn split_one(&self, writer: &mut Writer) -> Result<()> {
+        let region = &self.region;
+        let Some(plan) = self.shape().geometry.plan_split() else { return Ok(()) };
+        let bucket_count = plan.upper.0 + 1;
+        writer.extents.reserve_lines(LineWindow::Buckets, bucket_count)?;
+        if bucket_count.is_multiple_of(PREPARED_LINES) {
+            let start = bucket_count + PREPARED_LINES;
+            let lines = start..start + PREPARED_LINES;
+            writer.extents.prepare_lines(LineWindow::Buckets, lines);
+        }
+        self.capture(writer, plan.lower);
+        let mut line_count = 4;
+        loop {
+            writer.extents.reserve_overflow_lines(line_count)?;
+            let mut hash_of = |addr: Addr| Ok(self.hash_of(region.view.pair(addr)?.key));
+            let pool = &mut LivePool(&region.windows);
+            match split(&region.windows, pool, &plan, &mut writer.scratch, &mut hash_of) {
+                Err(Error::Full { .. }) if line_count < 1 << 32 => line_count *= 8,
+                Err(other) => return Err(other),
+                Ok(()) => break,
+            }
+        }
+        assert_eq!(self.shape().geometry, plan.after, "a split adds its bucket");
+        // Some puts from now the next bucket is split: its line and the new one are not in the
+        // cache.
+        if let Some(next) = self.shape().geometry.plan_split() {
+            region.windows.prefetch_bucket(next.lower);
+            region.windows.prefetch_bucket(next.upper);
+        }
+        Ok(())
+    }
+
+    /// Merges after a delete, when the mean is far below the fill factor.
+    pub(super) fn merge_if_due(&self, writer: &mut Writer) {
+        let geometry = self.shape().geometry;
+        let limit = u128::from(self.fill_thousandths * MERGE_PERCENT / 100)
+            * u128::from(geometry.bucket_count());
+        if u128::from(writer.state.record_count) * 1000 >= limit {
+            return;
+        }
+        let Some(plan) = geometry.plan_merge() else { return };
+        let region = &self.region;
+        assert_eq!(plan.upper.0 + 1, geometry.bucket_count(), "the last bucket is merged");
+        self.capture(writer, plan.lower);
+        self.capture(writer, plan.upper);
+        let mut line_count = 4;
+        // As with a split, a merge that cannot be done is done later.
+        while writer.extents.reserve_overflow_lines(line_count).is_ok() {
+            match merge(&region.windows, &mut LivePool(&region.windows), &plan, &mut writer.scratch)
+            {
+                Err(Error::Full { .. }) if line_count < 1 << 32 => line_count *= 8,
+                _ => return,
+            }
+        }
+    }
+}
