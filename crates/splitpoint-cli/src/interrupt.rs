@@ -105,8 +105,12 @@ fn serve(mut signals: Signals, may_die: &AtomicBool) {
             thread::sleep(LOOK_AGAIN);
             is_urgent = signals.pending().next().is_some();
         }
-        // Held until the process ends: nothing is finished any more.
+        // Held until the process ends: nothing is begun or finished any more.
         let unfinished = unfinished();
+        if !is_urgent && came.elapsed() < time_to_work() {
+            // Work began to look while this thread waited for the lock.
+            continue;
+        }
         let mut removed_count = 0;
         for path in &*unfinished {
             match remove(path) {
@@ -165,9 +169,12 @@ fn remove(path: &Path) -> io::Result<()> {
 pub(crate) struct Interrupt(());
 
 impl Interrupt {
-    /// Begins to look.
+    /// Begins to look. If a signal has decided to end the process, this does not return: then
+    /// nothing is begun any more.
     pub(crate) fn watch() -> Self {
         WATCHERS.fetch_add(1, Ordering::SeqCst);
+        // The signals' thread counts the watchers under this lock, and ends the process under it.
+        drop(unfinished());
         Self(())
     }
 
@@ -200,6 +207,19 @@ pub(crate) fn last_step() {
 pub(crate) struct Unfinished(PathBuf);
 
 impl Unfinished {
+    /// Makes a file, and takes what is at the path that `path_of` gives until this is dropped. A
+    /// signal comes before both or after both, so that no file is left that nobody removes.
+    pub(crate) fn create<T, E>(
+        make: impl FnOnce() -> Result<T, E>,
+        path_of: impl FnOnce(&T) -> PathBuf,
+    ) -> Result<(T, Self), E> {
+        let mut unfinished = unfinished();
+        let made = make()?;
+        let path = path_of(&made);
+        unfinished.push(path.clone());
+        Ok((made, Self(path)))
+    }
+
     /// Takes what is at `path`, until this is dropped.
     pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();

@@ -398,14 +398,15 @@ impl Target {
                 .hint("nothing is replaced: give another name, or remove the file first"));
         }
         let partial = with_ending(path, ".partial");
-        let opened = match db185 {
+        let open = || match db185 {
             Some(options) => {
                 let opened = options.clone().create(Create::New).open(&partial);
                 opened.map(|table| Writable::Db185(Box::new(table)))
             }
             None => Options::new().create(Create::New).open(&partial).map(Writable::Store),
         };
-        let table = opened.map_err(|error| match error {
+        let created = Unfinished::create(open, |_| partial.clone());
+        let (table, unfinished) = created.map_err(|error| match error {
             Error::Exists { .. } => {
                 let file = shell_word(&partial.to_string_lossy());
                 Failure::opening(&partial, &error).hint(format!(
@@ -417,7 +418,7 @@ impl Target {
         Ok(Self {
             table: Some(table),
             path: path.to_path_buf(),
-            _unfinished: Unfinished::new(&partial),
+            _unfinished: unfinished,
             partial,
             batch: Vec::new(),
             batch_bytes: 0,

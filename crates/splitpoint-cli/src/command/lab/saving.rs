@@ -139,9 +139,12 @@ pub(super) fn save(path: &Path, study: &Study) -> Result<()> {
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |error: io::Error| Failure::io(format!("write `{}`", path.display()), &error);
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let mut file =
-        tempfile::NamedTempFile::new_in(parent.unwrap_or(Path::new("."))).map_err(failed)?;
-    let _unfinished = Unfinished::new(file.path());
+    let directory = parent.unwrap_or(Path::new("."));
+    let (mut file, _unfinished) = Unfinished::create(
+        || tempfile::NamedTempFile::new_in(directory),
+        |file| file.path().to_path_buf(),
+    )
+    .map_err(failed)?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
     // The directory's own file mode, not that of a private temporary file.
     #[cfg(unix)]
