@@ -112,6 +112,8 @@ pub enum Error {
     Unsupported {
         /// The file.
         path: PathBuf,
+        /// What of it is not supported.
+        feature: Unsupported,
         /// Why not.
         reason: String,
     },
@@ -122,6 +124,22 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+}
+
+/// What is not supported, in [`Error::Unsupported`]: for a program that knows a remedy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// The format, which is known by its content and not read.
+    Format,
+    /// The encryption of the content.
+    Encryption,
+    /// The file system.
+    FileSystem,
+    /// Further names (hard links) of a file that is to be replaced.
+    HardLinks,
+    /// Something else: the reason says what.
+    Other,
 }
 
 /// The kind of an [`Error`], without fields: for matching and for other languages.
@@ -180,6 +198,9 @@ impl ErrorKind {
 }
 
 impl Error {
+    /// What [`Error::Full`] says is full if the process has no address space left.
+    pub const ADDRESS_SPACE: &'static str = "address space of this process";
+
     /// Returns the file that the error is about, if it names one.
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -279,7 +300,7 @@ impl fmt::Display for Error {
             Self::Full { what, bytes } => {
                 write!(f, "the {what} is full: {bytes} more bytes do not fit")
             }
-            Self::Unsupported { path, reason } => {
+            Self::Unsupported { path, reason, .. } => {
                 write!(f, "cannot use `{}`: {reason}", path.display())
             }
             Self::Invalid { what, reason } => write!(f, "invalid {what}: {reason}"),

@@ -334,7 +334,7 @@ mod value;
 pub use batch::{AsPair, Batch, Change, Changes};
 pub use cursor::Scan;
 pub use db::{Db, Iter, Keys, Values};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, Unsupported};
 pub use file_kind::FileKind;
 pub use options::{
     Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, RecoveryProgress,
@@ -347,7 +347,7 @@ pub use storage::sim::{SimDisk, SimFault};
 pub use table::{
     BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck, TableExt,
 };
-pub use url::{Opener, open, open_with, register};
+pub use url::{Opener, Recognizer, is_url, open, open_with, register, register_recognizer};
 pub use value::{Entry, Value};
 
 /// Compiles and runs the Rust of the README.

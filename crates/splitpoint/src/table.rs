@@ -1,5 +1,6 @@
 //! What every access method is: one interface over files, memory and what comes later.
 
+use std::any::Any;
 use std::borrow::Borrow;
 use std::fmt;
 
@@ -132,6 +133,21 @@ impl TableCheck {
 /// Three methods of `Db` are of another shape here: `len` and `is_empty` may fail, since some access
 /// methods have to read the whole file for it, and `check` returns a [`TableCheck`].
 ///
+/// A program that needs what only one access method has gets at it as at any [`Any`]:
+///
+/// ```
+/// use std::any::Any;
+///
+/// use splitpoint::Db;
+///
+/// # fn main() -> splitpoint::Result<()> {
+/// let table = splitpoint::open("mem:")?;
+/// let any: &dyn Any = &*table;
+/// assert!(any.downcast_ref::<Db>().is_some());
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Examples
 ///
 /// ```
@@ -152,7 +168,7 @@ impl TableCheck {
 /// # Ok(())
 /// # }
 /// ```
-pub trait Table: fmt::Debug + Send + Sync {
+pub trait Table: Any + fmt::Debug + Send + Sync {
     /// Returns what this access method can do.
     fn capabilities(&self) -> Capabilities;
 

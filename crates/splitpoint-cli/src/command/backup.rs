@@ -9,12 +9,13 @@ use serde::Serialize;
 use splitpoint::backup::{Backup, BackupProgress, BackupReport, BackupStage};
 use splitpoint::{Error, FileKind};
 
-use crate::bytes::shell_word;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::{self, Interrupt, Unfinished};
 use crate::number::{bytes, counted, duration};
 use crate::progress::{Progress, ProgressMode, Total};
+use crate::shell::shell_word;
+use crate::store;
 
 /// Make a consistent copy of a store, also while another process writes to it
 ///
@@ -171,7 +172,7 @@ fn failure(args: &Args, error: &Error) -> Failure {
     let path = error.path().unwrap_or(&args.file);
     let is_opening = matches!(error, Error::Io { action: "open", .. }) && path == args.file;
     let failure =
-        if is_opening { Failure::opening(path, error) } else { Failure::using(path, error) };
+        if is_opening { Failure::opening(path, error) } else { store::using(path, error) };
     let file = shell_word(&args.file.to_string_lossy());
     match error {
         // Only a stream is written to by this name.

@@ -7,18 +7,19 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde::Serialize;
-use splitpoint::{Create, Error, KEY_BYTES_MAX, Options, TableExt as _, VALUE_BYTES_MAX};
+use splitpoint::{BatchAtomicity, Capabilities, Create, Error, Options, TableExt as _};
 use splitpoint_legacy::{Discrepancy, Doubt, db185};
 
-use crate::bytes::{shell_word, shown};
+use crate::bytes::shown;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::{self, Interrupt, Unfinished};
-use crate::loss::{self, Numbers};
+use crate::loss::{self, Extent, Numbers};
 use crate::number::{count, counted};
 use crate::progress::{Progress, ProgressMode, Total};
-use crate::store::{self, Readable, Writable};
-use crate::verify::verify;
+use crate::shell::shell_word;
+use crate::store::{self, Opened};
+use crate::verify::damage_count;
 
 /// Carry every record of an old file, or of a store, into a new store
 ///
@@ -89,21 +90,42 @@ struct Goal {
 
 impl Goal {
     fn of(args: &Args) -> Result<Self> {
-        let source = store::db185_of(&args.source)?;
+        let source = db185_of(&args.source)?;
         let source = source.map_or_else(|| args.source.clone(), |(file, _)| file);
         let dest = args.dest.clone().unwrap_or_else(|| with_ending(&source, ".new"));
-        match (store::db185_of(&dest)?, args.format) {
+        match (db185_of(&dest)?, args.format) {
             (Some(_), Some(TargetFormat::Splitpoint)) => {
                 let message = format!("`{}` is not a store", dest.display());
                 Err(Failure::new(Exit::Usage, message).hint("leave out --format or `db185:`"))
             }
             (Some((path, options)), _) => Ok(Self { source, path, db185: Some(options) }),
             (None, Some(TargetFormat::Db185)) => {
-                Ok(Self { source, path: dest, db185: Some(store::db185_options()) })
+                Ok(Self { source, path: dest, db185: Some(db185_options()) })
             }
             (None, _) => Ok(Self { source, path: dest, db185: None }),
         }
     }
+}
+
+/// Returns the parameters of a file of the 1991 package where nothing else is asked: a conversion has
+/// the memory for a larger cache than the package's own.
+fn db185_options() -> db185::Options {
+    db185::Options::new().cache_bytes(64 << 20)
+}
+
+/// Returns path and parameters of a file that is given as `db185:PATH?NAME=VALUE`.
+fn db185_of(path: &Path) -> Result<Option<(PathBuf, db185::Options)>> {
+    let Some(url) = path.to_str().and_then(|text| text.strip_prefix("db185:")) else {
+        return Ok(None);
+    };
+    let (file, options) = db185_options()
+        .and_url(url)
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    if file.as_os_str().is_empty() {
+        let message = format!("`{}` names no file", path.display());
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(Some((file, options)))
 }
 
 /// What was carried.
@@ -127,6 +149,8 @@ struct Expected {
     /// What cannot be carried.
     left_out: Vec<String>,
     left_out_count: u64,
+    /// Whether the new file has no room for a record.
+    has_refused: bool,
 }
 
 impl Expected {
@@ -158,67 +182,66 @@ impl Expected {
 }
 
 /// Verifies the source: all that is damaged is known before anything is made.
-fn survey(opened: &Readable, args: &Args, console: Console) -> Result<Expected> {
-    let source = args.source.as_path();
-    let failed = |error: Error| Failure::using(source, &error);
-    match opened {
-        Readable::Store(db) => {
-            // Reading alone does not compare checksums.
-            let report = verify(db, args.progress, console).map_err(failed)?;
-            if !report.is_clean() {
-                let damages = counted(report.damage_count, "damage");
-                let file = shell_word(&source.to_string_lossy());
-                let message = format!("`{}` is corrupt: {damages} found", source.display());
-                return Err(Failure::new(Exit::Corrupt, message).hint(format!(
-                    "save what can be read first: splitpoint repair {file} -o NEW.spt"
-                )));
-            }
-            Ok(Expected {
-                format: "Splitpoint store".to_string(),
-                records: db.len(),
-                discrepancies: Vec::new(),
-                left_out: Vec::new(),
-                left_out_count: 0,
-            })
+fn survey(opened: &Opened, args: &Args, console: Console) -> Result<Expected> {
+    let extent = Extent::of(opened)?;
+    extent.warn_if_unknown(console);
+    let mut expected = Expected {
+        format: "Splitpoint store".to_string(),
+        records: extent.record_count,
+        discrepancies: Vec::new(),
+        left_out: Vec::new(),
+        left_out_count: 0,
+        has_refused: false,
+    };
+    let (Some(file), Some(survey)) = (opened.as_old(), extent.survey()) else {
+        if opened.as_store().is_none() {
+            expected.format = "table of another access method".to_string();
         }
-        Readable::Old(file) => {
-            let survey = file.survey().map_err(failed)?;
-            loss::warn_of_unknown_extent(source, survey, console);
-            let discrepancies: Vec<_> = survey.discrepancies().collect();
-            let is_left_out =
-                |doubt: &&Doubt| doubt.is_loss() && !matches!(doubt, Doubt::Discrepancy(_));
-            let left_out = survey.doubts.iter().filter(is_left_out);
-            Ok(Expected {
-                format: file.identity().to_string(),
-                records: survey.pair_count,
-                left_out: left_out.map(ToString::to_string).collect(),
-                left_out_count: survey.loss_count - count(discrepancies.len()),
-                discrepancies,
-            })
-        }
-    }
+        // Reading alone does not compare checksums.
+        let damage_count = damage_count(opened, args.progress, console)?;
+        return if damage_count == 0 { Ok(expected) } else { Err(damaged(args, damage_count)) };
+    };
+    let discrepancies: Vec<_> = survey.discrepancies().collect();
+    let is_left_out = |doubt: &&Doubt| doubt.is_loss() && !matches!(doubt, Doubt::Discrepancy(_));
+    let left_out = survey.doubts.iter().filter(is_left_out);
+    Ok(Expected {
+        format: file.identity().to_string(),
+        left_out: left_out.map(ToString::to_string).collect(),
+        left_out_count: survey.loss_count - count(discrepancies.len()),
+        discrepancies,
+        ..expected
+    })
+}
+
+/// Returns the failure to convert a source that is damaged.
+fn damaged(args: &Args, damage_count: u64) -> Failure {
+    let damages = counted(damage_count, "damage");
+    let file = shell_word(&args.source.to_string_lossy());
+    let message = format!("`{}` is corrupt: {damages} found", args.source.display());
+    Failure::new(Exit::Corrupt, message)
+        .hint(format!("save what can be read first: splitpoint repair {file} -o NEW.spt"))
 }
 
 /// Carries every record.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let goal = Goal::of(args)?;
-    let opened = store::open_any(&args.source, console)?;
+    let opened = store::open(&args.source, console)?;
     let mut expected = survey(&opened, args, console)?;
     expected.check_replaceable(args)?;
     let interrupt = Interrupt::watch();
     let mut target = Target::create(&goal.path, goal.db185.as_ref())?;
     let total = Total::Records(expected.records);
     let mut progress = Progress::start(args.progress, console, "convert", total);
-    let failed = |error: Error| Failure::using(&args.source, &error);
+    let failed = |error: Error| opened.failed(&error);
     let mut read = 0;
-    for record in opened.table().scan().map_err(failed)? {
+    for record in opened.scan().map_err(failed)? {
         if let Some(exit) = interrupt.exit() {
             return Err(Failure::new(exit, "interrupted: no file was made"));
         }
         match record {
             Ok(record) => target.put(&record.key, &record.value)?,
             // The survey has listed it.
-            Err(Error::Corrupt { .. }) if matches!(opened, Readable::Old(_)) => continue,
+            Err(Error::Corrupt { .. }) if opened.scans_past_damage() => continue,
             Err(error) => return Err(failed(error)),
         }
         read += 1;
@@ -227,6 +250,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     progress.finish(read, 0);
     drop(interrupt);
     let made = target.finish()?;
+    expected.has_refused = made.has_refused;
     expected.left_out_count += count(made.left_out.len());
     expected.left_out.extend(made.left_out);
     let dest = if args.in_place {
@@ -242,6 +266,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
 fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Console) -> Result<()> {
     let losses = expected.losses();
     let numbers = loss::in_words(expected.discrepancies.iter().copied());
+    let has_refused = expected.has_refused;
     let report = Report {
         source: args.source.display().to_string(),
         dest: dest.to_string(),
@@ -278,18 +303,20 @@ fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Cons
         counted(report.left_out_count, "part"),
     );
     let file = shell_word(&report.source);
-    Err(Failure::new(Exit::No, message).hint(format!(
-        "if it is damaged, more may be found: splitpoint salvage {file} -o SAVED.spt"
-    )))
+    Err(Failure::new(Exit::No, message).hint(if has_refused {
+        format!("a store has room for every record: splitpoint convert {file} NEW.spt")
+    } else {
+        format!("if it is damaged, more may be found: splitpoint salvage {file} -o SAVED.spt")
+    }))
 }
 
 /// Puts the new file where the old one is, and keeps that with `.old` after its name.
 ///
 /// There is a file of this name at every moment, and after a power loss too: the old one has its
 /// second name on the disk before the new one takes the first.
-fn take_place(opened: &Readable, source: &Path, new: &Path) -> Result<()> {
+fn take_place(opened: &Opened, source: &Path, new: &Path) -> Result<()> {
     let mut parts = vec![source.to_path_buf()];
-    if let Readable::Old(file) = opened {
+    if let Some(file) = opened.as_old() {
         let identity = file.identity();
         parts = std::iter::once(identity.path.clone()).chain(identity.dir_path.clone()).collect();
     }
@@ -368,7 +395,8 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
 
 /// A new file that appears under its name when it is whole.
 pub(super) struct Target {
-    table: Option<Writable>,
+    table: Option<Opened>,
+    capabilities: Capabilities,
     path: PathBuf,
     /// Where it is until then.
     partial: PathBuf,
@@ -377,10 +405,14 @@ pub(super) struct Target {
     batch_bytes: usize,
     records: u64,
     left_out: Vec<String>,
+    /// Whether a record did not fit the format.
+    has_refused: bool,
 }
 
 /// What is in a file that was made.
 pub(super) struct Made {
+    /// Whether a record did not fit the format.
+    pub(super) has_refused: bool,
     pub(super) records: u64,
     pub(super) left_out: Vec<String>,
 }
@@ -401,9 +433,12 @@ impl Target {
         let open = || match db185 {
             Some(options) => {
                 let opened = options.clone().create(Create::New).open(&partial);
-                opened.map(|table| Writable::Db185(Box::new(table)))
+                opened.map(|table| Opened::new(&partial, table))
             }
-            None => Options::new().create(Create::New).open(&partial).map(Writable::Store),
+            None => {
+                let opened = Options::new().create(Create::New).open(&partial);
+                opened.map(|table| Opened::new(&partial, table))
+            }
         };
         let created = Unfinished::create(open, |_| partial.clone());
         let (table, unfinished) = created.map_err(|error| match error {
@@ -413,10 +448,12 @@ impl Target {
                     "another conversion is making it, or one was killed; then: rm {file}"
                 ))
             }
-            error => Failure::opening(&partial, &error),
+            error => Failure::creating(&partial, &error),
         })?;
+        let capabilities = table.capabilities();
         Ok(Self {
             table: Some(table),
+            capabilities,
             path: path.to_path_buf(),
             _unfinished: unfinished,
             partial,
@@ -424,6 +461,7 @@ impl Target {
             batch_bytes: 0,
             records: 0,
             left_out: Vec::new(),
+            has_refused: false,
         })
     }
 
@@ -431,22 +469,11 @@ impl Target {
     pub(super) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         const BATCH_RECORDS: usize = 4096;
         const BATCH_BYTES: usize = 4 << 20;
-        match &self.table {
-            Some(Writable::Db185(table)) => {
-                match table.put_new(key, value) {
-                    Ok(true) => self.records += 1,
-                    Ok(false) => self.leave_out(key, "is there twice"),
-                    // Nothing has changed; what needs fewer pages can still be stored.
-                    Err(error @ (Error::TooLarge { .. } | Error::Full { .. })) => {
-                        self.leave_out(key, &error.to_string());
-                    }
-                    Err(error) => return Err(self.failed(&error)),
-                }
-                return Ok(());
-            }
-            Some(Writable::Store(_)) | None => {}
+        if self.capabilities.batch != BatchAtomicity::Atomic {
+            return self.put_one(key, value);
         }
-        if count(key.len()) > KEY_BYTES_MAX || count(value.len()) > VALUE_BYTES_MAX {
+        let Capabilities { key_bytes_max, value_bytes_max, .. } = self.capabilities;
+        if count(key.len()) > key_bytes_max || count(value.len()) > value_bytes_max {
             let bytes = key.len() + value.len();
             self.leave_out(key, &format!("{bytes} bytes are over the limit"));
             return Ok(());
@@ -456,6 +483,22 @@ impl Target {
         self.records += 1;
         if self.batch.len() >= BATCH_RECORDS || self.batch_bytes >= BATCH_BYTES {
             self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Adds a record to a table that may refuse some and take others.
+    fn put_one(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let Some(table) = &self.table else { return Ok(()) };
+        match table.put_new(key, value) {
+            Ok(true) => self.records += 1,
+            Ok(false) => self.leave_out(key, "is there twice"),
+            // Nothing has changed; what needs fewer pages can still be stored.
+            Err(error @ (Error::TooLarge { .. } | Error::Full { .. })) => {
+                self.has_refused = true;
+                self.leave_out(key, &error.to_string());
+            }
+            Err(error) => return Err(self.failed(&error)),
         }
         Ok(())
     }
@@ -484,8 +527,8 @@ impl Target {
     pub(super) fn finish(mut self) -> Result<Made> {
         self.flush()?;
         let Some(table) = self.table.take() else { unreachable!("a target is finished once") };
-        let found = table.table().len().map_err(|error| self.failed(&error))?;
-        table.close(&self.partial)?;
+        let found = table.len().map_err(|error| self.failed(&error))?;
+        table.close()?;
         if found != self.records {
             let put = counted(self.records, "record");
             let message = format!("`{}` has {found} after {put}", self.path.display());
@@ -493,7 +536,8 @@ impl Target {
         }
         interrupt::last_step();
         self.take_name()?;
-        Ok(Made { records: self.records, left_out: std::mem::take(&mut self.left_out) })
+        let left_out = std::mem::take(&mut self.left_out);
+        Ok(Made { records: self.records, left_out, has_refused: self.has_refused })
     }
 
     /// Gives the file its name, unless there is one of this name by now.

@@ -1,17 +1,16 @@
 //! `splitpoint create`: make an empty store.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use splitpoint::hash::HashFunction;
-use splitpoint::{Create, FILL_FACTOR_DEFAULT, Options};
+use splitpoint::{FILL_FACTOR_DEFAULT, Options};
 use splitpoint_legacy::ByteOrder;
-use splitpoint_legacy::db185;
+use splitpoint_legacy::db185::Db185;
 
-use crate::bytes::shell_word;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
-use crate::store::{self, Writable};
+use crate::store;
 
 /// The hash function where none is asked for.
 const HASH_DEFAULT: &str = "rapidhash-v3";
@@ -62,55 +61,47 @@ pub(in crate::command) fn parse_seed(text: &str) -> Result<u64, String> {
     parsed.map_err(|_| "a seed is a number of 64 bits, in decimal or as 0x and hex".to_string())
 }
 
-/// Makes an empty store.
+/// Makes an empty store, or an empty table of another access method.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    if let Some((file, options)) = store::db185_of(&args.file)? {
-        return create_db185(args, &file, &options, console);
-    }
     let hash = args.hash.as_deref().unwrap_or(HASH_DEFAULT);
-    let function = HashFunction::by_name(hash)
-        .ok_or_else(|| Failure::new(Exit::Usage, format!("no hash function `{hash}`")))?;
     let fill_factor = args.fill_factor.unwrap_or(FILL_FACTOR_DEFAULT);
-    let mut options = Options::new()
-        .hash(function)
-        .fill_factor(fill_factor)
-        .expected_records(args.expected_records.unwrap_or_default());
-    if let Some(seed) = args.seed {
-        options = options.seed(seed);
-    }
-    Writable::Store(store::create(&args.file, &options)?).close(&args.file)?;
-    console.note(format_args!(
-        "created `{}` with hash function {hash}, {fill_factor} keys a bucket",
-        args.file.display(),
-    ));
+    let is_url = splitpoint::is_url(&args.file);
+    let options = if is_url { args.no_options()? } else { args.options(hash, fill_factor)? };
+    let table = store::create(&args.file, &options, console)?;
+    let what = match table.as_db185().map(Db185::parameters) {
+        Some(parameters) => {
+            let lorder = if parameters.byte_order == ByteOrder::Little { 1234 } else { 4321 };
+            let page_bytes = parameters.page_bytes;
+            format!(", a file of db 1.85: pages of {page_bytes} bytes, byte order {lorder}")
+        }
+        None if is_url => String::new(),
+        None => format!(" with hash function {hash}, {fill_factor} keys a bucket"),
+    };
+    table.close()?;
+    console.note(format_args!("created `{}`{what}", args.file.display()));
     Ok(())
 }
 
-/// Makes an empty file of the 1991 package.
-fn create_db185(
-    args: &Args,
-    file: &Path,
-    options: &db185::Options,
-    console: Console,
-) -> Result<()> {
-    let Args { hash, seed, fill_factor, expected_records, .. } = args;
-    let has_option =
-        hash.is_some() || seed.is_some() || fill_factor.is_some() || expected_records.is_some();
-    if has_option {
-        let message = "a file of db 1.85 takes its parameters behind its name";
-        let name = shell_word(&format!("db185:{}?ffactor=8&nelem=1000&hash=x33", file.display()));
-        return Err(Failure::new(Exit::Usage, message)
-            .hint(format!("for example: splitpoint create {name}")));
+impl Args {
+    /// Returns the parameters of a store.
+    fn options(&self, hash: &str, fill_factor: f64) -> Result<Options> {
+        let function = HashFunction::by_name(hash)
+            .ok_or_else(|| Failure::new(Exit::Usage, format!("no hash function `{hash}`")))?;
+        let options = Options::new()
+            .hash(function)
+            .fill_factor(fill_factor)
+            .expected_records(self.expected_records.unwrap_or_default());
+        Ok(self.seed.map_or(options.clone(), |seed| options.seed(seed)))
     }
-    let table = options.clone().create(Create::New).open(file);
-    let table = table.map_err(|error| Failure::opening(file, &error))?;
-    let parameters = table.parameters();
-    Writable::Db185(Box::new(table)).close(file)?;
-    let lorder = if parameters.byte_order == ByteOrder::Little { 1234 } else { 4321 };
-    console.note(format_args!(
-        "created `{}`, a file of db 1.85: pages of {} bytes, byte order {lorder}",
-        args.file.display(),
-        parameters.page_bytes,
-    ));
-    Ok(())
+
+    /// Refuses the parameters of a store for a table of another access method.
+    fn no_options(&self) -> Result<Options> {
+        let Self { file, hash, seed, fill_factor, expected_records } = self;
+        if hash.is_none() && seed.is_none() && fill_factor.is_none() && expected_records.is_none() {
+            return Ok(Options::new());
+        }
+        let message = format!("`{}` takes its parameters behind its name", file.display());
+        Err(Failure::new(Exit::Usage, message)
+            .hint("for example: splitpoint create 'db185:words.db?ffactor=8&nelem=1000&hash=x33'"))
+    }
 }

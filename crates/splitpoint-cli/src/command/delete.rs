@@ -46,14 +46,14 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let notation = Notation::with_hex(args.hex);
     let keys: Vec<Vec<u8>> =
         args.keys.iter().map(|key| notation.parse("key", key)).collect::<Result<_>>()?;
-    let db = store::open_to_write(&args.file, &Options::new(), console)?;
+    let table = store::open_to_write(&args.file, &Options::new(), console)?;
     let mut missing = Vec::new();
     for key in &keys {
-        if !db.table().delete(key).map_err(|error| Failure::using(&args.file, &error))? {
+        if !table.delete(key).map_err(|error| table.failed(&error))? {
             missing.push(key);
         }
     }
-    db.close(&args.file)?;
+    table.close()?;
     if args.json {
         let encoding = JsonEncoding::with_hex(args.hex);
         let missing: Vec<_> = missing.iter().map(|key| JsonRecord::of_key(key, encoding)).collect();

@@ -37,10 +37,10 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let notation = Notation::with_hex(args.hex);
     let keys = args.keys.iter().map(|key| notation.parse("key", key));
     let keys = keys.collect::<Result<Vec<_>>>()?;
-    let opened = store::open_any(&args.file, console)?;
-    loss::warn_at_once(&args.file, &opened, console);
+    let opened = store::open(&args.file, console)?;
+    loss::warn_at_once(&opened, console);
     for key in &keys {
-        let value = opened.table().get(key).map_err(|error| Failure::using(&args.file, &error))?;
+        let value = opened.get(key).map_err(|error| opened.failed(&error))?;
         if value.is_none() {
             return Err(Failure::silent(Exit::No));
         }

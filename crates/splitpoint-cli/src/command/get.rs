@@ -4,8 +4,6 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use splitpoint::Table;
-
 use splitpoint::TableExt as _;
 
 use crate::bytes::{Notation, escaped, shown};
@@ -14,7 +12,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::format::{JsonEncoding, JsonRecord};
 use crate::loss;
 use crate::number::{count, counted, grouped};
-use crate::store;
+use crate::store::{self, Opened};
 
 /// Print the values of keys
 ///
@@ -67,9 +65,9 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let notation = Notation::with_hex(args.hex);
     let keys = args.keys.iter().map(|key| notation.parse("key", key));
     let keys = keys.collect::<Result<Vec<_>>>()?;
-    let opened = store::open_any(&args.file, console)?;
-    loss::warn_at_once(&args.file, &opened, console);
-    let mut lookup = Lookup { args, notation, table: opened.table(), missing: Missing::default() };
+    let opened = store::open(&args.file, console)?;
+    loss::warn_at_once(&opened, console);
+    let mut lookup = Lookup { args, notation, table: &opened, missing: Missing::default() };
     let mut out = console::data();
     if !args.stdin && keys.len() == 1 {
         lookup.print_one(&keys[0], &mut out)?;
@@ -117,7 +115,7 @@ impl Missing {
 struct Lookup<'a> {
     args: &'a Args,
     notation: Notation,
-    table: &'a dyn Table,
+    table: &'a Opened,
     missing: Missing,
 }
 
@@ -129,7 +127,7 @@ impl Lookup<'_> {
             return self.print_many(&[key.to_vec()], out);
         }
         self.missing.looked_up += 1;
-        let value = self.table.get(key).map_err(|error| Failure::using(&self.args.file, &error))?;
+        let value = self.table.get(key).map_err(|error| self.table.failed(&error))?;
         let Some(value) = value else {
             self.missing.add(key);
             return Ok(());
@@ -147,7 +145,7 @@ impl Lookup<'_> {
     fn print_many(&mut self, keys: &[Vec<u8>], out: &mut impl Write) -> Result<()> {
         let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let values = self.table.get_many(&borrowed);
-        let values = values.map_err(|error| Failure::using(&self.args.file, &error))?;
+        let values = values.map_err(|error| self.table.failed(&error))?;
         self.missing.looked_up += count(keys.len());
         for (key, value) in keys.iter().zip(values) {
             match value {

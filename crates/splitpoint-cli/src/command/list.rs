@@ -10,7 +10,7 @@ use crate::console::{self, Console};
 use crate::failure::{Failure, Result};
 use crate::format::{JsonEncoding, JsonRecord};
 use crate::loss;
-use crate::store::{self, Readable};
+use crate::store;
 
 /// Print every key
 ///
@@ -50,19 +50,18 @@ pub(crate) struct Args {
 
 /// Prints every key.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let opened = store::open_any(&args.file, console)?;
+    let opened = store::open(&args.file, console)?;
     let mut out = console::data();
     let is_shown = console::is_terminal() && !args.null && !args.hex;
-    let failed = |error: &Error| Failure::using(&args.file, error);
     let (mut damage, mut listed) = (None, 0);
-    for record in opened.table().scan().map_err(|error| failed(&error))? {
+    for record in opened.scan().map_err(|error| opened.failed(&error))? {
         let record = match record {
             Ok(record) => record,
-            Err(error @ Error::Corrupt { .. }) if matches!(opened, Readable::Old(_)) => {
+            Err(error @ Error::Corrupt { .. }) if opened.scans_past_damage() => {
                 damage.get_or_insert(error);
                 continue;
             }
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(opened.failed(&error)),
         };
         listed += 1;
         let value = args.values.then_some(&*record.value);
@@ -78,11 +77,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         written.map_err(|error| Failure::output(&error))?;
     }
     out.flush().map_err(|error| Failure::output(&error))?;
-    let failure = match &opened {
-        Readable::Old(file) => loss::of_scan(&args.file, file, listed),
-        Readable::Store(_) => None,
-    };
-    failure.or(damage.map(|error| failed(&error))).map_or(Ok(()), Err)
+    let failure = loss::of_scan(&opened, listed);
+    failure.or(damage.map(|error| opened.failed(&error))).map_or(Ok(()), Err)
 }
 
 fn write_json(

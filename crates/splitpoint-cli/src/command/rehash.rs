@@ -9,15 +9,15 @@ use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use splitpoint::hash::{HashFunction, PROBE_KEY};
 use splitpoint::rehash::{Rehash, RehashProgress, RehashReport, RehashStage};
-use splitpoint::{Error, Options};
+use splitpoint::{Error, Options, Unsupported};
 
 use super::create::{hash_names, parse_seed};
-use crate::bytes::shell_word;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::{self, Interrupt, Unfinished};
 use crate::number::{counted, duration};
 use crate::progress::{Phases, ProgressMode, Total};
+use crate::shell::shell_word;
 use crate::store;
 
 /// Move a store to another hash function or seed
@@ -74,7 +74,7 @@ struct Report {
 
 /// Moves a store to another hash function or seed.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    refuse_db185(args)?;
+    refuse_url(args)?;
     let started = Instant::now();
     let mut phases = Phases::new(args.progress, console);
     let mut interrupt = Some(Interrupt::watch());
@@ -117,11 +117,13 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
 }
 
-/// Refuses a file of db 1.85, which has its function for good.
-fn refuse_db185(args: &Args) -> Result<()> {
-    let Some((file, _)) = store::db185_of(&args.file)? else { return Ok(()) };
-    let message = format!("`{}` is a file of db 1.85, not a store", args.file.display());
-    let file = shell_word(&file.to_string_lossy());
+/// Refuses a table of another access method, whose hash function is its own business.
+fn refuse_url(args: &Args) -> Result<()> {
+    if !splitpoint::is_url(&args.file) {
+        return Ok(());
+    }
+    let message = format!("`{}` is not the path of a store", args.file.display());
+    let file = shell_word(&args.file.to_string_lossy());
     Err(Failure::new(Exit::CannotOpen, message)
         .hint(format!("make a store of it: splitpoint convert {file} NEW.spt")))
 }
@@ -183,13 +185,13 @@ fn failure(args: &Args, error: &Error) -> Failure {
     let file = &args.file;
     let is_opening = matches!(error, Error::Io { action: "open", .. });
     let failure =
-        if is_opening { Failure::opening(file, error) } else { Failure::using(file, error) };
+        if is_opening { Failure::opening(file, error) } else { store::using(file, error) };
     match error {
         Error::Io { source, .. } if is_full(source) => failure
             .hint("the disk needs room for the old store and the new one; the store is as it was"),
         Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => failure
             .hint("the file and its directory must be writable: the new store is made beside it"),
-        Error::Unsupported { reason, .. } if reason.contains("hard links") => {
+        Error::Unsupported { feature: Unsupported::HardLinks, .. } => {
             let name = shell_word(&file.to_string_lossy());
             failure.hint(format!("remove the others: find / -xdev -samefile {name}"))
         }

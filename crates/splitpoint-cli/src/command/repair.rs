@@ -8,12 +8,13 @@ use serde::Serialize;
 use splitpoint::repair::{RepairProgress, RepairReport};
 use splitpoint::{Error, ErrorKind, Options};
 
-use crate::bytes::shell_word;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::{self, Interrupt, Unfinished};
 use crate::number::{bytes, counted, grouped};
 use crate::progress::{Progress, ProgressMode, Total};
+use crate::shell::shell_word;
+use crate::store;
 
 /// Save what a damaged store still holds into a new one
 ///
@@ -146,8 +147,8 @@ fn failed(args: &Args, error: &Error) -> Failure {
         ErrorKind::NotAStore if error.path() == Some(&args.output) => {
             Failure::using(&args.output, error).hint("give the name of a new file")
         }
-        _ if error.path() == Some(&args.output) => Failure::using(&args.output, error),
-        _ => Failure::opening(&args.file, error),
+        _ if error.path() == Some(&args.output) => Failure::creating(&args.output, error),
+        _ => store::opening(&args.file, error),
     }
 }
 

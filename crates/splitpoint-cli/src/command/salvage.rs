@@ -10,6 +10,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count, counted};
 use crate::progress::{Progress, ProgressMode, Total};
+use crate::store;
 
 /// Save what a damaged old file still holds into a new store
 ///
@@ -44,7 +45,7 @@ pub(crate) struct Args {
 
 /// Saves what an old file still holds.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let failed = |error: &Error| Failure::opening(&args.file, error);
+    let failed = |error: &Error| store::opening(&args.file, error);
     let file = splitpoint_legacy::open_damaged(&args.file).map_err(|error| failed(&error))?;
     let interrupt = Interrupt::watch();
     let mut target = Target::create(&args.output, None)?;

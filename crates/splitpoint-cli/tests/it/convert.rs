@@ -83,6 +83,8 @@ fn what_does_not_fit_the_format_is_listed_and_the_rest_carried() {
         "{}",
         outcome.stderr
     );
+    let hint = "hint: a store has room for every record: splitpoint convert words.spt NEW.spt\n";
+    assert!(outcome.stderr.ends_with(hint), "{}", outcome.stderr);
     sandbox.run(&["count", "words.db"]).check(0, "3\n", "");
 }
 

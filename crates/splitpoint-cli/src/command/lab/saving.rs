@@ -9,13 +9,14 @@ use splitpoint::Error;
 use splitpoint_lab::study::{KeyFacts, Machine, Program, SCHEMA};
 use splitpoint_lab::{Study, document, report};
 
-use crate::bytes::{escaped, shell_word};
+use crate::bytes::escaped;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::files::read_whole;
 use crate::interrupt::Unfinished;
 use crate::look::look;
 use crate::number::count;
+use crate::shell::shell_word;
 
 /// Where the result of a measurement goes.
 #[derive(Debug, clap::Args)]
