@@ -122,6 +122,15 @@ impl Failure {
         Self { exit: Exit::Io, message: format!("cannot {action}: {source}"), hint }
     }
 
+    /// The operating system refused to read the input that the user calls `name`, shown as it is.
+    pub(crate) fn reading(name: impl fmt::Display, source: &io::Error) -> Self {
+        let failure = Self::io(format_args!("read {name}"), source);
+        match source.kind() {
+            io::ErrorKind::NotFound => Self { exit: Exit::CannotOpen, ..failure },
+            _ => failure,
+        }
+    }
+
     /// Standard output refused data; a closed pipe only ends the command.
     pub(crate) fn output(source: &io::Error) -> Self {
         if source.kind() == io::ErrorKind::BrokenPipe {
@@ -326,7 +335,7 @@ mod tests {
         let source = io::Error::from(io::ErrorKind::PermissionDenied);
         let missing = io::Error::from(io::ErrorKind::NotFound);
         let (expected, found) = ("x33".to_string(), "fnv1a-64".to_string());
-        let reason = String::new();
+        let (feature, reason) = (Unsupported::Other, String::new());
         let (offset, too_large) = (0, 1 << 32);
         vec![
             (
@@ -382,11 +391,7 @@ mod tests {
             (StoreError::Poisoned { reason: reason.clone() }, Exit::Io, Exit::Io, true),
             (StoreError::Full { what: "disk", bytes: 1 }, Exit::Io, Exit::Io, true),
             (
-                StoreError::Unsupported {
-                    path: path(),
-                    feature: Unsupported::Other,
-                    reason: reason.clone(),
-                },
+                StoreError::Unsupported { path: path(), feature, reason: reason.clone() },
                 Exit::CannotOpen,
                 Exit::CannotOpen,
                 false,

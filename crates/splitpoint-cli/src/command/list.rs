@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long)]
     values: bool,
 
-    /// Print keys and values in hex
+    /// Print keys and values in hex; an empty one is -
     #[arg(long)]
     hex: bool,
 
@@ -104,10 +104,15 @@ fn write_record(
 ) -> io::Result<()> {
     let notation = Notation::with_hex(args.hex);
     let (between, end): (&[u8], &[u8]) = if args.null { (b"\0", b"\0") } else { (b"\t", b"\n") };
-    notation.write(out, key)?;
+    // As `dump` writes it: an empty line would be no record to most tools.
+    let write = |out: &mut dyn Write, bytes: &[u8]| match notation {
+        Notation::Hex if bytes.is_empty() => out.write_all(b"-"),
+        _ => notation.write(out, bytes),
+    };
+    write(out, key)?;
     if let Some(value) = value {
         out.write_all(between)?;
-        notation.write(out, value)?;
+        write(out, value)?;
     }
     out.write_all(end)
 }

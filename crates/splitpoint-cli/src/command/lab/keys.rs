@@ -161,7 +161,7 @@ impl KeyArgs {
         match error {
             ReadError::Io(error) => match error.get_ref().and_then(|error| error.downcast_ref()) {
                 Some(error) => Failure::using(path, error),
-                None => Failure::io(format!("read `{shown}`"), error),
+                None => Failure::reading(format_args!("`{shown}`"), error),
             },
             ReadError::Malformed { .. } => {
                 Failure::new(Exit::Usage, format!("`{shown}`: {error}")).hint(hint(path, error))
