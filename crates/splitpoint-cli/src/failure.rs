@@ -58,6 +58,11 @@ impl Failure {
         self
     }
 
+    /// A signal stopped the command; `state` says how things are.
+    pub(crate) fn interrupted(exit: Exit, state: &str) -> Self {
+        Self::new(exit, format!("interrupted: {state}"))
+    }
+
     /// Only the exit code says it.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self::new(exit, "")

@@ -12,6 +12,7 @@
 //! it is that of a killed process, which loses nothing.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -25,7 +26,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
 use crate::console;
-use crate::failure::Exit;
+use crate::failure::{self, Exit, Failure};
 use crate::progress;
 
 /// How long work that looks at an [`Interrupt`] may take to look at it.
@@ -196,6 +197,55 @@ impl Drop for Interrupt {
     }
 }
 
+/// The watch over work of the library that makes a file, and tells how far it is.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    interrupt: Option<Interrupt>,
+    /// Where the file is until it is whole.
+    partial: Option<PathBuf>,
+    unfinished: Option<Unfinished>,
+    stopped: Option<Exit>,
+}
+
+impl Watch {
+    /// Begins to watch over work that makes a file at `partial`. Without one there is nothing to be
+    /// removed, and a signal ends the process.
+    pub(crate) fn over(partial: Option<PathBuf>) -> Self {
+        let interrupt = partial.as_ref().map(|_| Interrupt::watch());
+        Self { interrupt, partial, ..Self::default() }
+    }
+
+    /// Looks for a signal when the work tells how far it is. Its first call says that the file is
+    /// there, and is ours; after its last one nobody looks.
+    pub(crate) fn look(&mut self, is_last: bool) -> ControlFlow<()> {
+        if let Some(partial) = self.partial.take() {
+            self.unfinished = Some(Unfinished::new(partial));
+        }
+        self.stopped = self.interrupt.as_ref().and_then(Interrupt::exit);
+        if is_last {
+            self.interrupt = None;
+        }
+        if self.stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Ends with the work. If a signal stopped it, the error says how things are, as `state`, and what
+    /// to do, as `remedy`.
+    pub(crate) fn end<T, E>(
+        self,
+        outcome: Result<T, E>,
+        state: &str,
+        remedy: &str,
+    ) -> failure::Result<Result<T, E>> {
+        if outcome.is_ok() {
+            last_step();
+        }
+        match (&outcome, self.stopped) {
+            (Err(_), Some(exit)) => Err(Failure::interrupted(exit, state).hint(remedy)),
+            _ => Ok(outcome),
+        }
+    }
+}
+
 /// Says that the work will be done in a moment: what it makes is whole, and takes its name. A signal
 /// comes too late, and the command ends as if there had been none.
 pub(crate) fn last_step() {
@@ -218,6 +268,15 @@ impl Unfinished {
         let path = path_of(&made);
         unfinished.push(path.clone());
         Ok((made, Self(path)))
+    }
+
+    /// Gives what is whole its name. A signal comes before, and ends the process, or after, and
+    /// removes nothing any more.
+    pub(crate) fn finish(&self, give_name: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let mut unfinished = unfinished();
+        give_name()?;
+        unfinished.retain(|path| *path != self.0);
+        Ok(())
     }
 
     /// Takes what is at `path`, until this is dropped.

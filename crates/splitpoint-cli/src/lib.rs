@@ -18,6 +18,7 @@ mod look;
 mod loss;
 mod manual;
 mod measure;
+mod new_file;
 mod number;
 mod old_report;
 mod progress;

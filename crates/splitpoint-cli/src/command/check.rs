@@ -8,11 +8,11 @@ use splitpoint::check::CheckReport;
 use splitpoint::{Error, TableCheck};
 use splitpoint_legacy::{Doubt, Format, OldFile};
 
+use crate::command::shared::Showing;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::loss::Numbers;
 use crate::number::{bytes, counted, grouped};
-use crate::progress::ProgressMode;
 use crate::shell::shell_word;
 use crate::store;
 use crate::verify::verify;
@@ -36,13 +36,8 @@ pub(crate) struct Args {
     /// The store, or an old file
     file: PathBuf,
 
-    /// Print an object
-    #[arg(long)]
-    json: bool,
-
-    /// When to show progress
-    #[arg(long, value_enum, default_value_t)]
-    progress: ProgressMode,
+    #[command(flatten)]
+    showing: Showing,
 }
 
 /// What a check found.
@@ -134,7 +129,7 @@ impl Damage {
 /// Verifies a store.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let report = check(args, console)?;
-    if args.json {
+    if args.showing.json {
         console::print_json(&report)?;
     } else {
         console::print_styled(&in_words(&report, console))?;
@@ -171,7 +166,9 @@ fn check(args: &Args, console: Console) -> Result<Report> {
         Err(error) => return Err(store::opening(path, &error)),
     };
     let report = match (opened.as_store(), opened.as_old()) {
-        (Some(db), _) => verify(db, args.progress, console).map(|report| report_of(store, &report)),
+        (Some(db), _) => {
+            verify(db, args.showing.progress, console).map(|report| report_of(store, &report))
+        }
         (None, Some(file)) => check_old(store, file),
         (None, None) => opened.check().map(|report| report_of_other(store, report)),
     };

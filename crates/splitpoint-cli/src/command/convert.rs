@@ -1,8 +1,6 @@
 //! `splitpoint convert`: carry every record of a file into a new store.
 
-use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -11,12 +9,14 @@ use splitpoint::{BatchAtomicity, Capabilities, Create, Error, Options, TableExt 
 use splitpoint_legacy::{Discrepancy, Doubt, db185};
 
 use crate::bytes::shown;
+use crate::command::shared::Showing;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
-use crate::interrupt::{self, Interrupt, Unfinished};
+use crate::interrupt::Interrupt;
 use crate::loss::{self, Extent, Numbers};
+use crate::new_file::{NewFile, sync_directory_of, with_ending};
 use crate::number::{count, counted};
-use crate::progress::{Progress, ProgressMode, Total};
+use crate::progress::{Progress, Total};
 use crate::shell::shell_word;
 use crate::store::{self, Opened};
 use crate::verify::damage_count;
@@ -60,13 +60,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum)]
     format: Option<TargetFormat>,
 
-    /// Print an object
-    #[arg(long)]
-    json: bool,
-
-    /// When to show progress
-    #[arg(long, value_enum, default_value_t)]
-    progress: ProgressMode,
+    #[command(flatten)]
+    showing: Showing,
 }
 
 /// A format that `convert` writes.
@@ -167,7 +162,7 @@ impl Expected {
         if !args.in_place || args.accept_loss || is_whole {
             return Ok(());
         }
-        console::print_styled(&if args.json { String::new() } else { self.losses() })?;
+        console::print_styled(&if args.showing.json { String::new() } else { self.losses() })?;
         let numbers = loss::in_words(self.discrepancies.iter().copied());
         let parts = counted(self.left_out_count, "part");
         let reason = numbers.unwrap_or_else(|| format!("{parts} cannot be carried"));
@@ -198,7 +193,7 @@ fn survey(opened: &Opened, args: &Args, console: Console) -> Result<Expected> {
             expected.format = "table of another access method".to_string();
         }
         // Reading alone does not compare checksums.
-        let damage_count = damage_count(opened, args.progress, console)?;
+        let damage_count = damage_count(opened, args.showing.progress, console)?;
         return if damage_count == 0 { Ok(expected) } else { Err(damaged(args, damage_count)) };
     };
     let discrepancies: Vec<_> = survey.discrepancies().collect();
@@ -229,14 +224,14 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let mut expected = survey(&opened, args, console)?;
     expected.check_replaceable(args)?;
     let interrupt = Interrupt::watch();
-    let mut target = Target::create(&goal.path, goal.db185.as_ref())?;
+    let mut target = Target::create(&goal.path, "convert", goal.db185.as_ref())?;
     let total = Total::Records(expected.records);
-    let mut progress = Progress::start(args.progress, console, "convert", total);
+    let mut progress = Progress::start(args.showing.progress, console, "convert", total);
     let failed = |error: Error| opened.failed(&error);
     let mut read = 0;
     for record in opened.scan().map_err(failed)? {
         if let Some(exit) = interrupt.exit() {
-            return Err(Failure::new(exit, "interrupted: no file was made"));
+            return Err(Failure::interrupted(exit, "no file was made"));
         }
         match record {
             Ok(record) => target.put(&record.key, &record.value)?,
@@ -276,7 +271,7 @@ fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Cons
         left_out: expected.left_out,
         left_out_count: expected.left_out_count,
     };
-    if args.json {
+    if args.showing.json {
         console::print_json(&report)?;
     } else {
         console::print_styled(&losses)?;
@@ -377,30 +372,12 @@ impl Kept {
     }
 }
 
-/// Makes the names in the directory of `path` durable.
-fn sync_directory_of(path: &Path) -> Result<()> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());
-    synced.map_err(|error| Failure::io(format_args!("sync `{}`", directory.display()), &error))
-}
-
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(ending);
-    PathBuf::from(name)
-}
-
 /// A new file that appears under its name when it is whole.
 pub(super) struct Target {
     table: Option<Opened>,
     capabilities: Capabilities,
     path: PathBuf,
-    /// Where it is until then.
-    partial: PathBuf,
-    _unfinished: Unfinished,
+    file: NewFile,
     batch: Vec<(Vec<u8>, Vec<u8>)>,
     batch_bytes: usize,
     records: u64,
@@ -419,7 +396,7 @@ pub(super) struct Made {
 
 impl Target {
     /// Makes an empty store beside where it is to be, or a file of the 1991 package with `db185`.
-    pub(super) fn create(path: &Path, db185: Option<&db185::Options>) -> Result<Self> {
+    pub(super) fn create(path: &Path, work: &str, db185: Option<&db185::Options>) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
             let error = match splitpoint::open_regular(path, fs::OpenOptions::new().read(true)) {
                 // It says what it is: a directory, a link that leads nowhere.
@@ -429,34 +406,29 @@ impl Target {
             return Err(Failure::opening(path, &error)
                 .hint("nothing is replaced: give another name, or remove the file first"));
         }
-        let partial = with_ending(path, ".partial");
-        let open = || match db185 {
-            Some(options) => {
-                let opened = options.clone().create(Create::New).open(&partial);
-                opened.map(|table| Opened::new(&partial, table))
-            }
-            None => {
-                let opened = Options::new().create(Create::New).open(&partial);
-                opened.map(|table| Opened::new(&partial, table))
-            }
+        let open = |partial: &Path| {
+            Ok(if let Some(options) = db185 {
+                Opened::new(partial, options.clone().create(Create::New).open(partial)?)
+            } else {
+                Opened::new(partial, Options::new().create(Create::New).open(partial)?)
+            })
         };
-        let created = Unfinished::create(open, |_| partial.clone());
-        let (table, unfinished) = created.map_err(|error| match error {
-            Error::Exists { .. } => {
+        let created = NewFile::create(path, work, open);
+        let (table, file) = created.map_err(|error: Error| match (&error, error.path()) {
+            (Error::Exists { .. }, Some(partial)) => {
                 let file = shell_word(&partial.to_string_lossy());
-                Failure::opening(&partial, &error).hint(format!(
-                    "another conversion is making it, or one was killed; then: rm {file}"
+                Failure::opening(partial, &error).hint(format!(
+                    "another process is making it, or one was killed; then: rm {file}"
                 ))
             }
-            error => Failure::creating(&partial, &error),
+            _ => Failure::creating(path, &error),
         })?;
         let capabilities = table.capabilities();
         Ok(Self {
             table: Some(table),
             capabilities,
             path: path.to_path_buf(),
-            _unfinished: unfinished,
-            partial,
+            file,
             batch: Vec::new(),
             batch_bytes: 0,
             records: 0,
@@ -534,35 +506,7 @@ impl Target {
             let message = format!("`{}` has {found} after {put}", self.path.display());
             return Err(Failure::new(Exit::Bug, message));
         }
-        interrupt::last_step();
-        self.take_name()?;
-        let left_out = std::mem::take(&mut self.left_out);
-        Ok(Made { records: self.records, left_out, has_refused: self.has_refused })
-    }
-
-    /// Gives the file its name, unless there is one of this name by now.
-    fn take_name(&self) -> Result<()> {
-        let linked = match fs::hard_link(&self.partial, &self.path) {
-            // Some file systems have no links.
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                match self.path.symlink_metadata() {
-                    Ok(_) => Err(error),
-                    Err(_) => fs::rename(&self.partial, &self.path),
-                }
-            }
-            linked => linked,
-        };
-        linked.map_err(|error| {
-            Failure::io(format_args!("give `{}` its name", self.path.display()), &error)
-        })?;
-        sync_directory_of(&self.path)
-    }
-}
-
-/// Nothing is left behind: neither of what was stopped, nor the first name of what is whole.
-impl Drop for Target {
-    fn drop(&mut self) {
-        drop(self.table.take());
-        let _ = fs::remove_file(&self.partial);
+        self.file.publish()?;
+        Ok(Made { records: self.records, left_out: self.left_out, has_refused: self.has_refused })
     }
 }

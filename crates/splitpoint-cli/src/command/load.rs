@@ -11,6 +11,7 @@ use clap::ValueEnum as _;
 use serde::Serialize;
 use splitpoint::{Error, Options, PutMode, TableExt as _};
 
+use crate::command::shared::Showing;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::files::open_stream;
@@ -19,7 +20,7 @@ use crate::format::{
 };
 use crate::interrupt::Interrupt;
 use crate::number::{count, counted};
-use crate::progress::{Progress, ProgressMode, Total, pace};
+use crate::progress::{Progress, Total, pace};
 use crate::shell::shell_word;
 use crate::store::{self, DurabilityName, Opened};
 
@@ -68,13 +69,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t)]
     durability: DurabilityName,
 
-    /// Print an object that says what was loaded
-    #[arg(long)]
-    json: bool,
-
-    /// When to show progress
-    #[arg(long, value_enum, default_value_t)]
-    progress: ProgressMode,
+    #[command(flatten)]
+    showing: Showing,
 }
 
 /// What was loaded.
@@ -129,7 +125,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     // One that is there is opened before the first read, which may wait for a pipe.
     let table = store::open_if_there(&args.file, &args.options(), console)?;
     let interrupt = Interrupt::watch();
-    let progress = Progress::start(args.progress, console, "load", total);
+    let progress = Progress::start(args.showing.progress, console, "load", total);
     let mut load = Load {
         args,
         console,
@@ -166,7 +162,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         kept,
         seconds: elapsed.as_secs_f64(),
     };
-    if args.json {
+    if args.showing.json {
         console::print_json(&report)?;
     }
     outcome.map_err(|stop| stop.into_failure(&name, loaded))?;
