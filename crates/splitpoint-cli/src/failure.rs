@@ -127,7 +127,7 @@ impl Failure {
         Self { exit: Exit::Io, message: format!("cannot {action}: {source}"), hint }
     }
 
-    /// The operating system refused to read the input that the user calls `name`, shown as it is.
+    /// The operating system refused to read the input `name`, to follow "cannot read".
     pub(crate) fn reading(name: impl fmt::Display, source: &io::Error) -> Self {
         let failure = Self::io(format_args!("read {name}"), source);
         match source.kind() {

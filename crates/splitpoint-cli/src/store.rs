@@ -224,16 +224,16 @@ pub(crate) fn open_or_create(path: &Path, options: &Options, console: Console) -
 
 /// Makes a table where there is no file.
 pub(crate) fn create(path: &Path, options: &Options, console: Console) -> Result<Opened> {
-    let created = open_with(path, &options.clone().create(Create::New), console);
-    match created {
+    match open_with(path, &options.clone().create(Create::New), console) {
         Ok(opened) => opened.expect_writable(),
-        // There is no file of this name, but a table of two files is called so.
-        Err(Error::Exists { .. })
-            if !splitpoint::is_url(path) && path.symlink_metadata().is_err() =>
-        {
-            open(path, console)?.expect_writable()
+        Err(error) => {
+            let is_missing = !splitpoint::is_url(path) && path.symlink_metadata().is_err();
+            if is_missing && matches!(error, Error::Exists { .. }) {
+                // A table in two files is called so, which says more than that it exists.
+                open(path, console)?.expect_writable()?;
+            }
+            Err(creating(path, &error))
         }
-        Err(error) => Err(creating(path, &error)),
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Showing {
     pub(super) progress: ProgressMode,
 }
 
-/// What a new store gets that is to hold what a damaged file still has.
+/// A damaged file, and the new store for what can be saved.
 #[derive(Debug, clap::Args)]
 pub(super) struct Saving {
     /// The damaged file
