@@ -49,7 +49,7 @@ Exit codes:
   0    done
   1    no: a key is missing, check found damage, not every record was carried or saved
   2    the command line is wrong
-  3    the store cannot be opened, or another process has it open
+  3    a file is missing, the store cannot be opened, or another process has it open
   4    the store is corrupt
   5    the operating system refused to read or write
   70   a bug of splitpoint

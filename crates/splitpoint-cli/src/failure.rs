@@ -5,10 +5,10 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use splitpoint::{Error as StoreError, ErrorKind, FileKind};
+use splitpoint::{Error as StoreError, ErrorKind, FileKind, Unsupported};
 use splitpoint_legacy::Format;
 
-use crate::bytes::shell_word;
+use crate::shell::shell_word;
 
 /// A `Result` whose error is a [`Failure`], if nothing else is said.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -58,6 +58,11 @@ impl Failure {
         self
     }
 
+    /// A signal stopped the command; `state` says how things are.
+    pub(crate) fn interrupted(exit: Exit, state: &str) -> Self {
+        Self::new(exit, format!("interrupted: {state}"))
+    }
+
     /// Only the exit code says it.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self::new(exit, "")
@@ -72,31 +77,63 @@ impl Failure {
 
     /// The store at `path` could not be opened.
     pub(crate) fn opening(path: &Path, error: &StoreError) -> Self {
+        Self::opening_as(path, None, error)
+    }
+
+    /// The file at `path` could not be opened; `format` is what it was found to be.
+    pub(crate) fn opening_as(path: &Path, format: Option<Format>, error: &StoreError) -> Self {
         let exit = match error.kind() {
             ErrorKind::Io | ErrorKind::NotFound => Exit::CannotOpen,
             _ => exit_of(error.kind()),
         };
-        Self::of_store(exit, path, error)
+        Self::of_table(exit, path, format, error)
+    }
+
+    /// The file at `path` could not be made.
+    pub(crate) fn creating(path: &Path, error: &StoreError) -> Self {
+        let failure = Self::opening(path, error);
+        match error.kind() {
+            ErrorKind::NotFound => {
+                failure.hint("the directory does not exist; make it first, or correct the path")
+            }
+            _ => failure,
+        }
     }
 
     /// The open store at `path` failed.
     pub(crate) fn using(path: &Path, error: &StoreError) -> Self {
-        Self::of_store(exit_of(error.kind()), path, error)
+        Self::using_as(path, None, error)
     }
 
-    fn of_store(exit: Exit, path: &Path, error: &StoreError) -> Self {
+    /// The open table at `path` failed, a file of `format` if it is an old one.
+    pub(crate) fn using_as(path: &Path, format: Option<Format>, error: &StoreError) -> Self {
+        Self::of_table(exit_of(error.kind()), path, format, error)
+    }
+
+    fn of_table(exit: Exit, path: &Path, format: Option<Format>, error: &StoreError) -> Self {
         let mut message = error.to_string();
         let shown = path.display().to_string();
-        if !message.contains(&shown) {
+        // An error about a URL names the file in it.
+        let has_file = error.path().is_some_and(|file| shown.contains(&*file.to_string_lossy()));
+        if !has_file && !message.contains(&shown) {
             message = format!("`{shown}`: {message}");
         }
-        Self { exit, message, hint: hint_of(path, error) }
+        Self { exit, message, hint: hint_of(error.path().unwrap_or(path), format, error) }
     }
 
     /// The operating system refused `action`, to follow "cannot".
     pub(crate) fn io(action: impl fmt::Display, source: &io::Error) -> Self {
         let hint = hint_of_io(source);
         Self { exit: Exit::Io, message: format!("cannot {action}: {source}"), hint }
+    }
+
+    /// The operating system refused to read the input `name`, to follow "cannot read".
+    pub(crate) fn reading(name: impl fmt::Display, source: &io::Error) -> Self {
+        let failure = Self::io(format_args!("read {name}"), source);
+        match source.kind() {
+            io::ErrorKind::NotFound => Self { exit: Exit::CannotOpen, ..failure },
+            _ => failure,
+        }
     }
 
     /// Standard output refused data; a closed pipe only ends the command.
@@ -139,26 +176,23 @@ fn exit_of(kind: ErrorKind) -> Exit {
     }
 }
 
-/// Returns what to do about an error of the store at `path`.
-fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
+/// Returns what to do about an error of the file at `path`, which was found to be of `format`.
+fn hint_of(path: &Path, format: Option<Format>, error: &StoreError) -> Option<String> {
     let file = shell_word(&path.to_string_lossy());
+    let old = format.filter(|format| format.is_readable() && *format != Format::Store);
     let hint = match error {
         StoreError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-            if path.parent().is_none_or(|parent| parent.as_os_str().is_empty() || parent.is_dir()) {
-                format!("to make a store: splitpoint create {file}")
-            } else {
-                "the directory does not exist; make it first, or correct the path".to_string()
-            }
+            "check the path".to_string()
         }
         StoreError::Io { source, .. } => return hint_of_io(source),
-        StoreError::NotAStore { .. } if is_old(path) => hint_to_write(path),
-        StoreError::NotAStore { found, .. } => return Some(hint_of_foreign(found, &file)),
-        StoreError::Unsupported { reason, .. } if reason.contains("Berkeley DB") => {
-            format!("load it into a store: db5.3_dump {file} | splitpoint load NEW.spt")
+        StoreError::NotAStore { found, .. } => match old {
+            Some(format) => hint_to_write(path, format),
+            None => hint_of_foreign(found, &file),
+        },
+        StoreError::Unsupported { feature, .. } => {
+            return hint_of_unsupported(*feature, format, &file);
         }
-        StoreError::Unsupported { .. } | StoreError::HashMismatch { .. } if is_old(path) => {
-            format!("make a store of it: splitpoint convert {file} NEW.spt")
-        }
+        StoreError::HashMismatch { .. } if old.is_some() => hint_to_convert(&file),
         StoreError::Version { expected, found, .. } if found > expected => {
             "a newer splitpoint wrote it: upgrade this one, or dump the store with that one"
                 .to_string()
@@ -166,7 +200,7 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
         StoreError::Version { .. } => "an older splitpoint wrote it: dump the store with that \
                                        one and load the dump with this one"
             .to_string(),
-        StoreError::Corrupt { .. } if is_old(path) => {
+        StoreError::Corrupt { .. } if old.is_some() => {
             format!("save what can be read into a store: splitpoint salvage {file} -o NEW.spt")
         }
         StoreError::Corrupt { .. } => format!(
@@ -185,7 +219,7 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
         StoreError::Exists { .. } => {
             format!("`splitpoint load {file}` adds to it; to start anew, remove the file first")
         }
-        StoreError::Full { what, .. } if what.contains("address space of this process") => {
+        StoreError::Full { what: StoreError::ADDRESS_SPACE, .. } => {
             "allow the process more: see `ulimit -v`, and vm.max_map_count if it has thousands of \
              stores open; what was stored before is safe"
                 .to_string()
@@ -201,24 +235,39 @@ fn hint_of(path: &Path, error: &StoreError) -> Option<String> {
     Some(hint)
 }
 
-/// Returns whether the file is one of another package that this library reads.
-fn is_old(path: &Path) -> bool {
-    let identity = splitpoint_legacy::identify(path).ok().flatten();
-    let format = identity.map(|identity| identity.format);
-    format.is_some_and(|format| format.is_readable() && format != Format::Store)
+/// Returns what to do with a file of which something is not supported.
+fn hint_of_unsupported(feature: Unsupported, format: Option<Format>, file: &str) -> Option<String> {
+    use Format::{BdbBtree, BdbHash, BdbHeap, BdbQueue, BdbRecno, Db185Btree, Db185Hash, Store};
+    match (feature, format?) {
+        (Unsupported::Encryption, _) => Some(format!(
+            "its own program decrypts it: db5.3_dump -P PASSWORD {file} | splitpoint load NEW.spt"
+        )),
+        (_, BdbHash | BdbBtree | BdbRecno | BdbQueue | BdbHeap) => Some(hint_to_dump(file)),
+        (Unsupported::Format, Store) => {
+            Some(format!("it is a store: splitpoint repair {file} -o NEW.spt"))
+        }
+        (Unsupported::Format, Db185Hash | Db185Btree) => None,
+        (Unsupported::Format, _) | (Unsupported::Other, Db185Hash) => Some(hint_to_convert(file)),
+        _ => None,
+    }
+}
+
+fn hint_to_convert(file: &str) -> String {
+    format!("make a store of it: splitpoint convert {file} NEW.spt")
+}
+
+fn hint_to_dump(file: &str) -> String {
+    format!("load it into a store: db5.3_dump {file} | splitpoint load NEW.spt")
 }
 
 /// Returns what to type to change what the old file at `path` holds.
-pub(crate) fn hint_to_write(path: &Path) -> String {
-    let file = shell_word(&path.to_string_lossy());
-    let identity = splitpoint_legacy::identify(path).ok().flatten();
-    if identity.is_some_and(|identity| identity.format == Format::Db185Hash) {
+pub(crate) fn hint_to_write(path: &Path, format: Format) -> String {
+    let hint = hint_to_convert(&shell_word(&path.to_string_lossy()));
+    if format == Format::Db185Hash {
         let url = shell_word(&format!("db185:{}", path.display()));
-        return format!(
-            "make a store of it: splitpoint convert {file} NEW.spt; or write to it as it is: {url}"
-        );
+        return format!("{hint}; or write to it as it is: {url}");
     }
-    format!("it can only be read; make a store of it: splitpoint convert {file} NEW.spt")
+    hint
 }
 
 /// Returns what to do with `file`, which is `found` and not a store.
@@ -244,8 +293,16 @@ fn hint_of_foreign(found: &FileKind, file: &str) -> String {
         FileKind::Text => format!(
             "if it is a dump or a list, load it into a store: splitpoint load NEW.spt {file}"
         ),
-        FileKind::BerkeleyDbBtree => {
-            format!("load it into a store: db5.3_dump {file} | splitpoint load NEW.spt")
+        FileKind::BerkeleyDbBtree => hint_to_dump(file),
+        FileKind::Cdb => format!("load it into a store: cdb -d {file} | splitpoint load NEW.spt"),
+        FileKind::Sqlite
+        | FileKind::Tdb
+        | FileKind::Lmdb
+        | FileKind::Redb
+        | FileKind::KyotoCabinet => {
+            "check the path; `splitpoint load` reads what the program of that \
+                                     format can dump as text"
+                .to_string()
         }
         _ => format!(
             "check the path; if it was a store, save what it still holds: splitpoint repair {file} \
@@ -283,7 +340,7 @@ mod tests {
         let source = io::Error::from(io::ErrorKind::PermissionDenied);
         let missing = io::Error::from(io::ErrorKind::NotFound);
         let (expected, found) = ("x33".to_string(), "fnv1a-64".to_string());
-        let reason = String::new();
+        let (feature, reason) = (Unsupported::Other, String::new());
         let (offset, too_large) = (0, 1 << 32);
         vec![
             (
@@ -339,7 +396,7 @@ mod tests {
             (StoreError::Poisoned { reason: reason.clone() }, Exit::Io, Exit::Io, true),
             (StoreError::Full { what: "disk", bytes: 1 }, Exit::Io, Exit::Io, true),
             (
-                StoreError::Unsupported { path: path(), reason: reason.clone() },
+                StoreError::Unsupported { path: path(), feature, reason: reason.clone() },
                 Exit::CannotOpen,
                 Exit::CannotOpen,
                 false,
@@ -366,7 +423,7 @@ mod tests {
 
     #[test]
     fn a_process_without_address_space_is_sent_to_its_limit_and_not_to_the_disk() {
-        let error = StoreError::Full { what: "address space of this process", bytes: 4096 };
+        let error = StoreError::Full { what: StoreError::ADDRESS_SPACE, bytes: 4096 };
         let failure = Failure::using(Path::new("a.spt"), &error);
         let message =
             "`a.spt`: the address space of this process is full: 4096 more bytes do not fit";
@@ -380,6 +437,6 @@ mod tests {
         let error = StoreError::Io { action: "open", path: "a.spt".into(), source };
         let failure = Failure::opening(Path::new("a.spt"), &error);
         assert_eq!(failure.message(), Some("cannot open `a.spt`: entity not found"));
-        assert_eq!(failure.remedy(), Some("to make a store: splitpoint create a.spt"));
+        assert_eq!(failure.remedy(), Some("check the path"));
     }
 }

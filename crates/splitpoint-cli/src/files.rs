@@ -13,7 +13,7 @@ use crate::failure::{Exit, Failure, Result};
 /// Opens an input that is read once, from its beginning to its end: a file, a pipe, a terminal.
 pub(crate) fn open_stream(path: &Path) -> Result<File> {
     refuse_no_stream(path)?;
-    File::open(path).map_err(|error| Failure::io(format!("read `{}`", path.display()), &error))
+    File::open(path).map_err(|error| Failure::reading(format_args!("`{}`", path.display()), &error))
 }
 
 /// Reads all of a file or a pipe into memory.

@@ -12,6 +12,7 @@
 //! it is that of a killed process, which loses nothing.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -25,7 +26,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
 use crate::console;
-use crate::failure::Exit;
+use crate::failure::{self, Exit, Failure};
 use crate::progress;
 
 /// How long work that looks at an [`Interrupt`] may take to look at it.
@@ -105,8 +106,12 @@ fn serve(mut signals: Signals, may_die: &AtomicBool) {
             thread::sleep(LOOK_AGAIN);
             is_urgent = signals.pending().next().is_some();
         }
-        // Held until the process ends: nothing is finished any more.
+        // Held until the process ends: nothing is begun or finished any more.
         let unfinished = unfinished();
+        if !is_urgent && came.elapsed() < time_to_work() {
+            // Work began to look while this thread waited for the lock.
+            continue;
+        }
         let mut removed_count = 0;
         for path in &*unfinished {
             match remove(path) {
@@ -165,9 +170,12 @@ fn remove(path: &Path) -> io::Result<()> {
 pub(crate) struct Interrupt(());
 
 impl Interrupt {
-    /// Begins to look.
+    /// Begins to look. If a signal has decided to end the process, this does not return: then
+    /// nothing is begun any more.
     pub(crate) fn watch() -> Self {
         WATCHERS.fetch_add(1, Ordering::SeqCst);
+        // The signals' thread counts the watchers under this lock, and ends the process under it.
+        drop(unfinished());
         Self(())
     }
 
@@ -189,6 +197,55 @@ impl Drop for Interrupt {
     }
 }
 
+/// The watch over work of the library that makes a file, and tells how far it is.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    interrupt: Option<Interrupt>,
+    /// Where the file is until it is whole.
+    partial: Option<PathBuf>,
+    unfinished: Option<Unfinished>,
+    stopped: Option<Exit>,
+}
+
+impl Watch {
+    /// Begins to watch over work that makes a file at `partial`. Without one there is nothing to be
+    /// removed, and a signal ends the process.
+    pub(crate) fn over(partial: Option<PathBuf>) -> Self {
+        let interrupt = partial.as_ref().map(|_| Interrupt::watch());
+        Self { interrupt, partial, ..Self::default() }
+    }
+
+    /// Looks for a signal when the work tells how far it is. Its first call says that the file is
+    /// there, and is ours; after its last one nobody looks.
+    pub(crate) fn look(&mut self, is_last: bool) -> ControlFlow<()> {
+        if let Some(partial) = self.partial.take() {
+            self.unfinished = Some(Unfinished::new(partial));
+        }
+        self.stopped = self.interrupt.as_ref().and_then(Interrupt::exit);
+        if is_last {
+            self.interrupt = None;
+        }
+        if self.stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Ends with the work. If a signal stopped it, the error says how things are, as `state`, and what
+    /// to do, as `remedy`.
+    pub(crate) fn end<T, E>(
+        self,
+        outcome: Result<T, E>,
+        state: &str,
+        remedy: &str,
+    ) -> failure::Result<Result<T, E>> {
+        if outcome.is_ok() {
+            last_step();
+        }
+        match (&outcome, self.stopped) {
+            (Err(_), Some(exit)) => Err(Failure::interrupted(exit, state).hint(remedy)),
+            _ => Ok(outcome),
+        }
+    }
+}
+
 /// Says that the work will be done in a moment: what it makes is whole, and takes its name. A signal
 /// comes too late, and the command ends as if there had been none.
 pub(crate) fn last_step() {
@@ -200,6 +257,28 @@ pub(crate) fn last_step() {
 pub(crate) struct Unfinished(PathBuf);
 
 impl Unfinished {
+    /// Makes a file, and takes what is at the path that `path_of` gives until this is dropped. A
+    /// signal comes before both or after both, so that no file is left that nobody removes.
+    pub(crate) fn create<T, E>(
+        make: impl FnOnce() -> Result<T, E>,
+        path_of: impl FnOnce(&T) -> PathBuf,
+    ) -> Result<(T, Self), E> {
+        let mut unfinished = unfinished();
+        let made = make()?;
+        let path = path_of(&made);
+        unfinished.push(path.clone());
+        Ok((made, Self(path)))
+    }
+
+    /// Gives what is whole its name. A signal comes before, and ends the process, or after, and
+    /// removes nothing any more.
+    pub(crate) fn finish(&self, give_name: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let mut unfinished = unfinished();
+        give_name()?;
+        unfinished.retain(|path| *path != self.0);
+        Ok(())
+    }
+
     /// Takes what is at `path`, until this is dropped.
     pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();

@@ -18,41 +18,48 @@ mod look;
 mod loss;
 mod manual;
 mod measure;
+mod new_file;
 mod number;
 mod old_report;
 mod progress;
 mod report;
+mod shell;
 mod store;
 mod verify;
 mod words;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
-    bug::report_on_one_line();
-    interrupt::end_on_signals();
-    match run() {
-        Ok(exit) => exit,
-        Err(failure) => {
-            console::report_failure(&failure);
-            ExitCode::from(failure.exit() as u8)
-        }
-    }
+    ExitCode::from(main_with(std::env::args_os()))
 }
 
-fn run() -> failure::Result<ExitCode> {
-    match args::Cli::try_parse() {
+/// Runs the command with `args`, of which the first is the name of the program, and returns the exit
+/// code. It takes over what signals do in this process.
+pub fn main_with(args: impl IntoIterator<Item = OsString>) -> u8 {
+    bug::report_on_one_line();
+    interrupt::end_on_signals();
+    run(args).unwrap_or_else(|failure| {
+        console::report_failure(&failure);
+        failure.exit() as u8
+    })
+}
+
+fn run(args: impl IntoIterator<Item = OsString>) -> failure::Result<u8> {
+    splitpoint_legacy::register()
+        .map_err(|error| failure::Failure::new(failure::Exit::Bug, error.to_string()))?;
+    match args::Cli::try_parse_from(args) {
         Ok(cli) => {
             cli.command.run(console::Console::new(cli.quiet))?;
-            Ok(ExitCode::SUCCESS)
+            Ok(0)
         }
         Err(usage) => {
             console::print_usage(&usage)?;
-            let exit = u8::try_from(usage.exit_code()).unwrap_or(failure::Exit::Usage as u8);
-            Ok(ExitCode::from(exit))
+            Ok(u8::try_from(usage.exit_code()).unwrap_or(failure::Exit::Usage as u8))
         }
     }
 }

@@ -5,11 +5,11 @@ use std::path::Path;
 use serde::Serialize;
 use splitpoint_legacy::{Discrepancy, Doubt, OldFile, Survey};
 
-use crate::bytes::shell_word;
 use crate::console::Console;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Result};
 use crate::number::counted;
-use crate::store::Readable;
+use crate::shell::shell_word;
+use crate::store::Opened;
 
 /// A discrepancy in an object.
 #[derive(Debug, Serialize)]
@@ -29,18 +29,51 @@ impl From<Discrepancy> for Numbers {
 
 /// Says what tells at once that the file was cut short or not closed, for a command that does not
 /// read all of it.
-pub(crate) fn warn_at_once(path: &Path, opened: &Readable, console: Console) {
-    let Readable::Old(file) = opened else { return };
-    if let Some(discrepancy) = file.discrepancy() {
-        warn(path, discrepancy, console);
+pub(crate) fn warn_at_once(opened: &Opened, console: Console) {
+    if let Some(discrepancy) = opened.as_old().and_then(OldFile::discrepancy) {
+        warn(opened.path(), discrepancy, console);
     }
 }
 
-/// Says that nothing states how much there was, if that is so.
-pub(crate) fn warn_of_unknown_extent(path: &Path, survey: &Survey, console: Console) {
-    let unknown = survey.doubts.iter().find(|doubt| matches!(doubt, Doubt::UnknownExtent));
-    if let Some(doubt) = unknown {
-        warn(path, doubt, console);
+/// How much a command will find that reads a table from end to end.
+#[derive(Debug)]
+pub(crate) struct Extent<'a> {
+    /// Records that a scan gives.
+    pub(crate) record_count: u64,
+    /// What a walk over an old file found.
+    survey: Option<&'a Survey>,
+    path: &'a Path,
+}
+
+impl<'a> Extent<'a> {
+    /// Looks at a table; an old file is walked from end to end.
+    pub(crate) fn of(opened: &'a Opened) -> Result<Self> {
+        let failed = |error| opened.failed(&error);
+        let survey = opened.as_old().map(OldFile::survey).transpose().map_err(failed)?;
+        let record_count = match survey {
+            Some(survey) => survey.pair_count,
+            None => opened.len().map_err(failed)?,
+        };
+        Ok(Self { record_count, survey, path: opened.path() })
+    }
+
+    /// Returns what a walk found, if there was one: then all that is damaged is known.
+    pub(crate) fn survey(&self) -> Option<&'a Survey> {
+        self.survey
+    }
+
+    /// Says that nothing states how much there was, if that is so.
+    pub(crate) fn warn_if_unknown(&self, console: Console) {
+        let doubts = self.survey.map_or(&[][..], |survey| &survey.doubts);
+        if let Some(doubt) = doubts.iter().find(|doubt| matches!(doubt, Doubt::UnknownExtent)) {
+            warn(self.path, doubt, console);
+        }
+    }
+
+    /// Returns the failure of a command that gave what it found, `done` says how, if not all was
+    /// there or could be read.
+    pub(crate) fn failure(&self, done: &str) -> Option<Failure> {
+        self.survey.and_then(|survey| of_survey(self.path, survey, done))
     }
 }
 
@@ -48,9 +81,7 @@ fn warn(path: &Path, what: impl std::fmt::Display, console: Console) {
     console.warn(format_args!("`{}`: {what}", path.display()));
 }
 
-/// Returns the failure of a command that gave what it found, `done` says how, if not all was there
-/// or could be read.
-pub(crate) fn of_survey(path: &Path, survey: &Survey, done: &str) -> Option<Failure> {
+fn of_survey(path: &Path, survey: &Survey, done: &str) -> Option<Failure> {
     if let Some(numbers) = in_words(survey.discrepancies()) {
         return Some(
             Failure::new(Exit::No, format!("`{}`: {numbers}; {done}", path.display()))
@@ -69,7 +100,8 @@ pub(crate) fn of_survey(path: &Path, survey: &Survey, done: &str) -> Option<Fail
 
 /// Returns the failure of a command that listed `listed` records and looked at nothing else, if the
 /// file states that there are more.
-pub(crate) fn of_scan(path: &Path, file: &OldFile, listed: u64) -> Option<Failure> {
+pub(crate) fn of_scan(opened: &Opened, listed: u64) -> Option<Failure> {
+    let (file, path) = (opened.as_old()?, opened.path());
     let stated = file.stated_record_count().filter(|stated| listed < *stated);
     let records =
         stated.map(|stated| format!("the header states {stated} records, listed {listed}"));

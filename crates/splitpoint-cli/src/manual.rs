@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 
-use clap::{Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Cli;
 
@@ -30,7 +30,7 @@ fn render(name: &str, command: &Command) -> io::Result<(String, Vec<u8>)> {
     let mut out = Vec::new();
     page.render_title(&mut out)?;
     page.render_name_section(&mut out)?;
-    page.render_synopsis_section(&mut out)?;
+    out.extend_from_slice(synopsis(command).as_bytes());
     page.render_description_section(&mut out)?;
     page.render_options_section(&mut out)?;
     if command.has_subcommands() {
@@ -38,6 +38,38 @@ fn render(name: &str, command: &Command) -> io::Result<(String, Vec<u8>)> {
     }
     out.extend_from_slice(roff_sections(&after_help(command)).as_bytes());
     Ok((format!("{name}.1"), out))
+}
+
+/// Returns the synopsis, which names the value of each option.
+fn synopsis(command: &Command) -> String {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let mut out = format!(".SH SYNOPSIS\n\\fB{}\\fR", roff(name));
+    let is_shown = |argument: &&Arg| !argument.is_hide_set();
+    let (operands, options): (Vec<&Arg>, Vec<&Arg>) =
+        command.get_arguments().filter(is_shown).partition(|argument| argument.is_positional());
+    for option in options {
+        let short = option.get_short().filter(|_| option.get_long().is_some());
+        let short = short.map_or(String::new(), |short| format!("-{short}|"));
+        let shown = roff(&format!("{short}{option}"));
+        let _ = if option.is_required_set() {
+            write!(out, " {shown}")
+        } else {
+            write!(out, " [{shown}]")
+        };
+    }
+    for operand in operands {
+        let _ = write!(out, " {}", roff(&operand.to_string()));
+    }
+    if command.has_subcommands() {
+        out.push_str(" <COMMAND>");
+    }
+    out.push('\n');
+    out
+}
+
+/// Returns text as roff takes it.
+fn roff(text: &str) -> String {
+    text.replace('\\', r"\e").replace('-', r"\-")
 }
 
 fn after_help(command: &Command) -> String {
@@ -53,7 +85,7 @@ fn roff_sections(text: &str) -> String {
         let _ = write!(out, ".SH {}\n.nf\n", title.to_uppercase());
         for line in body.lines() {
             // `\&` keeps a line that begins with a dot from being a command.
-            let _ = writeln!(out, "\\&{}", line.replace('\\', r"\e").replace('-', r"\-"));
+            let _ = writeln!(out, "\\&{}", roff(line));
         }
         out.push_str(".fi\n");
     }

@@ -7,9 +7,9 @@ use serde::Serialize;
 use splitpoint::Recovery;
 use splitpoint::stats::{ChainHistogram, Stats};
 
-use crate::bytes::shell_word;
 use crate::chains;
 use crate::number::{bytes, counted, float, grouped, percent};
+use crate::shell::shell_word;
 
 const BOLD: Style = Style::new().bold();
 

@@ -1,13 +1,17 @@
-//! Opening stores the way the commands want them.
+//! Opening tables the way the commands want them: every access method by the same door.
 
+use std::any::Any;
+use std::borrow::Cow;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use splitpoint::{
-    Create, Db, Durability, Error, Options, PutMode, Recovery, RecoveryProgress, Table,
+    BatchAtomicity, Create, Db, Durability, Error, ErrorKind, FileKind, Options, Recovery,
+    RecoveryProgress, Table,
 };
-use splitpoint_legacy::OldFile;
-use splitpoint_legacy::db185::{self, Db185};
+use splitpoint_legacy::db185::Db185;
+use splitpoint_legacy::{Format, OldFile};
 
 use crate::console::Console;
 use crate::failure::{self, Exit, Failure, Result};
@@ -38,157 +42,137 @@ impl From<DurabilityName> for Durability {
     }
 }
 
-/// What commands that only read work on.
+/// A table that is open, and what the user calls it.
 #[derive(Debug)]
-pub(crate) enum Readable {
-    /// A store.
-    Store(Db),
-    /// A file of another package.
-    Old(Box<OldFile>),
+pub(crate) struct Opened {
+    path: PathBuf,
+    table: Box<dyn Table>,
 }
 
-impl Readable {
-    /// Returns it as a table.
-    pub(crate) fn table(&self) -> &dyn Table {
-        match self {
-            Self::Store(db) => db,
-            Self::Old(file) => &**file,
+impl Deref for Opened {
+    type Target = dyn Table;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.table
+    }
+}
+
+impl Opened {
+    /// Takes a table that the user calls `path`.
+    pub(crate) fn new(path: impl Into<PathBuf>, table: impl Table) -> Self {
+        Self { path: path.into(), table: Box::new(table) }
+    }
+
+    /// Returns the name or the URL that the user gave.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the table as the access method `T`, if it is one, for what no other has.
+    fn downcast<T: Any>(&self) -> Option<&T> {
+        let any: &dyn Any = &*self.table;
+        any.downcast_ref()
+    }
+
+    /// Returns the table as a store, if it is one.
+    pub(crate) fn as_store(&self) -> Option<&Db> {
+        self.downcast()
+    }
+
+    /// Returns the table as an old file that is only read, if it is one.
+    pub(crate) fn as_old(&self) -> Option<&OldFile> {
+        self.downcast()
+    }
+
+    /// Returns the table as a file of db 1.85 that is written, if it is one.
+    pub(crate) fn as_db185(&self) -> Option<&Db185> {
+        self.downcast()
+    }
+
+    /// Returns whether a scan that comes to damage goes on behind it.
+    pub(crate) fn scans_past_damage(&self) -> bool {
+        self.as_old().is_some()
+    }
+
+    /// Returns what a command failed with that used the table.
+    pub(crate) fn failed(&self, error: &Error) -> Failure {
+        let old = self.as_old().map(|file| file.identity().format);
+        let format = old.or(self.as_db185().map(|_| Format::Db185Hash));
+        Failure::using_as(&self.path, format, error)
+    }
+
+    /// Closes the table, which makes its changes durable.
+    pub(crate) fn close(self) -> Result<()> {
+        if self.capabilities().batch != BatchAtomicity::Atomic {
+            // A kill in its middle may do harm.
+            interrupt::last_step();
         }
+        let Self { path, table } = self;
+        table.close().map(drop).map_err(|error| Failure::using(&path, &error))
     }
-}
 
-/// What commands that change work on.
-#[derive(Debug)]
-pub(crate) enum Writable {
-    /// A store.
-    Store(Db),
-    /// A file of the 1991 package.
-    Db185(Box<Db185>),
-}
-
-impl Writable {
-    /// Returns it as a table.
-    pub(crate) fn table(&self) -> &dyn Table {
-        match self {
-            Self::Store(db) => db,
-            Self::Db185(table) => &**table,
+    /// Refuses a table that a command cannot change, or whose changes end with the command.
+    fn expect_writable(self) -> Result<Self> {
+        let given = self.path.display();
+        let capabilities = self.capabilities();
+        if let Some(file) = self.as_old() {
+            let identity = file.identity();
+            let what = identity.format.name();
+            let old = identity.path.display();
+            let name =
+                if identity.path == self.path { String::new() } else { format!("`{old}`, ") };
+            let message =
+                format!("`{given}` is {name}an old file ({what}), which can only be read");
+            let hint = failure::hint_to_write(&identity.path, identity.format);
+            return Err(Failure::new(Exit::CannotOpen, message).hint(hint));
         }
-    }
-
-    /// Stores a record in such a way that it survives what `durability` says, and returns whether
-    /// it was stored. A file of the 1991 package has one way: it is safe when it is closed.
-    pub(crate) fn put(
-        &self,
-        key: &[u8],
-        value: &[u8],
-        mode: PutMode,
-        durability: Durability,
-    ) -> Result<bool, Error> {
-        match (self, mode) {
-            (Self::Store(db), PutMode::New) => db.put_new(key, value),
-            (Self::Store(db), PutMode::Replace) => {
-                db.put_with(key, value, durability).map(|()| true)
-            }
-            (Self::Db185(table), _) => table.put_bytes(key, value, mode, None),
+        if capabilities.is_read_only {
+            let message = format!("`{given}` can only be read");
+            return Err(Failure::new(Exit::CannotOpen, message));
         }
-    }
-
-    /// Stores records in their order; after an error a prefix of them is there.
-    pub(crate) fn put_many(&self, records: &[(&[u8], &[u8])]) -> Result<(), Error> {
-        match self {
-            Self::Store(db) => db.put_many(records),
-            Self::Db185(table) => table.put_many_bytes(records, None),
+        if capabilities.durability.is_empty() {
+            let message = format!("`{given}` is a table in memory, which ends with this command");
+            return Err(Failure::new(Exit::Usage, message).hint("give the name of a file"));
         }
-    }
-
-    /// Closes it, which makes its changes durable.
-    pub(crate) fn close(self, path: &Path) -> Result<()> {
-        let closed = match self {
-            Self::Store(db) => db.close().map(drop),
-            Self::Db185(table) => {
-                // Its sync has an order that a kill may break where overflow pages run out.
-                interrupt::last_step();
-                (*table).close()
-            }
-        };
-        closed.map_err(|error| Failure::using(path, &error))
+        Ok(self)
     }
 }
 
-/// Cache of a file of the 1991 package where the URL does not say: what one command takes anyway.
-const DB185_CACHE_BYTES: usize = 64 << 20;
-
-/// Returns the parameters of a file of the 1991 package where nothing else is asked.
-pub(crate) fn db185_options() -> db185::Options {
-    db185::Options::new().cache_bytes(DB185_CACHE_BYTES)
+/// Returns what the library opens where the user gives `path`. A name that begins as a URL does is
+/// one only if there is such an access method; otherwise it is a path.
+fn address_of(path: &Path) -> Cow<'_, Path> {
+    let is_like_url = path.as_os_str().as_encoded_bytes().contains(&b':') && path.is_relative();
+    if !is_like_url || path.starts_with(".") || splitpoint::is_url(path) {
+        return Cow::Borrowed(path);
+    }
+    Cow::Owned(Path::new(".").join(path))
 }
 
-/// Returns path and parameters of a file that is given as `db185:PATH?NAME=VALUE`.
-pub(crate) fn db185_of(path: &Path) -> Result<Option<(PathBuf, db185::Options)>> {
-    let Some(url) = path.to_str().and_then(|text| text.strip_prefix("db185:")) else {
-        return Ok(None);
-    };
-    let (file, options) = db185_options()
-        .and_url(url)
-        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    if file.as_os_str().is_empty() {
-        let message = format!("`{}` names no file", path.display());
-        return Err(Failure::new(Exit::Usage, message));
-    }
-    Ok(Some((file, options)))
+/// Opens a table, whatever it is by its content or its URL.
+fn open_with(path: &Path, options: &Options, console: Console) -> Result<Opened, Error> {
+    let table = splitpoint::open_with(address_of(path), &with_progress(options, console))?;
+    Ok(Opened { path: path.to_path_buf(), table })
 }
 
-/// Opens a file of the 1991 package for reading, if it is given by its URL.
-pub(crate) fn open_db185(path: &Path) -> Result<Option<OldFile>> {
-    let Some((file, options)) = db185_of(path)? else { return Ok(None) };
-    let opened = OldFile::db185(&file, &options);
-    opened.map(Some).map_err(|error| Failure::opening(&file, &error))
+/// Opens an existing table for reading, and says so if the index of a store had to be rebuilt.
+pub(crate) fn open(path: &Path, console: Console) -> Result<Opened> {
+    let opened = open_untouched(path, console).map_err(|error| opening(path, &error))?;
+    if let Some(db) = opened.as_store() {
+        note_rebuilt(path, db, console);
+    }
+    Ok(opened)
 }
 
-/// Opens a store or an old file for reading, whichever it is by its content, or by its URL.
-pub(crate) fn open_any(path: &Path, console: Console) -> Result<Readable> {
-    if let Some(file) = open_db185(path)? {
-        return Ok(Readable::Old(Box::new(file)));
-    }
-    match open_untouched(path, console) {
-        Ok(db) => {
-            note_recovery(path, &db, console);
-            Ok(Readable::Store(db))
-        }
-        Err(error) => match open_old(path, &error) {
-            Some(opened) => {
-                let file = opened.map_err(|error| Failure::opening(path, &error))?;
-                Ok(Readable::Old(Box::new(file)))
-            }
-            None => Err(Failure::opening(path, &error)),
-        },
-    }
-}
-
-/// Opens what is no store, if `error` says so and the content is known. A table in two files is
-/// called by what their names begin with, so that there may be no such file.
-pub(crate) fn open_old(path: &Path, error: &Error) -> Option<Result<OldFile, Error>> {
-    let is_missing = matches!(
-        error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound
-    );
-    if !is_missing && !matches!(error, Error::NotAStore { .. }) {
-        return None;
-    }
-    match splitpoint_legacy::open(path) {
-        Err(Error::NotAStore { .. }) => None,
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => None,
-        opened => Some(opened),
-    }
-}
-
-/// Opens an existing store for reading, and says so if its index had to be rebuilt.
-pub(crate) fn open_to_read(path: &Path, console: Console) -> Result<Db> {
-    let db = open_untouched(path, console).map_err(|error| Failure::opening(path, &error))?;
-    note_recovery(path, &db, console);
+/// Opens an existing store for reading, for what only a store has, and says so if its index had to
+/// be rebuilt.
+pub(crate) fn open_store(path: &Path, console: Console) -> Result<Db> {
+    let opened = with_progress(&Options::new().read_only(), console).open(path);
+    let db = opened.map_err(|error| opening(path, &error))?;
+    note_rebuilt(path, &db, console);
     Ok(db)
 }
 
-fn note_recovery(path: &Path, db: &Db, console: Console) {
+fn note_rebuilt(path: &Path, db: &Db, console: Console) {
     if let Recovery::Replayed { checkpoint_keys, records, .. } = db.recovery() {
         console.note(format_args!(
             "`{}` was not closed: index rebuilt from {}; the next write keeps the result",
@@ -198,67 +182,105 @@ fn note_recovery(path: &Path, db: &Db, console: Console) {
     }
 }
 
-/// Opens an existing store for reading, or says what is wrong with it, without changing it.
-pub(crate) fn open_untouched(path: &Path, console: Console) -> Result<Db, Error> {
-    with_progress(&Options::new().read_only(), console).open(path)
+/// Opens an existing table for reading, or says what is wrong with it, without changing it.
+pub(crate) fn open_untouched(path: &Path, console: Console) -> Result<Opened, Error> {
+    open_with(path, &Options::new().read_only(), console)
 }
 
-/// Opens an existing store for writing, and says so if it had not been closed.
-pub(crate) fn open_to_write(path: &Path, options: &Options, console: Console) -> Result<Writable> {
+/// Opens an existing table for writing, and says so if it is a store that had not been closed.
+pub(crate) fn open_to_write(path: &Path, options: &Options, console: Console) -> Result<Opened> {
     open_writable(path, &options.clone().create(Create::Never), console)
+        .map_err(|error| opening(path, &error))?
+        .expect_writable()
 }
 
-/// Opens a store for writing; makes it where there is none, and says so. An empty file, and one
+/// Opens a table for writing, or returns `None` if there is none yet. An empty file, and a store
 /// whose creation was interrupted, is none yet.
-pub(crate) fn open_or_create(path: &Path, options: &Options, console: Console) -> Result<Writable> {
-    open_writable(path, &options.clone().create(Create::IfMissing), console)
+pub(crate) fn open_if_there(
+    path: &Path,
+    options: &Options,
+    console: Console,
+) -> Result<Option<Opened>> {
+    match open_writable(path, &options.clone().create(Create::Never), console) {
+        Ok(opened) => opened.expect_writable().map(Some),
+        Err(error) if error.kind() == ErrorKind::NotFound || is_begun(&error) => Ok(None),
+        Err(error) => Err(opening(path, &error)),
+    }
 }
 
-/// Returns whether there is no file yet.
-pub(crate) fn is_missing(path: &Path) -> Result<bool> {
-    let file = db185_of(path)?.map_or_else(|| path.to_path_buf(), |(file, _)| file);
-    Ok(file.symlink_metadata().is_err())
+/// Opens a table for writing; makes it where there is none, and says so.
+pub(crate) fn open_or_create(path: &Path, options: &Options, console: Console) -> Result<Opened> {
+    if let Some(opened) = open_if_there(path, options, console)? {
+        return Ok(opened);
+    }
+    let opened = open_writable(path, &options.clone().create(Create::IfMissing), console);
+    let opened = opened.map_err(|error| creating(path, &error))?.expect_writable()?;
+    // A store says itself whether it is new.
+    if opened.as_store().is_none() {
+        console.note(format_args!("created `{}`", path.display()));
+    }
+    Ok(opened)
 }
 
-/// Makes a store where there is no file.
-pub(crate) fn create(path: &Path, options: &Options) -> Result<Db> {
-    refuse_name_of_old(path)?;
-    let options = options.clone().create(Create::New);
-    options.open(path).map_err(|error| Failure::opening(path, &error))
-}
-
-fn open_writable(path: &Path, options: &Options, console: Console) -> Result<Writable> {
-    if let Some((file, own)) = db185_of(path)? {
-        let is_new = !file.exists();
-        let opened = own.create(options.creation()).open(&file);
-        let table = opened.map_err(|error| Failure::opening(&file, &error))?;
-        if is_new {
-            console.note(format_args!("created `{}`", path.display()));
+/// Makes a table where there is no file.
+pub(crate) fn create(path: &Path, options: &Options, console: Console) -> Result<Opened> {
+    match open_with(path, &options.clone().create(Create::New), console) {
+        Ok(opened) => opened.expect_writable(),
+        Err(error) => {
+            let is_missing = !splitpoint::is_url(path) && path.symlink_metadata().is_err();
+            if is_missing && matches!(error, Error::Exists { .. }) {
+                // A table in two files is called so, which says more than that it exists.
+                open(path, console)?.expect_writable()?;
+            }
+            Err(creating(path, &error))
         }
-        return Ok(Writable::Db185(Box::new(table)));
     }
-    refuse_name_of_old(path)?;
-    open_as_left(path, options, console).map(Writable::Store)
 }
 
-/// Refuses to make a store under what the names of an old table's files begin with: the commands
-/// that read take that for the old table.
-fn refuse_name_of_old(path: &Path) -> Result<()> {
-    if path.symlink_metadata().is_ok() {
-        return Ok(());
+/// Returns what a command failed with that could not make the table at `path`.
+fn creating(path: &Path, error: &Error) -> Failure {
+    match error.kind() {
+        ErrorKind::NotFound => Failure::creating(path, error),
+        _ => opening(path, error),
     }
-    let Ok(Some(identity)) = splitpoint_legacy::identify(path) else { return Ok(()) };
-    let (given, old) = (path.display(), identity.path.display());
-    let message = format!("`{given}` is `{old}`, an old file: {}", identity.format.name());
-    Err(Failure::new(Exit::CannotOpen, message).hint(failure::hint_to_write(&identity.path)))
 }
 
-/// Opens a store for writing and says what the last writer left.
-fn open_as_left(path: &Path, options: &Options, console: Console) -> Result<Db> {
-    let opened = with_progress(options, console).open(path);
-    let db = opened.map_err(|error| Failure::opening(path, &error))?;
-    note_left(path, db.recovery(), console);
-    Ok(db)
+fn open_writable(path: &Path, options: &Options, console: Console) -> Result<Opened, Error> {
+    let opened = open_with(path, options, console)?;
+    if let Some(db) = opened.as_store() {
+        note_left(path, db.recovery(), console);
+    }
+    Ok(opened)
+}
+
+/// Returns whether an error says that a store can be made of what is there.
+fn is_begun(error: &Error) -> bool {
+    matches!(error, Error::NotAStore { found: FileKind::Empty | FileKind::UnfinishedStore, .. })
+}
+
+/// Returns what a command failed with that could not open the table at `path`. What the file is tells
+/// what to do: it is looked at here, once.
+pub(crate) fn opening(path: &Path, error: &Error) -> Failure {
+    Failure::opening_as(path, format_of(path, error), error)
+}
+
+/// Returns what a command failed with that worked on the store at `path`, or could not open it.
+pub(crate) fn using(path: &Path, error: &Error) -> Failure {
+    Failure::using_as(path, format_of(path, error), error)
+}
+
+/// Returns the format of a file that cannot be opened, where that matters and can be found out.
+pub(crate) fn format_of(path: &Path, error: &Error) -> Option<Format> {
+    match error {
+        Error::NotAStore { found, .. } if found.is_regular() => {}
+        Error::Corrupt { .. } | Error::HashMismatch { .. } | Error::Unsupported { .. } => {}
+        _ => return None,
+    }
+    let url = path.to_str().and_then(|text| text.strip_prefix("db185:"));
+    let file =
+        url.map_or(path, |url| Path::new(url.rsplit_once('?').map_or(url, |(file, _)| file)));
+    let identity = splitpoint_legacy::identify(error.path().unwrap_or(file)).ok()??;
+    Some(identity.format)
 }
 
 /// Says what the last writer left, of a store that has been opened for writing.

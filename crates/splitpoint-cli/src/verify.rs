@@ -1,4 +1,4 @@
-//! A check of a store that shows how far it is.
+//! A check of a table that shows how far it is, where the access method tells.
 
 use std::ops::ControlFlow;
 
@@ -6,7 +6,18 @@ use splitpoint::check::{CheckProgress, CheckReport, CheckStage};
 use splitpoint::{Db, Error};
 
 use crate::console::Console;
+use crate::failure::Result;
 use crate::progress::{Phases, ProgressMode, Total};
+use crate::store::Opened;
+
+/// Verifies a table of any access method, and returns how many damages there are.
+pub(crate) fn damage_count(opened: &Opened, mode: ProgressMode, console: Console) -> Result<u64> {
+    let count = match opened.as_store() {
+        Some(db) => verify(db, mode, console).map(|report| report.damage_count),
+        None => opened.check().map(|report| report.damage_count),
+    };
+    count.map_err(|error| opened.failed(&error))
+}
 
 /// Verifies a store.
 pub(crate) fn verify(db: &Db, mode: ProgressMode, console: Console) -> Result<CheckReport, Error> {

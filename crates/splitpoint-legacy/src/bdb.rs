@@ -17,7 +17,7 @@
 
 use splitpoint::hash;
 use splitpoint::linear::Geometry;
-use splitpoint::{Error, Result};
+use splitpoint::{Error, Result, Unsupported};
 
 use crate::Source;
 use crate::byte_order::ByteOrder;
@@ -125,11 +125,13 @@ impl BdbFile {
         }
         if head[24] != 0 {
             let reason = "its pages are encrypted".to_string();
-            return Err(Error::Unsupported { path: identity.path, reason });
+            let feature = Unsupported::Encryption;
+            return Err(Error::Unsupported { path: identity.path, feature, reason });
         }
         if head[26] & !CHECKSUM != 0 {
             let reason = "it is one of several partitions of a database".to_string();
-            return Err(Error::Unsupported { path: identity.path, reason });
+            let feature = Unsupported::Other;
+            return Err(Error::Unsupported { path: identity.path, feature, reason });
         }
         let page_bytes = field(20);
         if !page_bytes.is_power_of_two() || !(512..=1 << 16).contains(&page_bytes) {

@@ -58,8 +58,10 @@ pub use stated::{Counted, Discrepancy, StatedBy};
 /// process:
 ///
 /// - `db185:PATH`, a file of the 1991 package that is read and written, with the parameters that
-///   [`db185::Options::of_url`] lists; `db185:` alone is a table in memory.
+///   [`db185::Options::of_url`] lists; with options that only read it is an [`OldFile`]. `db185:`
+///   alone is a table in memory.
 /// - `old:PATH`, an old file of any format, which is only read.
+/// - A plain path of an old file opens the same [`OldFile`].
 ///
 /// # Errors
 ///
@@ -72,7 +74,7 @@ pub use stated::{Counted, Discrepancy, StatedBy};
 ///
 /// # fn main() -> splitpoint::Result<()> {
 /// splitpoint_legacy::register()?;
-/// let old = splitpoint::open("old:tests/fixtures/gdbm-be-std-word.gdbm")?;
+/// let old = splitpoint::open("tests/fixtures/gdbm-be-std-word.gdbm")?;
 /// let table = splitpoint::open("db185:?bsize=1024&ffactor=16")?;
 /// for entry in old.scan()? {
 ///     let entry = entry?;
@@ -84,5 +86,7 @@ pub use stated::{Counted, Discrepancy, StatedBy};
 /// ```
 pub fn register() -> splitpoint::Result<()> {
     splitpoint::register("db185", db185::url::open)?;
-    splitpoint::register("old", |path, _options| Ok(Box::new(open(path)?)))
+    splitpoint::register("old", |path, _options| Ok(Box::new(open(path)?)))?;
+    splitpoint::register_recognizer("old", open::recognize);
+    Ok(())
 }

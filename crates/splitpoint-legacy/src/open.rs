@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use splitpoint::{Error, Result};
+use splitpoint::{Error, ErrorKind, Options, Result, Table, Unsupported};
 
 use crate::Source;
 use crate::bdb::BdbFile;
@@ -59,6 +59,17 @@ pub fn open_damaged(path: impl AsRef<Path>) -> Result<OldFile> {
     open_as(path.as_ref(), true)
 }
 
+/// Opens the file at `path` for [`splitpoint::open`], if it is an old file that this library knows.
+pub(crate) fn recognize(path: &Path, _options: &Options) -> Result<Option<Box<dyn Table>>> {
+    match open(path) {
+        Ok(file) => Ok(Some(Box::new(file))),
+        Err(error) if matches!(error.kind(), ErrorKind::NotAStore | ErrorKind::NotFound) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 impl OldFile {
     /// Opens the file of the 1991 package at `path` with `options`, whose hash function it may have
     /// been made with.
@@ -82,7 +93,7 @@ fn open_db185(path: &Path, options: &db185::Options) -> Result<OldFile> {
         }
         Some(Identity { path, format, .. }) => {
             let reason = format!("it is a {} file, not one of the 1991 package", format.name());
-            Err(Error::Unsupported { path, reason })
+            Err(Error::Unsupported { path, feature: Unsupported::Format, reason })
         }
         None => Err(Error::NotAStore { path: path.to_path_buf(), found: kind_of(&source)? }),
     }
@@ -124,7 +135,7 @@ pub(crate) fn by_format(
         Format::BdbHash => Ok(Box::new(BdbFile::open(source, identity)?)),
         _ => {
             let reason = format!("a {} file is not read", identity.format.name());
-            Err(Error::Unsupported { path: identity.path, reason })
+            Err(Error::Unsupported { path: identity.path, feature: Unsupported::Format, reason })
         }
     }
 }

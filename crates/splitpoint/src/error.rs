@@ -115,6 +115,8 @@ pub enum Error {
     Unsupported {
         /// The file.
         path: PathBuf,
+        /// What of it is not supported.
+        feature: Unsupported,
         /// Why not.
         reason: String,
     },
@@ -125,6 +127,22 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+}
+
+/// The feature that an [`Error::Unsupported`] lacks, for a program that knows a remedy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// A format that the library recognizes and does not read.
+    Format,
+    /// The encryption of the content.
+    Encryption,
+    /// The file system.
+    FileSystem,
+    /// Further names (hard links) of a file that is to be replaced.
+    HardLinks,
+    /// Something else; the reason names it.
+    Other,
 }
 
 /// The kind of an [`Error`], without fields: to match on, and for other languages.
@@ -183,6 +201,9 @@ impl ErrorKind {
 }
 
 impl Error {
+    /// The `what` of an [`Error::Full`] when the process has no address space left.
+    pub const ADDRESS_SPACE: &'static str = "address space of this process";
+
     /// Returns the file that the error concerns, if it names one.
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -292,7 +313,7 @@ impl fmt::Display for Error {
             Self::Full { what, bytes } => {
                 write!(f, "the {what} is full: {bytes} more bytes do not fit")
             }
-            Self::Unsupported { path, reason } => {
+            Self::Unsupported { path, reason, .. } => {
                 write!(f, "cannot use `{}`: {reason}", path.display())
             }
             Self::Invalid { what, reason } => write!(f, "invalid {what}: {reason}"),

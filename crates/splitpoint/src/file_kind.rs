@@ -54,6 +54,8 @@ pub enum FileKind {
     BerkeleyDbBtree,
     /// A hash file of db 1.85, the package of 1991.
     Db185Hash,
+    /// A cdb file.
+    Cdb,
     /// A tdb file.
     Tdb,
     /// An LMDB file.
@@ -106,6 +108,7 @@ impl fmt::Display for FileKind {
             Self::BerkeleyDbHash => "a Berkeley DB hash file",
             Self::BerkeleyDbBtree => "a Berkeley DB btree file",
             Self::Db185Hash => "a db 1.85 hash file",
+            Self::Cdb => "a cdb file",
             Self::Tdb => "a tdb file",
             Self::Lmdb => "an LMDB file",
             Self::Redb => "a redb file",

@@ -46,6 +46,9 @@ impl FileKind {
         if zeros.iter().all(|&byte| byte == 0) && rest.starts_with(&LIVE_MAGIC.to_le_bytes()) {
             return Self::UnfinishedStore;
         }
+        if is_cdb(head, file_bytes) {
+            return Self::Cdb;
+        }
         if head.iter().all(|&byte| byte == 0) {
             return Self::BeginsWithZeros;
         }
@@ -54,6 +57,22 @@ impl FileKind {
         }
         Self::Other
     }
+}
+
+/// Returns whether this is a cdb file, which has no magic number: 256 tables behind the records, each
+/// where the one before ends, and the last ends with the file.
+fn is_cdb(head: &[u8], file_bytes: u64) -> bool {
+    const TABLES: usize = 256;
+    const SLOT_BYTES: u64 = 8;
+    let (words, _) = head.as_chunks::<4>();
+    let mut tables = words.as_chunks::<2>().0.iter().take(TABLES).map(|pair| {
+        let [start, slots] = pair.map(|word| u64::from(u32::from_le_bytes(word)));
+        (start, start + SLOT_BYTES * slots)
+    });
+    let Some((first, mut end)) = tables.next() else { return false };
+    let is_chain = tables.len() == TABLES - 1
+        && tables.all(|(start, next)| start == std::mem::replace(&mut end, next));
+    is_chain && first >= TABLES as u64 * SLOT_BYTES && end == file_bytes
 }
 
 #[cfg(all(test, not(loom)))]
@@ -68,6 +87,10 @@ mod tests {
         assert_eq!(name(&[0; 64], 64), "a file that begins with zeros");
         assert_eq!(name(&[], 0), "an empty file");
         assert_eq!(name(&[1, 0, 255], 3), "other data");
+        // An empty cdb: all tables are behind the 2,048 bytes of their addresses, and have no slots.
+        let cdb = [0, 8, 0, 0, 0, 0, 0, 0].repeat(256);
+        assert_eq!(name(&cdb, 2048), "a cdb file");
+        assert_eq!(name(&cdb, 2049), "other data");
         let mut unfinished = vec![0; 16_384];
         unfinished[LIVE_OFFSET as usize..][..8].copy_from_slice(&LIVE_MAGIC.to_le_bytes());
         assert_eq!(name(&unfinished, 20_480), "a store whose creation was interrupted");

@@ -341,7 +341,7 @@ mod value;
 pub use batch::{AsPair, Batch, Change, Changes};
 pub use cursor::Scan;
 pub use db::{Db, Iter, Keys, Values};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, Unsupported};
 pub use file_kind::FileKind;
 pub use options::{
     Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, RecoveryProgress,
@@ -357,7 +357,7 @@ pub use table::{
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use testing::fuzzing;
-pub use url::{Opener, open, open_with, register};
+pub use url::{Opener, Recognizer, is_url, open, open_with, register, register_recognizer};
 pub use value::{Entry, Value};
 
 /// Compiles and runs the Rust of the README.

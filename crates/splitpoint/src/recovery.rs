@@ -27,7 +27,7 @@ use replay::apply_change;
 
 use crate::atomic::Ordering;
 use crate::checkpoint::{extent_of, release_all_but};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unsupported};
 use crate::file_kind::FileKind;
 use crate::format::{
     Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET,
@@ -252,7 +252,7 @@ pub(crate) fn refuse_newer(path: &Path, copies: &Superblocks) -> Result<()> {
 
 pub(crate) fn unknown_features(path: &Path) -> Error {
     let reason = "it was written by a newer version, whose features this one lacks".to_string();
-    Error::Unsupported { path: path.to_path_buf(), reason }
+    Error::Unsupported { path: path.to_path_buf(), feature: Unsupported::Other, reason }
 }
 
 /// Returns the hash function of a store: the one it names, checked with the probe key.

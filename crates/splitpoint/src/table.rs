@@ -1,6 +1,7 @@
 //! The interface of every access method: a store in a file, a table in memory, and those of other
 //! crates.
 
+use std::any::Any;
 use std::borrow::Borrow;
 use std::fmt;
 
@@ -137,6 +138,21 @@ impl TableCheck {
 /// Three methods differ from `Db`'s: `len` and `is_empty` can fail, since some access methods must
 /// read the whole file to count, and `check` returns a [`TableCheck`].
 ///
+/// A table is [`Any`], so a program can get at what only one access method has:
+///
+/// ```
+/// use std::any::Any;
+///
+/// use splitpoint::Db;
+///
+/// # fn main() -> splitpoint::Result<()> {
+/// let table = splitpoint::open("mem:")?;
+/// let any: &dyn Any = &*table;
+/// assert!(any.downcast_ref::<Db>().is_some());
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Examples
 ///
 /// ```
@@ -157,7 +173,7 @@ impl TableCheck {
 /// # Ok(())
 /// # }
 /// ```
-pub trait Table: fmt::Debug + Send + Sync {
+pub trait Table: Any + fmt::Debug + Send + Sync {
     /// Returns what this access method supports and guarantees.
     fn capabilities(&self) -> Capabilities;
 

@@ -1,10 +1,11 @@
-//! Opening a table by its URL: the schemes of this crate, and those that other crates register.
+//! Opening a table by its URL or its path: the schemes and files of this crate, and those that other
+//! crates register.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
-use crate::db::Db;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::options::{Create, Options};
 use crate::table::Table;
 
@@ -12,6 +13,15 @@ use crate::table::Table;
 ///
 /// It gets the part of the URL after the colon, and ignores options that do not apply to it.
 pub type Opener = fn(&str, &Options) -> Result<Box<dyn Table>>;
+
+/// Function that opens a file which is not a store, if it knows the format by the content.
+///
+/// It returns `None` for a file that it does not know. It gets the path as the program gave it; the
+/// file may be missing, because some packages name a table by the common beginning of its two files.
+pub type Recognizer = fn(&Path, &Options) -> Result<Option<Box<dyn Table>>>;
+
+/// The recognizers that other crates have registered, by their names.
+static RECOGNIZERS: RwLock<BTreeMap<&'static str, Recognizer>> = RwLock::new(BTreeMap::new());
 
 /// The access methods that other crates have registered.
 static OPENERS: RwLock<BTreeMap<&'static str, Opener>> = RwLock::new(BTreeMap::new());
@@ -43,8 +53,7 @@ static OPENERS: RwLock<BTreeMap<&'static str, Opener>> = RwLock::new(BTreeMap::n
 /// # }
 /// ```
 pub fn register(scheme: &'static str, opener: Opener) -> Result<()> {
-    let is_own = matches!(scheme, "mem" | "file");
-    if is_own || scheme_of(&format!("{scheme}:")) != Some(scheme) {
+    if is_own(scheme) || scheme_of(&format!("{scheme}:")) != Some(scheme) {
         let reason = format!("`{scheme}:` is reserved, or could be part of a path");
         return Err(Error::Invalid { what: "URL", reason });
     }
@@ -52,11 +61,59 @@ pub fn register(scheme: &'static str, opener: Opener) -> Result<()> {
     Ok(())
 }
 
-/// Opens a table by its URL.
+/// Registers a recognizer of files for the whole process; it replaces an earlier one of the same name.
+///
+/// From now on [`open`] calls it for each path that does not lead to a store.
+///
+/// # Examples
+///
+/// ```
+/// use std::path::Path;
+///
+/// use splitpoint::{Options, Result, Table, TableExt};
+///
+/// /// Reads a list of words as a table of keys without values.
+/// fn open_list(path: &Path, _options: &Options) -> Result<Option<Box<dyn Table>>> {
+///     let Ok(text) = std::fs::read_to_string(path) else { return Ok(None) };
+///     let table = Options::new().in_memory()?;
+///     table.put_many(text.lines().map(|word| (word, "")))?;
+///     Ok(Some(Box::new(table)))
+/// }
+///
+/// # fn main() -> Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("words");
+/// # std::fs::write(&path, "apple\nbanana\n").unwrap();
+/// splitpoint::register_recognizer("list", open_list);
+/// assert!(splitpoint::open(path)?.contains("banana")?);
+/// # Ok(())
+/// # }
+/// ```
+pub fn register_recognizer(name: &'static str, recognizer: Recognizer) {
+    RECOGNIZERS.write().unwrap_or_else(PoisonError::into_inner).insert(name, recognizer);
+}
+
+/// Returns whether [`open`] takes `url` for the URL of a known access method.
+///
+/// Otherwise it is a path, or begins with a scheme that nobody has registered.
+///
+/// # Examples
+///
+/// ```
+/// assert!(splitpoint::is_url("mem:"));
+/// assert!(!splitpoint::is_url("words.spt") && !splitpoint::is_url("./mem:"));
+/// ```
+pub fn is_url(url: impl AsRef<Path>) -> bool {
+    let scheme = url.as_ref().to_str().and_then(scheme_of);
+    scheme.is_some_and(|scheme| is_own(scheme) || opener_of(scheme).is_ok())
+}
+
+/// Opens a table by its URL or its path.
 ///
 /// `mem:` is a table in memory. A [registered](register()) scheme selects its access method.
 /// Everything else is the path of a file, which is created if it is missing; `file:` may precede
-/// it.
+/// it. The first [recognizer](register_recognizer) that knows a file opens it if it is not a store,
+/// perhaps only for reading: see [`Capabilities::is_read_only`](crate::Capabilities).
 ///
 /// # Errors
 ///
@@ -72,7 +129,7 @@ pub fn register(scheme: &'static str, opener: Opener) -> Result<()> {
 /// # Ok(())
 /// # }
 /// ```
-pub fn open(url: &str) -> Result<Box<dyn Table>> {
+pub fn open(url: impl AsRef<Path>) -> Result<Box<dyn Table>> {
     open_with(url, &Options::new())
 }
 
@@ -98,18 +155,59 @@ pub fn open(url: &str) -> Result<Box<dyn Table>> {
 /// # Ok(())
 /// # }
 /// ```
-pub fn open_with(url: &str, options: &Options) -> Result<Box<dyn Table>> {
-    let db: Db = match scheme_of(url) {
-        Some("mem") if options.create == Create::Never => {
-            let reason = "a table in memory is always new".to_string();
-            return Err(Error::Invalid { what: "options", reason });
-        }
-        Some("mem") => options.in_memory()?,
-        Some("file") => options.open(&url["file:".len()..])?,
-        Some(other) => return opener_of(other)?(&url[other.len() + 1..], options),
-        None => options.open(url)?,
+pub fn open_with(url: impl AsRef<Path>, options: &Options) -> Result<Box<dyn Table>> {
+    let path = url.as_ref();
+    let Some((url, scheme)) = path.to_str().and_then(|url| Some((url, scheme_of(url)?))) else {
+        return open_file(path, options);
     };
-    Ok(Box::new(db))
+    let rest = &url[scheme.len() + 1..];
+    match scheme {
+        "mem" if options.create == Create::Never => {
+            let reason = "a table in memory is always new".to_string();
+            Err(Error::Invalid { what: "options", reason })
+        }
+        "mem" => Ok(Box::new(options.in_memory()?)),
+        "file" => open_file(Path::new(rest), options),
+        other => opener_of(other)?(rest, options),
+    }
+}
+
+/// Opens a store, or a file that a recognizer knows.
+fn open_file(path: &Path, options: &Options) -> Result<Box<dyn Table>> {
+    // First, before a store is created: the path may name a table by its files' common beginning.
+    if path.symlink_metadata().is_err()
+        && let Some(table) = recognize(path, options)?
+    {
+        return match options.create {
+            Create::New => Err(Error::Exists { path: path.to_path_buf() }),
+            Create::IfMissing | Create::Never => Ok(table),
+        };
+    }
+    match options.open(path) {
+        Err(error) if error.kind() == ErrorKind::NotAStore => {
+            recognize(path, options)?.ok_or(error)
+        }
+        opened => Ok(Box::new(opened?)),
+    }
+}
+
+fn recognize(path: &Path, options: &Options) -> Result<Option<Box<dyn Table>>> {
+    // Not under the lock: a recognizer may open tables itself.
+    let recognizers: Vec<Recognizer> = {
+        let recognizers = RECOGNIZERS.read().unwrap_or_else(PoisonError::into_inner);
+        recognizers.values().copied().collect()
+    };
+    for recognizer in recognizers {
+        if let Some(table) = recognizer(path, options)? {
+            return Ok(Some(table));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns whether a scheme is this crate's own.
+fn is_own(scheme: &str) -> bool {
+    matches!(scheme, "mem" | "file")
 }
 
 fn opener_of(scheme: &str) -> Result<Opener> {
@@ -163,6 +261,49 @@ mod tests {
         let error = open_with("refused:a:b?c", &Options::new().read_only()).unwrap_err();
         assert_eq!(error.to_string(), "invalid test: a:b?c, true");
         assert!(open("nobody:a").unwrap_err().to_string().contains("`refused:`"));
+    }
+
+    /// Knows files that begin with `known`, and a table by its name without `.half`.
+    fn recognize_known(path: &Path, _options: &Options) -> Result<Option<Box<dyn Table>>> {
+        let half = path.with_added_extension("half");
+        let text = std::fs::read(path).or_else(|_| std::fs::read(half)).unwrap_or_default();
+        if !text.starts_with(b"known") {
+            return Ok(None);
+        }
+        let table = Options::new().in_memory()?;
+        table.put("key", "of another format")?;
+        Ok(Some(Box::new(table)))
+    }
+
+    #[test]
+    fn a_file_that_is_no_store_is_opened_by_the_recognizer_that_knows_it() {
+        register_recognizer("known", recognize_known);
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("known"), "known content").unwrap();
+        std::fs::write(path("named.half"), "known content").unwrap();
+        std::fs::write(path("other"), "other content").unwrap();
+        for name in ["known", "named"] {
+            let table = open(path(name)).unwrap();
+            assert_eq!(table.get_bytes(b"key").unwrap().unwrap(), "of another format");
+        }
+        assert!(!path("named").exists());
+        let new = Options::new().create(Create::New);
+        assert_eq!(open_with(path("named"), &new).unwrap_err().kind(), ErrorKind::Exists);
+        assert_eq!(open(path("other")).unwrap_err().kind(), ErrorKind::NotAStore);
+        let never = Options::new().create(Create::Never);
+        assert_eq!(open_with(path("none"), &never).unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(open(path("none")).unwrap().is_empty().unwrap());
+    }
+
+    #[test]
+    fn only_a_scheme_that_is_registered_makes_a_url() {
+        fn refuse(_rest: &str, _options: &Options) -> Result<Box<dyn Table>> {
+            Err(Error::ReadOnly)
+        }
+        assert!(is_url("mem:") && is_url("file:a") && !is_url("later:a"));
+        register("later", refuse).unwrap();
+        assert!(is_url("later:a") && !is_url("./later:a"));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! `splitpoint backup`: copy a store, also while it is written.
 
 use std::io::{self, IsTerminal};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -9,12 +8,15 @@ use serde::Serialize;
 use splitpoint::backup::{Backup, BackupProgress, BackupReport, BackupStage};
 use splitpoint::{Error, FileKind};
 
-use crate::bytes::shell_word;
+use crate::command::shared::Showing;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
-use crate::interrupt::{self, Interrupt, Unfinished};
+use crate::interrupt::Watch;
+use crate::new_file::partial_of;
 use crate::number::{bytes, counted, duration};
 use crate::progress::{Progress, ProgressMode, Total};
+use crate::shell::shell_word;
+use crate::store;
 
 /// Make a consistent copy of a store, also while another process writes to it
 ///
@@ -26,7 +28,8 @@ use crate::progress::{Progress, ProgressMode, Total};
 /// and then renamed: a file named DEST is always whole. Ctrl-C leaves nothing.
 ///
 /// On standard output the copy has no index yet: the first command that opens the file reads its
-/// log once, as after a power loss. `cp` of a store that is open is not a backup.
+/// log once, as after a power loss. --json needs a file as DEST. `cp` of a store that is open is
+/// not a backup.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,13 +48,8 @@ pub(crate) struct Args {
     #[arg(long)]
     force: bool,
 
-    /// Print an object that says what was copied; not with standard output as DEST
-    #[arg(long)]
-    json: bool,
-
-    /// When to show progress
-    #[arg(long, value_enum, default_value_t)]
-    progress: ProgressMode,
+    #[command(flatten)]
+    showing: Showing,
 }
 
 /// What was copied.
@@ -75,20 +73,12 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         refuse_standard_output(args)?;
     }
     let started = Instant::now();
-    let mut meter = Meter { mode: args.progress, console, running: None };
+    let mut meter = Meter { mode: args.showing.progress, console, running: None };
     // Of a copy on standard output nothing is left to be removed.
-    let mut interrupt = dest.map(|_| Interrupt::watch());
-    let (mut unfinished, mut stopped) = (None, None);
+    let mut watch = Watch::over(dest.map(|dest| partial_of(dest, "backup")));
     let progress = |now: BackupProgress| {
         meter.tell(now);
-        // The first call says that the file is there, and is ours.
-        unfinished = unfinished.take().or_else(|| Some(Unfinished::new(partial_of(dest?))));
-        stopped = interrupt.as_ref().and_then(Interrupt::exit);
-        if now.stage == BackupStage::Index {
-            // The last call: nobody looks any more.
-            interrupt = None;
-        }
-        if stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        watch.look(now.stage == BackupStage::Index)
     };
     let backup = Backup::of_file(&args.file).on_progress(progress);
     let backup = if args.force { backup.replace_existing() } else { backup };
@@ -97,20 +87,11 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         None => backup.write_to(console::data()),
     };
     meter.finish();
-    if copied.is_ok() {
-        interrupt::last_step();
-    }
-    drop(unfinished);
-    let report = match (copied, stopped) {
-        (Ok(report), _) => report,
-        (Err(_), Some(exit)) => {
-            return Err(Failure::new(exit, "interrupted: no backup was made")
-                .hint("the store is as it was; start the backup again"));
-        }
-        (Err(error), None) => return Err(failure(args, &error)),
-    };
+    let remedy = "the store is as it was; start the backup again";
+    let report =
+        watch.end(copied, "no backup was made", remedy)?.map_err(|error| failure(args, &error))?;
     let name = dest.map_or("standard output".to_string(), |dest| format!("`{}`", dest.display()));
-    if args.json {
+    if args.showing.json {
         console::print_json(&report_of(args, dest, report, started))?;
     }
     if report.is_recovered {
@@ -129,15 +110,6 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     Ok(())
 }
 
-/// Returns where the copy is until it is whole.
-fn partial_of(dest: &Path) -> PathBuf {
-    // A link to an earlier copy stays one.
-    let target = std::fs::canonicalize(dest).unwrap_or_else(|_| dest.to_path_buf());
-    let mut name = target.into_os_string();
-    name.push(".backup-in-progress");
-    name.into()
-}
-
 fn report_of(args: &Args, dest: Option<&Path>, report: BackupReport, started: Instant) -> Report {
     Report {
         store: args.file.display().to_string(),
@@ -154,7 +126,7 @@ fn report_of(args: &Args, dest: Option<&Path>, report: BackupReport, started: In
 /// Refuses what makes no sense with a copy on standard output.
 fn refuse_standard_output(args: &Args) -> Result<()> {
     let file = shell_word(&args.file.to_string_lossy());
-    if args.json {
+    if args.showing.json {
         let message = "--json and the copy cannot both go to standard output";
         return Err(Failure::new(Exit::Usage, message)
             .hint(format!("name a file: splitpoint backup {file} DEST --json")));
@@ -171,7 +143,7 @@ fn failure(args: &Args, error: &Error) -> Failure {
     let path = error.path().unwrap_or(&args.file);
     let is_opening = matches!(error, Error::Io { action: "open", .. }) && path == args.file;
     let failure =
-        if is_opening { Failure::opening(path, error) } else { Failure::using(path, error) };
+        if is_opening { Failure::opening(path, error) } else { store::using(path, error) };
     let file = shell_word(&args.file.to_string_lossy());
     match error {
         // Only a stream is written to by this name.

@@ -1,19 +1,19 @@
 //! `splitpoint check`: verify a store without writing to it.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
-use splitpoint::Error;
 use splitpoint::check::CheckReport;
-use splitpoint_legacy::{Doubt, OldFile};
+use splitpoint::{Error, TableCheck};
+use splitpoint_legacy::{Doubt, Format, OldFile};
 
-use crate::bytes::shell_word;
+use crate::command::shared::Showing;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::loss::Numbers;
 use crate::number::{bytes, counted, grouped};
-use crate::progress::ProgressMode;
+use crate::shell::shell_word;
 use crate::store;
 use crate::verify::verify;
 
@@ -36,13 +36,8 @@ pub(crate) struct Args {
     /// The store, or an old file
     file: PathBuf,
 
-    /// Print an object
-    #[arg(long)]
-    json: bool,
-
-    /// When to show progress
-    #[arg(long, value_enum, default_value_t)]
-    progress: ProgressMode,
+    #[command(flatten)]
+    showing: Showing,
 }
 
 /// What a check found.
@@ -57,7 +52,16 @@ struct Report {
     damages: Vec<Damage>,
     consequences: Consequences,
     #[serde(skip)]
-    is_old: bool,
+    kind: Kind,
+}
+
+/// What was checked, for the words about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Store,
+    Old,
+    /// A table of another access method.
+    Other,
 }
 
 /// What follows from damage and is none of its own.
@@ -81,7 +85,7 @@ struct Damage {
 
 impl Report {
     /// A file of which no more can be said.
-    fn of_damage(store: String, damage: Damage, is_old: bool) -> Self {
+    fn of_damage(store: String, damage: Damage, kind: Kind) -> Self {
         Self {
             store,
             is_clean: false,
@@ -91,7 +95,7 @@ impl Report {
             damage_count: 1,
             damages: vec![damage],
             consequences: Consequences::default(),
-            is_old,
+            kind,
         }
     }
 }
@@ -125,7 +129,7 @@ impl Damage {
 /// Verifies a store.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let report = check(args, console)?;
-    if args.json {
+    if args.showing.json {
         console::print_json(&report)?;
     } else {
         console::print_styled(&in_words(&report, console))?;
@@ -135,49 +139,47 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
     let file = shell_word(&report.store);
     let damages = counted(report.damage_count, "damage");
-    let saving = if report.is_old { "salvage" } else { "repair" };
-    Err(Failure::new(Exit::No, format!("`{}` is corrupt: {damages} found", report.store)).hint(
-        format!(
-            "restore the file from a backup, or save what can be read: splitpoint {saving} {file} \
-             -o NEW.spt"
-        ),
-    ))
+    let failure = Failure::new(Exit::No, format!("`{}` is corrupt: {damages} found", report.store));
+    let saving = match report.kind {
+        Kind::Store => "repair",
+        Kind::Old => "salvage",
+        Kind::Other => return Err(failure),
+    };
+    Err(failure.hint(format!(
+        "restore the file from a backup, or save what can be read: splitpoint {saving} {file} -o \
+         NEW.spt"
+    )))
 }
 
 fn check(args: &Args, console: Console) -> Result<Report> {
     let path = args.file.as_path();
     let store = path.display().to_string();
-    if let Some(file) = store::open_db185(path)? {
-        return check_old(path, &file);
-    }
-    let db = match store::open_untouched(path, console) {
-        Ok(db) => db,
-        Err(error) => {
-            let (error, is_old) = match store::open_old(path, &error) {
-                Some(Ok(file)) => return check_old(path, &file),
-                Some(Err(error)) => (error, true),
-                None => (error, false),
-            };
-            return match error {
-                // Too damaged to open is what the user wants to know, not a failure to check.
-                Error::Corrupt { what, offset, expected, found } => {
-                    let damage = Damage::at(what, offset, expected, found);
-                    Ok(Report::of_damage(store, damage, is_old))
-                }
-                error => Err(Failure::opening(path, &error)),
-            };
+    let opened = match store::open_untouched(path, console) {
+        Ok(opened) => opened,
+        // Too damaged to open is what the user wants to know, not a failure to check.
+        Err(ref error @ Error::Corrupt { what, offset, expected, found }) => {
+            let damage = Damage::at(what, offset, expected, found);
+            let is_old = store::format_of(path, error).is_some_and(|found| found != Format::Store);
+            let kind = if is_old { Kind::Old } else { Kind::Store };
+            return Ok(Report::of_damage(store, damage, kind));
         }
+        Err(error) => return Err(store::opening(path, &error)),
     };
-    let report = verify(&db, args.progress, console);
-    let report = report.map_err(|error| Failure::using(path, &error))?;
-    Ok(report_of(store, &report))
+    let report = match (opened.as_store(), opened.as_old()) {
+        (Some(db), _) => {
+            verify(db, args.showing.progress, console).map(|report| report_of(store, &report))
+        }
+        (None, Some(file)) => check_old(store, file),
+        (None, None) => opened.check().map(|report| report_of_other(store, report)),
+    };
+    report.map_err(|error| opened.failed(&error))
 }
 
 /// Walks an old file: its format has no checksums, so only its structure is verified.
-fn check_old(path: &Path, file: &OldFile) -> Result<Report> {
-    let survey = file.survey().map_err(|error| Failure::using(path, &error))?;
+fn check_old(store: String, file: &OldFile) -> Result<Report, Error> {
+    let survey = file.survey()?;
     Ok(Report {
-        store: path.display().to_string(),
+        store,
         is_clean: survey.doubt_count == 0,
         records: survey.pair_count,
         log_bytes: 0,
@@ -185,8 +187,24 @@ fn check_old(path: &Path, file: &OldFile) -> Result<Report> {
         damage_count: survey.doubt_count,
         damages: survey.doubts.iter().map(Damage::of_doubt).collect(),
         consequences: Consequences::default(),
-        is_old: true,
+        kind: Kind::Old,
     })
+}
+
+/// A table of another access method says of damage only words.
+fn report_of_other(store: String, check: TableCheck) -> Report {
+    let damages = check.damages.into_iter();
+    Report {
+        store,
+        is_clean: check.damage_count == 0,
+        records: check.record_count,
+        log_bytes: 0,
+        lines: 0,
+        damage_count: check.damage_count,
+        damages: damages.map(|what| Damage { what, place: None, numbers: None }).collect(),
+        consequences: Consequences::default(),
+        kind: Kind::Other,
+    }
 }
 
 fn report_of(store: String, report: &CheckReport) -> Report {
@@ -205,7 +223,7 @@ fn report_of(store: String, report: &CheckReport) -> Report {
             slots: report.lost_slot_count,
             records: report.slotless_count,
         },
-        is_old: false,
+        kind: Kind::Store,
     }
 }
 
@@ -226,14 +244,18 @@ fn in_words(report: &Report, console: Console) -> String {
     }
     text += &report.consequences.in_words();
     if report.is_clean && !console.is_quiet() {
-        let verified = if report.is_old {
-            let (records, buckets) =
-                (counted(report.records, "record"), counted(report.lines, "bucket"));
-            format!("{records} in {buckets} walked; its format has no checksums of values")
-        } else {
-            let (records, lines) =
-                (counted(report.records, "log record"), counted(report.lines, "index line"));
-            format!("{records} ({}) and {lines} verified", bytes(report.log_bytes))
+        let verified = match report.kind {
+            Kind::Old => {
+                let (records, buckets) =
+                    (counted(report.records, "record"), counted(report.lines, "bucket"));
+                format!("{records} in {buckets} walked; its format has no checksums of values")
+            }
+            Kind::Store => {
+                let (records, lines) =
+                    (counted(report.records, "log record"), counted(report.lines, "index line"));
+                format!("{records} ({}) and {lines} verified", bytes(report.log_bytes))
+            }
+            Kind::Other => format!("{} verified", counted(report.records, "record")),
         };
         let _ = writeln!(text, "`{}` is sound: {verified}", report.store);
     }

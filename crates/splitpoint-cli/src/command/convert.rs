@@ -1,24 +1,25 @@
 //! `splitpoint convert`: carry every record of a file into a new store.
 
-use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde::Serialize;
-use splitpoint::{Create, Error, KEY_BYTES_MAX, Options, TableExt as _, VALUE_BYTES_MAX};
+use splitpoint::{BatchAtomicity, Capabilities, Create, Error, Options, TableExt as _};
 use splitpoint_legacy::{Discrepancy, Doubt, db185};
 
-use crate::bytes::{shell_word, shown};
+use crate::bytes::shown;
+use crate::command::shared::Showing;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
-use crate::interrupt::{self, Interrupt, Unfinished};
-use crate::loss::{self, Numbers};
+use crate::interrupt::Interrupt;
+use crate::loss::{self, Extent, Numbers};
+use crate::new_file::{NewFile, sync_directory_of, with_ending};
 use crate::number::{count, counted};
-use crate::progress::{Progress, ProgressMode, Total};
-use crate::store::{self, Readable, Writable};
-use crate::verify::verify;
+use crate::progress::{Progress, Total};
+use crate::shell::shell_word;
+use crate::store::{self, Opened};
+use crate::verify::damage_count;
 
 /// Carry every record of an old file, or of a store, into a new store
 ///
@@ -59,13 +60,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum)]
     format: Option<TargetFormat>,
 
-    /// Print an object
-    #[arg(long)]
-    json: bool,
-
-    /// When to show progress
-    #[arg(long, value_enum, default_value_t)]
-    progress: ProgressMode,
+    #[command(flatten)]
+    showing: Showing,
 }
 
 /// A format that `convert` writes.
@@ -89,21 +85,42 @@ struct Goal {
 
 impl Goal {
     fn of(args: &Args) -> Result<Self> {
-        let source = store::db185_of(&args.source)?;
+        let source = db185_of(&args.source)?;
         let source = source.map_or_else(|| args.source.clone(), |(file, _)| file);
         let dest = args.dest.clone().unwrap_or_else(|| with_ending(&source, ".new"));
-        match (store::db185_of(&dest)?, args.format) {
+        match (db185_of(&dest)?, args.format) {
             (Some(_), Some(TargetFormat::Splitpoint)) => {
                 let message = format!("`{}` is not a store", dest.display());
                 Err(Failure::new(Exit::Usage, message).hint("leave out --format or `db185:`"))
             }
             (Some((path, options)), _) => Ok(Self { source, path, db185: Some(options) }),
             (None, Some(TargetFormat::Db185)) => {
-                Ok(Self { source, path: dest, db185: Some(store::db185_options()) })
+                Ok(Self { source, path: dest, db185: Some(db185_options()) })
             }
             (None, _) => Ok(Self { source, path: dest, db185: None }),
         }
     }
+}
+
+/// Returns the parameters of a file of the 1991 package where nothing else is asked: a conversion has
+/// the memory for a larger cache than the package's own.
+fn db185_options() -> db185::Options {
+    db185::Options::new().cache_bytes(64 << 20)
+}
+
+/// Returns path and parameters of a file that is given as `db185:PATH?NAME=VALUE`.
+fn db185_of(path: &Path) -> Result<Option<(PathBuf, db185::Options)>> {
+    let Some(url) = path.to_str().and_then(|text| text.strip_prefix("db185:")) else {
+        return Ok(None);
+    };
+    let (file, options) = db185_options()
+        .and_url(url)
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    if file.as_os_str().is_empty() {
+        let message = format!("`{}` names no file", path.display());
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(Some((file, options)))
 }
 
 /// What was carried.
@@ -127,6 +144,8 @@ struct Expected {
     /// What cannot be carried.
     left_out: Vec<String>,
     left_out_count: u64,
+    /// Whether the new file has no room for a record.
+    has_refused: bool,
 }
 
 impl Expected {
@@ -143,7 +162,7 @@ impl Expected {
         if !args.in_place || args.accept_loss || is_whole {
             return Ok(());
         }
-        console::print_styled(&if args.json { String::new() } else { self.losses() })?;
+        console::print_styled(&if args.showing.json { String::new() } else { self.losses() })?;
         let numbers = loss::in_words(self.discrepancies.iter().copied());
         let parts = counted(self.left_out_count, "part");
         let reason = numbers.unwrap_or_else(|| format!("{parts} cannot be carried"));
@@ -158,67 +177,66 @@ impl Expected {
 }
 
 /// Verifies the source: all that is damaged is known before anything is made.
-fn survey(opened: &Readable, args: &Args, console: Console) -> Result<Expected> {
-    let source = args.source.as_path();
-    let failed = |error: Error| Failure::using(source, &error);
-    match opened {
-        Readable::Store(db) => {
-            // Reading alone does not compare checksums.
-            let report = verify(db, args.progress, console).map_err(failed)?;
-            if !report.is_clean() {
-                let damages = counted(report.damage_count, "damage");
-                let file = shell_word(&source.to_string_lossy());
-                let message = format!("`{}` is corrupt: {damages} found", source.display());
-                return Err(Failure::new(Exit::Corrupt, message).hint(format!(
-                    "save what can be read first: splitpoint repair {file} -o NEW.spt"
-                )));
-            }
-            Ok(Expected {
-                format: "Splitpoint store".to_string(),
-                records: db.len(),
-                discrepancies: Vec::new(),
-                left_out: Vec::new(),
-                left_out_count: 0,
-            })
+fn survey(opened: &Opened, args: &Args, console: Console) -> Result<Expected> {
+    let extent = Extent::of(opened)?;
+    extent.warn_if_unknown(console);
+    let mut expected = Expected {
+        format: "Splitpoint store".to_string(),
+        records: extent.record_count,
+        discrepancies: Vec::new(),
+        left_out: Vec::new(),
+        left_out_count: 0,
+        has_refused: false,
+    };
+    let (Some(file), Some(survey)) = (opened.as_old(), extent.survey()) else {
+        if opened.as_store().is_none() {
+            expected.format = "table of another access method".to_string();
         }
-        Readable::Old(file) => {
-            let survey = file.survey().map_err(failed)?;
-            loss::warn_of_unknown_extent(source, survey, console);
-            let discrepancies: Vec<_> = survey.discrepancies().collect();
-            let is_left_out =
-                |doubt: &&Doubt| doubt.is_loss() && !matches!(doubt, Doubt::Discrepancy(_));
-            let left_out = survey.doubts.iter().filter(is_left_out);
-            Ok(Expected {
-                format: file.identity().to_string(),
-                records: survey.pair_count,
-                left_out: left_out.map(ToString::to_string).collect(),
-                left_out_count: survey.loss_count - count(discrepancies.len()),
-                discrepancies,
-            })
-        }
-    }
+        // Reading alone does not compare checksums.
+        let damage_count = damage_count(opened, args.showing.progress, console)?;
+        return if damage_count == 0 { Ok(expected) } else { Err(damaged(args, damage_count)) };
+    };
+    let discrepancies: Vec<_> = survey.discrepancies().collect();
+    let is_left_out = |doubt: &&Doubt| doubt.is_loss() && !matches!(doubt, Doubt::Discrepancy(_));
+    let left_out = survey.doubts.iter().filter(is_left_out);
+    Ok(Expected {
+        format: file.identity().to_string(),
+        left_out: left_out.map(ToString::to_string).collect(),
+        left_out_count: survey.loss_count - count(discrepancies.len()),
+        discrepancies,
+        ..expected
+    })
+}
+
+/// Returns the failure to convert a source that is damaged.
+fn damaged(args: &Args, damage_count: u64) -> Failure {
+    let damages = counted(damage_count, "damage");
+    let file = shell_word(&args.source.to_string_lossy());
+    let message = format!("`{}` is corrupt: {damages} found", args.source.display());
+    Failure::new(Exit::Corrupt, message)
+        .hint(format!("save what can be read first: splitpoint repair {file} -o NEW.spt"))
 }
 
 /// Carries every record.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let goal = Goal::of(args)?;
-    let opened = store::open_any(&args.source, console)?;
+    let opened = store::open(&args.source, console)?;
     let mut expected = survey(&opened, args, console)?;
     expected.check_replaceable(args)?;
     let interrupt = Interrupt::watch();
-    let mut target = Target::create(&goal.path, goal.db185.as_ref())?;
+    let mut target = Target::create(&goal.path, "convert", goal.db185.as_ref())?;
     let total = Total::Records(expected.records);
-    let mut progress = Progress::start(args.progress, console, "convert", total);
-    let failed = |error: Error| Failure::using(&args.source, &error);
+    let mut progress = Progress::start(args.showing.progress, console, "convert", total);
+    let failed = |error: Error| opened.failed(&error);
     let mut read = 0;
-    for record in opened.table().scan().map_err(failed)? {
+    for record in opened.scan().map_err(failed)? {
         if let Some(exit) = interrupt.exit() {
-            return Err(Failure::new(exit, "interrupted: no file was made"));
+            return Err(Failure::interrupted(exit, "no file was made"));
         }
         match record {
             Ok(record) => target.put(&record.key, &record.value)?,
             // The survey has listed it.
-            Err(Error::Corrupt { .. }) if matches!(opened, Readable::Old(_)) => continue,
+            Err(Error::Corrupt { .. }) if opened.scans_past_damage() => continue,
             Err(error) => return Err(failed(error)),
         }
         read += 1;
@@ -227,6 +245,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     progress.finish(read, 0);
     drop(interrupt);
     let made = target.finish()?;
+    expected.has_refused = made.has_refused;
     expected.left_out_count += count(made.left_out.len());
     expected.left_out.extend(made.left_out);
     let dest = if args.in_place {
@@ -242,6 +261,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
 fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Console) -> Result<()> {
     let losses = expected.losses();
     let numbers = loss::in_words(expected.discrepancies.iter().copied());
+    let has_refused = expected.has_refused;
     let report = Report {
         source: args.source.display().to_string(),
         dest: dest.to_string(),
@@ -251,7 +271,7 @@ fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Cons
         left_out: expected.left_out,
         left_out_count: expected.left_out_count,
     };
-    if args.json {
+    if args.showing.json {
         console::print_json(&report)?;
     } else {
         console::print_styled(&losses)?;
@@ -278,18 +298,20 @@ fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Cons
         counted(report.left_out_count, "part"),
     );
     let file = shell_word(&report.source);
-    Err(Failure::new(Exit::No, message).hint(format!(
-        "if it is damaged, more may be found: splitpoint salvage {file} -o SAVED.spt"
-    )))
+    Err(Failure::new(Exit::No, message).hint(if has_refused {
+        format!("a store has room for every record: splitpoint convert {file} NEW.spt")
+    } else {
+        format!("if it is damaged, more may be found: splitpoint salvage {file} -o SAVED.spt")
+    }))
 }
 
 /// Puts the new file where the old one is, and keeps that with `.old` after its name.
 ///
 /// There is a file of this name at every moment, and after a power loss too: the old one has its
 /// second name on the disk before the new one takes the first.
-fn take_place(opened: &Readable, source: &Path, new: &Path) -> Result<()> {
+fn take_place(opened: &Opened, source: &Path, new: &Path) -> Result<()> {
     let mut parts = vec![source.to_path_buf()];
-    if let Readable::Old(file) = opened {
+    if let Some(file) = opened.as_old() {
         let identity = file.identity();
         parts = std::iter::once(identity.path.clone()).chain(identity.dir_path.clone()).collect();
     }
@@ -350,44 +372,31 @@ impl Kept {
     }
 }
 
-/// Makes the names in the directory of `path` durable.
-fn sync_directory_of(path: &Path) -> Result<()> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());
-    synced.map_err(|error| Failure::io(format_args!("sync `{}`", directory.display()), &error))
-}
-
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(ending);
-    PathBuf::from(name)
-}
-
 /// A new file that appears under its name when it is whole.
 pub(super) struct Target {
-    table: Option<Writable>,
+    table: Option<Opened>,
+    capabilities: Capabilities,
     path: PathBuf,
-    /// Where it is until then.
-    partial: PathBuf,
-    _unfinished: Unfinished,
+    file: NewFile,
     batch: Vec<(Vec<u8>, Vec<u8>)>,
     batch_bytes: usize,
     records: u64,
     left_out: Vec<String>,
+    /// Whether a record did not fit the format.
+    has_refused: bool,
 }
 
 /// What is in a file that was made.
 pub(super) struct Made {
+    /// Whether a record did not fit the format.
+    pub(super) has_refused: bool,
     pub(super) records: u64,
     pub(super) left_out: Vec<String>,
 }
 
 impl Target {
     /// Makes an empty store beside where it is to be, or a file of the 1991 package with `db185`.
-    pub(super) fn create(path: &Path, db185: Option<&db185::Options>) -> Result<Self> {
+    pub(super) fn create(path: &Path, work: &str, db185: Option<&db185::Options>) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
             let error = match splitpoint::open_regular(path, fs::OpenOptions::new().read(true)) {
                 // It says what it is: a directory, a link that leads nowhere.
@@ -397,32 +406,34 @@ impl Target {
             return Err(Failure::opening(path, &error)
                 .hint("nothing is replaced: give another name, or remove the file first"));
         }
-        let partial = with_ending(path, ".partial");
-        let opened = match db185 {
-            Some(options) => {
-                let opened = options.clone().create(Create::New).open(&partial);
-                opened.map(|table| Writable::Db185(Box::new(table)))
-            }
-            None => Options::new().create(Create::New).open(&partial).map(Writable::Store),
+        let open = |partial: &Path| {
+            Ok(if let Some(options) = db185 {
+                Opened::new(partial, options.clone().create(Create::New).open(partial)?)
+            } else {
+                Opened::new(partial, Options::new().create(Create::New).open(partial)?)
+            })
         };
-        let table = opened.map_err(|error| match error {
-            Error::Exists { .. } => {
+        let created = NewFile::create(path, work, open);
+        let (table, file) = created.map_err(|error: Error| match (&error, error.path()) {
+            (Error::Exists { .. }, Some(partial)) => {
                 let file = shell_word(&partial.to_string_lossy());
-                Failure::opening(&partial, &error).hint(format!(
-                    "another conversion is making it, or one was killed; then: rm {file}"
+                Failure::opening(partial, &error).hint(format!(
+                    "another process is making it, or one was killed; then: rm {file}"
                 ))
             }
-            error => Failure::opening(&partial, &error),
+            _ => Failure::creating(path, &error),
         })?;
+        let capabilities = table.capabilities();
         Ok(Self {
             table: Some(table),
+            capabilities,
             path: path.to_path_buf(),
-            _unfinished: Unfinished::new(&partial),
-            partial,
+            file,
             batch: Vec::new(),
             batch_bytes: 0,
             records: 0,
             left_out: Vec::new(),
+            has_refused: false,
         })
     }
 
@@ -430,22 +441,11 @@ impl Target {
     pub(super) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         const BATCH_RECORDS: usize = 4096;
         const BATCH_BYTES: usize = 4 << 20;
-        match &self.table {
-            Some(Writable::Db185(table)) => {
-                match table.put_new(key, value) {
-                    Ok(true) => self.records += 1,
-                    Ok(false) => self.leave_out(key, "is there twice"),
-                    // Nothing has changed; what needs fewer pages can still be stored.
-                    Err(error @ (Error::TooLarge { .. } | Error::Full { .. })) => {
-                        self.leave_out(key, &error.to_string());
-                    }
-                    Err(error) => return Err(self.failed(&error)),
-                }
-                return Ok(());
-            }
-            Some(Writable::Store(_)) | None => {}
+        if self.capabilities.batch != BatchAtomicity::Atomic {
+            return self.put_one(key, value);
         }
-        if count(key.len()) > KEY_BYTES_MAX || count(value.len()) > VALUE_BYTES_MAX {
+        let Capabilities { key_bytes_max, value_bytes_max, .. } = self.capabilities;
+        if count(key.len()) > key_bytes_max || count(value.len()) > value_bytes_max {
             let bytes = key.len() + value.len();
             self.leave_out(key, &format!("{bytes} bytes are over the limit"));
             return Ok(());
@@ -455,6 +455,22 @@ impl Target {
         self.records += 1;
         if self.batch.len() >= BATCH_RECORDS || self.batch_bytes >= BATCH_BYTES {
             self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Adds a record to a table that may refuse some and take others.
+    fn put_one(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let Some(table) = &self.table else { return Ok(()) };
+        match table.put_new(key, value) {
+            Ok(true) => self.records += 1,
+            Ok(false) => self.leave_out(key, "is there twice"),
+            // Nothing has changed; what needs fewer pages can still be stored.
+            Err(error @ (Error::TooLarge { .. } | Error::Full { .. })) => {
+                self.has_refused = true;
+                self.leave_out(key, &error.to_string());
+            }
+            Err(error) => return Err(self.failed(&error)),
         }
         Ok(())
     }
@@ -483,41 +499,14 @@ impl Target {
     pub(super) fn finish(mut self) -> Result<Made> {
         self.flush()?;
         let Some(table) = self.table.take() else { unreachable!("a target is finished once") };
-        let found = table.table().len().map_err(|error| self.failed(&error))?;
-        table.close(&self.partial)?;
+        let found = table.len().map_err(|error| self.failed(&error))?;
+        table.close()?;
         if found != self.records {
             let put = counted(self.records, "record");
             let message = format!("`{}` has {found} after {put}", self.path.display());
             return Err(Failure::new(Exit::Bug, message));
         }
-        interrupt::last_step();
-        self.take_name()?;
-        Ok(Made { records: self.records, left_out: std::mem::take(&mut self.left_out) })
-    }
-
-    /// Gives the file its name, unless there is one of this name by now.
-    fn take_name(&self) -> Result<()> {
-        let linked = match fs::hard_link(&self.partial, &self.path) {
-            // Some file systems have no links.
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                match self.path.symlink_metadata() {
-                    Ok(_) => Err(error),
-                    Err(_) => fs::rename(&self.partial, &self.path),
-                }
-            }
-            linked => linked,
-        };
-        linked.map_err(|error| {
-            Failure::io(format_args!("give `{}` its name", self.path.display()), &error)
-        })?;
-        sync_directory_of(&self.path)
-    }
-}
-
-/// Nothing is left behind: neither of what was stopped, nor the first name of what is whole.
-impl Drop for Target {
-    fn drop(&mut self) {
-        drop(self.table.take());
-        let _ = fs::remove_file(&self.partial);
+        self.file.publish()?;
+        Ok(Made { records: self.records, left_out: self.left_out, has_refused: self.has_refused })
     }
 }

@@ -3,12 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use splitpoint::Table;
-
 use crate::console::{self, Console};
 use crate::failure::{Failure, Result};
-use crate::loss;
-use crate::store::{self, Readable};
+use crate::loss::Extent;
+use crate::store;
 
 /// Print the number of records
 ///
@@ -29,17 +27,11 @@ pub(crate) struct Args {
 
 /// Prints the number of records.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let failed = |error| Failure::using(&args.file, &error);
-    match store::open_any(&args.file, console)? {
-        Readable::Store(db) => print(args, Table::len(&db).map_err(failed)?),
-        Readable::Old(file) => {
-            let survey = file.survey().map_err(failed)?;
-            print(args, survey.pair_count)?;
-            loss::warn_of_unknown_extent(&args.file, survey, console);
-            let failure = loss::of_survey(&args.file, survey, "only what was found is counted");
-            failure.map_or(Ok(()), Err)
-        }
-    }
+    let opened = store::open(&args.file, console)?;
+    let extent = Extent::of(&opened)?;
+    print(args, extent.record_count)?;
+    extent.warn_if_unknown(console);
+    extent.failure("only what was found is counted").map_or(Ok(()), Err)
 }
 
 fn print(args: &Args, record_count: u64) -> Result<()> {

@@ -1,11 +1,11 @@
 //! `splitpoint delete`: remove records.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use splitpoint::{Options, TableExt as _};
 
-use crate::bytes::{Notation, shown};
+use crate::bytes::shown;
+use crate::command::shared::Keys;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::format::{JsonEncoding, JsonRecord};
@@ -20,18 +20,13 @@ use crate::store;
 Examples:
   splitpoint delete capitals.spt France
   splitpoint delete capitals.spt France Spain Italy
-  splitpoint list old.spt -0 | xargs -0 splitpoint delete new.spt --")]
+  splitpoint list old.spt -0 | splitpoint delete new.spt --stdin -0")]
 pub(crate) struct Args {
     /// The store, or a file of db 1.85 as db185:FILE
     file: PathBuf,
 
-    /// The keys
-    #[arg(required = true, value_name = "KEY")]
-    keys: Vec<OsString>,
-
-    /// The keys are given in hex
-    #[arg(long)]
-    hex: bool,
+    #[command(flatten)]
+    keys: Keys,
 
     /// Print an object with the number of records removed and the missing keys
     #[arg(long)]
@@ -43,39 +38,42 @@ const NAMED_MAX: usize = 10;
 
 /// Removes records.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let notation = Notation::with_hex(args.hex);
-    let keys: Vec<Vec<u8>> =
-        args.keys.iter().map(|key| notation.parse("key", key)).collect::<Result<_>>()?;
-    let db = store::open_to_write(&args.file, &Options::new(), console)?;
-    let mut missing = Vec::new();
-    for key in &keys {
-        if !db.table().delete(key).map_err(|error| Failure::using(&args.file, &error))? {
-            missing.push(key);
+    let keys = args.keys.parse()?;
+    let table = store::open_to_write(&args.file, &Options::new(), console)?;
+    let (mut missing, mut key_count) = (Vec::new(), 0);
+    let deleted = keys.try_for_each(|keys| {
+        for key in keys {
+            if !table.delete(key).map_err(|error| table.failed(&error))? {
+                missing.push(key.clone());
+            }
+            key_count += 1;
         }
-    }
-    db.close(&args.file)?;
+        Ok(())
+    });
+    table.close()?;
+    deleted?;
     if args.json {
-        let encoding = JsonEncoding::with_hex(args.hex);
+        let encoding = JsonEncoding::with_hex(args.keys.hex);
         let missing: Vec<_> = missing.iter().map(|key| JsonRecord::of_key(key, encoding)).collect();
         console::print_json(&serde_json::json!({
             "store": args.file.display().to_string(),
-            "deleted": keys.len() - missing.len(),
+            "deleted": key_count - missing.len(),
             "missing": missing,
         }))?;
     }
     let file = args.file.display();
     match missing.as_slice() {
         [] => Ok(()),
-        [key] if keys.len() == 1 => {
+        [key] if key_count == 1 => {
             Err(Failure::new(Exit::No, format!("no key `{}` in `{file}`", shown(key))))
         }
         missing => {
             let named = missing.iter().take(NAMED_MAX).map(|key| format!("`{}`", shown(key)));
             let named = named.collect::<Vec<_>>().join(", ");
             let more = if missing.len() > NAMED_MAX { ", ..." } else { "" };
-            let (found, all) = (count(missing.len()), counted(count(keys.len()), "key"));
+            let (found, all) = (count(missing.len()), counted(count(key_count), "key"));
             let message = format!("{found} of {all} not found in `{file}`: {named}{more}");
-            let removed = counted(count(keys.len() - missing.len()), "record");
+            let removed = counted(count(key_count - missing.len()), "record");
             Err(Failure::new(Exit::No, message).hint(format!("{removed} removed")))
         }
     }

@@ -8,12 +8,12 @@ use anstyle::{AnsiColor, Style};
 use splitpoint::stats::Stats;
 use splitpoint::{Create, Db, Options};
 
-use crate::bytes::shell_word;
 use crate::chains;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::measure::timed;
 use crate::number::{bytes, count, counted, duration, each, grouped};
+use crate::shell::shell_word;
 use crate::words::Words;
 
 /// Show what a store does, on 51,294 English words

@@ -3,17 +3,18 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use splitpoint::{Error, Table};
+use splitpoint::Error;
 
-use crate::bytes::{shell_word, shown};
+use crate::bytes::shown;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::format::{DumpFormat, WriteError};
-use crate::loss;
+use crate::loss::Extent;
 use crate::number::counted;
 use crate::progress::{Progress, ProgressMode, Total};
-use crate::store::{self, Readable};
-use crate::verify::verify;
+use crate::shell::shell_word;
+use crate::store::{self, Opened};
+use crate::verify::damage_count;
 
 /// Write every record to standard output in a portable format
 ///
@@ -48,25 +49,21 @@ pub(crate) struct Args {
 
 /// Writes every record.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    match store::open_any(&args.file, console)? {
-        Readable::Store(db) => {
-            let failed = |error| Failure::using(&args.file, &error);
-            // Reading alone does not compare checksums, and a dump may be all that is kept.
-            let report = verify(&db, args.progress, console).map_err(failed)?;
-            let written = write_records(args, &db, db.len(), OnDamage::Stop, console);
-            if report.is_clean() {
-                return written;
-            }
-            Err(damaged(args, report.damage_count, written))
-        }
-        Readable::Old(file) => {
-            let survey = file.survey().map_err(|error| Failure::using(&args.file, &error))?;
-            loss::warn_of_unknown_extent(&args.file, survey, console);
-            write_records(args, &*file, survey.pair_count, OnDamage::GoOn, console)?;
-            let failure = loss::of_survey(&args.file, survey, "only what was found is in the dump");
-            failure.map_or(Ok(()), Err)
-        }
+    let opened = store::open(&args.file, console)?;
+    let extent = Extent::of(&opened)?;
+    extent.warn_if_unknown(console);
+    // The walk over an old file has found all that is damaged. Reading alone does not compare the
+    // checksums of others, and a dump may be all that is kept.
+    let (on_damage, damage_count) = match extent.survey() {
+        Some(_) => (OnDamage::GoOn, 0),
+        None => (OnDamage::Stop, damage_count(&opened, args.progress, console)?),
+    };
+    let written = write_records(args, &opened, extent.record_count, on_damage, console);
+    if damage_count > 0 {
+        return Err(damaged(args, damage_count, written));
     }
+    written?;
+    extent.failure("only what was found is in the dump").map_or(Ok(()), Err)
 }
 
 /// What to do where a record cannot be read.
@@ -79,12 +76,12 @@ enum OnDamage {
 
 fn write_records(
     args: &Args,
-    table: &dyn Table,
+    table: &Opened,
     record_count: u64,
     on_damage: OnDamage,
     console: Console,
 ) -> Result<()> {
-    let failed = |error| Failure::using(&args.file, &error);
+    let failed = |error| table.failed(&error);
     let mut out = console::data();
     let mut writer = args.format.writer();
     let mode = match args.progress {

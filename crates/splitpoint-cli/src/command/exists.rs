@@ -1,11 +1,10 @@
 //! `splitpoint exists`: tell by the exit code whether keys are there.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use splitpoint::TableExt as _;
 
-use crate::bytes::Notation;
+use crate::command::shared::Keys;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::loss;
@@ -18,32 +17,24 @@ use crate::store;
 #[command(after_help = "\
 Examples:
   splitpoint exists capitals.spt France && echo yes
-  splitpoint exists capitals.spt France Spain Italy")]
+  splitpoint exists capitals.spt France Spain Italy
+  splitpoint exists words.spt --stdin < list      # a key a line")]
 pub(crate) struct Args {
     /// The store, or an old file
     file: PathBuf,
 
-    /// The keys
-    #[arg(required = true, value_name = "KEY")]
-    keys: Vec<OsString>,
-
-    /// The keys are given in hex
-    #[arg(long)]
-    hex: bool,
+    #[command(flatten)]
+    keys: Keys,
 }
 
 /// Ends with an error that says nothing if a key is missing.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let notation = Notation::with_hex(args.hex);
-    let keys = args.keys.iter().map(|key| notation.parse("key", key));
-    let keys = keys.collect::<Result<Vec<_>>>()?;
-    let opened = store::open_any(&args.file, console)?;
-    loss::warn_at_once(&args.file, &opened, console);
-    for key in &keys {
-        let value = opened.table().get(key).map_err(|error| Failure::using(&args.file, &error))?;
-        if value.is_none() {
-            return Err(Failure::silent(Exit::No));
-        }
-    }
-    Ok(())
+    let keys = args.keys.parse()?;
+    let opened = store::open(&args.file, console)?;
+    loss::warn_at_once(&opened, console);
+    keys.try_for_each(|keys| {
+        let values = opened.get_many(keys).map_err(|error| opened.failed(&error))?;
+        let is_missing = values.iter().any(Option::is_none);
+        if is_missing { Err(Failure::silent(Exit::No)) } else { Ok(()) }
+    })
 }

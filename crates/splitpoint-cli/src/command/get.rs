@@ -1,20 +1,18 @@
 //! `splitpoint get`: print the values of keys.
 
-use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-
-use splitpoint::Table;
 
 use splitpoint::TableExt as _;
 
 use crate::bytes::{Notation, escaped, shown};
+use crate::command::shared::Keys;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::format::{JsonEncoding, JsonRecord};
 use crate::loss;
 use crate::number::{count, counted, grouped};
-use crate::store;
+use crate::store::{self, Opened};
 
 /// Print the values of keys
 ///
@@ -25,7 +23,6 @@ use crate::store;
 /// The values of several keys are written in the order of the keys, a line each; with -0 each ends in
 /// a NUL instead. Missing keys are skipped, named and give exit code 1.
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 #[command(after_help = "\
 Examples:
   splitpoint get capitals.spt France
@@ -38,48 +35,32 @@ pub(crate) struct Args {
     /// The store, or an old file
     file: PathBuf,
 
-    /// The keys
-    #[arg(value_name = "KEY", required_unless_present = "stdin")]
-    keys: Vec<OsString>,
-
-    /// Read keys from standard input too, a key a line; with -0 each ends in a NUL
-    #[arg(long)]
-    stdin: bool,
-
-    /// The keys are given in hex, and the values are printed in hex with a newline
-    #[arg(long)]
-    hex: bool,
-
-    /// NUL instead of newline behind each value, and behind each key of standard input
-    #[arg(short = '0', long, conflicts_with_all = ["hex", "json"])]
-    null: bool,
+    #[command(flatten)]
+    keys: Keys,
 
     /// Print an object with key and value, a line each
-    #[arg(long)]
+    #[arg(long, conflicts_with = "null")]
     json: bool,
 }
 
-/// Keys that are looked up together.
-const BATCH_KEYS: usize = 1024;
-
 /// Prints the values of keys.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let notation = Notation::with_hex(args.hex);
-    let keys = args.keys.iter().map(|key| notation.parse("key", key));
-    let keys = keys.collect::<Result<Vec<_>>>()?;
-    let opened = store::open_any(&args.file, console)?;
-    loss::warn_at_once(&args.file, &opened, console);
-    let mut lookup = Lookup { args, notation, table: opened.table(), missing: Missing::default() };
+    let keys = args.keys.parse()?;
+    let opened = store::open(&args.file, console)?;
+    loss::warn_at_once(&opened, console);
+    let mut lookup = Lookup {
+        args,
+        notation: args.keys.notation(),
+        table: &opened,
+        missing: Missing::default(),
+    };
     let mut out = console::data();
-    if !args.stdin && keys.len() == 1 {
-        lookup.print_one(&keys[0], &mut out)?;
-    } else {
-        for keys in keys.chunks(BATCH_KEYS) {
+    match keys.only() {
+        Some(key) => lookup.print_one(key, &mut out)?,
+        None => keys.try_for_each(|keys| {
             lookup.print_many(keys, &mut out)?;
-        }
-        if args.stdin {
-            lookup.print_keys_of_input(&mut out)?;
-        }
+            out.flush().map_err(|error| Failure::output(&error))
+        })?,
     }
     out.flush().map_err(|error| Failure::output(&error))?;
     lookup.missing.into_result(&args.file)
@@ -117,19 +98,19 @@ impl Missing {
 struct Lookup<'a> {
     args: &'a Args,
     notation: Notation,
-    table: &'a dyn Table,
+    table: &'a Opened,
     missing: Missing,
 }
 
 impl Lookup<'_> {
     /// Prints the value of the only key, so that it can be any bytes.
     fn print_one(&mut self, key: &[u8], out: &mut impl Write) -> Result<()> {
-        let is_plain = !(self.args.json || self.args.hex || self.args.null);
+        let is_plain = !(self.args.json || self.args.keys.hex || self.args.keys.null);
         if !is_plain {
             return self.print_many(&[key.to_vec()], out);
         }
         self.missing.looked_up += 1;
-        let value = self.table.get(key).map_err(|error| Failure::using(&self.args.file, &error))?;
+        let value = self.table.get(key).map_err(|error| self.table.failed(&error))?;
         let Some(value) = value else {
             self.missing.add(key);
             return Ok(());
@@ -147,7 +128,7 @@ impl Lookup<'_> {
     fn print_many(&mut self, keys: &[Vec<u8>], out: &mut impl Write) -> Result<()> {
         let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let values = self.table.get_many(&borrowed);
-        let values = values.map_err(|error| Failure::using(&self.args.file, &error))?;
+        let values = values.map_err(|error| self.table.failed(&error))?;
         self.missing.looked_up += count(keys.len());
         for (key, value) in keys.iter().zip(values) {
             match value {
@@ -162,36 +143,13 @@ impl Lookup<'_> {
 
     fn print(&self, key: &[u8], value: &[u8], out: &mut impl Write) -> io::Result<()> {
         if self.args.json {
-            let encoding = JsonEncoding::with_hex(self.args.hex);
+            let encoding = JsonEncoding::with_hex(self.args.keys.hex);
             serde_json::to_writer(&mut *out, &JsonRecord::new(key, value, encoding))?;
-        } else if !self.args.hex && !self.args.null && console::is_terminal() {
+        } else if !self.args.keys.hex && !self.args.keys.null && console::is_terminal() {
             out.write_all(escaped(value, "\t").as_bytes())?;
         } else {
             self.notation.write(out, value)?;
         }
-        out.write_all(if self.args.null { b"\0" } else { b"\n" })
-    }
-
-    fn print_keys_of_input(&mut self, out: &mut impl Write) -> Result<()> {
-        let mut input = BufReader::new(io::stdin());
-        let end = if self.args.null { 0 } else { b'\n' };
-        let mut keys = Vec::new();
-        loop {
-            let mut key = Vec::new();
-            let taken = input.read_until(end, &mut key);
-            if taken.map_err(|error| Failure::io("read keys from standard input", &error))? == 0 {
-                return self.print_many(&keys, out);
-            }
-            if key.last() == Some(&end) {
-                key.pop();
-            }
-            keys.push(self.notation.decode("key", key)?);
-            // What a slow pipe has sent is answered before the next read waits for it.
-            if keys.len() == BATCH_KEYS || input.buffer().is_empty() {
-                self.print_many(&keys, out)?;
-                out.flush().map_err(|error| Failure::output(&error))?;
-                keys.clear();
-            }
-        }
+        out.write_all(if self.args.keys.null { b"\0" } else { b"\n" })
     }
 }

@@ -10,7 +10,7 @@ use crate::console::{self, Console};
 use crate::failure::{Failure, Result};
 use crate::format::{JsonEncoding, JsonRecord};
 use crate::loss;
-use crate::store::{self, Readable};
+use crate::store;
 
 /// Print every key
 ///
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long)]
     values: bool,
 
-    /// Print keys and values in hex
+    /// Print keys and values in hex; an empty one is -
     #[arg(long)]
     hex: bool,
 
@@ -50,19 +50,18 @@ pub(crate) struct Args {
 
 /// Prints every key.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let opened = store::open_any(&args.file, console)?;
+    let opened = store::open(&args.file, console)?;
     let mut out = console::data();
     let is_shown = console::is_terminal() && !args.null && !args.hex;
-    let failed = |error: &Error| Failure::using(&args.file, error);
     let (mut damage, mut listed) = (None, 0);
-    for record in opened.table().scan().map_err(|error| failed(&error))? {
+    for record in opened.scan().map_err(|error| opened.failed(&error))? {
         let record = match record {
             Ok(record) => record,
-            Err(error @ Error::Corrupt { .. }) if matches!(opened, Readable::Old(_)) => {
+            Err(error @ Error::Corrupt { .. }) if opened.scans_past_damage() => {
                 damage.get_or_insert(error);
                 continue;
             }
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(opened.failed(&error)),
         };
         listed += 1;
         let value = args.values.then_some(&*record.value);
@@ -78,11 +77,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         written.map_err(|error| Failure::output(&error))?;
     }
     out.flush().map_err(|error| Failure::output(&error))?;
-    let failure = match &opened {
-        Readable::Old(file) => loss::of_scan(&args.file, file, listed),
-        Readable::Store(_) => None,
-    };
-    failure.or(damage.map(|error| failed(&error))).map_or(Ok(()), Err)
+    let failure = loss::of_scan(&opened, listed);
+    failure.or(damage.map(|error| opened.failed(&error))).map_or(Ok(()), Err)
 }
 
 fn write_json(
@@ -108,10 +104,15 @@ fn write_record(
 ) -> io::Result<()> {
     let notation = Notation::with_hex(args.hex);
     let (between, end): (&[u8], &[u8]) = if args.null { (b"\0", b"\0") } else { (b"\t", b"\n") };
-    notation.write(out, key)?;
+    // As `dump` writes it: an empty line would be no record to most tools.
+    let write = |out: &mut dyn Write, bytes: &[u8]| match notation {
+        Notation::Hex if bytes.is_empty() => out.write_all(b"-"),
+        _ => notation.write(out, bytes),
+    };
+    write(out, key)?;
     if let Some(value) = value {
         out.write_all(between)?;
-        notation.write(out, value)?;
+        write(out, value)?;
     }
     out.write_all(end)
 }

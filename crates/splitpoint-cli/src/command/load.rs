@@ -11,7 +11,7 @@ use clap::ValueEnum as _;
 use serde::Serialize;
 use splitpoint::{Error, Options, PutMode, TableExt as _};
 
-use crate::bytes::shell_word;
+use crate::command::shared::Showing;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::files::open_stream;
@@ -20,8 +20,9 @@ use crate::format::{
 };
 use crate::interrupt::Interrupt;
 use crate::number::{count, counted};
-use crate::progress::{Progress, ProgressMode, Total, pace};
-use crate::store::{self, DurabilityName, Writable};
+use crate::progress::{Progress, Total, pace};
+use crate::shell::shell_word;
+use crate::store::{self, DurabilityName, Opened};
 
 /// Store the records of a dump or a list
 ///
@@ -68,13 +69,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t)]
     durability: DurabilityName,
 
-    /// Print an object that says what was loaded
-    #[arg(long)]
-    json: bool,
-
-    /// When to show progress
-    #[arg(long, value_enum, default_value_t)]
-    progress: ProgressMode,
+    #[command(flatten)]
+    showing: Showing,
 }
 
 /// What was loaded.
@@ -105,10 +101,8 @@ impl Args {
             .map_err(|reason| Failure::new(Exit::Usage, reason))
     }
 
-    /// Opens the store, and makes it if it is missing.
-    fn open(&self, console: Console) -> Result<Writable> {
-        let options = Options::new().durability(self.durability.into());
-        store::open_or_create(&self.file, &options, console)
+    fn options(&self) -> Options {
+        Options::new().durability(self.durability.into())
     }
 }
 
@@ -129,13 +123,13 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         note_oddities(&mut input, format, console);
     }
     // One that is there is opened before the first read, which may wait for a pipe.
-    let db = if store::is_missing(&args.file)? { None } else { Some(args.open(console)?) };
+    let table = store::open_if_there(&args.file, &args.options(), console)?;
     let interrupt = Interrupt::watch();
-    let progress = Progress::start(args.progress, console, "load", total);
+    let progress = Progress::start(args.showing.progress, console, "load", total);
     let mut load = Load {
         args,
         console,
-        db,
+        table,
         record_count_before: 0,
         interrupt,
         progress,
@@ -146,13 +140,13 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
 
     let started = Instant::now();
     let outcome = load.run(input, format.reader(columns));
-    let Load { db, record_count_before, mut progress, loaded, kept, offset, .. } = load;
+    let Load { table, record_count_before, mut progress, loaded, kept, offset, .. } = load;
     progress.finish(loaded, offset);
-    let (new, closed) = match db {
-        Some(db) => {
-            let record_count = db.table().len();
+    let (new, closed) = match table {
+        Some(table) => {
+            let record_count = table.len();
             let new = record_count.map_or(0, |count| count.saturating_sub(record_count_before));
-            (new, db.close(&args.file))
+            (new, table.close())
         }
         None => (0, Ok(())),
     };
@@ -168,7 +162,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         kept,
         seconds: elapsed.as_secs_f64(),
     };
-    if args.json {
+    if args.showing.json {
         console::print_json(&report)?;
     }
     outcome.map_err(|stop| stop.into_failure(&name, loaded))?;
@@ -354,7 +348,7 @@ struct Load<'a> {
     args: &'a Args,
     console: Console,
     /// `None` until the first records have been read, if there is no store yet.
-    db: Option<Writable>,
+    table: Option<Opened>,
     record_count_before: u64,
     interrupt: Interrupt,
     progress: Progress,
@@ -365,8 +359,8 @@ struct Load<'a> {
 
 impl Load<'_> {
     fn run(&mut self, input: Input, reader: Box<dyn ReadRecords>) -> Result<(), Stop> {
-        if let Some(db) = &self.db {
-            self.record_count_before = db.table().len().map_err(|error| self.failed(&error))?;
+        if let Some(table) = &self.table {
+            self.record_count_before = table.len().map_err(|error| failed(table, &error))?;
         }
         // Two batches are in flight, so memory is bounded whatever the input is.
         let (sender, receiver) = mpsc::sync_channel(1);
@@ -390,28 +384,25 @@ impl Load<'_> {
 
     /// Returns the store, which is made with the first records or at the end of an empty input: an
     /// input that cannot be read leaves none.
-    fn open(&mut self) -> Result<&Writable, Stop> {
-        let db = match self.db.take() {
-            Some(db) => db,
-            None => self.args.open(self.console).map_err(Stop::Store)?,
+    fn open(&mut self) -> Result<&Opened, Stop> {
+        let table = match self.table.take() {
+            Some(table) => table,
+            None => store::open_or_create(&self.args.file, &self.args.options(), self.console)
+                .map_err(Stop::Store)?,
         };
-        Ok(self.db.insert(db))
-    }
-
-    fn failed(&self, error: &Error) -> Stop {
-        Stop::Store(Failure::using(&self.args.file, error))
+        Ok(self.table.insert(table))
     }
 
     fn store(&mut self, batch: &Batch) -> Result<(), Stop> {
         self.open()?;
-        let Some(db) = &self.db else { unreachable!("it was just opened") };
+        let Some(table) = &self.table else { unreachable!("it was just opened") };
         let records = batch.records();
+        let durability = Some(self.args.durability.into());
         if self.args.no_overwrite {
             for (key, value) in records {
                 self.go_on()?;
-                let durability = self.args.durability.into();
-                let stored = db.put(key, value, PutMode::New, durability);
-                if !stored.map_err(|error| self.failed(&error))? {
+                let stored = table.put_bytes(key, value, PutMode::New, durability);
+                if !stored.map_err(|error| failed(table, &error))? {
                     self.kept += 1;
                 }
                 self.loaded += 1;
@@ -421,13 +412,13 @@ impl Load<'_> {
             let is_slow = self.args.durability == DurabilityName::Sync;
             for records in records.chunks(if is_slow { SLOW_RECORDS } else { BATCH_RECORDS }) {
                 self.go_on()?;
-                let stored = db.put_many(records);
+                let stored = table.put_many_bytes(records, durability);
                 self.loaded += match stored {
                     Ok(()) => count(records.len()),
                     // In order, so a prefix of them is there.
-                    Err(_) => count(records.iter().take_while(|record| has(db, record)).count()),
+                    Err(_) => count(records.iter().take_while(|record| has(table, record)).count()),
                 };
-                stored.map_err(|error| self.failed(&error))?;
+                stored.map_err(|error| failed(table, &error))?;
             }
         }
         self.offset = batch.offset;
@@ -440,8 +431,12 @@ impl Load<'_> {
     }
 }
 
-fn has(db: &Writable, (key, value): &(&[u8], &[u8])) -> bool {
-    db.table().get(key).is_ok_and(|found| found.as_deref() == Some(*value))
+fn failed(table: &Opened, error: &Error) -> Stop {
+    Stop::Store(table.failed(error))
+}
+
+fn has(table: &Opened, (key, value): &(&[u8], &[u8])) -> bool {
+    table.get(key).is_ok_and(|found| found.as_deref() == Some(*value))
 }
 
 /// Reads batches until the input ends, breaks its format or nobody wants more.

@@ -21,6 +21,7 @@ mod put;
 mod rehash;
 mod repair;
 mod salvage;
+mod shared;
 mod stat;
 
 use clap::Subcommand;

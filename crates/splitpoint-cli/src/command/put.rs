@@ -61,12 +61,11 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         _ => notation.decode("value", read_standard_input(console)?)?,
     };
     let options = Options::new().durability(args.durability.into());
-    let db = store::open_or_create(&args.file, &options, console)?;
+    let table = store::open_or_create(&args.file, &options, console)?;
     let mode = if args.new { PutMode::New } else { PutMode::Replace };
-    let was_stored = db
-        .put(&key, &value, mode, args.durability.into())
-        .map_err(|error| Failure::using(&args.file, &error))?;
-    db.close(&args.file)?;
+    let was_stored = table.put_bytes(&key, &value, mode, Some(args.durability.into()));
+    let was_stored = was_stored.map_err(|error| table.failed(&error))?;
+    table.close()?;
     if args.json {
         console::print_json(&serde_json::json!({
             "store": args.file.display().to_string(),

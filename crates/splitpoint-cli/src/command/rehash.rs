@@ -1,23 +1,22 @@
 //! `splitpoint rehash`: move a store to another hash function or seed.
 
 use std::io;
-use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use splitpoint::hash::{HashFunction, PROBE_KEY};
 use splitpoint::rehash::{Rehash, RehashProgress, RehashReport, RehashStage};
-use splitpoint::{Error, Options};
+use splitpoint::{Error, Options, Unsupported};
 
-use super::create::{hash_names, parse_seed};
-use crate::bytes::shell_word;
+use crate::command::shared::{HashChoice, Showing};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
-use crate::interrupt::{self, Interrupt, Unfinished};
+use crate::interrupt::Watch;
+use crate::new_file::partial_of;
 use crate::number::{counted, duration};
-use crate::progress::{Phases, ProgressMode, Total};
+use crate::progress::{Phases, Total};
+use crate::shell::shell_word;
 use crate::store;
 
 /// Move a store to another hash function or seed
@@ -40,23 +39,11 @@ pub(crate) struct Args {
     /// The store
     file: PathBuf,
 
-    /// The new hash function; siphash-1-3 is for keys that an attacker may choose [default: that of
-    /// the store]
-    #[arg(long, value_name = "NAME", hide_default_value = true,
-          value_parser = PossibleValuesParser::new(hash_names()))]
-    hash: Option<String>,
+    #[command(flatten)]
+    choice: HashChoice,
 
-    /// The new seed of the hash function, in decimal or as 0x and hex [default: random]
-    #[arg(long, value_parser = parse_seed)]
-    seed: Option<u64>,
-
-    /// Print an object that says what was done
-    #[arg(long)]
-    json: bool,
-
-    /// When to show progress
-    #[arg(long, value_enum, default_value_t)]
-    progress: ProgressMode,
+    #[command(flatten)]
+    showing: Showing,
 }
 
 /// What was done.
@@ -74,65 +61,41 @@ struct Report {
 
 /// Moves a store to another hash function or seed.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    refuse_db185(args)?;
+    refuse_url(args)?;
     let started = Instant::now();
-    let mut phases = Phases::new(args.progress, console);
-    let mut interrupt = Some(Interrupt::watch());
-    let (mut unfinished, mut stopped) = (None, None);
-    let watch = |now: RehashProgress| {
-        // The first call says that the file is there, and is ours.
-        unfinished.get_or_insert_with(|| Unfinished::new(partial_of(&args.file)));
+    let mut phases = Phases::new(args.showing.progress, console);
+    let mut watch = Watch::over(Some(partial_of(&args.file, "rehash")));
+    let progress = |now: RehashProgress| {
         let (name, total) = phase_of(now);
         phases.tell(name, total, now.records, now.bytes);
-        stopped = interrupt.as_ref().and_then(Interrupt::exit);
-        if now.stage == RehashStage::Sync {
-            // The last call: nobody looks any more.
-            interrupt = None;
-        }
-        if stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        watch.look(now.stage == RehashStage::Sync)
     };
     let options = store::with_progress(&Options::new(), console);
-    let mut rehash = Rehash::of_file(&args.file).opened_with(&options).on_progress(watch);
-    if let Some(name) = &args.hash {
-        let function = HashFunction::by_name(name)
-            .ok_or_else(|| Failure::new(Exit::Usage, format!("no hash function `{name}`")))?;
+    let mut rehash = Rehash::of_file(&args.file).opened_with(&options).on_progress(progress);
+    if let Some(function) = args.choice.function()? {
         rehash = rehash.hash(function);
     }
-    if let Some(seed) = args.seed {
+    if let Some(seed) = args.choice.seed {
         rehash = rehash.seed(seed);
     }
     let done = rehash.run();
-    if done.is_ok() {
-        interrupt::last_step();
-    }
     phases.finish();
-    drop(unfinished);
-    match (done, stopped) {
-        (Ok(report), _) => tell(args, report, started, console),
-        (Err(_), Some(exit)) => {
-            let message = format!("interrupted: `{}` is as it was", args.file.display());
-            Err(Failure::new(exit, message).hint("start the rehash again"))
-        }
-        (Err(error), None) => Err(failure(args, &error)),
+    let state = format!("`{}` is as it was", args.file.display());
+    match watch.end(done, &state, "start the rehash again")? {
+        Ok(report) => tell(args, report, started, console),
+        Err(error) => Err(failure(args, &error)),
     }
 }
 
-/// Refuses a file of db 1.85, which has its function for good.
-fn refuse_db185(args: &Args) -> Result<()> {
-    let Some((file, _)) = store::db185_of(&args.file)? else { return Ok(()) };
-    let message = format!("`{}` is a file of db 1.85, not a store", args.file.display());
-    let file = shell_word(&file.to_string_lossy());
+/// Refuses a table of another access method, whose hash function is its own business.
+fn refuse_url(args: &Args) -> Result<()> {
+    if !splitpoint::is_url(&args.file) {
+        return Ok(());
+    }
+    let message = format!("`{}` is not the path of a store", args.file.display());
+    let file = shell_word(&args.file.to_string_lossy());
     Err(Failure::new(Exit::CannotOpen, message)
         .hint(format!("make a store of it: splitpoint convert {file} NEW.spt")))
-}
-
-/// Returns where the new store is until it is whole.
-fn partial_of(file: &Path) -> PathBuf {
-    // Beside the file that a link leads to.
-    let target = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_path_buf());
-    let mut name = target.into_os_string();
-    name.push(".rehash-in-progress");
-    name.into()
 }
 
 fn phase_of(now: RehashProgress) -> (&'static str, Total) {
@@ -160,7 +123,7 @@ fn tell(args: &Args, report: RehashReport, started: Instant, console: Console) -
             "{new} takes no seed, so the chains are what they were; --hash names another function"
         ));
     }
-    if !args.json {
+    if !args.showing.json {
         return Ok(());
     }
     console::print_json(&Report {
@@ -183,13 +146,13 @@ fn failure(args: &Args, error: &Error) -> Failure {
     let file = &args.file;
     let is_opening = matches!(error, Error::Io { action: "open", .. });
     let failure =
-        if is_opening { Failure::opening(file, error) } else { Failure::using(file, error) };
+        if is_opening { Failure::opening(file, error) } else { store::using(file, error) };
     match error {
         Error::Io { source, .. } if is_full(source) => failure
             .hint("the disk needs room for the old store and the new one; the store is as it was"),
         Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => failure
             .hint("the file and its directory must be writable: the new store is made beside it"),
-        Error::Unsupported { reason, .. } if reason.contains("hard links") => {
+        Error::Unsupported { feature: Unsupported::HardLinks, .. } => {
             let name = shell_word(&file.to_string_lossy());
             failure.hint(format!("remove the others: find / -xdev -samefile {name}"))
         }

@@ -1,19 +1,20 @@
 //! `splitpoint repair`: save what a damaged store still holds.
 
 use std::fmt::Write as _;
-use std::ops::ControlFlow;
-use std::path::PathBuf;
 
 use serde::Serialize;
 use splitpoint::repair::{RepairProgress, RepairReport};
 use splitpoint::{Error, ErrorKind, Options};
 
-use crate::bytes::shell_word;
+use crate::command::shared::Saving;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
-use crate::interrupt::{self, Interrupt, Unfinished};
+use crate::interrupt::Watch;
+use crate::new_file::partial_of;
 use crate::number::{bytes, counted, grouped};
-use crate::progress::{Progress, ProgressMode, Total};
+use crate::progress::{Progress, Total};
+use crate::shell::shell_word;
+use crate::store;
 
 /// Save what a damaged store still holds into a new one
 ///
@@ -31,20 +32,8 @@ Examples:
   splitpoint repair damaged.spt -o saved.spt --json | jq .damaged
   splitpoint repair damaged.spt -o saved.spt --quiet || echo 'not all of it'")]
 pub(crate) struct Args {
-    /// The damaged store
-    file: PathBuf,
-
-    /// The store to make; there must be no such file
-    #[arg(short, long, value_name = "NEW")]
-    output: PathBuf,
-
-    /// Print an object
-    #[arg(long)]
-    json: bool,
-
-    /// When to show progress
-    #[arg(long, value_enum, default_value_t)]
-    progress: ProgressMode,
+    #[command(flatten)]
+    saving: Saving,
 }
 
 /// What a repair saved and what it could not.
@@ -84,50 +73,35 @@ struct Range {
 }
 
 /// Saves what a store still holds.
-pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let interrupt = Interrupt::watch();
-    let mut unfinished = None;
+pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> {
+    let mut watch = Watch::over(Some(partial_of(&args.output, "repair")));
     let mut bar: Option<(&'static str, Progress)> = None;
     let mut last = (0, 0);
-    let watch = |progress: RepairProgress| {
-        // The first call says that the file is there, and is ours.
-        unfinished.get_or_insert_with(|| {
-            let mut name = args.output.clone().into_os_string();
-            name.push(".repair-in-progress");
-            Unfinished::new(name)
-        });
+    let progress = |progress: RepairProgress| {
         if bar.as_ref().is_none_or(|(phase, _)| *phase != progress.phase) {
             if let Some((_, mut bar)) = bar.take() {
                 bar.finish(last.0, last.1);
             }
             let total = Total::Bytes(progress.bytes_total);
-            let started = Progress::start(args.progress, console, progress.phase, total);
+            let started = Progress::start(args.showing.progress, console, progress.phase, total);
             bar = Some((progress.phase, started));
         }
         last = (progress.records, progress.bytes);
         if let Some((_, bar)) = &mut bar {
             bar.update(progress.records, progress.bytes);
         }
-        if interrupt.exit().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        watch.look(false)
     };
     let repaired =
-        splitpoint::repair::repair_with(&args.file, &args.output, &Options::new(), watch);
-    if repaired.is_ok() {
-        interrupt::last_step();
-    }
-    drop(unfinished);
+        splitpoint::repair::repair_with(&args.file, &args.output, &Options::new(), progress);
     if let Some((_, mut bar)) = bar {
         bar.finish(last.0, last.1);
     }
-    let report = match (repaired, interrupt.exit()) {
-        (Err(_), Some(exit)) => {
-            return Err(Failure::new(exit, "interrupted: no store was made")
-                .hint("the damaged file is as it was; the repair can be run again"));
-        }
-        (repaired, _) => repaired.map_err(|error| failed(args, &error))?,
-    };
+    let remedy = "the damaged file is as it was; the repair can be run again";
+    let report =
+        watch.end(repaired, "no store was made", remedy)?.map_err(|error| failed(args, &error))?;
     let report = Report::new(args, &report);
-    if args.json {
+    if args.showing.json {
         console::print_json(&report)?;
     } else {
         console::print_styled(&report.in_words(console))?;
@@ -136,7 +110,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
 }
 
 /// Says which of the two files an error is about.
-fn failed(args: &Args, error: &Error) -> Failure {
+fn failed(args: &Saving, error: &Error) -> Failure {
     let target = shell_word(&args.output.to_string_lossy());
     match error.kind() {
         ErrorKind::Exists => Failure::opening(&args.output, error)
@@ -146,13 +120,13 @@ fn failed(args: &Args, error: &Error) -> Failure {
         ErrorKind::NotAStore if error.path() == Some(&args.output) => {
             Failure::using(&args.output, error).hint("give the name of a new file")
         }
-        _ if error.path() == Some(&args.output) => Failure::using(&args.output, error),
-        _ => Failure::opening(&args.file, error),
+        _ if error.path() == Some(&args.output) => Failure::creating(&args.output, error),
+        _ => store::opening(&args.file, error),
     }
 }
 
 impl Report {
-    fn new(args: &Args, report: &RepairReport) -> Self {
+    fn new(args: &Saving, report: &RepairReport) -> Self {
         let range_of = |range: &splitpoint::repair::DamagedRange| Range {
             offset: range.offset,
             bytes: range.bytes,
@@ -260,7 +234,7 @@ impl Report {
         notes
     }
 
-    fn failure(&self, args: &Args) -> Failure {
+    fn failure(&self, args: &Saving) -> Failure {
         let mut message =
             format!("`{}` has lost {} of its log", self.store, bytes(self.missing_bytes));
         if self.stale_max > 0 {

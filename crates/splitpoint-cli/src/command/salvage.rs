@@ -1,15 +1,15 @@
 //! `splitpoint salvage`: save what a damaged old file still holds.
 
-use std::path::PathBuf;
-
 use splitpoint::Error;
 
 use crate::command::convert::Target;
+use crate::command::shared::Saving;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count, counted};
-use crate::progress::{Progress, ProgressMode, Total};
+use crate::progress::{Progress, Total};
+use crate::store;
 
 /// Save what a damaged old file still holds into a new store
 ///
@@ -26,35 +26,23 @@ Examples:
   splitpoint salvage damaged.gdbm -o saved.spt
   splitpoint salvage damaged.gdbm -o saved.spt --json")]
 pub(crate) struct Args {
-    /// The damaged file
-    file: PathBuf,
-
-    /// The store to make; there must be no such file
-    #[arg(short, long, value_name = "NEW")]
-    output: PathBuf,
-
-    /// Print an object
-    #[arg(long)]
-    json: bool,
-
-    /// When to show progress
-    #[arg(long, value_enum, default_value_t)]
-    progress: ProgressMode,
+    #[command(flatten)]
+    saving: Saving,
 }
 
 /// Saves what an old file still holds.
-pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let failed = |error: &Error| Failure::opening(&args.file, error);
+pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> {
+    let failed = |error: &Error| store::opening(&args.file, error);
     let file = splitpoint_legacy::open_damaged(&args.file).map_err(|error| failed(&error))?;
     let interrupt = Interrupt::watch();
-    let mut target = Target::create(&args.output, None)?;
-    let mut progress = Progress::start(args.progress, console, "salvage", Total::Unknown);
+    let mut target = Target::create(&args.output, "salvage", None)?;
+    let mut progress = Progress::start(args.showing.progress, console, "salvage", Total::Unknown);
     let mut doubtful = Vec::new();
     let mut stopped = None;
     let mut records = 0;
     let salvaged = file.salvage(|key, value, is_doubtful| {
         let outcome = match interrupt.exit() {
-            Some(exit) => Err(Failure::new(exit, "interrupted: no store was made")),
+            Some(exit) => Err(Failure::interrupted(exit, "no store was made")),
             None => target.put(key, value),
         };
         if let Err(failure) = outcome {
@@ -76,7 +64,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
     let damages = salvaged.map_err(|error| failed(&error))?;
     let left_out = target.finish()?.left_out;
-    if args.json {
+    if args.showing.json {
         console::print_json(&serde_json::json!({
             "file": args.file.display().to_string(),
             "output": args.output.display().to_string(),

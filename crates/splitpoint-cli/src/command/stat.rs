@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use crate::chains::{self, Form};
 use crate::console::{self, Console};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::loss;
 use crate::old_report::OldReport;
 use crate::report::StatReport;
-use crate::store::{self, Readable};
+use crate::store;
 
 /// Print counts, sizes and the chain histogram of a store
 ///
@@ -39,12 +39,12 @@ pub(crate) struct Args {
 
 /// Prints counts, sizes and the chain histogram.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let opened = store::open_any(&args.file, console)?;
-    loss::warn_at_once(&args.file, &opened, console);
-    let failed = |error| Failure::using(&args.file, &error);
-    let stats = opened.table().stats().map_err(failed)?;
+    let opened = store::open(&args.file, console)?;
+    loss::warn_at_once(&opened, console);
+    let failed = |error| opened.failed(&error);
+    let stats = opened.stats().map_err(failed)?;
     let name = args.file.display().to_string();
-    if let Readable::Old(file) = &opened {
+    if let Some(file) = opened.as_old() {
         let survey = file.survey().map_err(failed)?;
         let report = OldReport::new(name.clone(), file, survey, &stats);
         return match args.style {

@@ -55,7 +55,7 @@ fn a_file_that_is_there_is_replaced_only_when_told() {
         3,
         "",
         "splitpoint: error: cannot open `none.spt`: No such file or directory (os error 2)\n\
-         hint: to make a store: splitpoint create none.spt\n",
+         hint: check the path\n",
     );
     sandbox.run(&["backup", "words.spt", "no/dir/b.spt"]).check(
         5,

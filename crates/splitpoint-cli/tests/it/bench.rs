@@ -44,6 +44,6 @@ fn bench_refuses_a_list_without_words() {
     sandbox.run(&["bench", "--words", "empty"]).check_error(2, "`empty` holds no words");
     sandbox
         .run(&["bench", "--words", "none"])
-        .check_error(5, "cannot read `none`: No such file or directory (os error 2)");
+        .check_error(3, "cannot read `none`: No such file or directory (os error 2)");
     assert_eq!(sandbox.run(&["bench", "--runs", "0"]).exit, 2);
 }

@@ -20,7 +20,7 @@ fn with_big_store(records: u32) -> Sandbox {
 #[track_caller]
 fn assert_nothing_made(sandbox: &Sandbox, names: &[&str]) {
     for name in names {
-        for ending in ["", ".partial"] {
+        for ending in ["", ".convert-in-progress"] {
             let path = sandbox.path(&format!("{name}{ending}"));
             assert!(path.symlink_metadata().is_err(), "{} was left behind", path.display());
         }
@@ -83,6 +83,8 @@ fn what_does_not_fit_the_format_is_listed_and_the_rest_carried() {
         "{}",
         outcome.stderr
     );
+    let hint = "hint: a store has room for every record: splitpoint convert words.spt NEW.spt\n";
+    assert!(outcome.stderr.ends_with(hint), "{}", outcome.stderr);
     sandbox.run(&["count", "words.db"]).check(0, "3\n", "");
 }
 
@@ -104,7 +106,7 @@ fn what_exists_is_not_replaced_and_the_source_least_of_all() {
             };
             outcome.check_error(3, &format!("`{dest}` {what}"));
         }
-        assert_nothing_made(&sandbox, &[&format!("{dest}.partial")]);
+        assert_nothing_made(&sandbox, &[&format!("{dest}.convert-in-progress")]);
     }
     assert!(sandbox.read("gdbm-std-bin.gdbm") == before && sandbox.read("other") == b"other");
     assert!(!sandbox.path("nowhere").exists());
@@ -131,7 +133,7 @@ fn a_full_disk_leaves_nothing_behind() {
 fn ctrl_c_leaves_nothing_behind() {
     let sandbox = with_big_store(300_000);
     for (dest, format) in [("made.spt", "splitpoint"), ("made.db", "db185")] {
-        let partial = sandbox.path(&format!("{dest}.partial"));
+        let partial = sandbox.path(&format!("{dest}.convert-in-progress"));
         // It may be done before the signal comes.
         let was_interrupted = (0..20).any(|_| {
             let _ = std::fs::remove_file(sandbox.path(dest));

@@ -46,3 +46,14 @@ fn delete_removes_nothing_when_a_key_is_not_hex() {
     outcome.check_error(2, "the key `apple` is not hex: `p` at column 2 is not a hex digit");
     sandbox.run(&["count", "words.spt"]).check(0, "3\n", "");
 }
+
+#[test]
+fn delete_and_exists_read_keys_from_standard_input() {
+    let sandbox = Sandbox::with_words();
+    let all = b"apple\nbanana\n";
+    sandbox.run_with(&["exists", "words.spt", "cherry", "--stdin"], all).check(0, "", "");
+    let removed = sandbox.run_with(&["delete", "words.spt", "--stdin", "-0"], b"apple\0durian\0");
+    removed.check_error(1, "1 of 2 keys not found in `words.spt`: `durian`");
+    sandbox.run_with(&["exists", "words.spt", "cherry", "--stdin"], all).check(1, "", "");
+    sandbox.run(&["count", "words.spt"]).check(0, "2\n", "");
+}

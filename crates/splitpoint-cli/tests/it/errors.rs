@@ -1,5 +1,6 @@
 //! Input that is wrong: one clear error, the remedy, the right exit code.
 
+use crate::old_files::with_samples;
 use crate::sandbox::Sandbox;
 
 /// Every command that opens an existing store, with arguments after the file.
@@ -32,7 +33,7 @@ fn a_missing_file_is_not_made() {
         "none.spt",
         3,
         "splitpoint: error: cannot open `none.spt`: No such file or directory (os error 2)\n\
-         hint: to make a store: splitpoint create none.spt\n",
+         hint: check the path\n",
     );
     assert!(!sandbox.path("none.spt").exists());
     sandbox.run(&["put", "no/dir/a.spt", "k", "v"]).check(
@@ -75,6 +76,37 @@ fn a_directory_is_no_store() {
         assert!(outcome.stderr.starts_with("splitpoint: error: "), "{}", outcome.stderr);
         assert!(outcome.stderr.contains("`dir`"), "{}", outcome.stderr);
         assert!(outcome.stderr.contains("\nhint: "), "{args:?}: {}", outcome.stderr);
+    }
+}
+
+#[test]
+fn a_hint_names_what_helps_with_the_file_that_was_found() {
+    let sandbox = with_samples(&["bdb53-be-4096-big.bdb53"]);
+    let mut encrypted = sandbox.read("bdb53-be-4096-big.bdb53");
+    encrypted[24] = 1;
+    sandbox.write("encrypted.db", &encrypted);
+    // Empty: 256 tables without slots, behind their own addresses.
+    sandbox.write("words.cdb", &[0, 8, 0, 0, 0, 0, 0, 0].repeat(256));
+    sandbox.run(&["put", "-q", "words.spt", "key", "value"]).check(0, "", "");
+    for (args, hint) in [
+        (
+            &["dump", "encrypted.db"][..],
+            "its own program decrypts it: db5.3_dump -P PASSWORD encrypted.db | splitpoint load \
+             NEW.spt",
+        ),
+        (
+            &["dump", "words.cdb"],
+            "load it into a store: cdb -d words.cdb | splitpoint load NEW.spt",
+        ),
+        (
+            &["salvage", "words.spt", "-o", "new"],
+            "it is a store: splitpoint repair words.spt -o NEW.spt",
+        ),
+        (&["get", "none.spt", "key"], "check the path"),
+    ] {
+        let outcome = sandbox.run(args);
+        let found = outcome.stderr.lines().nth(1).and_then(|line| line.strip_prefix("hint: "));
+        assert_eq!((outcome.exit, found), (3, Some(hint)), "{args:?}: {}", outcome.stderr);
     }
 }
 

@@ -217,8 +217,8 @@ fn a_command_that_is_blocked_in_its_work_ends_by_a_signal_and_leaves_nothing() {
     for ((args, partial), (name, exit)) in [
         (&["repair", "a.spt", "-o", "new.spt"][..], "new.spt.repair-in-progress"),
         (&["backup", "a.spt", "new.spt"], "new.spt.backup-in-progress"),
-        (&["convert", "a.spt", "new.db", "--format", "db185"], "new.db.partial"),
-        (&["salvage", "old.gdbm", "-o", "new.spt"], "new.spt.partial"),
+        (&["convert", "a.spt", "new.db", "--format", "db185"], "new.db.convert-in-progress"),
+        (&["salvage", "old.gdbm", "-o", "new.spt"], "new.spt.salvage-in-progress"),
         (&["rehash", "a.spt", "--hash", "siphash-1-3"], "a.spt.rehash-in-progress"),
     ]
     .into_iter()
@@ -264,8 +264,12 @@ fn a_signal_at_any_time_leaves_a_whole_file_or_none() {
     for (args, dest, partial) in [
         (&["repair", "-q", "a.spt", "-o", "b.spt"][..], "b.spt", "b.spt.repair-in-progress"),
         (&["backup", "-q", "a.spt", "b.spt"], "b.spt", "b.spt.backup-in-progress"),
-        (&["convert", "-q", "a.spt", "b.spt"], "b.spt", "b.spt.partial"),
-        (&["convert", "-q", "a.spt", "b.db", "--format", "db185"], "b.db", "b.db.partial"),
+        (&["convert", "-q", "a.spt", "b.spt"], "b.spt", "b.spt.convert-in-progress"),
+        (
+            &["convert", "-q", "a.spt", "b.db", "--format", "db185"],
+            "b.db",
+            "b.db.convert-in-progress",
+        ),
     ] {
         // Before it is there, from its first byte on, and when only the name is missing.
         for bytes in [None, Some(0), Some(1 << 17), Some(1 << 20), Some(3 << 20), Some(4 << 20)] {

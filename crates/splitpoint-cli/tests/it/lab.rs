@@ -179,7 +179,7 @@ fn bad_input_is_refused_with_what_to_do() {
         let outcome = sandbox.run(&[&["lab", "table"], args].concat());
         outcome.check_error(exit, error);
     }
-    assert_eq!(sandbox.run(&["lab", "table", "absent", "--hash", "dbm"]).exit, 5);
+    assert_eq!(sandbox.run(&["lab", "table", "absent", "--hash", "dbm"]).exit, 3);
     let one = sandbox.run_with(&["lab", "table", "-", "--hash", "dbm"], b"only\n");
     assert!(one.exit == 0 && one.text().contains("\nfits: dbm, low fits"), "{}", one.text());
 }

@@ -174,7 +174,7 @@ fn gate_refuses_hashes_that_do_not_go_with_the_keys() {
         2,
         "`digits`: its hashes have only the digits 0 to 9: they may be hex or decimal",
     );
-    gate("absent").check_error(5, "cannot read `absent`: No such file or directory (os error 2)");
+    gate("absent").check_error(3, "cannot read `absent`: No such file or directory (os error 2)");
     let right = gate("right");
     assert_eq!(
         (right.exit, right.stderr.as_str()),

@@ -104,7 +104,7 @@ fn what_cannot_be_read_is_refused_with_its_place_and_what_to_do() {
     sandbox.write("nothing", b"\n\r\n\n");
     for (args, exit, error) in [
         (&["dir"][..], 5, "cannot read `dir`: Is a directory (os error 21)"),
-        (&["absent"], 5, "cannot read `absent`: No such file or directory (os error 2)"),
+        (&["absent"], 3, "cannot read `absent`: No such file or directory (os error 2)"),
         (&["words.spt"], 2, "`words.spt`: it is a store"),
         (&["gz"], 2, "`gz`: it is compressed"),
         (&["text", "--keys", "store"], 3, "`text` is not a splitpoint store: found text"),
@@ -160,7 +160,7 @@ fn what_cannot_be_read_is_refused_with_its_place_and_what_to_do() {
             "{}",
             outcome.stderr
         );
-        assert!(outcome.stderr.contains("hint: ") || exit == 5, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("hint: ") || exit == 3, "{}", outcome.stderr);
     }
 }
 

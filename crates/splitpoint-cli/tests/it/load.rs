@@ -94,7 +94,7 @@ fn load_of_a_missing_input_makes_no_store() {
     let sandbox = Sandbox::new();
     sandbox
         .run(&["load", "a.spt", "nowhere"])
-        .check_error(5, "cannot read `nowhere`: No such file or directory (os error 2)");
+        .check_error(3, "cannot read `nowhere`: No such file or directory (os error 2)");
     sandbox
         .run(&["load", "a.spt", "."])
         .check_error(5, "cannot read `.`: Is a directory (os error 21)");

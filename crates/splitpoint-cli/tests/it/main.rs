@@ -1,5 +1,6 @@
 //! The command as its users meet it: exit codes and both streams of the real program.
 
+mod access_methods;
 mod backup;
 mod bench;
 mod browser;

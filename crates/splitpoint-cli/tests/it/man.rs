@@ -10,6 +10,9 @@ fn man_pages_render() {
         "",
         "splitpoint: wrote 34 pages to `pages/man1`\n",
     );
+    let page = String::from_utf8(sandbox.read("pages/man1/splitpoint-load.1")).expect("text");
+    let synopsis = r"\fBsplitpoint load\fR [\-f|\-\-format <FORMAT>] [\-\-column <KEY,VALUE>]";
+    assert!(page.contains(synopsis), "{page}");
     let Some(mandoc) = tool("mandoc", "mandoc") else { return };
     for page in ["splitpoint.1", "splitpoint-load.1", "splitpoint-stat.1"] {
         let page = format!("pages/man1/{page}");

@@ -56,7 +56,7 @@ fn every_format_is_read_by_the_commands_that_read_and_is_converted() {
         assert_eq!(lines(&converted), lines(&expected), "{name}");
         let after: Vec<Vec<u8>> = files.iter().map(|file| sandbox.read(file)).collect();
         assert!(before == after, "{name} was written");
-        assert!(!sandbox.path("new.spt.partial").exists());
+        assert!(!sandbox.path("new.spt.convert-in-progress").exists());
     }
 }
 

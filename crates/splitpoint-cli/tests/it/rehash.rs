@@ -101,8 +101,8 @@ fn what_cannot_be_moved_is_refused_with_what_to_do() {
     sandbox.run(&["rehash", "db185:words.db"]).check(
         3,
         "",
-        "splitpoint: error: `db185:words.db` is a file of db 1.85, not a store\n\
-         hint: make a store of it: splitpoint convert words.db NEW.spt\n",
+        "splitpoint: error: `db185:words.db` is not the path of a store\n\
+         hint: make a store of it: splitpoint convert db185:words.db NEW.spt\n",
     );
     let before = sandbox.read("words.spt");
     std::fs::hard_link(sandbox.path("words.spt"), sandbox.path("b.spt")).expect("a link");

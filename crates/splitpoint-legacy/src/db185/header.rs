@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use splitpoint::{Error, FileKind, Result};
+use splitpoint::{Error, FileKind, Result, Unsupported};
 
 use super::addresses::{BITMAP_PAGES_MAX, POSITION_MASK, SPLIT_POINTS, Shape, clog2};
 use crate::ByteOrder::{self, Big};
@@ -125,7 +125,8 @@ impl Header {
             3 => {
                 let reason = "it is the hash file of a later version, krb5's libdb2; \
                               it can be read, not written: convert it";
-                return Err(Error::Unsupported { path, reason: reason.to_string() });
+                let (feature, reason) = (Unsupported::Format, reason.to_string());
+                return Err(Error::Unsupported { path, feature, reason });
             }
             found => return Err(Error::Version { path, expected: VERSION, found }),
         }
@@ -138,7 +139,8 @@ impl Header {
         if page_bytes == 2 * PAGE_BYTES_MAX {
             let reason = "it has pages of 65536 bytes, on which no version of the package could \
                           store an offset";
-            return Err(Error::Unsupported { path, reason: reason.to_string() });
+            let (feature, reason) = (Unsupported::Format, reason.to_string());
+            return Err(Error::Unsupported { path, feature, reason });
         }
         let shape = Shape {
             page_bytes,

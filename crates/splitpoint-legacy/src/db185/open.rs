@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use splitpoint::hash::HashFunction;
-use splitpoint::{Create, Error, Result};
+use splitpoint::{Create, Error, Result, Unsupported};
 
 use super::addresses::{OverflowAddr, Shape};
 use super::disk::{Disk, FileDisk};
@@ -355,6 +355,7 @@ fn prepare_to_change(store: &mut Store, file_end: u64) -> Result<()> {
         Ok(true) => Ok(()),
         Ok(false) | Err(Error::Corrupt { .. }) => Err(Error::Unsupported {
             path: store.pool.disk().map(|disk| disk.path().to_path_buf()).unwrap_or_default(),
+            feature: Unsupported::Other,
             reason: if is_longer {
                 "the program that wrote it last did not close it, and a change could destroy what \
                  is left; it can be read: convert it"

@@ -6,7 +6,7 @@ use splitpoint::hash::HashFunction;
 use splitpoint::{Create, Error, Result, Table};
 
 use super::open::Options;
-use crate::ByteOrder;
+use crate::{ByteOrder, OldFile};
 
 impl Options {
     /// Takes a URL without its `db185:` apart: the path, and behind the last question mark the
@@ -96,18 +96,24 @@ fn invalid(reason: String) -> Error {
     Error::Invalid { what: "URL", reason }
 }
 
-/// Opens a table for [`splitpoint::open_with`]: in memory if the path is empty.
+/// Cache where neither the options nor the URL bound it, in bytes: programs that come this way have
+/// one table or a few, and the package's own default is of a time of small memories.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// Opens a table for [`splitpoint::open_with`]: in memory if the path is empty, and as an [`OldFile`]
+/// if it is only read.
 pub(crate) fn open(url: &str, options: &splitpoint::Options) -> Result<Box<dyn Table>> {
     let mut own = Options::new().create(options.creation());
     if let Some(function) = options.chosen_hash() {
         own = own.hash(function.clone());
     }
-    if let Some(bytes) = options.cache_bytes_max() {
-        own = own.cache_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
-    }
+    let cache_bytes = options.cache_bytes_max().unwrap_or(CACHE_BYTES);
+    own = own.cache_bytes(usize::try_from(cache_bytes).unwrap_or(usize::MAX));
     let (path, own) = own.expected_records(options.record_count_expected()).and_url(url)?;
-    let own = if options.is_read_only() { own.read_only() } else { own };
     if !path.as_os_str().is_empty() {
+        if options.is_read_only() {
+            return Ok(Box::new(OldFile::db185(path, &own)?));
+        }
         return Ok(Box::new(own.open(path)?));
     }
     if options.creation() == Create::Never {

@@ -15,7 +15,7 @@ use super::Identity;
 use super::mapped::Mapped;
 use super::open::{io_error, is_named, refuse_network, sync_directory, writer_pid};
 use super::regular::{open_regular, open_regular_with, refuse_dangling_link, refuse_special};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unsupported};
 
 /// Permissions of a file without an original, before the umask.
 const MODE: u32 = 0o666;
@@ -200,15 +200,18 @@ fn partial_of(target: &Path, work: &str) -> PathBuf {
 /// Checks that the file at `target` is still the store `original`, and that it has no other name.
 fn expect_original(target: &Path, original: Identity) -> Result<()> {
     let named = fs::metadata(target).map_err(|source| io_error("find", target, source))?;
-    let refused = |reason| Err(Error::Unsupported { path: target.to_path_buf(), reason });
+    let refused =
+        |feature, reason| Err(Error::Unsupported { path: target.to_path_buf(), feature, reason });
     if (named.dev(), named.ino()) != (original.device, original.inode) {
-        return refused("another program has replaced it".to_string());
+        let reason = "another program has replaced it".to_string();
+        return refused(Unsupported::Other, reason);
     }
     if named.nlink() > 1 {
-        return refused(format!(
+        let reason = format!(
             "it has {} names (hard links), and the others would keep the old store",
             named.nlink()
-        ));
+        );
+        return refused(Unsupported::HardLinks, reason);
     }
     Ok(())
 }

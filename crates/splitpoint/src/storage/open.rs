@@ -8,7 +8,7 @@ use std::path::Path;
 use super::address_space_refused;
 use super::mapped::Mapped;
 use super::regular::open_regular;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unsupported};
 use crate::live::PID_OFFSET;
 use crate::options::{Access, Create};
 
@@ -164,6 +164,7 @@ pub(super) fn refuse_network(file: &File, path: &Path) -> Result<()> {
     match NETWORK.iter().find(|(magic, _)| *magic == kind) {
         Some((_, name)) => Err(Error::Unsupported {
             path: path.to_path_buf(),
+            feature: Unsupported::FileSystem,
             reason: format!(
                 "{name} does not keep mappings coherent; copy the file to a local disk"
             ),
@@ -205,7 +206,7 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
 /// exhausted.
 pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
     match address_space_refused(&source) {
-        Some(bytes) => Error::Full { what: "address space of this process", bytes },
+        Some(bytes) => Error::Full { what: Error::ADDRESS_SPACE, bytes },
         None => Error::Io { action, path: path.to_path_buf(), source },
     }
 }

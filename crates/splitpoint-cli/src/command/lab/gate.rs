@@ -13,7 +13,7 @@ use super::list::by_name;
 use super::measuring::setup;
 use super::saving::{self, Output};
 use crate::bytes::shown;
-use crate::command::create::parse_seed;
+use crate::command::shared::parse_seed;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::files::read_whole;

@@ -14,13 +14,13 @@ use splitpoint_lab::study::{Duplicates, KeyFacts};
 use splitpoint_lab::{Error, LiveTable};
 
 use super::watching::Watching;
-use crate::bytes::shell_word;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::files::refuse_no_stream;
 use crate::format::{Detected, Foreign, detect};
 use crate::number::{bytes, count, counted};
 use crate::progress::ProgressMode;
+use crate::shell::shell_word;
 use crate::store;
 
 /// Keys with what was noticed about them.
@@ -161,7 +161,7 @@ impl KeyArgs {
         match error {
             ReadError::Io(error) => match error.get_ref().and_then(|error| error.downcast_ref()) {
                 Some(error) => Failure::using(path, error),
-                None => Failure::io(format!("read `{shown}`"), error),
+                None => Failure::reading(format_args!("`{shown}`"), error),
             },
             ReadError::Malformed { .. } => {
                 Failure::new(Exit::Usage, format!("`{shown}`: {error}")).hint(hint(path, error))
@@ -268,7 +268,7 @@ fn hint(path: &Path, error: &ReadError) -> String {
 
 fn source(path: &Path, format: &Format, console: Console) -> Result<Box<dyn KeySource>> {
     Ok(match format {
-        Format::Store => Box::new(StoreSource { db: store::open_to_read(path, console)? }),
+        Format::Store => Box::new(StoreSource { db: store::open_store(path, console)? }),
         Format::Bytes(format) if !can_open_again(path) => {
             if path != Path::new("-") {
                 refuse_no_stream(path)?;

@@ -13,7 +13,7 @@ use super::keys::{KeyArgs, Keys};
 use super::list::by_name;
 use super::saving::Output;
 use super::watching::Watching;
-use crate::command::create::parse_seed;
+use crate::command::shared::parse_seed;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::number::{bytes, counted};

@@ -9,13 +9,14 @@ use splitpoint::Error;
 use splitpoint_lab::study::{KeyFacts, Machine, Program, SCHEMA};
 use splitpoint_lab::{Study, document, report};
 
-use crate::bytes::{escaped, shell_word};
+use crate::bytes::escaped;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::files::read_whole;
-use crate::interrupt::Unfinished;
 use crate::look::look;
+use crate::new_file::NewFile;
 use crate::number::count;
+use crate::shell::shell_word;
 
 /// Where the result of a measurement goes.
 #[derive(Debug, clap::Args)]
@@ -138,19 +139,22 @@ pub(super) fn save(path: &Path, study: &Study) -> Result<()> {
 /// Writes a file beside the one at `path`, then gives it its name.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |error: io::Error| Failure::io(format!("write `{}`", path.display()), &error);
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let mut file =
-        tempfile::NamedTempFile::new_in(parent.unwrap_or(Path::new("."))).map_err(failed)?;
-    let _unfinished = Unfinished::new(file.path());
-    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
-    // The directory's own file mode, not that of a private temporary file.
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        let mode = fs::metadata(path).map_or(0o644, |metadata| metadata.permissions().mode());
-        file.as_file().set_permissions(fs::Permissions::from_mode(mode)).map_err(failed)?;
+    let (mut file, new) = NewFile::create(path, "lab", create_anew).map_err(failed)?;
+    // Of an earlier file the permissions stay.
+    if let Ok(old) = fs::metadata(path) {
+        file.set_permissions(old.permissions()).map_err(failed)?;
     }
-    file.persist(path).map(drop).map_err(|error| failed(error.error))
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+    new.publish_over()
+}
+
+/// Creates a file. What a killed process has left of this name is removed, not written to: it may be
+/// a link by now, or open elsewhere.
+fn create_anew(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => File::create_new(path),
+    }
 }
 
 /// Reads a saved study.

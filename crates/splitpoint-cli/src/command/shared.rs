@@ -1,0 +1,157 @@
+//! Arguments that several commands have.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use splitpoint::hash::HashFunction;
+
+use crate::bytes::Notation;
+use crate::failure::{Exit, Failure, Result};
+use crate::progress::ProgressMode;
+
+/// How the outcome of long work is shown, and how far it is.
+#[derive(Debug, clap::Args)]
+pub(super) struct Showing {
+    /// Print what was done, or found, in one object
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// When to show progress
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) progress: ProgressMode,
+}
+
+/// A damaged file, and the new store for what can be saved.
+#[derive(Debug, clap::Args)]
+pub(super) struct Saving {
+    /// The damaged file
+    pub(super) file: PathBuf,
+
+    /// The store to make; there must be no such file
+    #[arg(short, long, value_name = "NEW")]
+    pub(super) output: PathBuf,
+
+    #[command(flatten)]
+    pub(super) showing: Showing,
+}
+
+/// The hash function of a new store.
+#[derive(Debug, clap::Args)]
+pub(super) struct HashChoice {
+    /// The hash function; siphash-1-3 is for keys that an attacker may choose
+    #[arg(long, value_name = "NAME", hide_default_value = true,
+          value_parser = PossibleValuesParser::new(hash_names()))]
+    pub(super) hash: Option<String>,
+
+    /// The seed of the hash function, in decimal or as 0x and hex [default: random]
+    #[arg(long, value_parser = parse_seed)]
+    pub(super) seed: Option<u64>,
+}
+
+impl HashChoice {
+    /// Returns the function that was chosen.
+    pub(super) fn function(&self) -> Result<Option<HashFunction>> {
+        let Some(name) = &self.hash else { return Ok(None) };
+        let unknown = || Failure::new(Exit::Usage, format!("no hash function `{name}`"));
+        HashFunction::by_name(name).map(Some).ok_or_else(unknown)
+    }
+}
+
+fn hash_names() -> Vec<String> {
+    HashFunction::all().iter().map(|function| function.name().to_string()).collect()
+}
+
+/// Reads a seed.
+pub(in crate::command) fn parse_seed(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| "a seed is a number of 64 bits, in decimal or as 0x and hex".to_string())
+}
+
+/// The keys that a command looks up or removes.
+#[derive(Debug, clap::Args)]
+pub(super) struct Keys {
+    /// The keys
+    #[arg(value_name = "KEY", id = "keys", required_unless_present = "stdin")]
+    given: Vec<OsString>,
+
+    /// Read keys from standard input too, a key a line; with -0 each ends in a NUL
+    #[arg(long)]
+    stdin: bool,
+
+    /// Keys are given in hex; so are values and keys that are printed
+    #[arg(long)]
+    pub(super) hex: bool,
+
+    /// End each key of standard input, and each value that is printed, in NUL instead of newline
+    #[arg(short = '0', long, conflicts_with = "hex")]
+    pub(super) null: bool,
+}
+
+/// Keys that a command works on together.
+const BATCH_KEYS: usize = 1024;
+
+impl Keys {
+    /// Returns how keys are given, and how they and values are printed.
+    pub(super) fn notation(&self) -> Notation {
+        Notation::with_hex(self.hex)
+    }
+
+    /// Decodes the keys of the command line; those of standard input are read later.
+    pub(super) fn parse(&self) -> Result<ParsedKeys> {
+        let notation = self.notation();
+        let given = self.given.iter().map(|key| notation.parse("key", key));
+        let end = if self.null { 0 } else { b'\n' };
+        let input = self.stdin.then_some(end);
+        Ok(ParsedKeys { given: given.collect::<Result<_>>()?, input, notation })
+    }
+}
+
+/// The keys of the command line, and how those of standard input end.
+#[derive(Debug)]
+pub(super) struct ParsedKeys {
+    given: Vec<Vec<u8>>,
+    input: Option<u8>,
+    notation: Notation,
+}
+
+impl ParsedKeys {
+    /// Returns the key if it is certain that there is only one.
+    pub(super) fn only(&self) -> Option<&[u8]> {
+        match (&self.given[..], self.input) {
+            ([key], None) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Gives all keys in their order to `work`, some at a time, until it fails.
+    pub(super) fn try_for_each(
+        &self,
+        mut work: impl FnMut(&[Vec<u8>]) -> Result<()>,
+    ) -> Result<()> {
+        self.given.chunks(BATCH_KEYS).try_for_each(&mut work)?;
+        let Some(end) = self.input else { return Ok(()) };
+        let mut input = BufReader::new(io::stdin());
+        let mut keys = Vec::new();
+        loop {
+            let mut key = Vec::new();
+            let taken = input.read_until(end, &mut key);
+            if taken.map_err(|error| Failure::io("read keys from standard input", &error))? == 0 {
+                return work(&keys);
+            }
+            if key.last() == Some(&end) {
+                key.pop();
+            }
+            keys.push(self.notation.decode("key", key)?);
+            // What a slow pipe has sent is worked on before the next read waits for it.
+            if keys.len() == BATCH_KEYS || input.buffer().is_empty() {
+                work(&keys)?;
+                keys.clear();
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `NewFile`: a file of this command that has its name only once it is whole and durable.
+//!
+//! Until then it is beside where it belongs, under the name `NAME.WORK-in-progress`, as what the
+//! library makes (`backup`, `repair`, `rehash`). The library's own module of this name is not used
+//! here: it writes a store through one locked file, while these files are made by a table of any
+//! format, which opens and locks its file itself, or are no tables at all.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Result};
+use crate::interrupt::{self, Unfinished};
+
+/// A file that is being made. It is removed if a signal ends the process, or if this is dropped before
+/// it has its name.
+#[derive(Debug)]
+pub(crate) struct NewFile {
+    path: PathBuf,
+    partial: PathBuf,
+    unfinished: Unfinished,
+    is_published: bool,
+}
+
+impl NewFile {
+    /// Begins the file that is to be at `path`: `make` gets the name that it has until it is whole.
+    pub(crate) fn create<T, E>(
+        path: &Path,
+        work: &str,
+        make: impl FnOnce(&Path) -> Result<T, E>,
+    ) -> Result<(T, Self), E> {
+        let partial = with_ending(path, &ending_of(work));
+        let (made, unfinished) = Unfinished::create(|| make(&partial), |_| partial.clone())?;
+        Ok((made, Self { path: path.to_path_buf(), partial, unfinished, is_published: false }))
+    }
+
+    /// Gives the file its name, unless there is one of this name by now. It must be durable.
+    pub(crate) fn publish(mut self) -> Result<()> {
+        self.give_name(|partial, path| match fs::hard_link(partial, path) {
+            Ok(()) => fs::remove_file(partial),
+            // Some file systems have no links.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                match path.symlink_metadata() {
+                    Ok(_) => Err(error),
+                    Err(_) => fs::rename(partial, path),
+                }
+            }
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Gives the file its name, in place of what has it. It must be durable.
+    pub(crate) fn publish_over(mut self) -> Result<()> {
+        self.give_name(|partial, path| fs::rename(partial, path))
+    }
+
+    fn give_name(&mut self, rename: impl FnOnce(&Path, &Path) -> io::Result<()>) -> Result<()> {
+        interrupt::last_step();
+        self.unfinished.finish(|| rename(&self.partial, &self.path)).map_err(|error| {
+            Failure::io(format_args!("give `{}` its name", self.path.display()), &error)
+        })?;
+        self.is_published = true;
+        sync_directory_of(&self.path)
+    }
+}
+
+impl Drop for NewFile {
+    /// Leaves nothing behind of what was stopped.
+    fn drop(&mut self) {
+        if !self.is_published {
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
+}
+
+fn ending_of(work: &str) -> String {
+    format!(".{work}-in-progress")
+}
+
+/// Returns where the library has a file until it is whole that is to be at `path`.
+pub(crate) fn partial_of(path: &Path, work: &str) -> PathBuf {
+    // Beside the file that a link leads to.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    with_ending(&target, &ending_of(work))
+}
+
+/// Returns `path` with `ending` behind its name.
+pub(crate) fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Makes the names in the directory of `path` durable.
+pub(crate) fn sync_directory_of(path: &Path) -> Result<()> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| Failure::io(format_args!("sync `{}`", directory.display()), &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<OsString> {
+        fs::read_dir(dir).expect("a directory").map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn a_new_file_is_there_whole_or_not_at_all_and_replaces_only_what_it_may() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
+        let begin = |content: &str| {
+            let made = NewFile::create(&path, "test", |partial| fs::write(partial, content));
+            made.expect("a file can be made").1
+        };
+        let abandoned = begin("half");
+        assert_eq!(names(dir.path()), ["new.test-in-progress"]);
+        drop(abandoned);
+        assert!(names(dir.path()).is_empty());
+
+        begin("first").publish().unwrap();
+        assert!(begin("second").publish().is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first");
+        begin("third").publish_over().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "third");
+        assert_eq!(names(dir.path()), ["new"]);
+    }
+}
