@@ -13,6 +13,13 @@ pub enum Error {
         /// The function whose name is nearest.
         nearest: &'static str,
     },
+    /// Several hash functions are called so.
+    AmbiguousHash {
+        /// What was asked for.
+        name: String,
+        /// Their own names, two or more.
+        candidates: &'static [&'static str],
+    },
     /// No reduction has this name.
     UnknownReduction {
         /// What was asked for.
@@ -67,6 +74,10 @@ impl fmt::Display for Error {
         match self {
             Self::UnknownHash { name, nearest } => {
                 write!(f, "no hash function is called `{name}`; the nearest is `{nearest}`")
+            }
+            Self::AmbiguousHash { name, candidates } => {
+                let (last, others) = candidates.split_last().unwrap_or((&"", &[]));
+                write!(f, "`{name}` may be `{}` or `{last}`", others.join("`, `"))
             }
             Self::UnknownReduction { name, known } => {
                 write!(f, "no reduction is called `{name}`; there are {known}")
