@@ -1,10 +1,11 @@
-//! The generated parts of docs/: the tables of format.md, the fields of lab-json.md, and cli.md.
+//! The generated parts of docs/: the tables of format.md, the fields of lab-json.md,
+//! lab-schema.json, and cli.md.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::schema::{SCHEMA, with_current_fields};
+use crate::schema::{self, FIELDS, SCHEMA, with_current_fields};
 use crate::tree::{Tree, first_difference};
 use crate::{Failure, console, process};
 
@@ -25,8 +26,10 @@ pub(crate) fn regenerate(root: &Path) -> Result<(), Failure> {
     let tree = Tree::read(root)?;
     let Some(found) = tree.texts.get(FORMAT) else { return Err(format!("`{FORMAT}` is missing")) };
     write_if_changed(root, FORMAT, found, &with_current_tables(&tree, found)?)?;
-    let Some(found) = tree.texts.get(SCHEMA) else { return Err(format!("`{SCHEMA}` is missing")) };
-    write_if_changed(root, SCHEMA, found, &with_current_fields(&tree, found)?)?;
+    let Some(found) = tree.texts.get(FIELDS) else { return Err(format!("`{FIELDS}` is missing")) };
+    write_if_changed(root, FIELDS, found, &with_current_fields(&tree, found)?)?;
+    let found = tree.texts.get(SCHEMA).map_or("", String::as_str);
+    write_if_changed(root, SCHEMA, found, &schema::schema(&tree)?)?;
     let found = tree.texts.get(MANUAL).map_or("", String::as_str);
     write_if_changed(root, MANUAL, found, &command_manual(root)?)
 }

@@ -5,3 +5,4 @@ mod edge;
 mod ideal;
 mod merge;
 mod page;
+mod schema;
