@@ -161,7 +161,8 @@ fn the_facts_of_the_keys_name_what_is_unusual_about_them() {
         (Duplicates::Removed, "compared exactly"),
         (Duplicates::RemovedByFingerprint { wrong_p: 1e-20 }, "at most 1e-20"),
     ] {
-        facts(KeyFacts { duplicate_count: 7, duplicates, ..keys.clone() }).check_appendix(&[expected]);
+        facts(KeyFacts { duplicate_count: 7, duplicates, ..keys.clone() })
+            .check_appendix(&[expected]);
     }
 }
 
