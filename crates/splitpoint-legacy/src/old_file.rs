@@ -292,7 +292,7 @@ impl OldFile {
     /// of the hash, as many as keys, rounded down to a power of two.
     fn occupancy(&self, reader: &dyn Reader) -> Result<Occupancy> {
         let survey = self.survey()?;
-        if reader.hash_name().is_empty() && reader.linear_bucket_count().is_some() {
+        if reader.hash_name().is_empty() {
             return Ok(occupancy_of_rows(survey));
         }
         let key_count = survey.pair_count;
