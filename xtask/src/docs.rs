@@ -1,10 +1,12 @@
-//! The generated parts of docs/: the tables of format.md, the fields of lab-json.md, and cli.md.
+//! The generated parts of docs/: the tables of format.md, the fields of lab-json.md,
+//! lab-schema.json, and cli.md.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::schema::{SCHEMA, with_current_fields};
+use crate::hash_ids;
+use crate::schema::{self, FIELDS, SCHEMA, with_current_fields};
 use crate::tree::{Tree, first_difference};
 use crate::{Failure, console, process};
 
@@ -18,15 +20,17 @@ const MARK_CLOSE: &str = " -->";
 const TABLE_END: &str = "<!-- end -->";
 
 /// Where the items are that a mark names.
-const SOURCES: &str = "crates/splitpoint/src/";
+pub(crate) const SOURCES: &str = "crates/splitpoint/src/";
 
 /// Writes what is out of date.
 pub(crate) fn regenerate(root: &Path) -> Result<(), Failure> {
     let tree = Tree::read(root)?;
     let Some(found) = tree.texts.get(FORMAT) else { return Err(format!("`{FORMAT}` is missing")) };
     write_if_changed(root, FORMAT, found, &with_current_tables(&tree, found)?)?;
-    let Some(found) = tree.texts.get(SCHEMA) else { return Err(format!("`{SCHEMA}` is missing")) };
-    write_if_changed(root, SCHEMA, found, &with_current_fields(&tree, found)?)?;
+    let Some(found) = tree.texts.get(FIELDS) else { return Err(format!("`{FIELDS}` is missing")) };
+    write_if_changed(root, FIELDS, found, &with_current_fields(&tree, found)?)?;
+    let found = tree.texts.get(SCHEMA).map_or("", String::as_str);
+    write_if_changed(root, SCHEMA, found, &schema::schema(&tree)?)?;
     let found = tree.texts.get(MANUAL).map_or("", String::as_str);
     write_if_changed(root, MANUAL, found, &command_manual(root)?)
 }
@@ -76,26 +80,30 @@ pub(crate) fn with_current_tables(tree: &Tree, document: &str) -> Result<String,
         current.push_str(line);
         current.push('\n');
         let Some(name) = mark(line) else { continue };
-        let table = table(tree, name).ok_or_else(|| {
-            format!("`{name}` names no item of {SOURCES} with a `text` block in its documentation")
-        })?;
+        let table = match name {
+            hash_ids::MARK => hash_ids::table(tree)?,
+            _ => bytes_table(tree, name).ok_or_else(|| {
+                format!("`{name}` names no item of {SOURCES} with a `text` block in its docs")
+            })?,
+        };
         if !lines.by_ref().any(|line| line.trim() == TABLE_END) {
             return Err(format!("the table of `{name}` has no `{TABLE_END}`"));
         }
-        let _ = write!(current, "```text\n{table}\n```\n{TABLE_END}\n");
+        let _ = write!(current, "{table}\n{TABLE_END}\n");
     }
     Ok(current)
 }
 
 /// Returns the `text` block of an item named by its path, or of the module if it is one.
-fn table(tree: &Tree, name: &str) -> Option<String> {
+fn bytes_table(tree: &Tree, name: &str) -> Option<String> {
     let block = |module: &str, item: &str| {
         let file = module.replace("::", "/");
         let paths = [format!("{SOURCES}{file}.rs"), format!("{SOURCES}{file}/mod.rs")];
         paths.iter().find_map(|path| tree.rust.get(path)?.text_block(item))
     };
     let (module, item) = name.rsplit_once("::").unwrap_or(("lib", name));
-    block(module, item).or_else(|| block(name, ""))
+    let found = block(module, item).or_else(|| block(name, ""))?;
+    Some(format!("```text\n{found}\n```"))
 }
 
 /// Returns path, line and name of every item whose documentation holds a table of bytes.

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 mod console;
 mod dependencies;
 mod docs;
+mod hash_ids;
 mod instructions;
 mod layers;
 mod licenses;

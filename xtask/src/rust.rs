@@ -114,20 +114,26 @@ impl RustFile {
     }
 
     fn push_docs(&mut self, name: &str, line: usize, attributes: &[syn::Attribute]) {
-        let mut doc = String::new();
-        for attribute in attributes {
-            let syn::Meta::NameValue(meta) = &attribute.meta else { continue };
-            let syn::Expr::Lit(value) = &meta.value else { continue };
-            if let (true, syn::Lit::Str(text)) = (meta.path.is_ident("doc"), &value.lit) {
-                let text = text.value();
-                doc.push_str(text.strip_prefix(' ').unwrap_or(&text));
-                doc.push('\n');
-            }
-        }
+        let doc = doc_text(attributes);
         if !doc.is_empty() {
             self.docs.push((name.to_owned(), line, doc));
         }
     }
+}
+
+/// Returns the text of a doc comment, each line with its end.
+pub(crate) fn doc_text(attributes: &[syn::Attribute]) -> String {
+    let mut doc = String::new();
+    for attribute in attributes {
+        let syn::Meta::NameValue(meta) = &attribute.meta else { continue };
+        let syn::Expr::Lit(value) = &meta.value else { continue };
+        if let (true, syn::Lit::Str(text)) = (meta.path.is_ident("doc"), &value.lit) {
+            let text = text.value();
+            doc.push_str(text.strip_prefix(' ').unwrap_or(&text));
+            doc.push('\n');
+        }
+    }
+    doc
 }
 
 fn text_block(doc: &str) -> Option<String> {

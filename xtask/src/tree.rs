@@ -10,8 +10,9 @@ use crate::rust::RustFile;
 /// Directories that hold no sources.
 const SKIPPED: [&str; 2] = [".git", "target"];
 
-/// Endings of the files that people write.
-const TEXT_ENDINGS: [&str; 6] = [".rs", ".toml", ".md", ".sh", ".yml", ".ci/run"];
+/// Endings of the files that people write, and of one that `cargo xtask docs` writes.
+const TEXT_ENDINGS: [&str; 7] =
+    [".rs", ".toml", ".md", ".sh", ".yml", ".ci/run", "docs/lab-schema.json"];
 
 /// All files of the repository. Paths are relative to its root, with `/`.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
-//! What a flipped bit of a key does to its hash: a half of the hash's bits should flip, each as
-//! likely as the others.
+//! How a hash changes when a bit of its key flips: each bit of the hash should flip with
+//! probability one half.
 //!
-//! The flips are synthetic, the keys are real: a hash may have no avalanche on keys that nobody
-//! has. Keys next to each other in sorted order are neighbors that do occur.
+//! The flips are synthetic, but the keys are real, because a failure on keys that nobody has does
+//! not matter. Keys next to each other in sorted order are neighbors that do occur.
 //!
 //! # Source
 //!
@@ -20,7 +20,7 @@ use crate::study::{Avalanche, FlipRate, Neighbors};
 
 /// Bits of a key that are flipped, from its start.
 pub const KEY_BITS_MAX: usize = 1024;
-/// Keys that are enough to tell a rate of a half from 0.47.
+/// Keys that suffice to distinguish a rate of 0.47 from a half.
 pub const SAMPLE_KEYS: usize = 4096;
 /// Standard deviations of the middle 99 % of the normal.
 const Z_99: f64 = 2.575_829_303_548_901;
@@ -44,8 +44,8 @@ impl Avalanche {
             flipped.extend_from_slice(key);
             for bit in 0..bits_of(key) {
                 flipped[bit / 8] ^= 1 << (bit % 8);
-                // Of two keys that are each the other's flip, one flip says all: counted twice, an
-                // ideal hash would seem uneven.
+                // If two keys are each other's flip, we count one of the two flips, because
+                // counting the same pair twice would make an ideal hash look uneven.
                 if flipped.as_slice() > key || !sampled.contains(flipped.as_slice()) {
                     counts[bit].add(hash ^ specimen.hash(&flipped, seed));
                     key_counts[bit] += 1;
@@ -75,7 +75,7 @@ impl Avalanche {
         }
     }
 
-    /// Returns what it comes to, in words.
+    /// Returns the result in words.
     pub fn in_words(&self) -> Vec<String> {
         let mut words = Vec::new();
         let Some(worst) = self.worst else {
@@ -156,8 +156,9 @@ fn worst_entry(flips: &[Vec<u64>], key_counts: &[u64]) -> (Option<FlipRate>, f64
 }
 
 impl Neighbors {
-    /// Returns in how many bits the hashes of each key and the next differ; `None` for less than
-    /// two keys. The keys should be sorted, or in another order that makes neighbors.
+    /// Returns the number of bits in which the hashes of each key and the next differ, or `None`
+    /// for fewer than two keys. The caller sorts the keys, or orders them so that neighbors are
+    /// similar.
     pub fn new<'k>(
         specimen: &Specimen,
         seed: u64,
@@ -174,8 +175,8 @@ impl Neighbors {
         if pair_count == 0 {
             return None;
         }
-        // Pairs that share a hash are independent all the same: the difference of two uniform
-        // words says nothing of either.
+        // Pairs that share a hash are still independent, because the difference of two uniform
+        // words is independent of each of them.
         let (n, width_bits) = (pair_count as f64, f64::from(specimen.width_bits()));
         let (mean_bits, mean_bits_ideal) = (bits as f64 / n, width_bits / 2.0);
         let z = (mean_bits - mean_bits_ideal) / (width_bits / 4.0 / n).sqrt();

@@ -1,4 +1,4 @@
-//! How often each bit of a stream of words is set.
+//! Counts how often each bit of a stream of words is set.
 
 /// Words that can be counted before the planes are full.
 const WORDS_MAX: u32 = (1 << PLANE_COUNT) - 1;
@@ -8,8 +8,8 @@ const PLANE_COUNT: usize = 16;
 ///
 /// # Source
 ///
-/// Vertical counters: plane `p` holds bit `p` of 64 counters at once, so that a word is added by
-/// two operations on the average instead of 64. Knuth, The Art of Computer Programming 4A, 7.1.3.
+/// Vertical counters: plane `p` holds bit `p` of 64 counters, so adding a word takes two
+/// operations on average instead of 64. Knuth, The Art of Computer Programming 4A, 7.1.3.
 #[derive(Clone, Debug)]
 pub struct BitCounts {
     planes: [u64; PLANE_COUNT],
@@ -26,7 +26,7 @@ impl Default for BitCounts {
 }
 
 impl BitCounts {
-    /// Returns counts that were taken apart.
+    /// Returns the counts with these values.
     pub(crate) fn of_sums(always_set: u64, ever_set: u64, sums: &[u64; 64]) -> Self {
         let sums = *sums;
         Self { planes: [0; PLANE_COUNT], pending: 0, sums, always_set, ever_set }
@@ -54,7 +54,7 @@ impl BitCounts {
         }
     }
 
-    /// Adds what was counted of other words.
+    /// Adds the counts of other words.
     pub(crate) fn merge(&mut self, other: &Self) {
         let (mut sums, others) = (self.ones(), other.ones());
         for (sum, other) in sums.iter_mut().zip(others) {
@@ -75,12 +75,12 @@ impl BitCounts {
         ones
     }
 
-    /// Returns the bits that were set in every word; all of them if there was none.
+    /// Returns the bits that every word has set; all bits if there were no words.
     pub fn always_set(&self) -> u64 {
         self.always_set
     }
 
-    /// Returns the bits that were set in some word.
+    /// Returns the bits that some word has set.
     pub fn ever_set(&self) -> u64 {
         self.ever_set
     }

@@ -8,34 +8,49 @@
 use serde::{Deserialize, Serialize};
 use splitpoint::stats::{ChainHistogram, ChainRow};
 
-/// One row, in Lever's columns and the ideal's.
+/// Buckets of one size, in Lever's columns and the ideal's.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "ChainRow")]
 struct RowForm {
+    /// Keys in each of these buckets.
     size: u64,
+    /// Buckets of this size.
     #[serde(rename = "buckets")]
     bucket_count: u64,
+    /// Keys in all of them.
     #[serde(rename = "keys")]
     item_count: u64,
+    /// Keys in buckets of this size or smaller, in percent of all keys.
     cumulative_percent: f64,
+    /// Buckets of this size that an ideal hash gives on average.
     #[serde(rename = "ideal_buckets")]
     ideal_bucket_count: f64,
 }
 
-/// The whole histogram.
+/// How many buckets have how many keys, beside an ideal hash.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "ChainHistogram")]
 struct HistogramForm {
+    /// One row for each size that occurs.
     #[serde(with = "rows")]
     rows: Vec<ChainRow>,
+    /// Mean lines that a lookup of a key in the table reads; 0 if there are no keys.
     probes_hit: f64,
+    /// The same for an ideal hash.
     probes_hit_ideal: f64,
+    /// Mean lines that a lookup of a missing key reads.
     probes_miss: f64,
+    /// The same for an ideal hash.
     probes_miss_ideal: f64,
+    /// Keys in the fullest bucket.
     longest: u64,
+    /// The same for an ideal hash, on average.
     longest_ideal: f64,
+    /// Probability that an ideal hash fills a bucket as full.
     longest_p: f64,
+    /// Size that no bucket of an ideal hash exceeds, except with a probability below 2^-40.
     longest_by_chance: u64,
+    /// Buckets that exceed it.
     #[serde(rename = "beyond_chance")]
     beyond_chance_count: u64,
 }

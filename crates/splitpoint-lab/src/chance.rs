@@ -1,22 +1,22 @@
-//! Whether two measurements differ by more than chance.
+//! Tests whether two measurements differ by more than chance.
 //!
 //! # Source
 //!
-//! Mann and Whitney, "On a test of whether one of two random variables is stochastically larger than
-//! the other", 1947; the variance with ties as in Hollander and Wolfe, Nonparametric Statistical
-//! Methods, 4.1. Press et al., Numerical Recipes, 6.4: the incomplete beta function by its continued
-//! fraction.
+//! Mann and Whitney, "On a test of whether one of two random variables is stochastically larger
+//! than the other", 1947; the variance with ties as in Hollander and Wolfe, Nonparametric
+//! Statistical Methods, 4.1. Press et al., Numerical Recipes, 6.4: the incomplete beta function by
+//! its continued fraction.
 
 use crate::probability::{ln_gamma, normal_two_sided};
 
-/// Tries from which the binomial distribution is not told from the normal.
+/// Tries from which the normal distribution replaces the binomial.
 const TRIES_MANY: f64 = 1e6;
 
-/// Runs of each side below which ranks say nothing at the probabilities that count here.
+/// Fewest runs of each side; with fewer, ranks cannot reach the probabilities that count here.
 const RUNS_MIN: usize = 8;
 
-/// Returns the probability that the ranks of two sets of runs differ as much if chance alone made
-/// it, on both sides, or `None` if one has fewer than eight runs.
+/// Returns the two-sided probability that chance alone makes the ranks of two sets of runs differ
+/// as much, or `None` if one has fewer than eight runs.
 ///
 /// Mann and Whitney's test: of all pairs of a run on the left and one on the right, how many have
 /// the longer one on the left, a tie counting half; by the normal distribution, with the variance
@@ -58,8 +58,8 @@ pub fn ranks_p(left: &[f64], right: &[f64]) -> Option<f64> {
     Some(normal_two_sided((away - 0.5).max(0.0) / variance.sqrt()))
 }
 
-/// Returns the probability that a count splits as unevenly as `left` and `right`, where each of the
-/// `left + right` falls to the left with probability `share`; on both sides.
+/// Returns the two-sided probability that a count splits as unevenly as `left` and `right`, if each
+/// of the `left + right` falls to the left with probability `share`.
 ///
 /// Of two Poisson counts this tests whether their means are as `share` to `1 - share`.
 pub fn split_p(left: f64, right: f64, share: f64) -> f64 {

@@ -1,18 +1,18 @@
-//! What to choose: the function and the reduction whose lookups cost least on the user's keys.
+//! Chooses the function and the reduction whose lookups cost least on the user's keys.
 //!
 //! ```text
 //! lookup = time of the hash + cache lines * time of a line
 //! cache lines of a hit = 1 of the bucket + keys compared, ideal * worst cost ratio
 //! ```
 //!
-//! The table is a chained one: an array of bucket heads, 8 bytes each, and a line for each key. The
-//! cost ratio is the worst over seven sizes around the one that was asked for and, where there is a
-//! seed, three seeds; it is charged only where chance does not explain it, and a distribution
-//! better than chance is charged as ideal, since other keys will not have it.
+//! The table is chained: an array of bucket heads, 8 bytes each, and a cache line for each key. The
+//! cost ratio is the worst over seven sizes around the requested one and, if the function has a
+//! seed, three seeds. It counts only where chance does not explain it. A distribution better than
+//! chance counts as ideal, because other keys will not have it.
 //!
 //! # Not here
 //!
-//! Times are measured by `timing` and `line_load`.
+//! `timing` and `line_load` measure the times.
 
 use splitpoint::linear::Geometry;
 use splitpoint::stats::Ideal;
@@ -24,23 +24,23 @@ use crate::specimen::{Seeding, Stability};
 use crate::study::{Choice, Manner, Spread, Study, Wishes};
 use crate::{Error, Reducer, Reduction, Specimen};
 
-/// Reductions that any function can be used with.
+/// Reductions that work with any function.
 pub const REDUCTIONS: [Reduction; 4] =
     [Reduction::LowMask, Reduction::HighShift, Reduction::Range, Reduction::Split];
-/// Seeds that are tried.
+/// Seeds to try.
 pub const SEEDS: [u64; 3] = [0, 0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];
 
-/// Sizes that are tried go from so many halvings of the one asked for to so many doublings.
+/// Sizes to try on each side of the requested one, each half or double the one before.
 const SIZES: i32 = 3;
 /// Bytes of the head of a bucket.
 const HEAD_BYTES: u64 = 8;
-/// Coin tosses of a p value from which chance is ruled out, over all trials; and standard
-/// deviations below the mean from which buckets are too even for it.
+/// Coin tosses of a p value that rules out chance, over all trials; and standard deviations below
+/// the mean at which buckets are too even for chance.
 const FAILURE_BITS: f64 = 20.0;
 const MORE_EVEN_Z: f64 = -4.0;
-/// Choices whose costs are as near as this are the same.
+/// Choices whose costs differ by less than this factor are equally good.
 const TIE: f64 = 1.05;
-/// What people use without asking, and how they know it.
+/// The usual defaults, and where people find them.
 const POPULAR: [(&str, &str); 6] = [
     ("fnv1a-64", "FNV-1a"),
     ("db-hash4", "h * 33 + c"),
@@ -50,7 +50,7 @@ const POPULAR: [(&str, &str); 6] = [
     ("rapidhash-v3", "rapidhash"),
 ];
 
-/// Returns why a function is out of the question, or `None`.
+/// Returns the reason to rule a function out, or `None`.
 pub fn refusal(wishes: Wishes, specimen: &Specimen) -> Option<&'static str> {
     let is_keyed = matches!(specimen.seeding(), Seeding::Key128 | Seeding::Key256);
     if wishes.on_disk && specimen.stability() != Stability::Frozen {
@@ -62,7 +62,7 @@ pub fn refusal(wishes: Wishes, specimen: &Specimen) -> Option<&'static str> {
     }
 }
 
-/// Returns the bytes of a table of so many buckets and keys.
+/// Returns the bytes of a table with these numbers of buckets and keys.
 pub fn table_bytes(bucket_count: u64, key_count: u64) -> u64 {
     bucket_count.saturating_mul(HEAD_BYTES).saturating_add(key_count.saturating_mul(LINE_BYTES))
 }
@@ -75,7 +75,7 @@ pub fn bucket_count_for(reduction: Reduction, bucket_count: u64) -> u64 {
     }
 }
 
-/// What one reduction makes of one function's hashes, at several sizes and seeds.
+/// The distribution of one function's hashes with one reduction, at several sizes and seeds.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     reduction: Reduction,
@@ -96,7 +96,7 @@ impl Distribution {
     ///
     /// # Errors
     ///
-    /// [`Error::BucketCount`] if there can be no table of this size.
+    /// [`Error::BucketCount`] if no table can have this size.
     pub fn new(
         specimen: &Specimen,
         reduction: Reduction,
@@ -119,9 +119,9 @@ impl Distribution {
         })
     }
 
-    /// Returns the sizes that are tried.
+    /// Returns the sizes to try.
     ///
-    /// For reductions that take any size those between powers of two, where they differ from masks.
+    /// Reductions that take any size get sizes between powers of two, where they differ from masks.
     pub fn bucket_counts(&self) -> Vec<u64> {
         let scaled = |exponent: i32| {
             let whole = match exponent {
@@ -188,8 +188,8 @@ impl Distribution {
         }
     }
 
-    /// Returns the choice that this is, of a function that takes `hash_ns` on a table whose lines
-    /// take `line_ns`.
+    /// Returns this as a choice, for a function that takes `hash_ns` and a table whose lines take
+    /// `line_ns`.
     pub fn choice(&self, specimen: &Specimen, hash_ns: f64, line_ns: &Spread) -> Choice {
         let manner = self.manner();
         let ideal = match self.reduction {
@@ -250,7 +250,7 @@ pub fn rank(choices: &mut [Choice]) {
 }
 
 impl Choice {
-    /// Returns whether its distribution can be trusted with other keys and at other sizes.
+    /// Returns whether its distribution will hold with other keys and at other sizes.
     pub fn is_sound(&self) -> bool {
         self.manner == Manner::Fits
     }
@@ -261,13 +261,13 @@ impl Choice {
 }
 
 impl Study {
-    /// Returns the choice to make: the cheapest whose distribution fits at all sizes and seeds, or
-    /// the cheapest of all if there is none.
+    /// Returns the cheapest choice whose distribution fits at all sizes and seeds, or the cheapest
+    /// of all if none fits.
     pub fn recommended(&self) -> Option<&Choice> {
         self.choices.iter().find(|choice| choice.is_sound()).or(self.choices.first())
     }
 
-    /// Returns why that one, and why not those that people use without asking, in sentences.
+    /// Explains the choice, and why it beats the usual defaults.
     pub fn reasons(&self) -> Vec<String> {
         let Some(winner) = self.recommended() else {
             let reason = match self.interruption {
@@ -285,7 +285,7 @@ impl Study {
         reasons
     }
 
-    /// Tells why cheaper ones were not taken.
+    /// Explains why cheaper ones lost.
     fn passed_over(&self, winner: &Choice) -> Option<String> {
         let cheaper = self.choices.iter().take_while(|choice| *choice != winner);
         let mut names: Vec<&str> = cheaper.map(|choice| choice.hash.as_str()).collect();

@@ -1,24 +1,25 @@
-//! What two functions differ in on the same keys, or two studies, and whether it is chance.
+//! Compares two functions on the same keys, or two studies, and tests whether chance explains the
+//! differences.
 //!
-//! Figures of the buckets are tested by their pairs: were both hashes ideal, the pairs of keys in
-//! one bucket would be two Poisson counts whose means are known. Times are tested by the ranks of
-//! their runs, as the medians that are shown depend on them.
+//! The test of the buckets compares pairs of keys in one bucket. With ideal hashes these are two
+//! Poisson counts whose means follow from the tables. The test of times compares the ranks of the
+//! runs, because the medians in the report depend on them too.
 
 use crate::chance::{ranks_p, split_p};
 use crate::measure::Report;
 use crate::study::{Difference, Spread, Study, Timing};
 
-/// Probability below which a difference is not put down to chance.
+/// Probability below which chance does not explain a difference.
 pub const CHANCE_P: f64 = 0.001;
 
-/// Nanoseconds that the loops around a function take, and with them their noise, are subtracted from
-/// its time: less than this is not told from nothing.
+/// Shortest time that counts, in nanoseconds. The time of a function is what remains without the
+/// loops around it, so anything shorter is their noise.
 const RESOLUTION_NS: f64 = 0.1;
 
-/// What two studies have in common, and what only one of them has.
+/// The measurements that two studies share, and those that only one has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
-    /// Figures of what both have.
+    /// The figures of those that both have.
     pub differences: Vec<Difference>,
     /// Measurements that only the first has.
     pub only_left: Vec<String>,
@@ -26,7 +27,7 @@ pub struct Comparison {
     pub only_right: Vec<String>,
 }
 
-/// Returns what two reports differ in.
+/// Returns the differences between two reports.
 ///
 /// # Examples
 ///
@@ -66,7 +67,7 @@ pub fn reports(subject: &str, left: &Report, right: &Report) -> Vec<Difference> 
             |report| report.longest_ideal,
         ),
     ];
-    // All three say how many pairs of keys share a bucket.
+    // All three follow from the number of pairs of keys that share a bucket.
     let p = pairs_p(left, right);
     figures[..3].iter_mut().for_each(|difference| difference.p = Some(p));
     figures.extend(collisions(subject, left, right));
@@ -93,7 +94,7 @@ fn collisions(subject: &str, left: &Report, right: &Report) -> Option<Difference
     if one.pair_count == 0 && other.pair_count == 0 {
         return None;
     }
-    // Of other widths other numbers are ideal, and nothing follows from a difference.
+    // Another width has another ideal, so a difference would mean nothing.
     let ideal = shared(one.pair_count_ideal, other.pair_count_ideal);
     let (left, right) = (one.pair_count as f64, other.pair_count as f64);
     Some(Difference {
@@ -106,7 +107,7 @@ fn collisions(subject: &str, left: &Report, right: &Report) -> Option<Difference
     })
 }
 
-/// Returns what two timings of keys of the same lengths differ in.
+/// Returns the differences between two timings of keys of the same lengths.
 pub fn timings(subject: &str, left: &Timing, right: &Timing) -> Vec<Difference> {
     let figure = |figure: &str, left: &Spread, right: &Spread| Difference {
         subject: subject.to_owned(),
@@ -135,7 +136,7 @@ pub fn lengths(timing: &Timing) -> String {
     }
 }
 
-/// Returns what two studies differ in, measurement by measurement.
+/// Returns the differences between two studies, measurement by measurement.
 pub fn studies(left: &Study, right: &Study) -> Comparison {
     let mut comparison = Comparison::default();
     let of_report = |report: &Report| {
@@ -169,17 +170,17 @@ impl Comparison {
 }
 
 impl Difference {
-    /// Returns whether there is one at all.
+    /// Returns whether the two figures differ.
     pub fn differs(&self) -> bool {
         self.left.total_cmp(&self.right).is_ne()
     }
 
-    /// Returns what a figure must be to be told from nothing: more than 0 of times only.
+    /// Returns the smallest figure that counts; only times have one above 0.
     pub fn resolution(&self) -> f64 {
         if self.figure.ends_with(", ns") { RESOLUTION_NS } else { 0.0 }
     }
 
-    /// Returns whether there is one that chance does not explain, as far as that can be tested.
+    /// Returns whether chance does not explain the difference, as far as a test exists.
     pub fn is_beyond_chance(&self) -> bool {
         self.differs() && self.p.is_some_and(|p| p < CHANCE_P)
     }

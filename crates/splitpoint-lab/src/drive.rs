@@ -1,4 +1,4 @@
-//! Drives measurements over keys: in threads, in rounds that fit into memory, until it is stopped.
+//! Runs measurements over keys: in threads, in rounds that fit into memory, until they are stopped.
 //!
 //! ```text
 //! setups --plan--> rounds of cells;  each window of keys: every cell counts its part of it
@@ -6,13 +6,13 @@
 //!
 //! # Invariants
 //!
-//! - What is measured does not depend on the number of threads: [`PartialStats`] add up.
-//! - All cells of a round have counted the same keys whenever the work can be stopped, so that the
-//!   reports of a stopped round can be compared.
+//! - The results do not depend on the number of threads, because [`PartialStats`] add up.
+//! - Wherever the work can stop, all cells of a round have counted the same keys, so the reports of
+//!   a stopped round can be compared.
 //!
 //! # Not here
 //!
-//! What the counts say is in `measure`; reading keys is in `keys`.
+//! `measure` evaluates the counts; `keys` reads the keys.
 
 use std::ops::ControlFlow;
 
@@ -22,30 +22,30 @@ use crate::keys::{Done, KeySlice, Keys, Phase, ReadError, Watch};
 use crate::study::Interruption;
 use crate::{Error, PartialStats, Setup};
 
-/// What the measurements may use.
+/// Limits of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory for counts, in bytes; the keys are not among them.
+    /// Memory for counts, in bytes, without the keys.
     pub memory_bytes: u64,
     /// Threads; 0 is as many as there are cores.
     pub thread_count: usize,
 }
 
-/// What came of some measurements.
+/// The results of some measurements.
 #[derive(Clone, Debug)]
 pub struct Outcome<T> {
     /// One result for each setup that was begun, in the order of the setups.
     pub results: Vec<T>,
-    /// What is missing, if the work was stopped.
+    /// What is missing, if somebody stopped the work.
     pub interruption: Option<Interruption>,
-    /// Measurements that kept fewer hashes than was asked for, so as to fit into memory.
+    /// Measurements that kept fewer hashes than their setups wanted, to fit into memory.
     pub sampled_count: u64,
 }
 
-/// Measures every setup on all keys, and makes a result of the counts of each.
+/// Measures every setup on all keys, and calls `finish` with the counts of each.
 ///
-/// Setups that do not fit into memory together are measured one after the other, in another pass
-/// over the keys. One whose hashes do not fit keeps a sample of them.
+/// Setups that do not fit into memory together take turns, each turn with its own pass over the
+/// keys. A setup whose hashes do not fit keeps a sample of them.
 ///
 /// # Errors
 ///
@@ -122,7 +122,7 @@ fn interrupted<T>(key_count: u64, of_count: u64, results: &[Option<T>]) -> Inter
     Interruption { key_count, missing: missing.join(", ") }
 }
 
-/// Lets setups whose hashes do not fit keep fewer of them. Returns how many there are of those.
+/// Lets setups whose hashes do not fit keep fewer of them. Returns the number of such setups.
 ///
 /// Threads do not count here: the results must not depend on them.
 fn fit(
@@ -152,7 +152,7 @@ fn fit(
     }
 }
 
-/// Setups of one function and seed, which one thread at a time counts on a part of each window.
+/// Setups of one function and seed. One thread at a time counts them on a part of each window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CellPlan {
     setups: Vec<usize>,
@@ -203,7 +203,7 @@ fn plan_round(
     let per_group = thread_count.div_ceil(groups.len());
     let needed_bytes: u64 = round.iter().map(|&index| setups[index].memory_bytes(key_count)).sum();
     let counters: u64 = round.iter().map(|&index| setups[index].memory_bytes(0)).sum();
-    // Parts of the keys take buckets of their own each; another hash is cheaper.
+    // Each part of the keys needs its own buckets, so computing another hash is cheaper.
     let spare = memory_bytes.saturating_sub(needed_bytes).checked_div(counters).unwrap_or(0);
     let mut cells = Vec::new();
     for group in groups {
@@ -266,7 +266,7 @@ impl Cell {
     }
 }
 
-/// Counts until the end or until it is stopped, and returns the number of keys that were counted.
+/// Counts to the end, or until somebody stops it, and returns the number of counted keys.
 fn count(
     keys: &Keys<'_>,
     cells: &mut [Cell],
@@ -275,7 +275,7 @@ fn count(
 ) -> Result<u64, ReadError> {
     let mut done = Done { key_count: 0, key_count_total: Some(keys.len()), input_bytes: 0 };
     keys.for_each_window(|window| {
-        // Before the window, so that work that is stopped early begins nothing.
+        // Before the window, so that work that somebody stops early begins nothing.
         if watch.is_stopped() {
             return ControlFlow::Break(());
         }
@@ -318,7 +318,7 @@ mod tests {
         let one = [setup("sdbm", 8)];
         let parts = vec![vec![cell(&[0], 0, 2), cell(&[0], 1, 2)]];
         assert_eq!(plan(&one, 10, 1 << 20, 2), parts);
-        // No memory for the buckets of another part.
+        // There is no memory for the buckets of another part.
         assert_eq!(plan(&one, 10, 64 + 320, 2), [[cell(&[0], 0, 1)]]);
         let many = [setup("sdbm", 8), setup("dbm", 8), setup("sdbm", 16), setup("sdbm", 32)];
         let shared = [cell(&[1], 0, 2), cell(&[1], 1, 2), cell(&[0, 2], 0, 1), cell(&[3], 0, 1)];

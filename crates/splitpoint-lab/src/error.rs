@@ -1,4 +1,4 @@
-//! What can go wrong in the lab.
+//! Errors of the lab.
 
 use std::fmt;
 
@@ -8,56 +8,63 @@ use std::fmt;
 pub enum Error {
     /// No hash function has this name.
     UnknownHash {
-        /// What was asked for.
+        /// The name as given.
         name: String,
-        /// The function whose name is nearest.
+        /// The function with the nearest name.
         nearest: &'static str,
+    },
+    /// Several hash functions have this name.
+    AmbiguousHash {
+        /// The name as given.
+        name: String,
+        /// Their full names, two or more.
+        candidates: &'static [&'static str],
     },
     /// No reduction has this name.
     UnknownReduction {
-        /// What was asked for.
+        /// The name as given.
         name: String,
-        /// The names that there are.
+        /// The names of all reductions.
         known: &'static str,
     },
-    /// No format of keys, or encoding of their text, has this name.
+    /// No format of keys, and no encoding of their text, has this name.
     UnknownFormat {
-        /// What was asked for.
+        /// The name as given.
         name: String,
-        /// The one whose name is nearest.
+        /// The nearest name.
         nearest: String,
     },
     /// A reduction cannot address a table of this size.
     BucketCount {
         /// The reduction's name.
         reduction: String,
-        /// What was asked for.
+        /// The requested number of buckets.
         bucket_count: u64,
-        /// What it needs.
+        /// The numbers that it can address.
         needs: &'static str,
     },
     /// A cluster cannot have this many nodes.
     NodeCount {
-        /// What was asked for.
+        /// The requested number of nodes.
         node_count: u64,
     },
-    /// A measurement would take more memory than was allowed.
+    /// A measurement would take more memory than it is allowed.
     Memory {
-        /// What it would take.
+        /// The bytes that it would take.
         needed_bytes: u64,
-        /// What was allowed.
+        /// The bytes that it may take.
         allowed_bytes: u64,
     },
-    /// Two partial results are not of one measurement.
+    /// Two partial results belong to different measurements.
     Different {
         /// The part that differs.
         what: &'static str,
     },
-    /// Bytes are no partial result, or of another version.
+    /// The bytes are not a partial result, or belong to another version.
     Malformed {
         /// What is wrong.
         what: &'static str,
-        /// Where, in bytes from the start.
+        /// The place, in bytes from the start.
         offset: u64,
     },
 }
@@ -67,6 +74,10 @@ impl fmt::Display for Error {
         match self {
             Self::UnknownHash { name, nearest } => {
                 write!(f, "no hash function is called `{name}`; the nearest is `{nearest}`")
+            }
+            Self::AmbiguousHash { name, candidates } => {
+                let (last, others) = candidates.split_last().unwrap_or((&"", &[]));
+                write!(f, "`{name}` may be `{}` or `{last}`", others.join("`, `"))
             }
             Self::UnknownReduction { name, known } => {
                 write!(f, "no reduction is called `{name}`; there are {known}")

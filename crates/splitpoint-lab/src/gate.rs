@@ -1,9 +1,9 @@
-//! Limits that a hash function must keep, for a build to go on.
+//! Limits that a hash function must keep, or a build fails.
 
 use crate::measure::Report;
 use crate::study::{Bound, Gate};
 
-/// The limits that are set; others are not looked at.
+/// The limits; those that are `None` do not count.
 ///
 /// # Examples
 ///
@@ -18,11 +18,11 @@ use crate::study::{Bound, Gate};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// Cost of a hit in units of the ideal's.
+    /// Cost of a hit, in units of the ideal.
     pub cost_max: Option<f64>,
     /// Keys of the fullest bucket.
     pub longest_max: Option<u64>,
-    /// Probability of a bucket so full with an ideal hash.
+    /// Probability that an ideal hash fills a bucket as full.
     pub longest_p_min: Option<f64>,
     /// Probability that an ideal hash spreads the keys as unevenly.
     pub spread_p_min: Option<f64>,
@@ -30,7 +30,7 @@ pub struct Limits {
     pub utilization_min: Option<f64>,
     /// Keys that are not the first of their bucket.
     pub dupes_max: Option<u64>,
-    /// Pairs of keys whose hashes are equal in full.
+    /// Pairs of keys whose hashes are equal in all bits.
     pub collisions_max: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Limits {
         *self == Self::default()
     }
 
-    /// Holds a report against each limit that is set.
+    /// Compares a report with each limit that is set.
     pub fn check(&self, report: &Report) -> Vec<Gate> {
         let collisions = report.collisions.first().map_or(0, |found| found.pair_count);
         let count = |limit: Option<u64>| limit.map(|limit| limit as f64);

@@ -1,10 +1,10 @@
-//! What the bytes of the keys hold, a sample of the keys, and which of their bits never reach the
-//! bucket number or reach it badly.
+//! What each byte of the keys holds, a sample of the keys, and which of their bits never reach the
+//! bucket number, or reach it badly.
 //!
 //! # Invariants
 //!
-//! - [`KeyPositions`] and [`KeySample`] of parts of the keys, merged in any order, are those of all
-//!   the keys.
+//! - [`KeyPositions`] and [`KeySample`] of parts of the keys, merged in any order, equal those of
+//!   all keys.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::partial::{Setup, mixed};
 
-/// Bytes of a key that are looked at, from its start.
+/// Bytes of a key that are examined, from its start.
 pub const OFFSETS_MAX: usize = 256;
-/// Longest key that is put into a sample.
+/// Longest key that a sample takes.
 const SAMPLE_KEY_BYTES_MAX: usize = 1024;
 
-/// What the keys hold at one place.
+/// The bytes of the keys at one offset.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeyPosition {
     /// Bytes from the start.
     pub offset: u64,
-    /// Keys that are so long.
+    /// Keys that are long enough to have it.
     pub key_count: u64,
     /// Different bytes there.
     pub distinct_count: u64,
@@ -33,14 +33,14 @@ pub struct KeyPosition {
     pub constant_mask: u8,
 }
 
-/// Counts of the bytes at each place of the keys.
+/// Counts of the bytes at each offset of the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyPositions {
     counts: Vec<[u64; 256]>,
 }
 
 impl KeyPositions {
-    /// Counts one key, of which the first [`OFFSETS_MAX`] bytes.
+    /// Counts the first [`OFFSETS_MAX`] bytes of one key.
     pub fn add(&mut self, key: &[u8]) {
         let length = key.len().min(OFFSETS_MAX);
         if self.counts.len() < length {
@@ -51,7 +51,7 @@ impl KeyPositions {
         }
     }
 
-    /// Adds what was counted of other keys.
+    /// Adds the counts of other keys.
     pub fn merge(&mut self, other: &Self) {
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), [0; 256]);
@@ -63,13 +63,12 @@ impl KeyPositions {
         }
     }
 
-    /// Returns what each place holds, from the start of the keys.
+    /// Returns the facts of each offset, from the start of the keys.
     pub fn finish(&self) -> Vec<KeyPosition> {
         (0..).zip(&self.counts).map(|(offset, counts)| position(offset, counts)).collect()
     }
 
-    /// Returns the bits that are not the same in all keys that have them, the lowest of the first
-    /// byte first.
+    /// Returns the bits that differ between keys, the lowest of the first byte first.
     pub fn varied_bits(&self) -> Vec<u64> {
         let of_place = |at: KeyPosition| {
             (0..8)
@@ -98,9 +97,9 @@ fn position(offset: u64, counts: &[u64; 256]) -> KeyPosition {
     }
 }
 
-/// A sample of the keys that does not depend on their order: those of the lowest fingerprints.
+/// A sample of the keys that does not depend on their order: those with the lowest fingerprints.
 ///
-/// Keys of over 1 KiB are left out, so that a sample has its bound of memory.
+/// It skips keys of over 1 KiB, which bounds its memory.
 ///
 /// # Source
 ///
@@ -138,7 +137,7 @@ impl KeySample {
         if key.len() > SAMPLE_KEY_BYTES_MAX || self.key_count_max == 0 {
             return;
         }
-        // Not as any function under study hashes.
+        // Unlike any function under study.
         let print = mixed(rapidhash::v3::rapidhash_v3(key) ^ 0x5a3e_91c4_07bd_26f8);
         if self.keys.len() == self.key_count_max {
             let last = self.keys.last().map(|(print, _)| *print);
@@ -166,16 +165,16 @@ impl KeySample {
     }
 }
 
-/// What is wrong with the way of a bit of the key to the bucket number.
+/// How a bit of the key fails to reach the bucket number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// It never changes the bucket.
+    /// Flipping it never changes the bucket.
     Unused,
-    /// It changes the bucket less than half as often as it should.
+    /// Flipping it changes the bucket less than half as often as it should.
     Rare,
-    /// It moves a key by a few distances only, whatever the rest of the key: a change of other
-    /// bits undoes it.
+    /// Flipping it moves a key by one of a few distances only, whatever the rest of the key, so a
+    /// change of other bits can undo it.
     Additive,
 }
 
@@ -184,38 +183,39 @@ pub enum Fault {
 pub struct BitBlame {
     /// The bit, from the lowest of the first byte.
     pub key_bit: u64,
-    /// What is wrong.
+    /// The failure.
     pub fault: Fault,
-    /// Keys in which it was flipped.
+    /// Keys in which the lab flipped it.
     pub sample_count: u64,
-    /// Share of them that came to another bucket.
+    /// Share of them that moved to another bucket.
     pub moved_share: f64,
-    /// The same of an ideal hash.
+    /// The same for an ideal hash.
     pub moved_share_ideal: f64,
-    /// Different distances, of numbers or of bits, by which it moved them: the fewer of the two.
+    /// Different distances by which it moved them, as differences or as XORs of bucket numbers,
+    /// whichever are fewer.
     pub distance_count: u64,
-    /// The same of an ideal hash, expected.
+    /// The same for an ideal hash, on average.
     pub distance_count_ideal: f64,
 }
 
 /// Which bits of the keys do not reach the bucket number as they should.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Blame {
-    /// Bits of the keys that are not the same in all of them, up to 256 bytes.
+    /// Bits that differ between keys, in their first 256 bytes.
     pub varied_count: u64,
-    /// Those of them that were flipped.
+    /// Those of them that the lab flipped.
     pub tested_count: u64,
-    /// Those that do not reach the bucket number as they should.
+    /// Those of them that do not reach the bucket number as they should.
     pub bits: Vec<BitBlame>,
 }
 
-/// Most bits that are flipped.
+/// Most bits that the lab flips.
 const TESTED_MAX: usize = 1024;
-/// Fewest keys in which a bit is flipped for it to be judged.
+/// Fewest keys with a bit before the lab judges it.
 const FLIPPED_MIN: u64 = 64;
 
 impl Blame {
-    /// Flips each bit of the sampled keys that varies in the keys, and sees where they go.
+    /// Flips each varying bit of the sampled keys, and compares their buckets.
     ///
     /// # Cost
     ///

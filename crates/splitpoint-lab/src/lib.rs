@@ -5,12 +5,12 @@
 //!                                                           merge
 //! ```
 //!
-//! A [`Specimen`] is a hash function with its facts; a [`Reduction`] makes bucket numbers of
-//! hashes; a [`Setup`] of both and a table counts keys into [`PartialStats`], which add up over
-//! threads and machines; a [`Report`] says what they come to, beside an ideal hash.
+//! A [`Specimen`] is a hash function with the facts about it. A [`Reduction`] turns hashes into
+//! bucket numbers. A [`Setup`] of both and a table counts keys into [`PartialStats`], which add up
+//! over threads and machines. A [`Report`] puts the counts beside those of an ideal hash.
 //!
-//! Keys are read by [`keys`]; a [`Study`] of them is put into words by [`report`], and printed as text,
-//! as a page or as Markdown by [`document`].
+//! [`keys`] reads the keys. [`report`] puts a [`Study`] of them into words, and [`document`]
+//! renders it as text, as a page or as Markdown.
 
 #![forbid(unsafe_code)]
 

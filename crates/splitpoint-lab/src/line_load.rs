@@ -1,7 +1,7 @@
-//! How long this machine takes to load a cache line at random from a table of a given size.
+//! Measures the time to load a random cache line from a table of a given size, on this machine.
 //!
-//! Lines lead to each other in one random circle, so that each load waits for the one before and
-//! no prefetcher can guess the next.
+//! The lines form one random cycle, so each load waits for the one before, and no prefetcher can
+//! guess the next.
 //!
 //! # Source
 //!
@@ -15,12 +15,12 @@ use crate::random::Random;
 use crate::study::Spread;
 use crate::timing::RUNS;
 
-/// Largest table that is built; of a larger one the time is told as of this.
+/// Largest table that the lab builds. It reports this one's time for larger tables.
 pub const TABLE_BYTES_MAX: u64 = 256 << 20;
 
-/// Loads of one run: few, so that hardly a run is interrupted by other programs.
+/// Loads of one run: few, so that other programs hardly ever interrupt it.
 const STEPS: u32 = 2000;
-/// Loads before the first run, so that what fits a cache is there.
+/// Loads before the first run, which fill the caches.
 const STEPS_BEFORE: u32 = 200_000;
 /// Bytes of a cache line.
 pub const LINE_BYTES: u64 = 64;
@@ -31,7 +31,7 @@ struct Line {
     next: u64,
 }
 
-/// Lines in one random circle.
+/// Lines in one random cycle.
 #[derive(Debug)]
 struct Circle {
     lines: Vec<Line>,

@@ -1,7 +1,7 @@
-//! What real lookups cost: a trace of keys that were looked for, there or not.
+//! The cost of real lookups, from a trace of hits and misses.
 //!
-//! A table whose keys are spread well may still be slow if the keys that are looked for most share
-//! their buckets; and misses need not be spread like hits.
+//! A table that spreads its keys well may still be slow if the most frequent keys share buckets;
+//! and misses need not spread like hits.
 
 use std::collections::BTreeMap;
 
@@ -10,42 +10,42 @@ use serde::{Deserialize, Serialize};
 use crate::occupancy::{Percentiles, percentiles};
 use crate::partial::PartialStats;
 
-/// Lookups by the size of the bucket that they came to. Counts of parts of a trace add up.
+/// Lookups by the size of the bucket that they read. Counts of parts of a trace add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
     hits_by_size: BTreeMap<u64, u64>,
     misses_by_size: BTreeMap<u64, u64>,
 }
 
-/// What the lookups of a trace cost, each counting once.
+/// The cost of the lookups of a trace, each counting once.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LookupCost {
-    /// Lookups of keys that are there.
+    /// Lookups that find their key.
     pub hit_count: u64,
-    /// Lookups of keys that are not.
+    /// Lookups that do not.
     pub miss_count: u64,
-    /// Mean keys looked at by a hit, its key as likely at any place of its bucket.
+    /// Mean keys that a hit compares, its key being equally likely at each place in its bucket.
     pub probes_hit: f64,
-    /// The same of an ideal hash.
+    /// The same for an ideal hash.
     pub probes_hit_ideal: f64,
-    /// Mean keys looked at by a miss: all of its bucket.
+    /// Mean keys that a miss compares, which are all keys of its bucket.
     pub probes_miss: f64,
-    /// The same of an ideal hash.
+    /// The same for an ideal hash.
     pub probes_miss_ideal: f64,
-    /// Mean keys looked at by a lookup of either kind.
+    /// Mean keys that a lookup of either kind compares.
     pub probes: f64,
-    /// The same of an ideal hash.
+    /// The same for an ideal hash.
     pub probes_ideal: f64,
-    /// Keys looked at in units of the ideal's; 1 if none are.
+    /// Keys compared, in units of the ideal; 1 if there are none.
     pub cost_ratio: f64,
-    /// Keys of the bucket that a lookup comes to.
+    /// Keys of the bucket that a lookup reads.
     pub percentiles: Percentiles,
 }
 
 impl Lookups {
     /// Counts lookups in the table of `stats`, which has counted all of its keys.
     ///
-    /// Each comes with whether its key is there, which only who has the keys can tell.
+    /// The caller, which has the keys, says with each lookup whether it is a hit.
     pub fn count<'k>(
         stats: &PartialStats,
         lookups: impl IntoIterator<Item = (&'k [u8], bool)>,

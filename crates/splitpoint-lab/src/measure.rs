@@ -1,4 +1,4 @@
-//! What the counts say: one report per measurement, measured beside ideal.
+//! Evaluates the counts: one report per measurement, with the ideal beside each figure.
 //!
 //! # Source
 //!
@@ -28,7 +28,7 @@ pub use shape::{CELLS_MAX, ItemShare, Strip};
 pub(crate) use verdict::FAILURE_BITS;
 pub use verdict::{Alternative, Grade, Verdict, Words};
 
-/// What was measured, beside what an ideal hash gives.
+/// The figures of one measurement, with those of an ideal hash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Name of the hash function.
@@ -41,7 +41,7 @@ pub struct Report {
     pub reduction: String,
     /// Buckets of the table.
     pub bucket_count: u64,
-    /// Buckets that the reduction can reach at all.
+    /// Buckets that the reduction can reach.
     pub reachable_count: u64,
     /// Keys.
     pub key_count: u64,
@@ -49,7 +49,7 @@ pub struct Report {
     pub key_bytes: u64,
     /// Buckets that hold a key.
     pub used_count: u64,
-    /// The same of an ideal hash, expected.
+    /// The same for an ideal hash, on average.
     pub used_ideal: f64,
     /// Share of the buckets that hold a key.
     pub utilization: f64,
@@ -63,23 +63,23 @@ pub struct Report {
     pub shared_bucket_count: u64,
     /// Keys in the fullest bucket.
     pub longest: u64,
-    /// The same of an ideal hash, expected.
+    /// The same for an ideal hash, on average.
     pub longest_ideal: f64,
-    /// Probability of a bucket this full with an ideal hash.
+    /// Probability that an ideal hash fills a bucket as full.
     pub longest_p: f64,
-    /// Keys per bucket that holds a key, each bucket counting once.
+    /// Percentiles of keys per bucket, over the buckets that hold a key.
     pub bucket_percentiles: Percentiles,
-    /// Keys of the bucket that a key is in, each key counting once.
+    /// Percentiles of the size of a key's bucket, over the keys.
     pub item_percentiles: Percentiles,
-    /// Mean keys looked at for a key that is there.
+    /// Mean keys that a hit compares.
     pub probes_hit: f64,
-    /// The same of an ideal hash.
+    /// The same for an ideal hash.
     pub probes_hit_ideal: f64,
-    /// Mean keys looked at for a key that is not there.
+    /// Mean keys that a miss compares.
     pub probes_miss: f64,
-    /// The same of an ideal hash.
+    /// The same for an ideal hash.
     pub probes_miss_ideal: f64,
-    /// Cost of a hit in units of the ideal's.
+    /// Cost of a hit in units of the ideal.
     pub cost_ratio: f64,
     /// Chi-square of the buckets.
     pub chi_square: Option<Test>,
@@ -98,35 +98,36 @@ pub struct Report {
     pub bits_always_set: u64,
     /// The bit whose share of ones is furthest from a half.
     pub worst_bit: Option<BitBias>,
-    /// The two bits that go together most.
+    /// The two bits with the largest correlation.
     #[serde(default)]
     pub worst_pair: Option<BitPair>,
-    /// What lookups cost if the buckets are pages.
+    /// The cost of lookups if the buckets are pages.
     #[serde(default)]
     pub pages: Vec<PageCost>,
-    /// What lookups cost in tables of open addressing; nothing if only some hashes were kept.
+    /// The cost of lookups in tables with open addressing; empty if the counts kept only some
+    /// hashes.
     #[serde(default)]
     pub probing: Vec<Probing>,
-    /// What the lookups of a trace cost, if there was one.
+    /// The cost of the lookups of a trace, if there was one.
     #[serde(default)]
     pub lookups: Option<LookupCost>,
-    /// The distribution of the sizes of buckets, each key counting once.
+    /// The distribution of the sizes of the keys' buckets.
     #[serde(default)]
     pub item_shares: Vec<ItemShare>,
     /// The buckets in the order of their addresses.
     #[serde(default)]
     pub strip: Strip,
-    /// Bits of the keys that do not reach the bucket number as they should, if the keys were looked
-    /// at and the verdict is not that the hash fits.
+    /// Bits of the keys that do not reach the bucket number as they should, if the lab examined the
+    /// keys and the hash does not fit.
     #[serde(default)]
     pub blame: Option<Blame>,
-    /// The same hashes by other reductions, if the verdict is worse.
+    /// The same hashes with other reductions, if the verdict is worse.
     #[serde(default)]
     pub alternatives: Vec<Alternative>,
-    /// Number of p values in this report, the worst of several counting once: each of them says how
-    /// many it is of.
+    /// Number of p values in this report. The worst of several counts once, because it covers its
+    /// own tests.
     pub test_count: u32,
-    /// What it comes to.
+    /// The verdict.
     pub verdict: Verdict,
     /// The verdict in words, with what is to blame and what to do.
     #[serde(default)]
@@ -137,15 +138,15 @@ pub struct Report {
 }
 
 impl Report {
-    /// Computes the report of what was counted.
+    /// Computes the report of the counts.
     ///
     /// # Panics
     ///
-    /// If the buckets do not add up to the keys, which would be a bug.
+    /// If the buckets do not add up to the number of keys, which would be a bug.
     ///
     /// # Cost
     ///
-    /// O(buckets + n log n) for `n` hashes that were kept, some twenty times over.
+    /// O(buckets + n log n) for `n` kept hashes, about twenty times.
     pub fn new(stats: &PartialStats) -> Self {
         let occupancy = stats.occupancy();
         let (setup, ideal) = (stats.setup(), occupancy.ideal());
@@ -218,7 +219,7 @@ impl Report {
         report
     }
 
-    /// Adds what the lookups of a trace cost in the table of `stats`, of which this report is.
+    /// Adds the cost of the lookups of a trace. `stats` are the counts that this report is of.
     pub fn add_lookups(&mut self, stats: &PartialStats, lookups: &Lookups) {
         self.lookups = Some(lookups.cost(stats));
         self.words = self.put_into_words();

@@ -1,4 +1,4 @@
-//! How counts, sizes and probabilities are written, in text and on pages.
+//! Counts, sizes and probabilities as text, for terminals and pages alike.
 
 /// Returns `number` with a comma between every three digits.
 ///
@@ -52,7 +52,7 @@ pub fn bytes(bytes: u64) -> String {
     format!("{size:.1} {}", UNITS[unit])
 }
 
-/// Returns a probability, which is never written as 0.
+/// Returns a probability as text, which is never 0.
 ///
 /// # Examples
 ///

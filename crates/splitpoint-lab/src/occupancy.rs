@@ -1,4 +1,4 @@
-//! Statistics of how many keys the buckets hold, beside what an ideal hash gives.
+//! Statistics of the number of keys in the buckets, beside those of an ideal hash.
 //!
 //! ```text
 //! n keys, m buckets, c_j keys in bucket j, which an ideal hash picks with probability p_j
@@ -17,10 +17,11 @@ use splitpoint::stats::Ideal;
 
 use crate::probability::{chi_square_lower, chi_square_upper, poisson_at_least, poisson_at_most};
 
-/// Pairs in one bucket below which their number is held against Poisson, not chi-square.
+/// With fewer pairs in one bucket than this, their number is compared with Poisson instead of
+/// chi-square.
 const PAIRS_FEW: f64 = 50.0;
 
-/// Buckets of one probability, by the number of their keys.
+/// Buckets with the same probability, by their number of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Kind {
     /// An ideal hash picks one of these buckets with probability `1 / choices`.
@@ -28,7 +29,7 @@ struct Kind {
     bucket_count_by_size: BTreeMap<u64, u64>,
 }
 
-/// How many keys the buckets of a table hold.
+/// The numbers of keys in the buckets of a table.
 #[derive(Clone, Debug)]
 pub struct Occupancy {
     kinds: Vec<Kind>,
@@ -49,33 +50,33 @@ pub struct Percentiles {
     pub p99: u64,
 }
 
-/// A statistic with the probability of one as large or larger, were the hash ideal.
+/// A statistic, with the probability that an ideal hash gives one as large or larger.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Test {
     /// The statistic.
     pub value: f64,
     /// Its degrees of freedom.
     pub dof: f64,
-    /// Deviations from its mean in units of its standard deviation.
+    /// Deviation from its mean, in standard deviations.
     pub z: f64,
     /// Probability of this value or a larger one.
     pub p: f64,
 }
 
 impl Occupancy {
-    /// Returns the occupancy of a table all of whose buckets are equally likely.
+    /// Returns the occupancy of a table whose buckets are all equally likely.
     ///
     /// # Panics
     ///
-    /// If no bucket was counted.
+    /// If there are no buckets.
     pub fn uniform(bucket_count_by_size: BTreeMap<u64, u64>) -> Self {
         let bucket_count = bucket_count_by_size.values().sum();
         let kind = Kind { choices: bucket_count, bucket_count_by_size };
         Self::new(vec![kind], |key_count| Ideal::uniform(bucket_count, key_count))
     }
 
-    /// Returns the occupancy of a linear-hashed table, from the sizes of the buckets that were
-    /// divided in this round and of those that were not.
+    /// Returns the occupancy of a linear-hashed table, from the sizes of the buckets that this
+    /// doubling has split and of those that it has not.
     pub(crate) fn split(geometry: Geometry, sizes: [BTreeMap<u64, u64>; 2]) -> Self {
         let [divided, whole] = sizes;
         let choices = 1 << geometry.level();
@@ -116,7 +117,7 @@ impl Occupancy {
         self.key_count
     }
 
-    /// Returns what an ideal hash gives for as many keys.
+    /// Returns the ideal for as many keys.
     pub fn ideal(&self) -> Ideal {
         self.ideal
     }
@@ -155,8 +156,8 @@ impl Occupancy {
         n * (n - 1.0).max(0.0) / 2.0 * self.ideal.pair_probability()
     }
 
-    /// Returns the probability that an ideal hash gives as many pairs or more, by Poisson: exact
-    /// enough where few are expected.
+    /// Returns the probability that an ideal hash gives as many pairs or more, by Poisson, which is
+    /// exact enough for few pairs.
     pub fn pair_p(&self) -> f64 {
         let pairs = u64::try_from(self.pair_count()).unwrap_or(u64::MAX);
         poisson_at_least(pairs, self.pair_count_ideal())
@@ -189,7 +190,7 @@ impl Occupancy {
 
     /// Returns the probability that an ideal hash spreads the keys as unevenly or more so.
     ///
-    /// By the pairs where few are expected, else by [`Self::chi_square`].
+    /// It uses the number of pairs where an ideal hash gives few, else [`Self::chi_square`].
     pub fn spread_p(&self) -> f64 {
         match self.chi_square() {
             Some(chi_square) if self.pair_count_ideal() >= PAIRS_FEW => chi_square.p,
@@ -215,8 +216,8 @@ impl Occupancy {
     /// Returns how well the sizes of the buckets fit those of an ideal hash, or `None` if fewer
     /// than three classes of sizes are expected.
     ///
-    /// `sum of (N_k - E_k)^2 / E_k` over sizes `k`, pooled until 5 buckets are expected. Of
-    /// `classes - 2` degrees: the buckets and the keys both add up.
+    /// `sum of (N_k - E_k)^2 / E_k` over sizes `k`, pooled until 5 buckets are expected. It has
+    /// `classes - 2` degrees of freedom, because both the buckets and the keys add up.
     pub fn fit(&self) -> Option<Test> {
         const EXPECTED_MIN: f64 = 5.0;
         let rows = self.ideal.rows(&self.all);
@@ -241,8 +242,8 @@ impl Occupancy {
         Some(Test { value, dof, z, p: chi_square_upper(value, dof) })
     }
 
-    /// Returns the mean number of keys looked at to find each key once: `1 + pairs / n`, or 0
-    /// without keys.
+    /// Returns the mean number of keys that a hit compares, each key found once: `1 + pairs / n`,
+    /// or 0 without keys.
     pub fn probes_hit(&self) -> f64 {
         if self.key_count == 0 {
             return 0.0;
@@ -250,7 +251,7 @@ impl Occupancy {
         1.0 + self.pair_count() as f64 / self.key_count as f64
     }
 
-    /// Returns the mean number of keys looked at for a key that is not there: the sum of `p c`.
+    /// Returns the mean number of keys that a miss compares: the sum of `p c`.
     pub fn probes_miss(&self) -> f64 {
         let of_kind = |kind: &Kind| {
             let keys: u64 = kind.bucket_count_by_size.iter().map(|(size, n)| size * n).sum();
@@ -259,7 +260,7 @@ impl Occupancy {
         self.kinds.iter().map(of_kind).sum()
     }
 
-    /// Returns the mean of `weight` of the size of the bucket that a key comes to that is not there.
+    /// Returns the mean of `weight`, applied to the size of the bucket that a miss reads.
     pub(crate) fn mean_of_miss(&self, weight: impl Fn(u64) -> f64) -> f64 {
         let of_kind = |kind: &Kind| {
             let sizes = kind.bucket_count_by_size.iter();
@@ -269,14 +270,14 @@ impl Occupancy {
         self.kinds.iter().map(of_kind).sum()
     }
 
-    /// Returns the same of an ideal hash: `n` times the sum of `p^2`.
+    /// Returns the same for an ideal hash: `n` times the sum of `p^2`.
     pub fn probes_miss_ideal(&self) -> f64 {
         self.key_count as f64 * self.ideal.pair_probability()
     }
 
-    /// Returns the cost of a hit in units of the ideal's; 1 without keys.
+    /// Returns the cost of a hit in units of the ideal; 1 without keys.
     ///
-    /// What the Red Dragon book and Perl call the quality score of a hash.
+    /// The Red Dragon book and Perl call it the quality score of a hash.
     pub fn cost_ratio(&self) -> f64 {
         if self.key_count == 0 { 1.0 } else { self.probes_hit() / self.ideal.probes_hit(1) }
     }

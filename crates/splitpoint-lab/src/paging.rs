@@ -1,39 +1,39 @@
-//! What buckets cost that are pages: reads of a lookup, and keys in overflow pages.
+//! The cost of buckets that are pages: reads of a lookup, and keys in overflow pages.
 //!
-//! A bucket of `k` keys fills one page of `b` slots and chains of further ones. Key `i` of the
-//! bucket is found by `ceil(i / b)` reads, a miss reads all `max(1, ceil(k / b))`.
+//! A bucket of `k` keys fills one page of `b` slots, and then overflow pages. A lookup finds key
+//! `i` of the bucket with `ceil(i / b)` reads; a miss reads all `max(1, ceil(k / b))` pages.
 //!
 //! # Source
 //!
-//! Larson, "Dynamic hash tables", CACM 1988; Knuth, The Art of Computer Programming 3, 6.4. The
-//! ideal of a table of linear hashing half-way through its round is the mixture of its two kinds
-//! of buckets, which costs more than its mean load says.
+//! Larson, "Dynamic hash tables", CACM 1988; Knuth, The Art of Computer Programming 3, 6.4. Halfway
+//! through a doubling, the ideal of a linear-hashed table is the mixture of its two kinds of
+//! buckets, which costs more than its mean load suggests.
 
 use serde::{Deserialize, Serialize};
 
 use crate::occupancy::Occupancy;
 
-/// Slots of the pages that a report tells of: 64 bytes to 4 KiB of 8-byte slots and one word more.
+/// Slots of the pages in a report: 64 bytes to 4 KiB of 8-byte slots and one extra word.
 ///
-/// 7 is a bucket of a store of this project.
+/// 7 is a bucket line of a Splitpoint store.
 pub const PAGE_SLOTS: [u64; 5] = [7, 15, 31, 63, 511];
 
-/// What lookups cost if the buckets are pages of so many slots.
+/// The cost of lookups if the buckets are pages of [`Self::slots`] slots.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PageCost {
     /// Slots of a page.
     pub slots: u64,
-    /// Mean reads for a key that is there.
+    /// Mean reads of a hit.
     pub reads_hit: f64,
-    /// The same of an ideal hash.
+    /// The same for an ideal hash.
     pub reads_hit_ideal: f64,
-    /// Mean reads for a key that is not there.
+    /// Mean reads of a miss.
     pub reads_miss: f64,
-    /// The same of an ideal hash.
+    /// The same for an ideal hash.
     pub reads_miss_ideal: f64,
     /// Share of the keys that are not in the first page of their bucket.
     pub overflow_share: f64,
-    /// The same of an ideal hash.
+    /// The same for an ideal hash.
     pub overflow_share_ideal: f64,
 }
 
@@ -68,7 +68,7 @@ impl PageCost {
     }
 }
 
-/// Returns the reads that find each of `size` keys once: the sum of `ceil(i / slots)`.
+/// Returns the reads to find each of `size` keys once: the sum of `ceil(i / slots)`.
 fn reads_of_all(size: u64, slots: u64) -> u128 {
     let (full, rest) = (u128::from(size / slots), u128::from(size % slots));
     u128::from(slots) * full * (full + 1) / 2 + rest * (full + 1)

@@ -1,15 +1,14 @@
-//! The kernel: keys, a hash, a reduction and a table give partial statistics that can be merged.
+//! The kernel: counts keys by a hash, a reduction and a table into statistics that can be merged.
 //!
 //! # Invariants
 //!
-//! - [`PartialStats::merge`] is associative and commutative, and a [`PartialStats`] that has
-//!   counted nothing changes nothing: any partition of the keys, merged in any order, gives what
-//!   one pass gives.
-//! - The keys of all buckets add up to the keys that were counted, however many they are.
+//! - [`PartialStats::merge`] is associative and commutative, and merging empty counts changes
+//!   nothing. So any partition of the keys, merged in any order, gives the counts of one pass.
+//! - The keys of all buckets add up to the number of counted keys, also beyond 2^32 in one bucket.
 //!
 //! # Not here
 //!
-//! Threads, files and machines only drive this; what the counts say is in `measure`.
+//! `drive` runs it in threads; `measure` evaluates the counts.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +21,7 @@ use crate::{Error, Specimen};
 
 mod encoding;
 
-/// What is measured: a hash function with a seed, a reduction and a table.
+/// One measurement: a hash function with a seed, a reduction and a table.
 ///
 /// # Examples
 ///
@@ -46,12 +45,12 @@ pub struct Setup {
 
 /// Bytes of a counter of one bucket: 4, and as many in a table of another reduction.
 const COUNTER_BYTES: u64 = 8;
-/// Most bytes for a hash that is kept to find collisions: 8 in a vector that may have doubled just
-/// before, 8 in the sorted copy, and 8 of a part of its bits or of slots of open addressing.
+/// Most bytes for a hash that is kept to find collisions: 8 in a vector that may just have doubled,
+/// 8 in the sorted copy, and 8 for a part of its bits or for slots of open addressing.
 const HASH_BYTES: u64 = 32;
 
 impl Setup {
-    /// Makes a measurement of a table with `bucket_count` buckets.
+    /// Returns a measurement of a table with `bucket_count` buckets.
     ///
     /// # Errors
     ///
@@ -66,9 +65,9 @@ impl Setup {
         Ok(Self { specimen, seed, reducer, sampling: 0 })
     }
 
-    /// Keeps only one in `2^sampling` hashes to find collisions, so that they take less memory.
+    /// Keeps only one in `2^sampling` hashes to find collisions, which takes less memory.
     ///
-    /// Equal hashes are kept or dropped together: a sample of the pairs is `2^-sampling` of them.
+    /// It keeps or drops equal hashes together, so the sample has `2^-sampling` of the pairs.
     #[must_use]
     pub fn sample_hashes(self, sampling: u32) -> Self {
         Self { sampling: sampling.min(63), ..self }
@@ -89,23 +88,23 @@ impl Setup {
         self.reducer
     }
 
-    /// Returns how many hashes one that is kept stands for, as a power of two.
+    /// Returns the number of hashes that each kept one represents, as a power of two.
     pub fn sampling(&self) -> u32 {
         self.sampling
     }
 
-    /// Returns the memory that counting `key_count` keys and reporting on them takes at most, in
-    /// bytes. The keys themselves are the caller's.
+    /// Returns the most memory that counting `key_count` keys and reporting on them takes, in
+    /// bytes, without the keys.
     pub fn memory_bytes(&self, key_count: u64) -> u64 {
         let counters = self.reducer.bucket_count() * COUNTER_BYTES;
         counters.saturating_add((key_count >> self.sampling).saturating_mul(HASH_BYTES))
     }
 
-    /// Refuses to count `key_count` keys in more than `allowed_bytes` of memory.
+    /// Checks that counting `key_count` keys takes at most `allowed_bytes` of memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Memory`] with the sum.
+    /// [`Error::Memory`] if it takes more.
     pub fn check_memory(&self, key_count: u64, allowed_bytes: u64) -> Result<(), Error> {
         let needed_bytes = self.memory_bytes(key_count);
         if needed_bytes > allowed_bytes {
@@ -114,7 +113,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Counts keys, which should be distinct: equal keys count as collisions.
+    /// Counts keys, which should be distinct, because equal keys count as collisions.
     ///
     /// # Cost
     ///
@@ -127,7 +126,7 @@ impl Setup {
         stats
     }
 
-    /// Returns what tells one measurement from another.
+    /// Returns the text that identifies this measurement.
     fn description(&self) -> String {
         let Self { specimen, seed, reducer, sampling } = self;
         let (reduction, bucket_count) = (reducer.reduction(), reducer.bucket_count());
@@ -143,7 +142,7 @@ pub struct PartialStats {
     key_bytes: u64,
     /// Keys of each bucket, modulo 2^32.
     counters: Vec<u32>,
-    /// Times that the counter of a bucket has passed 2^32.
+    /// How often the counter of a bucket has wrapped at 2^32.
     carries: BTreeMap<u64, u64>,
     bits: BitCounts,
     hashes: Vec<u64>,
@@ -154,7 +153,7 @@ impl PartialStats {
     ///
     /// # Panics
     ///
-    /// If the buckets do not fit into memory: see [`Setup::check_memory`].
+    /// If the buckets do not fit into memory; call [`Setup::check_memory`] first.
     pub fn new(setup: Setup) -> Self {
         let bucket_count = usize::try_from(setup.reducer.bucket_count()).expect("fits in memory");
         Self {
@@ -174,7 +173,7 @@ impl PartialStats {
         self.add_hash(self.setup.specimen.hash(key, self.setup.seed), key.len() as u64);
     }
 
-    /// Counts one key of `key_bytes` bytes, whose hash is known.
+    /// Counts one key of `key_bytes` bytes by its hash.
     #[inline]
     pub(crate) fn add_hash(&mut self, hash: u64, key_bytes: u64) {
         self.key_count += 1;
@@ -197,11 +196,11 @@ impl PartialStats {
         }
     }
 
-    /// Adds what `other` counted of other keys.
+    /// Adds the counts of other keys.
     ///
     /// # Errors
     ///
-    /// [`Error::Different`] if it is of another measurement; nothing was added.
+    /// [`Error::Different`] if `other` is of another measurement; then it adds nothing.
     pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
         if self.setup.description() != other.setup.description() {
             return Err(Error::Different { what: "setup" });
@@ -219,7 +218,7 @@ impl PartialStats {
         Ok(())
     }
 
-    /// Returns what is measured.
+    /// Returns the measurement that these counts are of.
     pub fn setup(&self) -> &Setup {
         &self.setup
     }
@@ -234,7 +233,7 @@ impl PartialStats {
         self.key_bytes
     }
 
-    /// Returns how often each bit of the hashes was set.
+    /// Returns the number of hashes in which each bit is set.
     pub fn bits(&self) -> &BitCounts {
         &self.bits
     }
@@ -258,17 +257,17 @@ impl PartialStats {
         u64::from(keys) + (carries.copied().unwrap_or(0) << 32)
     }
 
-    /// Returns the sizes of the buckets, beside the ideal of this table.
+    /// Returns the sizes of the buckets, with the ideal of this table.
     pub fn occupancy(&self) -> Occupancy {
         occupancy(self.setup.reducer, || self.chains())
     }
 
-    /// Returns the hashes that were kept, in no order.
+    /// Returns the kept hashes, in no particular order.
     pub(crate) fn hashes(&self) -> &[u64] {
         &self.hashes
     }
 
-    /// Returns the hashes that were kept, in rising order.
+    /// Returns the kept hashes, in rising order.
     pub fn sorted_hashes(&self) -> Vec<u64> {
         let mut hashes = self.hashes.clone();
         hashes.sort_unstable();
@@ -276,8 +275,8 @@ impl PartialStats {
     }
 }
 
-/// Returns the sizes of the buckets of a table, of which `chains` gives the keys of each bucket in
-/// the order of the buckets, beside its ideal.
+/// Returns the sizes of the buckets of a table, with its ideal. `chains` gives the number of keys
+/// of each bucket, in the order of the buckets.
 pub(crate) fn occupancy<I: Iterator<Item = u64>>(
     reducer: Reducer,
     chains: impl Fn() -> I,
@@ -296,7 +295,7 @@ pub(crate) fn occupancy<I: Iterator<Item = u64>>(
 }
 
 pub(crate) fn by_size(sizes: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {
-    // Nearly all sizes are small: a table of them spares the map a search for each bucket.
+    // Nearly all sizes are small. A table of them saves a search of the map for each bucket.
     const SMALL: usize = 64;
     let (mut small, mut by_size) = ([0_u64; SMALL], BTreeMap::new());
     for size in sizes {
@@ -310,12 +309,12 @@ pub(crate) fn by_size(sizes: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {
     by_size
 }
 
-/// Returns true for one in `2^sampling` hashes, whatever bits of theirs are alike.
+/// Returns true for one in `2^sampling` hashes, whichever bits they have in common.
 pub(crate) fn is_sampled(hash: u64, sampling: u32) -> bool {
     sampling == 0 || mixed(hash) >> (64 - sampling) == 0
 }
 
-/// Mixes all bits of a word: other words give other words, and no pattern is left.
+/// Mixes all bits of a word. It is a bijection that leaves no pattern.
 ///
 /// Source: `SplitMix64` of Steele, Lea and Flood, 2014.
 pub(crate) fn mixed(word: u64) -> u64 {

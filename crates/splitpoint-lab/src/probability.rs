@@ -27,8 +27,8 @@ pub fn poisson_at_most(count: u64, mean: f64) -> f64 {
     gamma_tails(count as f64 + 1.0, mean).1
 }
 
-/// Returns the probability that of `count` tosses of a coin as many or more are heads, or as many
-/// or more are tails, as the larger of `heads` and the rest: exactly, by its sum.
+/// Returns the exact probability that `count` tosses of a coin are as unbalanced as `heads` heads,
+/// or more so, on either side.
 ///
 /// # Cost
 ///
@@ -49,8 +49,8 @@ pub fn coin_two_sided(heads: u64, count: u64) -> f64 {
     (2.0 * sum).min(1.0)
 }
 
-/// Returns the ends of the interval that holds the probability of a thing that was seen `hits`
-/// times of `count`, but for what `z` standard deviations leave out.
+/// Returns the ends of the confidence interval for a probability, after `hits` of `count` tries,
+/// at `z` standard deviations.
 ///
 /// Source: Wilson, 1927.
 pub fn wilson_interval(hits: u64, count: u64, z: f64) -> [f64; 2] {
@@ -69,14 +69,14 @@ pub fn normal_two_sided(z: f64) -> f64 {
     gamma_tails(0.5, z * z / 2.0).1
 }
 
-/// Returns the probability that the least of `tests` independent p values is `p` or less.
+/// Returns the probability that the smallest of `tests` independent p values is `p` or less.
 ///
-/// Source: Sidak, 1967; in a form that keeps a `p` of `1e-300`.
+/// Source: Sidak, 1967; in a form that does not lose a `p` of `1e-300`.
 pub fn sidak(p: f64, tests: f64) -> f64 {
     if p >= 1.0 { 1.0 } else { -(tests * (-p).ln_1p()).exp_m1() }
 }
 
-/// Returns `-log2 p`, the number of times one must toss a coin for as rare a thing; 1074 at most.
+/// Returns `-log2 p`, the number of coin tosses whose result is as rare; 1074 at most.
 pub fn bits_of(p: f64) -> f64 {
     if p > 0.0 { -p.log2() } else { 1074.0 }
 }
@@ -139,7 +139,7 @@ fn upper_fraction(a: f64, x: f64) -> f64 {
 
 pub(crate) fn ln_gamma(x: f64) -> f64 {
     if x >= 10.0 {
-        // Stirling's series; the first term left out is below 1e-16 here.
+        // Stirling's series; its next term would be below 1e-16 here.
         let y = 1.0 / (x * x);
         let series = [1.0 / 1188.0, -1.0 / 1680.0, 1.0 / 1260.0, -1.0 / 360.0, 1.0 / 12.0];
         let error = series.iter().fold(-691.0 / 360_360.0, |sum, term| sum * y + term) / x;

@@ -62,11 +62,11 @@ pub struct Probing {
     pub inserted_count: u64,
     /// Mean slots, or groups, looked at for a key that is there.
     pub hit: f64,
-    /// The same of an ideal hash.
+    /// The same for an ideal hash.
     pub hit_ideal: f64,
     /// Mean slots, or groups, looked at for a key that is not there.
     pub miss: f64,
-    /// The same of an ideal hash.
+    /// The same for an ideal hash.
     pub miss_ideal: f64,
     /// Keys compared in vain since their tags are equal, with groups.
     pub false_tags: Option<FalseTags>,
@@ -77,11 +77,11 @@ pub struct Probing {
 pub struct FalseTags {
     /// Of a lookup of a key that is there.
     pub hit: f64,
-    /// The same of an ideal hash: one in 128 of the keys passed.
+    /// The same for an ideal hash: one in 128 of the keys passed.
     pub hit_ideal: f64,
     /// Of a lookup of a key that is not there, whose tag is as likely as it is among the keys.
     pub miss: f64,
-    /// The same of an ideal hash.
+    /// The same for an ideal hash.
     pub miss_ideal: f64,
 }
 

@@ -1,13 +1,13 @@
-//! A study: everything that was measured on one set of keys, as it is saved.
+//! A study: all measurements of one set of keys, in the form in which they are saved.
 //!
-//! Pages and text are rendered from a [`Study`] alone, so that one that was saved as JSON yesterday
-//! or on another machine gives what it would have given there and then.
+//! [`report`](crate::report) renders pages and text from a [`Study`] alone, so a study saved
+//! yesterday, or on another machine, renders exactly as it did originally.
 //!
 //! # Invariants
 //!
-//! - Fields are only added while [`SCHEMA`] stays what it is, and each that is added has a default.
-//! - A probability is 0 to 1, a share 0 to 1, and a duration in nanoseconds.
-//! - No field holds a number that is not finite, which JSON cannot say.
+//! - As long as [`SCHEMA`] stays the same, versions only add fields, and each has a default.
+//! - A probability and a share are 0 to 1, and a duration is in nanoseconds.
+//! - Every number is finite, because JSON has no others.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,54 +18,54 @@ use crate::measure::Report;
 /// The version of the saved form.
 pub const SCHEMA: u32 = 2;
 
-/// Everything that was measured on one set of keys.
+/// All measurements of one set of keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Study {
     /// [`SCHEMA`] of the program that saved it.
     pub schema: u32,
     /// The program and how it was called.
     pub program: Program,
-    /// Where it ran.
+    /// The machine it ran on.
     pub machine: Machine,
     /// The keys.
     pub keys: KeyFacts,
-    /// What is missing, if the work was stopped before its end.
+    /// What is missing, if somebody stopped the work early.
     #[serde(default)]
     pub interruption: Option<Interruption>,
     /// One report for each function, reduction, size and seed.
     #[serde(default)]
     pub reports: Vec<Report>,
-    /// The table of the store that the keys are of, as it is in its file.
+    /// The table of the store that the keys came from, as its file has it.
     #[serde(default)]
     pub live_table: Option<LiveTable>,
     /// How long the functions take on these keys.
     #[serde(default)]
     pub timings: Vec<Timing>,
-    /// What a flipped bit of a key does to the hash.
+    /// How the hash changes when a bit of a key flips.
     #[serde(default)]
     pub avalanches: Vec<Avalanche>,
-    /// What the bytes of the keys hold.
+    /// What each byte position of the keys holds.
     #[serde(default)]
     pub key_positions: Vec<KeyPosition>,
-    /// What to use, cheapest first.
+    /// Functions to choose from, cheapest first.
     #[serde(default)]
     pub choices: Vec<Choice>,
-    /// What was asked of them.
+    /// What the user required of them.
     #[serde(default)]
     pub wishes: Wishes,
     /// The keys over the nodes of a cluster.
     #[serde(default)]
     pub slots: Option<Slots>,
-    /// What two functions, or two studies, differ in.
+    /// Figures in which two functions, or two studies, differ.
     #[serde(default)]
     pub differences: Vec<Difference>,
-    /// Limits that were set, and whether they hold.
+    /// The limits that the user set, and whether they hold.
     #[serde(default)]
     pub gates: Vec<Gate>,
 }
 
 impl Study {
-    /// Returns a study of keys on which nothing has been measured yet.
+    /// Returns a study of `keys` without any measurement.
     pub fn new(program: Program, machine: Machine, keys: KeyFacts) -> Self {
         Self {
             schema: SCHEMA,
@@ -92,16 +92,16 @@ impl Study {
 pub struct Program {
     /// Its version.
     pub version: String,
-    /// Its arguments, without its own name.
+    /// Its arguments, without its name.
     pub arguments: Vec<String>,
-    /// When it was called, in seconds since 1970.
+    /// When it started, in seconds since 1970.
     pub started_unix_s: u64,
 }
 
 /// A machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its processor, as it names itself.
+    /// Its processor, by the name that it reports.
     pub processor: String,
     /// Cores that the program may use.
     pub core_count: u64,
@@ -109,73 +109,74 @@ pub struct Machine {
     pub system: String,
 }
 
-/// Where keys came from and what was noticed about them.
+/// Where the keys came from, and facts about them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeyFacts {
     /// The file, or `-`.
     pub source: String,
-    /// How they are written there.
+    /// The format of the keys there.
     pub format: String,
-    /// Keys that are measured.
+    /// Keys that the study measures.
     pub key_count: u64,
     /// Bytes of those keys.
     pub key_bytes: u64,
-    /// How many keys have which length, by rising length; beyond 64 lengths, ranges of them.
+    /// The number of keys of each length, by rising length. Beyond 64 lengths, ranges of lengths.
     pub lengths: Vec<LengthRow>,
-    /// Keys that had been there before.
+    /// Keys that occurred before in the input.
     pub duplicate_count: u64,
-    /// What became of those.
+    /// What the lab did with them.
     pub duplicates: Duplicates,
-    /// Empty lines, which were left out.
+    /// Empty lines, which the lab skipped.
     pub blank_count: u64,
     /// Lines that end in a carriage return, which is part of the key.
     pub carriage_return_count: u64,
-    /// Lines or fields that hold a NUL byte, as no text does.
+    /// Lines or fields with a NUL byte, which text never has.
     #[serde(default)]
     pub nul_count: u64,
-    /// The first few keys, readable.
+    /// The first few keys, with unprintable bytes escaped.
     pub examples: Vec<String>,
 }
 
-/// Keys whose length is in a range.
+/// The keys whose length is in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LengthRow {
     /// The shortest.
     pub bytes_min: u64,
     /// The longest.
     pub bytes_max: u64,
-    /// How many.
+    /// Their number.
     pub key_count: u64,
 }
 
-/// What became of keys that had been there before.
+/// What the lab did with keys that occurred before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Duplicates {
-    /// They were counted like others.
+    /// It counted them like others.
     #[default]
     Kept,
-    /// They were counted like others, and nobody looked for them: the keys do not fit into memory.
+    /// It counted them like others and did not look for them, because the keys do not fit into
+    /// memory.
     Unchecked,
-    /// They were left out; all bytes of the keys were compared.
+    /// It skipped them, after comparing all bytes of the keys.
     Removed,
-    /// They were left out; fingerprints of 128 bits were compared.
+    /// It skipped them, after comparing fingerprints of 128 bits.
     RemovedByFingerprint {
-        /// Probability that any key was taken for another, at most.
+        /// Upper bound of the probability that it mistook any key for another.
         wrong_p: f64,
     },
 }
 
-/// What is missing of a study that was stopped.
+/// What a study lacks because somebody stopped the work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interruption {
     /// Keys that were counted.
     pub key_count: u64,
-    /// In words: which part of the work was left out.
+    /// The part of the work that was not done, in words.
     pub missing: String,
 }
 
-/// How long a function takes on keys of some lengths.
+/// The time of a function on keys of some lengths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// The function.
@@ -184,33 +185,33 @@ pub struct Timing {
     pub bytes_min: u64,
     /// The longest key.
     pub bytes_max: u64,
-    /// Keys of these lengths, of which a sample may have been hashed.
+    /// Keys of these lengths. The runs may have hashed a sample of them.
     pub key_count: u64,
-    /// All lengths, mixed as they are among the keys; else one class of lengths.
+    /// True for all lengths, mixed as they are among the keys; false for one class of lengths.
     #[serde(default)]
     pub is_mixed: bool,
-    /// Keys that were hashed in each run.
+    /// Keys that each run hashed.
     #[serde(default)]
     pub sample_count: u64,
-    /// Time per key if the next does not wait for it.
+    /// Time per key if the next key does not depend on its hash.
     pub throughput_ns: Spread,
-    /// Time per key if the next waits for it.
+    /// Time per key if the next key depends on its hash.
     pub latency_ns: Spread,
-    /// Time per key of the same loop with a function that does nothing, which has been subtracted
-    /// from the throughput.
+    /// Time per key of the same loop with a function that does nothing, already subtracted from
+    /// the throughput.
     #[serde(default)]
     pub throughput_overhead_ns: f64,
-    /// The same of the loop that waits, which has been subtracted from the latency.
+    /// The same for the dependent loop, already subtracted from the latency.
     #[serde(default)]
     pub latency_overhead_ns: f64,
 }
 
-/// Several runs of the same work.
+/// The results of several runs of the same work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Runs, the first left out.
+    /// Runs, without the first.
     pub run_count: u64,
-    /// The first run, which warms caches.
+    /// The first run, which warms the caches.
     pub first: f64,
     /// The fastest of the others.
     pub min: f64,
@@ -223,12 +224,12 @@ pub struct Spread {
     pub max: f64,
     /// Their standard deviation.
     pub deviation: f64,
-    /// All of them, the first left out, in their order: what differences are tested by.
+    /// All of them in order, without the first, for tests of differences.
     #[serde(default)]
     pub runs: Vec<f64>,
 }
 
-/// What a flipped bit of a key does to its hash.
+/// How the hash changes when a bit of a key flips.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Avalanche {
     /// The function.
@@ -237,23 +238,25 @@ pub struct Avalanche {
     pub seed: u64,
     /// Width of its output in bits.
     pub width_bits: u32,
-    /// Keys of which bits were flipped: synthetic neighbours of real keys.
+    /// Real keys whose bits the lab flipped.
     pub sample_count: u64,
-    /// For each bit of the key, from the lowest of its first byte, and each bit of the hash, from
-    /// the lowest: how often the one flipped the other, of all tries.
+    /// How often each bit of the key flips each bit of the hash, as a share of the tries. Rows are
+    /// bits of the key, from the lowest of its first byte; columns are bits of the hash, from the
+    /// lowest.
     pub flip_rates: Vec<Vec<f64>>,
-    /// Tries, for each bit of the key: keys that have it, two that are each other's flip as one.
+    /// Tries for each bit of the key: the keys long enough to have it. Two keys that differ only in
+    /// this bit count as one.
     pub key_counts: Vec<u64>,
-    /// The entry farthest from a half in its own standard deviations.
+    /// The entry furthest from a half, in standard deviations of that entry.
     pub worst: Option<FlipRate>,
-    /// Flips of all tries: a half is ideal.
+    /// Share of flips in all tries; a half is ideal.
     pub mean_rate: f64,
-    /// Probability of a worst entry as bad with an ideal hash, over all entries.
+    /// Probability that the worst entry of an ideal hash is as bad, over all entries.
     pub worst_p: f64,
-    /// Entries that this is of.
+    /// Entries that this probability covers.
     #[serde(default)]
     pub test_count: u64,
-    /// Keys that really are neighbours, in the order of the bytes.
+    /// Pairs of real keys that are neighbors in byte order.
     pub neighbors: Option<Neighbors>,
 }
 
@@ -264,35 +267,35 @@ pub struct FlipRate {
     pub key_bit: u64,
     /// The bit of the hash, from the lowest.
     pub hash_bit: u32,
-    /// Flips of all tries.
+    /// Share of flips in all tries.
     pub rate: f64,
-    /// The ends of its interval of 99 % confidence.
+    /// The ends of its 99 % confidence interval.
     pub interval: [f64; 2],
 }
 
-/// Hashes of keys next to each other in sorted order.
+/// Hashes of keys that are next to each other in sorted order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Neighbors {
     /// Pairs.
     pub pair_count: u64,
     /// Mean number of bits in which the two hashes differ.
     pub mean_bits: f64,
-    /// The same of an ideal hash: half of its width.
+    /// The same for an ideal hash, which is half of the width.
     pub mean_bits_ideal: f64,
-    /// Deviation of the mean in standard deviations of an ideal hash's.
+    /// Deviation of the mean from the ideal, in standard deviations of an ideal hash.
     pub z: f64,
 }
 
-/// What a function must stand.
+/// What the user requires of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wishes {
-    /// Its hashes are kept in files: its output must be frozen.
+    /// Files keep its hashes, so its output must be frozen.
     pub on_disk: bool,
-    /// Keys may be chosen by an attacker: it must have a secret key.
+    /// An attacker may choose the keys, so it must have a secret key.
     pub hostile: bool,
 }
 
-/// A function, a reduction and a table to choose, and what they cost.
+/// A function, a reduction and a table to choose, with their cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// The function.
@@ -301,79 +304,82 @@ pub struct Choice {
     pub reduction: String,
     /// Buckets of the table.
     pub bucket_count: u64,
-    /// Time to hash a key of the set, where the next waits for it.
+    /// Time to hash a key of the set if the next key depends on the hash.
     pub hash_ns: f64,
-    /// Cache lines that a hit looks at: one of the bucket, and one of each key that is compared.
+    /// Cache lines that a hit reads: one of the bucket, and one of each key that it compares.
     ///
-    /// Of an ideal hash, times the worst cost ratio if that is more than chance explains.
+    /// This is the number of an ideal hash, times the worst cost ratio if chance does not explain
+    /// that.
     pub line_count: f64,
     /// Time to load one of those lines on this machine.
     pub line_ns: f64,
-    /// Bytes of the table over which that time was measured.
+    /// Bytes of the table in which that time was measured.
     #[serde(default)]
     pub table_bytes: u64,
     /// Time of a lookup: `hash_ns + line_count * line_ns`.
     pub lookup_ns: f64,
-    /// Cost of the distribution in units of the ideal's; the worst over sizes and seeds.
+    /// Cost of the distribution in units of the ideal; the worst over sizes and seeds.
     pub cost_ratio: f64,
-    /// Buckets where it was the worst.
+    /// Buckets of the table in which it was the worst.
     #[serde(default)]
     pub worst_bucket_count: u64,
-    /// Probability of a worst as bad with an ideal hash, over all sizes and seeds.
+    /// Probability that the worst of an ideal hash is as bad, over all sizes and seeds.
     #[serde(default)]
     pub worst_p: f64,
-    /// Sizes and seeds that were tried.
+    /// Sizes and seeds that the lab tried.
     #[serde(default)]
     pub trial_count: u64,
-    /// What the distribution does over those sizes and seeds.
+    /// How the distribution does over those sizes and seeds.
     #[serde(default)]
     pub manner: Manner,
-    /// In words: what speaks against it, or nothing.
+    /// Arguments against it, in words; may be empty.
     pub caution: String,
 }
 
-/// What the distribution of a function does over sizes and seeds.
+/// How the distribution of a function does over sizes and seeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Manner {
-    /// It is not to be told from an ideal hash at any.
+    /// It is indistinguishable from an ideal hash at all of them.
     #[default]
     Fits,
-    /// It is no worse than chance, but not random at some: the hash keeps a structure of the keys.
+    /// It is never worse than chance, but not random at some, because the hash keeps a structure of
+    /// the keys.
     Structured,
-    /// It fits at the size that was asked for and is worse than chance at others.
+    /// It fits at the requested size and is worse than chance at others.
     FailsElsewhere,
-    /// It is worse than chance at the size that was asked for.
+    /// It is worse than chance at the requested size.
     Worse,
 }
 
-/// Keys over the 16,384 hash slots and the nodes of a cluster.
+/// How keys spread over the 16,384 hash slots and the nodes of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slots {
     /// Nodes, which share the slots evenly and in order.
     pub nodes: Vec<NodeLoad>,
     /// Slots that hold a key.
     pub used_slot_count: u64,
-    /// The same of an ideal hash of as many different tags, expected.
+    /// The same for an ideal hash of as many different tags, on average.
     pub used_slot_ideal: f64,
-    /// Keys with a hash tag, of which only the tag counts.
+    /// Keys with a hash tag; the cluster hashes only the tag.
     pub tagged_count: u64,
-    /// Different tags, a key without one being its own.
+    /// Different tags. A key without a tag counts as a tag.
     pub distinct_tag_count: u64,
-    /// The tags with most keys, readable, with their keys.
+    /// The tags with the most keys, escaped, and their numbers of keys.
     pub heaviest_tags: Vec<(String, u64)>,
-    /// The fullest slots: their numbers with their keys.
+    /// The fullest slots: the number of each, and its number of keys.
     pub fullest_slots: Vec<(u64, u64)>,
-    /// Keys of the fullest node in units of the mean.
+    /// Keys of the fullest node, in units of the mean.
     pub imbalance: f64,
-    /// The same of an ideal hash of tags with as many keys each, expected.
+    /// The same for an ideal hash of tags with as many keys each, on average.
     pub imbalance_ideal: f64,
-    /// Probability of nodes this uneven with an ideal hash of the tags.
+    /// Probability that an ideal hash of the tags loads the nodes as unevenly.
     pub p: f64,
-    /// Ideal hashes that were simulated for the two: no probability below one in so many is told.
+    /// Ideal hashes simulated for these two figures. One in this number is the lowest probability
+    /// that the simulation can find.
     #[serde(default)]
     pub round_count: u64,
-    /// Keys whose tags were not looked up among the others, since those were too many.
+    /// Keys whose tags the lab did not compare with others, because it had too many of them.
     #[serde(default)]
     pub unlisted_count: u64,
 }
@@ -381,38 +387,38 @@ pub struct Slots {
 /// One figure of two functions on the same keys, or of the same function in two studies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// What is compared: the function, reduction and table of two studies, or the lengths of keys.
+    /// The function, reduction and table of two studies, or the lengths of keys.
     pub subject: String,
-    /// Which figure.
+    /// The name of the figure.
     pub figure: String,
-    /// Of the first.
+    /// Its value for the first.
     pub left: f64,
-    /// Of the second.
+    /// Its value for the second.
     pub right: f64,
-    /// Of an ideal hash, where there is one.
+    /// Its value for an ideal hash, where there is one.
     pub ideal: Option<f64>,
-    /// Probability of a difference as large if chance alone made it, where that is known.
+    /// Probability that chance alone makes a difference as large, where the lab can compute it.
     pub p: Option<f64>,
 }
 
-/// A limit that was set, and what was measured.
+/// A limit that the user set, and the measured figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gate {
     /// The function, reduction and table.
     pub subject: String,
-    /// Which figure.
+    /// The name of the figure.
     pub figure: String,
-    /// Which side of the limit is right.
+    /// The side of the limit that is allowed.
     pub bound: Bound,
     /// The limit.
     pub limit: f64,
-    /// What was measured.
+    /// The measured figure.
     pub measured: f64,
     /// Whether the limit holds.
     pub is_met: bool,
 }
 
-/// Which side of a limit is right.
+/// The side of a limit that is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -427,7 +433,7 @@ pub enum Bound {
 pub struct NodeLoad {
     /// Its first slot.
     pub first_slot: u64,
-    /// The slot after its last.
+    /// The slot after its last one.
     pub end_slot: u64,
     /// Keys in them.
     pub key_count: u64,

@@ -1,4 +1,4 @@
-//! How long a hash function takes on the user's keys.
+//! Measures the time that a hash function takes on the user's keys.
 //!
 //! ```text
 //! keys --> a sample by length --> copied side by side --> the same keys in the same order for all
@@ -7,17 +7,17 @@
 //! latency      h(k0) -> h(k1) -> h(k2) ...      where the next key is depends on the last hash
 //! ```
 //!
-//! What depends on the last hash is the index of the next key, by adding the hash and 0, which the
-//! processor cannot know to be 0: every function sees the same keys in the same order, with a seed
-//! or without. What loop, call and index cost is measured with a function that does nothing, and
-//! subtracted.
+//! For the latency, the index of the next key depends on the last hash: the loop adds `hash & zero`,
+//! and the processor cannot know that `zero` is 0. So every function sees the same keys in the same
+//! order, with or without a seed. A function that does nothing measures the cost of loop, call and
+//! index, and we subtract that cost.
 //!
 //! # Invariants
 //!
 //! - The sample stays in the first-level cache, unless one key alone is larger.
-//! - Functions are timed in turns, so that a change of the machine's pace meets all of them.
-//! - A run is much shorter than the time that other programs are given at a stretch, so that on a
-//!   busy machine few runs are interrupted and their median is of those that are not.
+//! - Functions take turns, so that a change of the machine's speed affects all of them.
+//! - A run is much shorter than the scheduler's time slice. So on a busy machine few runs are
+//!   interrupted, and the median is that of uninterrupted runs.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -29,15 +29,15 @@ use crate::study::{Spread, Timing};
 /// Runs that count; one more comes before them.
 pub const RUNS: usize = 15;
 
-/// The longest key of each class of lengths; the last class has no end. Where functions of today
-/// change their manner.
+/// The longest key of each class of lengths; the last class has no end. At these lengths today's
+/// functions switch algorithms.
 const CLASS_ENDS: [usize; 9] = [3, 8, 16, 32, 64, 128, 256, 1024, 8192];
-/// Keys of a sample at most, and their bytes: with 8 bytes of where each is, less than 32 KiB.
+/// Most keys of a sample, and most bytes. With 8 bytes for the place of each, less than 32 KiB.
 const SAMPLE_KEYS: usize = 2048;
 const SAMPLE_BYTES: usize = 16 << 10;
 /// Shortest time of one run.
 const RUN: Duration = Duration::from_micros(40);
-/// Tries by which it is found how many passes take that long; the shortest was not interrupted.
+/// Tries to find how many passes take that long. The shortest try was not interrupted.
 const TRIES: usize = 3;
 
 /// Draws samples of keys, one for each class of lengths and one of all.
@@ -75,19 +75,19 @@ impl Sampler {
         Self { mixed: Reservoir::new(0), classes }
     }
 
-    /// Takes one key into account.
+    /// Offers one key.
     ///
     /// # Cost
     ///
-    /// A few steps, and a copy of the key if it is drawn. 400 KiB of memory in all, or a key of
-    /// each class.
+    /// A few steps, and a copy of the key if the sample takes it. 400 KiB of memory in all, or one
+    /// key of each class.
     pub fn add(&mut self, key: &[u8]) {
         self.mixed.add(key);
         self.classes[class_of(key.len())].add(key);
     }
 
-    /// Returns the samples: all lengths mixed, then the classes that have keys, by length, unless
-    /// one class has them all, which would be the same again. None without keys.
+    /// Returns the samples: all lengths mixed, then by length the classes that have keys. If one
+    /// class has all keys, it would only repeat the first. Without keys there are no samples.
     pub fn finish(self) -> Vec<Sample> {
         if self.mixed.key_count == 0 {
             return Vec::new();
@@ -156,7 +156,8 @@ impl Reservoir {
     }
 
     fn finish(mut self, is_mixed: bool) -> Sample {
-        // The place of a key in the reservoir tells when it came: sorted keys would stay sorted.
+        // Keys are in the reservoir in the order in which they came, so sorted keys would stay
+        // sorted.
         for at in (1..self.keys.len()).rev() {
             self.keys.swap(at, self.random.below(at as u64 + 1) as usize);
         }
@@ -214,18 +215,18 @@ impl Sample {
 
 type Function = fn(&[u8], u64) -> u64;
 
-/// What is subtracted: it needs the key's length, which is where the next key is known.
+/// The function to subtract. It reads the key's length, so it too waits for the next key.
 fn nothing(key: &[u8], seed: u64) -> u64 {
     seed ^ key.len() as u64
 }
 
 /// Times functions with their seeds on one sample, in turns.
 ///
-/// Returns nothing if `is_stopped` says so before the last run.
+/// Returns nothing if `is_stopped` returns true before the last run.
 ///
 /// # Cost
 ///
-/// 32 runs of 40 microseconds or a little more for each function.
+/// 32 runs of at least 40 microseconds for each function.
 pub fn time(
     functions: &[(&'static Specimen, u64)],
     sample: &Sample,
@@ -264,7 +265,7 @@ pub fn time(
     functions.iter().zip(clocks).map(timing).collect()
 }
 
-/// Subtracts what is not the function's; noise does not make a time negative.
+/// Subtracts the overhead. Noise does not make a time negative.
 fn less(runs: &[f64], overhead: f64) -> Vec<f64> {
     runs.iter().map(|run| (run - overhead).max(0.0)).collect()
 }
@@ -295,7 +296,7 @@ impl Clock {
 
     fn run(&mut self, sample: &Sample) {
         let Self { function, seed, pass_count, .. } = *self;
-        // The others have had the caches meanwhile.
+        // The other functions have used the caches meanwhile.
         independent(function, seed, sample, 1);
         let per_key = |time: Duration| {
             time.as_secs_f64() * 1e9 / (sample.len() as f64 * f64::from(pass_count))
@@ -313,10 +314,10 @@ fn timed(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// Hashes every key, none waiting for another.
+/// Hashes every key, independently of the others.
 #[inline(never)]
 fn independent(function: Function, seed: u64, sample: &Sample, pass_count: u32) {
-    // Not known to the compiler, so that the call stays one.
+    // Opaque to the compiler, so that it cannot inline the call.
     let function = black_box(function);
     for _ in 0..pass_count {
         let all = (0..sample.len()).fold(0, |all, at| all ^ function(sample.key(at), seed));
@@ -324,7 +325,7 @@ fn independent(function: Function, seed: u64, sample: &Sample, pass_count: u32) 
     }
 }
 
-/// Hashes every key, each waiting for the last.
+/// Hashes every key, each after the one before.
 #[inline(never)]
 fn dependent(function: Function, seed: u64, sample: &Sample, pass_count: u32) {
     let (function, zero) = (black_box(function), black_box(0_usize));
@@ -338,10 +339,10 @@ fn dependent(function: Function, seed: u64, sample: &Sample, pass_count: u32) {
 }
 
 impl Spread {
-    /// Returns the spread of `runs`, the first of which is kept apart.
+    /// Returns the spread of `runs`. The first run counts only as [`Spread::first`].
     ///
-    /// Of an even number the median is the mean of the two in the middle; the deviation is that of
-    /// a sample, `sum of (x - mean)^2 / (n - 1)` under the root.
+    /// The median of an even number is the mean of the two in the middle. The deviation is that of
+    /// a sample, the root of `sum of (x - mean)^2 / (n - 1)`.
     ///
     /// # Panics
     ///

@@ -3,17 +3,17 @@
 //! ```text
 //! page 0   | header of every database | buckets, masks, spares |
 //! page     | lsn | number | previous | next | pairs | free | level | type | offsets ... | items |
-//!          | a checksum stands between them and the offsets, if the database has them
+//!          | a checksum is between them and the offsets, if the database has checksums
 //! item     | 1 | bytes |              a key or a value
 //!          | 2 | length, value, length ... |   the values of one key
-//!          | 3 | page, length |       on overflow pages of its own
-//!          | 4 | page |               the values of one key, in a tree of their own
+//!          | 3 | page, length |       on its overflow pages
+//!          | 4 | page |               the values of one key, in their tree
 //! ```
 //!
 //! # Source
 //!
-//! Descriptions of the format that others have published for reading RPM's databases; files of
-//! Berkeley DB 5.3. Written from the layout.
+//! Published descriptions of the format, for readers of RPM's databases; files of Berkeley DB 5.3.
+//! Written from the layout.
 
 use splitpoint::hash;
 use splitpoint::linear::Geometry;
@@ -58,10 +58,10 @@ mod item_type {
 /// A deleted item of a leaf has this bit in its type.
 const DELETED: u8 = 0x80;
 
-/// Levels that no tree of duplicates has.
+/// More levels than any tree of duplicates has.
 const LEVELS_MAX: u32 = 32;
 
-/// The hash function of a file, known by its hash of the probe.
+/// The hash function of a file, identified by its hash of the probe key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Function {
     /// FNV without its start value: the default since version 5.
@@ -162,14 +162,14 @@ impl BdbFile {
             faults,
             stated: Stated::default(),
         };
-        // Earlier versions do not have it.
+        // Earlier versions lack it.
         let last_page = (found >= 8).then(|| u64::from(field(32)));
         file.stated.extent = Some(file.extent(last_page));
         Ok(file)
     }
 
-    /// Works out how far the file must go. Every bucket has its page: the package makes them for a
-    /// whole doubling at once.
+    /// Computes the length that the file must have. Every bucket has its page, because Berkeley DB
+    /// creates those of a complete doubling at once.
     fn extent(&self, last_page: Option<u64>) -> Extent {
         let needed = self.page_of_bucket(self.geometry.bucket_count() - 1) + 1;
         let known = last_page.map(|last_page| needed.max(last_page + 1));
@@ -191,7 +191,7 @@ impl BdbFile {
         bucket + u64::from(self.spares[ceil_log2(bucket + 1).min(31) as usize])
     }
 
-    /// Returns what is wrong with the checksum of a page; of one never written to, nothing is.
+    /// Returns the fault in the checksum of a page. A page that was never written has none.
     fn wrong_checksum(&self, page: &[u8], number: u64) -> Option<Fault> {
         if !self.has_checksums || page.iter().all(|&byte| byte == 0) {
             return None;
@@ -205,18 +205,18 @@ impl BdbFile {
         (next != 0).then_some(u64::from(next))
     }
 
-    /// Returns where item `index` of a page begins.
+    /// Returns the offset of item `index` of a page.
     fn start_of(&self, page: &[u8], index: usize) -> usize {
         usize::from(self.order.u16_at(page, self.page_header_bytes + 2 * index))
     }
 
-    /// Returns the number of items of a page that have an offset on it.
+    /// Returns the number of items that have an offset on the page.
     fn item_count(&self, page: &[u8]) -> usize {
         let room = (page.len() - self.page_header_bytes) / 2;
         usize::from(self.order.u16_at(page, 20)).min(room)
     }
 
-    /// Takes the pairs of a page that are in its first `present` bytes.
+    /// Reads the pairs in the first `present` bytes of a page.
     fn pairs_of(
         &self,
         (page, present): (&[u8], usize),
@@ -285,8 +285,8 @@ impl BdbFile {
         Piece::Pages { page, bytes: Some(u64::from(self.order.u32_at(item, 8))) }
     }
 
-    /// Returns the first of the values that stand one after the other, each between its length
-    /// and its length again, and how many more there are.
+    /// Returns the first of several values in a row, each between two copies of its length, and
+    /// the number of further ones.
     fn duplicates(&self, values: &[u8]) -> Result<(Vec<u8>, u64), Fault> {
         let (mut first, mut count, mut at) = (None, 0, 0);
         while at < values.len() {
@@ -303,7 +303,7 @@ impl BdbFile {
         Ok((first, count - 1))
     }
 
-    /// Returns the first value of a tree of duplicates, and how many more there are.
+    /// Returns the first value of a tree of duplicates, and the number of further ones.
     fn tree(&self, root: u64, budget: &Budget) -> Result<(Piece, u64)> {
         let mut number = root;
         for _ in 0..LEVELS_MAX {
@@ -354,7 +354,7 @@ impl BdbFile {
     }
 }
 
-/// Compares the checksum at `at` with that of the bytes, in which it counts as 0.
+/// Compares the checksum at `at` with that of the bytes, whose checksum field counts as 0.
 fn wrong_checksum(order: ByteOrder, bytes: &[u8], at: usize) -> Option<Fault> {
     let found = order.u32_at(bytes, at);
     let mut sound = bytes.to_vec();
@@ -398,7 +398,7 @@ impl Reader for BdbFile {
         let mut is_first = true;
         let walked = self.pages.walk(first, budget, |number, page| {
             match page[25] {
-                // Made with its doubling and not used since.
+                // Created with its doubling, and not used since.
                 page_type::NONE if is_first && page.iter().all(|&byte| byte == 0) => {
                     return Ok(None);
                 }
@@ -412,7 +412,7 @@ impl Reader for BdbFile {
             }
             unit.overflow_pages += u64::from(!is_first);
             is_first = false;
-            // What a page with a wrong checksum holds is left to a salvage.
+            // Only a salvage reads a page with a wrong checksum.
             match self.wrong_checksum(page, number) {
                 Some(fault) => unit.faults.push(fault),
                 None => self.pairs_of((page, page.len()), number, &mut unit, budget)?,
@@ -517,7 +517,7 @@ impl Reader for BdbFile {
     }
 
     fn linear_bucket_count(&self) -> Option<u64> {
-        // Of buckets without a page there are none in a sound file.
+        // In a sound file every bucket has a page.
         let bucket_count = self.geometry.bucket_count();
         (self.function != Function::Unknown && bucket_count <= self.pages.count())
             .then_some(bucket_count)

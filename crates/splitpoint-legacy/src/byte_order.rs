@@ -1,4 +1,4 @@
-//! The order of the bytes of a number in an old file, which is that of the machine that wrote it.
+//! The byte order of the numbers in an old file, which is that of the machine that wrote it.
 
 /// Order of the bytes of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,8 +49,8 @@ impl ByteOrder {
     }
 }
 
-/// Numbers at an offset. One that the end of the bytes cuts is 0, as where a sparse file has no
-/// byte.
+/// Numbers at an offset. A number that runs past the end of the bytes is 0, as in a hole of a
+/// sparse file.
 impl ByteOrder {
     /// Returns the name for people.
     pub fn name(self) -> &'static str {

@@ -1,5 +1,5 @@
-//! Numbered pages of one size, of which some name the next one of their chain: what the files of
-//! Kerberos and of Berkeley DB have in common.
+//! Numbered pages of one size, some of them in chains, as the files of Kerberos and of Berkeley DB
+//! have them.
 
 use splitpoint::Result;
 
@@ -14,12 +14,12 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Returns how many pages there are; the last may be cut short.
+    /// Returns the number of pages; the last may be cut short.
     pub(crate) fn count(&self) -> u64 {
         self.source.file_bytes().div_ceil(self.page_bytes as u64)
     }
 
-    /// Returns how many whole pages there are.
+    /// Returns the number of complete pages.
     pub(crate) fn whole_count(&self) -> u64 {
         self.source.file_bytes() / self.page_bytes as u64
     }
@@ -28,7 +28,7 @@ impl Pages {
         page.saturating_mul(self.page_bytes as u64)
     }
 
-    /// Returns what stands in for the unit that begins on page `number`, if the file ends before
+    /// Returns a substitute for the unit that begins on page `number`, if the file ends before
     /// the end of that page.
     pub(crate) fn absent(&self, number: u64) -> Option<Unit> {
         let (offset, bytes) = (self.offset_of(number), self.page_bytes as u64);
@@ -36,7 +36,7 @@ impl Pages {
         is_absent.then(|| Unit::absent(offset, bytes, self.source.file_bytes()))
     }
 
-    /// Returns a page, all of which must be in the file.
+    /// Returns a page, which must be in the file completely.
     pub(crate) fn read(&self, number: u64, budget: &Budget) -> Result<Vec<u8>> {
         if let Some(fault) = self.absent(number).and_then(|unit| unit.absence) {
             return Err(fault.into());
@@ -44,7 +44,7 @@ impl Pages {
         self.read_part(number, budget).map(|(page, _)| page)
     }
 
-    /// Returns a page and how many bytes of it are in the file; the others are 0.
+    /// Returns a page and the number of its bytes in the file; the others are 0.
     fn read_part(&self, number: u64, budget: &Budget) -> Result<(Vec<u8>, usize)> {
         budget.take(self.page_bytes as u64)?;
         let mut page = vec![0; self.page_bytes];
@@ -57,8 +57,8 @@ impl Pages {
     ///
     /// # Errors
     ///
-    /// A [`Fault`] if the chain has more pages than the file, so that it is a loop, or leads beyond
-    /// the end of the file; those of `visit`.
+    /// A [`Fault`] if the chain is a loop, having more pages than the file, or leads beyond the end
+    /// of the file; those of `visit`.
     pub(crate) fn walk(
         &self,
         first: u64,
@@ -74,8 +74,8 @@ impl Pages {
         Err(Fault::new("pages of a chain", at, most, most + 1).into())
     }
 
-    /// Visits every page from `first` on that is not in a hole of the file, until there is nothing
-    /// left to read. `visit` gets its number, and how many of its bytes are in the file.
+    /// Visits every page from `first` to the end that is not in a hole of the file. `visit` gets
+    /// its number, and the number of its bytes in the file.
     pub(crate) fn each(
         &self,
         first: u64,

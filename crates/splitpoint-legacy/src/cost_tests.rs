@@ -76,8 +76,8 @@ fn many_pairs_on_one_chain() -> Vec<u8> {
     file
 }
 
-/// A file of Berkeley DB with 30 keys, whose values are all in one tree of 300 leaves, of which only
-/// the last has a value.
+/// A file of Berkeley DB with 30 keys, whose values are all in one tree of 300 leaves, of which
+/// only the last has a value.
 fn many_keys_of_one_tree() -> Vec<u8> {
     const PAIRS: usize = 30;
     const LEAF: u8 = 12;

@@ -1,4 +1,4 @@
-//! dbm and ndbm: which block of the `.pag` a key is in, by the bits of the `.dir`.
+//! dbm and ndbm: finds the block of a key in the `.pag` by the bits of the `.dir`.
 //!
 //! ```text
 //! mask 0       bit 0 set: this block was split by bit 0 of the hash
@@ -10,10 +10,10 @@
 //!
 //! dbm of the seventh edition; ndbm of 4.3BSD.
 
-/// Bits of the trie that no file has: it would take 2^40 blocks.
+/// More bits than any trie has: it would take 2^40 blocks.
 pub(crate) const DEPTH_MAX: u32 = 40;
 
-/// Returns the block for `hash` and how many bits of the hash chose it.
+/// Returns the block for `hash`, and the number of bits that chose it.
 pub(crate) fn leaf_of(dir: &[u8], hash: u64) -> (u64, u32) {
     let (mut mask, mut depth) = (0_u64, 0);
     while depth < DEPTH_MAX && is_set(dir, (hash & mask) + mask) {
@@ -23,11 +23,11 @@ pub(crate) fn leaf_of(dir: &[u8], hash: u64) -> (u64, u32) {
     (hash & mask, depth)
 }
 
-/// Returns the highest block that there is under the trie, 0 if none was split.
+/// Returns the highest block that the trie reaches, 0 if none was split.
 ///
-/// Bit t is of a block b of 2^d, where t + 1 is b + 2^d: the block that the split made.
+/// Bit t belongs to block b of 2^d, where t + 1 is b + 2^d, the block that the split created.
 pub(crate) fn highest_block(dir: &[u8]) -> u64 {
-    // What a lookup does not come to says nothing.
+    // Bits that no lookup reaches have no meaning.
     let is_split = |bit: &u64| {
         let made = bit + 1;
         let block = made & !(1 << made.ilog2());
@@ -39,7 +39,7 @@ pub(crate) fn highest_block(dir: &[u8]) -> u64 {
     set_bits(dir).find(is_split).map_or(0, |bit| bit + 1)
 }
 
-/// Returns the bits that are set, the highest first.
+/// Returns the set bits, the highest first.
 pub(crate) fn set_bits(dir: &[u8]) -> impl Iterator<Item = u64> {
     let bytes = dir.iter().enumerate().rev().filter(|(_, byte)| **byte != 0);
     bytes.flat_map(|(at, &byte)| {
@@ -48,7 +48,8 @@ pub(crate) fn set_bits(dir: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Returns whether bit `bit` is set, the lowest of each byte first. Beyond the end none is.
+/// Returns whether bit `bit` is set, counting from the lowest of each byte. Bits beyond the end are
+/// not set.
 pub(crate) fn is_set(dir: &[u8], bit: u64) -> bool {
     let byte = usize::try_from(bit / 8).ok().and_then(|byte| dir.get(byte));
     byte.is_some_and(|byte| byte >> (bit % 8) & 1 == 1)

@@ -1,4 +1,4 @@
-//! `Files`: which files one table is in.
+//! `Files`: the files of one table.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 /// The files of one table.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
-    /// The file that has the pairs.
+    /// The file with the records.
     pub(crate) data: PathBuf,
     /// The `.dir` beside it.
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// Finds the files of the table that the user calls `path`: one file, or a `.pag` with its `.dir`
-/// given by either or by what their names begin with, or ndbm's `.db` given without it.
+/// Finds the files of the table at `path`: one file; or a `.pag` with its `.dir`, by either name or
+/// by their common stem; or ndbm's `.db`, by its stem.
 pub(crate) fn files_of(path: &Path) -> Files {
     let with = |extension: &str| {
         let mut name = OsString::from(path);

@@ -1,12 +1,12 @@
-//! GNU gdbm: a directory of buckets, each with the hashes and the addresses of its pairs.
+//! GNU gdbm: a directory of buckets, each with the hashes and the addresses of its records.
 //!
 //! ```text
 //! header --> directory: 2^dir_bits offsets --> bucket: hash, four bytes of the key, address,
 //!                                                      sizes --> key and value, one after the other
 //! ```
 //!
-//! The file is the memory of the machine that wrote it: its byte order, the size of its `off_t`, and
-//! how its compiler aligned them.
+//! The file is a memory image of the machine that wrote it, with its byte order, the size of its
+//! `off_t`, and the alignment of its compiler.
 //!
 //! # Source
 //!
@@ -24,13 +24,13 @@ use crate::stated::{Counted, Extent, Stated, StatedBy, has_data};
 /// Bits of a hash.
 const HASH_BITS: u32 = 31;
 
-/// Bytes of each key that stand in its bucket.
+/// Bytes of each key in its bucket.
 const START_BYTES: usize = 4;
 
-/// Bytes that a file with counted syncs has after its header.
+/// Bytes after the header of a file with counted syncs.
 const NUMSYNC_BYTES: u64 = 32;
 
-/// How a compiler laid out a header and a bucket.
+/// A compiler's layout of a header and a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// `off_t` of 8 bytes on a boundary of 8: 64-bit machines.
@@ -58,7 +58,7 @@ impl Layout {
         if self == Self::Off32 { 32 } else { 40 }
     }
 
-    /// Where in a bucket the bits of its hashes, their count and the elements are.
+    /// Offsets in a bucket of the bits of its hashes, their count and the elements.
     fn bucket(self) -> (usize, usize, usize) {
         match self {
             Self::Lp64 => (104, 108, 112),
@@ -78,7 +78,7 @@ impl Layout {
         }
     }
 
-    /// Returns how many elements a bucket of `bucket_bytes` has.
+    /// Returns the number of elements in a bucket of `bucket_bytes`.
     fn elements_of(self, bucket_bytes: u64) -> Option<u64> {
         let (_, _, table) = self.bucket();
         let elements = bucket_bytes.checked_sub(table as u64)? / self.element_bytes() as u64;
@@ -86,7 +86,7 @@ impl Layout {
     }
 }
 
-/// Returns the kind of file that has this magic number.
+/// Returns the kind of file with this magic number.
 pub(crate) fn kind_of(magic: u32) -> Option<&'static str> {
     match magic {
         0x1357_9ace => Some("oldest standard format"),
@@ -127,7 +127,7 @@ impl Header {
         }
     }
 
-    /// Returns how many numbers agree with each other under this layout.
+    /// Returns how many of the numbers agree with each other in this layout.
     fn agreement(self, layout: Layout) -> u32 {
         let is_dir = self.dir_bits <= HASH_BITS
             && self.dir_bytes == (layout.offset_bytes() as u64) << self.dir_bits;
@@ -137,7 +137,7 @@ impl Header {
 }
 
 /// Returns the layout of a file by its header: the one in which the count of elements follows from
-/// the size of a bucket. `None` if none is any better than another.
+/// the size of a bucket. `None` if several fit equally well.
 pub(crate) fn layout_of(order: ByteOrder, magic: u32, head: &[u8]) -> Option<Layout> {
     let candidates: &[Layout] = match magic {
         0x1357_9acd | 0x1357_9ad0 => &[Layout::Off32],
@@ -145,7 +145,7 @@ pub(crate) fn layout_of(order: ByteOrder, magic: u32, head: &[u8]) -> Option<Lay
         _ => &[Layout::Lp64, Layout::I386Large, Layout::Off32],
     };
     let agreement = |layout: &&Layout| Header::read(order, **layout, head).agreement(**layout);
-    // `max_by_key` takes the last of equals, and the first is the likeliest.
+    // `max_by_key` returns the last of equals, but the first is the likeliest.
     candidates.iter().rev().max_by_key(agreement).copied()
 }
 
@@ -160,16 +160,16 @@ pub(crate) struct GdbmFile {
     header: Header,
     /// Number of the bucket of each entry of the directory.
     directory: Vec<u32>,
-    /// Where each bucket is.
+    /// Offset of each bucket.
     buckets: Vec<u64>,
-    /// How the machine that wrote it took a `char`.
+    /// Sign of `char` on the machine that wrote it.
     sign: CharSign,
     faults: Vec<Fault>,
     stated: Stated,
 }
 
 impl GdbmFile {
-    /// Opens the file; one to be salvaged also without a directory.
+    /// Opens the file. For a salvage it does so even without a directory.
     pub(crate) fn open(source: Source, identity: Identity, is_salvage: bool) -> Result<Self> {
         let mut head = [0; 64];
         source.read_at(0, &mut head)?;
@@ -202,7 +202,7 @@ impl GdbmFile {
         Ok(file)
     }
 
-    /// Checks the header; without a directory and the size of a bucket there is nothing to read.
+    /// Checks the header, which must have a directory and the size of a bucket.
     fn validate(&mut self) -> Result<(), Fault> {
         let header = self.header;
         let file_bytes = self.source.file_bytes();
@@ -241,9 +241,9 @@ impl GdbmFile {
         Ok(())
     }
 
-    /// Works out how far the file goes. Older versions did not always write the unused end of the
-    /// last block, so that a file may be shorter than its header says and have everything: a bucket
-    /// or a pair that is missing is noticed by its address.
+    /// Computes the length of the file. Older versions did not always write the unused end of the
+    /// last block, so a complete file may be shorter than its header says. The address of a missing
+    /// bucket or record reveals it.
     fn extent(&self) -> Result<Extent> {
         let (end, found) = (self.header.end, self.source.file_bytes());
         Ok(Extent {
@@ -259,8 +259,8 @@ impl GdbmFile {
         })
     }
 
-    /// Leaves buckets to be found by their looks. Their size is that of a block where the header
-    /// does not say.
+    /// Prepares to find buckets by their content. Their size is that of a block if the header does
+    /// not state it.
     fn give_up_directory(&mut self) {
         const BLOCK_BYTES_DEFAULT: u64 = 4096;
         self.faults.push(Fault::new("directory", 8, 0, self.header.dir_offset));
@@ -272,12 +272,13 @@ impl GdbmFile {
         self.header.bucket_bytes = found.unwrap_or(BLOCK_BYTES_DEFAULT);
     }
 
-    /// Numbers the buckets in the order of the directory. Entries of one bucket stand together.
+    /// Numbers the buckets in the order of the directory, where the entries of one bucket are
+    /// adjacent.
     fn read_directory(&mut self) -> Result<()> {
         let entry_bytes = self.layout.offset_bytes();
         let mut bytes = vec![0; entry_bytes << self.header.dir_bits];
         self.source.read_at(self.header.dir_offset, &mut bytes)?;
-        // As many buckets of their size as the file has room for: others overlap.
+        // No more buckets than the file has room for, because further ones would overlap.
         let buckets_max = self.source.file_bytes() / self.header.bucket_bytes + 1;
         let mut last = None;
         for at in (0..bytes.len()).step_by(entry_bytes) {
@@ -297,7 +298,7 @@ impl GdbmFile {
         Ok(())
     }
 
-    /// Takes the sign of `char` from the first key that tells it.
+    /// Determines the sign of `char` by the first key that depends on it.
     fn guess_sign(&mut self) -> Result<()> {
         let budget = Budget::new(&self.source);
         for &bucket in self.buckets.iter().take(64) {
@@ -332,7 +333,7 @@ impl GdbmFile {
         Ok(self.decode(offset, &bytes, available))
     }
 
-    /// Takes the elements out of the bytes of a bucket, of which `available` were in the file.
+    /// Reads the elements from the bytes of a bucket, of which the file has the first `available`.
     fn decode(&self, offset: u64, bytes: &[u8], available: usize) -> Bucket {
         let mut bucket = Bucket::default();
         let (bits_at, count_at, table) = self.layout.bucket();
@@ -373,7 +374,7 @@ impl GdbmFile {
             }
         }
         let count = u64::from(self.order.u32_at(bytes, count_at));
-        // A count that is damaged is none.
+        // A damaged count does not count.
         bucket.count = if count <= self.header.bucket_elements { count } else { 0 };
         if count != elements {
             let at = offset + count_at as u64;
@@ -403,7 +404,8 @@ impl GdbmFile {
         })
     }
 
-    /// A bucket has at most six free areas, and some pairs, but not more than it has room for.
+    /// Returns whether this can be a bucket: at most six free areas, and at least one record, but
+    /// no more than it has room for.
     fn looks_like_bucket(&self, bytes: &[u8]) -> bool {
         let (bits_at, count_at, _) = self.layout.bucket();
         let elements = self.layout.elements_of(bytes.len() as u64).unwrap_or_default();
@@ -413,20 +415,20 @@ impl GdbmFile {
             && (1..=elements).contains(&count)
     }
 
-    /// Leaves the pairs whose hash is that of their key.
+    /// Keeps the pairs whose hash is that of their key.
     fn verified(&self, bucket: Bucket, budget: &Budget) -> Result<Unit> {
         let mut unit = Unit::default();
         for (item, stored) in bucket.items.into_iter().zip(bucket.stored) {
             let Piece::At { offset, bytes } = item.key else { continue };
-            // A bucket has the first bytes of its keys. Without them, no long key is read for
-            // nothing.
+            // A bucket has the first bytes of its keys. If they differ, we need not read a long
+            // key.
             let mut start = [0; START_BYTES];
             self.source.read_at(offset, &mut start)?;
             let start_bytes = START_BYTES.min(bytes as usize);
             if start[..start_bytes] != stored.key_start[..start_bytes] {
                 continue;
             }
-            // Keys that a file names again and again are not hashed without end.
+            // Bounds the work if a file names the same keys again and again.
             if budget.take(bytes).is_err() {
                 break;
             }
@@ -449,21 +451,21 @@ impl GdbmFile {
     }
 }
 
-/// What stands beside the address of a pair in its bucket.
+/// The data beside the address of a record in its bucket.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
     hash: u32,
     key_start: [u8; START_BYTES],
 }
 
-/// What a bucket holds.
+/// The contents of a bucket.
 #[derive(Debug, Default)]
 struct Bucket {
     items: Vec<Item>,
     stored: Vec<Stored>,
     faults: Vec<Fault>,
     bits: u32,
-    /// How many pairs it says that it has.
+    /// Its own count of records.
     count: u64,
 }
 
@@ -512,8 +514,8 @@ impl Reader for GdbmFile {
         })
     }
 
-    /// A bucket may begin at any multiple of 4. What looks like one is one if the hashes in it are
-    /// those of the keys that it names.
+    /// Buckets may begin at any multiple of 4. A candidate is a bucket if its hashes are those of
+    /// the keys that it names.
     fn loose_units(
         &self,
         budget: &Budget,
@@ -582,7 +584,7 @@ impl Reader for GdbmFile {
     }
 
     fn hash_of(&self, key: &[u8]) -> Option<u64> {
-        // The highest bits choose a bucket: turned round, they are the lowest.
+        // The highest bits choose a bucket. Reversed, they are the lowest.
         Some(u64::from(hash::gdbm(key, self.sign).reverse_bits() >> 1))
     }
 }

@@ -1,4 +1,4 @@
-//! What an old file is, by its content.
+//! Identifies an old file by its content.
 
 use std::path::Path;
 
@@ -10,25 +10,29 @@ use crate::identity::{Format, Identity};
 use crate::pages::PagedFile;
 use crate::{Source, gdbm};
 
-/// Bytes of a file that tell its format, if any do.
+/// Bytes of a file that reveal its format, if any do.
 const HEAD_BYTES: usize = 512;
-/// Bytes of a file that tell what else it is.
+/// What a superblock of a Splitpoint store begins with.
+const STORE_MAGIC: &[u8; 8] = b"\x89SPLIT\r\n";
+/// Offset of the second superblock. The first is zero until the store has been used.
+const STORE_SECOND_OFFSET: u64 = 4096;
+/// Bytes of a file that reveal what else it is.
 const KIND_HEAD_BYTES: usize = 16 << 10;
 
-/// Says what the file at `path` is by its content, or `None` if it is nothing that this library
-/// knows.
+/// Returns what the file at `path` is, by its content, or `None` if the library does not recognize
+/// it.
 ///
-/// Of a table in two files, `.dir` and `.pag`, either may be given, or what their names begin
-/// with.
+/// If the table is in two files, `.dir` and `.pag`, `path` is either of them or their common stem.
 ///
 /// # Errors
 ///
-/// - [`ErrorKind::NotAStore`](splitpoint::ErrorKind::NotAStore) if it is no regular file.
-/// - [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if the system refuses to read.
+/// - [`ErrorKind::NotAStore`](splitpoint::ErrorKind::NotAStore) if it is not a regular file.
+/// - [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if a system call fails.
 ///
 /// # Cost
 ///
-/// One read for a format with a magic number. dbm and sdbm have none: all of the file is read.
+/// One read for a format with a magic number. dbm and sdbm have none, so it reads the complete
+/// file.
 ///
 /// # Examples
 ///
@@ -51,20 +55,20 @@ pub fn identify(path: impl AsRef<Path>) -> Result<Option<Identity>> {
     Ok(PagedFile::recognize(source, &files)?.map(|file| file.identity))
 }
 
-/// Says what a file is that may be none of ours.
+/// Identifies a file that may have a foreign format.
 pub(crate) fn kind_of(source: &Source) -> Result<FileKind> {
     let mut head = vec![0; KIND_HEAD_BYTES];
     let filled = source.read_at(0, &mut head)?;
     Ok(FileKind::of_content(&head[..filled], source.file_bytes()))
 }
 
-/// Says what a file is that begins with a magic number.
+/// Identifies a file that begins with a magic number.
 pub(crate) fn by_magic(source: &Source, files: &Files) -> Result<Option<Identity>> {
     let mut head = [0; HEAD_BYTES];
     source.read_at(0, &mut head)?;
     let path = source.path();
     let numbers = |order: ByteOrder| (order.u32_at(&head, 0), order.u32_at(&head, 12));
-    if head.starts_with(b"\x89SPLIT\r\n") {
+    if head.starts_with(STORE_MAGIC) {
         return Ok(Some(Identity::new(Format::Store, path)));
     }
     for order in ByteOrder::ALL {
@@ -87,10 +91,12 @@ pub(crate) fn by_magic(source: &Source, files: &Files) -> Result<Option<Identity
             return Ok(Some(identity));
         }
     }
-    Ok(None)
+    let mut second = [0; STORE_MAGIC.len()];
+    source.read_at(STORE_SECOND_OFFSET, &mut second)?;
+    Ok((second == *STORE_MAGIC).then(|| Identity::new(Format::Store, path)))
 }
 
-/// The package of 1991 and what Kerberos made of it.
+/// db 1.85 and its descendant in Kerberos.
 fn of_berkeley(path: &Path, order: ByteOrder, magic: u32, head: &[u8]) -> Option<Identity> {
     const HASH: u32 = 0x0006_1561;
     const BTREE: u32 = 0x0005_3162;
@@ -100,7 +106,7 @@ fn of_berkeley(path: &Path, order: ByteOrder, magic: u32, head: &[u8]) -> Option
         _ => ByteOrder::Little,
     };
     match (magic, order) {
-        // Its header is big-endian whatever its pages are.
+        // Its header is big-endian, whatever the order of its pages.
         (HASH, ByteOrder::Big) if version == 3 => {
             let identity = Identity::new(Format::Krb5Hash, path).detail("version 3");
             Some(identity.detail(format!("pages of {}", order.u32_at(head, 12))).order(lorder))

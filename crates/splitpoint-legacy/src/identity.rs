@@ -1,4 +1,4 @@
-//! `Format` and `Identity`: what an old file can be. How that is found out is in `identify`.
+//! `Format` and `Identity`: what an old file can be. `identify` finds it out.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use crate::byte_order::ByteOrder;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// The 1991 package: 4.4BSD, glibc's libdb1, the BSDs, macOS.
+    /// db 1.85 hash: 4.4BSD, glibc's libdb1, the BSDs, macOS.
     Db185Hash,
-    /// A btree of the same package.
+    /// db 1.85 btree.
     Db185Btree,
     /// Kerberos 5's libdb2, a "Berkeley DB 2.0-ALPHA": hash version 3.
     Krb5Hash,
@@ -31,7 +31,7 @@ pub enum Format {
     Dbm,
     /// Yigit's sdbm: Perl, Ruby, Apache, PHP.
     Sdbm,
-    /// Blocks of dbm or sdbm of which no hash function says which: a file that never split.
+    /// Blocks of dbm or sdbm. The file never split, so no hash function can tell which.
     DbmOrSdbm,
     /// A Splitpoint store.
     Store,
@@ -75,18 +75,18 @@ impl Format {
     }
 }
 
-/// What a file is.
+/// The identity of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its format.
     pub format: Format,
-    /// The file that has the pairs.
+    /// The file with the records.
     pub path: PathBuf,
     /// The `.dir` beside a `.pag`, if there is one.
     pub dir_path: Option<PathBuf>,
-    /// The order of its numbers, where the format has either.
+    /// The order of the bytes in its numbers, if the format has both.
     pub byte_order: Option<ByteOrder>,
-    /// Its kind within the format: version, sizes, what wrote it.
+    /// Its variant of the format: version, sizes, the program that wrote it.
     pub details: Vec<String>,
 }
 

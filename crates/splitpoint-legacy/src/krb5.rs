@@ -1,7 +1,7 @@
 //! Kerberos 5's libdb2 hash files, version 3: the "Berkeley DB 2.0-ALPHA" that was never released.
 //!
-//! They have the magic number of db 1.85 and are another format: pages have a header with their
-//! number, the next page and a type.
+//! They have the magic number of db 1.85 but another format, in which each page has a header with
+//! its number, the next page and a type.
 //!
 //! ```text
 //! page     | number | next | pairs | type | free | key, value offsets ... | ... values and keys |
@@ -10,7 +10,7 @@
 //!
 //! # Source
 //!
-//! The facts of the format; its sample files.
+//! Facts about the format, and sample files.
 
 use splitpoint::hash;
 use splitpoint::linear::Geometry;
@@ -26,9 +26,9 @@ use crate::stated::Stated;
 
 const HEADER_BYTES: usize = 248;
 const PAGE_HEADER_BYTES: usize = 14;
-/// Where keys and values of a big page begin.
+/// Offset of keys and values on a big page.
 const BIG_HEADER_BYTES: usize = 18;
-/// The last page of a chain names this one as the next.
+/// The next page of the last page of a chain.
 const NO_PAGE: u32 = u32::MAX;
 /// Types of pages.
 const BUCKET: u8 = 2;
@@ -57,7 +57,7 @@ impl Krb5File {
     pub(crate) fn open(source: Source, identity: Identity) -> Result<Self> {
         let mut head = [0; HEADER_BYTES];
         source.read_at(0, &mut head)?;
-        // The header is big-endian whatever the pages are.
+        // The header is big-endian, whatever the order of the pages.
         let field = |at| ByteOrder::Big.u32_at(&head, at);
         let order = match field(8) {
             1234 => ByteOrder::Little,
@@ -73,8 +73,8 @@ impl Krb5File {
         let mut faults = Vec::new();
         let masks = [(32, "high mask", geometry.level() + 1), (36, "low mask", geometry.level())];
         for (at, what, bits) in masks {
-            // A table of a power of two buckets may be at the end of one round or the start of
-            // the next.
+            // A table with a power of two of buckets may be at the end of one doubling or at the
+            // start of the next.
             let expected = (1_u64 << bits) - 1;
             let found = u64::from(field(at));
             if found != expected && !(geometry.split() == 0 && found == expected >> 1) {
@@ -126,7 +126,8 @@ impl Krb5File {
         bucket + self.header_pages + before
     }
 
-    /// Returns the page of an overflow address: the split point above, the page's number below.
+    /// Returns the page of an overflow address, which has the split point in the high bits and the
+    /// number of the page in the low bits.
     fn page_of_address(&self, address: u64) -> u64 {
         let (split_point, number) = (address >> 11, address & 0x7ff);
         self.page_of_bucket((1 << split_point.min(32)) - 1) + number
@@ -137,7 +138,7 @@ impl Krb5File {
         (next != NO_PAGE).then_some(u64::from(next))
     }
 
-    /// Takes the pairs of a page at `offset` in the file that are in its first `present` bytes.
+    /// Reads the pairs in the first `present` bytes of the page at `offset` in the file.
     fn pairs_of(&self, page: &[u8], offset: u64, present: usize, unit: &mut Unit) {
         let mut end = page.len();
         let pair_count = usize::from(self.order.u16_at(page, 8));
@@ -182,7 +183,7 @@ impl Reader for Krb5File {
         &self.pages.source
     }
 
-    /// The pages of further buckets are beyond the end of the file: missing.
+    /// The pages of further buckets would be beyond the end of the file.
     fn unit_count(&self) -> u64 {
         self.geometry.bucket_count().min(self.pages.count())
     }
@@ -205,7 +206,8 @@ impl Reader for Krb5File {
         let walked = self.pages.walk(first, budget, |number, page| {
             let offset = self.pages.offset_of(number);
             if page[10] == 0 && is_first {
-                // A hole: nothing was ever written here. No other page of a chain is one.
+                // A hole, where nothing was ever written. Only the first page of a chain can be
+                // one.
                 return Ok(None);
             }
             if page[10] != BUCKET && page[10] != OVERFLOW {
@@ -268,7 +270,7 @@ impl Reader for Krb5File {
             }
             let part = if is_key { BIG_HEADER_BYTES..key_end } else { key_end..value_end };
             bytes.extend_from_slice(&page[part]);
-            // The value begins where the key has ended.
+            // The value begins where the key ends.
             let is_complete = is_key && value_end > key_end;
             Ok(self.next_of(page).filter(|_| !is_complete))
         })?;
@@ -307,7 +309,7 @@ impl Reader for Krb5File {
     }
 }
 
-/// Returns what is wrong with the counts of overflow pages, by which pages are found.
+/// Returns the fault in the counts of overflow pages, which give the places of pages.
 fn flaw_of(shape: &Shape) -> Option<Fault> {
     let rounds = ceil_log2(u64::from(shape.max_bucket) + 1);
     if !(rounds..32).contains(&shape.split_point) {

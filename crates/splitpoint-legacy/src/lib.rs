@@ -1,4 +1,4 @@
-//! Old hash files as tables: the 1991 package, dbm, ndbm, sdbm, gdbm and Berkeley DB.
+//! Old hash files as tables: db 1.85, dbm, ndbm, sdbm, gdbm and Berkeley DB.
 //!
 //! ```text
 //! file --> Source --> identify --> a reader of that format, which is a splitpoint::Table
@@ -16,9 +16,9 @@
 //!
 //! # Invariants
 //!
-//! - Every byte of a file is hostile: nothing panics, loops or takes more memory than the file is
-//!   long, whatever the file holds.
-//! - A file that was opened to be read is never written.
+//! - Every byte of a file is untrusted: whatever the file holds, the library does not panic, loop,
+//!   or take more memory than the length of the file.
+//! - The library never writes a file that it opened for reading.
 
 #![forbid(unsafe_code)]
 
@@ -54,18 +54,17 @@ pub use reader::{Fault, Parameter};
 pub use source::Source;
 pub use stated::{Counted, Discrepancy, StatedBy};
 
-/// Adds the access methods of this crate to those that [`splitpoint::open`] knows, for all of this
-/// process:
+/// Registers the access methods of this crate with [`splitpoint::open`], for this process:
 ///
-/// - `db185:PATH`, a file of the 1991 package that is read and written, with the parameters that
-///   [`db185::Options::of_url`] lists; with options that only read it is an [`OldFile`]. `db185:`
-///   alone is a table in memory.
-/// - `old:PATH`, an old file of any format, which is only read.
+/// - `db185:PATH`, a file of db 1.85 for reading and writing, with the parameters that
+///   [`db185::Options::of_url`] lists; with read-only options it is an [`OldFile`]. `db185:` alone is
+///   a table in memory.
+/// - `old:PATH`, an old file of any format, read-only.
 /// - A plain path of an old file opens the same [`OldFile`].
 ///
 /// # Errors
 ///
-/// None with this version of `splitpoint`, which has no such schemes of its own.
+/// None with this version of `splitpoint`, which does not define these schemes.
 ///
 /// # Examples
 ///

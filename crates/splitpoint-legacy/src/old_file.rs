@@ -1,12 +1,12 @@
-//! An old file as a table that is only read.
+//! An old file as a read-only table.
 //!
 //! # Invariants
 //!
-//! - A scan gives each key once: the pair that the original's own lookup finds, or the first one
-//!   where it finds none.
+//! - A scan returns each key once: the pair that the original's lookup finds, or else the first
+//!   one.
 //! - A scan of a file that lacks units at its end ends with an error.
-//! - A lookup gives what a scan gives. A miss is believed only where no pair is out of place and
-//!   nothing is damaged or missing where the key would be.
+//! - A lookup returns what a scan returns. A lookup answers that a key is absent only if no pair is
+//!   out of place, and nothing is damaged or missing where the key would be.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -25,45 +25,45 @@ use crate::reader::{
 };
 use crate::stated::{Counted, Discrepancy, StatedBy};
 
-/// Doubts that are kept one by one; further ones are counted.
+/// Most doubts that a survey lists; it counts further ones.
 const DOUBTS_MAX: usize = 1000;
 
-/// Cells that hashes are counted in: more than any histogram needs rows.
+/// Most counters of hashes: more than any histogram needs rows.
 const CELL_BITS_MAX: u32 = 20;
 
-/// What in a file cannot be taken as it is.
+/// Something in a file that the library cannot take at face value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Doubt {
-    /// Something breaks the format; what it held is lost to a scan.
+    /// Something breaks the format; a scan loses its content.
     Fault(Fault),
-    /// A key is there twice, as a crash in a split leaves it. The scan has the pair that a lookup
-    /// of the original finds.
+    /// A key is in the file twice, as after a crash during a split. The scan returns the pair that
+    /// the original's lookup finds.
     Twice {
         /// The key.
         key: Vec<u8>,
     },
-    /// A pair is where a lookup of the original does not find it. The scan has it.
+    /// A pair is in a place where the original's lookup misses it. The scan returns it.
     Stray {
         /// The key.
         key: Vec<u8>,
     },
-    /// A key has several values, which a table cannot hold. The scan has the first.
+    /// A key has several values, which a table cannot hold. The scan returns the first.
     FurtherValues {
         /// The key.
         key: Vec<u8>,
-        /// How many more there are.
+        /// The number of further values.
         count: u64,
     },
-    /// The file states a number of itself and something else was found.
+    /// A number that the file states differs from the one found.
     Discrepancy(Discrepancy),
-    /// Nothing states how many blocks the table has: its `.dir` is missing. If blocks are missing
-    /// at the end too, nobody can tell.
+    /// The `.dir` is missing, so nothing states the number of blocks. Missing blocks at the end go
+    /// unnoticed.
     UnknownExtent,
 }
 
 impl Doubt {
-    /// Returns whether something that the file holds, or held, is not in a scan of it.
+    /// Returns whether a scan lacks something that the file holds or held.
     pub fn is_loss(&self) -> bool {
         !matches!(self, Self::Stray { .. } | Self::UnknownExtent)
     }
@@ -88,42 +88,42 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// Buckets that hold `size` pairs.
+/// The buckets with `size` pairs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BucketRow {
     /// Pairs in the bucket.
     pub size: u64,
     /// Buckets with that many pairs.
     pub bucket_count: u64,
-    /// Buckets of this size that an ideal hash would give.
+    /// Buckets of this size that an ideal hash gives on average.
     pub ideal_bucket_count: f64,
 }
 
-/// What a walk over a whole file found.
+/// The result of a walk over a complete file.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
-    /// Pairs that a scan gives.
+    /// Pairs that a scan returns.
     pub pair_count: u64,
     /// Buckets or blocks.
     pub bucket_count: u64,
     /// Pages of chains after their first.
     pub overflow_pages: u64,
-    /// What cannot be taken as it is; the first thousand.
+    /// The first thousand doubts.
     pub doubts: Vec<Doubt>,
-    /// How many doubts there are in all.
+    /// The number of all doubts.
     pub doubt_count: u64,
-    /// How many of them are losses: see [`Doubt::is_loss`].
+    /// The number of losses among them; see [`Doubt::is_loss`].
     pub loss_count: u64,
-    /// Buckets by the number of their pairs, by rising size.
+    /// Buckets by their number of pairs, by rising size.
     pub buckets: Vec<BucketRow>,
     /// What breaks the format first.
     fault: Option<Fault>,
-    /// Keys of which a pair is out of place, and the place of the one that counts, if it is none
-    /// in its place.
+    /// Keys with a pair out of place, and the place of the pair that counts, unless that is in its
+    /// place.
     strays: HashMap<Vec<u8>, Option<Place>>,
 }
 
-/// Which item of which unit.
+/// An item of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     unit: u64,
@@ -131,13 +131,12 @@ struct Place {
 }
 
 impl Survey {
-    /// Returns what breaks the format first, if anything does.
+    /// Returns the first fault in the format, if there is one.
     pub fn fault(&self) -> Option<Fault> {
         self.fault
     }
 
-    /// Returns the numbers that the file states of itself where something else was found, the
-    /// records first.
+    /// Returns the stated numbers that differ from what was found, records first.
     pub fn discrepancies(&self) -> impl Iterator<Item = Discrepancy> {
         self.doubts.iter().filter_map(|doubt| match doubt {
             Doubt::Discrepancy(discrepancy) => Some(*discrepancy),
@@ -156,7 +155,7 @@ impl Survey {
         }
     }
 
-    /// Notes a discrepancy before all other doubts, so that it is kept whatever their number.
+    /// Puts a discrepancy before all other doubts, so that it stays in the list.
     fn discrepancy(&mut self, discrepancy: Discrepancy) {
         self.doubt_count += 1;
         self.loss_count += 1;
@@ -165,11 +164,11 @@ impl Survey {
     }
 }
 
-/// An old file that is only read, as a table.
+/// An old file as a read-only table.
 ///
-/// It is made by [`open`](crate::open()). What is damaged or missing is an error of the scan that
-/// comes to it, which goes on behind it. A count in the header that is too high is none: only
-/// [`survey`](Self::survey) tells of it.
+/// [`open`](crate::open()) returns it. A scan that reaches damaged or missing bytes returns an
+/// error and then continues behind them. A count in the header that is too high is not an error;
+/// only [`survey`](Self::survey) reports it.
 #[derive(Debug)]
 pub struct OldFile {
     reader: Box<dyn Reader>,
@@ -181,13 +180,13 @@ impl OldFile {
         Self { reader, survey: OnceLock::new() }
     }
 
-    /// Returns how many bytes of the file have been read.
+    /// Returns the number of bytes read from the file so far.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn read_bytes(&self) -> u64 {
         self.reader.source().read_bytes()
     }
 
-    /// Returns what the file is.
+    /// Returns the identity of the file.
     pub fn identity(&self) -> &Identity {
         self.reader.identity()
     }
@@ -197,31 +196,30 @@ impl OldFile {
         self.reader.parameters()
     }
 
-    /// Returns what tells, without a walk over the file, that it was cut short.
+    /// Returns the signs, found without a walk over the file, that it was cut short.
     ///
-    /// [`Survey::discrepancies`] has more: how many records were found, pages that only a chain
-    /// leads to, and those of a file that was not closed.
+    /// [`Survey::discrepancies`] has more: the number of records, pages that only a chain leads to,
+    /// and pages of a file that was not closed.
     pub fn discrepancy(&self) -> Option<Discrepancy> {
         self.reader.stated().discrepancy()
     }
 
-    /// Returns how many records the header states, if it does so reliably: a sound file has as many,
-    /// or more.
+    /// Returns the number of records that the header states, if it is reliable: a sound file has at
+    /// least that many.
     pub fn stated_record_count(&self) -> Option<u64> {
         self.reader.stated().records
     }
 
-    /// Returns what a walk over the whole file finds; the walk is made once.
+    /// Walks over the complete file and returns what it finds. Later calls return the same result.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the system refuses; damage is in the survey.
+    /// [`Error::Io`] if a system call fails. Damage is in the survey.
     ///
     /// # Cost
     ///
-    /// Reads every bucket, every key, and every value on pages of its own. Takes memory for the
-    /// keys that are out of place: none in a file that is sound, all of them if the hash function is
-    /// not known.
+    /// Reads every bucket, every key, and every value outside the buckets. Takes memory for the
+    /// keys out of place: none in a sound file, all keys if the hash function is unknown.
     pub fn survey(&self) -> Result<&Survey> {
         if let Some(survey) = self.survey.get() {
             return Ok(survey);
@@ -230,16 +228,17 @@ impl OldFile {
         Ok(self.survey.get_or_init(|| survey))
     }
 
-    /// Gives everything that is still readable to `save`: each key once, and whether it is in doubt.
+    /// Calls `save` with every record that is still readable: each key once, with whether it is in
+    /// doubt.
     ///
-    /// First come the pairs of a scan, which are certain; then those that stand in buckets and pages
-    /// that nothing in the file leads to any more, of keys that the scan did not have. Such a pair
-    /// may have been deleted or replaced before the damage.
+    /// First come the records of a scan, which are certain. Then come records with other keys, from
+    /// buckets and pages that nothing in the file leads to any more. Such a record may have been
+    /// deleted or replaced before the damage.
     ///
     /// # Errors
     ///
-    /// Those of `save`; [`Error::Io`] if the system refuses to read. Damage is no error here: it is
-    /// returned, the first thousand of it, after the discrepancies.
+    /// Those of `save`; [`Error::Io`] if a system call fails. Damage is not an error here: the
+    /// result lists the first thousand faults, after the discrepancies.
     ///
     /// # Cost
     ///
@@ -261,7 +260,7 @@ impl OldFile {
                 // It is a discrepancy.
                 Err(fault) if Some(fault) == end => {}
                 Err(fault) if faults.len() < DOUBTS_MAX => faults.push(fault),
-                // A walk that cannot go on says so again and again.
+                // A walk that cannot continue would repeat itself.
                 Err(_) => break,
             }
         }
@@ -286,14 +285,14 @@ impl OldFile {
         Ok(discrepancies.chain(faults.into_iter().map(Doubt::Fault)).collect())
     }
 
-    /// Counts the keys by their hashes, which says how evenly the hash function spreads them.
+    /// Counts the keys by their hashes, which shows how evenly the hash function spreads them.
     ///
-    /// For linear hashing the cells are its buckets. For the others they are equal parts of the
-    /// hash's range, as many as there are keys, rounded down to a power of two: their buckets are
-    /// split where they are full, which says little of the hash.
+    /// With linear hashing the counters are the buckets. Other formats split the buckets that are
+    /// full, which says little about the hash; for these the counters are equal parts of the range
+    /// of the hash, as many as keys, rounded down to a power of two.
     fn occupancy(&self, reader: &dyn Reader) -> Result<Occupancy> {
         let survey = self.survey()?;
-        if reader.hash_name().is_empty() && reader.linear_bucket_count().is_some() {
+        if reader.hash_name().is_empty() {
             return Ok(occupancy_of_rows(survey));
         }
         let key_count = survey.pair_count;
@@ -318,7 +317,7 @@ impl OldFile {
     }
 }
 
-/// Counts the keys by the buckets they are in: all that is known where the function is not.
+/// Counts the keys by their buckets, which is all one can do if the hash function is unknown.
 fn occupancy_of_rows(survey: &Survey) -> Occupancy {
     let geometry = Geometry::with_bucket_count(survey.bucket_count.max(1));
     let slots = survey.buckets.last().map_or(1, |row| row.size.max(1));
@@ -347,13 +346,13 @@ fn find_at_home(reader: &dyn Reader, key: &[u8], homes: Homes, budget: &Budget) 
 
 enum Found {
     Value(Vec<u8>),
-    /// And what was damaged where it would have been.
+    /// And the damage in the places where it would have been.
     Nothing {
         fault: Option<Fault>,
     },
 }
 
-/// Finds the first item with `key`. If there is none, a key that cannot be read might be it.
+/// Finds the first item with `key`. If there is none, an unreadable key might be it.
 fn find<'u>(
     reader: &dyn Reader,
     unit: &'u Unit,
@@ -474,9 +473,9 @@ struct Walk<'a> {
     survey: Survey,
     budget: Budget,
     sizes: BTreeMap<(Option<u32>, u64), u64>,
-    /// Pairs by the counts of the units.
+    /// Pairs, by the units' own counts.
     stated_pairs: u64,
-    /// Pairs of keys that are there twice, beside those that count.
+    /// Second pairs of keys that are in the file twice.
     twice_count: u64,
 }
 
@@ -516,14 +515,14 @@ impl<'a> Walk<'a> {
         Ok(self.survey)
     }
 
-    /// Compares what was found with what the file states of itself.
+    /// Compares the findings with what the file states.
     fn compare(&mut self, surplus: Option<Discrepancy>) {
         let stated = self.reader.stated();
         let found = self.survey.pair_count + self.twice_count;
         let by_header = stated.records.map(|records| (StatedBy::Header, records));
         let by_buckets = (StatedBy::Buckets, self.stated_pairs);
         let records = [by_header, Some(by_buckets)].into_iter().flatten();
-        // A walk that was given up has not counted all.
+        // An abandoned walk has not counted everything.
         let is_counted =
             |(_, records): &(StatedBy, u64)| found < *records && !self.budget.is_spent();
         let records: Vec<_> = records.filter(is_counted).collect();
@@ -540,7 +539,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Looks for a key behind the end that the header knows that the table does not have.
+    /// Looks behind the end that the header states for a key that the table lacks.
     fn surplus(&self) -> Result<Option<Discrepancy>> {
         let Some((extent, discrepancy)) = self.reader.stated().surplus() else { return Ok(None) };
         if extent.counted == Counted::Bytes {
@@ -564,9 +563,9 @@ impl<'a> Walk<'a> {
         Ok(None)
     }
 
-    /// Returns whether a page has something that the table does not have.
+    /// Returns whether a page has something that the table lacks.
     fn is_surplus(&self, unit: &Unit, budget: &Budget) -> Result<bool> {
-        // Which key a page of a big pair is of cannot be told without the header.
+        // Without the header nothing shows which key a page of a big pair belongs to.
         if unit.overflow_pages > 0 {
             return Ok(true);
         }
@@ -581,7 +580,7 @@ impl<'a> Walk<'a> {
 
     fn has_key(&self, key: &[u8], budget: &Budget) -> Result<bool> {
         let found = or_fault(find_at_home(self.reader, key, self.reader.homes(key), budget))?;
-        // One whose value cannot be read is there.
+        // A key whose value is unreadable counts as present.
         let is_home = !matches!(found, Ok(Found::Nothing { .. }));
         Ok(is_home || self.survey.strays.contains_key(key))
     }
@@ -612,7 +611,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Returns the key of a pair whose value can be read too.
+    /// Returns the key of a pair if its value is readable too.
     fn key_of_whole(&self, item: &Item) -> Result<Vec<u8>> {
         let key = key_of(self.reader, item, &self.budget)?;
         if let Piece::Pages { .. } = item.value {
@@ -656,13 +655,13 @@ impl<'a> Walk<'a> {
         self.survey.strays.insert(key, Some(place));
     }
 
-    /// Finds which strays have a pair in their place as well, or a better one.
+    /// Finds the strays that also have a pair in their place, or a better one.
     fn settle_strays(&mut self) -> Result<()> {
         let mut by_home: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
         let mut keys: Vec<Vec<u8>> = self.survey.strays.keys().cloned().collect();
         keys.sort_unstable();
         for key in keys {
-            // Where the function is not known, nothing is out of place.
+            // If the function is unknown, nothing is out of place.
             if let Some(home) = self.reader.homes(&key).first() {
                 by_home.entry(home).or_default().push(key);
             }
@@ -677,7 +676,8 @@ impl<'a> Walk<'a> {
                 }
             }
             for key in keys {
-                // What could not be looked for counts as found: a scan gives no key twice.
+                // If the search failed, the key counts as found, because a scan returns no key
+                // twice.
                 if budget.is_spent() {
                     at_home.insert(key.clone());
                 }
@@ -695,14 +695,14 @@ impl<'a> Walk<'a> {
         }
         let place = self.survey.strays.get(&key).copied().flatten();
         let homes = self.reader.homes(&key);
-        // Under the other sign of `char` it is in its place.
+        // With the other sign of `char` it is in its place.
         if !place.is_some_and(|place| homes.iter().any(|home| home == place.unit)) {
             self.survey.doubt(Doubt::Stray { key });
         }
     }
 
-    /// Returns the histogram of the buckets beside the ideal: each bucket gets keys by chance, in
-    /// proportion to its share of the hash's range.
+    /// Returns the histogram of the buckets with the ideal, in which each bucket gets keys by
+    /// chance, in proportion to its share of the hash's range.
     fn rows(&self) -> Vec<BucketRow> {
         let mut by_size: BTreeMap<u64, u64> = BTreeMap::new();
         let mut by_depth: BTreeMap<Option<u32>, u64> = BTreeMap::new();
@@ -737,7 +737,7 @@ struct Scan<'a> {
     place: Place,
     items: std::vec::IntoIter<Item>,
     faults: std::vec::IntoIter<Fault>,
-    /// What is wrong with the end of the file, to be given after everything else.
+    /// The fault at the end of the file, which the scan returns last.
     end: Option<Fault>,
     /// Keys of this unit.
     seen: HashSet<Vec<u8>>,
@@ -745,7 +745,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Returns the next unit's items or says that there is none.
+    /// Returns the items of the next unit, or `None` after the last.
     fn turn(&mut self) -> Result<bool> {
         // A unit without pairs may be the start of a hole.
         if self.place.index == 0 {

@@ -1,4 +1,4 @@
-//! Opening a file by its content.
+//! Opens a file by its content.
 
 use std::path::Path;
 
@@ -16,19 +16,20 @@ use crate::old_file::OldFile;
 use crate::pages::PagedFile;
 use crate::reader::Reader;
 
-/// Opens the old file at `path` to read it, whatever its format is.
+/// Opens the old file at `path` for reading, whatever its format.
 ///
-/// Of a table in two files, `.dir` and `.pag`, either may be given, or what their names begin
-/// with. The file is never written.
+/// If the table is in two files, `.dir` and `.pag`, `path` is either of them or their common stem.
+/// The library never writes the file.
 ///
 /// # Errors
 ///
-/// - [`ErrorKind::NotAStore`](splitpoint::ErrorKind::NotAStore) if the content is of no format that
-///   is known, or it is no regular file.
-/// - [`ErrorKind::Unsupported`](splitpoint::ErrorKind::Unsupported) if it is known and not read.
-/// - [`ErrorKind::Corrupt`](splitpoint::ErrorKind::Corrupt) if the header is damaged, so that
-///   nothing can be found by it.
-/// - [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if the system refuses.
+/// - [`ErrorKind::NotAStore`](splitpoint::ErrorKind::NotAStore) if the content has no known format,
+///   or the file is not a regular file.
+/// - [`ErrorKind::Unsupported`](splitpoint::ErrorKind::Unsupported) if the library recognizes the
+///   format but cannot read it.
+/// - [`ErrorKind::Corrupt`](splitpoint::ErrorKind::Corrupt) if the header is too damaged to find
+///   anything by it.
+/// - [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if a system call fails.
 ///
 /// # Cost
 ///
@@ -49,7 +50,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<OldFile> {
     open_as(path.as_ref(), false)
 }
 
-/// Opens the old file at `path` as [`open`] does, and goes on where a header is damaged: for
+/// Opens the old file at `path` like [`open`], but accepts a damaged header, for
 /// [`OldFile::salvage`].
 ///
 /// # Errors
@@ -71,19 +72,19 @@ pub(crate) fn recognize(path: &Path, _options: &Options) -> Result<Option<Box<dy
 }
 
 impl OldFile {
-    /// Opens the file of the 1991 package at `path` with `options`, whose hash function it may have
-    /// been made with.
+    /// Opens the db 1.85 file at `path` with `options`, which may name the hash function that
+    /// created it.
     ///
     /// # Errors
     ///
     /// As [`open`](crate::open()); [`ErrorKind::NotAStore`](splitpoint::ErrorKind::NotAStore) if it
-    /// is of another format.
+    /// has another format.
     pub fn db185(path: impl AsRef<Path>, options: &db185::Options) -> Result<Self> {
         open_db185(path.as_ref(), options)
     }
 }
 
-/// Opens the file of the 1991 package at `path` with `options`.
+/// Opens the db 1.85 file at `path` with `options`.
 fn open_db185(path: &Path, options: &db185::Options) -> Result<OldFile> {
     let files = files_of(path);
     let source = Source::open(&files.data)?;
@@ -105,7 +106,7 @@ fn open_as(path: &Path, is_salvage: bool) -> Result<OldFile> {
     if let Some(identity) = by_magic(&source, &files)? {
         return by_format(source, identity, is_salvage).map(OldFile::new);
     }
-    // Before blocks without any mark, which a damaged file can look like by chance.
+    // Before blocks without any mark, which a damaged file can resemble by chance.
     if is_salvage && let Some(file) = Db185File::open_unmarked(&files.data)? {
         return Ok(OldFile::new(Box::new(file)));
     }
@@ -116,7 +117,7 @@ fn open_as(path: &Path, is_salvage: bool) -> Result<OldFile> {
     }
 }
 
-/// Opens a file of a format that has a magic number and is only read.
+/// Opens a file of a read-only format with a magic number.
 pub(crate) fn by_format(
     source: Source,
     identity: Identity,

@@ -6,9 +6,9 @@
 //!   ^ offsets, 16 bits each                  ^ each ends where the one before it starts
 //! ```
 //!
-//! Nothing in the files says what they are, how large a block is or in which order the bytes of a
-//! number are. All is found by trial: a block of the right size and order has falling offsets, and
-//! by the right hash function its keys belong where they are.
+//! The files do not state their format, the size of their blocks or their byte order. The library
+//! finds all three by trial: with the right size and order a block has falling offsets, and with
+//! the right hash function its keys belong where they are.
 
 use std::ops::Range;
 
@@ -28,13 +28,14 @@ pub(crate) const BLOCK_BYTES: [usize; 7] = [512, 1024, 2048, 4096, 8192, 16384, 
 /// The largest `.dir` that is read: half a billion blocks.
 const DIR_BYTES_MAX: u64 = 64 << 20;
 
-/// Every `.dir` is a multiple of this: blocks are of 1024 bytes or more, but for older ones.
+/// Every `.dir` is a multiple of this, because its blocks have 1024 bytes or more, except in older
+/// files.
 const DIR_BLOCK_BYTES_MIN: u64 = 512;
 
-/// Bytes that are tried at once: a multiple of every size of a block.
+/// Bytes of one trial: a multiple of every block size.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Keys by which hash functions are tried.
+/// Keys of the trial of hash functions.
 const SAMPLE_KEYS: u64 = 1 << 16;
 
 /// Size and byte order of blocks.
@@ -44,7 +45,7 @@ pub(crate) struct Shape {
     pub(crate) order: ByteOrder,
 }
 
-/// Which trie, and which hash function goes with it.
+/// A trie and the hash function that goes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Dbm,
@@ -52,7 +53,7 @@ pub(crate) enum Kind {
         multiplier: u32,
         sign: CharSign,
     },
-    /// No function puts the keys where they are, or every one does.
+    /// Unknown, because no function puts the keys where they are, or every function does.
     Unknown,
 }
 
@@ -89,12 +90,12 @@ impl Kind {
         }
     }
 
-    /// Returns the highest block that there is under a trie.
+    /// Returns the highest block that a trie reaches.
     fn highest_block(self, dir: &[u8]) -> u64 {
         match self {
             Self::Dbm => dbm::highest_block(dir),
             Self::Sdbm { .. } => sdbm::highest_block(dir),
-            // So many there are under either.
+            // Either trie has at least this many.
             Self::Unknown => dbm::highest_block(dir).min(sdbm::highest_block(dir)),
         }
     }
@@ -136,13 +137,13 @@ pub(crate) struct PagedFile {
 }
 
 impl PagedFile {
-    /// Finds out what the file is, or that it is none of these.
+    /// Recognizes the kind of the file, or returns `None` if it is none of these.
     pub(crate) fn recognize(pag: Source, files: &Files) -> Result<Option<Self>> {
         let dir = files.dir.as_deref().map(read_dir).transpose()?;
         Self::recognize_bits(pag, dir, files)
     }
 
-    /// As [`Self::recognize`], with what the `.dir` holds.
+    /// As [`Self::recognize`], with the content of the `.dir`.
     pub(crate) fn recognize_bits(
         pag: Source,
         dir: Option<Vec<u8>>,
@@ -168,11 +169,11 @@ impl PagedFile {
         Ok(Some(file))
     }
 
-    /// Works out how far the `.pag` goes. A split writes both blocks before it sets the bit in the
-    /// `.dir`, also one that stays empty, so that the highest block was written whatever is in it.
+    /// Computes the length that the `.pag` must have. A split writes both blocks, empty or not,
+    /// before it sets the bit in the `.dir`, so the highest block must be in the file.
     fn extent(&self) -> Option<Extent> {
         let dir = self.dir.as_deref()?;
-        // A trie of other keys is of another table.
+        // A trie that does not fit the keys belongs to another table.
         let is_believed = self.is_trie_right || self.kind == Kind::Unknown;
         let highest = self.kind.highest_block(dir);
         let stated = if highest == 0 { 0 } else { highest + 1 };
@@ -189,7 +190,7 @@ impl PagedFile {
         })
     }
 
-    /// Returns whether block `index` may be the last by all that the `.dir` states.
+    /// Returns whether block `index` may be the last, according to the `.dir`.
     fn is_end_unstated(&self, index: u64) -> bool {
         self.stated.extent.is_none_or(|extent| extent.needed == 0 && index == 0)
     }
@@ -198,7 +199,7 @@ impl PagedFile {
         self.pag.file_bytes() / self.shape.block_bytes as u64
     }
 
-    /// Takes a file for one of this kind, whatever it looks like.
+    /// Treats a file as one of this kind, whatever its content.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn forced(pag: Source, dir: Option<Vec<u8>>, shape: Shape, kind: Kind) -> Self {
         let files = Files { data: pag.path().to_path_buf(), dir: None };
@@ -293,7 +294,7 @@ impl Reader for PagedFile {
 
     fn empty_buckets(&self, units: Range<u64>, visit: &mut dyn FnMut(Option<u32>)) {
         let Some(dir) = self.trie() else { return };
-        // A trie has one leaf more than bits.
+        // A trie has one more leaf than bits.
         let end = units.end.min(8 * dir.len() as u64 + 1);
         for index in units.start..end {
             let (leaf, depth) = self.kind.leaf_of(dir, index);
@@ -344,10 +345,10 @@ impl Reader for PagedFile {
     }
 }
 
-/// Returns where the pairs of a block are, key and value, and what is wrong after them.
+/// Returns the places of the keys and values in a block, and the fault after them, if any.
 ///
-/// Only the first `available` bytes of the block were in the file. The fault's offset is within
-/// the block.
+/// The file has only the first `available` bytes of the block. The fault's offset is within the
+/// block.
 fn pairs_of(
     block: &[u8],
     available: usize,
@@ -391,7 +392,7 @@ struct Trial {
     bad: u64,
 }
 
-/// What trial found.
+/// The result of the trial.
 #[derive(Clone, Copy, Debug)]
 struct Guess {
     shape: Shape,
@@ -419,7 +420,7 @@ fn guess(pag: &Source, dir: Option<&[u8]>) -> Result<Option<Guess>> {
     if let Some((_, guess)) = best {
         return Ok(Some(guess));
     }
-    // No function is right, or each is. That blocks are blocks is enough then, if all are.
+    // No function is right, or every one is. Then it is enough that all blocks are well-formed.
     let is_certain = |shape: Shape, trial: Trial| {
         let is_whole = pag.file_bytes().is_multiple_of(shape.block_bytes as u64);
         if dir.is_some() { trial.good >= 9 * trial.bad } else { trial.bad == 0 && is_whole }
@@ -429,8 +430,8 @@ fn guess(pag: &Source, dir: Option<&[u8]>) -> Result<Option<Guess>> {
     Ok(found.map(|(shape, _)| Guess { shape, kind, placed }))
 }
 
-/// Returns the shapes of which at least half of the blocks that are not empty are valid, the
-/// smallest first: by a larger one, the start of each block would look like a block.
+/// Returns the shapes in which at least half of the non-empty blocks are valid, the smallest first,
+/// because with a larger one the start of each block would look like a block.
 fn plausible_shapes(pag: &Source, has_dir: bool) -> Result<Vec<(Shape, Trial)>> {
     let mut trials: Vec<(Shape, Trial)> = Vec::new();
     for block_bytes in BLOCK_BYTES {
@@ -456,7 +457,7 @@ fn plausible_shapes(pag: &Source, has_dir: bool) -> Result<Vec<(Shape, Trial)>> 
     Ok(trials)
 }
 
-/// Returns where the first chunk from `offset` on begins that is not a hole.
+/// Returns the start of the first chunk from `offset` on that is not a hole.
 fn chunk_of_data(pag: &Source, offset: u64) -> u64 {
     let data = pag.next_data(offset);
     (data - data % CHUNK_BYTES as u64).max(offset)
@@ -472,7 +473,7 @@ fn try_blocks(chunk: &[u8], shape: Shape, trial: &mut Trial) {
     }
 }
 
-/// How many keys are where a hash function puts them.
+/// Counts of keys that are where a hash function puts them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Placement {
     keys: u64,
@@ -482,17 +483,17 @@ struct Placement {
     by_bits: u64,
     /// Whether a block other than the first has keys.
     is_spread: bool,
-    /// Bits of the hashes that the trie looks at, of the keys that are where it says.
+    /// Bits of the hashes that the trie examines, over the keys in the right block.
     trie_bits: u64,
-    /// Bits of the numbers of their blocks, of the keys that have them in their hashes.
+    /// Bits of the block numbers, over the keys whose hashes have them.
     block_bits: u64,
 }
 
 impl Placement {
-    /// Returns whether another function would put some of the keys elsewhere.
+    /// Returns whether another function would put some keys elsewhere.
     fn is_decisive(self) -> bool {
         const BITS_MIN: u64 = 16;
-        // If only the first block is left, its keys are right by chance only if they are few.
+        // If only the first block is left, its keys can fit by chance only if they are few.
         self.is_spread || self.trie_bits >= BITS_MIN && self.by_trie == self.keys
     }
 
@@ -520,8 +521,8 @@ impl Placement {
         Ok(placed)
     }
 
-    /// Returns how many bits of the hashes agree with the places of the keys: a few large blocks of
-    /// the wrong size can have the larger share of theirs right by chance.
+    /// Returns how many bits of the hashes agree with the places of the keys. A share would not do:
+    /// with a few large blocks of the wrong size it can be larger by chance.
     fn evidence(self) -> u64 {
         self.block_bits + self.trie_bits
     }
@@ -552,7 +553,7 @@ impl Placement {
         self.by_bits as f64 / self.keys.max(1) as f64
     }
 
-    /// Returns whether the keys are not where they are by chance.
+    /// Returns whether chance does not explain the places of the keys.
     fn is_likely(self) -> bool {
         self.bits_share() >= 0.8
     }
@@ -562,7 +563,7 @@ impl Placement {
     }
 }
 
-/// Names the kind of a file of pairs in blocks.
+/// Returns the name of the kind of file.
 fn of_blocks(files: &Files, shape: Shape, kind: Kind) -> Identity {
     let mut identity = Identity::new(kind.format(), &files.data).order(shape.order);
     identity.dir_path.clone_from(&files.dir);

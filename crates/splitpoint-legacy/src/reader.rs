@@ -1,4 +1,4 @@
-//! What every format that is only read has in common: units, each with the pairs in it.
+//! What all read-only formats have in common: units with pairs.
 //!
 //! ```text
 //! format   unit                                   the original looks for a key in
@@ -9,9 +9,9 @@
 //!
 //! # Invariants
 //!
-//! - Reading a unit fails only where the system refuses: what is damaged in it is a [`Fault`], and
-//!   the pairs that can still be read are there.
-//! - A unit takes memory for its own bytes; keys and values outside it are read one at a time.
+//! - Reading a unit fails only if a system call fails. Damage in it is a [`Fault`], beside the
+//!   pairs that are still readable.
+//! - A unit takes memory for its bytes only. Keys and values outside it are read one at a time.
 
 use std::cell::Cell;
 use std::fmt;
@@ -27,13 +27,13 @@ use crate::stated::Stated;
 /// Something in a file that breaks its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fault {
-    /// What is broken.
+    /// The broken part.
     pub what: &'static str,
-    /// Where, in bytes from the start of the file.
+    /// Its place, in bytes from the start of the file.
     pub offset: u64,
-    /// What the format asks for there.
+    /// What the format requires there.
     pub expected: u64,
-    /// What is there.
+    /// What the file has there.
     pub found: u64,
 }
 
@@ -56,47 +56,47 @@ impl From<Fault> for Error {
     }
 }
 
-/// A pair that was found; what is not in its unit is read when it is asked for.
+/// A pair in a unit. The parts outside the unit are read on request.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) key: Piece,
     pub(crate) value: Piece,
-    /// Further values of the same key, where the format has them.
+    /// Number of further values of the same key, in formats that have them.
     pub(crate) further_values: u64,
 }
 
-/// Where a key or a value is.
+/// The place of a key or a value.
 #[derive(Clone, Debug)]
 pub(crate) enum Piece {
-    /// It was in the unit.
+    /// In the unit.
     Here(Vec<u8>),
-    /// It is one run of bytes of the file.
+    /// In one run of bytes of the file.
     At { offset: u64, bytes: u64 },
-    /// It is on a chain of pages of its own, beginning with this one; `bytes` of it, where the
-    /// format says how many.
+    /// On a separate chain of pages that begins with this one. `bytes` is its length, if the format
+    /// states it.
     Pages { page: u64, bytes: Option<u64> },
 }
 
-/// What a unit holds.
+/// The contents of a unit.
 #[derive(Debug, Default)]
 pub(crate) struct Unit {
     pub(crate) items: Vec<Item>,
     pub(crate) faults: Vec<Fault>,
     /// Pages after the first.
     pub(crate) overflow_pages: u64,
-    /// Bits of the hash that tell this unit from others, where that differs between units.
+    /// Bits of the hash that select this unit, if that number differs between units.
     pub(crate) depth: Option<u32>,
-    /// Whether it takes keys: a hole in the trie does not.
+    /// Whether keys belong here; they do not in a gap of the trie.
     pub(crate) is_in_use: bool,
-    /// Set if the file should have this unit and ends before it. [`Stated`] tells of all of these
-    /// at once.
+    /// Set if the file should have this unit but ends before it. [`Stated`] reports all of these at
+    /// once.
     pub(crate) absence: Option<Fault>,
-    /// How many pairs it has by its own count, where it has one.
+    /// Number of pairs by its own count, if it has one.
     pub(crate) stated_pairs: u64,
 }
 
 impl Unit {
-    /// Returns the unit that should be at `offset`, `bytes` long, in a file that ends before.
+    /// Returns a substitute for the unit of `bytes` at `offset`, in a file that ends before it.
     pub(crate) fn absent(offset: u64, bytes: u64, file_bytes: u64) -> Self {
         let end = offset.saturating_add(bytes);
         let absence = Some(Fault::new("end of the file", offset, end, file_bytes));
@@ -104,7 +104,7 @@ impl Unit {
     }
 }
 
-/// Tells damage, which is a result, from a refusal of the system.
+/// Separates damage, which is a result, from a failed system call.
 pub(crate) fn or_fault<T>(result: Result<T>) -> Result<Result<T, Fault>> {
     match result {
         Ok(value) => Ok(Ok(value)),
@@ -115,14 +115,14 @@ pub(crate) fn or_fault<T>(result: Result<T>) -> Result<Result<T, Fault>> {
     }
 }
 
-/// Where the original would look for a key, the most likely place first.
+/// The places where the original would look for a key, the most likely first.
 ///
-/// There are two where the file does not say with which sign of `char` it was written.
+/// There are two if the file does not reveal the sign of `char` on the machine that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Homes(pub(crate) [Option<u64>; 2]);
 
 impl Homes {
-    /// The hash function is not known.
+    /// The hash function is unknown.
     pub(crate) const UNKNOWN: Self = Self([None, None]);
 
     pub(crate) fn of(first: u64, second: u64) -> Self {
@@ -153,47 +153,48 @@ impl Parameter {
     }
 }
 
-/// A format that is only read.
+/// A read-only format.
 pub(crate) trait Reader: fmt::Debug + Send + Sync {
-    /// What the file is.
+    /// The identity of the file.
     fn identity(&self) -> &Identity;
 
-    /// The file that has the pairs.
+    /// The file with the pairs.
     fn source(&self) -> &Source;
 
     /// Units are numbered from 0.
     fn unit_count(&self) -> u64;
 
-    /// What is wrong outside all units.
+    /// Faults outside all units.
     fn faults(&self) -> &[Fault];
 
-    /// What the file states of itself.
+    /// The numbers that the file states.
     fn stated(&self) -> Stated;
 
-    /// Whether anything states how many units there are.
+    /// Whether anything states the number of units.
     fn states_extent(&self) -> bool {
         true
     }
 
-    /// Returns the first unit from `index` on that is not in a hole of a sparse file; those in one
-    /// are empty.
+    /// Returns the first unit from `index` on that is not in a hole of a sparse file. Units in a
+    /// hole are empty.
     fn after_hole(&self, index: u64) -> u64 {
         index
     }
 
-    /// Gives the depth of each unit of a hole that takes keys: see [`Unit::is_in_use`].
+    /// Calls the visitor with the depth of each unit in a hole that takes keys; see
+    /// [`Unit::is_in_use`].
     fn empty_buckets(&self, _units: Range<u64>, _visit: &mut dyn FnMut(Option<u32>)) {}
 
     /// Reads one unit, as far as `budget` allows.
     fn unit(&self, index: u64, budget: &Budget) -> Result<Unit>;
 
-    /// Reads a page behind the end that the header knows, as a unit of its own, if it looks like one.
+    /// Reads a page behind the end that the header states as a separate unit, if it looks like one.
     fn page_behind(&self, _number: u64, _budget: &Budget) -> Result<Unit> {
         Ok(Unit::default())
     }
 
-    /// Gives every bucket or page that looks like one, whether or not anything leads to it: for
-    /// salvage. Not those where a scan sees all.
+    /// Visits every bucket or page that looks like one, whether or not anything leads to it, for a
+    /// salvage. It skips those whose pairs a scan returns.
     fn loose_units(
         &self,
         _budget: &Budget,
@@ -202,7 +203,7 @@ pub(crate) trait Reader: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Reads a key or a value on pages of its own. `is_key` tells the two apart where they share
+    /// Reads a key or a value on separate pages. `is_key` selects one of the two if they share
     /// their pages.
     fn pages(
         &self,
@@ -214,24 +215,24 @@ pub(crate) trait Reader: fmt::Debug + Send + Sync {
         Err(Fault::new("page of a big pair", first, 0, first).into())
     }
 
-    /// Says where the original would look for `key`.
+    /// Returns the places where the original would look for `key`.
     fn homes(&self, key: &[u8]) -> Homes;
 
     /// The parameters of the file.
     fn parameters(&self) -> Vec<Parameter>;
 
-    /// The name of the hash function, or nothing if it is not known.
+    /// The name of the hash function, if it is known.
     fn hash_name(&self) -> &str;
 
-    /// The hash of `key`, whose lowest bits are those that buckets are told apart by first.
+    /// The hash of `key`, arranged so that its lowest bits select the bucket first.
     fn hash_of(&self, key: &[u8]) -> Option<u64>;
 
-    /// Buckets of the table where they are those of linear hashing.
+    /// Buckets of the table, if it uses linear hashing.
     fn linear_bucket_count(&self) -> Option<u64> {
         None
     }
 
-    /// Counts and occupancy by the pages that a lookup reads, where the format can tell and the file
+    /// Counts and occupancy by the pages that a lookup reads, if the format has them and the file
     /// is sound.
     fn stats(&self) -> Option<Stats> {
         None
@@ -260,11 +261,10 @@ fn piece(reader: &dyn Reader, piece: &Piece, is_key: bool, budget: &Budget) -> R
     }
 }
 
-/// Bytes that a walk may still look at.
+/// Bytes that a walk may still read.
 ///
-/// The pairs of a sound file lie beside each other, and so do its buckets. A walk that has looked
-/// at more than three times the bytes of the file, as bucket, as key and as value, is in a file that
-/// was made to keep it busy.
+/// In a sound file neither pairs nor buckets overlap, so a walk reads each byte at most three
+/// times: as bucket, as key and as value. A walk that reads more is in a malicious file.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left_bytes: Cell<u64>,
@@ -279,7 +279,7 @@ impl Budget {
         Self { left_bytes, is_spent: Cell::new(false), file_bytes }
     }
 
-    /// Takes `bytes`, or says what is wrong.
+    /// Takes `bytes`, or returns the fault.
     pub(crate) fn take(&self, bytes: u64) -> Result<(), Fault> {
         match self.left_bytes.get().checked_sub(bytes) {
             Some(left_bytes) if !self.is_spent() => {
@@ -293,19 +293,19 @@ impl Budget {
         }
     }
 
-    /// Returns whether more was asked for than there was.
+    /// Returns whether a walk wanted more than its budget.
     pub(crate) fn is_spent(&self) -> bool {
         self.is_spent.get()
     }
 
-    /// What is wrong with a file that takes all.
+    /// The fault of a file that exhausts the budget.
     pub(crate) fn fault(&self) -> Fault {
         let found = self.file_bytes.saturating_mul(3);
         Fault::new("sum of the pairs", 0, self.file_bytes, found)
     }
 }
 
-/// Reads `bytes` bytes at `offset`, all of which must be in the file.
+/// Reads `bytes` bytes at `offset`, which must all be in the file.
 pub(crate) fn run_of(source: &Source, offset: u64, bytes: u64) -> Result<Vec<u8>> {
     let end = offset.checked_add(bytes).filter(|end| *end <= source.file_bytes());
     let Some(_) = end else {

@@ -1,4 +1,4 @@
-//! sdbm: which block of the `.pag` a key is in, by the bits of the `.dir`.
+//! sdbm: finds the block of a key in the `.pag` by the bits of the `.dir`.
 //!
 //! The bits are a binary tree in the order of a heap: the children of bit t are 2t+1, for hashes
 //! whose next bit is 0, and 2t+2. Block numbers are those of dbm; the places of the bits are not.
@@ -9,7 +9,7 @@
 
 use crate::dbm::{DEPTH_MAX, is_set, set_bits};
 
-/// Returns the block for `hash` and how many bits of the hash chose it.
+/// Returns the block for `hash`, and the number of bits that chose it.
 pub(crate) fn leaf_of(dir: &[u8], hash: u64) -> (u64, u32) {
     let (mut bit, mut depth) = (0_u64, 0_u32);
     while depth < DEPTH_MAX && is_set(dir, bit) {
@@ -19,7 +19,7 @@ pub(crate) fn leaf_of(dir: &[u8], hash: u64) -> (u64, u32) {
     (hash & ((1 << depth) - 1), depth)
 }
 
-/// Returns the highest block that there is under the trie, 0 if none was split.
+/// Returns the highest block that the trie reaches, 0 if none was split.
 pub(crate) fn highest_block(dir: &[u8]) -> u64 {
     let (mut highest, mut level) = (0, None);
     for bit in set_bits(dir) {
@@ -39,7 +39,7 @@ pub(crate) fn highest_block(dir: &[u8]) -> u64 {
     highest
 }
 
-/// Returns whether a lookup comes to `bit` and goes on below it.
+/// Returns whether a lookup reaches `bit` and continues below it.
 fn is_split(dir: &[u8], mut bit: u64) -> bool {
     while bit > 0 && is_set(dir, bit) {
         bit = (bit - 1) / 2;

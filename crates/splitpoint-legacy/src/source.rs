@@ -1,4 +1,4 @@
-//! The bytes of an old file, read at checked offsets.
+//! Reads the bytes of an old file at checked offsets.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::SeekFrom;
 use splitpoint::{Error, Result};
 
-/// The bytes of a file that is not written.
+/// The bytes of a read-only file.
 #[derive(Debug)]
 pub struct Source {
     bytes: Bytes,
@@ -27,7 +27,7 @@ enum Bytes {
 }
 
 impl Bytes {
-    /// Returns where the first data from `offset` on begin, if the system can tell.
+    /// Returns the offset of the first data from `offset` on, if the system reports it.
     fn next_data(&self, offset: u64) -> Option<u64> {
         match self {
             Self::File(file) => match rustix::fs::seek(file, SeekFrom::Data(offset)) {
@@ -50,11 +50,11 @@ impl Bytes {
 }
 
 impl Source {
-    /// Opens the file at `path` to read it.
+    /// Opens the file at `path` for reading.
     ///
     /// # Errors
     ///
-    /// [`Error::NotAStore`] if it is no regular file; [`Error::Io`] if the system refuses.
+    /// [`Error::NotAStore`] if it is not a regular file; [`Error::Io`] if a system call fails.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
         let file = splitpoint::open_regular(&path, OpenOptions::new().read(true))?;
@@ -73,20 +73,20 @@ impl Source {
         }
     }
 
-    /// Returns how many bytes have been read, those beyond the end too.
+    /// Returns the number of bytes read so far, including those beyond the end.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn read_bytes(&self) -> u64 {
         self.read_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes bytes in memory for a file.
+    /// Treats bytes in memory as a file.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Self {
         let file_bytes = bytes.len() as u64;
         Self::new(Bytes::Memory(bytes), ":memory:".into(), file_bytes)
     }
 
-    /// Returns where the file is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -96,12 +96,12 @@ impl Source {
         self.file_bytes
     }
 
-    /// Returns where the first byte from `offset` on is that may not be 0: what lies before it is a
-    /// hole of a sparse file. At most the end of the file.
+    /// Returns the offset of the first byte from `offset` on that may not be 0, or the end of the
+    /// file. The bytes before it are a hole of a sparse file.
     ///
     /// # Cost
     ///
-    /// One system call. Where the system cannot tell, `offset` itself is returned.
+    /// One system call. If the system cannot tell, it returns `offset`.
     pub fn next_data(&self, offset: u64) -> u64 {
         let data = self.bytes.next_data(offset).unwrap_or(offset).max(offset);
         data.min(self.file_bytes.max(offset))
@@ -109,11 +109,11 @@ impl Source {
 
     /// Reads `bytes.len()` bytes at `offset`; those beyond the end of the file are 0.
     ///
-    /// Returns how many were there: old files are sparse, and their last page may be short.
+    /// Returns how many the file has, because old files are sparse and may end in a short page.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the system refuses.
+    /// [`Error::Io`] if a system call fails.
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize> {
         #[cfg(any(test, feature = "fuzzing"))]
         self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -161,7 +161,7 @@ mod tests {
         file.as_file().write_all_at(b"data", 1 << 41).unwrap();
         let source = Source::open(file.path()).unwrap();
         assert_eq!(source.next_data(1 << 41), 1 << 41);
-        // Only a whole block of the file system is a hole.
+        // Only complete blocks of the file system are holes.
         assert!(((1 << 41) - (1 << 20)..=1 << 41).contains(&source.next_data(0)));
         assert_eq!(source.next_data(1 << 42), 1 << 42);
         assert_eq!(source.next_data((1 << 41) + (1 << 30)), 1 << 42);

@@ -18,8 +18,8 @@
 //! with nothing but overflow pages is only reported if a chain leads there.
 //!
 //! The other way round, pages behind the end that a header knows were written after it: the file
-//! was not closed. The original has a bug, though, by which it writes a page at a wrong place too. So
-//! they are only reported if they have a key that the table does not have.
+//! was not closed. The original has a bug, though, by which it writes a page at a wrong place too.
+//! So they are only reported if they have a key that the table does not have.
 
 use std::fmt;
 

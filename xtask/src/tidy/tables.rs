@@ -1,9 +1,9 @@
-//! What is saved is described once: docs/format.md and docs/lab-json.md hold what the doc comments
-//! say.
+//! What is saved is described once: docs/format.md, docs/lab-json.md and docs/lab-schema.json hold
+//! what the doc comments say.
 
 use super::Finding;
 use crate::docs::{self, FORMAT};
-use crate::schema::{SCHEMA, with_current_fields};
+use crate::schema::{self, FIELDS, SCHEMA, with_current_fields};
 use crate::tree::{Tree, first_difference};
 
 pub(super) fn format_tables_are_current(tree: &Tree) -> Vec<Finding> {
@@ -30,19 +30,16 @@ pub(super) fn format_tables_are_current(tree: &Tree) -> Vec<Finding> {
 }
 
 pub(super) fn fields_of_studies_are_current(tree: &Tree) -> Vec<Finding> {
-    let Some(found) = tree.texts.get(SCHEMA) else {
-        return vec![Finding::new(SCHEMA, 0, "missing; it explains a saved study")];
-    };
-    match with_current_fields(tree, found) {
-        Err(failure) => vec![Finding::new(SCHEMA, 0, failure)],
-        Ok(current) => match first_difference(found, &current) {
-            None => Vec::new(),
-            Some(line) => {
-                let message = "not what the doc comments say: run `cargo xtask docs`";
-                vec![Finding::new(SCHEMA, line, message)]
-            }
-        },
-    }
+    let found = |path: &str| tree.texts.get(path).map_or("", String::as_str);
+    [(FIELDS, with_current_fields(tree, found(FIELDS))), (SCHEMA, schema::schema(tree))]
+        .into_iter()
+        .filter_map(|(path, current)| match current {
+            Err(failure) => Some(Finding::new(path, 0, failure)),
+            Ok(current) => first_difference(found(path), &current).map(|line| {
+                Finding::new(path, line, "not what the doc comments say: run `cargo xtask docs`")
+            }),
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -94,13 +91,16 @@ mod tests {
             "/// All.\n#[derive(Serialize)]\npub struct Study {\n    /// One.\n    \
              pub one: u64,\n}\n",
         );
-        let check = |document: &str, expected: &[&str]| {
-            let files = [("docs/lab-json.md", document), source];
+        let schema = schema::schema(&Tree::of(&[source])).expect("the source parses");
+        let check = |document: &str, schema: &str, expected: &[&str]| {
+            let files = [("docs/lab-json.md", document), ("docs/lab-schema.json", schema), source];
             check_finds(fields_of_studies_are_current, &files, expected);
         };
         let current = "<!-- fields -->\n\n### `Study`\n\nAll. Fields:\n\n- `one` (number): One.\n\n\
             <!-- end -->\n";
-        check(current, &[]);
-        check(&current.replace("One.", "Two."), &["docs/lab-json.md:7"]);
+        check(current, &schema, &[]);
+        check(&current.replace("One.", "Two."), &schema, &["docs/lab-json.md:7"]);
+        check(current, &schema.replace("\"integer\"", "\"number\""), &["docs/lab-schema.json:9"]);
+        check("no marks", "", &["docs/lab-json.md:0", "docs/lab-schema.json:1"]);
     }
 }

@@ -34,17 +34,34 @@ fn golden_results_are_met_and_slips_are_named() {
 }
 
 #[test]
-fn list_has_every_function_and_suggests_the_nearest() {
+fn list_has_every_function_with_its_other_names() {
     let sandbox = Sandbox::new();
     let text = sandbox.run(&["lab", "list"]).text();
-    assert!(text.lines().count() > 60 && text.contains("\nfnv1a-32 "), "{text}");
+    let (functions, names) = text.split_once("\n\n").expect("two tables");
+    assert!(functions.lines().count() > 60 && functions.contains("\nfnv1a-32 "), "{text}");
+    assert!(names.contains("\nsdbm                       x65599, sdbm-65599"), "{text}");
     let one = sandbox.run(&["lab", "list", "foldhash-fast"]).text();
     assert!(one.contains("  do not use   in a file: the output may change"), "{one}");
     let json = sandbox.run(&["lab", "list", "--json"]).json();
-    assert_eq!(json.as_array().map(Vec::len), Some(text.lines().count() - 1));
-    sandbox
-        .run(&["lab", "list", "fnv1a32"])
-        .check_error(2, "no hash function is called `fnv1a32`; the nearest is `fnv1a-32`");
+    assert_eq!(json.as_array().map(Vec::len), Some(functions.lines().count() - 1));
+}
+
+#[test]
+fn a_function_is_found_by_the_names_that_people_use() {
+    let sandbox = with_keys();
+    for (name, function) in
+        [("FNV1A_32", "fnv1a-32"), ("MurmurHash3", "murmur3-32"), ("x65599", "sdbm")]
+    {
+        let listed = sandbox.run(&["lab", "list", name]).text();
+        assert!(listed.starts_with(&format!("{function}\n  other names  ")), "{listed}");
+        let json = sandbox.run(&["lab", "table", "keys", "--hash", name, "--json"]).json();
+        assert_eq!(json["reports"][0]["hash"], function);
+    }
+    let unknown = sandbox.run(&["lab", "list", "fnv2a-32"]);
+    unknown.check_error(2, "no hash function is called `fnv2a-32`; the nearest is `fnv1a-32`");
+    let ambiguous = sandbox.run(&["lab", "hash", "keys", "--hash", "siphash"]);
+    ambiguous.check_error(2, "`siphash` may be `siphash-1-3` or `siphash-2-4`");
+    assert!(ambiguous.stderr.contains("hint: splitpoint lab list"), "{}", ambiguous.stderr);
 }
 
 #[test]
@@ -69,8 +86,7 @@ fn the_league_puts_the_byte_sum_last() {
     let order = rows.iter().map(|row| verdicts.iter().position(|verdict| *verdict == row[1]));
     assert!(order.is_sorted(), "{text}");
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
-    let json = sandbox.run(&["lab", "hash", "keys", "--hash", "x33"]);
-    assert_eq!(json.exit, 2);
+    assert_eq!(sandbox.run(&["lab", "hash", "keys", "--hash", "no-such"]).exit, 2);
     let json = sandbox
         .run(&["lab", "hash", "keys", "--hash", "sdbm", "--hash", "xxh3-64", "--json"])
         .json();

@@ -180,8 +180,8 @@ fn gate_refuses_hashes_that_do_not_go_with_the_keys() {
         (right.exit, right.stderr.as_str()),
         (0, "splitpoint: 1 duplicate key left out, with their hashes\n")
     );
-    let unknown = sandbox.run(&["lab", "gate", "keys", "--hash", "fnv1a32"]);
-    unknown.check_error(2, "no hash function is called `fnv1a32`; the nearest is `fnv1a-32`");
+    let unknown = sandbox.run(&["lab", "gate", "keys", "--hash", "fnv2a-32"]);
+    unknown.check_error(2, "no hash function is called `fnv2a-32`; the nearest is `fnv1a-32`");
     assert_eq!(sandbox.run(&["lab", "gate", "keys"]).exit, 2);
     assert_eq!(sandbox.run(&["lab", "gate", "keys", "--hash", "dbm", "--max-cost", "-1"]).exit, 2);
 }

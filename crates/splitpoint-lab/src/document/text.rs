@@ -263,8 +263,8 @@ impl Text<'_> {
     }
 }
 
-/// Draws the measured as `#`, the ideal as `|` and the ends of its band as parentheses, which are left
-/// out where they would be in the ideal's column.
+/// Draws the measured as `#`, the ideal as `|` and the ends of its band as parentheses, which are
+/// left out where they would be in the ideal's column.
 pub(super) fn drawn(bar: Bar, scale: f64, width: usize) -> String {
     let column =
         |value: f64| ((value / scale.max(f64::MIN_POSITIVE)).round() as usize).min(width - 1);

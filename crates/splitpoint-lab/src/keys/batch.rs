@@ -1,4 +1,4 @@
-//! Keys one behind another in memory.
+//! Keys, one after another in memory.
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ impl KeyBatch {
         self.ends.push(self.bytes.len());
     }
 
-    /// Adds a key that `write` appends to the bytes it is given; none if that fails.
+    /// Adds the key that `write` appends to its argument, or none if `write` fails.
     pub(super) fn push_with<E>(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
@@ -76,7 +76,7 @@ impl KeyBatch {
         self.bytes.truncate(kept_bytes);
     }
 
-    /// Removes all keys and keeps the memory.
+    /// Removes all keys but keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -97,7 +97,7 @@ impl KeyBatch {
         self.bytes.len() as u64
     }
 
-    /// Returns the memory that is in use, in bytes.
+    /// Returns the memory that the batch uses, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         (self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()) as u64
     }
@@ -106,7 +106,7 @@ impl KeyBatch {
     ///
     /// # Panics
     ///
-    /// If there are not so many.
+    /// If there is no such key.
     pub fn key(&self, index: usize) -> &[u8] {
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         &self.bytes[start..self.ends[index]]
@@ -121,7 +121,7 @@ impl KeyBatch {
     ///
     /// # Panics
     ///
-    /// If there are not so many.
+    /// If the range ends after the last key.
     pub fn slice(&self, range: Range<usize>) -> KeySlice<'_> {
         let start = if range.start == 0 { 0 } else { self.ends[range.start - 1] };
         KeySlice { bytes: &self.bytes, ends: &self.ends[range], start }

@@ -1,10 +1,10 @@
-//! Which keys have been there before: exactly, or by fingerprints where memory is short.
+//! Finds duplicate keys: exactly, or by fingerprints where memory is short.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::KeyBatch;
 
-/// The keys of a batch that differ from those before them.
+/// The distinct keys of a batch.
 #[derive(Debug, Default)]
 pub(super) struct ExactSet {
     /// Indexes of keys plus one; 0 is an empty slot. Probed linearly; a power of two long.
@@ -12,17 +12,17 @@ pub(super) struct ExactSet {
     len: usize,
 }
 
-/// Slots of a set for each key that is in it, at least, in thirds.
+/// Fewest slots of a set for each of its keys, in thirds.
 const SLOTS_PER_KEY_THIRDS: usize = 4;
 
 impl ExactSet {
-    /// Returns the memory that the set takes with `len` keys, while it grows, in bytes.
+    /// Returns the most memory that a set of `len` keys takes, also while it grows, in bytes.
     pub(super) fn memory_bytes(len: usize) -> u64 {
         let slots = (len * SLOTS_PER_KEY_THIRDS / 3 + 1).next_power_of_two() as u64;
         8 * (slots + slots / 2)
     }
 
-    /// Adds the last key of `batch`, and returns true if no key of the set is equal.
+    /// Adds the last key of `batch`, and returns true unless the set has an equal key.
     pub(super) fn insert_last(&mut self, batch: &KeyBatch) -> bool {
         if (self.len + 1) * SLOTS_PER_KEY_THIRDS > self.slots.len() * 3 {
             self.grow(batch);
@@ -58,13 +58,13 @@ impl ExactSet {
     }
 }
 
-/// Returns the 128 bits by which a key is known.
+/// Returns the 128 bits that identify a key.
 pub(super) fn fingerprint(key: &[u8]) -> u128 {
     xxh3_128(key)
 }
 
-/// Returns the probability that `key_count` different keys have two equal fingerprints, at most:
-/// `n^2 / 2^129`.
+/// Returns an upper bound of the probability that two of `key_count` different keys have equal
+/// fingerprints: `n^2 / 2^129`.
 ///
 /// Source: Knuth, The Art of Computer Programming 2, 3.3.2 (the birthday bound).
 pub(super) fn wrong_p(key_count: u64) -> f64 {
@@ -88,12 +88,12 @@ pub(super) struct FingerprintSet {
 /// Bytes of a slot.
 pub(super) const FINGERPRINT_BYTES: u64 = 16;
 
-/// A [`FingerprintSet`] has no room, which only keys can bring about that were made for it.
+/// A [`FingerprintSet`] is full; only adversarial keys can cause this.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
 impl FingerprintSet {
-    /// Makes an empty set of `slot_count` slots.
+    /// Returns an empty set of `slot_count` slots.
     pub(super) fn new(slot_count: usize) -> Self {
         Self { slots: vec![0; slot_count.max(8)], len: 0 }
     }
@@ -104,7 +104,7 @@ impl FingerprintSet {
         self.len = 0;
     }
 
-    /// Adds a fingerprint, and returns true if it was not there.
+    /// Adds a fingerprint, and returns true if the set did not have it.
     pub(super) fn insert(&mut self, fingerprint: u128) -> Result<bool, Full> {
         // An empty slot ends every search.
         if self.len + self.len / 32 + 1 >= self.slots.len() {
@@ -133,12 +133,12 @@ pub(super) struct Bitmap {
 }
 
 impl Bitmap {
-    /// Makes a map of `bit_count` bits that are not set.
+    /// Returns a map of `bit_count` bits, none of them set.
     pub(super) fn new(bit_count: u64) -> Self {
         Self { words: vec![0; bit_count.div_ceil(64) as usize] }
     }
 
-    /// Returns the memory of so many bits, in bytes.
+    /// Returns the memory of `bit_count` bits, in bytes.
     pub(super) fn memory_bytes(bit_count: u64) -> u64 {
         bit_count.div_ceil(64) * 8
     }

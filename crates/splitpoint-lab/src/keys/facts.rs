@@ -1,15 +1,15 @@
-//! What is noticed about keys that pass by.
+//! Collects facts about keys while they are read.
 
 use std::collections::BTreeMap;
 
 use super::shown::shown;
 use crate::study::LengthRow;
 
-/// Rows of lengths at most.
+/// Most rows of lengths.
 const LENGTH_ROWS_MAX: usize = 64;
-/// Keys that are shown.
+/// Keys that serve as examples.
 const EXAMPLES_MAX: usize = 5;
-/// Lengths from here on are counted in classes of an eighth of their power of two.
+/// From this length on, lengths share counters: eight for each power of two.
 const EXACT_BELOW: u64 = 1024;
 
 /// Counts of keys by length, and examples.
@@ -17,7 +17,7 @@ const EXACT_BELOW: u64 = 1024;
 pub(super) struct Tally {
     pub(super) key_count: u64,
     pub(super) key_bytes: u64,
-    /// By class of lengths, so that lengths without bound take memory with one.
+    /// By class of lengths, so that unbounded lengths take bounded memory.
     lengths: BTreeMap<u64, LengthRow>,
     pub(super) examples: Vec<String>,
 }

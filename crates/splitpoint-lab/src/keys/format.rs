@@ -1,4 +1,4 @@
-//! How keys are written in a file: what separates them, and what their text means.
+//! The format of keys in a file: what separates them, and what their text means.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::Error;
 use crate::specimen::nearest;
 
-/// How keys are written.
+/// A format of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFormat {
     /// Where one ends and the next begins.
@@ -18,20 +18,20 @@ pub struct KeyFormat {
 /// Where one key ends and the next begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// One a line. Empty lines are no keys; a carriage return is part of the key.
+    /// One key per line. Empty lines are not keys; a carriage return is part of the key.
     Lines,
-    /// Each is ended by a NUL byte. An empty one is a key.
+    /// A NUL byte ends each key. An empty one is a key.
     Nul,
     /// The length comes first, as an integer.
     Prefixed(Integer),
-    /// The length comes first, 7 bits a byte from the lowest on, with the high bit set in all but
-    /// the last: LEB128, as in protocol buffers.
+    /// The length comes first, 7 bits a byte from the lowest on, with the high bit set in all bytes
+    /// except the last: LEB128, as in protocol buffers.
     Varint,
     /// Integers of one width, which become keys in little-endian bytes.
     Integers(Integer),
     /// One column of a table of comma-separated values: RFC 4180.
     Csv(Column),
-    /// One column of a table of values that are separated by TAB, without quotes.
+    /// One column of a table of values with TABs between them, without quotes.
     Tsv(Column),
 }
 
@@ -47,9 +47,9 @@ pub struct Integer {
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name in the header, or its number from 1.
+    /// Its name in the header, or its number, counted from 1.
     pub name: String,
-    /// Whether the first row is a header. A name that is no number needs one anyway.
+    /// Whether the first row is a header. A name that is not a number implies one.
     pub has_header: bool,
 }
 
@@ -62,7 +62,7 @@ pub enum Encoding {
     Hex,
     /// Bytes in base64 of either alphabet, padded or not.
     Base64,
-    /// An unsigned integer in decimal, which becomes a key of so many little-endian bytes.
+    /// An unsigned integer in decimal, which becomes a key of little-endian bytes.
     Decimal {
         /// Bytes of the key, 1 to 8.
         width_bytes: u8,
@@ -77,7 +77,7 @@ impl KeyFormat {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownFormat`] with the nearest name that there is.
+    /// [`Error::UnknownFormat`] with the nearest name.
     pub fn by_name(name: &str, column: Column) -> Result<Self, Error> {
         let of = |framing, encoding| Ok(Self { framing, encoding });
         match name {
@@ -119,7 +119,7 @@ impl KeyFormat {
         PLAIN.map(str::to_owned).into_iter().chain(lengths).chain(integers).collect()
     }
 
-    /// Returns the bytes of each key, where all have as many.
+    /// Returns the length of each key in bytes, if all keys have the same.
     pub fn width_bytes(&self) -> Option<u8> {
         match (&self.framing, self.encoding) {
             (_, Encoding::Decimal { width_bytes }) => Some(width_bytes),
@@ -128,7 +128,7 @@ impl KeyFormat {
         }
     }
 
-    /// Returns whether keys are text, of which the encoding can be chosen.
+    /// Returns whether keys are text, so that the user may choose its encoding.
     pub fn is_text(&self) -> bool {
         matches!(self.framing, Framing::Lines | Framing::Nul | Framing::Csv(_) | Framing::Tsv(_))
     }
@@ -149,7 +149,7 @@ impl Integer {
         is_valid.then_some(Self { width_bytes: width_bits / 8, is_big_endian })
     }
 
-    /// Returns the number that `bytes`, as many as the width, stand for.
+    /// Returns the number in `bytes`, which must be as many as the width.
     pub(super) fn value(self, bytes: &[u8]) -> u64 {
         debug_assert_eq!(bytes.len(), usize::from(self.width_bytes));
         let shift_in = |value: u64, &byte: &u8| value << 8 | u64::from(byte);

@@ -1,4 +1,4 @@
-//! The keys that are measured: read once into memory, or again and again in bounded memory.
+//! The keys: read once into memory, or again for each pass in bounded memory.
 //!
 //! ```text
 //! KeySource --open--> KeyInput --batches--> Keys: held, while memory suffices
@@ -7,13 +7,14 @@
 //!
 //! # Invariants
 //!
-//! - A source gives the same keys in the same order whenever it is opened; that it did not is found.
-//! - Which keys are measured does not depend on whether they are held, but for the odds of
-//!   [`Duplicates::RemovedByFingerprint`].
+//! - A source gives the same keys in the same order at each open; if it does not, [`Keys`] detects
+//!   it.
+//! - The measured keys do not depend on whether they fit into memory, except with the probability
+//!   in [`Duplicates::RemovedByFingerprint`].
 //!
 //! # Not here
 //!
-//! Opening files is the command's business; counting keys is that of `drive`.
+//! The command opens files; `drive` counts keys.
 
 use std::fmt;
 use std::io::Write;
@@ -42,21 +43,21 @@ use distinct::{
 };
 use facts::Tally;
 
-/// Where keys come from.
+/// A source of keys.
 pub trait KeySource: Sync {
     /// Begins to read from the first key on.
     ///
     /// # Errors
     ///
-    /// If that is not possible, as with a file that is gone.
+    /// If the source cannot be opened, for example because its file is gone.
     fn open(&self) -> Result<Box<dyn KeyInput + Send + '_>, ReadError>;
 
-    /// Returns where to put the keys of a source that can be opened but once, or `None` if it can
-    /// be opened again. The keys are written as `varint`; after that, `open` gives them from there.
+    /// Returns a place for the keys of a source that can be opened only once, or `None` if it can
+    /// be opened again. The caller writes the keys there as `varint`, and `open` then reads them.
     ///
     /// # Errors
     ///
-    /// If there is no place for them.
+    /// If there is no such place.
     fn spill(&self) -> Result<Option<Box<dyn Write + '_>>, ReadError> {
         Ok(None)
     }
@@ -67,48 +68,48 @@ pub trait KeySource: Sync {
     }
 }
 
-/// What to do with keys that have been there before.
+/// What to do with duplicate keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DuplicatePolicy {
-    /// Leave them out.
+    /// Skip them.
     #[default]
     Remove,
-    /// Measure them like others. They are looked for only while the keys fit into memory.
+    /// Measure them like others. [`Keys`] looks for them only while the keys fit into memory.
     Keep,
 }
 
 /// A step of long work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// What is done.
+    /// The name of the step.
     pub name: &'static str,
-    /// Which pass over the keys it is, from 1.
+    /// The number of this pass over the keys, from 1.
     pub pass: u64,
     /// Passes of this kind.
     pub pass_count: u64,
 }
 
-/// How far a step is.
+/// Progress of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// Keys.
     pub key_count: u64,
-    /// Keys of the whole step, if that is known.
+    /// Keys of the complete step, if known.
     pub key_count_total: Option<u64>,
-    /// Bytes of the input that were read.
+    /// Bytes read from the input.
     pub input_bytes: u64,
 }
 
-/// Who is told how far the work is, and can stop it.
+/// An observer of long work, which can stop it.
 pub trait Watch: Send {
-    /// Takes note of progress, several times a second or more often.
+    /// Receives the progress, several times a second or more often.
     fn progress(&mut self, phase: Phase, done: Done);
 
     /// Returns whether the work is to stop.
     fn is_stopped(&self) -> bool;
 }
 
-/// A [`Watch`] that looks away.
+/// A [`Watch`] that ignores everything.
 impl Watch for () {
     fn progress(&mut self, _phase: Phase, _done: Done) {}
 
@@ -117,7 +118,7 @@ impl Watch for () {
     }
 }
 
-/// Keys that are measured, with what was noticed about them.
+/// The keys to measure, with facts about them.
 ///
 /// # Examples
 ///
@@ -141,10 +142,10 @@ enum Held<'s> {
     Stream(Stream<'s>),
 }
 
-/// Keys that are read anew for each pass.
+/// Keys that each pass reads again.
 struct Stream<'s> {
     source: Box<dyn KeySource + 's>,
-    /// Keys in it that are left out.
+    /// Keys in it to skip.
     removed: Option<Bitmap>,
     /// All keys in it.
     key_count: u64,
@@ -156,12 +157,12 @@ impl fmt::Debug for Keys<'_> {
     }
 }
 
-/// Keys in bytes that are in memory already.
+/// Keys from bytes in memory.
 #[derive(Clone, Debug)]
 pub struct Bytes<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// How the keys are written there.
+    /// The format of the keys.
     pub format: KeyFormat,
 }
 
@@ -172,16 +173,16 @@ impl KeySource for Bytes<'_> {
 }
 
 impl<'s> Keys<'s> {
-    /// Reads keys, and finds those that have been there before.
+    /// Reads keys, and finds duplicates.
     ///
-    /// In at most `memory_bytes`, and a few megabytes or the longest key. Keys that do not fit are
-    /// not kept: each pass reads them again. Those that have been there before are then found by
-    /// fingerprints of 128 bits, in as many passes as it takes to compare them in that memory.
+    /// It uses at most `memory_bytes`, and in addition a few megabytes or the longest key. If the
+    /// keys do not fit, each pass reads them again. It then finds duplicates by fingerprints of 128
+    /// bits, in as many passes as it takes to compare these in that memory.
     ///
     /// # Errors
     ///
-    /// If the source cannot be read or is malformed, was stopped by `watch`, or if one bit a key
-    /// and a million fingerprints do not fit either.
+    /// If the source cannot be read or is malformed, if `watch` stops the work, or if not even one
+    /// bit a key and a million fingerprints fit.
     ///
     /// # Cost
     ///
@@ -218,17 +219,17 @@ impl<'s> Keys<'s> {
         Ok(Self { place: Held::Stream(stream), facts, noticed })
     }
 
-    /// Returns what was noticed about the keys. Its source and format are the caller's to say.
+    /// Returns the facts about the keys. The caller fills in source and format.
     pub fn facts(&self) -> &KeyFacts {
         &self.facts
     }
 
-    /// Returns the facts, to be added to.
+    /// Returns the facts, to add to.
     pub fn facts_mut(&mut self) -> &mut KeyFacts {
         &mut self.facts
     }
 
-    /// Returns what was noticed about the form of the input.
+    /// Returns the facts about the form of the input.
     pub fn noticed(&self) -> Noticed {
         self.noticed
     }
@@ -262,11 +263,11 @@ impl<'s> Keys<'s> {
         }
     }
 
-    /// Gives every key to `visit` in order, until that breaks.
+    /// Calls `visit` with each key in order until it returns `Break`.
     ///
     /// # Errors
     ///
-    /// If the source cannot be read, or gives other keys than before.
+    /// If the source cannot be read, or its keys have changed.
     pub fn for_each(
         &self,
         mut visit: impl FnMut(&[u8]) -> ControlFlow<()> + Send,
@@ -274,12 +275,12 @@ impl<'s> Keys<'s> {
         self.for_each_window(|window| window.iter().try_for_each(&mut visit))
     }
 
-    /// Gives the keys to `visit` in order, many at a time, until that breaks. The next ones are read
-    /// meanwhile.
+    /// Calls `visit` with the keys in order, many at a time, until it returns `Break`. Another
+    /// thread reads the next ones meanwhile.
     ///
     /// # Errors
     ///
-    /// If the source cannot be read, or gives other keys than before.
+    /// If the source cannot be read, or its keys have changed.
     pub fn for_each_window(
         &self,
         mut visit: impl FnMut(KeySlice<'_>) -> ControlFlow<()> + Send,
@@ -298,11 +299,12 @@ impl<'s> Keys<'s> {
         }
     }
 
-    /// Returns up to `key_count_max` keys, evenly spaced and in order, of `bytes_max` bytes at most.
+    /// Returns up to `key_count_max` keys, evenly spaced and in order, of `bytes_max` bytes at
+    /// most.
     ///
     /// # Errors
     ///
-    /// If the source cannot be read, or gives other keys than before.
+    /// If the source cannot be read, or its keys have changed.
     pub fn sample(&self, key_count_max: u64, bytes_max: u64) -> Result<KeyBatch, ReadError> {
         let (all, mut sample, mut index) = (self.len(), KeyBatch::default(), 0_u64);
         let wanted = key_count_max.min(all);
@@ -322,7 +324,7 @@ impl<'s> Keys<'s> {
     }
 }
 
-/// Keys in memory that are counted between two looks at the clock.
+/// Keys in memory that a pass counts before it looks at the clock again.
 const WINDOW_KEYS: usize = 1 << 17;
 
 fn facts_of(
@@ -345,7 +347,7 @@ fn facts_of(
     }
 }
 
-/// The first pass: it keeps what it reads while that fits.
+/// The first pass. It keeps the keys while they fit.
 struct FirstPass {
     policy: DuplicatePolicy,
     is_distinct: bool,
@@ -374,7 +376,7 @@ impl FirstPass {
         }
     }
 
-    /// Reads until the end, which returns true, or until memory is full.
+    /// Reads until the end, and returns true, or until memory is full.
     fn read(
         &mut self,
         input: &mut (dyn KeyInput + Send),
@@ -425,7 +427,7 @@ impl FirstPass {
         Keys { place: Held::Memory(self.held), facts, noticed }
     }
 
-    /// Reads to the end without keeping keys, but for those that can be read only once.
+    /// Reads to the end without keeping keys, except those that can be read only once.
     fn read_rest(
         &mut self,
         input: &mut (dyn KeyInput + Send),
@@ -436,12 +438,12 @@ impl FirstPass {
         let held = std::mem::take(&mut self.held);
         let mut spill = source.spill()?;
         if let Some(spill) = &mut spill {
-            // The duplicates among them are gone for good and have been counted.
+            // The duplicates among them are gone and have been counted.
             self.stream_count = held.len() as u64;
             held.iter().try_for_each(|key| write_varint_key(spill, key))?;
         } else {
             self.stream_count = self.read_count;
-            // They will be found again, by their fingerprints.
+            // The fingerprints will find them again.
             self.duplicate_count = 0;
         }
         drop(held);
@@ -493,16 +495,16 @@ fn tell(
     if watch.is_stopped() { Err(ReadError::Stopped { key_count }) } else { Ok(()) }
 }
 
-/// Slots of fingerprints for each key, at least, in hundredths.
+/// Fewest slots of fingerprints for each key, in hundredths.
 const FINGERPRINT_SLOTS_HUNDREDTHS: u64 = 135;
-/// Fewest fingerprints that are compared in one pass.
+/// Fewest fingerprints that one pass compares.
 const FINGERPRINTS_MIN: u64 = 1 << 12;
 
 impl Stream<'_> {
-    /// Marks the keys that have been there before, and returns the facts of the others.
+    /// Marks the duplicates, and returns the facts about the other keys.
     ///
-    /// The keys are cut into parts by their fingerprints, so that equal ones are in one part and
-    /// each part fits into memory; each pass looks at one part.
+    /// Fingerprints divide the keys into parts that fit into memory, with equal keys in the same
+    /// part. Each pass looks at one part.
     fn find_duplicates(
         &mut self,
         memory_bytes: u64,
@@ -621,7 +623,7 @@ struct StreamPass<'a> {
 }
 
 impl StreamPass<'_> {
-    /// Fills `batch` with the next keys that are not left out.
+    /// Fills `batch` with the next keys, without those to skip.
     fn fill(&mut self, batch: &mut KeyBatch) -> Result<bool, ReadError> {
         batch.clear();
         let has_more = self.input.read_batch(batch)?;

@@ -1,40 +1,40 @@
-//! The bits of the hashes one by one and in pairs.
+//! The bits of the hashes, one by one and in pairs.
 
 use serde::{Deserialize, Serialize};
 
 use crate::partial::{PartialStats, is_sampled};
 use crate::probability::{normal_two_sided, sidak};
 
-/// Hashes of which pairs of bits are counted, about at most.
+/// About the most hashes whose pairs of bits are counted.
 const PAIR_SAMPLE_MAX: usize = 1 << 19;
-/// Fewest hashes for a correlation to be normal enough.
+/// Fewest hashes for a nearly normal correlation.
 const PAIR_SAMPLE_MIN: usize = 32;
 
-/// A bit that is not set half of the time.
+/// A bit that is set more or less often than half of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BitBias {
     /// The bit, 0 the lowest.
     pub bit: u32,
     /// Share of the hashes in which it is set.
     pub ones: f64,
-    /// Deviations of the number of ones from a half of the keys, in standard deviations.
+    /// Deviation of the number of ones from half of the keys, in standard deviations.
     pub z: f64,
-    /// Probability that the worst of all bits is as bad with an ideal hash.
+    /// Probability that the worst bit of an ideal hash is as bad.
     pub p: f64,
 }
 
-/// Two bits of the hashes that go together, or against each other.
+/// Two bits of the hashes that are correlated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BitPair {
     /// The bits, 0 the lowest.
     pub bits: [u32; 2],
     /// Their correlation, -1 to 1.
     pub phi: f64,
-    /// Hashes that were looked at.
+    /// Hashes that the lab examined.
     pub sample_count: u64,
-    /// Pairs of bits that were compared: those of which neither is always the same.
+    /// Pairs of bits that the lab compared, without bits that never vary.
     pub test_count: u64,
-    /// Probability that the worst of these pairs is as bad with an ideal hash.
+    /// Probability that the worst pair of an ideal hash is as bad.
     pub p: f64,
 }
 
@@ -53,8 +53,8 @@ pub(super) fn worst_bit(stats: &PartialStats) -> Option<BitBias> {
     (0..width_bits).map(bias).max_by(|one, other| one.z.abs().total_cmp(&other.z.abs()))
 }
 
-/// Returns the pair of bits with the largest correlation, over hashes that were kept; of many, over
-/// a part that does not depend on their order.
+/// Returns the pair of bits with the largest correlation over the kept hashes. Of many hashes it
+/// takes a part that does not depend on their order.
 ///
 /// # Cost
 ///
@@ -63,7 +63,7 @@ pub(super) fn worst_pair(stats: &PartialStats) -> Option<BitPair> {
     let width_bits = stats.setup().specimen().width_bits() as usize;
     let kept = stats.hashes();
     let thinning = (kept.len() / PAIR_SAMPLE_MAX).checked_ilog2().map_or(0, |bits| bits + 1);
-    // Hashes that were sampled passed the same test with fewer bits.
+    // Sampled hashes passed the same test with fewer bits.
     let thinning = if thinning == 0 { 0 } else { thinning + stats.setup().sampling() };
     let chosen = kept.iter().copied().filter(|&hash| is_sampled(hash, thinning.min(63)));
     let counts = PairCounts::of(chosen, width_bits);
@@ -101,8 +101,8 @@ struct PairCounts {
 }
 
 impl PairCounts {
-    /// Counts 64 words at a time: their bits of one place are a word, and pairs of places its
-    /// intersections.
+    /// Counts 64 words at a time. After the transposition each word holds one bit of all of them,
+    /// and the pairs are intersections.
     fn of(words: impl Iterator<Item = u64>, width_bits: usize) -> Self {
         let mut counts = Self { sample_count: 0, ones: [0; 64], both: vec![[0; 64]; 64] };
         let (mut block, mut length) = ([0_u64; 64], 0);

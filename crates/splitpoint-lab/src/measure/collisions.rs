@@ -1,4 +1,4 @@
-//! Keys with equal hashes, in all bits and in windows of 32, against the birthday bound.
+//! Keys with equal hashes, in all bits and in windows of 32, beside the birthday bound.
 
 use std::borrow::Cow;
 
@@ -7,45 +7,45 @@ use serde::{Deserialize, Serialize};
 use crate::partial::PartialStats;
 use crate::probability::{poisson_at_least, sidak};
 
-/// Hashes that several keys share of which a report gives the value.
+/// Most shared hashes whose values a report lists.
 const SHARED_MAX: usize = 8;
 /// Bits of a window.
 const WINDOW_BITS: u32 = 32;
 /// Bits from one window to the next.
 const WINDOW_STEP: u32 = 4;
-/// The same with over 2^20 keys, each window of which takes a second to sort.
+/// The same with over 2^20 keys, when each window takes a second to sort.
 const WINDOW_STEP_MANY: u32 = 16;
 
 /// Keys whose hashes are equal in some of their bits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Collisions {
-    /// Which bits.
+    /// The bits, in words.
     pub window: Cow<'static, str>,
-    /// How many.
+    /// Their number.
     pub width_bits: u32,
-    /// Pairs of keys with equal bits; if hashes were sampled, those of the sample.
+    /// Pairs of keys with equal bits, or those in the sample if the counts sampled the hashes.
     pub pair_count: u64,
-    /// Pairs expected of an ideal hash: `n (n - 1) / 2^(w + 1)`.
+    /// Pairs that an ideal hash gives on average: `n (n - 1) / 2^(w + 1)`.
     pub pair_count_ideal: f64,
-    /// Probability of as many pairs or more with an ideal hash; of the worst of several windows,
-    /// over all of them.
+    /// Probability that an ideal hash gives as many pairs or more. If this is the worst of several
+    /// windows, the probability covers all of them.
     pub p: f64,
     /// Windows of which this is the worst.
     #[serde(default = "one")]
     pub test_count: u64,
-    /// The lowest of the values that several keys share.
+    /// The lowest values that several keys share.
     pub shared: Vec<u64>,
-    /// Keys of the first of those, found by another pass over the keys; only for the whole width.
+    /// Keys of the first of those, from another pass over the keys; only for the full width.
     #[serde(default)]
     pub examples: Vec<EqualHashes>,
 }
 
-/// Keys with one hash.
+/// Keys with the same hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EqualHashes {
     /// The hash.
     pub hash: u64,
-    /// The first few of the keys, readable.
+    /// The first few of the keys, escaped.
     pub keys: Vec<String>,
 }
 
@@ -53,8 +53,8 @@ fn one() -> u64 {
     1
 }
 
-/// Returns the collisions of whole hashes and, of 64 bits that were all kept, those of the high
-/// half, the low half, and the worst window of 32 bits.
+/// Returns the collisions of full hashes. If the counts kept all hashes, of 64 bits, it adds those
+/// of the high half, the low half, and the worst window of 32 bits.
 ///
 /// # Cost
 ///
@@ -64,7 +64,8 @@ pub(super) fn collisions(stats: &PartialStats) -> Vec<Collisions> {
     let hashes = stats.sorted_hashes();
     let share = 0.5_f64.powi(sampling.cast_signed());
     let mut found = vec![of_window("all".into(), width_bits, &hashes, stats.key_count(), share)];
-    // Hashes are sampled whole, so that a part of them says nothing of the parts left out.
+    // Sampling decides by all bits of a hash: of two hashes with an equal window, one may be
+    // missing.
     if width_bits == 64 && sampling == 0 {
         let step = if hashes.len() > 1 << 20 { WINDOW_STEP_MANY } else { WINDOW_STEP };
         let of_shift = |shift: u32| {

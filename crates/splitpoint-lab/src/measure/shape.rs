@@ -1,4 +1,4 @@
-//! The table seen from afar: buckets in the order of their addresses, keys by crowded buckets.
+//! Overviews of the table: buckets in the order of their addresses, and keys by bucket size.
 
 use serde::{Deserialize, Serialize};
 use splitpoint::stats::ChainRow;
@@ -10,8 +10,8 @@ pub const CELLS_MAX: u64 = 1024;
 /// Points of a curve, at most.
 const POINTS_MAX: usize = 256;
 
-/// The keys of the buckets in the order of their addresses, folded into cells: stripes are a
-/// structure that the hash did not break.
+/// The keys of the buckets in the order of their addresses, summed into cells. Stripes show a
+/// structure of the keys that the hash did not break.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Strip {
     /// Buckets of each cell; the last may have fewer.
@@ -37,18 +37,18 @@ impl Strip {
     }
 }
 
-/// Share of the keys that are in buckets of at most a size.
+/// Share of the keys in buckets up to a size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ItemShare {
     /// Keys of the bucket.
     pub size: u64,
-    /// Share of the keys in buckets of at most this size.
+    /// Share of the keys in buckets up to this size.
     pub share: f64,
-    /// The same of an ideal hash.
+    /// The same for an ideal hash.
     pub share_ideal: f64,
 }
 
-/// Returns the distribution of the sizes of buckets, each key counting once, at up to 256 of them.
+/// Returns the distribution of the sizes of the keys' buckets, at up to 256 sizes.
 pub(super) fn item_shares(rows: &[ChainRow]) -> Vec<ItemShare> {
     let key_count: u64 = rows.iter().map(|row| row.item_count).sum();
     if key_count == 0 {

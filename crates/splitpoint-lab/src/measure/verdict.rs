@@ -1,4 +1,4 @@
-//! What a measurement comes to, in words: what is to blame, and what to do.
+//! The verdict on a measurement in words, with what is to blame and what to do.
 
 use std::fmt;
 
@@ -12,26 +12,26 @@ use crate::partial::{PartialStats, by_size};
 use crate::probability::{bits_of, sidak};
 use crate::reduction::{Reduction, prime_at_least};
 
-/// Cost of a hit, in units of the ideal's, under which a hash that is worse than chance may do.
+/// Cost of a hit, in units of the ideal, below which a hash that is worse than chance may do.
 const SLIGHT_COST: f64 = 1.05;
-/// Standard deviations below the mean from which buckets are too even for chance.
+/// Standard deviations below the mean at which buckets are too even for chance.
 const MORE_EVEN_Z: f64 = -4.0;
-/// Coin tosses of a p value from which chance is ruled out: that of `SMHasher3`'s failures.
+/// Coin tosses of a p value that rules out chance. `SMHasher3` fails a function at the same value.
 pub(crate) const FAILURE_BITS: f64 = 20.0;
-/// The p values of which the smaller decides whether a hash is worse than random.
+/// Number of p values of which the smallest decides whether a hash is worse than random.
 const DECIDING_TESTS: f64 = 2.0;
 
-/// What a measurement comes to, for these keys at this size.
+/// The verdict on a hash, for these keys at this size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Verdict {
-    /// Not to be told from an ideal hash.
+    /// Indistinguishable from an ideal hash.
     Fits,
-    /// Not by chance, though no worse: the keys have a structure that the hash keeps.
+    /// Not random, though no worse, because the hash keeps a structure of the keys.
     Structured,
     /// Less even than chance allows.
     Worse {
-        /// Cost of a hit in units of the ideal's.
+        /// Cost of a hit in units of the ideal.
         cost_ratio: f64,
     },
 }
@@ -77,8 +77,8 @@ impl Verdict {
         }
     }
 
-    /// Returns whether it is worse than chance, but so little that a hit hardly costs more: that
-    /// it is not by chance is certain all the same, and the next keys of this kind may do worse.
+    /// Returns whether it is worse than chance, but so little that a hit hardly costs more. Chance
+    /// is still ruled out, and the next keys of this kind may do worse.
     pub fn is_slight(&self) -> bool {
         matches!(self, Self::Worse { cost_ratio } if *cost_ratio < SLIGHT_COST)
     }
@@ -102,31 +102,31 @@ impl fmt::Display for Verdict {
 /// The verdict in sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Words {
-    /// What it comes to, with the tests behind it.
+    /// The verdict, with the tests behind it.
     pub verdict: String,
-    /// What is to blame, or may be one day.
+    /// What is to blame, or may become a problem.
     pub blame: Vec<String>,
     /// What to do about it.
     pub advice: Vec<String>,
 }
 
-/// What the same hashes cost in a table of about the same size by another reduction.
+/// The cost of the same hashes with another reduction, in a table of about the same size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Alternative {
     /// The reduction.
     pub reduction: String,
     /// Buckets of the table.
     pub bucket_count: u64,
-    /// Cost of a hit in units of the ideal's.
+    /// Cost of a hit in units of the ideal.
     pub cost_ratio: f64,
-    /// What it would come to.
+    /// The verdict on it.
     pub verdict: Verdict,
 }
 
-/// The statistics of the buckets alone decide: a hash may collide in full and still be what a table
-/// needs, or have dead bits that the reduction does not use.
+/// Only the statistics of the buckets decide, because a table may work well although some hashes
+/// are equal, or some bits that the reduction does not use are dead.
 struct Evidence {
-    /// The smaller of the deciding p values, over all of them.
+    /// The smallest of the deciding p values, corrected for their number.
     p: f64,
     chi_square: Option<Test>,
     fit: Option<Test>,
@@ -154,7 +154,7 @@ impl Evidence {
     }
 }
 
-/// Counts the hashes that were kept by other reductions; nothing if not all were kept.
+/// Counts the kept hashes with other reductions; returns nothing if some were not kept.
 pub(super) fn alternatives(stats: &PartialStats) -> Vec<Alternative> {
     let reducer = stats.setup().reducer();
     if stats.setup().sampling() != 0 {
@@ -275,7 +275,7 @@ impl Report {
                     p_is(collisions.p),
                     counted(collisions.test_count, "test")
                 ));
-                // The other windows would say the same again.
+                // The other windows would repeat it.
                 break;
             }
         }

@@ -1,4 +1,4 @@
-//! Partial statistics as bytes, to be carried between processes and machines.
+//! Partial statistics as bytes, to pass between processes and machines.
 //!
 //! ```text
 //! magic "SPLP", version u16, length u16 and text of the setup, keys u64, bytes of keys u64,
@@ -6,7 +6,7 @@
 //! keys of each bucket as LEB128, hashes u64 and each of them rising, rapidhash v3 of it all u64
 //! ```
 //!
-//! All little-endian. The bytes of equal counts are equal, in whatever order they were made.
+//! All little-endian. Equal counts have equal bytes, in whatever order the keys were counted.
 
 use super::{PartialStats, Setup};
 use crate::Error;
@@ -20,7 +20,7 @@ impl PartialStats {
     ///
     /// # Panics
     ///
-    /// Never: the description of a setup is short.
+    /// Never, because the description of a setup is short.
     pub fn encode(&self) -> Vec<u8> {
         let description = self.setup.description();
         let description_bytes = u16::try_from(description.len()).expect("names are short");
@@ -46,7 +46,7 @@ impl PartialStats {
         out
     }
 
-    /// Reads counts of this setup from bytes that nothing has vouched for.
+    /// Reads counts of this setup from untrusted bytes.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
         Err(self.malformed("a number over 64 bits"))
     }
 
-    /// Reads hashes in rising order, of which there are no more than keys.
+    /// Reads hashes in rising order, at most as many as keys.
     fn hashes(&mut self, key_count: u64) -> Result<Vec<u64>, Error> {
         let hash_count = self.word()?;
         let rest = (self.bytes.len() - self.offset) as u64 / 8;
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// The sum is right, so that only what it covers can be wrong.
+    /// The checksum is right, so the fault is in the bytes that it covers.
     #[test]
     fn contents_that_cannot_be_are_refused() {
         let stats = counted();

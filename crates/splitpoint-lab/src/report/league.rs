@@ -102,7 +102,8 @@ impl Shape<'_> {
             cells.push(worst.seed.to_string().into());
         }
         if !self.sizes.is_empty() {
-            // The chart has a place for every size; a reduction that cannot address it leaves it empty.
+            // The chart has a place for every size; a reduction that cannot address it leaves it
+            // empty.
             let by_size = entry.by_size();
             let of_size = |size: &u64| by_size.get(size).map_or('\u{a0}', |report| mark(report));
             cells.push(Line::code(self.sizes.iter().map(of_size).collect::<String>()).into());

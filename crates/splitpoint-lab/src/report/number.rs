@@ -29,7 +29,7 @@ pub(super) fn significant(number: f64) -> String {
     }
 }
 
-/// Returns a cost in units of the ideal's: three decimals where they matter.
+/// Returns a cost in units of the ideal: three decimals where they matter.
 pub(super) fn ratio(ratio: f64) -> String {
     fixed(ratio, if ratio < 1000.0 { 3 } else { 0 })
 }

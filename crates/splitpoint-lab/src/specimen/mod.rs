@@ -13,15 +13,18 @@ use std::fmt;
 
 use crate::Error;
 pub use crate::reduction::Reduction;
+pub(crate) use names::nearest;
 
 pub mod database;
 pub mod fnv;
 pub mod hsearch;
 mod identity;
 pub mod jhash;
+pub mod library;
 pub mod linux;
 pub mod linux_2_2;
 mod modern;
+mod names;
 pub mod netbsd;
 
 #[cfg(test)]
@@ -160,16 +163,31 @@ impl Specimen {
         FAMILIES.iter().flat_map(|family| family.iter())
     }
 
-    /// Returns the function called `name`.
+    /// Returns the function that `name` means: its own name or one of its [aliases](Self::aliases),
+    /// whatever the case, hyphens and underscores.
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownHash`] with the nearest name that there is.
+    /// [`Error::AmbiguousHash`] with the functions that people call so, if there are several;
+    /// [`Error::UnknownHash`] with the nearest name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use splitpoint_lab::Specimen;
+    ///
+    /// assert_eq!(Specimen::by_name("MurmurHash3")?.name(), "murmur3-32");
+    /// assert!(Specimen::by_name("siphash").is_err());
+    /// # Ok::<(), splitpoint_lab::Error>(())
+    /// ```
     pub fn by_name(name: &str) -> Result<&'static Self, Error> {
-        Self::all().find(|specimen| specimen.name == name).ok_or_else(|| Error::UnknownHash {
-            name: name.to_owned(),
-            nearest: nearest(name, Self::all().map(|specimen| specimen.name)),
-        })
+        names::find(name)
+    }
+
+    /// Returns the other names that mean this function and no other.
+    pub fn aliases(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let name = self.name;
+        names::ALIASES.iter().filter(move |(_, of)| *of == [name]).map(|&(alias, _)| alias)
     }
 
     /// Returns the name that commands and reports use.
@@ -231,7 +249,7 @@ impl fmt::Debug for Specimen {
     }
 }
 
-const FAMILIES: [&[Specimen]; 9] = [
+const FAMILIES: [&[Specimen]; 10] = [
     database::SPECIMENS,
     hsearch::SPECIMENS,
     fnv::SPECIMENS,
@@ -239,41 +257,10 @@ const FAMILIES: [&[Specimen]; 9] = [
     linux_2_2::SPECIMENS,
     linux::SPECIMENS,
     jhash::SPECIMENS,
+    library::SPECIMENS,
     identity::SPECIMENS,
     modern::SPECIMENS,
 ];
-
-/// Returns the name that takes the fewest edits to become `wanted`; one that it is a part of first.
-///
-/// Only letters and digits are compared, since they are what one remembers of a name.
-pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> &'a str {
-    let plain = |name: &str| -> Vec<u8> {
-        name.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase()).collect()
-    };
-    let wanted = plain(wanted);
-    let cost = |name: &str| {
-        let name = plain(name);
-        (!wanted.is_empty() && !name.starts_with(&wanted), edit_distance(&wanted, &name))
-    };
-    names.min_by_key(|name| cost(name)).unwrap_or_default()
-}
-
-/// Returns the number of insertions, deletions and replacements of bytes from one to the other.
-///
-/// Source: Wagner and Fischer, 1974, with one row.
-fn edit_distance(from: &[u8], to: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (line, byte) in from.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = line + 1;
-        for (column, other) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(byte != other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[to.len()]
-}
 
 /// Returns the `at`-th little-endian word of 4 bytes; bytes that the key lacks are 0.
 fn word32(key: &[u8], at: usize) -> u32 {

@@ -4,4 +4,7 @@ mod drive;
 mod edge;
 mod ideal;
 mod merge;
+mod naive;
 mod page;
+mod schema;
+mod sections;

@@ -57,8 +57,8 @@ impl Disk for MemoryDisk {
 ///
 /// # Panics
 ///
-/// If a put into a sound table succeeded and is not found, a delete that succeeded has not deleted, a scan has no
-/// end, or anything inside panics.
+/// If a put into a sound table succeeded and is not found, a delete that succeeded has not deleted,
+/// a scan has no end, or anything inside panics.
 pub fn db185(file: &[u8]) {
     let disk = MemoryDisk(Arc::new(Mutex::new(file.to_vec())));
     let options = Options::new().cache_bytes(0);

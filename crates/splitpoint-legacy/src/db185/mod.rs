@@ -7,8 +7,8 @@
 //!                      \--> overflow: which pages are free
 //! ```
 //!
-//! glibc's libdb1, FreeBSD, NetBSD, OpenBSD and macOS (also behind its `ndbm`) have the same format.
-//! What they write is read here, and what is written here they read.
+//! glibc's libdb1, FreeBSD, NetBSD, OpenBSD and macOS (also behind its `ndbm`) have the same
+//! format. What they write is read here, and what is written here they read.
 //!
 //! # What differs from the original
 //!

@@ -369,7 +369,8 @@ impl<'a> Page<'a> {
         if slot == 1 { self.bytes.len() } else { self.slot(slot - 1) }
     }
 
-    /// Returns what is not as it should be, for `check`: the first slot of it and what was expected.
+    /// Returns what is not as it should be, for `check`: the first slot of it and what was
+    /// expected.
     pub(super) fn flaw(self) -> Result<()> {
         if self.is_empty() {
             return Ok(());

@@ -24,9 +24,9 @@ use crate::ByteOrder;
 /// # Durability
 ///
 /// Nothing is written before [`sync`](Table::sync), [`close`](Self::close), a change with
-/// [`Durability::Sync`] or the drop of the handle; a change with [`Durability::Async`] waits for one of
-/// these. A process that is killed before leaves the file as it was last synced. A `sync` writes
-/// in an order in which, at any moment, every pair that was synced before is found, or what
+/// [`Durability::Sync`] or the drop of the handle; a change with [`Durability::Async`] waits for
+/// one of these. A process that is killed before leaves the file as it was last synced. A `sync`
+/// writes in an order in which, at any moment, every pair that was synced before is found, or what
 /// replaced it. What remains, because the format has no log:
 ///
 /// - A crash in the middle of a sync leaves some of the later changes made and others not.

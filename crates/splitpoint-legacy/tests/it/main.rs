@@ -6,6 +6,7 @@ mod berkeley;
 mod cut;
 #[cfg(test)]
 mod db185;
+mod facts;
 mod fixtures;
 mod hostile;
 mod support;

@@ -65,13 +65,14 @@ impl HashId {
     pub const RAPIDHASH_V3: Self = Self(1);
     /// XXH3, 64 bits, seeded.
     pub const XXH3_64: Self = Self(2);
-    /// SipHash-1-3, 64 bits, keyed by the seed: for keys that an attacker may choose.
+    /// SipHash-1-3, 64 bits, keyed by the seed and the seed rotated by 32 bits: for keys that an
+    /// attacker may choose.
     pub const SIPHASH_1_3: Self = Self(3);
     /// The default of db 1.85, 32 bits, without a seed.
     pub const X33: Self = Self(4);
     /// FNV-1a, 64 bits, without a seed.
     pub const FNV1A_64: Self = Self(5);
-    /// The lowest id of [`HashFunction::user`]; the library uses those below.
+    /// The lowest id of the functions that users register: [`HashFunction::user`].
     pub const USER_MIN: Self = Self(0x8000_0000);
 }
 

@@ -4,7 +4,7 @@ use splitpoint_lab::avalanche::SAMPLE_KEYS;
 use splitpoint_lab::study::{Avalanche, Neighbors};
 use splitpoint_lab::{KeyPositions, KeySample};
 
-use super::list::by_name;
+use super::list::{FunctionName, by_name};
 use super::measuring::Measuring;
 use super::saving::{self, Output};
 use crate::console::Console;
@@ -27,7 +27,7 @@ pub(super) struct Args {
     measuring: Measuring,
 
     /// The hash function; several are told one after another
-    #[arg(long, value_name = "NAME", required = true)]
+    #[arg(long, value_name = "NAME", required = true, value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
 
     /// Keys that are flipped

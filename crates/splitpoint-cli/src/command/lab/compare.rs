@@ -7,7 +7,7 @@ use splitpoint_lab::study::Interruption;
 use splitpoint_lab::timing::{self, Sampler};
 use splitpoint_lab::{Report, Setup, Specimen, Study};
 
-use super::list::by_name;
+use super::list::{FunctionName, by_name};
 use super::measuring::Measuring;
 use super::saving::{self, Output};
 use crate::console::Console;
@@ -41,7 +41,7 @@ pub(super) struct Args {
     newer: Option<PathBuf>,
 
     /// The functions: give it twice
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
 
     #[command(flatten)]

@@ -9,7 +9,7 @@ use splitpoint_lab::study::{Duplicates, KeyFacts};
 use splitpoint_lab::{Report, Setup, Specimen, Study};
 
 use super::keys::KeyArgs;
-use super::list::by_name;
+use super::list::{FunctionName, by_name};
 use super::measuring::setup;
 use super::saving::{self, Output};
 use crate::bytes::shown;
@@ -42,6 +42,8 @@ pub(super) struct Args {
     #[arg(
         long,
         value_name = "NAME",
+        value_parser = FunctionName,
+        hide_possible_values = true,
         required_unless_present = "hashes",
         conflicts_with = "hashes"
     )]

@@ -2,6 +2,7 @@
 
 use splitpoint_lab::{Report, Setup};
 
+use super::list::FunctionName;
 use super::measuring::Measuring;
 use super::saving::{self, Output};
 use crate::console::Console;
@@ -24,7 +25,7 @@ pub(super) struct Args {
     measuring: Measuring,
 
     /// Compare only these functions
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
 
     #[command(flatten)]

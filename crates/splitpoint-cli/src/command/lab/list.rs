@@ -1,7 +1,9 @@
 //! `splitpoint lab list`: the hash functions and what is known of them.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use serde::Serialize;
 use splitpoint_lab::Specimen;
 use splitpoint_lab::specimen::{Seeding, Stability};
@@ -9,18 +11,21 @@ use splitpoint_lab::specimen::{Seeding, Stability};
 use crate::console;
 use crate::failure::{Exit, Failure, Result};
 
-/// List the hash functions, or print what is known of one
+/// List the hash functions, or print the facts about one
 ///
-/// Each with its width, what a seed does, whether its output may be named in a file, the
-/// reduction that it was used with, who made it, and when not to use it.
+/// The facts are its width, what a seed does, whether a file may name it, the reduction that it
+/// was published with, its author, when not to use it, and its other names. A name matches
+/// whatever its case, hyphens and underscores.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint lab list
   splitpoint lab list fnv1a-32
+  splitpoint lab list MurmurHash3                # by another name
   splitpoint lab list --json | jq -r '.[] | select(.stable) | .name'")]
 pub(super) struct Args {
     /// The function; without it all are listed
+    #[arg(value_parser = FunctionName, hide_possible_values = true)]
     name: Option<String>,
 
     /// Print an array of objects
@@ -32,6 +37,7 @@ pub(super) struct Args {
 #[derive(Debug, Serialize)]
 struct Facts {
     name: &'static str,
+    aliases: Vec<&'static str>,
     width_bits: u32,
     seed: &'static str,
     stable: bool,
@@ -45,6 +51,7 @@ impl Facts {
     fn of(specimen: &Specimen) -> Self {
         Self {
             name: specimen.name(),
+            aliases: specimen.aliases().collect(),
             width_bits: specimen.width_bits(),
             seed: match specimen.seeding() {
                 Seeding::None => "none",
@@ -77,7 +84,31 @@ pub(super) fn run(args: &Args) -> Result<()> {
     })
 }
 
-/// Returns the function called `name`, or a usage failure that suggests the nearest.
+/// A name of a function, for the completions of shells, which offer the functions' own names.
+///
+/// It accepts any text: [`by_name`] knows the other names too, and its error suggests the nearest.
+#[derive(Clone, Debug)]
+pub(super) struct FunctionName;
+
+impl TypedValueParser for FunctionName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> std::result::Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let value = |specimen: &Specimen| PossibleValue::new(specimen.name());
+        Some(Box::new(Specimen::all().map(value)))
+    }
+}
+
+/// Returns the function that `name` means, or a usage failure that suggests what to write.
 pub(super) fn by_name(name: &str) -> Result<&'static Specimen> {
     Specimen::by_name(name).map_err(|error| {
         Failure::new(Exit::Usage, error.to_string()).hint("splitpoint lab list shows them all")
@@ -91,18 +122,23 @@ fn all_in_words(facts: &[Facts]) -> String {
         let reduction = reduction.as_deref().unwrap_or("-");
         let _ = writeln!(out, "{name:<27}{width_bits:>4}  {seed:<18}{output:<9}{reduction}");
     }
+    let _ = writeln!(out, "\n{:<27}other names", "name");
+    for Facts { name, aliases, .. } in facts.iter().filter(|facts| !facts.aliases.is_empty()) {
+        let _ = writeln!(out, "{name:<27}{}", aliases.join(", "));
+    }
     out
 }
 
 fn one_in_words(facts: &Facts) -> String {
-    let Facts { name, width_bits, seed, stable, keys, reduction, source, avoid } = facts;
+    let Facts { name, aliases, width_bits, seed, stable, keys, reduction, source, avoid } = facts;
     let output = match stable {
         true => "frozen: it may be named in a file",
         false => "may change with the version or the machine: in memory only",
     };
     let reduction = reduction.as_deref().unwrap_or("any");
+    let aliases = if aliases.is_empty() { "none".to_owned() } else { aliases.join(", ") };
     format!(
-        "{name}\n  source       {source}\n  width        {width_bits} bits\n  \
+        "{name}\n  other names  {aliases}\n  source       {source}\n  width        {width_bits} bits\n  \
          seed         {seed}\n  output       {output}\n  keys         {keys}\n  \
          reduction    {reduction}\n  do not use   {avoid}\n"
     )

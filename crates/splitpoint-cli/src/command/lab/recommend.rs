@@ -10,6 +10,7 @@ use splitpoint_lab::timing::{self, Sampler};
 use splitpoint_lab::{Specimen, Study, report};
 
 use super::keys::KeyArgs;
+use super::list::FunctionName;
 use super::measuring::Session;
 use super::saving::{self, Output};
 use crate::console::Console;
@@ -50,7 +51,7 @@ pub(super) struct Args {
     hostile: bool,
 
     /// Choose among these functions only
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
 
     /// Show every reduction of every function

@@ -6,6 +6,7 @@ use splitpoint_lab::specimen::Seeding;
 use splitpoint_lab::{Reduction, Report, Setup, Specimen};
 
 use super::keys::KeyArgs;
+use super::list::FunctionName;
 use super::saving::{self, Output};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
@@ -27,7 +28,7 @@ pub(super) struct Args {
     keys: KeyArgs,
 
     /// Measure only these functions
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
 
     /// Measure only these reductions, at the sizes that they can address: low, high, shift:N,

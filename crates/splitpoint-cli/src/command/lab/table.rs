@@ -9,7 +9,7 @@ use splitpoint_lab::measure::EqualHashes;
 use splitpoint_lab::{KeyPositions, KeySample, Lookups, Report, Setup, Study};
 
 use super::keys::KeyArgs;
-use super::list::by_name;
+use super::list::{FunctionName, by_name};
 use super::measuring::{Measuring, Session};
 use super::saving::{self, Output};
 use crate::bytes::shown;
@@ -36,7 +36,7 @@ pub(super) struct Args {
     measuring: Measuring,
 
     /// The hash function
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: String,
 
     /// The file is a store: measure its keys, and show the chains of its own table first
