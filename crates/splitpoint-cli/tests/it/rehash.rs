@@ -136,7 +136,7 @@ fn a_rehash_without_room_leaves_the_store_and_nothing_else() {
     let before = sandbox.read("words.spt");
     let program = sandbox.program(&[]).get_program().to_string_lossy().into_owned();
     // Blocks of 512 bytes: room for the header, and not for the log.
-    let script = format!("ulimit -f 100; exec '{program}' rehash words.spt");
+    let script = format!("ulimit -f 40; exec '{program}' rehash words.spt");
     let mut command = sandbox.command(std::path::Path::new("/bin/sh"), &["-c", &script]);
     let outcome = Outcome::of(&command.output().expect("a shell can be run"));
     let store = std::fs::canonicalize(sandbox.path("words.spt")).expect("it is there");
