@@ -324,6 +324,8 @@ impl Superblock {
             let expected = bytes.next_power_of_two().clamp(GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX);
             field("log segment size", offset, expected, bytes)?;
         }
+        let (min, max) = (self.segment_bytes_min.into(), self.segment_bytes_max.into());
+        field("log segment size", 108, u64::max(min, max), max)?;
         if let Some(CheckpointName { offset, bytes, lsn, .. }) = self.checkpoint {
             for (what, at, word) in
                 [("checkpoint offset", 144, offset), ("checkpoint size", 152, bytes)]
@@ -509,6 +511,16 @@ mod tests {
             flipped[offset] ^= 0x10;
             assert!(Superblock::decode(&flipped).is_err(), "byte {offset}");
         }
+    }
+
+    #[test]
+    fn a_superblock_whose_least_segment_is_larger_than_the_largest_is_refused() {
+        let (least, largest) = (2 << 20, 4096);
+        let crossed =
+            Superblock { segment_bytes_min: least, segment_bytes_max: largest, ..superblock() };
+        let (what, expected, found) = ("log segment size", least.into(), largest.into());
+        let fault = SuperblockFault::Field { what, offset: 108, expected, found };
+        assert_eq!(Superblock::decode(&crossed.encode()), Err(fault));
     }
 
     #[test]
