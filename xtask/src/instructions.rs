@@ -41,7 +41,7 @@ fn parse_committed(text: &str) -> Result<Vec<(String, u64)>, Failure> {
             let parts = line.split_once(' ');
             parts
                 .and_then(|(name, count)| Some((name.to_owned(), count.trim().parse().ok()?)))
-                .ok_or_else(|| format!("`{COUNTS}`: `{line}` is no function with its count"))
+                .ok_or_else(|| format!("`{COUNTS}`: `{line}` is not a function and its count"))
         })
         .collect::<Result<_, _>>()?;
     if counts.is_empty() { Err(format!("`{COUNTS}` has no counts")) } else { Ok(counts) }

@@ -164,7 +164,7 @@ fn fuzz(root: &Path) -> Result<Outcome, Failure> {
         // What a run finds is kept apart from the inputs of the repository.
         let found = target(root).join("fuzz-corpus").join(name);
         std::fs::create_dir_all(&found)
-            .map_err(|cause| format!("cannot make `{}`: {cause}", found.display()))?;
+            .map_err(|cause| format!("cannot create `{}`: {cause}", found.display()))?;
         let line = format!("run {NIGHTLY} cargo fuzz run --target-dir");
         let mut command = command(root, "rustup", &line.split(' ').collect::<Vec<_>>());
         command.arg(target(root).join("fuzz")).arg(name).arg(found);

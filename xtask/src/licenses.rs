@@ -54,7 +54,9 @@ fn problem_of(license: Option<&str>, source: &str) -> Option<String> {
     // Lax, for `MIT/Apache-2.0`, which older packages have.
     let expression = match Expression::parse_mode(license, ParseMode::LAX) {
         Ok(expression) => expression,
-        Err(cause) => return Some(format!("its license `{license}` is no expression: {cause}")),
+        Err(cause) => {
+            return Some(format!("its license `{license}` is not a license expression: {cause}"));
+        }
     };
     let is_allowed = expression.evaluate(|license| ALLOWED.contains(&license.to_string().as_str()));
     (!is_allowed).then(|| format!("its license `{license}` is not allowed"))

@@ -84,7 +84,7 @@ fn parse(words: &[&str]) -> Result<Command, Failure> {
         ["docs"] => Ok(Command::Docs),
         ["ci-deps"] => Ok(Command::InstallDependencies),
         [command] => Err(format!("there is no command `{command}`\n\n{HELP}")),
-        [_, surplus, ..] => Err(format!("`{surplus}` is one word too many\n\n{HELP}")),
+        [_, surplus, ..] => Err(format!("unexpected argument `{surplus}`\n\n{HELP}")),
     }
 }
 
@@ -98,7 +98,7 @@ fn parse_test(options: &[&str]) -> Result<Command, Failure> {
                 return Err(format!("there is no option `{unknown}`\n\n{HELP}"));
             }
             surplus if word.is_some() => {
-                return Err(format!("`{surplus}` is one word too many\n\n{HELP}"));
+                return Err(format!("unexpected argument `{surplus}`\n\n{HELP}"));
             }
             first => word = Some(first.to_owned()),
         }

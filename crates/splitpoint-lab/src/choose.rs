@@ -346,7 +346,7 @@ impl Study {
 fn why(winner: &Choice) -> String {
     let distribution = match winner.manner {
         Manner::Fits => format!(
-            "over {} sizes and seeds it is not to be told from an ideal hash",
+            "over {} sizes and seeds it is indistinguishable from an ideal hash",
             winner.trial_count
         ),
         Manner::Structured => "it is more even than chance on these keys, as all others that are \

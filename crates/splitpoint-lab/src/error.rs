@@ -98,7 +98,7 @@ impl fmt::Display for Error {
                 write!(f, "the partial results are of different measurements: the {what} differs")
             }
             Self::Malformed { what, offset } => {
-                write!(f, "no partial result: {what} at byte {offset}")
+                write!(f, "not a partial result: {what} at byte {offset}")
             }
         }
     }

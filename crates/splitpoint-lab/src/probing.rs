@@ -1,9 +1,10 @@
-//! Open addressing on the hashes of the real keys: linear, double and group probing, beside ideal.
+//! Open addressing with the hashes of the real keys: linear, double and group probing, beside
+//! ideal.
 //!
 //! The table has as many slots as the measured one has buckets if that leaves 5 % of them free (an
-//! eighth for groups, as in hashbrown), else the next size that does; each result says its slots.
-//! Keys are inserted in an order that depends on their hashes alone, so that partial counts give
-//! the same in whatever order they are merged.
+//! eighth for groups, as in hashbrown), else the next size that does; each result has its slots.
+//! The order of insertion depends on the hashes alone, so partial counts give the same result in
+//! whatever order they are merged.
 //!
 //! # Source
 //!
@@ -23,69 +24,69 @@ const GROUP_SLOTS: u64 = 16;
 const TAGS: usize = 128;
 /// A slot without a key; above all tags.
 const EMPTY: u8 = 0xff;
-/// Steps for each key after which insertion is given up.
+/// Most steps for each key before insertion gives up.
 const STEPS_PER_KEY: u64 = 64;
-/// Steps that are allowed however few keys there are.
+/// Steps that even the smallest set of keys may take.
 const STEPS_MIN: u64 = 1 << 22;
-/// Keys that are not there, of which the cost is measured; of more slots, as many are tried.
+/// Most misses to measure in a table; with fewer slots, one from each.
 const MISSES: u64 = 1 << 12;
-/// Slots of the simulated table with an ideal hash, at most.
+/// Most slots of the simulated table with an ideal hash.
 const IDEAL_SLOTS_MAX: u64 = 1 << 13;
-/// Keys that are not there, of which the cost is measured in each such table.
+/// Misses to measure in each such table.
 const IDEAL_MISSES: u64 = 1 << 10;
-/// Keys that are inserted in such tables in all, at least.
+/// Fewest keys to insert in all such tables together.
 const IDEAL_KEYS: u64 = 1 << 14;
 
-/// A manner of looking for a free slot.
+/// A method of looking for a free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     /// The slots one after another.
     Linear,
-    /// Slots a fixed step apart, which the rest of the hash gives.
+    /// Slots a fixed step apart, with the step from the rest of the hash.
     Double,
     /// Groups of 16 slots at once, as in hashbrown.
     Group,
 }
 
-/// What lookups cost in a table of open addressing.
+/// The cost of lookups in a table with open addressing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probing {
-    /// How a free slot was looked for.
+    /// The method of looking for a free slot.
     pub method: Method,
     /// The reduction that gave the first slot.
     pub reduction: String,
     /// Slots of the table.
     pub slot_count: u64,
-    /// Keys that were inserted: fewer than there are if that took too many steps, so that the means
-    /// are too low.
+    /// Keys that were inserted. If insertion gave up, these are not all keys, and the means are too
+    /// low.
     pub inserted_count: u64,
-    /// Mean slots, or groups, looked at for a key that is there.
+    /// Mean slots, or groups, that a hit reads.
     pub hit: f64,
     /// The same for an ideal hash.
     pub hit_ideal: f64,
-    /// Mean slots, or groups, looked at for a key that is not there.
+    /// Mean slots, or groups, that a miss reads.
     pub miss: f64,
     /// The same for an ideal hash.
     pub miss_ideal: f64,
-    /// Keys compared in vain since their tags are equal, with groups.
+    /// Needless comparisons of keys with equal tags, for groups.
     pub false_tags: Option<FalseTags>,
 }
 
-/// Mean keys of equal tags with which the wanted one is compared in vain.
+/// Mean number of needless comparisons with keys that have the same tag.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FalseTags {
-    /// Of a lookup of a key that is there.
+    /// In a hit.
     pub hit: f64,
     /// The same for an ideal hash: one in 128 of the keys passed.
     pub hit_ideal: f64,
-    /// Of a lookup of a key that is not there, whose tag is as likely as it is among the keys.
+    /// In a miss, whose tag is distributed like those of the keys.
     pub miss: f64,
     /// The same for an ideal hash.
     pub miss_ideal: f64,
 }
 
-/// Returns the costs of the three methods; nothing without keys or if only some hashes were kept.
+/// Returns the costs of the three methods; nothing without keys, or if some hashes were not kept.
 ///
 /// # Cost
 ///
@@ -107,8 +108,8 @@ pub fn probing(stats: &PartialStats) -> Vec<Probing> {
     found
 }
 
-/// Returns the reducer itself if its table is large enough, else of the next that is; nothing if
-/// there is none.
+/// Returns the reducer itself if its table is large enough, else that of the next larger table;
+/// nothing if there is none.
 fn resized(reducer: Reducer, is_enough: impl Fn(u64) -> bool) -> Option<Reducer> {
     let (reduction, mut slots) = (reducer.reduction(), reducer.bucket_count());
     if is_enough(slots) {
@@ -142,7 +143,7 @@ fn grouped(reducer: Reducer, key_count: u64) -> Reducer {
     Reduction::Hashbrown.prepare(reducer.width_bits(), slots).unwrap_or(reducer)
 }
 
-/// Steps that are left; too many are the sign of a hash for which more would tell nothing.
+/// Remaining steps. A hash that exhausts them is so bad that further steps would show nothing new.
 struct Budget(u64);
 
 impl Budget {
@@ -156,8 +157,8 @@ impl Budget {
     }
 }
 
-/// Linear probing, from the keys of each home slot alone: whatever the order of insertion, the
-/// steps of all keys together are the same, and so is what is free at the end.
+/// Linear probing, from the number of keys of each home slot alone, because neither the sum of all
+/// steps nor the free slots at the end depend on the order of insertion.
 fn linear(reducer: Reducer, hashes: &[u64]) -> Probing {
     let slots = reducer.bucket_count();
     let mut homes = vec![0_u32; slots as usize];
@@ -184,7 +185,7 @@ fn linear(reducer: Reducer, hashes: &[u64]) -> Probing {
         passed = waiting - 1;
         steps += u128::from(passed);
     }
-    // The run at the end goes on at the start.
+    // The run at the end continues at the start.
     run += first_run.unwrap_or(0);
     pairs += run * (run + 1) / 2;
     let (n, m) = (hashes.len() as u64, slots);
@@ -234,13 +235,13 @@ pub fn uniform_hit(n: u64, m: u64) -> f64 {
     (m + 1) as f64 / n as f64 * (harmonic(m + 1) - harmonic(m - n + 1))
 }
 
-/// Returns the same for a key that is not there: `(m + 1) / (m - n + 1)`.
+/// Returns the same for a miss: `(m + 1) / (m - n + 1)`.
 pub fn uniform_miss(n: u64, m: u64) -> f64 {
     (m + 1) as f64 / (m - n + 1) as f64
 }
 
-/// Returns the sum of `1 / k` up to `n`, without Euler's constant if `n` is large: differences of
-/// it are what is asked for, and of small numbers the sum is as good.
+/// Returns the sum of `1 / k` up to `n`, without Euler's constant if `n` is large, because the
+/// callers need only differences.
 fn harmonic(n: u64) -> f64 {
     const EULER: f64 = 0.577_215_664_901_532_9;
     if n < 64 {
@@ -297,8 +298,7 @@ fn double(reducer: Reducer, hashes: &[u64]) -> Probing {
     }
 }
 
-/// Returns the step of a hash, from bits of it that the first slot does not depend on if there are
-/// any.
+/// Returns the step of a hash, from bits that the first slot does not depend on, if there are any.
 fn step(reducer: Reducer, hash: u64) -> u64 {
     let (slots, width_bits) = (reducer.bucket_count(), reducer.width_bits());
     let hash = hash & (u64::MAX >> (64 - width_bits));
@@ -339,7 +339,7 @@ struct Groups {
     tags: Vec<u8>,
 }
 
-/// Where a search in [`Groups`] is, and what it has passed.
+/// The state of a search in [`Groups`].
 #[derive(Clone, Copy, Default)]
 struct Search {
     start: u64,
@@ -367,7 +367,7 @@ impl Groups {
         Search { start: home, groups: 1, ..Search::default() }
     }
 
-    /// Goes on to the first empty slot; false if that takes more than `budget`.
+    /// Continues to the first empty slot; false if that takes more than `budget`.
     fn seek_empty(&mut self, search: &mut Search, tag: u8, budget: &mut Budget) -> bool {
         loop {
             while search.at < GROUP_SLOTS {
@@ -404,8 +404,8 @@ struct GroupSums {
 }
 
 impl GroupSums {
-    /// Inserts keys with these hashes, of which equal ones follow each other, and counts. No key
-    /// is ever deleted, so that a lookup passes what the insertion passed.
+    /// Inserts keys with these hashes, equal ones together, and counts. Nothing deletes a key, so a
+    /// lookup passes what the insertion passed.
     fn add(&mut self, hashes: &[u64], slots: u64, misses: u64, home_of: impl Fn(u64) -> u64) {
         let mut groups = Groups::new(slots);
         let mut budget = Budget::of(hashes.len());
@@ -488,8 +488,8 @@ fn group(reducer: Reducer, hashes: &[u64]) -> Probing {
     }
 }
 
-/// Simulates tables of this load with an ideal hash: there is no closed form. What a lookup passes
-/// depends on its neighborhood alone, so that a part of a large table is enough.
+/// Simulates tables of this load with an ideal hash, because there is no closed form. A lookup
+/// depends on its neighborhood alone, so a part of a large table is enough.
 fn group_ideal(key_count: u64, slots: u64) -> GroupSums {
     let small = slots.min(IDEAL_SLOTS_MAX);
     let keys = (u128::from(key_count) * u128::from(small) / u128::from(slots)).max(1) as u64;

@@ -6,7 +6,7 @@
 //! 1958; Kachitvichyanukul and Schmeiser, 1988, for the inversion of the binomial distribution;
 //! Cornish and Fisher, 1938.
 
-/// Mean of a binomial variable from which it is drawn by its moments, not step by step.
+/// Mean from which a binomial variable is drawn by its moments instead of step by step.
 const BY_MOMENTS_MEAN: f64 = 200.0;
 
 /// `SplitMix64`.

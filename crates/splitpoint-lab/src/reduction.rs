@@ -1,13 +1,12 @@
-//! How a hash becomes a bucket number.
+//! Reductions of hashes to bucket numbers.
 //!
-//! A [`Reduction`] is the manner, without a size; with the width of a hash and a number of buckets
-//! it is a [`Reducer`], which maps hashes to buckets and knows how many buckets it can reach at
-//! all.
+//! A [`Reduction`] has no size. With the width of a hash and a number of buckets it becomes a
+//! [`Reducer`], which maps hashes to buckets and knows how many buckets it can reach.
 //!
 //! # Invariants
 //!
 //! - A bucket is below the number of buckets, whatever the hash.
-//! - [`Reducer::reachable_count`] is no less than the buckets that hashes of the width reach.
+//! - [`Reducer::reachable_count`] is at least the number of buckets that hashes of the width reach.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +15,7 @@ use splitpoint::linear::Geometry;
 
 use crate::Error;
 
-/// A manner of making bucket numbers of hashes.
+/// A method of turning hashes into bucket numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reduction {
@@ -42,8 +41,8 @@ pub enum Reduction {
     /// The split mask of linear hashing, for any number of buckets; see
     /// [`Geometry`].
     Split,
-    /// Where hashbrown begins to probe: the low bits. Its groups of 16 are told apart by
-    /// [`hashbrown_tag`].
+    /// The low bits, where hashbrown begins to probe. In its groups of 16, [`hashbrown_tag`]
+    /// distinguishes the keys.
     Hashbrown,
     /// `(h + (h >> b)) & (m - 1)`, in the hash's width.
     AddFold,
@@ -60,7 +59,7 @@ pub enum Reduction {
     Buffer2216,
 }
 
-/// The names by which a user asks for a reduction.
+/// The names of reductions for users.
 const KNOWN: &str = "low, high, shift:N, modulus, prime, range, split and hashbrown";
 
 impl fmt::Display for Reduction {
@@ -106,7 +105,7 @@ impl FromStr for Reduction {
     }
 }
 
-/// Most buckets of a table that is measured.
+/// Most buckets of a table.
 pub const BUCKET_COUNT_MAX: u64 = 1 << 32;
 
 impl Reduction {
@@ -159,7 +158,7 @@ pub struct Reducer {
 }
 
 impl Reducer {
-    /// Returns the manner.
+    /// Returns the reduction.
     pub const fn reduction(self) -> Reduction {
         self.reduction
     }
@@ -216,7 +215,7 @@ impl Reducer {
             Reduction::Modulus | Reduction::PrimeModulus | Reduction::Range => {
                 return values(self.width_bits).min(self.bucket_count);
             }
-            // One bit more than the level tells the divided buckets apart.
+            // One bit more than the level selects among the split buckets.
             Reduction::Split if self.width_bits > self.bits => return self.bucket_count,
             Reduction::Shift(shift) => self.width_bits.saturating_sub(shift),
             Reduction::ShiftFrom(from) => self.width_bits.saturating_sub(from - self.bits),
@@ -227,7 +226,7 @@ impl Reducer {
         1 << bits_reached.min(self.bits)
     }
 
-    /// Returns what is wrong with this reduction at this size, for any keys at all, or `None`.
+    /// Returns the fault of this reduction at this size, whatever the keys, or `None`.
     ///
     /// # Examples
     ///
@@ -271,7 +270,7 @@ impl Reducer {
 /// Buckets that no hash reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lint {
-    /// The manner.
+    /// The reduction.
     pub reduction: Reduction,
     /// Width of the hash.
     pub width_bits: u32,
@@ -294,7 +293,7 @@ impl fmt::Display for Lint {
 
 /// Returns hashbrown's tag of a hash: its top 7 bits.
 ///
-/// A hash of 32 bits or less has tag 0 always, so that the tag tells nothing apart.
+/// The tag of a hash of 32 bits or less is always 0 and distinguishes nothing.
 #[inline]
 pub const fn hashbrown_tag(hash: u64) -> u8 {
     (hash >> 57) as u8

@@ -4,8 +4,8 @@
 //! key --> its hash tag, or all of it --> CRC-16 --> 16,384 slots --> ranges of slots: nodes
 //! ```
 //!
-//! Keys with one tag share a slot whatever the function, so an ideal is held against the tags: each
-//! with its keys, thrown on the slots at random.
+//! Keys with the same tag share a slot, whatever the function. So the ideal distributes tags, each
+//! with its keys, over the slots at random.
 //!
 //! # Source
 //!
@@ -24,21 +24,21 @@ pub const SLOT_COUNT: u64 = 16_384;
 
 /// The polynomial 0x1021, from 0, highest bit first.
 const CRC: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_XMODEM);
-/// Different tags that are remembered, unless [`SlotCounts::with_tags`] says otherwise.
+/// Most different tags to remember, unless [`SlotCounts::with_tags`] sets another bound.
 const TAG_COUNT_MAX: usize = 1 << 22;
-/// Heaviest tags and fullest slots that are told.
+/// Heaviest tags and fullest slots that a report lists.
 const SHOWN: usize = 8;
-/// Most ideal hashes that are simulated, and least.
+/// Most and fewest ideal hashes to simulate.
 const ROUNDS: (u64, u64) = (199, 9999);
 /// Steps that the simulation may take, about.
 const STEPS: u64 = 20_000_000;
-/// Share of the keys from which one tag is worth a word.
+/// Share of the keys from which the advice mentions a tag.
 const HEAVY_SHARE: f64 = 0.01;
-/// Probability below which unevenness is not put down to chance.
+/// Probability below which chance does not explain unevenness.
 const UNEVEN_P: f64 = 0.001;
 
-/// Returns the part of `key` that is hashed: what is between its first `{` and the next `}`, or all
-/// of it if that is empty or there is none.
+/// Returns the part of `key` that the cluster hashes: the text between its first `{` and the next
+/// `}`, or all of it if that is empty or absent.
 ///
 /// # Examples
 ///
@@ -128,8 +128,8 @@ impl SlotCounts {
         Self::with_tags(TAG_COUNT_MAX)
     }
 
-    /// Returns the counts of no keys, which will remember so many different tags at most. A key
-    /// with any other tag counts as one that has the tag alone.
+    /// Returns the counts of no keys, which will remember at most `tag_count_max` different tags. A
+    /// key with another tag counts as the only one with that tag.
     pub fn with_tags(tag_count_max: usize) -> Self {
         Self {
             key_counts: vec![0; SLOT_COUNT as usize],
@@ -158,7 +158,7 @@ impl SlotCounts {
         }
     }
 
-    /// Adds what `other` counted of other keys.
+    /// Adds the counts of other keys.
     pub fn merge(&mut self, other: &Self) {
         for (count, more) in self.key_counts.iter_mut().zip(&other.key_counts) {
             *count += more;
@@ -175,7 +175,7 @@ impl SlotCounts {
         self.key_counts.iter().sum()
     }
 
-    /// Returns what they come to over `node_count` nodes, beside an ideal hash of the tags.
+    /// Returns the load of `node_count` nodes, beside an ideal hash of the tags.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl SlotCounts {
     ///
     /// # Cost
     ///
-    /// A second at most, in which 199 to 9999 ideal hashes are simulated.
+    /// At most a second, for 199 to 9999 simulated ideal hashes.
     pub fn slots(&self, node_count: u64) -> Result<Slots, Error> {
         let in_range = |&(first, end): &(u64, u64)| NodeLoad {
             first_slot: first,
@@ -231,7 +231,7 @@ impl SlotCounts {
 
     /// Simulates ideal hashes of the tags with their keys.
     fn chance(&self, nodes: &[NodeLoad], own_count: u64, imbalance: f64) -> Chance {
-        // How many tags have how many keys: tags of one weight are thrown together.
+        // The number of tags of each weight, because tags of one weight are thrown together.
         let mut tags_by_weight = BTreeMap::from([(1_u64, own_count)]);
         for &keys in self.tags.values() {
             *tags_by_weight.entry(keys).or_insert(0) += 1;
@@ -259,7 +259,7 @@ impl SlotCounts {
     }
 }
 
-/// What ideal hashes give.
+/// The results of ideal hashes.
 struct Chance {
     imbalance: f64,
     p: f64,
@@ -314,7 +314,7 @@ impl Slots {
         self.nodes.iter().map(|node| node.key_count).sum()
     }
 
-    /// Returns what it comes to and what to do, in sentences.
+    /// Returns the conclusion and the advice, in sentences.
     pub fn advice(&self) -> Vec<String> {
         let mut advice = vec![self.judgment()];
         let key_count = self.key_count();

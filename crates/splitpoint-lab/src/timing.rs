@@ -7,10 +7,10 @@
 //! latency      h(k0) -> h(k1) -> h(k2) ...      where the next key is depends on the last hash
 //! ```
 //!
-//! For the latency, the index of the next key depends on the last hash: the loop adds `hash & zero`,
-//! and the processor cannot know that `zero` is 0. So every function sees the same keys in the same
-//! order, with or without a seed. A function that does nothing measures the cost of loop, call and
-//! index, and we subtract that cost.
+//! For the latency, the index of the next key depends on the last hash: the loop adds `hash &
+//! zero`, and the processor cannot know that `zero` is 0. So every function sees the same keys in
+//! the same order, with or without a seed. A function that does nothing measures the cost of loop,
+//! call and index, and we subtract that cost.
 //!
 //! # Invariants
 //!

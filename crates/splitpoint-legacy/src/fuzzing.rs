@@ -1,4 +1,4 @@
-//! What the fuzz targets of the formats that are only read run. Not an API: it changes without
+//! The code of the fuzz targets for the read-only formats. It is not an API and changes without
 //! notice.
 //!
 //! A table in one file is that file. One in two is an input of this form:
@@ -7,8 +7,8 @@
 //! | shape, 1 byte | bytes of .dir, 2 bytes, lowest first | .dir | .pag |
 //! ```
 //!
-//! A length above [`DIR_BYTES_MAX`] says that there is no `.dir`. Each function returns how many
-//! pairs a scan gave.
+//! A length above [`DIR_BYTES_MAX`] means that there is no `.dir`. Each function returns the number
+//! of pairs that a scan returned.
 
 use std::collections::{HashMap, HashSet};
 
@@ -109,7 +109,7 @@ fn blocks(input: &[u8], kinds: &[Kind]) -> usize {
     read_all(&OldFile::new(Box::new(file)), file_bytes)
 }
 
-/// Opens the input as a file, also as one to be salvaged, and reads all of it in every way.
+/// Opens the input as a file, normally and for a salvage, and reads all of it in every way.
 fn by_magic_number(input: &[u8], format: Format) -> usize {
     let files = Files { data: ":memory:".into(), dir: None };
     for is_salvage in [false, true] {
@@ -123,12 +123,12 @@ fn by_magic_number(input: &[u8], format: Format) -> usize {
     0
 }
 
-/// Scans, looks up, checks and salvages. Returns how many pairs the scan gave.
+/// Scans, looks up, checks and salvages. Returns the number of pairs that the scan returned.
 ///
 /// # Panics
 ///
-/// If a walk gives a key twice or goes on for longer than the file's size allows, or if a lookup
-/// denies or changes what the scan gave.
+/// If a walk returns a key twice or takes longer than the file's size allows, or if a lookup misses
+/// or changes a pair of the scan.
 fn read_all(file: &OldFile, file_bytes: usize) -> usize {
     // What a walk may look at, and an item of no less than four bytes for each result.
     let bytes_max = 3 * file_bytes + (1 << 20);
@@ -165,8 +165,8 @@ fn read_all(file: &OldFile, file_bytes: usize) -> usize {
     scanned.len()
 }
 
-/// A key that a scan gives is found, with the same value, unless there is an error; one that is
-/// nowhere is not.
+/// Checks that a lookup finds each key of the scan with the same value, unless there is an error,
+/// and does not find an absent key.
 fn look_up(file: &OldFile, scanned: &HashMap<Vec<u8>, Vec<u8>>) {
     const LOOKUPS: usize = 16;
     let step = scanned.len() / LOOKUPS + 1;
@@ -184,7 +184,7 @@ fn look_up(file: &OldFile, scanned: &HashMap<Vec<u8>, Vec<u8>>) {
     let _ = (file.get(b""), file.get(b"key"));
 }
 
-/// A salvage gives each key once, and everything that the scan gave.
+/// Checks that a salvage returns each key once, and everything that the scan returned.
 fn salvage(file: &OldFile, scanned: &HashMap<Vec<u8>, Vec<u8>>, bytes_max: usize) {
     let mut saved = HashSet::new();
     let mut saved_bytes = 0;

@@ -93,7 +93,7 @@ fn open_db185(path: &Path, options: &db185::Options) -> Result<OldFile> {
             Ok(OldFile::new(Box::new(Db185File::open(identity, options)?)))
         }
         Some(Identity { path, format, .. }) => {
-            let reason = format!("it is a {} file, not one of the 1991 package", format.name());
+            let reason = format!("it is a {} file, not a db 1.85 file", format.name());
             Err(Error::Unsupported { path, feature: Unsupported::Format, reason })
         }
         None => Err(Error::NotAStore { path: path.to_path_buf(), found: kind_of(&source)? }),

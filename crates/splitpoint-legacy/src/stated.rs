@@ -14,12 +14,12 @@
 //! dbm, sdbm    the bits of the .dir                           up to the highest block that was split
 //! ```
 //!
-//! Overflow pages at the end may be free, and free pages are not always written. So a missing end
-//! with nothing but overflow pages is only reported if a chain leads there.
+//! Overflow pages at the end may be free, and the original does not always write free pages. So we
+//! report a missing end with nothing but overflow pages only if a chain leads there.
 //!
-//! The other way round, pages behind the end that a header knows were written after it: the file
-//! was not closed. The original has a bug, though, by which it writes a page at a wrong place too.
-//! So they are only reported if they have a key that the table does not have.
+//! Conversely, pages behind the end that the header states were written after it, because the file
+//! was not closed. But a bug of the original also writes pages in wrong places, so we report such
+//! pages only if they have a key that the table lacks.
 
 use std::fmt;
 
@@ -32,11 +32,11 @@ use crate::reader::Fault;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Counted {
-    /// Pairs, also those whose key is there twice.
+    /// Pairs, including duplicates of a key.
     Records,
-    /// Whole pages of the file.
+    /// Complete pages of the file.
     Pages,
-    /// Whole blocks of a `.pag`.
+    /// Complete blocks of a `.pag`.
     Blocks,
     /// Bytes of the file.
     Bytes,
@@ -87,7 +87,7 @@ impl StatedBy {
     }
 }
 
-/// A number that a file states of itself, where something else was found.
+/// A number that the file states and that differs from the one found.
 ///
 /// Fewer than stated: the file was cut short, lost pages, or has a damaged count. More than stated:
 /// the file was not closed, and the header does not know of all its pages.
@@ -149,10 +149,10 @@ impl fmt::Display for Discrepancy {
     }
 }
 
-/// What a file states of itself, as read when it is opened.
+/// The numbers that a file states, read at the open.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stated {
-    /// Fewer records than this no sound file has.
+    /// Fewest records of a sound file.
     pub(crate) records: Option<u64>,
     pub(crate) extent: Option<Extent>,
 }
@@ -164,44 +164,44 @@ impl Stated {
         Some(extent.discrepancy(extent.stated))
     }
 
-    /// Returns the discrepancy that is one if what was written behind the known end is not in the
-    /// table.
+    /// Returns the discrepancy that exists if the table lacks what was written behind the stated
+    /// end.
     pub(crate) fn surplus(&self) -> Option<(Extent, Discrepancy)> {
         let extent = self.extent.filter(|extent| extent.has_more)?;
         extent.known.map(|known| (extent, extent.discrepancy(known)))
     }
 
-    /// Returns the discrepancy that is one where something in the file leads to what is not there.
+    /// Returns the discrepancy that exists if something in the file leads beyond its end.
     pub(crate) fn suspicion(&self) -> Option<Discrepancy> {
         let extent = self.extent.filter(|extent| extent.found < extent.stated)?;
         (!extent.is_missing()).then(|| extent.discrepancy(extent.stated))
     }
 
-    /// Returns what is wrong where records are certainly missing.
+    /// Returns the fault if records are certainly missing.
     pub(crate) fn fault(&self) -> Option<Fault> {
         let extent = self.extent.filter(Extent::is_missing)?;
         Some(Fault::new(extent.counted.what(), extent.at, extent.stated, extent.found))
     }
 }
 
-/// How far a file goes.
+/// The length of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub(crate) counted: Counted,
     pub(crate) stated_by: StatedBy,
-    /// Where the number stands, in bytes.
+    /// Offset of the number, in bytes.
     pub(crate) at: u64,
     /// Bytes of one.
     pub(crate) unit_bytes: u64,
-    /// Every sound file has so many.
+    /// Every sound file has at least this many.
     pub(crate) needed: u64,
-    /// A file has so many if its last pages are in use.
+    /// A sound file has at least this many if its last pages are in use.
     pub(crate) stated: u64,
-    /// The header knows of no more, if it says.
+    /// Most that the header knows of, if it states that.
     pub(crate) known: Option<u64>,
-    /// There are so many that are whole.
+    /// Complete ones in the file.
     pub(crate) found: u64,
-    /// Whether something was written behind those that the header knows.
+    /// Whether something was written behind those that the header knows of.
     pub(crate) has_more: bool,
 }
 

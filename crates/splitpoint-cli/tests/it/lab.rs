@@ -173,7 +173,7 @@ fn bad_input_is_refused_with_what_to_do() {
         (
             &["odd", "--hash", "dbm", "--keys", "u32"],
             2,
-            "`odd`: byte 4: 4 bytes are expected, and 1 are left of the file",
+            "`odd`: byte 4: expected 4 bytes, found 1 before the end of the file",
         ),
         (
             &["keys", "--hash", "dbm", "--buckets", "1000"],

@@ -267,7 +267,7 @@ fn recommend_ranks_and_says_why() {
     let text = outcome.text();
     check_text(&text, &["\nfunction  ", "\nxxh3-64 ", "\nnetbsd-byte-sum ", "\n- Take "]);
     let words: Vec<&str> = text.split_whitespace().collect();
-    let reason = "over 21 sizes and seeds it is not to be told from an ideal hash";
+    let reason = "over 21 sizes and seeds it is indistinguishable from an ideal hash";
     assert!(words.join(" ").contains(reason), "{text}");
     let json = sandbox.run(&[&args[..], &["--json"]].concat()).json();
     let choices = json["choices"].as_array().expect("choices");

@@ -27,7 +27,7 @@ fn a_table_says_what_is_to_blame_and_what_to_do() {
     }
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     let fits = sandbox.run(&["lab", "table", "keys", "--hash", "siphash-1-3"]).text();
-    assert!(fits.contains("\nNot to be told from an ideal hash at 4,096"), "{fits}");
+    assert!(fits.contains("\nIndistinguishable from an ideal hash at 4,096"), "{fits}");
 }
 
 #[test]

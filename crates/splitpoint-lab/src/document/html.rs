@@ -2,21 +2,21 @@
 //!
 //! # Invariants
 //!
-//! - The page names no address of any kind; its policy forbids to load anything.
-//! - Nothing is told by color alone. Without scripts the page lacks sorting, nothing else.
+//! - The page names no address of any kind, and its policy forbids loading anything.
+//! - Color is never the only sign. Without scripts the page lacks only sorting.
 
 use maud::{Markup, PreEscaped, html};
 
 use super::plain::visible;
 use super::{Block, Document, Figure, Fold, Line, Span, Table, WIDTH};
 
-/// What every page starts with, by which a file is known as one.
+/// The start of every page, which identifies a file as one.
 pub const PAGE_START: &str = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
     <meta name=\"generator\" content=\"splitpoint lab\">";
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// The script may run because it has this digest; what a key might bring along may not.
+/// The digest that permits the page's script and no other, such as one inside a key.
 const SCRIPT_SHA256: &str = "eWWCaC0VdnzAfHiWCJjKwJ2+SYPbH++n0EeftVRj+F4=";
 
 pub(super) fn page(document: &Document) -> String {
@@ -115,7 +115,7 @@ fn words(span: &Span) -> &str {
     }
 }
 
-/// A table in a container of its own, to scroll in where the window is narrow.
+/// A table in a container that scrolls if the window is narrow.
 fn table(table: &Table) -> Markup {
     let Table { caption, columns, rows, is_sortable, bars: _ } = table;
     let class = |index: usize| columns[index].is_number.then_some("n");

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::plain::visible;
 use super::{Block, Document, Figure, Fold, Letters, Line, Span, Table};
 
-/// What every document starts with, by which a file is known as one.
+/// The start of every document, which identifies a file as one.
 pub const MARKDOWN_START: &str = "<!-- splitpoint lab -->\n";
 
 pub(super) fn markdown(document: &Document) -> String {
@@ -109,7 +109,7 @@ fn line(line: &Line) -> String {
     line.0.iter().map(span).collect()
 }
 
-/// Puts code between more backticks than it has in a row itself.
+/// Encloses code in more backticks than it has in a row.
 fn code(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);

@@ -10,7 +10,7 @@
 //!
 //! - A renderer adds no facts: what two of them say comes from the same block.
 //! - Characters that cannot be seen are written out by each renderer, wherever a text came from.
-//! - A picture has its message in words and its numbers in a table, for those who see neither.
+//! - A picture has its message in words and its numbers in a table, for readers who cannot see it.
 
 mod html;
 mod markdown;
@@ -65,8 +65,8 @@ impl Document {
         markdown::markdown(self)
     }
 
-    /// Returns the document as lines of letters, without its appendices and, unless `look` asks
-    /// for them, without what is folded.
+    /// Returns the document as lines of text, without its appendices and, unless `look` wants
+    /// them, without folded blocks.
     pub fn text(&self, look: &Look<'_>) -> String {
         text::text(self, look)
     }
@@ -82,7 +82,7 @@ pub(crate) struct Section {
     pub(crate) blocks: Vec<Block>,
 }
 
-/// What a section is made of.
+/// A part of a section.
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
     /// The sentence to read if only one is read.
@@ -132,7 +132,7 @@ enum Span {
     /// What is typed, or stands in a file.
     Code(String),
     Faint(String),
-    /// A number that is not by chance.
+    /// A number that chance does not explain.
     Alarm(String),
     Grade(Grade),
 }
@@ -210,7 +210,7 @@ pub(crate) struct Table {
 struct Column {
     name: Cow<'static, str>,
     is_number: bool,
-    /// Text, which is narrow, leaves it out.
+    /// Text, which is narrow, omits it.
     is_wide: bool,
 }
 
@@ -288,7 +288,7 @@ impl Table {
         self.columns(names, true)
     }
 
-    /// Leaves the last column out of text, which is narrow.
+    /// Omits the last column from text, which is narrow.
     pub(crate) fn wide(mut self) -> Self {
         self.columns.last_mut().expect("a column was added").is_wide = true;
         self
@@ -330,7 +330,7 @@ pub(crate) struct Figure {
     pub(crate) id: String,
     /// What is drawn.
     pub(crate) title: String,
-    /// What is to be seen, for those who see it and those who do not.
+    /// What the picture shows, in words.
     pub(crate) summary: String,
     /// Height in units of which it is [`WIDTH`] wide.
     pub(crate) height: f64,

@@ -3,7 +3,7 @@
 //! The template library escapes what means something to HTML; here goes what means something to
 //! the reader's eye: characters that draw nothing, or that turn the direction of what follows.
 
-/// Characters beyond which the middle of a text is left out.
+/// Most characters of a text before its middle is omitted.
 const SHOWN_MAX: usize = 120;
 
 /// Returns `text` with every character that could not be seen written as `\u{..}`, and shortened.

@@ -25,7 +25,7 @@ pub struct Look<'a> {
     pub paint: &'a dyn Fn(Tone, &str) -> String,
 }
 
-/// What a piece of text is, for those who see colors.
+/// The tone of a piece of text, for colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// A title.
@@ -84,7 +84,7 @@ struct Text<'a> {
 }
 
 impl Text<'_> {
-    /// Leaves a line empty, unless one is or nothing is above.
+    /// Leaves a line empty, unless the line above is empty or there is none.
     fn gap(&mut self) {
         if !self.out.is_empty() && !self.out.ends_with("\n\n") {
             self.out.push('\n');

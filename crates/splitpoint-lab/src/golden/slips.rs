@@ -1,4 +1,4 @@
-//! What the published texts got wrong, and what shows it.
+//! Mistakes in the published texts, with the evidence.
 
 use serde::Serialize;
 

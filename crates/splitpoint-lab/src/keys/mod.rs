@@ -558,8 +558,8 @@ impl Stream<'_> {
                         Err(distinct::Full) => {
                             outcome = Err(ReadError::Malformed {
                                 place: Place::Key(ordinal + 1),
-                                reason: "the fingerprints of these keys are not spread: they may \
-                                         have been made so"
+                                reason: "the fingerprints of these keys collide: somebody may \
+                                         have chosen the keys"
                                     .to_owned(),
                             });
                             return ControlFlow::Break(());

@@ -276,7 +276,8 @@ impl<R: BufRead> Binary<R> {
         let read = self.input.by_ref().take(length as u64).read_to_end(out)?;
         self.offset += read as u64;
         if read < length {
-            let reason = format!("{length} bytes are expected, and {read} are left of the file");
+            let reason =
+                format!("expected {length} bytes, found {read} before the end of the file");
             return malformed(Place::Byte(before), reason);
         }
         Ok(())
@@ -445,7 +446,7 @@ impl<R: BufRead> KeyInput for Table<R> {
             let line = self.line;
             let Some(field) = self.record.get(self.column) else {
                 let (column, count) = (self.column + 1, self.record.len());
-                let reason = format!("column {column} is asked for, the row has {count}");
+                let reason = format!("expected a column {column}, found a row of {count}");
                 return malformed(Place::Line(line), reason);
             };
             if field.is_empty() {

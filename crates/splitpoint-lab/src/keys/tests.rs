@@ -90,13 +90,13 @@ fn what_is_malformed_is_refused_with_its_place() {
         ("hex", &b"61\n\nxy\n"[..], "line 3: `x` at column 1 is not a hex digit"),
         ("base64", b"YQ\nY*\n", "line 2: no base64: Invalid symbol 42, offset 1."),
         ("decimal", b"1\n1.5\n", "line 2: `1.5` is not a number from 0 to 18446744073709551615"),
-        ("u32", &[0; 7], "byte 4: 4 bytes are expected, and 3 are left of the file"),
+        ("u32", &[0; 7], "byte 4: expected 4 bytes, found 3 before the end of the file"),
         (
             "len16",
             b"\x01\x00a\x05\x00bc",
-            "byte 5: 5 bytes are expected, and 2 are left of the file",
+            "byte 5: expected 5 bytes, found 2 before the end of the file",
         ),
-        ("len16", b"\x01", "byte 0: 2 bytes are expected, and 1 are left of the file"),
+        ("len16", b"\x01", "byte 0: expected 2 bytes, found 1 before the end of the file"),
         ("varint", &[0xff; 12], "byte 0: a varint has at most 10 bytes"),
         (
             "len32",
@@ -106,7 +106,7 @@ fn what_is_malformed_is_refused_with_its_place() {
         ),
         ("csv", b"a,b\nc\n", "line 2: a row of 1 columns, where the first row has 2"),
         ("csv", b"a,b\nc,\"d\ne,f\n", "line 2: a quote is opened and never closed"),
-        ("csv", b"a\nb\n", "line 1: column 2 is asked for, the row has 1"),
+        ("csv", b"a\nb\n", "line 1: expected a column 2, found a row of 1"),
     ] {
         check_malformed(&format(name, "2"), bytes, expected);
     }

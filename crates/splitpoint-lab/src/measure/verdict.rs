@@ -211,7 +211,7 @@ impl Report {
         let tests = format!("{} over {DECIDING_TESTS} tests", p_is(evidence.p));
         match self.verdict {
             Verdict::Fits => {
-                format!("fits: not to be told from an ideal hash at {buckets} buckets ({tests})")
+                format!("fits: indistinguishable from an ideal hash at {buckets} buckets ({tests})")
             }
             Verdict::Structured if evidence.is_too_even() => {
                 let z = evidence.chi_square.map_or(0.0, |test| test.z);
@@ -474,7 +474,7 @@ mod tests {
             "keep it if all keys will be of this kind",
         );
         let fits = report(&keys, "siphash-1-3", Reduction::LowMask, 1 << 16);
-        check(&fits, "fits: not to be told from an ideal hash at 65,536 buckets (p = ", &[], "");
+        check(&fits, "fits: indistinguishable from an ideal hash at 65,536 buckets (p = ", &[], "");
         assert_eq!((&fits.blame, fits.words.blame.len(), fits.words.advice.len()), (&None, 0, 0));
     }
 

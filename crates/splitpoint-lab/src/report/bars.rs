@@ -82,7 +82,7 @@ fn drawing(classes: &[SizeClass]) -> Markup {
     }
 }
 
-/// Ranges are long: some of them are left out where they would touch.
+/// Labels of ranges are long, so it omits some where they would touch.
 fn labels(classes: &[SizeClass], step: f64, middle: impl Fn(usize) -> f64) -> Vec<Tick> {
     let mut ticks = Vec::new();
     let mut free_from = f64::MIN;

@@ -1,4 +1,4 @@
-//! What to use, and what speaks against it.
+//! The choices, with the arguments against each.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! What two functions differ in, or two studies.
+//! The differences between two functions, or between two studies.
 
 use super::number::{counted, fixed, probability, ratio};
 use crate::compare::CHANCE_P;
@@ -6,7 +6,7 @@ use crate::document::{Block, Cell, Line, Table, cells};
 use crate::measure::Report;
 use crate::study::{Difference, Study};
 
-/// Returns what the differences come to, and a table of them for each subject.
+/// Returns the conclusion from the differences, and a table of them for each subject.
 pub(super) fn section(study: &Study) -> Vec<Block> {
     let names: Vec<&str> = study.reports.iter().map(|report| &*report.hash).collect();
     let differences = &study.differences;

@@ -13,9 +13,9 @@ use super::scale::{Scale, Tick};
 use crate::document::{Block, Cell, Figure, Fold, Line, Table};
 use crate::measure::Report;
 
-/// Lines that have a color and a mark of their own.
+/// Lines with a distinct color and mark.
 const STYLES: usize = 6;
-/// Functions whose pictures are shown without being asked for.
+/// Functions whose pictures are open at first.
 const OPEN_MAX: usize = 6;
 /// Cost from which a size at which others are fine is named.
 const BUG_COST_RATIO: f64 = 1.05;
@@ -117,7 +117,7 @@ fn sizes_in_words(sizes: &[u64]) -> String {
     }
 }
 
-/// Entries whose lines cannot be told apart.
+/// Entries whose lines look the same.
 #[derive(Debug)]
 struct Curve<'a> {
     path: String,
@@ -291,7 +291,7 @@ impl Scales {
     }
 }
 
-/// A mark that is told from the others without its color.
+/// A mark that is distinct from the others even without its color.
 fn mark(style: usize, x: f64, y: f64) -> String {
     let (x, y) = (at(x), at(y));
     match style {

@@ -49,7 +49,7 @@ pub(super) fn terms() -> Vec<(&'static str, Line)> {
         ),
         ("dupes", "Keys that are not the first of their bucket, as Bacik counted them."),
         ("p", &p),
-        ("fits", "Not to be told from an ideal hash."),
+        ("fits", "Indistinguishable from an ideal hash."),
         (
             "structured",
             "Not by chance but no worse, mostly more even, since the keys are regular; others \

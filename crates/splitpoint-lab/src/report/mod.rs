@@ -5,13 +5,13 @@
 //!            scale: where a value stands     chart: what is drawn there
 //! ```
 //!
-//! The document says nothing that is not in the [`Study`], so that one made from a saved study is
-//! the one that was made at once, byte by byte.
+//! The document depends on the [`Study`] alone, so a document from a saved study equals the
+//! original one byte by byte.
 //!
 //! # Invariants
 //!
 //! - A section is written once: page, Markdown and text are renderings of its blocks.
-//! - What a picture shows is said in words beside it and in numbers below it.
+//! - Words beside a picture, and numbers below it, say what it shows.
 
 mod avalanche;
 mod bars;

@@ -2,7 +2,7 @@
 
 pub(super) use crate::number::{bytes, counted, grouped, p_is, probability};
 
-/// Returns `number` with so many decimals, and commas before them.
+/// Returns `number` with `decimals` decimals, and commas before them.
 pub(super) fn fixed(number: f64, decimals: usize) -> String {
     let plain = format!("{:.decimals$}", number.abs());
     let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));

@@ -23,7 +23,7 @@ pub(super) struct SizeClass {
     pub(super) deviation: f64,
 }
 
-/// Buckets that an ideal hash must give for a size to be seen as one of its own.
+/// Fewest buckets of an ideal hash for a size to get a separate class.
 const EXPECTED_MIN: f64 = 0.05;
 /// Classes that the sizes to be expected are put into.
 const CORE_CLASSES: u64 = 16;

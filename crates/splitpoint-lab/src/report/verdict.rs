@@ -172,7 +172,7 @@ fn headline(entries: &[Entry<'_>]) -> String {
     match (fits, entries.len()) {
         (0, _) => "None of these fits the keys at every size and seed.".to_string(),
         (fits, total) if fits == total => {
-            "All of these fit the keys: none can be told from an ideal hash.".to_string()
+            "All of these fit the keys: each is indistinguishable from an ideal hash.".to_string()
         }
         (fits, total) => {
             let verb = if total - fits == 1 { "does" } else { "do" };

@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(CRC_32C.checksum(b"123456789"), 0xe306_9283);
         assert_eq!(adler32(b""), 1);
         assert_eq!(adler32(b"Wikipedia"), 0x11e6_0398);
-        assert_eq!(adler32(&[0xff; 100_000]), 0x149a_302c);
+        assert_eq!(adler32(&[0xff; 100].repeat(1000)), 0x149a_302c);
     }
 
     /// The symbols' hashes are those that linkers write; Java's is the language's.

@@ -1,11 +1,11 @@
 //! The hash tables of Linux 2.2: page, buffer, dentry and inode cache, and Lever's variants.
 //!
-//! A long had 32 bits there, so that everything is computed in 32 bits: a product is cut to 32 bits
-//! before it is shifted. What each function makes of its key before the table's size comes in is
-//! its hash; what it then does with the number of bits is its own [`Reduction`].
+//! A long had 32 bits there, so we compute everything in 32 bits and cut a product to 32 bits
+//! before shifting it. The part of each function that does not depend on the table's size is its
+//! hash; the rest is its [`Reduction`].
 //!
-//! Keys are fields of 4 bytes, little-endian, in the order of [`KeyLayout`]; bytes that are missing
-//! count as 0. Addresses are those of kernel objects: where they are made up, say so.
+//! Keys are fields of 4 bytes, little-endian, in the order of [`KeyLayout`]; missing bytes count
+//! as 0. Addresses are those of kernel objects.
 //!
 //! # Source
 //!

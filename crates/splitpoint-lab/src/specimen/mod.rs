@@ -1,7 +1,7 @@
-//! Hash functions under study: those of history, by their formulas, and today's, by their crates.
+//! Hash functions under study: historic ones by their formulas, and today's by their crates.
 //!
-//! A family is a file; its functions are public and plain, and its list tells what is known of
-//! each. To add one, write it into a family's list: everything else finds it there.
+//! A family is a file. Its functions are public and plain, and its list has the facts about each.
+//! To add a function, write it into a family's list, where everything else finds it.
 //!
 //! # Invariants
 //!
@@ -30,7 +30,7 @@ pub mod netbsd;
 #[cfg(test)]
 mod tests;
 
-/// A hash function and what is known of it.
+/// A hash function with the facts about it.
 ///
 /// # Examples
 ///
@@ -52,10 +52,10 @@ pub struct Specimen {
     function: fn(key: &[u8], seed: u64) -> u64,
 }
 
-/// What a seed does to a function.
+/// The effect of a seed on a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seeding {
-    /// There is none; it is not looked at.
+    /// The function ignores the seed.
     None,
     /// The low 32 bits are the seed.
     Bits32,
@@ -67,12 +67,12 @@ pub enum Seeding {
     Key256,
 }
 
-/// How long the output of a function stays what it is.
+/// How long the output of a function stays the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
-    /// For good, and the same on every machine: it may be named in a file.
+    /// Forever and on every machine, so a file may name the function.
     Frozen,
-    /// Until the crate's next version, or only on this kind of machine: in memory alone.
+    /// Until the crate's next version, or only on this kind of machine; for use in memory only.
     Memory,
 }
 
@@ -205,7 +205,7 @@ impl Specimen {
         self.seeding
     }
 
-    /// Returns how long the output stays what it is.
+    /// Returns how long the output stays the same.
     pub const fn stability(&self) -> Stability {
         self.stability
     }
@@ -215,18 +215,17 @@ impl Specimen {
         self.layout
     }
 
-    /// Returns the reduction that the function was used with where it comes from, if it had one
-    /// of its own.
+    /// Returns the reduction that the function was published with, if it had a particular one.
     pub const fn historic_reduction(&self) -> Option<Reduction> {
         self.historic
     }
 
-    /// Returns who made it, and where it was or is used.
+    /// Returns its author, and where it was or is used.
     pub const fn source(&self) -> &'static str {
         self.source
     }
 
-    /// Returns when not to use it: the end of a sentence that begins "do not use it".
+    /// Returns when not to use it, as the end of a sentence that begins "do not use it".
     pub const fn avoid(&self) -> &'static str {
         self.avoid
     }

@@ -1,4 +1,4 @@
-//! What NetBSD hashed file handles with, before FNV and after.
+//! The functions with which NetBSD hashed file handles, before FNV and after.
 //!
 //! # Source
 //!

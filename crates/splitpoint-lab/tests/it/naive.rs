@@ -58,7 +58,9 @@ proptest! {
         chains in prop::collection::vec(0..12_u64, 2..200)
     ) {
         let mut sizes = BTreeMap::new();
-        chains.iter().for_each(|&size| *sizes.entry(size).or_insert(0) += 1);
+        for &size in &chains {
+            *sizes.entry(size).or_insert(0) += 1;
+        }
         let found = Occupancy::uniform(sizes);
         let (n, m) = (chains.iter().sum::<u64>(), chains.len() as u64);
         prop_assert_eq!((found.key_count(), found.bucket_count()), (n, m));

@@ -257,7 +257,7 @@ fn a_page_is_well_formed_and_has_no_empty_table() {
         rest = after;
         let name = tag.trim_start_matches('/').split([' ', '\n', '/']).next().unwrap_or("");
         if tag.starts_with('/') {
-            assert_eq!(open.pop(), Some(name), "before {:.80}", rest);
+            assert_eq!(open.pop(), Some(name), "before {rest:.80}");
         } else if !tag.starts_with('!') && !tag.ends_with('/') && !VOID.contains(&name) {
             open.push(name);
         }
@@ -266,7 +266,7 @@ fn a_page_is_well_formed_and_has_no_empty_table() {
             (false, "td") => *row_counts.last_mut().expect("cells are in tables") += 1,
             (true, "table") => {
                 table_count += 1;
-                assert!(row_counts.pop().is_some_and(|count| count > 0), "before {:.80}", rest);
+                assert!(row_counts.pop().is_some_and(|count| count > 0), "before {rest:.80}");
             }
             // Their content is not markup.
             (false, "script" | "style") => {

@@ -1,4 +1,4 @@
-//! Which page a bucket or an overflow page is, and how a table grows: arithmetic only.
+//! Page numbers of buckets and overflow pages, and the growth of a table: arithmetic only.
 //!
 //! ```text
 //! page 0      1        2        3..          ..
@@ -6,10 +6,9 @@
 //!                                 ^ split point 1                  ^ split point 2
 //! ```
 //!
-//! Buckets come in generations that double the table. Overflow pages are allocated behind the
-//! newest generation, at the current split point: they wait there for any bucket that needs them,
-//! "buddy-in-waiting". When the next generation begins, their number at that split point is fixed
-//! for ever, so that no page has to move.
+//! Buckets come in doublings of the table. The table allocates overflow pages behind the newest
+//! doubling, at the current split point, for any bucket that needs them ("buddy-in-waiting"). When
+//! the next doubling begins, their number at that split point is final, so no page ever moves.
 //!
 //! # Source
 //!
@@ -18,16 +17,16 @@
 /// Split points that a header has room for.
 pub(super) const SPLIT_POINTS: usize = 32;
 
-/// Overflow pages of one split point that are allocated: one less than an address has room for,
-/// since the original cannot use the last one again once it has been freed.
+/// Most overflow pages of one split point: one less than an address has room for, because the
+/// original cannot reuse the last one after freeing it.
 const POSITIONS_MAX: u32 = POSITION_MASK - 1;
 
 /// The bits of an overflow address that are the position at its split point, counted from 1.
 pub(super) const POSITION_MASK: u32 = 0x7ff;
 const POSITION_BITS: u32 = 11;
 
-/// Largest file that is made, in bytes: what common file systems carry. The pages of a table whose
-/// overflow pages run out of one split point lie far apart.
+/// Largest file that the library creates, in bytes, which common file systems support. The pages of
+/// a table lie far apart if it runs out of overflow pages at one split point.
 const FILE_BYTES_MAX: u64 = 1 << 43;
 
 /// Bitmap pages that a header has room for.
@@ -57,14 +56,14 @@ pub(super) const fn clog2(n: u64) -> u32 {
     n.next_power_of_two().trailing_zeros()
 }
 
-/// What one split divides.
+/// The buckets of one split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Split {
     pub(super) from: u32,
     pub(super) to: u32,
 }
 
-/// The shape of a table: all that addresses depend on.
+/// The shape of a table, which determines all addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) page_bytes: u32,
@@ -123,7 +122,7 @@ impl Shape {
 
     /// Returns the number of the page at `addr`, or `None` if no page has such an address.
     ///
-    /// Files left by a crash have pages that the header does not know of; they are found too.
+    /// After a crash a file has pages that the header does not know of; these have numbers too.
     #[inline]
     pub(super) fn overflow_page(&self, addr: OverflowAddr) -> Option<u64> {
         let last_bucket = ((1_u64 << addr.split_point()) - 1) as u32;
@@ -131,7 +130,7 @@ impl Shape {
         (position > 0).then(|| self.bucket_page(last_bucket) + position)
     }
 
-    /// Returns the number of overflow pages there are.
+    /// Returns the number of overflow pages.
     pub(super) fn overflow_count(&self) -> u32 {
         self.spares[self.split_point as usize]
     }
@@ -158,7 +157,7 @@ impl Shape {
         })
     }
 
-    /// Returns the number of the page behind all that the table knows of.
+    /// Returns the number of the page behind the last page of the table.
     pub(super) fn page_end(&self) -> u64 {
         let last = self.overflow_count().checked_sub(1);
         let last = last.and_then(|index| self.overflow_page(self.overflow_addr(index)));
@@ -205,8 +204,8 @@ impl Shape {
         (pages_max - others.min(pages_max / 2)).ilog2().min(SPLIT_POINTS as u32 - 1)
     }
 
-    /// Allocates one more overflow page at the end and returns its address. If the page is to be a
-    /// bitmap, that has been noted, and another must be allocated.
+    /// Allocates one more overflow page at the end and returns its address. If the page becomes a
+    /// bitmap, the shape records that, and the caller must allocate another.
     ///
     /// # Panics
     ///
@@ -228,8 +227,7 @@ impl Shape {
         (addr, Extension::Page)
     }
 
-    /// Adds one bucket, and returns which one is to be divided; or `None` if there are as many as
-    /// the file can have.
+    /// Adds one bucket, and returns the bucket to split, or `None` if the file cannot have more.
     pub(super) fn grow(&mut self) -> Option<Split> {
         let to = self.max_bucket.checked_add(1)?;
         let generation = clog2(u64::from(to) + 1);

@@ -1,20 +1,20 @@
-//! How a big pair is laid out over pages: arithmetic only.
+//! The layout of a big pair over pages: arithmetic only.
 //!
-//! The key comes first, then the value, each page as full as it gets. Where the value ends on the
-//! page on which the key ends, that page must have a free byte: it is how a reader knows. So a pair
-//! that would fill that page exactly is laid out otherwise.
+//! The key comes first, then the value, and each page is as full as possible. If the value ends on
+//! the same page as the key, that page must have a free byte, by which a reader recognizes the end.
+//! So a pair that would fill that page exactly needs another layout.
 //!
-//! The programs of the time differ here, and fail: db 1.85 crashes when it reads what it wrote,
-//! FreeBSD's and Apple's leave the page half full, where 1.85 may put another pair that nobody
-//! finds again; and with an empty value they never end. Here one byte of the key is held back on
-//! the page before, which every one of them reads, so that the value either goes on at the next
-//! page or is empty on a page of its own.
+//! The old implementations fail here, each in another way. db 1.85 crashes when it reads its own
+//! file. FreeBSD's and Apple's leave the page half full, and 1.85 may put another pair there that
+//! nothing finds again; with an empty value they loop. This library holds back one byte of the key
+//! on the page before, which all of them read. Then the value either continues on the next page or
+//! is empty on a separate page.
 
 use std::ops::Range;
 
 use super::page::{After, part_bytes_max};
 
-/// What one page of a big pair gets: ranges of the key and of the value.
+/// The parts of a big pair on one page: ranges of the key and of the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) key: Range<usize>,

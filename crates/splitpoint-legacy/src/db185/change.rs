@@ -1,15 +1,15 @@
 //! Puts and deletes.
 //!
-//! Pairs of ordinary size go to the first page of the bucket that has room; a new overflow page
-//! comes right behind the bucket's own. Big pairs come behind all ordinary pages. So most changes
-//! touch one page of those that were there, which makes them cheap to sync in a safe order.
+//! A pair of ordinary size goes to the first page of the bucket that has room. A new overflow page
+//! comes right behind the bucket's page, and big pairs come behind all ordinary pages. So most
+//! changes touch one existing page, which makes them cheap to sync in a safe order.
 //!
 //! # Invariants
 //!
-//! - All pages that a change needs are counted before it begins. If there are not enough, it fails
-//!   and nothing has changed.
-//! - A change that fails after it has begun, because a page could not be read back, poisons the
-//!   handle; the file is as it was last synced.
+//! - A change counts the pages that it needs before it begins. If there are not enough, it fails
+//!   and changes nothing.
+//! - A change that fails later, because it cannot read a page back, poisons the handle. The file
+//!   stays as it was last synced.
 
 use splitpoint::{Error, PutMode, Result};
 
@@ -25,7 +25,7 @@ pub(super) const PAIR_BYTES_MAX: u64 = i32::MAX as u64;
 /// The lowest fill factor that is decided at the first overflow.
 const FILL_FACTOR_MIN: u32 = 4;
 
-/// Where a key is.
+/// The place of a key.
 #[derive(Clone, Debug)]
 struct Hit {
     at: At,
@@ -40,7 +40,7 @@ enum HitKind {
     Big(BigEnd),
 }
 
-/// What is known of a bucket before a pair is put there.
+/// The state of a bucket before a put.
 #[derive(Clone, Debug)]
 struct Place {
     hit: Option<Hit>,
@@ -116,7 +116,7 @@ impl Store {
         place.hit.map_or(Ok(()), |hit| self.remove(bucket, &hit))
     }
 
-    /// Makes a change of several steps; one that fails in its middle is the last of this handle.
+    /// Runs a change of several steps. If it fails midway, it poisons the handle.
     pub(super) fn changing<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.is_changed = true;
         let result = change(self);
@@ -194,14 +194,14 @@ impl Store {
         key: &[u8],
         steps: &mut Steps,
     ) -> Result<(bool, BigEnd)> {
-        // The value is of no interest: it is only passed by.
+        // Skip the value.
         match self.compare_big(bucket, at, key, None, steps)? {
             Comparison::Same(end) => Ok((true, end)),
             Comparison::Other(end) => Ok((false, end)),
         }
     }
 
-    /// Returns how many overflow pages a put needs.
+    /// Returns the number of overflow pages that a put needs.
     fn pages_needed(&self, place: &Place, key: &[u8], value: &[u8]) -> u32 {
         if is_big(self.page_bytes(), key.len(), value.len()) {
             // And an empty page behind, if the value ends on the page of the key.
@@ -290,7 +290,7 @@ impl Store {
     ///
     /// # Panics
     ///
-    /// If there is none: somebody has counted them before.
+    /// If there is none. The caller has counted them before.
     pub(super) fn new_page(&mut self, bucket: u32) -> Result<OverflowAddr> {
         let addr = self.overflow.allocate(&mut self.shape);
         let addr = addr.expect("the pages were counted before the change began");
@@ -311,8 +311,8 @@ impl Store {
         Ok(addr)
     }
 
-    /// Takes the number of pairs on the first page that overflows as the fill factor, if it is
-    /// still to be decided.
+    /// Sets the fill factor to the number of pairs on the first page that overflows, if it is
+    /// still undecided.
     fn decide_fill_factor(&mut self, bucket: u32, at: At) -> Result<()> {
         if self.fill_factor == FILL_FACTOR_UNDECIDED {
             let pairs = self.page(bucket, at)?.pair_count() as u32;
@@ -409,7 +409,7 @@ impl Store {
         Ok(())
     }
 
-    /// Gives back a page that no chain leads to any more.
+    /// Frees a page that no chain leads to any more.
     pub(super) fn free_page(&mut self, bucket: u32, addr: OverflowAddr) -> Result<()> {
         let number = self.page_number(bucket, At::Overflow(addr))?;
         self.pool.forget(number);

@@ -1,4 +1,4 @@
-//! Verify a table without changing it.
+//! Verifies a table without changing it.
 
 use std::collections::HashSet;
 
@@ -8,19 +8,19 @@ use super::addresses::OverflowAddr;
 use super::overflow::Bits;
 use super::store::{At, Steps, Store};
 
-/// Damages that are kept; all are counted.
+/// Most damages that a report lists; it counts all.
 const DAMAGES_MAX: usize = 100;
 
-/// What a check of a table found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Keys that were found.
+    /// Keys found.
     pub record_count: u64,
     /// Pages of buckets and their overflow pages.
     pub page_count: u64,
-    /// Overflow pages that are marked as in use and that no bucket has: lost until the table is
-    /// written anew, and harmless.
+    /// Overflow pages that are marked as in use although no bucket has them. They are lost until
+    /// the table is rewritten, but harmless.
     pub leaked_page_count: u64,
     /// Damages.
     pub damage_count: u64,

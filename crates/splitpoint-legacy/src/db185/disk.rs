@@ -1,4 +1,4 @@
-//! What a table does to its file: the door to the operating system.
+//! Access to the file of a table through the operating system.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -11,7 +11,7 @@ use splitpoint::{Create, Error, Result};
 
 /// A file of pages.
 pub(super) trait Disk: fmt::Debug + Send {
-    /// Returns where the file is.
+    /// Returns the path of the file.
     fn path(&self) -> &Path;
 
     /// Returns the length of the file.
@@ -36,9 +36,9 @@ pub(super) struct FileDisk {
 }
 
 impl FileDisk {
-    /// Opens or makes the file at `path`.
+    /// Opens or creates the file at `path`.
     ///
-    /// The original takes no lock and heeds none; this keeps handles of this library apart.
+    /// The lock excludes other handles of this library. The original neither takes nor respects it.
     pub(super) fn open(path: &Path, create: Create, is_read_only: bool) -> Result<Self> {
         let failed = |source| Error::Io { action: "open", path: path.to_path_buf(), source };
         let mut options = OpenOptions::new();
@@ -68,8 +68,8 @@ impl FileDisk {
 }
 
 impl Drop for FileDisk {
-    /// Gives the lock back: a child that is being forked just now has the file open as well, and
-    /// would keep it until it becomes another program.
+    /// Releases the lock explicitly, because a child forked meanwhile has the file open too, and
+    /// would hold the lock until it runs another program.
     fn drop(&mut self) {
         let _ = self.file.unlock();
     }
@@ -103,7 +103,7 @@ impl Disk for FileDisk {
     }
 }
 
-/// Reads to the end of `bytes` or of the file, and returns how much that was.
+/// Reads to the end of `bytes` or of the file, and returns the number of bytes.
 fn read_fully(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -128,7 +128,7 @@ pub(super) struct Spill {
 }
 
 impl Spill {
-    /// Makes the file in `directory`, or where temporary files go if that cannot be.
+    /// Creates the file in `directory`, or else in the directory for temporary files.
     pub(super) fn new(directory: Option<&Path>, page_bytes: usize) -> Result<Self> {
         let temporary = std::env::temp_dir();
         let beside = directory.and_then(|directory| unnamed_file(directory).ok());
@@ -172,13 +172,13 @@ impl Spill {
         read.map_err(|source| self.failed("read a temporary file in", source))
     }
 
-    /// Gives back `slot`.
+    /// Frees `slot`.
     pub(super) fn release(&mut self, slot: u64) {
         self.free.push(slot);
     }
 }
 
-/// Makes a file that only this process can reach and that is gone when it is closed.
+/// Creates a file that only this process can reach and that disappears when it is closed.
 fn unnamed_file(directory: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
 

@@ -1,5 +1,5 @@
-//! How many pages a file must have, by its header and its bitmaps. Also for krb5's libdb2, whose
-//! addresses are the same.
+//! The number of pages that a file must have, by its header and its bitmaps. Also for krb5's
+//! libdb2, which has the same addresses.
 //!
 //! At a close the original writes every bucket that a split has made, every overflow page that is
 //! in use and every bitmap. The buckets of a new table may be without a page, but the first bitmap
@@ -15,8 +15,8 @@ use crate::ByteOrder;
 use crate::Source;
 use crate::stated::{Counted, Extent, StatedBy};
 
-/// Works out how far the file of a table of this `shape` goes. The highest bucket stands at `at` in
-/// its header.
+/// Computes the extent of the file of a table of this `shape`. Its header has the highest bucket at
+/// offset `at`.
 pub(crate) fn extent_of(
     source: &Source,
     shape: &Shape,
@@ -46,7 +46,7 @@ pub(crate) fn needed_end(shape: &Shape) -> u64 {
     bitmaps.fold(shape.bucket_page(shape.max_bucket), u64::max) + 1
 }
 
-/// Returns how many records a file has at least, by the count in its header.
+/// Returns the least number of records of a file, by the count in its header.
 ///
 /// The original does not count pairs that it squeezes on a page, but counts it when they are
 /// deleted. So its count may be too low, and even below 0, but never too high.

@@ -1,27 +1,27 @@
 //! Sync: the order in which changes reach the file.
 //!
-//! Say S is the state that was synced last, and T the one to be synced. The file has S and nothing
-//! else. Then:
+//! S is the state of the last sync, and T the state to sync. The file has S and nothing else. Then
+//! the table:
 //!
-//! 1. Pages that S does not know are written: new buckets, new overflow pages. So are the bitmaps,
-//!    which show as in use what S or T needs.
-//! 2. The header is written. From here on the new buckets are part of the table, and have all
-//!    their pairs; the old ones still have everything that S has.
-//! 3. Pages that S knows are written, which removes from old buckets what has moved.
-//! 4. The bitmaps and the header are written again: what only S needed is free.
+//! 1. writes the pages that S lacks, which are new buckets and new overflow pages, and the bitmaps,
+//!    which mark everything that S or T needs as in use;
+//! 2. writes the header. From here on the new buckets are part of the table and have all their
+//!    pairs; the old ones still have everything that S has;
+//! 3. writes the pages that S has, which removes the moved pairs from the old buckets;
+//! 4. writes the bitmaps and the header again, so that the pages that only S needed are free.
 //!
-//! Between the steps the file is made durable. Until step 3 a crash leaves S, or S in which the new
-//! buckets have been added. In step 3 each old bucket goes from S to T by the write of one page:
-//! where several pages of it that S knows have changed, they are first copied to new ones, up to
-//! the page of the bucket itself, which then is the only one left.
+//! After each step it syncs the file. Until step 3 a crash leaves S, or S with the new buckets
+//! added. In step 3 each old bucket goes from S to T by the write of one page: if several of its
+//! pages have changed, the table first copies all of them to new pages, except the page of the
+//! bucket itself.
 //!
-//! What remains: pairs that have moved are in two buckets after a crash between 2 and 3. Lookups do
-//! not see it; a scan of the original returns them twice. The header has a mark meanwhile, in
-//! bytes that no original reads, by which this library leaves such pairs out, and removes them when
-//! it opens the file to change it. Pages that only S needed stay in use until then. And where the
-//! overflow pages run out, several pages of a bucket are written one after the other: a crash
-//! between two of them can lose pairs that moved from one to the other. A page that the system
-//! tears in its middle is lost; the format has no checksum to tell.
+//! Some risks remain. After a crash between 2 and 3 the moved pairs are in two buckets. Lookups do
+//! not notice; a scan of the original returns them twice. Meanwhile the header has a mark in bytes
+//! that no original reads. By this mark the library skips such pairs, and removes them when it
+//! opens the file for changes; until then the pages that only S needed stay in use. If the overflow
+//! pages run out, the table writes several pages of a bucket one after another, and a crash between
+//! two of them can lose pairs that moved from one to the other. A torn page is lost, and without a
+//! checksum nothing detects it.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ use super::overflow::{Bits, Overflow, Which};
 use super::store::{At, Steps, Store};
 
 impl Store {
-    /// Makes every change so far durable; does nothing for a table in memory.
+    /// Syncs every change so far. Does nothing for a table in memory.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.check_usable()?;
         if !self.is_changed || self.pool.disk().is_none() {
@@ -147,7 +147,7 @@ impl Store {
         self.pool.disk_mut().expect("a file is synced").write_at(0, &header.encode())
     }
 
-    /// Makes what was written durable. If that fails nobody knows what was.
+    /// Syncs what was written. If that fails, the state of the file is unknown.
     fn barrier(&mut self) -> Result<()> {
         let result = self.pool.disk_mut().expect("a file is synced").sync();
         if let Err(error) = &result {
@@ -156,8 +156,8 @@ impl Store {
         result
     }
 
-    /// Removes what a sync that was interrupted has left twice, and finds out which overflow pages
-    /// are in use. A damaged table is left as it is.
+    /// Removes the pairs that an interrupted sync left twice, and finds the overflow pages in use.
+    /// It does not touch a damaged table.
     pub(super) fn finish_interrupted_sync(&mut self) -> Result<()> {
         let used = self.used_overflow_pages()?;
         self.overflow = Overflow::of_used(&self.shape, used);
@@ -170,7 +170,7 @@ impl Store {
                 }
             }
         }
-        // The header counts changes that were not made.
+        // The header counts changes that never happened.
         self.record_count = None;
         self.len()?;
         self.is_changed = true;

@@ -1,4 +1,4 @@
-//! The header of a file: the layout, both directions, and what a header must hold to be believed.
+//! The header of a file: its layout, encoding, decoding and validation.
 
 use std::path::Path;
 
@@ -8,17 +8,17 @@ use super::addresses::{BITMAP_PAGES_MAX, POSITION_MASK, SPLIT_POINTS, Shape, clo
 use crate::ByteOrder::{self, Big};
 
 const MAGIC: u32 = 0x0006_1561;
-/// The version that is written; 1 is read as well.
+/// The version that the library writes; it reads 1 too.
 const VERSION: u32 = 2;
 const LITTLE: u32 = 1234;
 const BIG: u32 = 4321;
 
-/// Smallest page that is read, in bytes.
+/// Smallest page that the library reads, in bytes.
 const PAGE_BYTES_MIN: u32 = 16;
 /// Largest page, in bytes. An offset of 65536 does not fit a slot.
 pub(super) const PAGE_BYTES_MAX: u32 = 32768;
 
-/// The fill factor that means: decide when the first bucket overflows.
+/// The fill factor that the first overflowing bucket decides.
 pub(super) const FILL_FACTOR_UNDECIDED: u32 = 65536;
 
 /// Found behind the header while a sync changes buckets that were there before: see `flush`.
@@ -62,10 +62,10 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Bytes that are read and written: the header and the word behind it.
+    /// Bytes to read and write: the header and the word behind it.
     pub(super) const BYTES: usize = 264;
 
-    /// Returns the pages that a header takes in a new file.
+    /// Returns the number of pages that a header takes in a new file.
     pub(super) fn pages(page_bytes: u32) -> u32 {
         512_u32.div_ceil(page_bytes)
     }
@@ -115,7 +115,7 @@ impl Header {
         let word = |offset: usize| Big.u32([0, 1, 2, 3].map(|i| bytes[offset + i]));
         let path = path.to_path_buf();
         if word(0) != MAGIC {
-            // A shorter file was filled up with zeros.
+            // Zeros stand for the missing bytes of a shorter file.
             let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
             let found = FileKind::of_content(&bytes[..end], end as u64);
             return Err(Error::NotAStore { path, found });
@@ -123,8 +123,8 @@ impl Header {
         match word(4) {
             1 | 2 => {}
             3 => {
-                let reason = "it is the hash file of a later version, krb5's libdb2; \
-                              it can be read, not written: convert it";
+                let reason = "it is a hash file of krb5's libdb2, which this library only \
+                              reads: convert it";
                 let (feature, reason) = (Unsupported::Format, reason.to_string());
                 return Err(Error::Unsupported { path, feature, reason });
             }
@@ -137,8 +137,7 @@ impl Header {
         };
         let page_bytes = word(12);
         if page_bytes == 2 * PAGE_BYTES_MAX {
-            let reason = "it has pages of 65536 bytes, on which no version of the package could \
-                          store an offset";
+            let reason = "it has pages of 65536 bytes, for which the format has no offsets";
             let (feature, reason) = (Unsupported::Format, reason.to_string());
             return Err(Error::Unsupported { path, feature, reason });
         }
@@ -166,7 +165,7 @@ impl Header {
     }
 }
 
-/// Checks everything that a wrong address could come from.
+/// Checks every field that could lead to a wrong address.
 fn validate(shape: &Shape, page_bits: u32) -> Result<()> {
     let page_bytes = shape.page_bytes;
     if !page_bytes.is_power_of_two() || !(PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&page_bytes) {
@@ -210,7 +209,7 @@ fn validate(shape: &Shape, page_bits: u32) -> Result<()> {
     }
 }
 
-/// A count of overflow pages that cannot be.
+/// An impossible count of overflow pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flaw {
     pub(crate) index: u64,

@@ -1,4 +1,4 @@
-//! The 1991 package: hash files of 4.4BSD's db 1.85, read and written.
+//! db 1.85: reads and writes the hash files of 4.4BSD's package of 1991.
 //!
 //! ```text
 //! Db185 (a Table) --> store: chains of pages --> pool: pages in memory --> disk
@@ -8,24 +8,24 @@
 //! ```
 //!
 //! glibc's libdb1, FreeBSD, NetBSD, OpenBSD and macOS (also behind its `ndbm`) have the same
-//! format. What they write is read here, and what is written here they read.
+//! format. They and this library read each other's files.
 //!
 //! # What differs from the original
 //!
 //! - Deleting while a scan runs is safe, and a scan returns each key once, also behind big pairs.
 //! - A big pair that fills its pages exactly can be read again; the original crashes.
 //! - Files of the other byte order can be written and synced.
-//! - The number of keys is counted, not believed: the original's is too low after some puts.
-//! - When the overflow pages run out, the put fails and nothing else happens.
-//! - Pages of 65536 bytes are refused: they never worked.
-//! - A file is locked against other handles of this library.
+//! - This library counts the keys, because the original's count is too low after some puts.
+//! - When the overflow pages run out, the put fails and changes nothing.
+//! - This library refuses pages of 65536 bytes, which never worked.
+//! - It locks a file against its other handles.
 //!
 //! # Crashes
 //!
-//! The format has no log. Between two syncs the file is not written at all: what changes stays in
-//! the pool, and past its bound in a temporary file. So a process that dies then leaves the file
-//! as it was last synced. A sync writes in an order in which no write can hide a pair that was
-//! synced before: see [`Db185`], section "Durability", for what remains.
+//! The format has no log. Between two syncs the library does not write the file: changes stay in
+//! the pool and, beyond its bound, in a temporary file. So a process that dies then leaves the file
+//! as it was last synced. A sync writes in an order in which no write can hide a pair of an earlier
+//! sync. [`Db185`], section "Durability", lists the remaining risks.
 //!
 //! # Source
 //!

@@ -1,4 +1,4 @@
-//! How a table is made and opened: the package's parameters.
+//! Creates and opens tables, with the parameters of db 1.85.
 
 use std::path::Path;
 
@@ -15,17 +15,17 @@ use super::store::{Store, missing_pages, probe_hash};
 use super::table::Db185;
 use crate::ByteOrder;
 
-/// Cache when nothing else is asked, in bytes.
+/// Default cache, in bytes.
 const CACHE_BYTES_DEFAULT: usize = 64 << 10;
-/// Page when nothing else is asked, in bytes.
+/// Default page, in bytes.
 const PAGE_BYTES_DEFAULT: u32 = 4096;
 /// Smallest page of a new table, in bytes.
 const PAGE_BYTES_MIN: u32 = 64;
 
-/// Parameters of a table; build them, then [`open`](Self::open) a file or make a table
+/// Parameters of a table: build them, then [`open`](Self::open) a file or create a table
 /// [`in_memory`](Self::in_memory).
 ///
-/// Nothing has to be set. An existing file keeps its page size, fill factor and byte order.
+/// Every parameter has a default. An existing file keeps its page size, fill factor and byte order.
 ///
 /// # Examples
 ///
@@ -101,7 +101,7 @@ impl Options {
         self
     }
 
-    /// Sets the number of records to make room for in a new table, 1 by default: `nelem`.
+    /// Sets the expected number of records of a new table, 1 by default: `nelem`.
     ///
     /// It has an effect only together with a [fill factor](Self::fill_factor).
     #[must_use]
@@ -110,8 +110,8 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes of pages are kept in memory, 64 KiB by default, and six pages at
-    /// least: `cachesize`. Changed pages beyond it go to a temporary file until the next sync.
+    /// Sets the bytes of pages to keep in memory, 64 KiB by default and at least six pages:
+    /// `cachesize`. Changed pages beyond it go to a temporary file until the next sync.
     #[must_use]
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
@@ -125,15 +125,15 @@ impl Options {
         self
     }
 
-    /// Sets the hash function that the file was or is to be made with, of whose results 32 bits
-    /// are used; [`HashFunction::x33`] by default.
+    /// Sets the hash function of the file, [`HashFunction::x33`] by default. The table uses 32 bits
+    /// of its results.
     #[must_use]
     pub fn hash(mut self, function: HashFunction) -> Self {
         self.hash = Some(function);
         self
     }
 
-    /// Opens for reading only: the file is not written and must exist.
+    /// Opens for reading only. The file must exist, and the library does not write it.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.is_read_only = true;
@@ -141,8 +141,8 @@ impl Options {
         self
     }
 
-    /// Opens for reading only, also a file whose hash function nobody knows any more: a scan reads
-    /// it all, and a get looks through it from the start.
+    /// Opens for reading only, even if the hash function of the file is unknown. A scan returns all
+    /// of it, and a get searches it from the start.
     #[must_use]
     pub fn any_hash(mut self) -> Self {
         self.is_any_hash = true;
@@ -156,7 +156,7 @@ impl Options {
         self
     }
 
-    /// Opens the table in the file at `path`, or makes it.
+    /// Opens or creates the table in the file at `path`.
     ///
     /// A new file is empty until the first sync.
     ///
@@ -168,11 +168,11 @@ impl Options {
     ///   [`Corrupt`](splitpoint::ErrorKind::Corrupt) if the file is something else or its header
     ///   is damaged; also `Corrupt` if it is to be changed and was cut short, and `Unsupported` if
     ///   the last program to write it has left it in a state that a change would harm.
-    /// - [`ErrorKind::HashMismatch`](splitpoint::ErrorKind::HashMismatch) if it was made with
+    /// - [`ErrorKind::HashMismatch`](splitpoint::ErrorKind::HashMismatch) if it was created with
     ///   another hash function.
     /// - [`ErrorKind::Locked`](splitpoint::ErrorKind::Locked) if another handle has it open.
     /// - [`ErrorKind::Invalid`](splitpoint::ErrorKind::Invalid) if a parameter cannot be used.
-    /// - [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if the operating system refuses.
+    /// - [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if a system call fails.
     ///
     /// # Cost
     ///
@@ -184,7 +184,7 @@ impl Options {
         self.open_disk(Box::new(disk)).map(Db185::new)
     }
 
-    /// Makes an empty table in memory. What is more than the cache goes to a temporary file.
+    /// Creates an empty table in memory. Pages beyond the cache go to a temporary file.
     ///
     /// # Errors
     ///
@@ -219,7 +219,7 @@ impl Options {
         match overflow {
             Ok(overflow) => store.overflow = overflow,
             Err(error) if !self.is_read_only => return Err(error),
-            // Nobody needs to know which pages are free.
+            // A reader does not need the free pages.
             Err(_) => {}
         }
         if self.is_read_only {
@@ -318,12 +318,12 @@ fn read_bitmaps(disk: &dyn Disk, header: &Header) -> Result<Overflow> {
     Ok(Overflow::decode(shape, header.byte_order, &pages))
 }
 
-/// Makes sure that a change will not harm what is there.
+/// Checks that a change will not harm existing records.
 ///
-/// A file that lacks pages was cut short, and the next sync would overwrite the numbers that tell.
-/// A file that is longer than its header tells was left by a crash. If the header is older than
-/// the pages, as the original leaves them, pages that it shows as free are in use. So they may be
-/// in a damaged file that has free pages: before they are handed out, the chains are walked.
+/// A file that lacks pages was cut short, and the next sync would overwrite the numbers that reveal
+/// it. A file that is longer than its header states is left over from a crash. If the header is
+/// older than the pages, as the original leaves it, pages that it marks as free are in use. The
+/// same may hold for a damaged file with free pages, so we walk the chains before we allocate any.
 fn prepare_to_change(store: &mut Store, file_end: u64) -> Result<()> {
     store.is_read_only = false;
     let needed = needed_end(&store.shape);
@@ -357,11 +357,11 @@ fn prepare_to_change(store: &mut Store, file_end: u64) -> Result<()> {
             path: store.pool.disk().map(|disk| disk.path().to_path_buf()).unwrap_or_default(),
             feature: Unsupported::Other,
             reason: if is_longer {
-                "the program that wrote it last did not close it, and a change could destroy what \
-                 is left; it can be read: convert it"
+                "the last program that changed it did not close it, and a change could destroy \
+                 records: convert it, which only reads"
             } else {
-                "pages that its bitmaps call free are in use or cannot be told to be free, and a \
-                 change could destroy what they hold; it can be read: convert it"
+                "pages that its bitmaps mark as free are in use or may be, and a change could \
+                 destroy their records: convert it, which only reads"
             }
             .to_string(),
         }),

@@ -1,9 +1,9 @@
-//! Which overflow pages are free: the bitmaps, in memory.
+//! The free overflow pages: the bitmaps, in memory.
 //!
 //! # Invariants
 //!
-//! - A page that the last synced state of the table may need is not handed out again before the
-//!   next sync: it is *released* first, and free afterwards.
+//! - A page that the last synced state may need is not allocated again before the next sync: it is
+//!   *released* until then, and free afterwards.
 
 use super::addresses::{Extension, OverflowAddr, Shape};
 use crate::ByteOrder;
@@ -71,7 +71,7 @@ impl Overflow {
         overflow
     }
 
-    /// Returns the state that bitmap pages tell; all of it is synced.
+    /// Returns the state in the bitmap pages, all of it synced.
     pub(super) fn decode(shape: &Shape, order: ByteOrder, bitmaps: &[Vec<u8>]) -> Self {
         let mut in_use = Bits::default();
         let words = bitmaps.iter().flat_map(|page| page.chunks_exact(4));
@@ -82,7 +82,7 @@ impl Overflow {
                 in_use.insert(index + bit);
             }
         }
-        // A page without a bitmap, in a damaged file, is left alone.
+        // A damaged file may have a page without a bitmap, which we do not touch.
         for index in bitmaps.len() as u32 * shape.bitmap_bits()..shape.overflow_count() {
             in_use.insert(index);
         }
@@ -107,12 +107,12 @@ impl Overflow {
         }
     }
 
-    /// Returns how many pages can be handed out.
+    /// Returns the number of pages that can be allocated.
     pub(super) fn available(&self, shape: &Shape) -> u32 {
         self.free_count + shape.room()
     }
 
-    /// Returns how many pages are free.
+    /// Returns the number of free pages.
     pub(super) fn free_count(&self) -> u32 {
         self.free_count
     }
@@ -122,7 +122,7 @@ impl Overflow {
         self.in_use.first_absent(self.first_free).min(shape.overflow_count())
     }
 
-    /// Hands out a page, or `None` if the format has no more.
+    /// Allocates a page, or returns `None` if the format has no more.
     pub(super) fn allocate(&mut self, shape: &mut Shape) -> Option<OverflowAddr> {
         if self.free_count > 0 {
             let index = self.in_use.first_absent(self.first_free);
@@ -144,7 +144,7 @@ impl Overflow {
         }
     }
 
-    /// Takes back a page; it can be handed out again at once, or after the next sync.
+    /// Frees a page. It can be allocated again at once, or after the next sync.
     pub(super) fn release(&mut self, index: u32) {
         if self.synced.contains(index) {
             self.released.insert(index);
@@ -170,7 +170,7 @@ impl Overflow {
         self.in_use.contains(index) && !self.released.contains(index)
     }
 
-    /// Notes that a sync has succeeded: what was released is free.
+    /// Records a successful sync, which turns released pages into free ones.
     pub(super) fn all_written(&mut self, shape: &Shape) {
         for index in 0..shape.overflow_count() {
             if self.released.contains(index) {

@@ -19,10 +19,10 @@
 //!
 //! # Invariants
 //!
-//! - No function panics, whatever the bytes are: a [`Page`] has a slot count that fits.
-//! - What the free bytes are is worked out from the index, not from slot n+1, which files of the
-//!   original have wrong after a big pair was deleted. Only on the last page of a big key does
-//!   that slot tell something: whether the value ends there.
+//! - No function panics, whatever the bytes, because a [`Page`] has a slot count that fits.
+//! - The number of free bytes follows from the index. Slot n+1 has it too, but the original leaves
+//!   it wrong after deleting a big pair. Only on the last page of a big key does that slot matter:
+//!   it shows whether the value ends there.
 //!
 //! # Source
 //!
@@ -57,7 +57,7 @@ pub(super) const fn part_bytes_max(page_bytes: usize) -> usize {
     page_bytes - PAGE_META_BYTES - 2 * INDEX_BYTES
 }
 
-/// Returns whether a pair of these sizes does not fit even a page of its own.
+/// Returns whether a pair of these sizes does not fit even an empty page.
 pub(super) const fn is_big(page_bytes: usize, key_bytes: usize, value_bytes: usize) -> bool {
     key_bytes.saturating_add(value_bytes) > part_bytes_max(page_bytes)
 }
@@ -88,7 +88,7 @@ pub(super) enum After {
     Nothing,
 }
 
-/// What a page of a big pair is, as far as the page alone tells.
+/// The kind of a page of a big pair, as far as the page alone shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BigRole {
     /// A part of the key, which goes on.
@@ -171,8 +171,8 @@ impl<'a> Page<'a> {
         has_next.then(|| OverflowAddr(self.slot(count - 1) as u16))
     }
 
-    /// Returns whether the bucket can end at this page: not at one of a big pair that needs a
-    /// next page to be told from one that goes on.
+    /// Returns whether the bucket can end at this page. It cannot if the page belongs to a big pair
+    /// and needs a next page to show that the pair ends here.
     pub(super) fn can_be_last(self) -> bool {
         !self.is_big()
             || self.slot(2) == marker::FULL_KEY_VALUE
@@ -202,7 +202,7 @@ impl<'a> Page<'a> {
         Ok((key..end, value..key))
     }
 
-    /// Returns where `key` is among the ordinary pairs.
+    /// Returns the place of `key` among the ordinary pairs.
     ///
     /// # Errors
     ///
@@ -220,7 +220,7 @@ impl<'a> Page<'a> {
         Ok(None)
     }
 
-    /// Returns where the ordinary pairs are whose keys are `wanted`, in their order.
+    /// Returns the places of the ordinary pairs with `wanted` keys, in order.
     pub(super) fn find_all(self, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<Found>> {
         let mut all = Vec::new();
         let mut end = self.bytes.len();
@@ -307,8 +307,8 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// Returns whether the page is as the package writes one: the offsets fall, and what the page
-    /// says of its free bytes agrees with them.
+    /// Returns whether the page is well-formed: its offsets fall, and its free bytes agree with
+    /// them.
     pub(super) fn is_well_formed(self) -> bool {
         if self.is_big() {
             return matches!(self.slot_count, 2 | 4) && self.slot(1) <= self.bytes.len();
@@ -340,8 +340,8 @@ impl<'a> Page<'a> {
         self.lowest().saturating_sub(index_end) >= INDEX_BYTES + pair_bytes + spare
     }
 
-    /// Returns an error unless the page can be changed: it is one of ordinary pairs, all of them
-    /// are behind the index, and a next page can be noted.
+    /// Returns an error unless the page can be changed: it has ordinary pairs, all of them behind
+    /// the index, and room for a link to a next page.
     pub(super) fn can_change(self) -> Result<()> {
         let spare = if self.next().is_some() { 0 } else { INDEX_BYTES };
         let index_end = 2 * self.slot_count + PAGE_META_BYTES;
@@ -364,7 +364,7 @@ impl<'a> Page<'a> {
         free + end.saturating_sub(found.value.start) >= pair_bytes + spare
     }
 
-    /// Returns where the key at `slot` ends.
+    /// Returns the end of the key at `slot`.
     fn end_of(self, slot: usize) -> usize {
         if slot == 1 { self.bytes.len() } else { self.slot(slot - 1) }
     }
@@ -395,9 +395,9 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A page that is changed; its slot count has been checked.
+/// A page to change, with a checked slot count.
 ///
-/// What must hold before a change was looked up on the [`Page`], and is asserted here.
+/// The caller has checked the preconditions of a change on the [`Page`]; they are asserted here.
 #[derive(Debug)]
 pub(super) struct PageMut<'a> {
     bytes: &'a mut [u8],
@@ -427,7 +427,7 @@ impl<'a> PageMut<'a> {
         self.set_slot(slot_count + 2, lowest);
     }
 
-    /// Makes this an empty page.
+    /// Turns this into an empty page.
     pub(super) fn clear(&mut self) {
         self.bytes.fill(0);
         self.set_meta(0, self.bytes.len());
@@ -472,7 +472,7 @@ impl<'a> PageMut<'a> {
         self.set_end(slots - 2, next, moved.start + gap);
     }
 
-    /// Sets the next page of the bucket, or makes this the last.
+    /// Sets the next page of the bucket, or turns this into the last page.
     pub(super) fn set_next(&mut self, next: Option<OverflowAddr>) {
         let page = self.as_page();
         if !page.is_big() {
@@ -513,7 +513,7 @@ impl<'a> PageMut<'a> {
         let (kind, value_slot) = match after {
             After::Key => (marker::PARTIAL_KEY, marker::NEXT_PAGE),
             After::Value if value.is_empty() => (marker::FULL_KEY, marker::NEXT_PAGE),
-            // Whether the value ends here is told by the free bytes alone.
+            // Only the free bytes show whether the value ends here.
             After::Value | After::Nothing => (marker::FULL_KEY_VALUE, value_start),
         };
         assert_eq!(kind == marker::FULL_KEY_VALUE && free > 0, after == After::Nothing);

@@ -1,13 +1,13 @@
-//! The buffer pool: pages in memory, the longest unused given up first.
+//! The buffer pool: pages in memory, evicted least recently used first.
 //!
-//! The unit of eviction is a bucket with all of its overflow pages that are in memory, since they
-//! are of no use without each other.
+//! The unit of eviction is a bucket with all of its overflow pages in memory, because they are
+//! useless without each other.
 //!
 //! # Invariants
 //!
-//! - The file is not written here. A changed page that is evicted goes to a temporary file, from
-//!   where it comes back changed; what is in the file stays as it was last synced.
-//! - Never more pages are in memory than were asked for, and six.
+//! - Eviction never writes the file. It moves a changed page to a temporary file, from where the
+//!   page returns as changed; the file stays as it was last synced.
+//! - The pool never holds more pages than its bound, or six if that is less.
 //!
 //! # Source
 //!
@@ -20,7 +20,7 @@ use splitpoint::Result;
 
 use super::disk::{Disk, Spill};
 
-/// What the cache of a table holds and has done, for those who set its size.
+/// Contents and work of the cache of a table, to choose its size by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheCounts {
@@ -28,11 +28,11 @@ pub struct CacheCounts {
     pub bytes: usize,
     /// Pages read from the file.
     pub reads: u64,
-    /// Pages given up.
+    /// Pages evicted.
     pub evictions: u64,
 }
 
-/// Pages that the pool holds at least.
+/// Fewest pages of a pool.
 const PAGES_MIN: usize = 6;
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ struct Frame {
     bytes: Box<[u8]>,
     bucket: u32,
     is_changed: bool,
-    /// Whether somebody has found that the page can be changed. What changes it keeps it so.
+    /// Whether the page was checked to be fit for changes. Changes keep it fit.
     is_checked: bool,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Makes a pool of at most `cache_bytes` over `disk`, or over nothing but memory.
+    /// Returns a pool of at most `cache_bytes` over `disk`, or in memory without it.
     pub(super) fn new(disk: Option<Box<dyn Disk>>, page_bytes: usize, cache_bytes: usize) -> Self {
         let file_bytes = disk.as_ref().map_or(0, |disk| disk.file_bytes());
         Self {
@@ -110,7 +110,7 @@ impl Pool {
         self.end
     }
 
-    /// Returns what is in memory and how it got there.
+    /// Returns the contents and the work of the cache.
     pub(super) fn cache(&self) -> CacheCounts {
         CacheCounts {
             bytes: self.frames.len() * self.page_bytes,
@@ -131,7 +131,7 @@ impl Pool {
         Ok(self.changed(number))
     }
 
-    /// Returns page `number` without what it was before: it begins a new life in `bucket`.
+    /// Returns page `number` without its old content, for reuse in `bucket`.
     pub(super) fn new_page(&mut self, number: u64, bucket: u32) -> Result<&mut [u8]> {
         self.forget(number);
         self.load(number, bucket, Source::Zeros)?;
@@ -151,14 +151,14 @@ impl Pool {
         self.frames.get(&number).is_some_and(|frame| frame.is_checked)
     }
 
-    /// Notes that page `number`, if it is in memory, is fit for changes.
+    /// Records that page `number`, if it is in memory, is fit for changes.
     pub(super) fn set_checked(&mut self, number: u64) {
         if let Some(frame) = self.frames.get_mut(&number) {
             frame.is_checked = true;
         }
     }
 
-    /// Drops page `number` with all changes: nobody needs it any more.
+    /// Drops page `number` with all changes, because nothing needs it any more.
     pub(super) fn forget(&mut self, number: u64) {
         if let Some(frame) = self.frames.remove(&number) {
             self.leave_group(number, frame.bucket);
@@ -197,7 +197,7 @@ impl Pool {
         disk.write_at(offset, &bytes)
     }
 
-    /// Notes that the file has every change.
+    /// Records that the file has every change.
     pub(super) fn all_written(&mut self) {
         self.frames.values_mut().for_each(|frame| frame.is_changed = false);
         self.spilled.clear();

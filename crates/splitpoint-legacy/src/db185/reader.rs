@@ -1,4 +1,4 @@
-//! A file of the 1991 package as one of the old files: its buckets are the units.
+//! A db 1.85 file as an old file whose units are its buckets.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::identity::{Format, Identity};
 use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit, or_fault};
 use crate::stated::Stated;
 
-/// A file of the 1991 package that is only read.
+/// A read-only db 1.85 file.
 #[derive(Debug)]
 pub(crate) struct Db185File {
     identity: Identity,
@@ -32,7 +32,7 @@ pub(crate) struct Db185File {
 }
 
 impl Db185File {
-    /// Opens the file that `identity` names, also one whose hash function is not known.
+    /// Opens the file that `identity` names, even if its hash function is unknown.
     pub(crate) fn open(identity: Identity, options: &Options) -> Result<Self> {
         let table = match options.clone().read_only().open(&identity.path) {
             Err(Error::HashMismatch { .. }) => options.clone().any_hash().open(&identity.path),
@@ -41,8 +41,8 @@ impl Db185File {
         Self::of_table(identity, table, Vec::new(), true)
     }
 
-    /// Opens the file that `identity` names by what its pages say, where they know better than its
-    /// header. Returns `None` if they say nothing.
+    /// Opens the file that `identity` names, and trusts its pages more than its header. Returns
+    /// `None` if the pages show nothing.
     pub(crate) fn open_damaged(identity: Identity) -> Result<Option<Self>> {
         let source = Source::open(&identity.path)?;
         let Some(found) = salvage::examine(&source)? else { return Ok(None) };
@@ -53,13 +53,13 @@ impl Db185File {
         let table = Db185::new(store);
         let mut file = Self::of_table(identity, table, found.faults, found.has_addresses)?;
         if is_rebuilt {
-            // What the pages say of each other is no statement to compare them with.
+            // The pages themselves are no statement to compare the pages with.
             file.stated = Stated::default();
         }
         Ok(Some(file))
     }
 
-    /// Opens the file at `path`, whose first bytes do not say what it is, if its pages do.
+    /// Opens the file at `path` if its pages identify it, although its first bytes do not.
     pub(crate) fn open_unmarked(path: &Path) -> Result<Option<Self>> {
         let details = vec!["known by its pages".to_string()];
         let (format, path) = (Format::Db185Hash, path.to_path_buf());
@@ -78,7 +78,7 @@ impl Db185File {
             let store = table.store();
             let name = store.hash.as_ref().map(|hash| hash.name().to_string());
             let (all, written) = (u64::from(store.shape.max_bucket) + 1, store.bucket_end());
-            // More buckets without a page than this are not even counted.
+            // Do not count more buckets without a page than this.
             let bucket_count = if all - written > UNWRITTEN_MAX { written } else { all };
             let extent = extent_of(&source, &store.shape, store.order, 40)?;
             let stated = Stated { records: records_of(store.key_estimate), extent: Some(extent) };
@@ -199,8 +199,8 @@ impl Item {
     }
 }
 
-/// Returns whether nothing speaks against what the bitmaps say is free: the file ends where its
-/// header says, and no chain has a free page.
+/// Returns whether the bitmaps are plausible: the file ends where its header states, and no chain
+/// has a free page.
 fn bitmaps_agree(store: &mut Store) -> bool {
     let is_longer = store.pool.end() > store.shape.page_end();
     let used = store.used_overflow_pages();

@@ -1,4 +1,4 @@
-//! What the pages of a damaged file say, where its header is wrong or behind them.
+//! Reconstructs the shape of a damaged file from its pages, if the header is wrong or outdated.
 //!
 //! ```text
 //! pages --> page size and byte order: under which are the pages well-formed?
@@ -6,13 +6,13 @@
 //!       --> a header, which is taken if more pages are at home under it than under the one found
 //! ```
 //!
-//! A bucket is told by its keys: their hashes have its number in the lowest bits. So the place of
-//! the first bucket of each round of splits can be found again, and with it every bucket and every
-//! overflow page, without the header. That needs the hash function of the package: of a file that
-//! has another, only ordinary pairs are found.
+//! The keys of a bucket identify it, because their hashes have its number in the lowest bits. So
+//! one can find the first bucket of each doubling, and with it every bucket and every overflow
+//! page, without the header. That needs the hash function of db 1.85; in a file with another
+//! function a salvage finds only ordinary pairs.
 //!
-//! Big pairs that nothing leads to are found by their first page. If that is lost, what follows
-//! looks like keys, and is left out.
+//! A salvage finds big pairs that nothing leads to by their first page. If that is lost, the other
+//! pages look like keys, and it skips them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,26 +28,26 @@ use crate::ByteOrder;
 use crate::Source;
 use crate::reader::{Fault, Item, Unit, or_fault};
 
-/// Pages that are looked at to find out how large they are.
+/// Pages to examine to find the page size.
 const SAMPLE_PAGES: u64 = 512;
 
 /// Thousandths of the pages that must be well-formed in a file without the magic number.
 const UNMARKED_MIN: u64 = 500;
 
-/// Buckets of a round that are looked at to find out where it begins.
+/// Buckets of a doubling to examine to find its start.
 const SAMPLE_BUCKETS: u64 = 256;
 
-/// A header that can be worked with, and what is wrong in the file's own.
+/// A usable header, and the faults of the one in the file.
 pub(super) struct Found {
     pub(super) header: Header,
-    /// `None` if the function is not known.
+    /// `None` if the function is unknown.
     pub(super) hash: Option<HashFunction>,
     pub(super) faults: Vec<Fault>,
-    /// Whether overflow addresses can be believed.
+    /// Whether overflow addresses are trustworthy.
     pub(super) has_addresses: bool,
 }
 
-/// Finds out how the file is laid out. Returns `None` if no page of it is one of the package.
+/// Finds the layout of the file. Returns `None` if none of its pages belongs to db 1.85.
 pub(super) fn examine(source: &Source) -> Result<Option<Found>> {
     let mut bytes = [0; Header::BYTES];
     source.read_at(0, &mut bytes)?;
@@ -67,7 +67,7 @@ pub(super) fn examine(source: &Source) -> Result<Option<Found>> {
     };
     let said = header.as_ref().map(layout_of);
     let Some((page_bytes, order)) = page_layout(source, said, least)? else {
-        // Nothing but empty pages: the header is all there is.
+        // With only empty pages, there is nothing but the header.
         let hash = Some(HashFunction::x33());
         return Ok(header.map(|header| Found { header, hash, faults, has_addresses: true }));
     };
@@ -108,13 +108,13 @@ fn layout_of(header: &Header) -> (u32, ByteOrder) {
     (header.shape.page_bytes, header.byte_order)
 }
 
-/// Returns whether the buckets that there are under `shorter` are where they are under `longer`.
+/// Returns whether the buckets of `shorter` are in the same places in `longer`.
 fn same_rounds(shorter: &Shape, longer: &Shape) -> bool {
     let rounds = clog2(u64::from(shorter.max_bucket) + 1) as usize;
     shorter.spares[..rounds] == longer.spares[..rounds]
 }
 
-/// Says in which field two shapes differ first.
+/// Returns the first field in which two shapes differ.
 fn difference(found: &Shape, expected: &Shape) -> Fault {
     let spares = found.spares.iter().zip(&expected.spares).take(expected.split_point as usize);
     let mut spares = spares.enumerate().filter(|(_, (found, expected))| found != expected);
@@ -143,7 +143,7 @@ fn header_of(shape: Shape, byte_order: ByteOrder) -> Header {
 }
 
 /// Finds page size and byte order: the smallest pages of which nearly as many are well-formed as
-/// under any other. What the header said is believed unless another is much better.
+/// with any other size. It keeps those of the header unless others fit much better.
 fn page_layout(
     source: &Source,
     said: Option<(u32, ByteOrder)>,
@@ -248,8 +248,8 @@ impl KeyedPages {
         2 * self.at_home(shape) >= self.keyed(shape)
     }
 
-    /// Works out where the buckets are from the keys on their pages: under the number of finished
-    /// doublings with which most pages are at home. `None` if no page is under any.
+    /// Finds the places of the buckets by the keys on their pages: it takes the number of finished
+    /// doublings with which most pages are at home. `None` if no page is at home with any.
     fn rebuild(&self, page_bytes: u32) -> Option<Shape> {
         let levels = 0..=clog2(self.page_count).min(SPLIT_POINTS as u32 - 2);
         let shapes = levels.filter_map(|level| self.rebuild_at(page_bytes, level));
@@ -261,9 +261,9 @@ impl KeyedPages {
         best.map(|(_, shape)| shape)
     }
 
-    /// Works out where the buckets are, if the table has doubled `level` times from one bucket: so
-    /// many bits of their hashes do the keys of a bucket have in common, and one more in the round
-    /// that has begun.
+    /// Finds the places of the buckets, if the table has doubled `level` times from one bucket.
+    /// Then the hashes of the keys in a bucket agree in `level` bits, or in one more after a split
+    /// in the current doubling.
     fn rebuild_at(&self, page_bytes: u32, level: u32) -> Option<Shape> {
         let mut shape = Shape::new(page_bytes, self.header_pages, 1);
         shape.spares = [0; SPLIT_POINTS];
@@ -328,9 +328,9 @@ impl KeyedPages {
     }
 }
 
-/// Gives every page of pairs to `visit`, whether or not anything leads to it, except those that
-/// `free` says are free; and every big pair whose first page is there, if the overflow addresses
-/// lead anywhere.
+/// Calls `visit` with every page of pairs, whether or not anything leads to it, except those that
+/// `free` reports as free; and with every big pair whose first page is in the file, if the overflow
+/// addresses lead anywhere.
 pub(super) fn loose_units(
     source: &Source,
     shape: &Shape,

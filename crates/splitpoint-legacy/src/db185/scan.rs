@@ -1,8 +1,8 @@
 //! A scan: every key of the table as it was when the scan began, once, whatever changes meanwhile.
 //!
-//! A scan goes through the buckets that there were at its start. Whoever changes a bucket that a
-//! scan has not come to yet sets its pairs aside for that scan first. So deleting what a scan
-//! returns is fine, and so are puts that split buckets; the original skips half of the keys then.
+//! A scan covers the buckets that existed at its start. A change of a bucket that a scan has not
+//! reached first sets its pairs aside for that scan. So deleting what a scan returns is safe, and
+//! so are puts that split buckets; the original skips half of the keys then.
 //!
 //! Cost: memory for the pairs of one bucket, and for those of buckets that are changed before the
 //! scan comes to them.
@@ -16,7 +16,7 @@ use splitpoint::{Entry, Error, Result, Value};
 use super::overflow::Bits;
 use super::store::{Pair, Steps, Store};
 
-/// What a store knows of a scan that is under way.
+/// The store's state of a running scan.
 #[derive(Debug)]
 pub(super) struct LiveScan {
     id: u64,
@@ -41,7 +41,7 @@ impl Store {
     fn begin_scan(&mut self) -> Result<u64> {
         self.check_usable()?;
         let id = self.scans.last().map_or(0, |scan| scan.id + 1);
-        // What is missing at the end of the file is told after the last bucket.
+        // The scan reports a missing end of the file after the last bucket.
         let end = self.bucket_end() + u64::from(self.missing().is_some());
         let (aside, seen, change_count) = (HashMap::new(), Bits::default(), self.change_count);
         self.scans.push(LiveScan { id, next: 0, end, aside, seen, change_count });
@@ -101,8 +101,8 @@ impl Store {
 
 /// The entries of a table, bucket by bucket.
 ///
-/// A damaged bucket gives the pairs before the damage, then an error; the buckets behind it
-/// follow.
+/// Of a damaged bucket it returns the pairs before the damage, then an error, and then continues
+/// with the next bucket.
 pub(super) struct Scan<'table> {
     store: &'table Mutex<Store>,
     id: u64,

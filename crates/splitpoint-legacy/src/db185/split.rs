@@ -1,11 +1,11 @@
-//! Splits: the bucket whose turn it is gives the pairs that belong there to a new bucket.
+//! Splits: a bucket passes the pairs that belong elsewhere to a new bucket.
 //!
 //! A split is due when a pair was given a new overflow page (uncontrolled) or when there are more
 //! keys per bucket than the fill factor (controlled). Which bucket is divided is fixed by the
 //! shape of the table, not by which one is full: that is linear hashing.
 //!
-//! All pages of the new bucket are new, big pairs are copied. So until the sync that makes the new
-//! bucket part of the table has written it, the old one has everything.
+//! All pages of the new bucket are new, and a split copies big pairs. So the old bucket has
+//! everything until the sync that adds the new bucket to the table has written it.
 //!
 //! # Invariants
 //!
@@ -18,7 +18,7 @@ use super::addresses::OverflowAddr;
 use super::page::{INDEX_BYTES, PAGE_META_BYTES, PageMut, is_big};
 use super::store::{At, Store, hash_32};
 
-/// What of a bucket moves to another.
+/// The part of a bucket that moves to another.
 #[derive(Debug, Default)]
 struct Moves {
     pairs: Vec<(Vec<u8>, Vec<u8>)>,
@@ -28,7 +28,7 @@ struct Moves {
 }
 
 impl Store {
-    /// Adds one bucket, if that is possible.
+    /// Adds one bucket, if possible.
     pub(super) fn split(&mut self) -> Result<()> {
         let mut shape = self.shape.clone();
         let Some(split) = shape.grow() else { return Ok(()) };
@@ -97,7 +97,7 @@ impl Store {
         Ok(moves)
     }
 
-    /// Makes bucket `to` out of `moves`.
+    /// Fills bucket `to` with `moves`.
     fn fill(&mut self, from: u32, to: u32, moves: &Moves) -> Result<()> {
         let number = self.page_number(to, At::Bucket)?;
         let order = self.order;

@@ -1,4 +1,4 @@
-//! An open table: its pages, and how they are read. Changes are in `change`, `split` and `flush`.
+//! An open table, and reading its pages. Changes are in `change`, `split` and `flush`.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -34,7 +34,7 @@ pub(super) struct Store {
     pub(super) order: ByteOrder,
     /// Filled in when the table is opened to be changed.
     pub(super) overflow: Overflow,
-    /// `None` if the function is not known: then the table is only read, from end to end.
+    /// `None` if the function is unknown. Then the table is read-only, and only scans can read it.
     pub(super) hash: Option<HashFunction>,
     pub(super) probe_hash: u32,
     pub(super) fill_factor: u32,
@@ -52,10 +52,10 @@ pub(super) struct Store {
     pub(super) synced_max_bucket: Option<u32>,
     /// Whether there is anything to sync.
     pub(super) is_changed: bool,
-    /// Why this handle is of no use any more.
+    /// The failure that poisoned this handle.
     pub(super) poison: Option<String>,
     pub(super) scans: Vec<LiveScan>,
-    /// Counts changes, for those who remember pages.
+    /// Counts changes, so that a caller knows when remembered pages are outdated.
     pub(super) change_count: u64,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// How many more pages may be looked at, so that a chain in a circle comes to an end.
+/// Number of further pages that a walk may read, so that a loop of pages ends.
 #[derive(Debug)]
 pub(super) struct Steps {
     pub(super) left: u64,
@@ -82,7 +82,7 @@ pub(super) struct BigEnd {
 }
 
 impl Store {
-    /// Returns a table as `header` describes it, whose overflow pages are not known yet.
+    /// Returns a table with the shape of `header`, before its overflow pages are known.
     pub(super) fn new(pool: Pool, header: Header, hash: Option<HashFunction>) -> Self {
         Self {
             pool,
@@ -130,7 +130,7 @@ impl Store {
         self.shape.page_bytes as usize
     }
 
-    /// Returns the hash of `key`, if the function is known.
+    /// Returns the hash of `key`, or `None` if the function is unknown.
     pub(super) fn hash_of(&self, key: &[u8]) -> Option<u32> {
         self.hash.as_ref().map(|hash| hash_32(hash, key))
     }
@@ -161,7 +161,7 @@ impl Store {
         }
     }
 
-    /// Returns what is wrong if the file lacks pages that it must have.
+    /// Returns the fault if the file lacks pages that it must have.
     pub(super) fn missing(&self) -> Option<Error> {
         let (needed, found) = (needed_end(&self.shape), self.file_end?);
         (found < needed).then(|| missing_pages(needed, found))
@@ -269,7 +269,7 @@ impl Store {
     /// Calls `visit` with each part of the key and the value of the big pair that begins at `at`,
     /// in their order, and returns where it ends.
     ///
-    /// The visitor may ask to be left alone with the rest.
+    /// The visitor may skip the rest.
     pub(super) fn walk_big(
         &mut self,
         bucket: u32,
@@ -433,8 +433,8 @@ impl Store {
 
     /// Returns the number of keys; counts them the first time.
     ///
-    /// The count in the header is not believed: the original does not count some pairs, and a
-    /// sync that was interrupted may leave others twice.
+    /// It does not trust the count in the header, because the original does not count some pairs,
+    /// and an interrupted sync may leave others twice.
     ///
     /// # Errors
     ///

@@ -17,25 +17,25 @@ use super::scan::Scan;
 use super::store::Store;
 use crate::ByteOrder;
 
-/// A hash table of the 1991 package, in a file or in memory.
+/// A db 1.85 hash table, in a file or in memory.
 ///
-/// One mutex is around all of it: threads take turns.
+/// One mutex protects all of it, so threads take turns.
 ///
 /// # Durability
 ///
-/// Nothing is written before [`sync`](Table::sync), [`close`](Self::close), a change with
-/// [`Durability::Sync`] or the drop of the handle; a change with [`Durability::Async`] waits for
-/// one of these. A process that is killed before leaves the file as it was last synced. A `sync`
-/// writes in an order in which, at any moment, every pair that was synced before is found, or what
-/// replaced it. What remains, because the format has no log:
+/// The table writes the file only in [`sync`](Table::sync), [`close`](Self::close), a change with
+/// [`Durability::Sync`], or the drop of the handle; a change with [`Durability::Async`] waits for one
+/// of these. A process that is killed before leaves the file as it was last synced. At every moment
+/// of a `sync`, the file has every pair of the sync before, or what replaced it. Because the format
+/// has no log, these risks remain:
 ///
 /// - A crash in the middle of a sync leaves some of the later changes made and others not.
 /// - If pages were written when the power failed and one was torn, that page is lost.
 /// - If the format has no overflow pages left, a crash in the middle of a sync can lose pairs of
 ///   buckets of which several pages have changed.
 /// - After a crash in the middle of a sync, programs with the original library may see a pair twice
-///   in a scan, and should not be the first to write. This library sees each once, and mends
-///   the file when it opens it to change it.
+///   in a scan, and should not be the first to write. This library returns each pair once, and
+///   repairs the file when it opens it for changes.
 ///
 /// # Examples
 ///
@@ -57,7 +57,7 @@ pub struct Db185 {
     store: Mutex<Store>,
 }
 
-/// What a file of the 1991 package says of itself.
+/// The parameters in the header of a db 1.85 file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Parameters {
@@ -89,7 +89,7 @@ impl Db185 {
 
     /// Syncs and closes the table.
     ///
-    /// A handle that is dropped does the same and says nothing of failures.
+    /// Dropping a handle does the same, but ignores failures.
     ///
     /// # Errors
     ///
@@ -106,18 +106,18 @@ impl Db185 {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if the file cannot be read. A damage is not an
-    /// error: it is in the report.
+    /// [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if the file cannot be read. Damage is not an
+    /// error; it is in the report.
     pub fn check(&self) -> Result<CheckReport> {
         self.store().check()
     }
 
-    /// Returns what the cache holds and has done.
+    /// Returns the contents and the work of the cache.
     pub fn cache(&self) -> CacheCounts {
         self.store().pool.cache()
     }
 
-    /// Returns what the header says.
+    /// Returns the parameters in the header.
     pub fn parameters(&self) -> Parameters {
         let store = self.store();
         Parameters {

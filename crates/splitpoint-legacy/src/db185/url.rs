@@ -9,8 +9,8 @@ use super::open::Options;
 use crate::{ByteOrder, OldFile};
 
 impl Options {
-    /// Takes a URL without its `db185:` apart: the path, and behind the last question mark the
-    /// parameters of the package by their names of 1991.
+    /// Parses a URL without its `db185:`: the path and, behind the last question mark, the
+    /// parameters of db 1.85 by their original names.
     ///
     /// | name | what |
     /// |---|---|
@@ -21,14 +21,14 @@ impl Options {
     /// | `hash` | name of the hash function: [`hash`](Self::hash) |
     /// | `lorder` | 1234 or 4321: [`byte_order`](Self::byte_order) |
     ///
-    /// A number of 0 is the default, as in the structure `HASHINFO`. An existing file keeps its
-    /// page size, fill factor and byte order. A path with a question mark in it is written with
-    /// another one at its end.
+    /// 0 stands for the default, as in the structure `HASHINFO`. An existing file keeps its page
+    /// size, fill factor and byte order. A path that contains a question mark needs another one at
+    /// its end.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](splitpoint::ErrorKind::Invalid) for another name, or a value that
-    /// cannot be.
+    /// [`ErrorKind::Invalid`](splitpoint::ErrorKind::Invalid) for an unknown name or an impossible
+    /// value.
     ///
     /// # Examples
     ///
@@ -46,7 +46,7 @@ impl Options {
         Self::new().and_url(url)
     }
 
-    /// Takes a URL apart as [`of_url`](Self::of_url); what it does not set stays as it is here.
+    /// Parses a URL like [`of_url`](Self::of_url), but keeps the options that the URL does not set.
     ///
     /// # Errors
     ///
