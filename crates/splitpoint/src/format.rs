@@ -34,8 +34,12 @@ pub(crate) const LIVE_OFFSET: u64 = 8192;
 pub(crate) const LIVE_BYTES: u64 = 4096;
 /// Where the granules begin: everything before is the header.
 pub(crate) const HEADER_BYTES: u64 = 16384;
-/// Size of the first log segments in bytes.
+/// Size of the log segments of a small file in bytes.
 pub(crate) const LOG_SEGMENT_BYTES_MIN: u64 = 64 << 10;
+/// Size in bytes up to which the first segments double the log. Another segment, of 16 KiB, would lie
+/// between the first pieces of the index: a mapping more for each store of 1,000 records, which
+/// ten thousand stores in a process do not have.
+const SMALL_LOG_BYTES: u64 = 16 << 10;
 /// Size of the log segments of a large file in bytes.
 pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = 2 << 20;
 /// Largest file in bytes: 2^40 addresses of 8 bytes.
@@ -114,7 +118,7 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///     56     8  hash function: seed
 ///     64     8  hash function: hash of the probe key
 ///     72    32  hash function: name, NUL-padded
-///    104     4  size of the first log segments in bytes
+///    104     4  size of the log segments of a small file in bytes
 ///    108     4  size of the log segments of a large file in bytes
 ///    112     8  log start: offset of the first segment, 0 for an empty log
 ///    120     8  log start: salt of that segment
@@ -449,11 +453,14 @@ impl SegmentHeader {
     }
 }
 
-/// Returns the size of the next log segment for a log of `log_bytes`: about 1/32 of it, a power
-/// of two from `min` to `max`.
+/// Returns the size of the next log segment for a log of `log_bytes`, a power of two: about 1/32 of
+/// the log from `min` to `max`. The first segments double the log from a granule to
+/// [`SMALL_LOG_BYTES`], so that a store of a few records is a small file.
 pub(crate) fn log_segment_bytes(log_bytes: u64, min: u64, max: u64) -> u64 {
-    let share = (log_bytes / 32).max(1);
-    (1 << share.ilog2()).clamp(min, max)
+    if log_bytes < SMALL_LOG_BYTES.min(min) {
+        return (1 << log_bytes.max(1).ilog2()).max(GRANULE_BYTES);
+    }
+    (1 << (log_bytes / 32).max(1).ilog2()).clamp(min, max)
 }
 
 /// Returns the size in bytes from which a record gets a segment of its own, when log segments
@@ -533,7 +540,13 @@ mod tests {
     #[test]
     fn log_segments_grow_with_the_log_within_their_bounds() {
         let (min, max) = (LOG_SEGMENT_BYTES_MIN, LOG_SEGMENT_BYTES_MAX);
-        assert_eq!(log_segment_bytes(0, min, max), 64 << 10);
+        let mut log_bytes = 0;
+        let first: [u64; 5] = std::array::from_fn(|_| {
+            let segment_bytes = log_segment_bytes(log_bytes, min, max);
+            log_bytes += segment_bytes;
+            segment_bytes >> 10
+        });
+        assert_eq!(first, [4, 4, 8, 64, 64], "in KiB");
         assert_eq!(log_segment_bytes(4 << 20, min, max), 128 << 10);
         assert_eq!(log_segment_bytes(1 << 40, min, max), 2 << 20);
     }

@@ -327,7 +327,7 @@ impl Options {
         self.expected_records
     }
 
-    /// Sets the size of the first log segments, for tests that want many; a power of two from
+    /// Sets the size of the log segments of a small file, for tests that want many; a power of two from
     /// 4 KiB to 2 MiB.
     #[doc(hidden)]
     #[must_use]

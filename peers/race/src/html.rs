@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::markdown::{self, Table};
 use crate::picture::Picture;
 use crate::plan::Place;
-use crate::rows::Rows;
+use crate::rows::{Rows, heading};
 use crate::saved::Saved;
 use crate::targets::Target;
 
@@ -50,7 +50,7 @@ pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture]) -> String {
     for case in &saved.cases {
         for place in [Place::Disk, Place::Memory] {
             let Some(table) = markdown::times(saved, &rows, case, place) else { continue };
-            let title = markdown::heading(case, place);
+            let title = heading(case, place);
             let _ = write!(out, "<h2>{}</h2>\n{}", escaped(&title), to_html(&table));
             for picture in pictures.iter().filter(|picture| picture.is_of(case, place)) {
                 out.push_str(&picture.svg);

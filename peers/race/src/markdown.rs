@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::picture::Picture;
 use crate::plan::Place;
-use crate::rows::{Row, Rows, Unit, case_key, number};
+use crate::rows::{Row, Rows, Unit, case_key, entrants, heading, number};
 use crate::saved::{Saved, SavedCase, SavedEngine};
 use crate::targets::{self, Target};
 
@@ -53,18 +53,6 @@ pub fn summary(saved: &Saved) -> String {
         );
     }
     out
-}
-
-pub fn heading(case: &SavedCase, place: Place) -> String {
-    let SavedCase { workload, name, records, .. } = case;
-    let place = match place {
-        Place::Disk => "on disk",
-        Place::Memory => "in memory",
-    };
-    if case.key_bytes == 0 {
-        return format!("{workload}, {name}, {place}");
-    }
-    format!("{workload}, {name}, {} records, {place}", number(*records as f64))
 }
 
 /// Median times: a line for each engine, a column for each phase. The best of a column is bold.
@@ -188,17 +176,6 @@ fn labels_with(rows: &Rows, case: &str, has: impl Fn(&Row) -> bool) -> Vec<Strin
     let mut labels = rows.labels(case);
     labels.retain(|label| rows.of_case(case).any(|row| row.label == *label && has(row)));
     labels
-}
-
-/// The engines of one place that have a result in a case.
-pub fn entrants<'a>(
-    saved: &'a Saved,
-    rows: &Rows,
-    case: &str,
-    place: Place,
-) -> Vec<&'a SavedEngine> {
-    let has_row = |engine: &&SavedEngine| rows.of_case(case).any(|row| row.engine == engine.name);
-    saved.engines.iter().filter(|engine| engine.place == place).filter(has_row).collect()
 }
 
 /// Our targets beside what was measured.

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::markdown::{entrants, heading};
 use crate::plan::Place;
-use crate::rows::{Rows, Unit, case_key};
+use crate::rows::{Rows, Unit, case_key, entrants, heading};
 use crate::saved::{Saved, SavedCase};
 
 /// One picture.

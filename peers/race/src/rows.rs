@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::saved::{Sample, Saved, SavedCase};
+use crate::plan::Place;
+use crate::saved::{Sample, Saved, SavedCase, SavedEngine};
 
 /// Label of the sum of all phases.
 pub const EVERYTHING: &str = "everything";
@@ -99,6 +100,30 @@ impl Rows {
         }
         labels
     }
+}
+
+/// The engines of one place that have a result in a case.
+pub fn entrants<'a>(
+    saved: &'a Saved,
+    rows: &Rows,
+    case: &str,
+    place: Place,
+) -> Vec<&'a SavedEngine> {
+    let has_row = |engine: &&SavedEngine| rows.of_case(case).any(|row| row.engine == engine.name);
+    saved.engines.iter().filter(|engine| engine.place == place).filter(has_row).collect()
+}
+
+/// Returns what a case is called above its tables and in its pictures.
+pub fn heading(case: &SavedCase, place: Place) -> String {
+    let SavedCase { workload, name, records, .. } = case;
+    let place = match place {
+        Place::Disk => "on disk",
+        Place::Memory => "in memory",
+    };
+    if case.key_bytes == 0 {
+        return format!("{workload}, {name}, {place}");
+    }
+    format!("{workload}, {name}, {} records, {place}", number(*records as f64))
 }
 
 /// What the samples of a row have in common.

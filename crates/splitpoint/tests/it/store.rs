@@ -51,3 +51,17 @@ fn keys_and_values_may_have_4_gib() {
         assert_eq!(capabilities.value_bytes_max, u64::from(u32::MAX));
     });
 }
+
+/// Two superblocks, the live header, the reader table, a page of buckets and a page of log: 4 KiB each.
+#[test]
+fn a_store_of_one_record_takes_six_blocks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("one.spt");
+    let db = Db::open(&path).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    let metadata = std::fs::metadata(&path).unwrap();
+    assert_eq!(metadata.len(), 6 * 4096);
+    let allocated = std::os::unix::fs::MetadataExt::blocks(&metadata) * 512;
+    assert!(allocated <= 6 * 4096, "{allocated} bytes");
+}
