@@ -15,12 +15,16 @@ use std::io::BufRead;
 mod addresses;
 mod chains;
 mod dentries;
+mod era;
+mod sizes;
 mod stream;
 pub mod trace;
 
 pub use addresses::ObjectLayout;
 pub use chains::{Chains, Visits, ideal_buckets};
 pub use dentries::{DentryKey, Shrink};
+pub use era::{ERAS, Era, EraTable, KernelTable, Layouts, TableSetup};
+pub use sizes::SizeRule;
 pub use stream::{ObjectNumber, Step, Stream, StreamCounts};
 pub use trace::{InodeNumber, Trace};
 
@@ -131,6 +135,35 @@ impl Streams {
             }
         }
         Ok(reading.finish(trace.name().to_owned()))
+    }
+}
+
+impl Streams {
+    /// Returns what the trace does to one table.
+    pub fn counts(&self, table: KernelTable) -> StreamCounts {
+        match table {
+            KernelTable::Dentry => self.dentry.counts(),
+            KernelTable::Inode => self.inode.counts(),
+            KernelTable::Page => self.page.counts(),
+            KernelTable::Buffer => self.buffer.counts(),
+        }
+    }
+
+    /// Returns the steps of one table.
+    pub fn steps(&self, table: KernelTable) -> &[Step] {
+        match table {
+            KernelTable::Dentry => self.dentry.steps(),
+            KernelTable::Inode => self.inode.steps(),
+            KernelTable::Page => self.page.steps(),
+            KernelTable::Buffer => self.buffer.steps(),
+        }
+    }
+
+    /// Returns the numbers of the devices whose inodes are looked up, in order.
+    fn inode_devices(&self) -> Vec<u32> {
+        let devices: std::collections::BTreeSet<u32> =
+            self.inode.keys().iter().map(|key| key.device).collect();
+        devices.into_iter().collect()
     }
 }
 
