@@ -38,6 +38,7 @@ pub mod probability;
 pub mod probing;
 mod random;
 pub mod reduction;
+pub mod replay;
 pub mod report;
 pub mod slots;
 pub mod specimen;

@@ -20,6 +20,8 @@ pub const KNUTH: u32 = 2_654_435_761;
 
 /// The power of two in `sizeof(struct inode)`, which is 272: what inode addresses are divided by.
 const INODE_LOW_BIT: u32 = 16;
+/// The power of two in that of 2.4.0, which is 440.
+const INODE_LOW_BIT_2_4: u32 = 8;
 /// `L1_CACHE_BYTES` of a Pentium II.
 const L1_CACHE_BYTES: u32 = 32;
 /// A page has `2^PAGE_SHIFT` bytes.
@@ -209,9 +211,9 @@ pub fn page_2_2_16(inode: u32, offset: u32) -> u32 {
     page_2_2_5(inode, offset).wrapping_add(offset & ((1 << PAGE_SHIFT) - 1))
 }
 
-/// Returns `mapping / 16 + index`, with the address of an `address_space`.
+/// Returns `mapping / 8 + index`, with the address of an `address_space`.
 pub fn page_2_4_0(mapping: u32, index: u32) -> u32 {
-    (mapping / INODE_LOW_BIT).wrapping_add(index)
+    (mapping / INODE_LOW_BIT_2_4).wrapping_add(index)
 }
 
 /// Returns `device ^ block`.
