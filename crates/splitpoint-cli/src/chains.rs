@@ -19,12 +19,13 @@ const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// How a histogram is printed
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Form {
-    /// With bars, the ideal and what it comes to
+    /// Bars, the ideal, and the resulting cost of lookups
     #[default]
     Full,
-    /// The lines that Lever's patch to Linux 2.2 logged: size, buckets, items, sum-pct
+    /// The lines that Lever's patch for Linux 2.2 logged: size, buckets, items, sum-pct
     Lever,
-    /// The line of NetBSD's vmstat -H: buckets, used, util, items, average and maximum chain
+    /// The line that NetBSD's vmstat -H prints: buckets, used, util, items, average and maximum
+    /// chain
     Vmstat,
 }
 
@@ -106,8 +107,8 @@ impl Totals {
     }
 }
 
-/// Returns the histogram of a store with its bars, and the lines below it. `remedy` is what to do if
-/// chance does not explain the longest chains: whole lines.
+/// Returns the histogram of a store with its bars, and the lines below it. `remedy` is what to do
+/// if chance does not explain the longest chains: whole lines.
 pub(crate) fn to_text(chains: &ChainHistogram, remedy: &str) -> String {
     let look = Look { columns: COLUMNS, ..look(false) };
     let mut out = report::chains(chains).text(&look);

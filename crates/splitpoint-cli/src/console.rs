@@ -68,7 +68,8 @@ pub(crate) fn data() -> BufWriter<StdoutLock<'static>> {
     BufWriter::with_capacity(64 << 10, io::stdout().lock())
 }
 
-/// Prints what the parser of arguments answers: help to standard output, a mistake to standard error.
+/// Prints what the parser of arguments answers: help to standard output, a mistake to standard
+/// error.
 pub(crate) fn print_usage(usage: &clap::Error) -> Result<(), Failure> {
     let printed = usage.print().and_then(|()| io::stdout().flush());
     if usage.use_stderr() {

@@ -228,8 +228,8 @@ impl Watch {
         if self.stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Ends with the work. If a signal stopped it, the error says how things are, as `state`, and what
-    /// to do, as `remedy`.
+    /// Ends with the work. If a signal stopped it, the error says how things are, as `state`, and
+    /// what to do, as `remedy`.
     pub(crate) fn end<T, E>(
         self,
         outcome: Result<T, E>,
@@ -246,8 +246,8 @@ impl Watch {
     }
 }
 
-/// Says that the work will be done in a moment: what it makes is whole, and takes its name. A signal
-/// comes too late, and the command ends as if there had been none.
+/// Says that the work will be done in a moment: what it makes is whole, and takes its name. A
+/// signal comes too late, and the command ends as if there had been none.
 pub(crate) fn last_step() {
     IS_ENDING.store(true, Ordering::SeqCst);
 }

@@ -38,8 +38,8 @@ pub fn main() -> ExitCode {
     ExitCode::from(main_with(std::env::args_os()))
 }
 
-/// Runs the command with `args`, of which the first is the name of the program, and returns the exit
-/// code. It takes over what signals do in this process.
+/// Runs the command with `args`, of which the first is the name of the program, and returns the
+/// exit code. It takes over what signals do in this process.
 pub fn main_with(args: impl IntoIterator<Item = OsString>) -> u8 {
     bug::report_on_one_line();
     interrupt::end_on_signals();

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use crate::failure::{Failure, Result};
 use crate::interrupt::{self, Unfinished};
 
-/// A file that is being made. It is removed if a signal ends the process, or if this is dropped before
-/// it has its name.
+/// A file that is being made. It is removed if a signal ends the process, or if this is dropped
+/// before it has its name.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     path: PathBuf,

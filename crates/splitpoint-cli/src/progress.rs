@@ -13,12 +13,12 @@ use crate::number::{self, counted, grouped};
 /// When to show progress
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProgressMode {
-    /// A bar, if standard error is a terminal and the work takes more than half a second
+    /// A progress bar, if standard error is a terminal and the work takes over half a second
     #[default]
     Auto,
-    /// Nothing
+    /// No progress
     Never,
-    /// One JSON object a second and one at the end, on standard error
+    /// One JSON object per second, and one at the end, on standard error
     Json,
 }
 

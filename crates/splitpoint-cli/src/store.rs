@@ -23,12 +23,12 @@ use crate::report::rebuilt_from;
 /// How soon a change survives a power loss
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum DurabilityName {
-    /// Not synced until the store is closed
+    /// Synced when the store is closed
     Buffered,
-    /// Synced in the background in about 1 s, and when the store is closed
+    /// Synced in the background within about 1 s, and when the store is closed
     #[default]
     Async,
-    /// Synced before each step is reported as done
+    /// Synced before each write returns
     Sync,
 }
 
@@ -258,8 +258,8 @@ fn is_begun(error: &Error) -> bool {
     matches!(error, Error::NotAStore { found: FileKind::Empty | FileKind::UnfinishedStore, .. })
 }
 
-/// Returns what a command failed with that could not open the table at `path`. What the file is tells
-/// what to do: it is looked at here, once.
+/// Returns what a command failed with that could not open the table at `path`. What the file is
+/// tells what to do: it is looked at here, once.
 pub(crate) fn opening(path: &Path, error: &Error) -> Failure {
     Failure::opening_as(path, format_of(path, error), error)
 }

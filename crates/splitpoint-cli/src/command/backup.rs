@@ -1,4 +1,4 @@
-//! `splitpoint backup`: copy a store, also while it is written.
+//! `splitpoint backup`: copy a store, even while another process writes to it.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -18,18 +18,18 @@ use crate::progress::{Progress, ProgressMode, Total};
 use crate::shell::shell_word;
 use crate::store;
 
-/// Make a consistent copy of a store, also while another process writes to it
+/// Copy a store consistently, even while another process writes to it
 ///
-/// The copy holds every change up to one moment. No process waits for it, and none need stop: the
-/// store is read without its lock. Every checksum is verified on the way; a damaged store is not
-/// copied, exit code 4.
+/// The copy holds every change up to one moment. The backup reads the store without its lock, so no
+/// process has to wait or stop. It verifies every checksum on the way, and refuses to copy a
+/// damaged store, with exit code 4.
 ///
-/// DEST is written under the name DEST.backup-in-progress, given its index, closed, made durable
-/// and then renamed: a file named DEST is always whole. Ctrl-C leaves nothing.
+/// The backup is built as DEST.backup-in-progress, with its index, and renamed once it is closed
+/// and durable, so a file named DEST is always complete. Ctrl-C leaves nothing behind.
 ///
-/// On standard output the copy has no index yet: the first command that opens the file reads its
-/// log once, as after a power loss. --json needs a file as DEST. `cp` of a store that is open is
-/// not a backup.
+/// A copy on standard output has no index yet: the first command that opens the file builds it from
+/// the log, as after a power loss. --json requires a file as DEST. Do not use `cp` to back up a
+/// store that is open.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -41,10 +41,10 @@ pub(crate) struct Args {
     /// The store
     file: PathBuf,
 
-    /// The copy; standard output if it is absent or `-`
+    /// The copy; omitted or `-` writes it to standard output
     dest: Option<PathBuf>,
 
-    /// Replace DEST if it exists; it stays until the copy is whole
+    /// Replace an existing DEST, once the copy is complete
     #[arg(long)]
     force: bool,
 

@@ -1,4 +1,4 @@
-//! `splitpoint bench`: how fast a store is on this machine, on a list of words.
+//! `splitpoint bench`: benchmark a store on this machine with a word list.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,12 +18,12 @@ use crate::measure::{median, timed};
 use crate::number::{self, bytes, count, counted, duration, each};
 use crate::words::Words;
 
-/// Measure a store on this machine with a list of words
+/// Benchmark a store on this machine with a word list
 ///
-/// Every run makes a new store and does what the 1991 paper measured: create it by storing each
-/// word with its number, sync, read every value, read again and compare every value, and scan
-/// all records. The figures are medians over the runs. They say nothing about other stores, which
-/// must be measured in the same way on the same machine.
+/// Each run creates a new store and repeats the benchmark of the 1991 paper: store each word with
+/// its number, sync, read every value, read again and compare every value, and scan all records.
+/// The figures are medians over the runs. Compare them only with stores that you measure in the
+/// same way on the same machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +31,7 @@ Examples:
   splitpoint bench --words /usr/share/dict/words --runs 11
   splitpoint bench --memory --json")]
 pub(crate) struct Args {
-    /// A file with one word a line [default: 51,294 English words]
+    /// A file with one word per line [default: 51,294 English words]
     #[arg(long, value_name = "FILE")]
     words: Option<PathBuf>,
 
@@ -39,7 +39,8 @@ pub(crate) struct Args {
     #[arg(long)]
     memory: bool,
 
-    /// The directory for the store, which is removed afterwards [default: the temporary one]
+    /// The directory for the store, which is removed afterwards [default: the system's temporary
+    /// directory]
     #[arg(long, value_name = "DIR", conflicts_with = "memory")]
     dir: Option<PathBuf>,
 
@@ -47,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "7")]
     runs: NonZeroU32,
 
-    /// Print an object with every sample in nanoseconds
+    /// Print a JSON object with every sample in nanoseconds
     #[arg(long)]
     json: bool,
 }

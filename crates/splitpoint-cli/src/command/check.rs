@@ -19,13 +19,13 @@ use crate::verify::verify;
 
 /// Verify every structure of a store without writing to it
 ///
-/// Compares checksums of all records, the index with the records and the headers with both. Each
-/// damaged place is a line with its byte in the file, and gives exit code 1. What only follows from
-/// it, such as the slots that point into it, is counted on one more line.
+/// Verifies the checksum of every record, the index against the records, and the headers against
+/// both. Prints one line per damaged place, with its byte offset, and exits with code 1 if there is
+/// any. Consequences, such as slots that point into the damage, are only counted, on one more line.
 ///
-/// Most old files have no checksums: check walks every chain, and compares the records, pages and
-/// blocks that it finds with the numbers that the file states. A file that was cut short or was not
-/// closed is damaged.
+/// Most old files have no checksums, so check walks every chain and compares the records, pages and
+/// blocks that it finds with the numbers in the file. It reports a file that is truncated or was
+/// not closed as damaged.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,4 @@
-//! `splitpoint convert`: carry every record of a file into a new store.
+//! `splitpoint convert`: convert a file to a new store.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,17 @@ use crate::shell::shell_word;
 use crate::store::{self, Opened};
 use crate::verify::damage_count;
 
-/// Carry every record of an old file, or of a store, into a new store
+/// Convert an old file, or a store, to a new store
 ///
-/// The source is opened by its content and never written. The new file appears when it is whole;
-/// the records in it are counted and compared with those of the source. What cannot be carried (a
-/// key that is there twice, further values of one key, a damaged page) is listed, the rest is
-/// carried, and the exit code is 1. It is 1 too if the numbers of records, pages or blocks that the
-/// source states differ from what was found: then it was cut short, or was not closed.
+/// Detects the format of the source from its content, and never writes to it. The new file appears
+/// once it is complete, with its record count verified. If something cannot be converted (a second
+/// record or value of a key, a damaged page), convert lists it, converts the rest and exits with
+/// code 1. The exit code is also 1 if the source holds other numbers of records, pages or blocks
+/// than it states, because then it is truncated or was not closed.
 ///
-/// With --in-place the store takes the name of the old file, which is kept with `.old` after its
-/// name: nothing is lost by it but the space. If something cannot be carried, nothing is replaced
-/// unless --accept-loss is given.
+/// With --in-place the store takes the name of the old file, and the old file is kept with the
+/// suffix `.old`. If something cannot be converted, the old file stays in place unless
+/// --accept-loss is given.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -44,19 +44,19 @@ pub(crate) struct Args {
     /// The file to read
     source: PathBuf,
 
-    /// The file to make; there must be no such file
+    /// The new file; it must not exist
     #[arg(required_unless_present = "in_place", conflicts_with = "in_place")]
     dest: Option<PathBuf>,
 
-    /// Replace the old file, and keep it with `.old` after its name
+    /// Replace the old file, and keep it with the suffix `.old`
     #[arg(long)]
     in_place: bool,
 
-    /// With --in-place: replace the old file even if something in it cannot be carried
+    /// With --in-place, replace the old file even if something in it cannot be converted
     #[arg(long, conflicts_with = "dest")]
     accept_loss: bool,
 
-    /// The format of the new file [default: splitpoint, or that of db185:DEST]
+    /// The format of the new file [default: splitpoint, or db185 for db185:DEST]
     #[arg(short, long, value_enum)]
     format: Option<TargetFormat>,
 
@@ -69,7 +69,7 @@ pub(crate) struct Args {
 pub(crate) enum TargetFormat {
     /// A store
     Splitpoint,
-    /// A hash file of db 1.85, for programs that need one
+    /// A db 1.85 hash file, for programs that need one
     Db185,
 }
 
@@ -102,8 +102,8 @@ impl Goal {
     }
 }
 
-/// Returns the parameters of a file of the 1991 package where nothing else is asked: a conversion has
-/// the memory for a larger cache than the package's own.
+/// Returns the parameters of a file of the 1991 package where nothing else is asked: a conversion
+/// has the memory for a larger cache than the package's own.
 fn db185_options() -> db185::Options {
     db185::Options::new().cache_bytes(64 << 20)
 }

@@ -10,8 +10,8 @@ use crate::store;
 
 /// Print the number of records
 ///
-/// If an old file is damaged, was cut short or was not closed, the records that can be read are
-/// counted, and the exit code is 1 or 4.
+/// If an old file is damaged, truncated or was not closed, counts the records that it can read and
+/// exits with code 1 or 4.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// The store, or an old file
     file: PathBuf,
 
-    /// Print an object with the number
+    /// Print the number in a JSON object
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `splitpoint create`: make an empty store.
+//! `splitpoint create`: create an empty store.
 
 use std::path::PathBuf;
 
@@ -14,11 +14,11 @@ use crate::store;
 /// The hash function where none is asked for.
 const HASH_DEFAULT: &str = "rapidhash-v3";
 
-/// Make an empty store
+/// Create an empty store
 ///
-/// An existing file is left as it is and is an error. `put` and `load` make a missing store too;
-/// this command is for setting what cannot be changed later. Without --hash the function is
-/// rapidhash-v3.
+/// Fails if the file exists, and leaves it unchanged. `put` and `load` also create a missing store;
+/// use this command to set parameters that `put` and `load` do not offer. The default hash function
+/// is rapidhash-v3.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,17 +26,17 @@ Examples:
   splitpoint create users.spt --hash siphash-1-3 --expected-records 1000000
   splitpoint create 'db185:words.db?bsize=1024&ffactor=8'")]
 pub(crate) struct Args {
-    /// The file to make; db185:FILE makes one of db 1.85, whose parameters follow the name
+    /// The file to create; db185:FILE creates a db 1.85 file, with its parameters after the name
     file: PathBuf,
 
     #[command(flatten)]
     choice: HashChoice,
 
-    /// Mean number of keys in a bucket above which a bucket is split, 1 to 7 [default: 4.5]
+    /// Mean keys per bucket above which a put splits a bucket, 1 to 7 [default: 4.5]
     #[arg(long, value_name = "KEYS")]
     fill_factor: Option<f64>,
 
-    /// Number of records to make room for at once; the store grows beyond it all the same
+    /// Number of records to reserve room for; the store still grows beyond it
     #[arg(long, value_name = "RECORDS")]
     expected_records: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! `splitpoint demo`: what a store does, shown on a real list of words.
+//! `splitpoint demo`: a tour of a store, with a real word list.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use crate::number::{bytes, count, counted, duration, each, grouped};
 use crate::shell::shell_word;
 use crate::words::Words;
 
-/// Show what a store does, on 51,294 English words
+/// Show what a store can do, with 51,294 English words
 ///
 /// Stores each word with its number, syncs, closes and reopens the file, reads and compares
-/// every value, looks words up, deletes some, and shows how evenly the hash function spreads
-/// them. The store is left for you to try the other commands on.
+/// every value, looks up words, deletes some, and shows how evenly the hash function spreads
+/// them. Keeps the store, so you can try the other commands on it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint demo
   splitpoint demo --file words.spt")]
 pub(crate) struct Args {
-    /// The file to make [default: words.spt in a new temporary directory]
+    /// The file to create [default: words.spt in a new temporary directory]
     #[arg(long)]
     file: Option<PathBuf>,
 }

@@ -18,14 +18,14 @@ use crate::verify::damage_count;
 
 /// Write every record to standard output in a portable format
 ///
-/// `load` reads every format back. All but tsv carry any bytes; tsv stops with exit code 1 at the
-/// first record whose key holds a TAB or a newline, or whose value holds a newline.
+/// `load` reads every format back. All formats except tsv can hold any bytes; tsv stops with exit
+/// code 1 at the first record with a TAB or a newline in its key, or a newline in its value.
 ///
-/// jsonl writes `{"key":"..","value":".."}`; what is not UTF-8 goes into `key_base64` or
-/// `value_base64` instead, and `load` takes `key_hex` and `value_hex` too.
+/// jsonl writes `{"key":"..","value":".."}`, with `key_base64` or `value_base64` for bytes that are
+/// not UTF-8; `load` also accepts `key_hex` and `value_hex`.
 ///
-/// The store is verified first. If it is damaged, what can be read is still written, and the exit
-/// code is 4. It is 1 for an old file that was cut short or was not closed.
+/// Verifies the store first. If it is damaged, still writes every record that it can read, and
+/// exits with code 4. For an old file that is truncated or was not closed, the exit code is 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

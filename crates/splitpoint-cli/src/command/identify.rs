@@ -1,4 +1,4 @@
-//! `splitpoint identify`: say what files are.
+//! `splitpoint identify`: identify files by their content.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,13 @@ use splitpoint::{Error, Options};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 
-/// Say what files are, by their content
+/// Identify files by their content
 ///
-/// Knows stores, the hash files of the 1991 package, Kerberos, Berkeley DB, gdbm, dbm, ndbm and
-/// sdbm, and the btrees and queues beside them. Names do not count; but of a table in two files,
-/// `.dir` and `.pag`, either may be given, or what their names begin with. A file that is none of
-/// these gives exit code 1, one that cannot be read 3; the others are identified nevertheless.
+/// Recognizes stores, the hash files of db 1.85, Kerberos, Berkeley DB, gdbm, dbm, ndbm and sdbm,
+/// and the btree and queue files of the same libraries. File names do not matter, except that a
+/// table in two files, `.dir` and `.pag`, may be given by either name or by their common stem. The
+/// exit code is 1 if a file is not recognized, and 3 if one cannot be read; the others are still
+/// identified.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +25,7 @@ pub(crate) struct Args {
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
-    /// Print an object for each file
+    /// Print one JSON object per file
     #[arg(long)]
     json: bool,
 }

@@ -26,46 +26,46 @@ use crate::store::{self, DurabilityName, Opened};
 
 /// Store the records of a dump or a list
 ///
-/// Makes the store if the file is missing, when the first records have been read, and says so. The
-/// format is recognized by the first bytes of the input and said; --format overrides. A value of the same key is replaced, unless
-/// --no-overwrite is given.
+/// Creates a missing store once it has read the first records, and prints a note. Detects the
+/// format from the first bytes of the input and prints it; --format overrides this. Replaces the
+/// value of an existing key, unless --no-overwrite is given.
 ///
-/// Malformed input stops the load with exit code 1 and its line (for cdb, its byte); the records
-/// before it are stored and counted. Ctrl-C stops it in the same way, with exit code 130. Loading
-/// the corrected input again does no harm.
+/// Malformed input stops the load with exit code 1. The error names the line (for cdb, the byte)
+/// and the number of records stored before it. Ctrl-C stops the load in the same way, with exit
+/// code 130. It is safe to load the corrected input again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  splitpoint load words.spt /usr/share/dict/words # value: number of the line
+  splitpoint load words.spt /usr/share/dict/words # values: line numbers
   splitpoint load capitals.spt capitals.tsv
   splitpoint load cities.spt cities.csv -f csv --header --column name,country
   db5.3_dump old.db | splitpoint load new.spt
   splitpoint dump a.spt | splitpoint load b.spt --no-overwrite")]
 pub(crate) struct Args {
-    /// The store, or a file of db 1.85 as db185:FILE
+    /// The store, or a db 1.85 file as db185:FILE
     file: PathBuf,
 
-    /// The input; standard input if it is absent or `-`
+    /// The input; omitted or `-` reads standard input
     input: Option<PathBuf>,
 
-    /// The format of the input [default: recognized]
+    /// The format of the input [default: detected]
     #[arg(short, long, value_enum)]
     format: Option<LoadFormat>,
 
-    /// The columns of a CSV or TSV file that are key and value, each by its number or, with
-    /// --header, its name [default: 1,2]
+    /// The columns of a CSV or TSV file to use as key and value, by number or, with --header, by
+    /// name [default: 1,2]
     #[arg(long, value_name = "KEY,VALUE")]
     column: Option<String>,
 
-    /// The first row of a CSV or TSV file is a header
+    /// Treat the first row of a CSV or TSV file as a header
     #[arg(long)]
     header: bool,
 
-    /// Keep the values of keys that exist
+    /// Keep the values of existing keys
     #[arg(long)]
     no_overwrite: bool,
 
-    /// When records are synced; the store is closed at the end, so all are durable then
+    /// When to sync records; closing the store at the end makes all of them durable
     #[arg(long, value_enum, default_value_t)]
     durability: DurabilityName,
 

@@ -10,14 +10,14 @@ use crate::files::write_regular;
 use crate::manual;
 use crate::number::{count, counted};
 
-/// Print the manual page, or write one page for every command
+/// Print the manual page, or write a page for each command
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint man | man -l -
-  splitpoint man ~/.local/share/man/man1          # a page for every command")]
+  splitpoint man ~/.local/share/man/man1          # a page for each command")]
 pub(crate) struct Args {
-    /// The directory for the pages; without it splitpoint.1 goes to standard output
+    /// The directory for the pages; without it, print splitpoint.1
     dir: Option<PathBuf>,
 
     /// Print docs/cli.md

@@ -21,14 +21,14 @@ use crate::store;
 
 /// Move a store to another hash function or seed
 ///
-/// This is the remedy for keys that somebody chose to collide: `stat` warns of them, and
+/// This is the remedy for keys that an attacker chose to collide: `stat` warns of them, and
 /// siphash-1-3 keeps them apart. Without --hash the store keeps its function and gets a new random
 /// seed.
 ///
-/// The records go to a new store beside FILE, which replaces FILE by one rename when it is whole
-/// and durable. FILE is the old store or the new one at every moment, also after a kill or a power
-/// loss; Ctrl-C leaves FILE as it was. It is locked meanwhile, and the disk needs room for both. A
-/// damaged store stays as it is, exit code 4.
+/// Writes the records to a new store beside FILE and renames it to FILE once it is complete and
+/// durable. At every moment FILE is either the old store or the new one, even after a kill or a
+/// power loss; Ctrl-C leaves FILE unchanged. FILE is locked meanwhile, and the disk needs room for
+/// both. Leaves a damaged store unchanged, with exit code 4.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,4 @@
-//! `splitpoint repair`: save what a damaged store still holds.
+//! `splitpoint repair`: save the readable records of a damaged store.
 
 use std::fmt::Write as _;
 
@@ -16,21 +16,21 @@ use crate::progress::{Progress, Total};
 use crate::shell::shell_word;
 use crate::store;
 
-/// Save what a damaged store still holds into a new one
+/// Save the readable records of a damaged store to a new one
 ///
-/// Takes the newest value of each key that can be read and says what could not be saved, with exit
-/// code 1 if anything is known to be missing. Keys that were deleted or changed in the part that is
-/// missing come back with what they were before.
+/// Saves the newest readable value of each key and reports what it could not save, with exit code 1
+/// if it knows that something is missing. If the missing part deleted or changed a key, that key
+/// comes back with its previous value.
 ///
-/// The damaged file is never written. The new store appears when it is whole; after an error or
-/// Ctrl-C there is none. It may be made on another disk, and needs as much space as the damaged one
-/// has records.
+/// Never writes to the damaged file. The new store appears once it is complete; after an error or
+/// Ctrl-C there is none. It may be on another disk, and takes about as much space as the records of
+/// the damaged one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint repair damaged.spt -o saved.spt
   splitpoint repair damaged.spt -o saved.spt --json | jq .damaged
-  splitpoint repair damaged.spt -o saved.spt --quiet || echo 'not all of it'")]
+  splitpoint repair damaged.spt -o saved.spt --quiet || echo 'incomplete'")]
 pub(crate) struct Args {
     #[command(flatten)]
     saving: Saving,

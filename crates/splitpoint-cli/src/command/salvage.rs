@@ -1,4 +1,4 @@
-//! `splitpoint salvage`: save what a damaged old file still holds.
+//! `splitpoint salvage`: save the readable records of a damaged old file.
 
 use splitpoint::Error;
 
@@ -11,15 +11,15 @@ use crate::number::{count, counted};
 use crate::progress::{Progress, Total};
 use crate::store;
 
-/// Save what a damaged old file still holds into a new store
+/// Save the readable records of a damaged old file to a new store
 ///
-/// For files of gdbm, dbm, ndbm, sdbm, Kerberos, Berkeley DB and the 1991 package that were not
-/// closed or are damaged; `repair` does it for stores. Takes each key once: what a lookup would
-/// find, and after that what stands in buckets that nothing leads to any more. Such a record is in
-/// doubt: it may have been deleted or replaced before the damage. Its key is listed. Exit code 1
-/// says that something is in doubt or damaged.
+/// For files of gdbm, dbm, ndbm, sdbm, Kerberos, Berkeley DB and db 1.85 that are damaged or were
+/// not closed; for stores use `repair`. Saves each key once: first the records that a lookup would
+/// find, then those in buckets that nothing refers to any more. The latter are in doubt, because
+/// they may have been deleted or replaced before the damage, so salvage lists their keys. The exit
+/// code is 1 if anything is in doubt or damaged.
 ///
-/// The old file is never written. The new store appears when it is whole.
+/// Never writes to the old file. The new store appears once it is complete.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -14,7 +14,7 @@ use crate::progress::ProgressMode;
 /// How the outcome of long work is shown, and how far it is.
 #[derive(Debug, clap::Args)]
 pub(super) struct Showing {
-    /// Print what was done, or found, in one object
+    /// Print the result as a JSON object
     #[arg(long)]
     pub(super) json: bool,
 
@@ -29,7 +29,7 @@ pub(super) struct Saving {
     /// The damaged file
     pub(super) file: PathBuf,
 
-    /// The store to make; there must be no such file
+    /// The new store; the file must not exist
     #[arg(short, long, value_name = "NEW")]
     pub(super) output: PathBuf,
 
@@ -40,12 +40,12 @@ pub(super) struct Saving {
 /// The hash function of a new store.
 #[derive(Debug, clap::Args)]
 pub(super) struct HashChoice {
-    /// The hash function; siphash-1-3 is for keys that an attacker may choose
+    /// The hash function; use siphash-1-3 if an attacker may choose the keys
     #[arg(long, value_name = "NAME", hide_default_value = true,
           value_parser = PossibleValuesParser::new(hash_names()))]
     pub(super) hash: Option<String>,
 
-    /// The seed of the hash function, in decimal or as 0x and hex [default: random]
+    /// The seed of the hash function, in decimal or in hex with 0x [default: random]
     #[arg(long, value_parser = parse_seed)]
     pub(super) seed: Option<u64>,
 }
@@ -79,15 +79,15 @@ pub(super) struct Keys {
     #[arg(value_name = "KEY", id = "keys", required_unless_present = "stdin")]
     given: Vec<OsString>,
 
-    /// Read keys from standard input too, a key a line; with -0 each ends in a NUL
+    /// Also read keys from standard input, one per line, or NUL-terminated with -0
     #[arg(long)]
     stdin: bool,
 
-    /// Keys are given in hex; so are values and keys that are printed
+    /// Read keys in hex, and print keys and values in hex
     #[arg(long)]
     pub(super) hex: bool,
 
-    /// End each key of standard input, and each value that is printed, in NUL instead of newline
+    /// Terminate keys on standard input and printed values with NUL instead of newline
     #[arg(short = '0', long, conflicts_with = "hex")]
     pub(super) null: bool,
 }

@@ -199,8 +199,8 @@ pub(super) struct Writer {
     line: Vec<u8>,
 }
 
-/// Largest table that `mdb_load` is to have room for, in bytes of addresses: no file is as large for
-/// that.
+/// Largest table that `mdb_load` is to have room for, in bytes of addresses: no file is as large
+/// for that.
 const MAP_BYTES: u64 = 1 << 36;
 
 impl Writer {

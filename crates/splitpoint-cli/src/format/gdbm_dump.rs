@@ -13,10 +13,11 @@
 //! ```
 //!
 //! Keys and values in turn, in base64 of 76 columns. The binary form is four lines of `!`, and then
-//! each datum after its length; nothing ends it. The length is four bytes, the highest first, kept in
-//! an `unsigned long` of the machine: see [`Lengths`].
+//! each datum after its length; nothing ends it. The length is four bytes, the highest first, kept
+//! in an `unsigned long` of the machine: see [`Lengths`].
 //!
-//! `gdbm_load` 1.23 refuses a dump of either form with an empty datum, also one that `gdbm_dump` wrote.
+//! `gdbm_load` 1.23 refuses a dump of either form with an empty datum, also one that `gdbm_dump`
+//! wrote.
 
 use std::io::{self, Write};
 

@@ -52,9 +52,9 @@ impl Record {
 /// A format that `dump` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DumpFormat {
-    /// Key and value in lower-case hex with one space between, `-` for an empty string
+    /// Key and value in lower-case hex, separated by a space; `-` is an empty string
     Hex,
-    /// Key, TAB, value; refuses records it cannot carry
+    /// Key, TAB, value; fails on records that do not fit
     Tsv,
     /// What cdbmake reads: +5,3:alpha->one
     Cdb,
@@ -62,9 +62,9 @@ pub(crate) enum DumpFormat {
     Bytevalue,
     /// What `db_load` reads, in text with \xx escapes
     Print,
-    /// What `mdb_load` reads, in hex; LMDB has no empty key, and none over 511 bytes
+    /// What `mdb_load` reads, in hex; LMDB refuses empty keys and keys over 511 bytes
     Mdb,
-    /// One JSON object a line; base64 for what is not UTF-8
+    /// One JSON object per line; base64 for bytes that are not UTF-8
     Jsonl,
     /// What `gdbm_load` reads, in base64; gdbm 1.23 refuses an empty key or value
     GdbmAscii,
@@ -75,13 +75,13 @@ pub(crate) enum DumpFormat {
 /// A format that `load` reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LoadFormat {
-    /// Key and value in hex with one space between, `-` for an empty string
+    /// Key and value in hex, separated by a space; `-` is an empty string
     Hex,
-    /// Each line is a key; its value is the number of the line
+    /// Each line is a key; its value is the line number
     Lines,
-    /// Key, TAB, value; with --column or --header, fields with TABs between them
+    /// Key, TAB, value; with --column or --header, TAB-separated fields
     Tsv,
-    /// Fields with commas between them, quoted where need be; see --column and --header
+    /// Comma-separated fields, quoted if necessary; see --column and --header
     Csv,
     /// What cdbdump writes: +5,3:alpha->one
     Cdb,
@@ -89,7 +89,7 @@ pub(crate) enum LoadFormat {
     Bytevalue,
     /// What `db_dump -p` writes
     Print,
-    /// One JSON object a line, with strings for key and value
+    /// One JSON object per line, with strings for key and value
     Jsonl,
     /// What `gdbm_dump` writes
     GdbmAscii,

@@ -1,4 +1,4 @@
-//! `splitpoint lab gate`: limits that a hash must keep, for a build to go on.
+//! `splitpoint lab gate`: fail a build if a hash function misses a limit.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,13 +19,13 @@ use crate::failure::{Exit, Failure, Result};
 use crate::files::read_whole;
 use crate::number::{count, counted, grouped};
 
-/// Fail if a hash function does not fit your keys: for continuous integration
+/// Fail if a hash function does not fit your keys, for continuous integration
 ///
-/// Measures like `lab table` and holds the figures against limits. A limit that is missed is told
-/// on a line of its own, and gives exit code 1. Without limits a hit may cost 1.1 times the ideal.
+/// Measures like `lab table` and compares the figures with limits. Prints each missed limit on a
+/// separate line and exits with code 1. Without limits, a hit may cost up to 1.1 times the ideal.
 ///
-/// Your own function, in any language: let your program write the hash of every key to a file, in
-/// the order of the keys, and give that file to --hashes.
+/// To test your own function, in any language, have your program write the hash of every key to a
+/// file, in the order of the keys, and pass that file to --hashes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -49,29 +49,29 @@ pub(super) struct Args {
     )]
     hash: Option<String>,
 
-    /// A file with the hash of every key, in the order of the keys, as your program computes it
+    /// A file with the hash of every key, in the order of the keys, computed by your program
     #[arg(long, value_name = "FILE")]
     hashes: Option<PathBuf>,
 
-    /// How the hashes are written; without it hex, if 0x or a letter shows that they are
+    /// The format of the hashes [default: hex, if 0x or a letter shows that they are]
     #[arg(long, value_enum, value_name = "FORMAT", requires = "hashes")]
     hashes_as: Option<HashFormat>,
 
-    /// Width of the hashes; without it 32 bits if they all fit, else 64
+    /// Width of the hashes [default: 32 if all of them fit, otherwise 64]
     #[arg(long, value_name = "BITS", value_parser = ["32", "64"], requires = "hashes")]
     width: Option<String>,
 
-    /// low, high, shift:N, modulus, prime, range, split, hashbrown, or own: the one that the
-    /// function came with, else low
+    /// How a hash becomes a bucket: low, high, shift:N, modulus, prime, range, split, hashbrown, or
+    /// own (the reduction published with the function, or low if there is none)
     #[arg(long, default_value = "own")]
     reduction: String,
 
-    /// Buckets of the table, once for each size to be checked; without it as many as keys, rounded
-    /// up as the reduction needs
+    /// Number of buckets; repeat it to check several sizes [default: the number of keys, rounded up
+    /// as the reduction requires]
     #[arg(long, value_name = "N")]
     buckets: Vec<u64>,
 
-    /// The seed of functions that have one, in decimal or as 0x and hex
+    /// The seed of seeded functions, in decimal or in hex with 0x
     #[arg(long, default_value = "0", value_parser = parse_seed)]
     seed: u64,
 
@@ -85,31 +85,31 @@ pub(super) struct Args {
 /// The limits.
 #[derive(Debug, clap::Args)]
 struct LimitArgs {
-    /// Cost of a hit in units of the ideal's, at most
+    /// Maximum cost of a hit, relative to the ideal
     #[arg(long, value_name = "RATIO", value_parser = positive)]
     max_cost: Option<f64>,
 
-    /// Keys in the fullest bucket, at most
+    /// Maximum number of keys in the fullest bucket
     #[arg(long, value_name = "KEYS")]
     max_chain: Option<u64>,
 
-    /// Probability of so full a bucket with an ideal hash, at least
+    /// Minimum probability that an ideal hash fills a bucket as much as the fullest one
     #[arg(long, value_name = "P", alias = "max-chain-p", value_parser = share)]
     min_chain_p: Option<f64>,
 
-    /// Probability that an ideal hash spreads the keys as unevenly, at least
+    /// Minimum probability that an ideal hash spreads the keys as unevenly
     #[arg(long, value_name = "P", value_parser = share)]
     min_spread_p: Option<f64>,
 
-    /// Share of the buckets that hold a key, at least
+    /// Minimum share of buckets that hold a key, from 0 to 1
     #[arg(long, value_name = "SHARE", value_parser = share)]
     min_utilization: Option<f64>,
 
-    /// Keys that are not the first of their bucket, at most
+    /// Maximum number of keys that are not the first in their bucket
     #[arg(long, value_name = "KEYS")]
     max_dupes: Option<u64>,
 
-    /// Pairs of keys whose hashes are equal in full, at most
+    /// Maximum number of pairs of keys with equal hashes
     #[arg(long, value_name = "PAIRS")]
     max_collisions: Option<u64>,
 }
@@ -146,20 +146,20 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How hashes are written in a file
+/// The format of a file of hashes
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum HashFormat {
-    /// One a line, in hex, with or without 0x
+    /// One per line, in hex, with or without 0x
     Hex,
-    /// One a line, in decimal; negative ones as signed integers of 64 bits
+    /// One per line, in decimal; negative numbers are signed 64-bit integers
     Decimal,
-    /// Integers of 4 bytes, little-endian
+    /// 4-byte integers, little-endian
     U32,
-    /// Integers of 8 bytes, little-endian
+    /// 8-byte integers, little-endian
     U64,
-    /// Integers of 4 bytes, big-endian
+    /// 4-byte integers, big-endian
     U32Be,
-    /// Integers of 8 bytes, big-endian
+    /// 8-byte integers, big-endian
     U64Be,
 }
 
@@ -261,8 +261,8 @@ fn facts_of(
     console: Console,
 ) -> Result<KeyFacts> {
     let path = args.keys.file().display().to_string();
-    // With all keys, so that the hashes can be told apart by their order; what becomes of those that
-    // come again is said below.
+    // With all keys, so that the hashes can be told apart by their order; what becomes of those
+    // that come again is said below.
     let session = args.keys.with_duplicates().begin(&args.output, Console::new(true))?;
     let Some(keys) = session.keys().held() else {
         return Err(Failure::new(Exit::Usage, format!("`{path}` does not fit into memory"))

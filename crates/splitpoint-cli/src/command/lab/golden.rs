@@ -1,4 +1,4 @@
-//! `splitpoint lab golden`: published figures beside what is computed here.
+//! `splitpoint lab golden`: published figures, computed again.
 
 use std::fmt::Write as _;
 
@@ -9,11 +9,11 @@ use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::number::{count, counted};
 
-/// Compute published figures again and compare
+/// Recompute published figures and compare
 ///
-/// Bacik's figures of 2014, Lever's histograms of 2000, the table sizes of Linux 2.2.16,
-/// reductions that leave buckets out of reach, and the test vectors of every hash function.
-/// A difference gives exit code 1. Slips of the published texts are named at the end.
+/// Covers Bacik's figures of 2014, Lever's histograms of 2000, the table sizes of Linux 2.2.16,
+/// reductions that cannot reach some buckets, and the test vectors of every hash function. Exits
+/// with code 1 if a figure differs. Lists errors in the published texts at the end.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ pub(super) struct Args {
     #[arg(long)]
     all: bool,
 
-    /// Print an object
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }

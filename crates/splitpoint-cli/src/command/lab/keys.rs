@@ -32,35 +32,35 @@ pub(super) struct KeyArgs {
     /// The file with the keys; - for standard input
     file: Option<PathBuf>,
 
-    /// How the keys are written: lines, nul, hex, base64, decimal (text, one key a line or before
-    /// a NUL); csv, tsv (see --column); u8 to u64 (integers, little-endian; big-endian with -be);
-    /// len8, len16, len32, len64 (the length before each key; -be as well), varint (the same in
-    /// LEB128); store
+    /// The format of the keys: lines, hex, base64, decimal (text, one key per line); nul
+    /// (NUL-terminated text); csv, tsv (see --column); u8 to u64 (integers, little-endian, or
+    /// big-endian with the suffix -be); len8, len16, len32, len64 (each key after its length, also
+    /// with -be); varint (each key after its length in LEB128); store
     #[arg(long = "keys", default_value = "lines", value_name = "FORMAT")]
     format: String,
 
-    /// What the text of a key means: bytes, hex, base64, or u8 to u64 for a decimal number
+    /// How to decode the text of a key: bytes, hex, base64, or u8 to u64 for decimal numbers
     #[arg(long = "as", value_name = "ENCODING")]
     encoding: Option<String>,
 
-    /// The column of a CSV or TSV file, by its name in the header or its number [default: 1]
+    /// The column of a CSV or TSV file, by header name or by number [default: 1]
     #[arg(long, value_name = "COLUMN")]
     column: Option<String>,
 
-    /// The first row of a CSV or TSV file is a header
+    /// Treat the first row of a CSV or TSV file as a header
     #[arg(long)]
     header: bool,
 
-    /// Measure a key that comes again as another
+    /// Count each repetition of a key as another key
     #[arg(long)]
     keep_duplicates: bool,
 
-    /// Use no more memory than this, but for a few megabytes; half of it holds keys, and those that
-    /// do not fit are read again for each pass
+    /// Use at most this much memory, plus a few megabytes; keys get half of it, and if they do not
+    /// fit, they are read again for each pass
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 30)]
     pub(super) memory_bytes: u64,
 
-    /// Threads [default: as many as there are cores]
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(super) threads: usize,
 

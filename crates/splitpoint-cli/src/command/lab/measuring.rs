@@ -24,20 +24,20 @@ pub(super) struct Measuring {
     #[command(flatten)]
     pub(super) keys: KeyArgs,
 
-    /// low, high, shift:N, modulus, prime, range, split, hashbrown, or own: the one that the
-    /// function came with, else low
+    /// How a hash becomes a bucket: low, high, shift:N, modulus, prime, range, split, hashbrown, or
+    /// own (the reduction published with the function, or low if there is none)
     #[arg(long, default_value = "own")]
     reduction: String,
 
-    /// Buckets of the table; without it as many as keys, rounded up as the reduction needs
+    /// Number of buckets [default: the number of keys, rounded up as the reduction requires]
     #[arg(long)]
     buckets: Option<u64>,
 
-    /// The seed of functions that have one, in decimal or as 0x and hex
+    /// The seed of seeded functions, in decimal or in hex with 0x
     #[arg(long, default_value = "0", value_parser = parse_seed)]
     seed: u64,
 
-    /// Keep one in 2^N hashes to find collisions: less memory
+    /// Look for equal hashes in a sample of one in 2^N, to save memory
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=32))]
     sample_hashes: u32,
 }

@@ -19,38 +19,37 @@ use crate::look::look;
 use crate::number::{bytes, count, counted};
 use crate::progress::{Progress, Total};
 
-/// Say which hash function and reduction cost least on your keys
+/// Recommend the hash function and reduction that cost least on your keys
 ///
-/// The cost is that of a lookup that finds its key in a chained table, measured on this machine:
-/// the time of the hash on these keys, where the next waits for it, and a cache line for the
-/// bucket and for every key that is compared, at the time that a line takes in a table of this
-/// size. How many keys are compared is the worst over seven sizes and three seeds, where that is
-/// more than chance.
+/// The cost is the time of a successful lookup in a chained table on this machine. It adds the
+/// latency of the hash on these keys and one cache line for the bucket and for each key compared,
+/// at the measured time of a line in a table of this size. The number of keys compared is the worst
+/// over seven sizes and three seeds, if that is more than chance explains.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint lab recommend /usr/share/dict/words
   splitpoint lab recommend ids --keys u64 --buckets 1048576
-  splitpoint lab recommend paths --on-disk       # hashes are kept in files
-  splitpoint lab recommend names --hostile       # keys come from strangers
+  splitpoint lab recommend paths --on-disk       # files store the hashes
+  splitpoint lab recommend names --hostile       # untrusted keys
   splitpoint lab recommend paths --json | jq '.choices[0]'")]
 pub(super) struct Args {
     #[command(flatten)]
     keys: KeyArgs,
 
-    /// Buckets of the table; without it as many as keys, rounded up to a power of two
+    /// Number of buckets [default: the number of keys, rounded up to a power of two]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     buckets: Option<u64>,
 
-    /// Only functions whose output is frozen: hashes are kept in files
+    /// Consider only functions whose output is frozen, because files store the hashes
     #[arg(long)]
     on_disk: bool,
 
-    /// Only functions with a secret key: keys may be chosen by an attacker
+    /// Consider only functions with a secret key, because an attacker may choose the keys
     #[arg(long)]
     hostile: bool,
 
-    /// Choose among these functions only
+    /// Consider only this function; repeat it for more
     #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
 

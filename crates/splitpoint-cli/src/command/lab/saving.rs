@@ -21,16 +21,16 @@ use crate::shell::shell_word;
 /// Where the result of a measurement goes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Output {
-    /// Print the study as JSON, or save it in a file: what reports are made of
+    /// Print the study as JSON, or save it to a file for `lab report` and `lab compare`
     #[arg(long, value_name = "FILE", num_args = 0..=1, display_order = 800)]
     #[expect(clippy::option_option, reason = "absent, alone, with a file")]
     json: Option<Option<PathBuf>>,
 
-    /// Make a page of the study, with pictures, in a file; - prints the page
+    /// Write the study as an HTML page, with charts, to a file; - prints the page
     #[arg(long, value_name = "FILE", display_order = 801)]
     html: Option<PathBuf>,
 
-    /// Write the study as Markdown, for an issue or a wiki, in a file; - prints it
+    /// Write the study as Markdown, for an issue or a wiki, to a file; - prints it
     #[arg(long, value_name = "FILE", display_order = 802)]
     markdown: Option<PathBuf>,
 }
@@ -148,8 +148,8 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     new.publish_over()
 }
 
-/// Creates a file. What a killed process has left of this name is removed, not written to: it may be
-/// a link by now, or open elsewhere.
+/// Creates a file. What a killed process has left of this name is removed, not written to: it may
+/// be a link by now, or open elsewhere.
 fn create_anew(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

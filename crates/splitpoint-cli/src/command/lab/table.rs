@@ -19,9 +19,9 @@ use crate::failure::Result;
 
 /// Measure one hash function in one table, in depth
 ///
-/// Prints the verdict with what is to blame and what to do; then the sizes of the buckets in the
-/// columns of Lever's histograms with the ideal beside them, the cost of hits and misses, statistics
-/// with their p values, equal hashes with example keys, and bits that are always the same.
+/// Prints the verdict, its cause and a remedy. Then come the bucket sizes in the columns of Lever's
+/// histograms beside the ideal, the cost of hits and misses, statistics with their p values, equal
+/// hashes with example keys, and bits that never change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -39,15 +39,15 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: String,
 
-    /// The file is a store: measure its keys, and show the chains of its own table first
+    /// Treat FILE as a store: show the chains of its own table first, then measure its keys
     #[arg(long)]
     store: bool,
 
-    /// A file of lookups, written like the keys: what they cost, and those of keys not there
+    /// A file of lookups, in the format of the keys; shows what they cost, misses included
     #[arg(long, value_name = "FILE")]
     lookups: Option<PathBuf>,
 
-    /// How the sizes of the buckets are printed
+    /// How to print the histogram
     #[arg(long, value_enum, default_value_t, value_name = "STYLE")]
     style: Form,
 
