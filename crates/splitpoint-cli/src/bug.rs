@@ -14,8 +14,8 @@ pub(crate) fn report_on_one_line() {
         console::report_error(
             &message(info),
             Some(
-                "this is a bug of splitpoint, please report it; the store keeps every change \
-                 that was acknowledged",
+                "this is a bug in splitpoint, please report it; the store keeps every \
+                 acknowledged change",
             ),
         );
         std::process::exit(Exit::Bug as i32);
@@ -28,7 +28,7 @@ fn message(info: &PanicHookInfo<'_>) -> String {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("it stopped without saying why");
+        .unwrap_or("no message");
     match info.location() {
         Some(place) => format!("internal error at {}:{}: {what}", place.file(), place.line()),
         None => format!("internal error: {what}"),

@@ -94,7 +94,7 @@ impl Failure {
         let failure = Self::opening(path, error);
         match error.kind() {
             ErrorKind::NotFound => {
-                failure.hint("the directory does not exist; make it first, or correct the path")
+                failure.hint("the directory does not exist; create it first, or correct the path")
             }
             _ => failure,
         }
@@ -194,11 +194,11 @@ fn hint_of(path: &Path, format: Option<Format>, error: &StoreError) -> Option<St
         }
         StoreError::HashMismatch { .. } if old.is_some() => hint_to_convert(&file),
         StoreError::Version { expected, found, .. } if found > expected => {
-            "a newer splitpoint wrote it: upgrade this one, or dump the store with that one"
+            "a newer splitpoint wrote it; upgrade this one, or dump the store with that version"
                 .to_string()
         }
-        StoreError::Version { .. } => "an older splitpoint wrote it: dump the store with that \
-                                       one and load the dump with this one"
+        StoreError::Version { .. } => "an older splitpoint wrote it; dump the store with that \
+                                       version and load the dump with this one"
             .to_string(),
         StoreError::Corrupt { .. } if old.is_some() => {
             format!("save what can be read into a store: splitpoint salvage {file} -o NEW.spt")
@@ -208,27 +208,27 @@ fn hint_of(path: &Path, format: Option<Format>, error: &StoreError) -> Option<St
              -o NEW.spt"
         ),
         StoreError::Locked { pid: Some(pid), .. } => format!(
-            "a store that is being written is closed to others: wait until process {pid} is done"
+            "while process {pid} writes to the store, no other can open it; wait until it is done"
         ),
         StoreError::Locked { .. } => {
-            "a store that others read cannot be written: wait until they are done".to_string()
+            "other processes are reading the store; wait until they are done".to_string()
         }
-        StoreError::HashMismatch { .. } => "open it with the program that made it, which has \
-                                            its hash function"
+        StoreError::HashMismatch { .. } => "open it with the program that created it, which \
+                                            has its hash function"
             .to_string(),
         StoreError::Exists { .. } => {
-            format!("`splitpoint load {file}` adds to it; to start anew, remove the file first")
+            format!("`splitpoint load {file}` adds to it; to start over, remove the file first")
         }
         StoreError::Full { what: StoreError::ADDRESS_SPACE, .. } => {
-            "allow the process more: see `ulimit -v`, and vm.max_map_count if it has thousands of \
-             stores open; what was stored before is safe"
+            "raise the limit of the process: see `ulimit -v`, and vm.max_map_count if it has thousands of \
+             stores open; everything stored before is safe"
                 .to_string()
         }
         StoreError::Full { .. } => {
-            "free some space and try again; what was stored before is safe".to_string()
+            "free some space and try again; everything stored before is safe".to_string()
         }
         StoreError::Poisoned { .. } => format!(
-            "try again; if that fails too, `splitpoint check {file}` tells the state of the store"
+            "try again; if that fails too, `splitpoint check {file}` shows the state of the store"
         ),
         _ => return None,
     };
@@ -240,7 +240,7 @@ fn hint_of_unsupported(feature: Unsupported, format: Option<Format>, file: &str)
     use Format::{BdbBtree, BdbHash, BdbHeap, BdbQueue, BdbRecno, Db185Btree, Db185Hash, Store};
     match (feature, format?) {
         (Unsupported::Encryption, _) => Some(format!(
-            "its own program decrypts it: db5.3_dump -P PASSWORD {file} | splitpoint load NEW.spt"
+            "decrypt it with its own program: db5.3_dump -P PASSWORD {file} | splitpoint load NEW.spt"
         )),
         (_, BdbHash | BdbBtree | BdbRecno | BdbQueue | BdbHeap) => Some(hint_to_dump(file)),
         (Unsupported::Format, Store) => {
@@ -253,7 +253,7 @@ fn hint_of_unsupported(feature: Unsupported, format: Option<Format>, file: &str)
 }
 
 fn hint_to_convert(file: &str) -> String {
-    format!("make a store of it: splitpoint convert {file} NEW.spt")
+    format!("convert it to a store: splitpoint convert {file} NEW.spt")
 }
 
 fn hint_to_dump(file: &str) -> String {
@@ -265,7 +265,7 @@ pub(crate) fn hint_to_write(path: &Path, format: Format) -> String {
     let hint = hint_to_convert(&shell_word(&path.to_string_lossy()));
     if format == Format::Db185Hash {
         let url = shell_word(&format!("db185:{}", path.display()));
-        return format!("{hint}; or write to it as it is: {url}");
+        return format!("{hint}; or write to it in place: {url}");
     }
     hint
 }
@@ -281,10 +281,10 @@ fn hint_of_foreign(found: &FileKind, file: &str) -> String {
         | FileKind::Special => "give the path of a regular file".to_string(),
         FileKind::DanglingLink { target } => {
             let target = shell_word(&target.to_string_lossy());
-            format!("correct the link, or make a store where it leads: splitpoint create {target}")
+            format!("correct the link, or create a store at its target: splitpoint create {target}")
         }
         FileKind::Empty | FileKind::UnfinishedStore => {
-            format!("to make a store of it: rm {file} && splitpoint create {file}")
+            format!("to create a store there: rm {file} && splitpoint create {file}")
         }
         FileKind::BeginsWithZeros => format!(
             "check the path; if the file holds nothing, remove it: rm {file}; if it was a store, save \
@@ -299,11 +299,9 @@ fn hint_of_foreign(found: &FileKind, file: &str) -> String {
         | FileKind::Tdb
         | FileKind::Lmdb
         | FileKind::Redb
-        | FileKind::KyotoCabinet => {
-            "check the path; `splitpoint load` reads what the program of that \
-                                     format can dump as text"
-                .to_string()
-        }
+        | FileKind::KyotoCabinet => "check the path; `splitpoint load` reads a text dump by the \
+                                     program of that format"
+            .to_string(),
         _ => format!(
             "check the path; if it was a store, save what it still holds: splitpoint repair {file} \
              -o NEW.spt"
@@ -317,13 +315,13 @@ fn hint_of_io(source: &io::Error) -> Option<String> {
         io::ErrorKind::PermissionDenied => "check the permissions of the file and its directory",
         io::ErrorKind::IsADirectory => "that is a directory; give the path of a file",
         io::ErrorKind::ReadOnlyFilesystem => {
-            "the medium is read-only: get, count, list, dump, stat and check work on it"
+            "the file system is read-only; get, count, list, dump, stat and check still work"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "free some space and try again; what was stored before is safe"
+            "free some space and try again; everything stored before is safe"
         }
         io::ErrorKind::FileTooLarge => {
-            "files may not be so large here: see `ulimit -f`; what was stored before is safe"
+            "the limit on file sizes is too low: see `ulimit -f`; everything stored before is safe"
         }
         _ => return None,
     };

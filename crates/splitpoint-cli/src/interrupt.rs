@@ -145,7 +145,7 @@ fn end(exit: Exit, removed_count: usize, may_die: &AtomicBool) -> ! {
     // In a thread: the work may hold standard error, and wait for who should read it.
     let speaker = thread::Builder::new().spawn(move || {
         progress::leave_bar();
-        let what = if removed_count > 0 { ": what was unfinished is removed" } else { "" };
+        let what = if removed_count > 0 { ": removed the unfinished file" } else { "" };
         console::report_error(&format!("interrupted{what}"), None);
         let _ = said.send(());
     });

@@ -95,7 +95,7 @@ fn of_survey(path: &Path, survey: &Survey, done: &str) -> Option<Failure> {
     let lost = counted(survey.loss_count, "part");
     let message = format!("`{}`: {lost} could not be read; {done}", path.display());
     let file = shell_word(&path.to_string_lossy());
-    Some(Failure::new(exit, message).hint(format!("for which, see: splitpoint check {file}")))
+    Some(Failure::new(exit, message).hint(format!("to list them: splitpoint check {file}")))
 }
 
 /// Returns the failure of a command that listed `listed` records and looked at nothing else, if the

@@ -58,7 +58,7 @@ impl NewFile {
     fn give_name(&mut self, rename: impl FnOnce(&Path, &Path) -> io::Result<()>) -> Result<()> {
         interrupt::last_step();
         self.unfinished.finish(|| rename(&self.partial, &self.path)).map_err(|error| {
-            Failure::io(format_args!("give `{}` its name", self.path.display()), &error)
+            Failure::io(format_args!("create `{}`", self.path.display()), &error)
         })?;
         self.is_published = true;
         sync_directory_of(&self.path)

@@ -64,7 +64,7 @@ impl OldReport {
     pub(crate) fn to_text(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "{BOLD}{}{BOLD:#}", self.file);
-        let hash = if self.hash.is_empty() { "not known" } else { &self.hash };
+        let hash = if self.hash.is_empty() { "unknown" } else { &self.hash };
         for (name, value) in [
             ("format", self.format.clone()),
             ("records", grouped(self.records)),
@@ -87,7 +87,8 @@ impl OldReport {
             }
         }
         let _ = writeln!(out, "\n{BOLD}keys by their hashes{BOLD:#}");
-        let remedy = "Its hash function does not suit these keys: `splitpoint convert` makes a store of it.\n";
+        let remedy =
+            "Its hash function does not suit these keys. Convert it with `splitpoint convert`.\n";
         out += &chains::to_text(&self.chains, remedy);
         out
     }

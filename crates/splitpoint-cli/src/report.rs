@@ -118,7 +118,7 @@ impl StatReport {
     fn remedy(&self) -> String {
         let file = shell_word(&self.store);
         format!(
-            "The hash function does not suit these keys, or somebody chose them to collide.\n\
+            "The hash function does not suit these keys, or someone chose them to collide.\n\
              Move the store to a keyed function:\n  \
              splitpoint rehash {file} --hash siphash-1-3\n"
         )
@@ -156,7 +156,7 @@ impl StatReport {
         });
         let keys_per_bucket = float(self.records) / float(self.buckets.max(1));
         fact("fill factor", {
-            format!("{} keys a bucket, {keys_per_bucket:.2} now", self.fill_factor)
+            format!("{} keys per bucket, {keys_per_bucket:.2} now", self.fill_factor)
         });
         fact("load factor", format!("{:.3} of the slots are used", self.load_factor));
         fact("live bytes", size(self.live_bytes));
@@ -171,7 +171,7 @@ impl StatReport {
             _ if self.durable_bytes >= self.log_bytes => format!("{written}, all durable"),
             None => format!("{written}, {} durable", size(self.durable_bytes)),
             Some(age_ms) => format!(
-                "{written}, {} durable; the oldest change that is not was made {:.1} s ago",
+                "{written}, {} durable; the oldest change that is not is {:.1} s old",
                 size(self.durable_bytes),
                 float(age_ms) / 1000.0
             ),
@@ -203,15 +203,15 @@ impl RecoveryReport {
             Self::Created => "none: the store is new".to_string(),
             Self::Clean => "none: the store had been closed".to_string(),
             Self::TakenOver { records } => format!(
-                "the last writer was killed; its index was taken over, {} applied",
+                "warm restart: the last writer was killed; its index was kept and {} applied",
                 counted(*records, "record")
             ),
             Self::Replayed { checkpoint_keys, records, dropped_bytes } => format!(
-                "index rebuilt from {}, {} torn off the end",
+                "index rebuilt from {}, {} cut off the end",
                 rebuilt_from(*checkpoint_keys, *records),
                 bytes(*dropped_bytes)
             ),
-            Self::Unknown => "of a kind that this command does not know".to_string(),
+            Self::Unknown => "unknown to this command".to_string(),
         }
     }
 }

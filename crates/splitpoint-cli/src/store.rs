@@ -289,7 +289,7 @@ pub(crate) fn note_left(path: &Path, recovery: Recovery, console: Console) {
     match recovery {
         Recovery::Created => console.note(format_args!("created `{file}`")),
         Recovery::WarmRestart { records } => console.note(format_args!(
-            "`{file}` was not closed: its last writer was killed; index taken over, {} applied",
+            "`{file}` was not closed: its last writer was killed; kept its index and applied {}",
             counted(records, "record")
         )),
         Recovery::Replayed { checkpoint_keys, records, .. } => console.note(format_args!(

@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         None => backup.write_to(console::data()),
     };
     meter.finish();
-    let remedy = "the store is as it was; start the backup again";
+    let remedy = "the store is unchanged; run the backup again";
     let report =
         watch.end(copied, "no backup was made", remedy)?.map_err(|error| failure(args, &error))?;
     let name = dest.map_or("standard output".to_string(), |dest| format!("`{}`", dest.display()));
@@ -96,7 +96,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
     if report.is_recovered {
         console.note(format_args!(
-            "`{}` was not closed: its log was read to its end, as a recovery does",
+            "`{}` was not closed, so the backup read its log to the end, as recovery does",
             args.file.display()
         ));
     }
@@ -132,7 +132,7 @@ fn refuse_standard_output(args: &Args) -> Result<()> {
             .hint(format!("name a file: splitpoint backup {file} DEST --json")));
     }
     if io::stdout().is_terminal() {
-        return Err(Failure::new(Exit::Usage, "a copy of a store is not for a terminal")
+        return Err(Failure::new(Exit::Usage, "refusing to write a store to a terminal")
             .hint(format!("name a file: splitpoint backup {file} DEST")));
     }
     Ok(())
@@ -150,7 +150,7 @@ fn failure(args: &Args, error: &Error) -> Failure {
         Error::Io { action: "write the backup of", source, .. } => Failure::output(source),
         Error::Io { source, .. } if path != args.file => match source.kind() {
             io::ErrorKind::NotFound => {
-                failure.hint("the directory does not exist; make it first, or correct the path")
+                failure.hint("the directory does not exist; create it first, or correct the path")
             }
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 failure.hint("free some space and try again; nothing was left behind")
@@ -160,10 +160,10 @@ fn failure(args: &Args, error: &Error) -> Failure {
         Error::Corrupt { .. } => failure.hint(format!(
             "no backup was made; save what can be read: splitpoint repair {file} -o NEW"
         )),
-        Error::Exists { .. } => failure.hint("--force replaces it when the copy is whole"),
+        Error::Exists { .. } => failure.hint("--force replaces it once the copy is complete"),
         Error::Locked { .. } if path == args.file => failure
-            .hint("that process is making or recovering the store: try again when it is done"),
-        Error::Locked { .. } => failure.hint("another process uses DEST: choose another name"),
+            .hint("that process is creating or recovering the store; try again when it is done"),
+        Error::Locked { .. } => failure.hint("another process is using DEST; choose another name"),
         Error::NotAStore { found: FileKind::DanglingLink { .. }, .. } if path != args.file => {
             failure.hint("give the name of a file, or remove the link first")
         }
@@ -171,8 +171,8 @@ fn failure(args: &Args, error: &Error) -> Failure {
             failure.hint(format!("write to standard output: splitpoint backup {file} - > DEST"))
         }
         Error::HashMismatch { .. } => failure.hint(format!(
-            "`splitpoint backup {file} -` does not need the function; the program that made the \
-             store opens the copy"
+            "`splitpoint backup {file} -` works without the function; open the copy with the \
+             program that created the store"
         )),
         _ => failure,
     }

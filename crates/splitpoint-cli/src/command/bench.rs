@@ -124,7 +124,7 @@ impl Place {
         let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
         let made = tempfile::Builder::new().prefix("splitpoint-bench-").tempdir_in(&parent);
         made.map(Self::Directory).map_err(|error| {
-            Failure::io(format!("make a directory in `{}`", parent.display()), &error)
+            Failure::io(format!("create a directory in `{}`", parent.display()), &error)
         })
     }
 
@@ -195,8 +195,8 @@ fn measure(
     go_on()?;
     let record_count = count(records.len());
     if (found?, right?, scanned?) != (record_count, record_count, record_count) {
-        return Err(Failure::new(Exit::Bug, "the store gave back something else than was put")
-            .hint("this is a bug of splitpoint, please report it"));
+        return Err(Failure::new(Exit::Bug, "the store returned other records than it was given")
+            .hint("this is a bug in splitpoint, please report it"));
     }
     let (closed, close) = timed(|| db.close().map_err(failed));
     closed?;
@@ -286,7 +286,7 @@ impl Report {
         let median_total = self.phases.last().map(|phase| median(&phase.samples));
         if let Some(seconds) = median_total.map(|total| total.as_secs_f64()).filter(|s| *s > 0.0) {
             let rate = number::float(self.words) / seconds / 1e6;
-            let _ = writeln!(out, "\n{rate:.2} million words a second through all phases");
+            let _ = writeln!(out, "\n{rate:.2} million words per second over all phases");
         }
         out
     }

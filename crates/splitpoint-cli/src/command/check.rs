@@ -138,7 +138,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         return Ok(());
     }
     let file = shell_word(&report.store);
-    let damages = counted(report.damage_count, "damage");
+    let damages = counted(report.damage_count, "damaged place");
     let failure = Failure::new(Exit::No, format!("`{}` is corrupt: {damages} found", report.store));
     let saving = match report.kind {
         Kind::Store => "repair",
@@ -248,7 +248,7 @@ fn in_words(report: &Report, console: Console) -> String {
             Kind::Old => {
                 let (records, buckets) =
                     (counted(report.records, "record"), counted(report.lines, "bucket"));
-                format!("{records} in {buckets} walked; its format has no checksums of values")
+                format!("{records} in {buckets} walked; its format has no checksums for values")
             }
             Kind::Store => {
                 let (records, lines) =

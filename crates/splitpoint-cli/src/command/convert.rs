@@ -91,7 +91,7 @@ impl Goal {
         match (db185_of(&dest)?, args.format) {
             (Some(_), Some(TargetFormat::Splitpoint)) => {
                 let message = format!("`{}` is not a store", dest.display());
-                Err(Failure::new(Exit::Usage, message).hint("leave out --format or `db185:`"))
+                Err(Failure::new(Exit::Usage, message).hint("omit --format or `db185:`"))
             }
             (Some((path, options)), _) => Ok(Self { source, path, db185: Some(options) }),
             (None, Some(TargetFormat::Db185)) => {
@@ -152,7 +152,7 @@ impl Expected {
     /// Returns what is to be read of what the new file lacks, a line each.
     fn losses(&self) -> String {
         let discrepancies = self.discrepancies.iter().map(|one| format!("damage: {one}\n"));
-        let left_out = self.left_out.iter().map(|reason| format!("left out: {reason}\n"));
+        let left_out = self.left_out.iter().map(|reason| format!("skipped: {reason}\n"));
         discrepancies.chain(left_out).collect()
     }
 
@@ -165,13 +165,13 @@ impl Expected {
         console::print_styled(&if args.showing.json { String::new() } else { self.losses() })?;
         let numbers = loss::in_words(self.discrepancies.iter().copied());
         let parts = counted(self.left_out_count, "part");
-        let reason = numbers.unwrap_or_else(|| format!("{parts} cannot be carried"));
+        let reason = numbers.unwrap_or_else(|| format!("{parts} cannot be converted"));
         let source = args.source.display();
         let message = format!("`{source}`: {reason}; nothing was replaced");
         let file = shell_word(&args.source.to_string_lossy());
         Err(Failure::new(Exit::No, message).hint(format!(
-            "save what can be read: splitpoint salvage {file} -o NEW.spt; or replace it by what \
-             can be carried: --accept-loss"
+            "save what can be read: splitpoint salvage {file} -o NEW.spt; or accept the \
+             loss: --accept-loss"
         )))
     }
 }
@@ -210,7 +210,7 @@ fn survey(opened: &Opened, args: &Args, console: Console) -> Result<Expected> {
 
 /// Returns the failure to convert a source that is damaged.
 fn damaged(args: &Args, damage_count: u64) -> Failure {
-    let damages = counted(damage_count, "damage");
+    let damages = counted(damage_count, "damaged place");
     let file = shell_word(&args.source.to_string_lossy());
     let message = format!("`{}` is corrupt: {damages} found", args.source.display());
     Failure::new(Exit::Corrupt, message)
@@ -231,7 +231,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let mut read = 0;
     for record in opened.scan().map_err(failed)? {
         if let Some(exit) = interrupt.exit() {
-            return Err(Failure::interrupted(exit, "no file was made"));
+            return Err(Failure::interrupted(exit, "no file was created"));
         }
         match record {
             Ok(record) => target.put(&record.key, &record.value)?,
@@ -277,31 +277,33 @@ fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Cons
         console::print_styled(&losses)?;
     }
     console.note(format_args!(
-        "carried {} of `{}` ({}) into `{}`",
+        "converted {} of `{}` ({}) to `{}`",
         counted(report.records, "record"),
         report.source,
         report.source_format,
         report.dest
     ));
     if let Some(numbers) = numbers {
-        let message = format!("`{}`: {numbers}; only what was found was carried", report.source);
+        let message = format!("`{}`: {numbers}; converted only the records found", report.source);
         return Err(Failure::new(Exit::No, message).hint(loss::hint(&args.source)));
     }
     if report.left_out_count == 0 && records == expected.records {
         return Ok(());
     }
     let message = format!(
-        "`{}` has {}, of which {} were carried; {} left out",
-        report.source,
-        counted(expected.records, "record"),
+        "converted {} of {} of `{}`; skipped {}",
         report.records,
+        counted(expected.records, "record"),
+        report.source,
         counted(report.left_out_count, "part"),
     );
     let file = shell_word(&report.source);
     Err(Failure::new(Exit::No, message).hint(if has_refused {
-        format!("a store has room for every record: splitpoint convert {file} NEW.spt")
+        format!("a store can hold every record: splitpoint convert {file} NEW.spt")
     } else {
-        format!("if it is damaged, more may be found: splitpoint salvage {file} -o SAVED.spt")
+        format!(
+            "if the file is damaged, salvage may find more: splitpoint salvage {file} -o SAVED.spt"
+        )
     }))
 }
 
@@ -404,7 +406,7 @@ impl Target {
                 _ => Error::Exists { path: path.to_path_buf() },
             };
             return Err(Failure::opening(path, &error)
-                .hint("nothing is replaced: give another name, or remove the file first"));
+                .hint("choose another name, or remove the file first"));
         }
         let open = |partial: &Path| {
             Ok(if let Some(options) = db185 {
@@ -418,7 +420,7 @@ impl Target {
             (Error::Exists { .. }, Some(partial)) => {
                 let file = shell_word(&partial.to_string_lossy());
                 Failure::opening(partial, &error).hint(format!(
-                    "another process is making it, or one was killed; then: rm {file}"
+                    "another process is creating it, or one was killed; in that case: rm {file}"
                 ))
             }
             _ => Failure::creating(path, &error),
@@ -482,7 +484,7 @@ impl Target {
 
     /// Says what the user called the file, not what it is called until it is whole.
     fn failed(&self, error: &Error) -> Failure {
-        Failure::using(&self.path, error).hint("no file was made; the source is as it was")
+        Failure::using(&self.path, error).hint("no file was created; the source is unchanged")
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -503,7 +505,8 @@ impl Target {
         table.close()?;
         if found != self.records {
             let put = counted(self.records, "record");
-            let message = format!("`{}` has {found} after {put}", self.path.display());
+            let message =
+                format!("`{}` has {found} records after storing {put}", self.path.display());
             return Err(Failure::new(Exit::Bug, message));
         }
         self.file.publish()?;

@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let extent = Extent::of(&opened)?;
     print(args, extent.record_count)?;
     extent.warn_if_unknown(console);
-    extent.failure("only what was found is counted").map_or(Ok(()), Err)
+    extent.failure("counted only the records found").map_or(Ok(()), Err)
 }
 
 fn print(args: &Args, record_count: u64) -> Result<()> {

@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         None if is_url => String::new(),
         None => {
             let hash = args.choice.hash.as_deref().unwrap_or(HASH_DEFAULT);
-            format!(" with hash function {hash}, {fill_factor} keys a bucket")
+            format!(" with hash function {hash}, {fill_factor} keys per bucket")
         }
     };
     table.close()?;
@@ -85,7 +85,7 @@ impl Args {
         if hash.is_none() && seed.is_none() && fill_factor.is_none() && expected_records.is_none() {
             return Ok(Options::new());
         }
-        let message = format!("`{}` takes its parameters behind its name", file.display());
+        let message = format!("`{}` takes its parameters after its name", file.display());
         Err(Failure::new(Exit::Usage, message)
             .hint("for example: splitpoint create 'db185:words.db?ffactor=8&nelem=1000&hash=x33'"))
     }

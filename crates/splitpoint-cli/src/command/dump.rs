@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         return Err(damaged(args, damage_count, written));
     }
     written?;
-    extent.failure("only what was found is in the dump").map_or(Ok(()), Err)
+    extent.failure("the dump holds only the records found").map_or(Ok(()), Err)
 }
 
 /// What to do where a record cannot be read.
@@ -120,17 +120,17 @@ fn write_records(
     Ok(())
 }
 
-/// Says of a damaged store what `check` says, and how far the dump has come.
+/// Reports the damage as `check` does, and how many records the dump has.
 fn damaged(args: &Args, damage_count: u64, written: Result<()>) -> Failure {
     let file = args.file.display();
-    let damages = counted(damage_count, "damage");
+    let damages = counted(damage_count, "damaged place");
     let found = format!("`{file}` is corrupt: {damages} found");
     match written {
         Ok(()) => {
             let file = shell_word(&args.file.to_string_lossy());
             let message = format!("{found}, the dump may hold wrong bytes");
             Failure::new(Exit::Corrupt, message).hint(format!(
-                "a backup is better, or only what is not damaged: splitpoint repair {file} -o NEW.spt"
+                "restore a backup, or save only the undamaged records: splitpoint repair {file} -o NEW.spt"
             ))
         }
         Err(failure) if failure.exit() == Exit::Corrupt => failure.within(found),
@@ -140,11 +140,11 @@ fn damaged(args: &Args, damage_count: u64, written: Result<()>) -> Failure {
 
 fn unfit(args: &Args, key: &[u8], reason: &str, written: u64) -> Failure {
     let message = format!(
-        "tsv cannot carry the record of key `{}`: {reason}; stopped after {}",
+        "tsv cannot hold the record of key `{}`: {reason}; stopped after {}",
         shown(key),
         counted(written, "record")
     );
     let file = shell_word(&args.file.to_string_lossy());
     Failure::new(Exit::No, message)
-        .hint(format!("jsonl carries any bytes: splitpoint dump {file} --format jsonl"))
+        .hint(format!("jsonl can hold any bytes: splitpoint dump {file} --format jsonl"))
 }

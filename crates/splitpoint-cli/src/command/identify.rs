@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
         // The last error of its kind; those before it were reported.
         (Some(failure), _) => Err(failure),
         (None, Some(name)) => {
-            Err(Failure::new(Exit::No, format!("`{name}` is no hash file that is known")))
+            Err(Failure::new(Exit::No, format!("`{name}` is not a known hash file")))
         }
     }
 }

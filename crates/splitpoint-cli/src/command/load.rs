@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     };
     if columns.is_some() && !matches!(format, LoadFormat::Csv | LoadFormat::Tsv) {
         return Err(Failure::new(Exit::Usage, "--column and --header are for csv and tsv")
-            .hint(format!("the format is {}; --format says another", format.name())));
+            .hint(format!("the format is {}; choose another with --format", format.name())));
     }
     if columns.is_none() {
         note_oddities(&mut input, format, console);
@@ -179,7 +179,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
 
 fn outcome_in_words(report: &Report) -> String {
     let mut words = format!("{} new", crate::number::grouped(report.new));
-    for (count, what) in [(report.replaced, "replaced"), (report.kept, "kept as they were")] {
+    for (count, what) in [(report.replaced, "replaced"), (report.kept, "kept unchanged")] {
         if count > 0 {
             let _ = write!(words, ", {} {what}", crate::number::grouped(count));
         }
@@ -198,8 +198,9 @@ impl Source {
     fn open(path: Option<&Path>, console: Console) -> Result<Self> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             if io::stdin().is_terminal() {
-                console
-                    .note("reading records from the terminal; Ctrl-D on an empty line ends them");
+                console.note(
+                    "reading records from the terminal; end them with Ctrl-D on an empty line",
+                );
             }
             let input = Input::new(Box::new(io::stdin()));
             return Ok(Self { name: "standard input".to_string(), input, total: Total::Unknown });
@@ -223,7 +224,7 @@ fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFor
         Detected::Format(LoadFormat::Lines) if is_named_csv => {
             let message = format!("{name} may be CSV, or a list of keys");
             return Err(Failure::new(Exit::Usage, message).hint(
-                "say it with --format csv, and --header if the first row is one; or --format lines",
+                "choose --format csv, with --header if the first row is a header, or --format lines",
             ));
         }
         Detected::Format(format) => return Ok(format),
@@ -232,7 +233,7 @@ fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFor
             let names = LoadFormat::value_variants().iter().map(|format| format.name());
             let names = names.collect::<Vec<_>>().join(", ");
             return Err(Failure::new(Exit::Usage, message)
-                .hint(format!("say it with --format, which is one of {names}")));
+                .hint(format!("choose one with --format: {names}")));
         }
         Detected::Foreign(Foreign::Store) => {
             let file = shell_word(name.trim_matches('`'));
@@ -246,7 +247,7 @@ fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFor
         }
         Detected::Foreign(Foreign::Gdbm) => {
             let file = shell_word(name.trim_matches('`'));
-            ("a gdbm file", format!("make a store of it: splitpoint convert {file} NEW.spt"))
+            ("a gdbm file", format!("convert it to a store: splitpoint convert {file} NEW.spt"))
         }
         Detected::Foreign(Foreign::Compressed) => {
             ("compressed", "decompress it into a pipe: zcat FILE.gz | splitpoint load ...".into())
@@ -264,13 +265,13 @@ fn note_oddities(input: &mut Input, format: LoadFormat, console: Console) {
     let Ok(start) = input.peek() else { return };
     if start.split(|byte| *byte == b'\n').next().is_some_and(|line| line.ends_with(b"\r")) {
         console.note(
-            "the lines end in CR LF, and the CR is kept as a part of each; `tr -d '\\r'` \
+            "the lines end in CR LF, and the CR is kept as part of each line; `tr -d '\\r'` \
              removes it",
         );
     }
     if start.starts_with(b"\xef\xbb\xbf") {
         console.note(
-            "the input begins with a byte order mark, which is kept as a part of the first key; \
+            "the input begins with a byte order mark, which is kept as part of the first key; \
              `tail -c +4` removes it",
         );
     }

@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     };
     let shown = dir.display();
     fs::create_dir_all(dir)
-        .map_err(|error| Failure::io(format!("make directory `{shown}`"), &error))?;
+        .map_err(|error| Failure::io(format!("create directory `{shown}`"), &error))?;
     let pages = manual::pages().map_err(|error| Failure::io("render the manual", &error))?;
     for (name, page) in &pages {
         write_regular(&dir.join(name), page)?;

@@ -77,12 +77,12 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
     let (key, file) = (shown(&key), args.file.display());
     Err(Failure::new(Exit::No, format!("key `{key}` already exists in `{file}`"))
-        .hint("its value is unchanged; without --new it would be replaced"))
+        .hint("its value is unchanged; omit --new to replace it"))
 }
 
 fn read_standard_input(console: Console) -> Result<Vec<u8>> {
     if io::stdin().is_terminal() {
-        console.note("reading the value from the terminal; Ctrl-D on an empty line ends it");
+        console.note("reading the value from the terminal; end it with Ctrl-D on an empty line");
     }
     let mut value = Vec::new();
     // One byte over the limit is enough for the store to refuse it.

@@ -80,8 +80,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
     let done = rehash.run();
     phases.finish();
-    let state = format!("`{}` is as it was", args.file.display());
-    match watch.end(done, &state, "start the rehash again")? {
+    let state = format!("`{}` is unchanged", args.file.display());
+    match watch.end(done, &state, "run the rehash again")? {
         Ok(report) => tell(args, report, started, console),
         Err(error) => Err(failure(args, &error)),
     }
@@ -95,7 +95,7 @@ fn refuse_url(args: &Args) -> Result<()> {
     let message = format!("`{}` is not the path of a store", args.file.display());
     let file = shell_word(&args.file.to_string_lossy());
     Err(Failure::new(Exit::CannotOpen, message)
-        .hint(format!("make a store of it: splitpoint convert {file} NEW.spt")))
+        .hint(format!("convert it to a store: splitpoint convert {file} NEW.spt")))
 }
 
 fn phase_of(now: RehashProgress) -> (&'static str, Total) {
@@ -120,7 +120,7 @@ fn tell(args: &Args, report: RehashReport, started: Instant, console: Console) -
     ));
     if old == new && HashFunction::by_name(new).is_some_and(|function| !is_seeded(&function)) {
         console.note(format_args!(
-            "{new} takes no seed, so the chains are what they were; --hash names another function"
+            "{new} takes no seed, so the chains are unchanged; choose another function with --hash"
         ));
     }
     if !args.showing.json {
@@ -149,12 +149,14 @@ fn failure(args: &Args, error: &Error) -> Failure {
         if is_opening { Failure::opening(file, error) } else { store::using(file, error) };
     match error {
         Error::Io { source, .. } if is_full(source) => failure
-            .hint("the disk needs room for the old store and the new one; the store is as it was"),
+            .hint("the disk needs room for the old store and the new one; the store is unchanged"),
         Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => failure
-            .hint("the file and its directory must be writable: the new store is made beside it"),
+            .hint("the file and its directory must be writable, to create the new store beside it"),
         Error::Unsupported { feature: Unsupported::HardLinks, .. } => {
             let name = shell_word(&file.to_string_lossy());
-            failure.hint(format!("remove the others: find / -xdev -samefile {name}"))
+            failure.hint(format!(
+                "remove the other links; to find them: find / -xdev -samefile {name}"
+            ))
         }
         _ => failure,
     }

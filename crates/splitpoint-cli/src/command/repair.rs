@@ -97,9 +97,10 @@ pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> 
     if let Some((_, mut bar)) = bar {
         bar.finish(last.0, last.1);
     }
-    let remedy = "the damaged file is as it was; the repair can be run again";
-    let report =
-        watch.end(repaired, "no store was made", remedy)?.map_err(|error| failed(args, &error))?;
+    let remedy = "the damaged file is unchanged; run the repair again";
+    let report = watch
+        .end(repaired, "no store was created", remedy)?
+        .map_err(|error| failed(args, &error))?;
     let report = Report::new(args, &report);
     if args.showing.json {
         console::print_json(&report)?;
@@ -116,7 +117,7 @@ fn failed(args: &Saving, error: &Error) -> Failure {
         ErrorKind::Exists => Failure::opening(&args.output, error)
             .hint(format!("give the name of a new file, or remove it first: rm {target}")),
         ErrorKind::Full => Failure::using(&args.output, error)
-            .hint("give a file on a disk with more space; the damaged one is as it was"),
+            .hint("choose a disk with more space; the damaged file is unchanged"),
         ErrorKind::NotAStore if error.path() == Some(&args.output) => {
             Failure::using(&args.output, error).hint("give the name of a new file")
         }
@@ -173,13 +174,13 @@ impl Report {
             (unlisted, "more damaged range"),
             (self.lost_segments, "log segment lost, at least"),
             (self.lost_big_records, "big record lost with its key"),
-            (self.unreadable_blocks, "block of 4 KiB that the disk cannot read"),
-            (self.doubtful_records, "big record saved that may not belong to the log"),
+            (self.unreadable_blocks, "4 KiB block that the disk cannot read"),
+            (self.doubtful_records, "saved big record that may not belong to the log"),
             (
                 self.doubtful_batched,
-                "change saved of a batch that may not have been committed, or not whole",
+                "saved change of a batch that may be uncommitted or incomplete",
             ),
-            (self.unknown_deletes, "delete of a key that is not known"),
+            (self.unknown_deletes, "delete of an unknown key"),
         ] {
             if count > 0 {
                 line(format!("damage: {} x {what}", grouped(count)));
@@ -190,7 +191,7 @@ impl Report {
                 line(words);
             }
             line(format!(
-                "saved {} of `{}` into `{}`, from {} ({})",
+                "saved {} of `{}` to `{}`, from {} ({})",
                 counted(self.keys, "key"),
                 self.store,
                 self.output,
@@ -205,29 +206,31 @@ impl Report {
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.superblocks == 0 {
-            notes.push("note: no superblock is valid: the new store has default parameters".into());
+            notes.push(
+                "note: no superblock is valid, so the new store has default parameters".into(),
+            );
         }
         if let Some(name) = &self.replaced_hash {
             notes.push(format!(
-                "note: hash function {name} is not known here: the new store has the default one"
+                "note: hash function {name} is unknown here, so the new store has the default one"
             ));
         }
         if self.ignored_segments > 0 || self.ignored_bytes > 0 {
             notes.push(format!(
-                "note: left out {} and {} of records that an earlier recovery dropped",
+                "note: skipped {} and {} of records that an earlier recovery dropped",
                 counted(self.ignored_segments, "segment"),
                 bytes(self.ignored_bytes)
             ));
         }
         if self.uncommitted > 0 {
             notes.push(format!(
-                "note: left out {} of batches that were never committed",
+                "note: skipped {} of batches that were never committed",
                 counted(self.uncommitted, "record")
             ));
         }
         if self.is_whole && !self.is_end_known {
             notes.push(
-                "note: the live header is damaged or behind: nothing else tells where the log ends"
+                "note: the live header is damaged or out of date, and nothing else shows where the log ends"
                     .into(),
             );
         }
@@ -240,12 +243,12 @@ impl Report {
         if self.stale_max > 0 {
             let _ = write!(
                 message,
-                ": up to {} are missing, old, or back after they were deleted",
+                ": up to {} are missing, out of date, or back after a delete",
                 counted(self.stale_max, "key")
             );
         }
         let target = shell_word(&args.output.to_string_lossy());
         Failure::new(Exit::No, message)
-            .hint(format!("compare with a backup if there is one: splitpoint dump {target} | sort"))
+            .hint(format!("compare with a backup if you have one: splitpoint dump {target} | sort"))
     }
 }

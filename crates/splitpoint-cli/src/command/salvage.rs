@@ -42,7 +42,7 @@ pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> 
     let mut records = 0;
     let salvaged = file.salvage(|key, value, is_doubtful| {
         let outcome = match interrupt.exit() {
-            Some(exit) => Err(Failure::interrupted(exit, "no store was made")),
+            Some(exit) => Err(Failure::interrupted(exit, "no store was created")),
             None => target.put(key, value),
         };
         if let Err(failure) = outcome {
@@ -76,11 +76,11 @@ pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> 
     } else {
         let lines = (damages.iter().map(|damage| format!("damage: {damage}\n")))
             .chain(doubtful.iter().map(|key| format!("in doubt: key `{key}`\n")))
-            .chain(left_out.iter().map(|reason| format!("left out: {reason}\n")));
+            .chain(left_out.iter().map(|reason| format!("skipped: {reason}\n")));
         console::print_styled(&lines.collect::<String>())?;
     }
     console.note(format_args!(
-        "saved {} of `{}` into `{}`, {} in doubt",
+        "saved {} of `{}` to `{}`, {} in doubt",
         counted(records, "record"),
         args.file.display(),
         args.output.display(),
@@ -92,8 +92,8 @@ pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> 
     let message = format!(
         "`{}`: {} and {} in doubt",
         args.file.display(),
-        counted(count(damages.len()), "damage"),
+        counted(count(damages.len()), "damaged place"),
         counted(count(doubtful.len()), "record"),
     );
-    Err(Failure::new(Exit::No, message).hint("compare with a backup if there is one"))
+    Err(Failure::new(Exit::No, message).hint("compare with a backup if you have one"))
 }

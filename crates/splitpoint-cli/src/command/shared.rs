@@ -69,7 +69,7 @@ pub(in crate::command) fn parse_seed(text: &str) -> Result<u64, String> {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    parsed.map_err(|_| "a seed is a number of 64 bits, in decimal or as 0x and hex".to_string())
+    parsed.map_err(|_| "a seed is a 64-bit number, in decimal or in hex with 0x".to_string())
 }
 
 /// The keys that a command looks up or removes.

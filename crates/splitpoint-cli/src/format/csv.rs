@@ -28,7 +28,7 @@ impl Columns {
         for column in [key, value] {
             if !has_header && number_of(column).is_none() {
                 return Err(format!(
-                    "there is no column `{column}` without a header: give its number, or --header"
+                    "there is no column `{column}` without a header: give its number, or use --header"
                 ));
             }
         }

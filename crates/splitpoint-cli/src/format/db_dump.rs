@@ -136,7 +136,7 @@ impl Reader {
                 }
                 line if line.starts_with(b"type=") => {
                     if !matches!(line, b"type=hash" | b"type=btree") {
-                        let reason = "only dumps of type hash or btree have keys of their own";
+                        let reason = "only dumps of type hash or btree have explicit keys";
                         return Err(ReadError::at_line(input, reason));
                     }
                 }
@@ -184,8 +184,7 @@ impl Reader {
                 Err(ReadError::at_line(input, "the line has no newline: the input is cut short"))
             }
             None => {
-                let reason =
-                    format!("the input ends where {what} should be: it is cut short after it");
+                let reason = format!("the input ends where {what} should be: it is cut short");
                 Err(ReadError::at_line(input, reason))
             }
         }

@@ -96,7 +96,7 @@ impl AsciiReader {
     fn end(&mut self, input: &mut Input) -> Result<bool, ReadError> {
         let count = self.record_count;
         if number_after(&self.line, b"#:count=") != Some(count) {
-            let reason = format!("`#:count=` is not the {count} records that came before");
+            let reason = format!("`#:count=` does not match the {count} records before it");
             return Err(ReadError::at_line(input, reason));
         }
         self.next_line(input, "`# End of data`")?;

@@ -54,11 +54,11 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         (Some(newer), _) => of_studies(args, newer, console),
         (None, [left, right]) => of_functions(args, by_name(left)?, by_name(right)?, console),
         (None, []) => Err(Failure::new(Exit::Usage, "there is nothing to compare")
-            .hint("give two functions by --hash, or two saved studies")),
+            .hint("give two functions with --hash, or two saved studies")),
         (None, names) => {
-            let message = format!("two functions can be compared, not {}", names.len());
+            let message = format!("compare takes two functions, not {}", names.len());
             Err(Failure::new(Exit::Usage, message)
-                .hint("splitpoint lab hash shows any number of them beside each other"))
+                .hint("to compare any number of functions, use splitpoint lab hash"))
         }
     }
 }
@@ -125,7 +125,7 @@ fn of_studies(args: &Args, newer: &std::path::Path, console: Console) -> Result<
         console.note(format_args!("the keys differ: {} then, {new} now", counted(old, "key")));
     }
     if older.machine != newer.machine && !newer.timings.is_empty() {
-        console.note("the machines differ: their times cannot be compared");
+        console.note("the machines differ, so their times cannot be compared");
     }
     let study = Study { differences, ..newer };
     args.output.deliver(&study, console)

@@ -135,14 +135,14 @@ impl LimitArgs {
 fn positive(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(number) if number > 0.0 && f64::is_finite(number) => Ok(number),
-        _ => Err("a number above 0 is needed".to_owned()),
+        _ => Err("expected a number above 0".to_owned()),
     }
 }
 
 fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(number) if (0.0..=1.0).contains(&number) => Ok(number),
-        _ => Err("a number from 0 to 1 is needed".to_owned()),
+        _ => Err("expected a number from 0 to 1".to_owned()),
     }
 }
 
@@ -184,7 +184,7 @@ fn judge(args: &Args, study: &mut Study, console: Console) -> Result<()> {
             let verb = if missed == 1 { "is" } else { "are" };
             let message = format!("{missed} of {limits} {verb} missed");
             Err(Failure::new(Exit::No, message)
-                .hint("splitpoint lab table shows the figures, lab recommend what fits better"))
+                .hint("see the figures with lab table, and better functions with lab recommend"))
         }
     }
 }
@@ -212,7 +212,7 @@ fn given(args: &Args, path: &Path, console: Console) -> Result<Study> {
     let source = path.display().to_string();
     let malformed = |reason: String| {
         Failure::new(Exit::Usage, format!("`{source}`: {reason}"))
-            .hint("--hashes-as says how the hashes are written, such as hex, decimal or u64")
+            .hint("set the format of the hashes with --hashes-as, such as hex, decimal or u64")
     };
     let bytes = read(path)?;
     let format = args.hashes_as.map_or_else(|| evident_format(&bytes), Ok);
@@ -266,13 +266,13 @@ fn facts_of(
     let session = args.keys.with_duplicates().begin(&args.output, Console::new(true))?;
     let Some(keys) = session.keys().held() else {
         return Err(Failure::new(Exit::Usage, format!("`{path}` does not fit into memory"))
-            .hint("--memory-bytes allows more; without the keys the hashes alone are measured"));
+            .hint("--memory-bytes allows more; or omit the keys and measure the hashes alone"));
     };
     if hashes.len() != keys.len() {
         let (hashes, keys) = (grouped(count(hashes.len())), counted(count(keys.len()), "key"));
         let message = format!("`{source}` holds {hashes} hashes, `{path}` {keys}");
         return Err(Failure::new(Exit::Usage, message)
-            .hint("one hash for each key is needed, in the order of the keys"));
+            .hint("give one hash per key, in the order of the keys"));
     }
     let mut seen: HashMap<&[u8], u64> = HashMap::with_capacity(hashes.len());
     let mut kept = Vec::with_capacity(hashes.len());
@@ -281,8 +281,9 @@ fn facts_of(
             Some(other) if other != hash => {
                 let key = shown(key);
                 let message = format!("`{key}` has the hashes {other:#x} and {hash:#x}");
-                return Err(Failure::new(Exit::Usage, format!("`{source}`: {message}"))
-                    .hint("a function gives a key one hash: are the two files in one order?"));
+                return Err(Failure::new(Exit::Usage, format!("`{source}`: {message}")).hint(
+                    "a function gives a key one hash; are the two files in the same order?",
+                ));
             }
             Some(_) if !args.keys.keeps_duplicates() => {}
             _ => kept.push(hash),
@@ -295,7 +296,7 @@ fn facts_of(
         facts.key_count = count(kept.len());
         facts.key_bytes = seen.keys().map(|key| count(key.len())).sum();
         let keys = counted(facts.duplicate_count, "duplicate key");
-        console.note(format_args!("{keys} left out, with their hashes"));
+        console.note(format_args!("skipped {keys}, with their hashes"));
     }
     *hashes = kept;
     Ok(facts)
@@ -315,7 +316,9 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 fn evident_format(bytes: &[u8]) -> Result<HashFormat, String> {
     let could_be_decimal = |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_whitespace();
     if !bytes.trim_ascii().is_empty() && bytes.iter().all(could_be_decimal) {
-        return Err("its hashes have only the digits 0 to 9: they may be hex or decimal".to_owned());
+        return Err(
+            "its hashes have only the digits 0 to 9, so they may be hex or decimal".to_owned()
+        );
     }
     Ok(HashFormat::Hex)
 }
@@ -352,7 +355,7 @@ fn lines(bytes: &[u8], of: impl Fn(&str) -> Option<u64>) -> Result<Vec<u64>, Str
         let hash = std::str::from_utf8(line).ok().and_then(&of);
         hashes.push(
             hash.ok_or_else(|| {
-                format!("line {number}: `{}` is no integer of 64 bits", shown(line))
+                format!("line {number}: `{}` is not a 64-bit integer", shown(line))
             })?,
         );
     }

@@ -73,7 +73,7 @@ fn in_words(report: &Report, shows_all: bool, console: Console) -> String {
         }
     }
     if !console.is_quiet() {
-        let _ = writeln!(out, "slips of the published texts:");
+        let _ = writeln!(out, "errors in the published texts:");
         for Slip { source, printed, evidence } in &report.slips {
             let _ = writeln!(out, "  {source}: {printed}\n    {evidence}");
         }

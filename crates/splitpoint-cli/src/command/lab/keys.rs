@@ -103,7 +103,7 @@ impl KeyArgs {
         self.tell(&keys, console);
         if keys.is_empty() {
             return Err(Failure::new(Exit::No, format!("`{}` holds no keys", path.display()))
-                .hint("--keys says how keys are written: one a line if nothing else is said"));
+                .hint("set the format of the keys with --keys; the default is one per line"));
         }
         Ok(keys)
     }
@@ -190,7 +190,7 @@ impl KeyArgs {
     fn format(&self) -> Result<Format> {
         let usage = |error: Error| {
             Failure::new(Exit::Usage, error.to_string())
-                .hint("the formats are listed by: splitpoint lab hash --help")
+                .hint("for the formats, see: splitpoint lab hash --help")
         };
         if self.format == "store" {
             return Ok(Format::Store);
@@ -202,8 +202,8 @@ impl KeyArgs {
         let mut format = KeyFormat::by_name(&self.format, column).map_err(usage)?;
         if let Some(encoding) = &self.encoding {
             if !format.is_text() {
-                let message = format!("--as is for text, and `{}` is none", self.format);
-                return Err(Failure::new(Exit::Usage, message).hint("leave out --as"));
+                let message = format!("--as is for text, and `{}` is not text", self.format);
+                return Err(Failure::new(Exit::Usage, message).hint("omit --as"));
             }
             format.encoding = encoding.parse().map_err(usage)?;
         }
@@ -225,7 +225,7 @@ impl KeyArgs {
                     "; duplicates were found by fingerprints, which are wrong with a probability \
                      of about {wrong_p:.0e}"
                 ),
-                Duplicates::Unchecked => "; nobody looked for duplicates".to_string(),
+                Duplicates::Unchecked => "; they were not checked for duplicates".to_string(),
                 _ => String::new(),
             };
             console.note(format_args!(
@@ -234,11 +234,11 @@ impl KeyArgs {
         }
         if *duplicate_count > 0 {
             let keys = counted(*duplicate_count, "duplicate key");
-            let outcome = if self.keep_duplicates { "kept" } else { "left out" };
-            console.note(format_args!("{keys} {outcome}"));
+            let outcome = if self.keep_duplicates { "kept" } else { "skipped" };
+            console.note(format_args!("{outcome} {keys}"));
         }
         if *blank_count > 0 {
-            console.note(format_args!("{} left out", counted(*blank_count, "blank line")));
+            console.note(format_args!("skipped {}", counted(*blank_count, "blank line")));
         }
         if *carriage_return_count > 0 {
             let lines = counted(*carriage_return_count, "line");
@@ -247,7 +247,7 @@ impl KeyArgs {
         if *nul_count > 0 {
             let lines = counted(*nul_count, "line");
             console.note(format_args!(
-                "{lines} with NUL bytes: if that is no text, --keys says how keys are written"
+                "{lines} with NUL bytes: if the file is not text, set its format with --keys"
             ));
         }
     }
@@ -262,7 +262,9 @@ fn hint(path: &Path, error: &ReadError) -> String {
         ReadError::Malformed { place: Place::Whole, reason } if reason == IS_COMPRESSED => {
             format!("decompress it into a pipe: zcat {file} | splitpoint lab ... -")
         }
-        _ => "--keys says how keys are written, --as what their text means".to_string(),
+        _ => {
+            "set the format of the keys with --keys, and the meaning of text with --as".to_string()
+        }
     }
 }
 
@@ -292,7 +294,7 @@ fn missing_file(taken: Option<&Path>) -> Failure {
         Some(path) => {
             let file = shell_word(&path.to_string_lossy());
             missing.hint(format!(
-                "{file} was taken as the file to save: put it before --json, or - for standard \
+                "--json took {file} as its own; put the file before --json, or - for standard \
                  input"
             ))
         }

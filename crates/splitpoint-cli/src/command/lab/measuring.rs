@@ -136,7 +136,7 @@ impl Session {
         let trace = args.of_trace(path).read(&mut self.watching, console)?;
         trace.held().cloned().ok_or_else(|| {
             Failure::new(Exit::Usage, format!("`{}` does not fit into memory", path.display()))
-                .hint("--memory-bytes allows more; a part of the lookups will do as well")
+                .hint("--memory-bytes allows more; or use a part of the lookups")
         })
     }
 
@@ -165,7 +165,7 @@ impl Session {
         let Some(interruption) = interruption else { return Ok(()) };
         let exit = self.watching.exit().unwrap_or(Exit::Interrupted);
         Err(Failure::new(exit, format!("interrupted: {}", interruption.missing))
-            .hint("what is printed or saved is of the keys that were counted"))
+            .hint("the results cover only the keys counted so far"))
     }
 }
 

@@ -106,7 +106,7 @@ fn check_memory(args: &Args, bucket_count: u64, session: &Session) -> Result<()>
         bytes(args.keys.memory_bytes)
     );
     Err(Failure::new(Exit::Usage, message)
-        .hint("--memory-bytes allows more; a sample of the keys will do as well"))
+        .hint("--memory-bytes allows more; or use a sample of the keys"))
 }
 
 fn measured(

@@ -73,14 +73,14 @@ impl Output {
             Rendering {
                 option: "--html",
                 path: self.html.as_deref(),
-                what: "page of the lab",
+                what: "lab page",
                 start: document::PAGE_START,
                 render: |study| report::document(study).html(),
             },
             Rendering {
                 option: "--markdown",
                 path: self.markdown.as_deref(),
-                what: "Markdown of the lab",
+                what: "lab Markdown file",
                 start: document::MARKDOWN_START,
                 render: |study| report::document(study).markdown(),
             },
@@ -107,13 +107,13 @@ impl Output {
     ) -> Result<()> {
         if let Some(path) = self.json_file() {
             save(path, study)?;
-            console.note(format_args!("saved the study in `{}`", path.display()));
+            console.note(format_args!("saved the study to `{}`", path.display()));
         }
         for form in self.renderings() {
             let Some(path) = form.file() else { continue };
             form.check()?;
             replace(path, (form.render)(study).as_bytes())?;
-            console.note(format_args!("made the {} `{}`", form.what, path.display()));
+            console.note(format_args!("wrote the {} `{}`", form.what, path.display()));
         }
         if self.json == Some(None) {
             return console::print_json(study);
@@ -162,8 +162,8 @@ pub(super) fn load(path: &Path) -> Result<Study> {
     let shown = path.display();
     let text = read_whole(path)?;
     let no_study = |reason: &str| {
-        Failure::new(Exit::Usage, format!("`{shown}` is no saved study: {reason}"))
-            .hint("a study is saved by --json FILE, for example of `splitpoint lab hash`")
+        Failure::new(Exit::Usage, format!("`{shown}` is not a saved study: {reason}"))
+            .hint("save a study with --json FILE, for example with `splitpoint lab hash`")
     };
     let value: serde_json::Value =
         serde_json::from_slice(&text).map_err(|error| no_study(&error.to_string()))?;
@@ -203,7 +203,7 @@ fn may_replace_if(
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(Error::Io { source, .. }) => return Err(failed(source)),
         Err(error) => {
-            return Err(Failure::new(Exit::Usage, format!("{error}: it is not replaced"))
+            return Err(Failure::new(Exit::Usage, format!("{error}, so it was not replaced"))
                 .hint(format!("give {option} the path of a regular file")));
         }
     };
@@ -211,7 +211,7 @@ fn may_replace_if(
     if is_empty || is_ours(BufReader::new(old)) {
         return Ok(());
     }
-    let message = format!("`{shown}` exists and is no {what}: it is not replaced");
+    let message = format!("`{shown}` exists and is not a {what}, so it was not replaced");
     Err(Failure::new(Exit::Usage, message).hint(format!(
         "give {option} another name, or remove the file first: rm {}",
         shell_word(&path.to_string_lossy())

@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     // Before the keys are read, which may take long.
     let usage = |error: splitpoint_lab::Error| {
         Failure::new(Exit::Usage, error.to_string())
-            .hint("--nodes counts masters; replicas hold no slots of their own")
+            .hint("--nodes counts masters; replicas own no slots")
     };
     ranges(args.nodes).map_err(usage)?;
     let session = args.keys.begin(&args.output, console)?;
