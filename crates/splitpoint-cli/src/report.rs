@@ -1,4 +1,4 @@
-//! What `stat` and `demo` tell of a store: one serialized struct, and its text for 80 columns.
+//! The report of `stat` on a store: one serialized struct, and its text for 80 columns.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::shell::shell_word;
 
 const BOLD: Style = Style::new().bold();
 
-/// Everything that is known of a store.
+/// All facts about a store.
 #[derive(Debug, Serialize)]
 pub(crate) struct StatReport {
     store: String,
@@ -37,7 +37,7 @@ pub(crate) struct StatReport {
     recovery: RecoveryReport,
     #[serde(with = "splitpoint_lab::chains::histogram")]
     chains: ChainHistogram,
-    /// What is wrong with the chains, and what to do.
+    /// A warning about the chains, with a remedy.
     warning: Option<String>,
 }
 
@@ -53,7 +53,7 @@ struct Segments {
     free: u64,
 }
 
-/// How this process came to the index.
+/// How this process obtained the index.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum RecoveryReport {
@@ -65,7 +65,7 @@ enum RecoveryReport {
 }
 
 impl StatReport {
-    /// Makes the report of the store that the user calls `store`.
+    /// Makes the report of a store; `store` is the name that the user gave.
     pub(crate) fn new(store: String, stats: &Stats) -> Self {
         let recovery = match stats.recovery {
             Recovery::Created => RecoveryReport::Created,
@@ -114,7 +114,7 @@ impl StatReport {
         report
     }
 
-    /// Says what to do if chance does not explain the longest chains.
+    /// Returns the remedy for chains that chance does not explain.
     fn remedy(&self) -> String {
         let file = shell_word(&self.store);
         format!(
@@ -216,7 +216,7 @@ impl RecoveryReport {
     }
 }
 
-/// Returns what an index was built from after a power loss.
+/// Describes the source of an index rebuilt after a power loss.
 pub(crate) fn rebuilt_from(checkpoint_keys: u64, records: u64) -> String {
     if checkpoint_keys == 0 {
         return counted(records, "record");
@@ -225,7 +225,7 @@ pub(crate) fn rebuilt_from(checkpoint_keys: u64, records: u64) -> String {
     format!("a checkpoint of {keys} and {records} after it")
 }
 
-/// Returns bytes exactly and, where that is long, roughly.
+/// Returns a number of bytes, and a rounded form if it is large.
 fn size(count: u64) -> String {
     if count < 1024 { bytes(count) } else { format!("{} ({})", grouped(count), bytes(count)) }
 }

@@ -61,7 +61,8 @@ struct Report {
     log_bytes: u64,
     copied_bytes: u64,
     file_bytes: u64,
-    /// Whether the store was not closed, nor open on this boot, and its log was read to its end.
+    /// Whether the store had neither been closed nor been open since boot, so the backup read its
+    /// log to the end.
     is_recovered: bool,
     seconds: f64,
 }
@@ -74,7 +75,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
     let started = Instant::now();
     let mut meter = Meter { mode: args.showing.progress, console, running: None };
-    // Of a copy on standard output nothing is left to be removed.
+    // A copy on standard output leaves no file to remove.
     let mut watch = Watch::over(dest.map(|dest| partial_of(dest, "backup")));
     let progress = |now: BackupProgress| {
         meter.tell(now);
@@ -123,7 +124,7 @@ fn report_of(args: &Args, dest: Option<&Path>, report: BackupReport, started: In
     }
 }
 
-/// Refuses what makes no sense with a copy on standard output.
+/// Refuses `--json` and a terminal if the copy goes to standard output.
 fn refuse_standard_output(args: &Args) -> Result<()> {
     let file = shell_word(&args.file.to_string_lossy());
     if args.showing.json {
@@ -138,7 +139,7 @@ fn refuse_standard_output(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Returns what the user is told of an error, of the file that it is about.
+/// Returns the failure for an error, with a hint for the file that it is about.
 fn failure(args: &Args, error: &Error) -> Failure {
     let path = error.path().unwrap_or(&args.file);
     let is_opening = matches!(error, Error::Io { action: "open", .. }) && path == args.file;
@@ -146,7 +147,7 @@ fn failure(args: &Args, error: &Error) -> Failure {
         if is_opening { Failure::opening(path, error) } else { store::using(path, error) };
     let file = shell_word(&args.file.to_string_lossy());
     match error {
-        // Only a stream is written to by this name.
+        // Only the writer to a stream uses this action.
         Error::Io { action: "write the backup of", source, .. } => Failure::output(source),
         Error::Io { source, .. } if path != args.file => match source.kind() {
             io::ErrorKind::NotFound => {
@@ -178,7 +179,7 @@ fn failure(args: &Args, error: &Error) -> Failure {
     }
 }
 
-/// The progress of one stage after the other.
+/// Progress, stage by stage.
 struct Meter {
     mode: ProgressMode,
     console: Console,

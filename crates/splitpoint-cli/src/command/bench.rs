@@ -59,7 +59,7 @@ struct Report {
     version: &'static str,
     words: u64,
     runs: u32,
-    /// The directory of the store, or nothing in memory.
+    /// The directory of the store; none for a store in memory.
     dir: Option<String>,
     file_bytes: u64,
     phases: Vec<Phase>,
@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     if args.json { console::print_json(&report) } else { console::print_styled(&report.to_text()) }
 }
 
-/// Where the stores of the runs are.
+/// Where the runs create their stores.
 enum Place {
     Memory,
     Directory(TempDir),
@@ -128,7 +128,7 @@ impl Place {
         })
     }
 
-    /// The directory that is removed at the end.
+    /// The directory to remove at the end.
     fn own_dir(&self) -> Option<&Path> {
         match self {
             Self::Memory => None,
@@ -144,7 +144,7 @@ impl Place {
         }
     }
 
-    /// The file of one run, or what stands for it in messages.
+    /// The file of one run, or a name for it in messages.
     fn file(&self, run: u32) -> PathBuf {
         match self {
             Self::Memory => PathBuf::from(":memory:"),
@@ -161,7 +161,7 @@ impl Place {
     }
 }
 
-/// Makes one run and returns the time of each phase.
+/// Does one run and returns the time of each phase.
 fn measure(
     words: &Words,
     place: &Place,
@@ -169,7 +169,7 @@ fn measure(
     interrupt: &Interrupt,
     file_bytes: &mut u64,
 ) -> Result<[Duration; PHASES.len()]> {
-    // Keys and values are laid out before the clock starts.
+    // Lay out keys and values before the clock starts.
     let records = words.records();
     let file = place.file(run);
     let failed = |error| Failure::using(&file, &error);
@@ -202,7 +202,7 @@ fn measure(
     closed?;
     if let Place::Directory(_) = place {
         *file_bytes = fs::metadata(&file).map_or(0, |metadata| metadata.len());
-        // Best effort: the directory is removed at the end in any case.
+        // Best effort: dropping the directory removes it anyway.
         let _ = fs::remove_file(&file);
     }
     Ok([create, sync, read, verify, scan, close])

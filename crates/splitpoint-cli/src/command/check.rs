@@ -55,7 +55,7 @@ struct Report {
     kind: Kind,
 }
 
-/// What was checked, for the words about it.
+/// The kind of table, for the wording of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Store,
@@ -64,10 +64,10 @@ enum Kind {
     Other,
 }
 
-/// What follows from damage and is none of its own.
+/// Consequences of damage elsewhere.
 #[derive(Debug, Default, Serialize)]
 struct Consequences {
-    /// Slots that point into it: so many keys cannot be read.
+    /// Slots that point into the damage; as many keys cannot be read.
     slots: u64,
     /// Records without a slot.
     records: u64,
@@ -78,13 +78,13 @@ struct Damage {
     what: String,
     #[serde(flatten)]
     place: Option<Place>,
-    /// Both numbers, if it is that the file states another than was found.
+    /// Both numbers, if the file states one and check found another.
     #[serde(flatten)]
     numbers: Option<Numbers>,
 }
 
 impl Report {
-    /// A file of which no more can be said.
+    /// A file with damage that prevents any further check.
     fn of_damage(store: String, damage: Damage, kind: Kind) -> Self {
         Self {
             store,
@@ -100,7 +100,7 @@ impl Report {
     }
 }
 
-/// Where damage is, if it has one place.
+/// The place of damage, if it has one.
 #[derive(Debug, Serialize)]
 struct Place {
     offset: u64,
@@ -156,7 +156,7 @@ fn check(args: &Args, console: Console) -> Result<Report> {
     let store = path.display().to_string();
     let opened = match store::open_untouched(path, console) {
         Ok(opened) => opened,
-        // Too damaged to open is what the user wants to know, not a failure to check.
+        // A store too damaged to open is a result of the check, not a failure to check.
         Err(ref error @ Error::Corrupt { what, offset, expected, found }) => {
             let damage = Damage::at(what, offset, expected, found);
             let is_old = store::format_of(path, error).is_some_and(|found| found != Format::Store);
@@ -191,7 +191,7 @@ fn check_old(store: String, file: &OldFile) -> Result<Report, Error> {
     })
 }
 
-/// A table of another access method says of damage only words.
+/// Other access methods describe damage only in words.
 fn report_of_other(store: String, check: TableCheck) -> Report {
     let damages = check.damages.into_iter();
     Report {
@@ -263,7 +263,7 @@ fn in_words(report: &Report, console: Console) -> String {
 }
 
 impl Consequences {
-    /// Returns the line that counts them, or nothing.
+    /// Returns the line that counts them, or an empty string.
     fn in_words(&self) -> String {
         let verb = |count, one, more| if count == 1 { one } else { more };
         let slots = (self.slots > 0).then(|| {

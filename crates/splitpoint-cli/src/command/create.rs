@@ -11,7 +11,7 @@ use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::store;
 
-/// The hash function where none is asked for.
+/// The hash function without `--hash`.
 const HASH_DEFAULT: &str = "rapidhash-v3";
 
 /// Create an empty store
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     expected_records: Option<u64>,
 }
 
-/// Makes an empty store, or an empty table of another access method.
+/// Creates an empty store, or an empty table of another access method.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let fill_factor = args.fill_factor.unwrap_or(FILL_FACTOR_DEFAULT);
     let is_url = splitpoint::is_url(&args.file);

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Keys that an error names.
+/// Most keys that an error names.
 const NAMED_MAX: usize = 10;
 
 /// Removes records.

@@ -36,7 +36,7 @@ const BOLD: Style = Style::new().bold();
 const PRESENT: Style = AnsiColor::Green.on_default();
 const DIM: Style = Style::new().dimmed();
 
-/// Shows what a store does.
+/// Shows what a store can do.
 pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
     let started = Instant::now();
     let words = Words::bundled();
@@ -79,18 +79,18 @@ fn temporary_file() -> Result<PathBuf> {
     Ok(dir.keep().join("words.spt"))
 }
 
-/// What was done, in lines of columns.
+/// The steps of the demo, one line each, in columns.
 #[derive(Default)]
 struct Steps(String);
 
 impl Steps {
-    /// Adds something that was done `times` times.
+    /// Adds a step done `times` times.
     fn add(&mut self, what: &str, times: u64, noun: &str, time: Duration, remark: &str) {
         let one = format!("{} each", duration(each(time, times)));
         self.push(what, &counted(times, noun), time, &one, remark);
     }
 
-    /// Adds something that was done once.
+    /// Adds a step done once.
     fn add_once(&mut self, what: &str, time: Duration, remark: &str) {
         self.push(what, "", time, "", remark);
     }
@@ -158,7 +158,7 @@ fn read_words(words: &Words, path: &Path, steps: &mut Steps) -> Result<Db> {
     Ok(db)
 }
 
-/// The demo claims what it prints, so it checks it.
+/// Fails unless the demo found what it claims.
 fn expect(found: u64, expected: u64) -> Result<()> {
     if found == expected {
         return Ok(());
@@ -242,7 +242,7 @@ fn next_steps(path: &Path, file_bytes: u64, elapsed: Duration) -> String {
     out
 }
 
-/// Returns how the user can call this program again.
+/// Returns the command by which the user can run this program again.
 fn this_command() -> String {
     let Ok(program) = std::env::current_exe() else { return "splitpoint".to_string() };
     let name = program.file_name().map(PathBuf::from).unwrap_or_default();

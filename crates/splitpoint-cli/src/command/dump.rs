@@ -52,8 +52,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let opened = store::open(&args.file, console)?;
     let extent = Extent::of(&opened)?;
     extent.warn_if_unknown(console);
-    // The walk over an old file has found all that is damaged. Reading alone does not compare the
-    // checksums of others, and a dump may be all that is kept.
+    // The walk over an old file has already found all damage. For other tables, verify first: a
+    // scan does not verify checksums, and the dump may be the only copy that the user keeps.
     let (on_damage, damage_count) = match extent.survey() {
         Some(_) => (OnDamage::GoOn, 0),
         None => (OnDamage::Stop, damage_count(&opened, args.progress, console)?),
@@ -66,11 +66,11 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     extent.failure("the dump holds only the records found").map_or(Ok(()), Err)
 }
 
-/// What to do where a record cannot be read.
+/// What to do at an unreadable record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnDamage {
     Stop,
-    /// The walk before told of the damage.
+    /// The walk before has reported the damage.
     GoOn,
 }
 
@@ -130,7 +130,8 @@ fn damaged(args: &Args, damage_count: u64, written: Result<()>) -> Failure {
             let file = shell_word(&args.file.to_string_lossy());
             let message = format!("{found}, the dump may hold wrong bytes");
             Failure::new(Exit::Corrupt, message).hint(format!(
-                "restore a backup, or save only the undamaged records: splitpoint repair {file} -o NEW.spt"
+                "restore a backup, or save only the undamaged records: splitpoint repair {file} -o \
+                 NEW.spt"
             ))
         }
         Err(failure) if failure.exit() == Exit::Corrupt => failure.within(found),

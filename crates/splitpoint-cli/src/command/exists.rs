@@ -27,7 +27,7 @@ pub(crate) struct Args {
     keys: Keys,
 }
 
-/// Ends with an error that says nothing if a key is missing.
+/// Fails silently if a key is missing.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let keys = args.keys.parse()?;
     let opened = store::open(&args.file, console)?;

@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     lookup.missing.into_result(&args.file)
 }
 
-/// Keys that are not there.
+/// Missing keys.
 #[derive(Debug, Default)]
 struct Missing {
     first: Option<Vec<u8>>,
@@ -102,7 +102,7 @@ struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// Prints the value of the only key, so that it can be any bytes.
+    /// Prints the value of the only key byte for byte, so it can be anything.
     fn print_one(&mut self, key: &[u8], out: &mut impl Write) -> Result<()> {
         let is_plain = !(self.args.json || self.args.keys.hex || self.args.keys.null);
         if !is_plain {

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Says what files are.
+/// Identifies files.
 pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
     let mut out = console::data();
     let (mut unknown, mut unread) = (None, None);
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
     out.flush().map_err(|error| Failure::output(&error))?;
     match (unread, unknown) {
         (None, None) => Ok(()),
-        // The last error of its kind; those before it were reported.
+        // The last of these errors; the loop has reported the others.
         (Some(failure), _) => Err(failure),
         (None, Some(name)) => {
             Err(Failure::new(Exit::No, format!("`{name}` is not a known hash file")))
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
     }
 }
 
-/// Names what is no hash file, as far as opening it as a store tells.
+/// Names a file that is not a hash file, as far as an attempt to open it as a store can tell.
 fn other(path: &Path) -> String {
     match Options::new().read_only().open(path) {
         Err(Error::NotAStore { found, .. }) => found.to_string(),

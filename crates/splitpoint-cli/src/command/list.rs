@@ -104,7 +104,7 @@ fn write_record(
 ) -> io::Result<()> {
     let notation = Notation::with_hex(args.hex);
     let (between, end): (&[u8], &[u8]) = if args.null { (b"\0", b"\0") } else { (b"\t", b"\n") };
-    // As `dump` writes it: an empty line would be no record to most tools.
+    // As `dump` does: most tools would skip an empty line.
     let write = |out: &mut dyn Write, bytes: &[u8]| match notation {
         Notation::Hex if bytes.is_empty() => out.write_all(b"-"),
         _ => notation.write(out, bytes),

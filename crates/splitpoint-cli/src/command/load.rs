@@ -81,17 +81,17 @@ struct Report {
     format: &'static str,
     /// Records read from the input.
     loaded: u64,
-    /// Keys that were not there before.
+    /// Keys that did not exist before.
     new: u64,
     /// Values that were replaced.
     replaced: u64,
-    /// Records left out, because their keys existed.
+    /// Records skipped because their keys existed.
     kept: u64,
     seconds: f64,
 }
 
 impl Args {
-    /// Returns the columns that are asked for, if any are.
+    /// Returns the requested columns, if any.
     fn columns(&self) -> Result<Option<Columns>> {
         if self.column.is_none() && !self.header {
             return Ok(None);
@@ -122,7 +122,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     if columns.is_none() {
         note_oddities(&mut input, format, console);
     }
-    // One that is there is opened before the first read, which may wait for a pipe.
+    // Open an existing table before the first read, which may wait for a pipe.
     let table = store::open_if_there(&args.file, &args.options(), console)?;
     let interrupt = Interrupt::watch();
     let progress = Progress::start(args.showing.progress, console, "load", total);
@@ -187,7 +187,7 @@ fn outcome_in_words(report: &Report) -> String {
     words
 }
 
-/// An input, its name for messages, and its size where that is known.
+/// An input, its name for messages, and its size if known.
 struct Source {
     name: String,
     input: Input,
@@ -214,7 +214,7 @@ impl Source {
     }
 }
 
-/// Returns the format of `input` by its first bytes, and by whether its columns are named.
+/// Detects the format of `input` from its first bytes, and from whether columns are given.
 fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFormat> {
     let start = input.peek().map_err(|error| Failure::io(format!("read {name}"), &error))?;
     let extension = Path::new(name.trim_matches('`')).extension();
@@ -224,7 +224,7 @@ fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFor
         Detected::Format(LoadFormat::Lines) if is_named_csv => {
             let message = format!("{name} may be CSV, or a list of keys");
             return Err(Failure::new(Exit::Usage, message).hint(
-                "choose --format csv, with --header if the first row is a header, or --format lines",
+                "choose --format csv, with --header if the first row is one, or --format lines",
             ));
         }
         Detected::Format(format) => return Ok(format),
@@ -256,8 +256,7 @@ fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFor
     Err(Failure::new(Exit::Usage, format!("{name} is {what}, not a dump or a list")).hint(hint))
 }
 
-/// Says that carriage returns and a byte order mark are kept, where a file from another system has
-/// them.
+/// Notes that the load keeps carriage returns and a byte order mark, if the input has them.
 fn note_oddities(input: &mut Input, format: LoadFormat, console: Console) {
     if !matches!(format, LoadFormat::Lines | LoadFormat::Tsv) {
         return;
@@ -277,22 +276,22 @@ fn note_oddities(input: &mut Input, format: LoadFormat, console: Console) {
     }
 }
 
-/// Records that are stored together.
+/// Records per batch.
 const BATCH_RECORDS: usize = 4096;
-/// Those between two looks for a signal, if each is made durable.
+/// Records between two checks for a signal, if each record is synced.
 const SLOW_RECORDS: usize = 64;
-/// Bytes of keys and values after which a batch is full.
+/// Bytes of keys and values in a full batch.
 const BATCH_BYTES: usize = 4 << 20;
-/// How soon a signal is noticed while the input is silent.
+/// Interval between checks for a signal while the input is silent.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Records one behind the other in memory.
+/// Records, contiguous in memory.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: Vec<u8>,
     /// Where each key and each value ends.
     ends: Vec<(usize, usize)>,
-    /// Bytes of the input that were read up to here.
+    /// Bytes of input read so far.
     offset: u64,
 }
 
@@ -348,7 +347,7 @@ impl Stop {
 struct Load<'a> {
     args: &'a Args,
     console: Console,
-    /// `None` until the first records have been read, if there is no store yet.
+    /// `None` until the first records arrive, if there is no store yet.
     table: Option<Opened>,
     record_count_before: u64,
     interrupt: Interrupt,
@@ -363,9 +362,9 @@ impl Load<'_> {
         if let Some(table) = &self.table {
             self.record_count_before = table.len().map_err(|error| failed(table, &error))?;
         }
-        // Two batches are in flight, so memory is bounded whatever the input is.
+        // At most two batches are in flight, so memory is bounded for any input.
         let (sender, receiver) = mpsc::sync_channel(1);
-        // A thread of its own: a read that waits for a pipe cannot be interrupted.
+        // In a separate thread, because a read that waits for a pipe cannot be interrupted.
         thread::spawn(move || read_batches(input, reader, &sender));
         self.store_batches(&receiver)
     }
@@ -383,8 +382,8 @@ impl Load<'_> {
         }
     }
 
-    /// Returns the store, which is made with the first records or at the end of an empty input: an
-    /// input that cannot be read leaves none.
+    /// Returns the store, and creates it if it is missing. This waits for the first records or the
+    /// end of an empty input, so that an unreadable input leaves no store.
     fn open(&mut self) -> Result<&Opened, Stop> {
         let table = match self.table.take() {
             Some(table) => table,
@@ -409,14 +408,14 @@ impl Load<'_> {
                 self.loaded += 1;
             }
         } else {
-            // A device may take long to make a record durable.
+            // A device may take long to sync a record.
             let is_slow = self.args.durability == DurabilityName::Sync;
             for records in records.chunks(if is_slow { SLOW_RECORDS } else { BATCH_RECORDS }) {
                 self.go_on()?;
                 let stored = table.put_many_bytes(records, durability);
                 self.loaded += match stored {
                     Ok(()) => count(records.len()),
-                    // In order, so a prefix of them is there.
+                    // Records are stored in order, so a prefix of them is there.
                     Err(_) => count(records.iter().take_while(|record| has(table, record)).count()),
                 };
                 stored.map_err(|error| failed(table, &error))?;
@@ -426,7 +425,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Stops if a signal has come.
+    /// Stops if a signal has arrived.
     fn go_on(&self) -> Result<(), Stop> {
         self.interrupt.exit().map_or(Ok(()), |exit| Err(Stop::Signal(exit)))
     }
@@ -440,7 +439,7 @@ fn has(table: &Opened, (key, value): &(&[u8], &[u8])) -> bool {
     table.get(key).is_ok_and(|found| found.as_deref() == Some(*value))
 }
 
-/// Reads batches until the input ends, breaks its format or nobody wants more.
+/// Reads batches until the input ends, is malformed, or the receiver is gone.
 fn read_batches(
     mut input: Input,
     mut reader: Box<dyn ReadRecords>,
@@ -454,7 +453,7 @@ fn read_batches(
             Ok(false) => break Ok(()),
             Err(error) => break Err(error),
         }
-        // What a slow pipe has sent is stored before the next read waits for it.
+        // Store what a slow pipe has sent before the next read blocks.
         if batch.is_full() || input.is_drained() {
             batch.offset = input.offset();
             if sender.send(Ok(std::mem::take(&mut batch))).is_err() {
@@ -467,7 +466,7 @@ fn read_batches(
         return;
     }
     if let Err(error) = result {
-        // Nobody left to tell is fine: then the load has ended for another reason.
+        // The receiver may be gone, if the load has ended for another reason.
         let _ = sender.send(Err(error));
     }
 }

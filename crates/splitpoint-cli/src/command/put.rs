@@ -55,7 +55,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let notation = Notation::with_hex(args.hex);
     let key = notation.parse("key", &args.key)?;
-    // Before the store is opened: it would be locked while a slow pipe is read.
+    // Read the value before opening the store, or a slow pipe would keep the store locked.
     let value = match &args.value {
         Some(value) if value != "-" => notation.parse("value", value)?,
         _ => notation.decode("value", read_standard_input(console)?)?,

@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
 }
 
-/// Refuses a table of another access method, whose hash function is its own business.
+/// Refuses a table of another access method, which chooses its own hash function.
 fn refuse_url(args: &Args) -> Result<()> {
     if !splitpoint::is_url(&args.file) {
         return Ok(());
@@ -106,7 +106,7 @@ fn phase_of(now: RehashProgress) -> (&'static str, Total) {
     }
 }
 
-/// Says what was done.
+/// Reports the result.
 fn tell(args: &Args, report: RehashReport, started: Instant, console: Console) -> Result<()> {
     store::note_left(&args.file, report.recovery, console);
     let (old, new) = (&report.old_hash, &report.new_hash);
@@ -141,7 +141,7 @@ fn is_seeded(function: &HashFunction) -> bool {
     function.hash(PROBE_KEY, 0) != function.hash(PROBE_KEY, 1)
 }
 
-/// Returns what the user is told of an error.
+/// Returns the failure for an error, with a hint.
 fn failure(args: &Args, error: &Error) -> Failure {
     let file = &args.file;
     let is_opening = matches!(error, Error::Io { action: "open", .. });

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     saving: Saving,
 }
 
-/// What a repair saved and what it could not.
+/// The outcome of a repair.
 #[derive(Debug, Serialize)]
 struct Report {
     store: String,
@@ -72,7 +72,7 @@ struct Range {
     bytes: u64,
 }
 
-/// Saves what a store still holds.
+/// Saves the readable records of a store.
 pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> {
     let mut watch = Watch::over(Some(partial_of(&args.output, "repair")));
     let mut bar: Option<(&'static str, Progress)> = None;
@@ -110,7 +110,7 @@ pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> 
     if report.is_whole { Ok(()) } else { Err(report.failure(args)) }
 }
 
-/// Says which of the two files an error is about.
+/// Returns the failure for an error, about the file that it concerns.
 fn failed(args: &Saving, error: &Error) -> Failure {
     let target = shell_word(&args.output.to_string_lossy());
     match error.kind() {
@@ -202,7 +202,7 @@ impl Report {
         text
     }
 
-    /// Returns what did no harm and is still good to know.
+    /// Returns notes on what did no harm but is good to know.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.superblocks == 0 {
@@ -230,7 +230,8 @@ impl Report {
         }
         if self.is_whole && !self.is_end_known {
             notes.push(
-                "note: the live header is damaged or out of date, and nothing else shows where the log ends"
+                "note: the live header is damaged or out of date, and nothing else shows where the \
+                 log ends"
                     .into(),
             );
         }

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     saving: Saving,
 }
 
-/// Saves what an old file still holds.
+/// Saves the readable records of an old file.
 pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> {
     let failed = |error: &Error| store::opening(&args.file, error);
     let file = splitpoint_legacy::open_damaged(&args.file).map_err(|error| failed(&error))?;

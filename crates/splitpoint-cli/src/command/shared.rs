@@ -1,4 +1,4 @@
-//! Arguments that several commands have.
+//! Arguments shared by several commands.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
@@ -11,7 +11,7 @@ use crate::bytes::Notation;
 use crate::failure::{Exit, Failure, Result};
 use crate::progress::ProgressMode;
 
-/// How the outcome of long work is shown, and how far it is.
+/// How to show the progress and the result of long work.
 #[derive(Debug, clap::Args)]
 pub(super) struct Showing {
     /// Print the result as a JSON object
@@ -23,7 +23,7 @@ pub(super) struct Showing {
     pub(super) progress: ProgressMode,
 }
 
-/// A damaged file, and the new store for what can be saved.
+/// A damaged file, and the new store for its readable records.
 #[derive(Debug, clap::Args)]
 pub(super) struct Saving {
     /// The damaged file
@@ -51,7 +51,7 @@ pub(super) struct HashChoice {
 }
 
 impl HashChoice {
-    /// Returns the function that was chosen.
+    /// Returns the chosen function, if any.
     pub(super) fn function(&self) -> Result<Option<HashFunction>> {
         let Some(name) = &self.hash else { return Ok(None) };
         let unknown = || Failure::new(Exit::Usage, format!("no hash function `{name}`"));
@@ -92,16 +92,16 @@ pub(super) struct Keys {
     pub(super) null: bool,
 }
 
-/// Keys that a command works on together.
+/// Keys per batch.
 const BATCH_KEYS: usize = 1024;
 
 impl Keys {
-    /// Returns how keys are given, and how they and values are printed.
+    /// Returns the notation of keys and printed values.
     pub(super) fn notation(&self) -> Notation {
         Notation::with_hex(self.hex)
     }
 
-    /// Decodes the keys of the command line; those of standard input are read later.
+    /// Decodes the keys of the command line; [`ParsedKeys`] reads those of standard input later.
     pub(super) fn parse(&self) -> Result<ParsedKeys> {
         let notation = self.notation();
         let given = self.given.iter().map(|key| notation.parse("key", key));
@@ -111,7 +111,7 @@ impl Keys {
     }
 }
 
-/// The keys of the command line, and how those of standard input end.
+/// The keys of the command line, and the terminator of those on standard input.
 #[derive(Debug)]
 pub(super) struct ParsedKeys {
     given: Vec<Vec<u8>>,
@@ -120,7 +120,7 @@ pub(super) struct ParsedKeys {
 }
 
 impl ParsedKeys {
-    /// Returns the key if it is certain that there is only one.
+    /// Returns the key if there is certainly only one.
     pub(super) fn only(&self) -> Option<&[u8]> {
         match (&self.given[..], self.input) {
             ([key], None) => Some(key),
@@ -128,7 +128,7 @@ impl ParsedKeys {
         }
     }
 
-    /// Gives all keys in their order to `work`, some at a time, until it fails.
+    /// Calls `work` with batches of keys, in order, until it fails.
     pub(super) fn try_for_each(
         &self,
         mut work: impl FnMut(&[Vec<u8>]) -> Result<()>,
@@ -147,7 +147,7 @@ impl ParsedKeys {
                 key.pop();
             }
             keys.push(self.notation.decode("key", key)?);
-            // What a slow pipe has sent is worked on before the next read waits for it.
+            // Work on what a slow pipe has sent before the next read blocks.
             if keys.len() == BATCH_KEYS || input.buffer().is_empty() {
                 work(&keys)?;
                 keys.clear();

@@ -39,7 +39,7 @@ pub(super) struct Args {
     output: Output,
 }
 
-/// Flips.
+/// Flips bits, and reports what changes.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let specimens = args.hash.iter().map(|name| by_name(name)).collect::<Result<Vec<_>>>()?;
     let session = args.measuring.keys.begin(&args.output, console)?;
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         true
     })?;
     let keys = session.keys();
-    // Keys that do not fit into memory are not sorted: they get no neighbors.
+    // Keys that do not fit into memory cannot be sorted, so they have no neighbors.
     let mut sorted: Vec<&[u8]> = keys.held().map_or_else(Vec::new, |keys| keys.iter().collect());
     sorted.sort_unstable();
     let mut study = saving::study(keys.facts().clone());

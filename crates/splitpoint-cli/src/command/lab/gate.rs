@@ -114,7 +114,7 @@ struct LimitArgs {
     max_collisions: Option<u64>,
 }
 
-/// The limit if none is given.
+/// The default limit.
 const COST_MAX: f64 = 1.1;
 
 impl LimitArgs {
@@ -172,7 +172,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     judge(args, &mut study, console)
 }
 
-/// Holds the reports of a study against the limits.
+/// Compares the reports of a study with the limits.
 fn judge(args: &Args, study: &mut Study, console: Console) -> Result<()> {
     let limits = args.limits.limits();
     study.gates = study.reports.iter().flat_map(|report| limits.check(report)).collect();
@@ -199,14 +199,14 @@ fn computed(args: &Args, console: Console) -> Result<()> {
     study.reports = outcome.results;
     study.interruption = outcome.interruption;
     if study.interruption.is_some() {
-        // A part of the keys passes or misses no limit.
+        // Limits apply only to all of the keys.
         args.output.deliver(&study, console)?;
         return session.end(study.interruption.as_ref());
     }
     judge(args, &mut study, console)
 }
 
-/// Measures hashes that another program has computed, and reads the keys they are of, if given.
+/// Measures hashes computed by another program, and reads their keys, if given.
 fn given(args: &Args, path: &Path, console: Console) -> Result<Study> {
     args.output.check()?;
     let source = path.display().to_string();
@@ -253,7 +253,7 @@ fn given(args: &Args, path: &Path, console: Console) -> Result<Study> {
     Ok(study)
 }
 
-/// Reads the keys that the hashes are of, and leaves out the hashes of keys that come again.
+/// Reads the keys of the hashes, and skips the hashes of repeated keys.
 fn facts_of(
     args: &Args,
     source: &str,
@@ -261,8 +261,7 @@ fn facts_of(
     console: Console,
 ) -> Result<KeyFacts> {
     let path = args.keys.file().display().to_string();
-    // With all keys, so that the hashes can be told apart by their order; what becomes of those
-    // that come again is said below.
+    // Keep duplicates, so that keys and hashes match by their order; the note below reports them.
     let session = args.keys.with_duplicates().begin(&args.output, Console::new(true))?;
     let Some(keys) = session.keys().held() else {
         return Err(Failure::new(Exit::Usage, format!("`{path}` does not fit into memory"))
@@ -312,7 +311,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     read_whole(path)
 }
 
-/// Returns how hashes are written whose format is not given: hex, unless they could be decimal too.
+/// Returns the format of hashes without `--hashes-as`: hex, unless they could also be decimal.
 fn evident_format(bytes: &[u8]) -> Result<HashFormat, String> {
     let could_be_decimal = |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_whitespace();
     if !bytes.trim_ascii().is_empty() && bytes.iter().all(could_be_decimal) {
@@ -384,7 +383,7 @@ fn setups(args: &Args, specimen: &'static Specimen, key_count: u64) -> Result<Ve
 mod tests {
     use super::*;
 
-    /// 10 decimal numbers read as hex would be judged without a word, and wrongly.
+    /// Decimal numbers read as hex would give a wrong verdict without any warning.
     #[test]
     fn hashes_that_may_be_hex_or_decimal_are_not_guessed_at() {
         for bytes in [&b"0x10\n0x11\n"[..], b"00000010\n0000001f\n", b"-1\n12\n", b"\n"] {

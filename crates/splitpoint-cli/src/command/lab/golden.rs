@@ -38,7 +38,7 @@ struct Report {
     slips: Vec<Slip>,
 }
 
-/// Vectors are too many to be read; of these sections only the sum is shown.
+/// Sections too long to read; without `--all` only their totals are shown.
 const SUMMED: [&str; 2] = ["vectors", "2.2 buckets"];
 
 /// Computes and compares.

@@ -1,4 +1,4 @@
-//! Where the keys are that the lab measures, and how they are read.
+//! The keys that the lab measures: where they are and how to read them.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write};
@@ -23,7 +23,7 @@ use crate::progress::ProgressMode;
 use crate::shell::shell_word;
 use crate::store;
 
-/// Keys with what was noticed about them.
+/// Keys and the facts about them.
 pub(super) type Keys = splitpoint_lab::keys::Keys<'static>;
 
 /// Arguments of every command that reads keys.
@@ -69,20 +69,20 @@ pub(super) struct KeyArgs {
     pub(super) progress: ProgressMode,
 }
 
-/// How keys are written, or the store that they are in.
+/// The format of the keys, or a store.
 enum Format {
     Bytes(KeyFormat),
     Store,
 }
 
 impl KeyArgs {
-    /// Fails if no file is given. `taken` is one that another argument named, which may have been
-    /// meant for this one.
+    /// Fails if there is no file of keys. `taken` is the file of another argument, which the user
+    /// may have meant as the file of keys.
     pub(super) fn require_file(&self, taken: Option<&Path>) -> Result<()> {
         if self.file.is_some() { Ok(()) } else { Err(missing_file(taken)) }
     }
 
-    /// Reads the keys; none is a failure.
+    /// Reads the keys, and fails if there are none.
     pub(super) fn read(&self, watching: &mut Watching, console: Console) -> Result<Keys> {
         let path = self.file();
         let format = self.format()?;
@@ -113,22 +113,22 @@ impl KeyArgs {
         Self { format: "store".to_string(), ..self.clone() }
     }
 
-    /// Returns the same arguments for a file of lookups, none of which is left out.
+    /// Returns the same arguments for a file of lookups, with all of its duplicates.
     pub(super) fn of_trace(&self, path: &Path) -> Self {
         Self { file: Some(path.to_owned()), keep_duplicates: true, ..self.clone() }
     }
 
-    /// Returns whether a file is given.
+    /// Returns whether there is a file of keys.
     pub(super) fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Returns whether a key that comes again is measured as another.
+    /// Returns whether a repeated key counts as another key.
     pub(super) fn keeps_duplicates(&self) -> bool {
         self.keep_duplicates
     }
 
-    /// Returns the same arguments, by which no key is left out.
+    /// Returns the same arguments, but with duplicates.
     pub(super) fn with_duplicates(&self) -> Self {
         Self { keep_duplicates: true, ..self.clone() }
     }
@@ -154,7 +154,8 @@ impl KeyArgs {
         }
     }
 
-    /// Says what went wrong with the keys, and what to do; `signal` is of the one that came.
+    /// Returns the failure for an error of the keys, with a hint; `signal` is the exit code of the
+    /// signal that arrived, if any.
     pub(super) fn failure(&self, error: &ReadError, signal: Option<Exit>) -> Failure {
         let path = self.file();
         let shown = path.display();
@@ -305,7 +306,7 @@ fn missing_file(taken: Option<&Path>) -> Failure {
 const IS_STORE: &str = "it is a store";
 const IS_COMPRESSED: &str = "it is compressed";
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Keys in a file.
@@ -332,12 +333,12 @@ impl KeySource for FileSource {
     }
 }
 
-/// Returns whether a file gives the same bytes each time, unlike standard input and other pipes.
+/// Returns whether the file can be read more than once, unlike standard input and other pipes.
 fn can_open_again(path: &Path) -> bool {
     path != Path::new("-") && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Keys from a pipe, and then from a temporary file if they do not fit into memory.
+/// Keys from a pipe. If they do not fit into memory, later passes read a temporary file.
 struct PipeSource {
     path: PathBuf,
     format: KeyFormat,
@@ -357,7 +358,7 @@ impl KeySource for PipeSource {
                 reader(BufReader::with_capacity(BUFFER_BYTES, input), &self.format)
             }
             Some(file) => {
-                // One pass at a time: they share the position.
+                // One pass at a time, because all passes share the position.
                 let mut file = file.try_clone()?;
                 file.rewind()?;
                 let format = KeyFormat {

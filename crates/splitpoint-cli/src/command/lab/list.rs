@@ -69,7 +69,7 @@ impl Facts {
     }
 }
 
-/// Lists.
+/// Lists the functions, or the facts about one.
 pub(super) fn run(args: &Args) -> Result<()> {
     let facts: Vec<Facts> = match &args.name {
         Some(name) => vec![Facts::of(by_name(name)?)],
@@ -84,9 +84,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
     })
 }
 
-/// A name of a function, for the completions of shells, which offer the functions' own names.
+/// The name of a function. Shell completions offer the canonical names.
 ///
-/// It accepts any text: [`by_name`] knows the other names too, and its error suggests the nearest.
+/// It accepts any text: [`by_name`] also knows the other names, and its error suggests the nearest.
 #[derive(Clone, Debug)]
 pub(super) struct FunctionName;
 
@@ -108,7 +108,7 @@ impl TypedValueParser for FunctionName {
     }
 }
 
-/// Returns the function that `name` means, or a usage failure that suggests what to write.
+/// Returns the function called `name`, or a usage failure that suggests the nearest name.
 pub(super) fn by_name(name: &str) -> Result<&'static Specimen> {
     Specimen::by_name(name).map_err(|error| {
         Failure::new(Exit::Usage, error.to_string()).hint("splitpoint lab list shows them all")

@@ -1,4 +1,4 @@
-//! What the commands that measure have in common: their arguments, and the measurements.
+//! The arguments and measurements shared by the commands that measure.
 
 use std::path::Path;
 
@@ -42,20 +42,20 @@ pub(super) struct Measuring {
     sample_hashes: u32,
 }
 
-/// Keys that are being measured.
+/// One measurement of keys.
 pub(super) struct Session {
     keys: Keys,
     watching: Watching,
     console: Console,
 }
 
-/// Memory for counts of which nothing is said.
+/// Memory for counts up to which the command prints no note.
 const UNSAID_BYTES: u64 = 1 << 30;
-/// Buffers of a pass over keys that are not held.
+/// Buffers of a pass over keys that are not in memory.
 const BUFFERS_BYTES: u64 = 8 << 20;
 
 impl KeyArgs {
-    /// Reads the keys, to measure them until Ctrl-C; no keys are a failure.
+    /// Reads the keys, to measure them until Ctrl-C, and fails if there are none.
     pub(super) fn begin(&self, output: &Output, console: Console) -> Result<Session> {
         self.require_file(output.json_file())?;
         output.check()?;
@@ -64,7 +64,7 @@ impl KeyArgs {
         Ok(Session { keys, watching, console })
     }
 
-    /// Returns the functions that are called so, or without names all that suit the keys.
+    /// Returns the functions with these names, or without names all that suit the keys.
     pub(super) fn specimens(&self, names: &[String]) -> Result<Vec<&'static Specimen>> {
         if !names.is_empty() {
             return names.iter().map(|name| by_name(name)).collect();
@@ -85,7 +85,7 @@ impl Session {
         &self.keys
     }
 
-    /// Measures every setup, in threads, and makes a result of the counts of each.
+    /// Measures every setup, in threads, and passes the counts of each to `finish`.
     pub(super) fn measure<T: Send>(
         &mut self,
         args: &KeyArgs,
@@ -126,7 +126,7 @@ impl Session {
         Ok(outcome)
     }
 
-    /// Reads a trace of lookups, written like the keys, which has to fit into memory.
+    /// Reads a trace of lookups in the format of the keys; it must fit into memory.
     pub(super) fn read_trace(
         &mut self,
         args: &KeyArgs,
@@ -140,7 +140,7 @@ impl Session {
         })
     }
 
-    /// Gives every key to `visit` until that returns false.
+    /// Calls `visit` with each key until it returns false.
     pub(super) fn for_each(
         &self,
         args: &KeyArgs,
@@ -155,12 +155,12 @@ impl Session {
             .map_err(|error| args.failure(&error, self.watching.exit()))
     }
 
-    /// Returns whether the work is to stop.
+    /// Returns whether to stop the work.
     pub(super) fn is_stopped(&self) -> bool {
         self.watching.is_stopped()
     }
 
-    /// Fails if the work was stopped, after its partial result has been printed.
+    /// Fails if a signal stopped the work; call it after printing the partial result.
     pub(super) fn end(&self, interruption: Option<&Interruption>) -> Result<()> {
         let Some(interruption) = interruption else { return Ok(()) };
         let exit = self.watching.exit().unwrap_or(Exit::Interrupted);
@@ -175,7 +175,7 @@ impl Measuring {
         self.seed
     }
 
-    /// Returns the measurement of a function on so many keys.
+    /// Returns the measurement of a function on `key_count` keys.
     pub(super) fn setup(&self, specimen: &'static Specimen, key_count: u64) -> Result<Setup> {
         let Self { seed, reduction, buckets, .. } = self;
         let setup = setup(specimen, *seed, reduction, *buckets, key_count)?;
@@ -183,8 +183,8 @@ impl Measuring {
     }
 }
 
-/// Returns the measurement of a function by the reduction that is called so, in a table of so many
-/// buckets or of as many as suit the keys.
+/// Returns the measurement of a function with the reduction of this name. Without `buckets`, the
+/// size of the table follows from the number of keys.
 pub(super) fn setup(
     specimen: &'static Specimen,
     seed: u64,

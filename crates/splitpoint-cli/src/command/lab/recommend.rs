@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     session.end(study.interruption.as_ref())
 }
 
-/// Returns the functions that suit the keys and what is asked of them, or those that are named.
+/// Returns the named functions, or all that suit the keys and the wishes.
 fn candidates(args: &Args, wishes: Wishes) -> Result<Vec<&'static Specimen>> {
     let mut specimens = args.keys.specimens(&args.hash)?;
     if args.hash.is_empty() {
@@ -91,7 +91,7 @@ fn candidates(args: &Args, wishes: Wishes) -> Result<Vec<&'static Specimen>> {
     Ok(specimens)
 }
 
-/// Refuses what would not fit: the hashes of all keys, and the counters of the largest table.
+/// Fails if the hashes of all keys and the counters of the largest table would not fit.
 fn check_memory(args: &Args, bucket_count: u64, session: &Session) -> Result<()> {
     let counters = bucket_count.saturating_mul(8).saturating_mul(4);
     let hashes = session.keys().len().saturating_mul(8);
@@ -140,7 +140,7 @@ fn measured(
         }
         for (distribution, reduction) in distributions.iter().zip(REDUCTIONS) {
             let buckets = choose::bucket_count_for(reduction, bucket_count);
-            // Larger tables are measured as the largest that is built.
+            // The largest table that the lab builds stands for all larger ones.
             let table_bytes = choose::table_bytes(buckets, key_count).min(TABLE_BYTES_MAX);
             let line = line_ns.entry(table_bytes).or_insert_with(|| line_load_ns(table_bytes));
             study.choices.push(distribution.choice(specimen, hash_ns, line));

@@ -27,7 +27,7 @@ pub(super) struct Args {
     output: Output,
 }
 
-/// Makes the page.
+/// Renders the study.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     args.output.check()?;
     let study = saving::load(&args.study)?;

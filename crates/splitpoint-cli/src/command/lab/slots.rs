@@ -33,9 +33,9 @@ pub(super) struct Args {
     output: Output,
 }
 
-/// Counts.
+/// Counts the keys of each slot.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    // Before the keys are read, which may take long.
+    // Before reading the keys, which may take long.
     let usage = |error: splitpoint_lab::Error| {
         Failure::new(Exit::Usage, error.to_string())
             .hint("--nodes counts masters; replicas own no slots")

@@ -68,7 +68,7 @@ fn bits(text: &str) -> Result<(u32, u32), String> {
     }
 }
 
-/// Measures.
+/// Measures every combination.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let specimens = args.keys.specimens(&args.hash)?;
     let mut session = args.keys.begin(&args.output, console)?;
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     session.end(study.interruption.as_ref())
 }
 
-/// Leaves out what would fill a file in which thousands of reports are.
+/// Drops the bulky parts, which would fill a file of thousands of reports.
 fn light(report: Report) -> Report {
     let test_count = report.test_count - report.collisions.len() as u32;
     Report {
@@ -112,9 +112,9 @@ fn setups(args: &Args, specimens: &[&'static Specimen], key_count: u64) -> Resul
         for &size in &sizes {
             let reductions = if named.is_empty() { applicable(own, size) } else { named.clone() };
             for seed in 0..seed_count {
-                // A reduction that cannot address this size has no place here.
+                // `flatten` drops the reductions that cannot address this size.
                 let of_size = reductions.iter().map(|&reduction| {
-                    // No hash is kept: equal ones are the same at every size.
+                    // Keep no hashes: equal hashes are the same at every size.
                     Setup::new(specimen, seed, reduction, size).map(|it| it.sample_hashes(63))
                 });
                 setups.extend(of_size.flatten());
@@ -146,7 +146,7 @@ fn sizes(args: &Args, key_count: u64) -> Vec<u64> {
     sizes
 }
 
-/// Returns the reductions of a table that give different buckets: at a power of two, a modulus is a
+/// Returns the reductions that differ for a table of this size: at a power of two, a modulus is a
 /// mask and a range is a shift.
 fn applicable(own: Reduction, size: u64) -> Vec<Reduction> {
     let mut reductions = if size.is_power_of_two() {

@@ -55,14 +55,14 @@ pub(super) struct Args {
     output: Output,
 }
 
-/// Equal hashes of which keys are shown.
+/// Equal hashes for which example keys are shown.
 const SHARED_SHOWN: usize = 3;
-/// Keys that are shown of each.
+/// Example keys for each.
 const KEYS_SHOWN: usize = 3;
-/// Keys whose bits are flipped to find those to blame.
+/// Keys to flip when looking for the bits to blame.
 const BLAMED_KEYS: usize = 512;
 
-/// Measures.
+/// Measures the table.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let specimen = by_name(&args.hash)?;
     let keys =
@@ -103,14 +103,14 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     session.end(study.interruption.as_ref())
 }
 
-/// Lookups, and which of them are of keys that are there.
+/// Lookups, and the keys among them that exist.
 struct Trace {
     lookups: KeyBatch,
     there: HashSet<Vec<u8>>,
 }
 
 impl Trace {
-    /// Reads a trace, and looks for its keys among those of the session in one more pass.
+    /// Reads a trace, and finds its keys among those of the session in one more pass.
     fn read(keys: &KeyArgs, path: &Path, session: &mut Session, console: Console) -> Result<Self> {
         let lookups = session.read_trace(keys, path, console)?;
         let asked: HashSet<&[u8]> = lookups.iter().collect();
@@ -130,7 +130,7 @@ impl Trace {
     }
 }
 
-/// Returns the sizes of the buckets as others have printed them.
+/// Returns the bucket sizes in the output format of another program.
 fn in_lines(study: &Study, form: Form) -> String {
     let lines = |name: &str, rows: &[ChainRow]| match form {
         Form::Vmstat => chains::vmstat_text(name, rows),
@@ -141,7 +141,7 @@ fn in_lines(study: &Study, form: Form) -> String {
     live.chain(reports).collect()
 }
 
-/// Looks for keys with the first of the equal hashes, in one more pass.
+/// Finds example keys for the first few equal hashes, in one more pass.
 fn add_examples(
     session: &Session,
     args: &KeyArgs,
