@@ -6,8 +6,8 @@ use crate::command::Command;
 
 /// A crash-safe hash table in one file.
 ///
-/// A store keeps records, each a key with its value, both any bytes. Data goes to standard
-/// output and words to standard error.
+/// A store holds records: a key and a value, both arbitrary bytes. Results go to standard
+/// output, messages to standard error.
 #[derive(Debug, Parser)]
 #[command(
     name = "splitpoint",
@@ -18,11 +18,11 @@ use crate::command::Command;
     after_long_help = AFTER_LONG_HELP
 )]
 pub(crate) struct Cli {
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long, global = true, display_order = 900)]
     pub(crate) quiet: bool,
 
-    /// What to do
+    /// The command to run
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -31,8 +31,8 @@ macro_rules! examples {
     () => {
         "\
 Examples:
-  splitpoint demo                            # what a store does, in a second
-  splitpoint put capitals.spt France Paris   # makes the file if it is missing
+  splitpoint demo                            # a quick tour of a store
+  splitpoint put capitals.spt France Paris   # creates a missing file
   splitpoint get capitals.spt France
   splitpoint load words.spt /usr/share/dict/words
   splitpoint stat words.spt"
@@ -47,17 +47,18 @@ const AFTER_LONG_HELP: &str = concat!(
 
 Exit codes:
   0    done
-  1    no: a key is missing, check found damage, not every record was carried or saved
+  1    no: a key is missing, check found damage, or some records could not be
+       converted or saved
   2    the command line is wrong
-  3    a file is missing, the store cannot be opened, or another process has it open
+  3    a file is missing or cannot be opened, or another process has it open
   4    the store is corrupt
   5    the operating system refused to read or write
-  70   a bug of splitpoint
-  130  stopped by Ctrl-C (143: by a termination signal); the store is valid
+  70   a bug in splitpoint
+  130  interrupted by Ctrl-C (143: by a termination signal); the store is valid
 
 Environment:
-  NO_COLOR        no colors
-  CLICOLOR_FORCE  colors even where the output is no terminal"
+  NO_COLOR        disable colors
+  CLICOLOR_FORCE  use colors even if the output is not a terminal"
 );
 
 #[cfg(test)]

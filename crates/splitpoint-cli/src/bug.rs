@@ -1,4 +1,4 @@
-//! What a bug of this program looks like to its user: one line, no backtrace.
+//! How this program reports its bugs to the user: on one line, without a backtrace.
 
 use std::panic::{self, PanicHookInfo};
 
@@ -7,15 +7,15 @@ use crate::failure::Exit;
 
 /// Makes every panic end the process with one line on standard error.
 ///
-/// The process ends at once, as if it had been killed: a store is made for that, and keeps every
-/// change that was acknowledged.
+/// The process ends at once, as if it had been killed. A store is built for that, and keeps every
+/// acknowledged change.
 pub(crate) fn report_on_one_line() {
     panic::set_hook(Box::new(|info| {
         console::report_error(
             &message(info),
             Some(
-                "this is a bug of splitpoint, please report it; the store keeps every change \
-                 that was acknowledged",
+                "this is a bug in splitpoint, please report it; the store keeps every \
+                 acknowledged change",
             ),
         );
         std::process::exit(Exit::Bug as i32);
@@ -28,7 +28,7 @@ fn message(info: &PanicHookInfo<'_>) -> String {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("it stopped without saying why");
+        .unwrap_or("no message");
     match info.location() {
         Some(place) => format!("internal error at {}:{}: {what}", place.file(), place.line()),
         None => format!("internal error: {what}"),
@@ -41,7 +41,7 @@ mod tests {
 
     const CHILD: &str = "SPLITPOINT_TEST_BUG";
 
-    /// Runs itself as another process, which panics there with two lines in its message.
+    /// Runs itself in a child process, which panics with a message of two lines.
     #[test]
     fn a_bug_is_one_line_and_exit_code_70() {
         if std::env::var_os(CHILD).is_some() {

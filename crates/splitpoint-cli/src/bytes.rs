@@ -1,4 +1,4 @@
-//! Keys and values as the user gives and sees them: raw bytes, hex, or text made safe to show.
+//! Keys and values as the user gives and sees them: raw bytes, hex, or escaped text.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -30,7 +30,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// Why a string is not hex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotHex {
-    /// A byte, counted from 1, that is no hex digit.
+    /// A byte, counted from 1, that is not a hex digit.
     Digit { column: usize, found: u8 },
     /// Half a byte is left over.
     OddLength { digits: usize },
@@ -49,7 +49,7 @@ impl std::fmt::Display for NotHex {
     }
 }
 
-/// Appends the bytes that `digits` spells, in hex of either case, to `out`.
+/// Decodes `digits`, hex of either case, and appends the bytes to `out`.
 pub(crate) fn decode_hex(digits: &[u8], out: &mut Vec<u8>) -> Result<(), NotHex> {
     for (index, digit) in digits.iter().enumerate() {
         if !digit.is_ascii_hexdigit() {
@@ -64,7 +64,7 @@ pub(crate) fn decode_hex(digits: &[u8], out: &mut Vec<u8>) -> Result<(), NotHex>
     Ok(())
 }
 
-/// Returns the value of a digit that is known to be one.
+/// Returns the value of a valid hex digit.
 pub(crate) fn hex_value(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',
@@ -73,7 +73,7 @@ pub(crate) fn hex_value(digit: u8) -> u8 {
     }
 }
 
-/// How keys and values are written on the command line and printed.
+/// The notation of keys and values on the command line and in output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notation {
     Raw,
@@ -86,12 +86,12 @@ impl Notation {
         if is_hex { Self::Hex } else { Self::Raw }
     }
 
-    /// Returns the bytes that the argument `what` means.
+    /// Decodes an argument; `what` names it in the error.
     pub(crate) fn parse(self, what: &str, argument: &OsStr) -> Result<Vec<u8>> {
         self.decode(what, argument.as_encoded_bytes().to_vec())
     }
 
-    /// Returns the bytes that `given` means; `what` says what it is, for the message.
+    /// Decodes `given`; `what` names it in the error.
     pub(crate) fn decode(self, what: &str, given: Vec<u8>) -> Result<Vec<u8>> {
         if self == Self::Raw {
             return Ok(given);

@@ -1,4 +1,4 @@
-//! The chain histogram of a store as text, and in the lines that others have printed.
+//! The chain histogram of a store as text, and in the formats of two other programs.
 
 use std::fmt::Write as _;
 
@@ -12,26 +12,27 @@ use crate::number::percent;
 
 pub(crate) use splitpoint_lab::report::chains_warning as warning;
 
-/// Columns of a histogram of a store, however wide the terminal is.
+/// Columns of the histogram of a store, regardless of the terminal's width.
 const COLUMNS: usize = 80;
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
 /// How a histogram is printed
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Form {
-    /// With bars, the ideal and what it comes to
+    /// Bars, the ideal, and the resulting cost of lookups
     #[default]
     Full,
-    /// The lines that Lever's patch to Linux 2.2 logged: size, buckets, items, sum-pct
+    /// The lines that Lever's patch for Linux 2.2 logged: size, buckets, items, sum-pct
     Lever,
-    /// The line of NetBSD's vmstat -H: buckets, used, util, items, average and maximum chain
+    /// The line that NetBSD's vmstat -H prints: buckets, used, util, items, average and maximum
+    /// chain
     Vmstat,
 }
 
-/// Chains of this many keys and more share a row in [`Form::Lever`].
+/// [`Form::Lever`] puts chains of at least this many keys into one row.
 const LEVER_LARGER: u64 = 16;
 
-/// Returns the histogram of the table `name` as Lever's patch logged it.
+/// Returns the histogram as Lever's patch logged it.
 ///
 /// Source: Lever, "Linux kernel hash table behavior", 2000, histograms 1 to 5.
 pub(crate) fn lever_text(rows: &[ChainRow]) -> String {
@@ -61,7 +62,7 @@ pub(crate) fn lever_text(rows: &[ChainRow]) -> String {
 
 /// Returns the line of the table `name` as NetBSD's `vmstat -H` prints it, with its heading.
 ///
-/// The average is of the buckets in use, and whole, as there.
+/// The average is over the buckets in use and rounded down, as in the original.
 pub(crate) fn vmstat_text(name: &str, rows: &[ChainRow]) -> String {
     let Totals { buckets, used, items, longest } = Totals::of(rows);
     let util = percent(used, buckets);
@@ -106,8 +107,8 @@ impl Totals {
     }
 }
 
-/// Returns the histogram of a store with its bars, and the lines below it. `remedy` is what to do if
-/// chance does not explain the longest chains: whole lines.
+/// Returns the histogram of a store with its bars, and the lines below it. `remedy` is what to do
+/// if chance does not explain the longest chains: whole lines.
 pub(crate) fn to_text(chains: &ChainHistogram, remedy: &str) -> String {
     let look = Look { columns: COLUMNS, ..look(false) };
     let mut out = report::chains(chains).text(&look);

@@ -1,4 +1,4 @@
-//! The streams: data goes to standard output, words go to standard error.
+//! The streams: results go to standard output, messages to standard error.
 
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
@@ -14,38 +14,38 @@ const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// Style of `hint:`.
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 
-/// Where a command speaks.
+/// Where a command prints its messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Console {
     is_quiet: bool,
 }
 
 impl Console {
-    /// Makes a console; a quiet one says nothing but errors.
+    /// Makes a console; a quiet one prints only errors.
     pub(crate) fn new(is_quiet: bool) -> Self {
         Self { is_quiet }
     }
 
-    /// Returns whether only errors are wanted.
+    /// Returns whether to print only errors.
     pub(crate) fn is_quiet(self) -> bool {
         self.is_quiet
     }
 
-    /// Says what was done.
+    /// Prints a note on what the command did.
     pub(crate) fn note(self, message: impl fmt::Display) {
         if !self.is_quiet {
-            // A standard error that is closed must not stop the work.
+            // A closed standard error must not stop the work.
             let _ = writeln!(anstream::stderr(), "splitpoint: {message}");
         }
     }
 
-    /// Says what the user should know of an answer that is not an error.
+    /// Prints a warning about a result that is not an error.
     pub(crate) fn warn(self, message: impl fmt::Display) {
         self.note(format_args!("{WARNING}warning:{WARNING:#} {message}"));
     }
 }
 
-/// Says what a command failed with, on one line, and what to do about it, on another.
+/// Prints why a command failed on one line, and what to do about it on another.
 pub(crate) fn report_failure(failure: &Failure) {
     if let Some(message) = failure.message() {
         report_error(message, failure.remedy());
@@ -55,7 +55,7 @@ pub(crate) fn report_failure(failure: &Failure) {
 /// Writes the two lines of an error.
 pub(crate) fn report_error(message: &str, hint: Option<&str>) {
     let mut stderr = anstream::stderr().lock();
-    // One line: a path or a key in the message may hold a newline.
+    // Keep the message on one line: a path or a key in it may hold a newline.
     let message = message.replace('\n', "\\n");
     let _ = writeln!(stderr, "splitpoint: {ERROR}error:{ERROR:#} {message}");
     if let Some(hint) = hint {
@@ -63,16 +63,17 @@ pub(crate) fn report_error(message: &str, hint: Option<&str>) {
     }
 }
 
-/// Returns standard output for data: bytes go out as they are.
+/// Returns standard output for data, without any conversion.
 pub(crate) fn data() -> BufWriter<StdoutLock<'static>> {
     BufWriter::with_capacity(64 << 10, io::stdout().lock())
 }
 
-/// Prints what the parser of arguments answers: help to standard output, a mistake to standard error.
+/// Prints what the parser of arguments answers: help to standard output, a mistake to standard
+/// error.
 pub(crate) fn print_usage(usage: &clap::Error) -> Result<(), Failure> {
     let printed = usage.print().and_then(|()| io::stdout().flush());
     if usage.use_stderr() {
-        // A standard error that is closed must not hide the exit code.
+        // A closed standard error must not hide the exit code.
         return Ok(());
     }
     printed.map_err(|error| Failure::output(&error))

@@ -10,15 +10,15 @@ use splitpoint_legacy::Format;
 
 use crate::shell::shell_word;
 
-/// A `Result` whose error is a [`Failure`], if nothing else is said.
+/// A `Result` whose error is a [`Failure`] by default.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// The exit codes, other than 0; `splitpoint --help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Nobody reads our output any more, which is not an error.
+    /// The reader of standard output is gone, which is not an error.
     BrokenPipe = 0,
-    /// A key is missing or exists, a check found damage, or not every record was carried or
+    /// A key is missing or exists, a check found damage, or some records could not be converted or
     /// saved.
     No = 1,
     /// The command line is wrong.
@@ -29,7 +29,7 @@ pub(crate) enum Exit {
     Corrupt = 4,
     /// The operating system refused to read or write.
     Io = 5,
-    /// A bug in this program: `EX_SOFTWARE`.
+    /// A bug in this program (`EX_SOFTWARE`).
     Bug = 70,
     /// Stopped by Ctrl-C.
     Interrupted = 130,
@@ -37,7 +37,7 @@ pub(crate) enum Exit {
     Terminated = 143,
 }
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
@@ -46,7 +46,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Makes a failure from its exit code and message: lower case, no final stop.
+    /// Makes a failure from its exit code and message, in lower case without a final stop.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into(), hint: None }
     }
@@ -58,12 +58,12 @@ impl Failure {
         self
     }
 
-    /// A signal stopped the command; `state` says how things are.
+    /// A signal stopped the command; `state` describes the result.
     pub(crate) fn interrupted(exit: Exit, state: &str) -> Self {
         Self::new(exit, format!("interrupted: {state}"))
     }
 
-    /// Only the exit code says it.
+    /// A failure without a message, only an exit code.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self::new(exit, "")
     }
@@ -80,7 +80,7 @@ impl Failure {
         Self::opening_as(path, None, error)
     }
 
-    /// The file at `path` could not be opened; `format` is what it was found to be.
+    /// The file at `path`, of `format` if known, could not be opened.
     pub(crate) fn opening_as(path: &Path, format: Option<Format>, error: &StoreError) -> Self {
         let exit = match error.kind() {
             ErrorKind::Io | ErrorKind::NotFound => Exit::CannotOpen,
@@ -89,12 +89,12 @@ impl Failure {
         Self::of_table(exit, path, format, error)
     }
 
-    /// The file at `path` could not be made.
+    /// The file at `path` could not be created.
     pub(crate) fn creating(path: &Path, error: &StoreError) -> Self {
         let failure = Self::opening(path, error);
         match error.kind() {
             ErrorKind::NotFound => {
-                failure.hint("the directory does not exist; make it first, or correct the path")
+                failure.hint("the directory does not exist; create it first, or correct the path")
             }
             _ => failure,
         }
@@ -105,7 +105,7 @@ impl Failure {
         Self::using_as(path, None, error)
     }
 
-    /// The open table at `path` failed, a file of `format` if it is an old one.
+    /// The open table at `path` failed; `format` is set for an old file.
     pub(crate) fn using_as(path: &Path, format: Option<Format>, error: &StoreError) -> Self {
         Self::of_table(exit_of(error.kind()), path, format, error)
     }
@@ -149,12 +149,12 @@ impl Failure {
         self.exit
     }
 
-    /// Returns the message, or nothing where silence is right.
+    /// Returns the message, or `None` for a silent failure.
     pub(crate) fn message(&self) -> Option<&str> {
         (!self.message.is_empty()).then_some(&self.message)
     }
 
-    /// Returns what the user can do.
+    /// Returns the hint, if any.
     pub(crate) fn remedy(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -176,7 +176,7 @@ fn exit_of(kind: ErrorKind) -> Exit {
     }
 }
 
-/// Returns what to do about an error of the file at `path`, which was found to be of `format`.
+/// Returns the hint for an error of the file at `path`, of `format` if known.
 fn hint_of(path: &Path, format: Option<Format>, error: &StoreError) -> Option<String> {
     let file = shell_word(&path.to_string_lossy());
     let old = format.filter(|format| format.is_readable() && *format != Format::Store);
@@ -194,11 +194,11 @@ fn hint_of(path: &Path, format: Option<Format>, error: &StoreError) -> Option<St
         }
         StoreError::HashMismatch { .. } if old.is_some() => hint_to_convert(&file),
         StoreError::Version { expected, found, .. } if found > expected => {
-            "a newer splitpoint wrote it: upgrade this one, or dump the store with that one"
+            "a newer splitpoint wrote it; upgrade this one, or dump the store with that version"
                 .to_string()
         }
-        StoreError::Version { .. } => "an older splitpoint wrote it: dump the store with that \
-                                       one and load the dump with this one"
+        StoreError::Version { .. } => "an older splitpoint wrote it; dump the store with that \
+                                       version and load the dump with this one"
             .to_string(),
         StoreError::Corrupt { .. } if old.is_some() => {
             format!("save what can be read into a store: splitpoint salvage {file} -o NEW.spt")
@@ -208,39 +208,40 @@ fn hint_of(path: &Path, format: Option<Format>, error: &StoreError) -> Option<St
              -o NEW.spt"
         ),
         StoreError::Locked { pid: Some(pid), .. } => format!(
-            "a store that is being written is closed to others: wait until process {pid} is done"
+            "while process {pid} writes to the store, no other can open it; wait until it is done"
         ),
         StoreError::Locked { .. } => {
-            "a store that others read cannot be written: wait until they are done".to_string()
+            "other processes are reading the store; wait until they are done".to_string()
         }
-        StoreError::HashMismatch { .. } => "open it with the program that made it, which has \
-                                            its hash function"
+        StoreError::HashMismatch { .. } => "open it with the program that created it, which \
+                                            has its hash function"
             .to_string(),
         StoreError::Exists { .. } => {
-            format!("`splitpoint load {file}` adds to it; to start anew, remove the file first")
+            format!("`splitpoint load {file}` adds to it; to start over, remove the file first")
         }
         StoreError::Full { what: StoreError::ADDRESS_SPACE, .. } => {
-            "allow the process more: see `ulimit -v`, and vm.max_map_count if it has thousands of \
-             stores open; what was stored before is safe"
+            "raise the limit of the process: see `ulimit -v`, and vm.max_map_count if it has \
+             thousands of stores open; everything stored before is safe"
                 .to_string()
         }
         StoreError::Full { .. } => {
-            "free some space and try again; what was stored before is safe".to_string()
+            "free some space and try again; everything stored before is safe".to_string()
         }
         StoreError::Poisoned { .. } => format!(
-            "try again; if that fails too, `splitpoint check {file}` tells the state of the store"
+            "try again; if that fails too, `splitpoint check {file}` shows the state of the store"
         ),
         _ => return None,
     };
     Some(hint)
 }
 
-/// Returns what to do with a file of which something is not supported.
+/// Returns the hint for a file with an unsupported feature.
 fn hint_of_unsupported(feature: Unsupported, format: Option<Format>, file: &str) -> Option<String> {
     use Format::{BdbBtree, BdbHash, BdbHeap, BdbQueue, BdbRecno, Db185Btree, Db185Hash, Store};
     match (feature, format?) {
         (Unsupported::Encryption, _) => Some(format!(
-            "its own program decrypts it: db5.3_dump -P PASSWORD {file} | splitpoint load NEW.spt"
+            "decrypt it with its own program: db5.3_dump -P PASSWORD {file} | splitpoint load \
+             NEW.spt"
         )),
         (_, BdbHash | BdbBtree | BdbRecno | BdbQueue | BdbHeap) => Some(hint_to_dump(file)),
         (Unsupported::Format, Store) => {
@@ -253,24 +254,24 @@ fn hint_of_unsupported(feature: Unsupported, format: Option<Format>, file: &str)
 }
 
 fn hint_to_convert(file: &str) -> String {
-    format!("make a store of it: splitpoint convert {file} NEW.spt")
+    format!("convert it to a store: splitpoint convert {file} NEW.spt")
 }
 
 fn hint_to_dump(file: &str) -> String {
     format!("load it into a store: db5.3_dump {file} | splitpoint load NEW.spt")
 }
 
-/// Returns what to type to change what the old file at `path` holds.
+/// Returns the command that makes the old file at `path` writable.
 pub(crate) fn hint_to_write(path: &Path, format: Format) -> String {
     let hint = hint_to_convert(&shell_word(&path.to_string_lossy()));
     if format == Format::Db185Hash {
         let url = shell_word(&format!("db185:{}", path.display()));
-        return format!("{hint}; or write to it as it is: {url}");
+        return format!("{hint}; or write to it in place: {url}");
     }
     hint
 }
 
-/// Returns what to do with `file`, which is `found` and not a store.
+/// Returns the hint for `file`, which is `found` and not a store.
 fn hint_of_foreign(found: &FileKind, file: &str) -> String {
     match found {
         FileKind::Directory => "give the path of a file".to_string(),
@@ -281,14 +282,14 @@ fn hint_of_foreign(found: &FileKind, file: &str) -> String {
         | FileKind::Special => "give the path of a regular file".to_string(),
         FileKind::DanglingLink { target } => {
             let target = shell_word(&target.to_string_lossy());
-            format!("correct the link, or make a store where it leads: splitpoint create {target}")
+            format!("correct the link, or create a store at its target: splitpoint create {target}")
         }
         FileKind::Empty | FileKind::UnfinishedStore => {
-            format!("to make a store of it: rm {file} && splitpoint create {file}")
+            format!("to create a store there: rm {file} && splitpoint create {file}")
         }
         FileKind::BeginsWithZeros => format!(
-            "check the path; if the file holds nothing, remove it: rm {file}; if it was a store, save \
-             what it still holds: splitpoint repair {file} -o NEW.spt"
+            "check the path; if the file holds nothing, remove it: rm {file}; if it was a store, \
+             save what it still holds: splitpoint repair {file} -o NEW.spt"
         ),
         FileKind::Text => format!(
             "if it is a dump or a list, load it into a store: splitpoint load NEW.spt {file}"
@@ -299,11 +300,9 @@ fn hint_of_foreign(found: &FileKind, file: &str) -> String {
         | FileKind::Tdb
         | FileKind::Lmdb
         | FileKind::Redb
-        | FileKind::KyotoCabinet => {
-            "check the path; `splitpoint load` reads what the program of that \
-                                     format can dump as text"
-                .to_string()
-        }
+        | FileKind::KyotoCabinet => "check the path; `splitpoint load` reads a text dump by the \
+                                     program of that format"
+            .to_string(),
         _ => format!(
             "check the path; if it was a store, save what it still holds: splitpoint repair {file} \
              -o NEW.spt"
@@ -311,19 +310,19 @@ fn hint_of_foreign(found: &FileKind, file: &str) -> String {
     }
 }
 
-/// Returns what to do about a refusal of the operating system.
+/// Returns the hint for an error of the operating system.
 fn hint_of_io(source: &io::Error) -> Option<String> {
     let hint = match source.kind() {
         io::ErrorKind::PermissionDenied => "check the permissions of the file and its directory",
         io::ErrorKind::IsADirectory => "that is a directory; give the path of a file",
         io::ErrorKind::ReadOnlyFilesystem => {
-            "the medium is read-only: get, count, list, dump, stat and check work on it"
+            "the file system is read-only; get, count, list, dump, stat and check still work"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "free some space and try again; what was stored before is safe"
+            "free some space and try again; everything stored before is safe"
         }
         io::ErrorKind::FileTooLarge => {
-            "files may not be so large here: see `ulimit -f`; what was stored before is safe"
+            "the limit on file sizes is too low: see `ulimit -f`; everything stored before is safe"
         }
         _ => return None,
     };

@@ -1,4 +1,4 @@
-//! The files that commands read and write beside stores: which may be pipes, and which must be
+//! The files other than stores that commands read and write. Some may be pipes, others must be
 //! regular.
 
 use std::fs::{File, FileType, OpenOptions};
@@ -10,7 +10,7 @@ use splitpoint::Error;
 
 use crate::failure::{Exit, Failure, Result};
 
-/// Opens an input that is read once, from its beginning to its end: a file, a pipe, a terminal.
+/// Opens an input to read once from start to end: a file, a pipe, a terminal.
 pub(crate) fn open_stream(path: &Path) -> Result<File> {
     refuse_no_stream(path)?;
     File::open(path).map_err(|error| Failure::reading(format_args!("`{}`", path.display()), &error))
@@ -27,7 +27,7 @@ pub(crate) fn read_whole(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a regular file, new or in place of what it held.
+/// Writes a regular file, and replaces its content if it exists.
 pub(crate) fn write_regular(path: &Path, bytes: &[u8]) -> Result<()> {
     let shown = path.display();
     let failed = |error| Failure::io(format!("write `{shown}`"), &error);
@@ -43,13 +43,14 @@ pub(crate) fn write_regular(path: &Path, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes).map_err(failed)
 }
 
-/// Refuses what [`open_stream`] cannot read, where the system would not say why.
+/// Refuses a socket, which [`open_stream`] cannot read and for which the system gives no clear
+/// error.
 pub(crate) fn refuse_no_stream(path: &Path) -> Result<()> {
     refuse(path, |kind| kind.is_socket())
 }
 
 fn refuse(path: &Path, is_refused: impl Fn(FileType) -> bool) -> Result<()> {
-    // What cannot be looked at is told by the opening.
+    // If the metadata cannot be read, opening the file reports why.
     let Ok(metadata) = std::fs::metadata(path) else { return Ok(()) };
     let kind = metadata.file_type();
     if !is_refused(kind) {

@@ -1,4 +1,4 @@
-//! What the fuzz target `load_formats` runs. Not an API: it changes without notice.
+//! The body of the fuzz target `load_formats`. It is not an API and changes without notice.
 
 use std::io::{self, Read};
 
@@ -8,7 +8,7 @@ use crate::format::{DumpFormat, Input, LoadFormat, ReadError, Record, WriteError
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// A source that hands out its bytes a few at a time, and is interrupted before each.
+/// A source that returns a few bytes at a time, with an interruption before each read.
 struct Dribble {
     bytes: io::Cursor<Vec<u8>>,
     is_interrupted: bool,
@@ -25,11 +25,11 @@ impl Read for Dribble {
     }
 }
 
-/// Reads all records, and says what is wrong after them.
+/// Reads all records, and returns the error after them, if any.
 ///
 /// # Panics
 ///
-/// If reading from memory fails, or a record comes out of nothing.
+/// If reading from memory fails, or the reader returns a record without consuming input.
 fn read(format: LoadFormat, source: Box<dyn Read + Send>) -> (Pairs, Option<String>) {
     let mut input = Input::new(source);
     let mut reader = format.reader(None);
@@ -50,7 +50,7 @@ fn read(format: LoadFormat, source: Box<dyn Read + Send>) -> (Pairs, Option<Stri
     }
 }
 
-/// Returns a dump of `records`, or `None` if the format cannot carry one of them.
+/// Returns a dump of `records`, or `None` if the format cannot hold one of them.
 fn write(format: DumpFormat, records: &Pairs) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut writer = format.writer();
@@ -83,11 +83,11 @@ const fn load_format(format: DumpFormat) -> LoadFormat {
     }
 }
 
-/// Reads the bytes after the first in the format that the first one names, and in the one they
-/// seem to have, and gives what was read to every writer.
+/// Reads the bytes after the first in the format that the first one selects, and passes the records
+/// to every writer. Also runs the detection.
 ///
-/// A source that dribbles must give the same records and the same error as one that does not. What
-/// a format writes must be recognized and come back as it was.
+/// A source that dribbles must give the same records and the same error as one that does not, and
+/// every dump must read back unchanged.
 ///
 /// # Panics
 ///
@@ -116,7 +116,7 @@ pub fn load_formats(input: &[u8]) {
 mod tests {
     use std::path::Path;
 
-    /// Runs the inputs that are kept, among them those that failed once.
+    /// Runs the saved inputs, among them those that failed once.
     #[test]
     fn every_input_of_the_corpus_passes() {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/load_formats");

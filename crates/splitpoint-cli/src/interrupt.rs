@@ -1,15 +1,15 @@
-//! Ctrl-C and termination: whatever a command is doing, it ends soon, with one line, the exit code
-//! of the signal, and nothing half-made left behind.
+//! Ctrl-C and termination signals: every command ends soon, with one line and the exit code of the
+//! signal, and leaves no unfinished file behind.
 //!
 //! ```text
-//! signal --> a thread --+-- the work looks at an `Interrupt`: it ends itself, and says how far it
-//!                       |   has come
-//!                       +-- nobody looks: the thread removes what is `Unfinished`, and ends the
+//! signal --> a thread --+-- if the work polls an `Interrupt`: it ends itself, and reports how far
+//!                       |   it got
+//!                       +-- otherwise: the thread removes the `Unfinished` files, and ends the
 //!                           process
 //! ```
 //!
-//! The second way needs no help from the work, which may be blocked by a pipe or a disk. To a store
-//! it is that of a killed process, which loses nothing.
+//! The second way needs no help from the work, which may be blocked by a pipe or a disk. For a
+//! store it is the same as a killed process, which loses nothing.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -29,31 +29,31 @@ use crate::console;
 use crate::failure::{self, Exit, Failure};
 use crate::progress;
 
-/// How long work that looks at an [`Interrupt`] may take to look at it.
+/// Time for work that polls an [`Interrupt`] to notice the signal.
 const TIME_TO_NOTICE: Duration = Duration::from_secs(2);
-/// How long work may take to end that has noticed the signal, or has come to its last step.
+/// Time for work to end once it has noticed the signal or begun its last step.
 const TIME_TO_END: Duration = Duration::from_secs(5);
-/// How often the thread looks whether it has waited long enough.
+/// Interval at which the thread checks whether it has waited long enough.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How long a standard error that takes no bytes is waited for.
+/// Time to wait for a blocked standard error.
 const TIME_TO_SPEAK: Duration = Duration::from_millis(500);
 
-/// How often a directory is tried to be removed.
+/// Attempts to remove a directory.
 const REMOVALS: u32 = 10;
 
-/// The signal that came first, or 0.
+/// The first signal that arrived, or 0.
 static SIGNAL: AtomicUsize = AtomicUsize::new(0);
-/// Whether the work ends by itself, because it knows of the signal or is at its last step.
+/// Whether the work ends by itself, because it has noticed the signal or begun its last step.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
-/// How many [`Interrupt`]s there are.
+/// The number of [`Interrupt`]s.
 static WATCHERS: AtomicUsize = AtomicUsize::new(0);
-/// What to remove before the process ends.
+/// Files and directories to remove before the process ends.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Ends this process by the first Ctrl-C or termination signal from now on, unless it was started
-/// to ignore that, as a shell starts what runs in the background.
+/// From now on, the first Ctrl-C or termination signal ends this process, unless the parent made
+/// the process ignore it, as a shell does for background jobs.
 ///
-/// Without a thread the system's own way remains: the signal kills.
+/// If no thread can be started, the default action of the system remains: the signal kills.
 pub(crate) fn end_on_signals() {
     let (ready, is_ready) = mpsc::channel();
     let spawned = thread::Builder::new().name("signals".to_string()).spawn(move || {
@@ -68,9 +68,9 @@ pub(crate) fn end_on_signals() {
     }
 }
 
-/// Registers the signals. The flag that is returned makes the next one end the process at once.
+/// Registers the signals. Setting the returned flag makes the next one end the process at once.
 fn register() -> io::Result<(Signals, Arc<AtomicBool>)> {
-    // A file that would be larger than the system allows is an error, not the end.
+    // Make a file over the size limit an error instead of the end of the process.
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     let may_die = Arc::new(AtomicBool::new(false));
     let wanted = [SIGINT, SIGTERM].into_iter().filter(|&number| !is_ignored(number));
@@ -82,7 +82,7 @@ fn register() -> io::Result<(Signals, Arc<AtomicBool>)> {
     Ok((Signals::new(wanted)?, may_die))
 }
 
-/// Returns whether this process was started to ignore a signal.
+/// Returns whether the parent made this process ignore a signal.
 fn is_ignored(number: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -100,23 +100,23 @@ fn serve(mut signals: Signals, may_die: &AtomicBool) {
     SIGNAL.store(signal.unsigned_abs() as usize, Ordering::SeqCst);
     let came = Instant::now();
     loop {
-        // A second signal is from somebody who does not want to wait.
+        // A second signal means that the user does not want to wait.
         let mut is_urgent = false;
         while came.elapsed() < time_to_work() && !is_urgent {
             thread::sleep(LOOK_AGAIN);
             is_urgent = signals.pending().next().is_some();
         }
-        // Held until the process ends: nothing is begun or finished any more.
+        // Hold the lock until the process ends, so that no file is begun or finished any more.
         let unfinished = unfinished();
         if !is_urgent && came.elapsed() < time_to_work() {
-            // Work began to look while this thread waited for the lock.
+            // The work began to poll while this thread waited for the lock.
             continue;
         }
         let mut removed_count = 0;
         for path in &*unfinished {
             match remove(path) {
                 Ok(()) => removed_count += 1,
-                // It has its name by now: what is left to the work is to say so.
+                // The file has its name by now; the work only has to report it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => last_step(),
                 Err(_) => {}
             }
@@ -127,7 +127,7 @@ fn serve(mut signals: Signals, may_die: &AtomicBool) {
     }
 }
 
-/// Returns how long the work may take from the signal on.
+/// Returns how long the work may take after the signal.
 fn time_to_work() -> Duration {
     if IS_ENDING.load(Ordering::SeqCst) {
         TIME_TO_END
@@ -138,14 +138,14 @@ fn time_to_work() -> Duration {
     }
 }
 
-/// Ends the process as if it had been killed, but for a line.
+/// Prints one line and ends the process as if it had been killed.
 fn end(exit: Exit, removed_count: usize, may_die: &AtomicBool) -> ! {
     may_die.store(true, Ordering::SeqCst);
     let (said, is_said) = mpsc::channel();
-    // In a thread: the work may hold standard error, and wait for who should read it.
+    // In a thread, because the work may hold standard error and wait for its reader.
     let speaker = thread::Builder::new().spawn(move || {
         progress::leave_bar();
-        let what = if removed_count > 0 { ": what was unfinished is removed" } else { "" };
+        let what = if removed_count > 0 { ": removed the unfinished file" } else { "" };
         console::report_error(&format!("interrupted{what}"), None);
         let _ = said.send(());
     });
@@ -159,19 +159,19 @@ fn remove(path: &Path) -> io::Result<()> {
     if !path.symlink_metadata()?.is_dir() {
         return std::fs::remove_file(path);
     }
-    // Again, since the work may be adding to it.
+    // Repeat, because the work may still add files.
     let is_removed = (1..REMOVALS).any(|_| std::fs::remove_dir_all(path).is_ok());
     if is_removed { Ok(()) } else { std::fs::remove_dir_all(path) }
 }
 
-/// What the work looks at that ends itself when a signal has come. While there is one, it is given
-/// the time for that.
+/// A flag for work that ends itself after a signal. While one exists, the signals' thread gives the
+/// work time to do so.
 #[derive(Debug)]
 pub(crate) struct Interrupt(());
 
 impl Interrupt {
-    /// Begins to look. If a signal has decided to end the process, this does not return: then
-    /// nothing is begun any more.
+    /// Begins to poll. If a signal is already ending the process, this does not return, so that no
+    /// new work begins.
     pub(crate) fn watch() -> Self {
         WATCHERS.fetch_add(1, Ordering::SeqCst);
         // The signals' thread counts the watchers under this lock, and ends the process under it.
@@ -179,7 +179,7 @@ impl Interrupt {
         Self(())
     }
 
-    /// Returns the exit code of the signal that came, if one did.
+    /// Returns the exit code of the signal that arrived, if any.
     #[expect(clippy::unused_self, reason = "it is what gives the work the time to look")]
     pub(crate) fn exit(&self) -> Option<Exit> {
         let signal = i32::try_from(SIGNAL.load(Ordering::SeqCst)).unwrap_or_default();
@@ -197,26 +197,26 @@ impl Drop for Interrupt {
     }
 }
 
-/// The watch over work of the library that makes a file, and tells how far it is.
+/// Watches for signals during work of the library that creates a file and reports its progress.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     interrupt: Option<Interrupt>,
-    /// Where the file is until it is whole.
+    /// The path of the file until it is complete.
     partial: Option<PathBuf>,
     unfinished: Option<Unfinished>,
     stopped: Option<Exit>,
 }
 
 impl Watch {
-    /// Begins to watch over work that makes a file at `partial`. Without one there is nothing to be
-    /// removed, and a signal ends the process.
+    /// Begins to watch work that creates a file at `partial`. Without a file there is nothing to
+    /// remove, and a signal ends the process.
     pub(crate) fn over(partial: Option<PathBuf>) -> Self {
         let interrupt = partial.as_ref().map(|_| Interrupt::watch());
         Self { interrupt, partial, ..Self::default() }
     }
 
-    /// Looks for a signal when the work tells how far it is. Its first call says that the file is
-    /// there, and is ours; after its last one nobody looks.
+    /// Checks for a signal when the work reports progress. The first call means that the file
+    /// exists and is ours; after the last one, the work no longer polls.
     pub(crate) fn look(&mut self, is_last: bool) -> ControlFlow<()> {
         if let Some(partial) = self.partial.take() {
             self.unfinished = Some(Unfinished::new(partial));
@@ -228,8 +228,8 @@ impl Watch {
         if self.stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Ends with the work. If a signal stopped it, the error says how things are, as `state`, and what
-    /// to do, as `remedy`.
+    /// Ends with the work. If a signal stopped it, the error has `state` as its message and
+    /// `remedy` as its hint.
     pub(crate) fn end<T, E>(
         self,
         outcome: Result<T, E>,
@@ -246,19 +246,19 @@ impl Watch {
     }
 }
 
-/// Says that the work will be done in a moment: what it makes is whole, and takes its name. A signal
+/// Declares that the work is about to finish: its file is complete and gets its name. A signal now
 /// comes too late, and the command ends as if there had been none.
 pub(crate) fn last_step() {
     IS_ENDING.store(true, Ordering::SeqCst);
 }
 
-/// A file or a directory that is ours and not finished: a signal that ends the process removes it.
+/// A file or a directory of ours that is not finished; a signal that ends the process removes it.
 #[derive(Debug)]
 pub(crate) struct Unfinished(PathBuf);
 
 impl Unfinished {
-    /// Makes a file, and takes what is at the path that `path_of` gives until this is dropped. A
-    /// signal comes before both or after both, so that no file is left that nobody removes.
+    /// Creates a file and registers the path that `path_of` returns, until this is dropped. A
+    /// signal arrives before both or after both, so it cannot leave a file behind.
     pub(crate) fn create<T, E>(
         make: impl FnOnce() -> Result<T, E>,
         path_of: impl FnOnce(&T) -> PathBuf,
@@ -270,8 +270,8 @@ impl Unfinished {
         Ok((made, Self(path)))
     }
 
-    /// Gives what is whole its name. A signal comes before, and ends the process, or after, and
-    /// removes nothing any more.
+    /// Gives the complete file its name. A signal arrives before this and ends the process, or
+    /// after it and removes nothing.
     pub(crate) fn finish(&self, give_name: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut unfinished = unfinished();
         give_name()?;
@@ -279,7 +279,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Takes what is at `path`, until this is dropped.
+    /// Registers `path`, until this is dropped.
     pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         unfinished().push(path.clone());

@@ -1,4 +1,4 @@
-//! The `splitpoint` command, as a library for its program and its fuzzer: no API of its own.
+//! The `splitpoint` command, as a library for its program and its fuzzer. It has no public API.
 
 #![forbid(unsafe_code)]
 
@@ -38,8 +38,8 @@ pub fn main() -> ExitCode {
     ExitCode::from(main_with(std::env::args_os()))
 }
 
-/// Runs the command with `args`, of which the first is the name of the program, and returns the exit
-/// code. It takes over what signals do in this process.
+/// Runs the command with `args`, of which the first is the name of the program, and returns the
+/// exit code. It installs handlers for this process's signals.
 pub fn main_with(args: impl IntoIterator<Item = OsString>) -> u8 {
     bug::report_on_one_line();
     interrupt::end_on_signals();

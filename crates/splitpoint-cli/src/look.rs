@@ -1,10 +1,10 @@
-//! How the lab's documents look on a terminal.
+//! The look of the lab's documents on a terminal.
 
 use anstyle::{AnsiColor, Style};
 use splitpoint_lab::document::{Look, Tone};
 
-/// Returns the look of standard output: as wide as the terminal, and in colors, which are taken
-/// out again where they are not wanted. `is_whole` asks for folded blocks, too.
+/// Returns the look of standard output: as wide as the terminal, and in colors, which the stream
+/// removes if they are disabled. `is_whole` also shows folded blocks.
 pub(crate) fn look(is_whole: bool) -> Look<'static> {
     let columns = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
     Look { columns, is_whole, paint: &paint }

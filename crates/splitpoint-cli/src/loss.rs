@@ -1,4 +1,5 @@
-//! What an old file lacks by what it states of itself, as every command that reads one says it.
+//! Losses of an old file: numbers that it states and that do not match what it holds. Every command
+//! that reads old files reports them in the same way.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use crate::number::counted;
 use crate::shell::shell_word;
 use crate::store::Opened;
 
-/// A discrepancy in an object.
+/// A discrepancy, for JSON output.
 #[derive(Debug, Serialize)]
 pub(crate) struct Numbers {
     counted: &'static str,
@@ -27,26 +28,26 @@ impl From<Discrepancy> for Numbers {
     }
 }
 
-/// Says what tells at once that the file was cut short or not closed, for a command that does not
-/// read all of it.
+/// Warns if the size of the file shows that it was truncated or not closed, for a command that does
+/// not read all of it.
 pub(crate) fn warn_at_once(opened: &Opened, console: Console) {
     if let Some(discrepancy) = opened.as_old().and_then(OldFile::discrepancy) {
         warn(opened.path(), discrepancy, console);
     }
 }
 
-/// How much a command will find that reads a table from end to end.
+/// What a command will find that reads a whole table.
 #[derive(Debug)]
 pub(crate) struct Extent<'a> {
-    /// Records that a scan gives.
+    /// The number of records that a scan returns.
     pub(crate) record_count: u64,
-    /// What a walk over an old file found.
+    /// The result of a walk over an old file.
     survey: Option<&'a Survey>,
     path: &'a Path,
 }
 
 impl<'a> Extent<'a> {
-    /// Looks at a table; an old file is walked from end to end.
+    /// Analyzes a table; for an old file this walks all of it.
     pub(crate) fn of(opened: &'a Opened) -> Result<Self> {
         let failed = |error| opened.failed(&error);
         let survey = opened.as_old().map(OldFile::survey).transpose().map_err(failed)?;
@@ -57,12 +58,12 @@ impl<'a> Extent<'a> {
         Ok(Self { record_count, survey, path: opened.path() })
     }
 
-    /// Returns what a walk found, if there was one: then all that is damaged is known.
+    /// Returns the result of the walk over an old file, which lists all damage.
     pub(crate) fn survey(&self) -> Option<&'a Survey> {
         self.survey
     }
 
-    /// Says that nothing states how much there was, if that is so.
+    /// Warns if nothing in the file states how much it should hold.
     pub(crate) fn warn_if_unknown(&self, console: Console) {
         let doubts = self.survey.map_or(&[][..], |survey| &survey.doubts);
         if let Some(doubt) = doubts.iter().find(|doubt| matches!(doubt, Doubt::UnknownExtent)) {
@@ -70,8 +71,8 @@ impl<'a> Extent<'a> {
         }
     }
 
-    /// Returns the failure of a command that gave what it found, `done` says how, if not all was
-    /// there or could be read.
+    /// Returns the failure of a command if some of the table was missing or unreadable. `done`
+    /// states what the command did with the rest.
     pub(crate) fn failure(&self, done: &str) -> Option<Failure> {
         self.survey.and_then(|survey| of_survey(self.path, survey, done))
     }
@@ -95,11 +96,11 @@ fn of_survey(path: &Path, survey: &Survey, done: &str) -> Option<Failure> {
     let lost = counted(survey.loss_count, "part");
     let message = format!("`{}`: {lost} could not be read; {done}", path.display());
     let file = shell_word(&path.to_string_lossy());
-    Some(Failure::new(exit, message).hint(format!("for which, see: splitpoint check {file}")))
+    Some(Failure::new(exit, message).hint(format!("to list them: splitpoint check {file}")))
 }
 
-/// Returns the failure of a command that listed `listed` records and looked at nothing else, if the
-/// file states that there are more.
+/// Returns the failure of a command that listed `listed` records without a walk, if the file states
+/// that it has more.
 pub(crate) fn of_scan(opened: &Opened, listed: u64) -> Option<Failure> {
     let (file, path) = (opened.as_old()?, opened.path());
     let stated = file.stated_record_count().filter(|stated| listed < *stated);
@@ -117,7 +118,7 @@ pub(crate) fn in_words(discrepancies: impl Iterator<Item = Discrepancy>) -> Opti
     (!clauses.is_empty()).then(|| clauses.join("; "))
 }
 
-/// Returns what to do with a file that lacks something.
+/// Returns the hint for a file that lacks something.
 pub(crate) fn hint(path: &Path) -> String {
     let file = shell_word(&path.to_string_lossy());
     format!(

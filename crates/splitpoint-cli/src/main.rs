@@ -1,4 +1,4 @@
-//! The program: all of it is in the library beside, where tests and the fuzzer reach it.
+//! The program. The code is in the library beside it, within reach of tests and the fuzzer.
 
 #![forbid(unsafe_code)]
 

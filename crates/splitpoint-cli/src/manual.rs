@@ -67,7 +67,7 @@ fn synopsis(command: &Command) -> String {
     out
 }
 
-/// Returns text as roff takes it.
+/// Escapes text for roff.
 fn roff(text: &str) -> String {
     text.replace('\\', r"\e").replace('-', r"\-")
 }
@@ -77,7 +77,7 @@ fn after_help(command: &Command) -> String {
     after.map(ToString::to_string).unwrap_or_default()
 }
 
-/// Turns `Title:` and the indented lines below it into sections whose lines stay as they are.
+/// Turns `Title:` and the indented lines below it into sections with unchanged lines.
 fn roff_sections(text: &str) -> String {
     let mut out = String::new();
     for section in text.split("\n\n") {
@@ -92,12 +92,12 @@ fn roff_sections(text: &str) -> String {
     out
 }
 
-/// Returns the commands that have a page: `help` says again what the others say.
+/// Returns the commands that have a page; `help` only repeats the others.
 fn visible(main: &Command) -> impl Iterator<Item = &Command> {
     main.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
 }
 
-/// Returns `docs/cli.md`: the help of every command as it is printed at 80 columns.
+/// Returns `docs/cli.md`: the help of every command at 80 columns.
 pub(crate) fn markdown() -> String {
     let mut main = Cli::command().term_width(80).color(clap::ColorChoice::Never);
     main.build();

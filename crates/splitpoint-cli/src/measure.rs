@@ -1,4 +1,4 @@
-//! Times of work, and what is typical of several.
+//! Timing of work, and medians.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, started.elapsed())
 }
 
-/// Returns the median of `times`, the lower one of two in the middle; zero of none.
+/// Returns the median of `times`, the lower of two in the middle; zero if there are none.
 pub(crate) fn median(times: &[Duration]) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();

@@ -1,9 +1,9 @@
-//! `NewFile`: a file of this command that has its name only once it is whole and durable.
+//! `NewFile`: a file that gets its name only once it is complete and durable.
 //!
-//! Until then it is beside where it belongs, under the name `NAME.WORK-in-progress`, as what the
-//! library makes (`backup`, `repair`, `rehash`). The library's own module of this name is not used
-//! here: it writes a store through one locked file, while these files are made by a table of any
-//! format, which opens and locks its file itself, or are no tables at all.
+//! Until then it is in the same directory as `NAME.WORK-in-progress`, like the files that the
+//! library creates (`backup`, `repair`, `rehash`). The library's module of this name does not fit
+//! here: it writes a store through one locked file, while a table of any format, which opens and
+//! locks its file itself, writes these files. Some of them are no tables at all.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use crate::failure::{Failure, Result};
 use crate::interrupt::{self, Unfinished};
 
-/// A file that is being made. It is removed if a signal ends the process, or if this is dropped before
-/// it has its name.
+/// A file that is being made. It is removed if a signal ends the process, or if this is dropped
+/// before it has its name.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     path: PathBuf,
@@ -24,7 +24,7 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// Begins the file that is to be at `path`: `make` gets the name that it has until it is whole.
+    /// Begins the file for `path`; `make` gets its temporary name.
     pub(crate) fn create<T, E>(
         path: &Path,
         work: &str,
@@ -35,7 +35,7 @@ impl NewFile {
         Ok((made, Self { path: path.to_path_buf(), partial, unfinished, is_published: false }))
     }
 
-    /// Gives the file its name, unless there is one of this name by now. It must be durable.
+    /// Gives the durable file its name, and fails if a file of this name exists by now.
     pub(crate) fn publish(mut self) -> Result<()> {
         self.give_name(|partial, path| match fs::hard_link(partial, path) {
             Ok(()) => fs::remove_file(partial),
@@ -50,7 +50,7 @@ impl NewFile {
         })
     }
 
-    /// Gives the file its name, in place of what has it. It must be durable.
+    /// Gives the durable file its name, and replaces any file of this name.
     pub(crate) fn publish_over(mut self) -> Result<()> {
         self.give_name(|partial, path| fs::rename(partial, path))
     }
@@ -58,7 +58,7 @@ impl NewFile {
     fn give_name(&mut self, rename: impl FnOnce(&Path, &Path) -> io::Result<()>) -> Result<()> {
         interrupt::last_step();
         self.unfinished.finish(|| rename(&self.partial, &self.path)).map_err(|error| {
-            Failure::io(format_args!("give `{}` its name", self.path.display()), &error)
+            Failure::io(format_args!("create `{}`", self.path.display()), &error)
         })?;
         self.is_published = true;
         sync_directory_of(&self.path)
@@ -66,7 +66,7 @@ impl NewFile {
 }
 
 impl Drop for NewFile {
-    /// Leaves nothing behind of what was stopped.
+    /// Removes an unfinished file.
     fn drop(&mut self) {
         if !self.is_published {
             let _ = fs::remove_file(&self.partial);
@@ -78,14 +78,14 @@ fn ending_of(work: &str) -> String {
     format!(".{work}-in-progress")
 }
 
-/// Returns where the library has a file until it is whole that is to be at `path`.
+/// Returns the temporary name under which the library creates the file for `path`.
 pub(crate) fn partial_of(path: &Path, work: &str) -> PathBuf {
-    // Beside the file that a link leads to.
+    // Beside the target of a link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     with_ending(&target, &ending_of(work))
 }
 
-/// Returns `path` with `ending` behind its name.
+/// Returns `path` with `ending` appended to its name.
 pub(crate) fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);

@@ -1,4 +1,4 @@
-//! How numbers, sizes and times are shown.
+//! Formatting of numbers, sizes and times.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ pub(crate) fn count(len: usize) -> u64 {
     u64::try_from(len).expect("a length in memory fits 64 bits")
 }
 
-/// Returns `part` of `whole` in percent; 0 of nothing.
+/// Returns `part` of `whole` in percent; 0 if `whole` is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * float(part) / float(whole) }
 }
 
-/// Returns a duration with three digits that matter: `1.23 ms`, `45.6 s`.
+/// Returns a duration with three significant digits: `1.23 ms`, `45.6 s`.
 pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     let (scaled, unit) = if seconds >= 1.0 {
@@ -42,7 +42,7 @@ pub(crate) fn duration(duration: Duration) -> String {
     format!("{scaled:.decimals$} {unit}")
 }
 
-/// Returns the mean time of one of `count` operations that took `total` together.
+/// Returns the mean time of `count` operations that took `total` together.
 pub(crate) fn each(total: Duration, count: u64) -> Duration {
     if count == 0 {
         return Duration::ZERO;

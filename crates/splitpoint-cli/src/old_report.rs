@@ -1,4 +1,4 @@
-//! What `stat` tells of an old file: one serialized struct, and its text for 80 columns.
+//! The report of `stat` on an old file: one serialized struct, and its text for 80 columns.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::number::grouped;
 
 const BOLD: Style = Style::new().bold();
 
-/// Everything that is known of an old file.
+/// All facts about an old file.
 #[derive(Debug, Serialize)]
 pub(crate) struct OldReport {
     file: String,
@@ -38,7 +38,7 @@ struct SizeRow {
 }
 
 impl OldReport {
-    /// Makes the report of the file that the user calls `file`.
+    /// Makes the report of `file`, with the name that the user gave.
     pub(crate) fn new(name: String, file: &OldFile, survey: &Survey, stats: &Stats) -> Self {
         let parameters = file.parameters();
         let buckets = survey.buckets.iter().map(|row| SizeRow {
@@ -64,7 +64,7 @@ impl OldReport {
     pub(crate) fn to_text(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "{BOLD}{}{BOLD:#}", self.file);
-        let hash = if self.hash.is_empty() { "not known" } else { &self.hash };
+        let hash = if self.hash.is_empty() { "unknown" } else { &self.hash };
         for (name, value) in [
             ("format", self.format.clone()),
             ("records", grouped(self.records)),
@@ -87,7 +87,8 @@ impl OldReport {
             }
         }
         let _ = writeln!(out, "\n{BOLD}keys by their hashes{BOLD:#}");
-        let remedy = "Its hash function does not suit these keys: `splitpoint convert` makes a store of it.\n";
+        let remedy =
+            "Its hash function does not suit these keys. Convert it with `splitpoint convert`.\n";
         out += &chains::to_text(&self.chains, remedy);
         out
     }

@@ -13,27 +13,27 @@ use crate::number::{self, counted, grouped};
 /// When to show progress
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProgressMode {
-    /// A bar, if standard error is a terminal and the work takes more than half a second
+    /// A progress bar, if standard error is a terminal and the work takes over half a second
     #[default]
     Auto,
-    /// Nothing
+    /// No progress
     Never,
-    /// One JSON object a second and one at the end, on standard error
+    /// One JSON object per second, and one at the end, on standard error
     Json,
 }
 
-/// What the work is measured by.
+/// The unit and total of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Total {
     /// Bytes of input.
     Bytes(u64),
     /// Records.
     Records(u64),
-    /// Nothing is known.
+    /// Unknown.
     Unknown,
 }
 
-/// Whether a bar is on the last line of standard error.
+/// Whether a bar occupies the last line of standard error.
 static IS_BAR_SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// Begins a new line if there is a bar on this one.
@@ -46,7 +46,7 @@ pub(crate) fn leave_bar() {
 const DELAY: Duration = Duration::from_millis(500);
 const INTERVAL_JSON: Duration = Duration::from_secs(1);
 
-/// Progress of one piece of work.
+/// Progress of one phase of work.
 pub(crate) struct Progress {
     phase: &'static str,
     face: Face,
@@ -57,7 +57,7 @@ pub(crate) struct Progress {
 
 enum Face {
     None,
-    /// A bar that is made when the work turns out to be long.
+    /// A bar, created once the work turns out to be long.
     Bar(Option<ProgressBar>),
     Json,
 }
@@ -82,7 +82,7 @@ impl Progress {
         Self { phase, face, total, started, next: started + wait }
     }
 
-    /// Tells how far the work is.
+    /// Updates the progress.
     pub(crate) fn update(&mut self, records: u64, bytes: u64) {
         if matches!(self.face, Face::None) || Instant::now() < self.next {
             return;
@@ -102,7 +102,7 @@ impl Progress {
                 };
                 bar.set_position(position);
                 bar.set_message(match self.total {
-                    // Work on whole segments knows nothing of records.
+                    // Work on whole segments does not count records.
                     Total::Bytes(_) | Total::Unknown if records == 0 => number::bytes(bytes),
                     _ => counted(records, "record"),
                 });
@@ -143,14 +143,14 @@ impl Progress {
     }
 }
 
-/// Progress of work in phases, one after the other.
+/// Progress of work in several phases.
 pub(crate) struct Phases {
     mode: ProgressMode,
     console: Console,
     running: Option<Phase>,
 }
 
-/// The phase under way, and how far it is.
+/// The current phase and its progress.
 struct Phase {
     name: &'static str,
     progress: Progress,
@@ -164,7 +164,7 @@ impl Phases {
         Self { mode, console, running: None }
     }
 
-    /// Tells how far `phase` is, and ends the one before.
+    /// Updates the progress of phase `name`, and ends the phase before it.
     pub(crate) fn tell(&mut self, name: &'static str, total: Total, records: u64, bytes: u64) {
         if self.running.as_ref().is_none_or(|running| running.name != name) {
             self.finish();

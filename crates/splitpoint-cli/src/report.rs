@@ -1,4 +1,4 @@
-//! What `stat` and `demo` tell of a store: one serialized struct, and its text for 80 columns.
+//! The report of `stat` on a store: one serialized struct, and its text for 80 columns.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::shell::shell_word;
 
 const BOLD: Style = Style::new().bold();
 
-/// Everything that is known of a store.
+/// All facts about a store.
 #[derive(Debug, Serialize)]
 pub(crate) struct StatReport {
     store: String,
@@ -37,7 +37,7 @@ pub(crate) struct StatReport {
     recovery: RecoveryReport,
     #[serde(with = "splitpoint_lab::chains::histogram")]
     chains: ChainHistogram,
-    /// What is wrong with the chains, and what to do.
+    /// A warning about the chains, with a remedy.
     warning: Option<String>,
 }
 
@@ -53,7 +53,7 @@ struct Segments {
     free: u64,
 }
 
-/// How this process came to the index.
+/// How this process obtained the index.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum RecoveryReport {
@@ -65,7 +65,7 @@ enum RecoveryReport {
 }
 
 impl StatReport {
-    /// Makes the report of the store that the user calls `store`.
+    /// Makes the report of a store; `store` is the name that the user gave.
     pub(crate) fn new(store: String, stats: &Stats) -> Self {
         let recovery = match stats.recovery {
             Recovery::Created => RecoveryReport::Created,
@@ -114,11 +114,11 @@ impl StatReport {
         report
     }
 
-    /// Says what to do if chance does not explain the longest chains.
+    /// Returns the remedy for chains that chance does not explain.
     fn remedy(&self) -> String {
         let file = shell_word(&self.store);
         format!(
-            "The hash function does not suit these keys, or somebody chose them to collide.\n\
+            "The hash function does not suit these keys, or someone chose them to collide.\n\
              Move the store to a keyed function:\n  \
              splitpoint rehash {file} --hash siphash-1-3\n"
         )
@@ -156,7 +156,7 @@ impl StatReport {
         });
         let keys_per_bucket = float(self.records) / float(self.buckets.max(1));
         fact("fill factor", {
-            format!("{} keys a bucket, {keys_per_bucket:.2} now", self.fill_factor)
+            format!("{} keys per bucket, {keys_per_bucket:.2} now", self.fill_factor)
         });
         fact("load factor", format!("{:.3} of the slots are used", self.load_factor));
         fact("live bytes", size(self.live_bytes));
@@ -171,7 +171,7 @@ impl StatReport {
             _ if self.durable_bytes >= self.log_bytes => format!("{written}, all durable"),
             None => format!("{written}, {} durable", size(self.durable_bytes)),
             Some(age_ms) => format!(
-                "{written}, {} durable; the oldest change that is not was made {:.1} s ago",
+                "{written}, {} durable; the oldest change that is not is {:.1} s old",
                 size(self.durable_bytes),
                 float(age_ms) / 1000.0
             ),
@@ -203,20 +203,20 @@ impl RecoveryReport {
             Self::Created => "none: the store is new".to_string(),
             Self::Clean => "none: the store had been closed".to_string(),
             Self::TakenOver { records } => format!(
-                "the last writer was killed; its index was taken over, {} applied",
+                "warm restart: the last writer was killed; its index was kept and {} applied",
                 counted(*records, "record")
             ),
             Self::Replayed { checkpoint_keys, records, dropped_bytes } => format!(
-                "index rebuilt from {}, {} torn off the end",
+                "index rebuilt from {}, {} cut off the end",
                 rebuilt_from(*checkpoint_keys, *records),
                 bytes(*dropped_bytes)
             ),
-            Self::Unknown => "of a kind that this command does not know".to_string(),
+            Self::Unknown => "unknown to this command".to_string(),
         }
     }
 }
 
-/// Returns what an index was built from after a power loss.
+/// Describes the source of an index rebuilt after a power loss.
 pub(crate) fn rebuilt_from(checkpoint_keys: u64, records: u64) -> String {
     if checkpoint_keys == 0 {
         return counted(records, "record");
@@ -225,7 +225,7 @@ pub(crate) fn rebuilt_from(checkpoint_keys: u64, records: u64) -> String {
     format!("a checkpoint of {keys} and {records} after it")
 }
 
-/// Returns bytes exactly and, where that is long, roughly.
+/// Returns a number of bytes, and a rounded form if it is large.
 fn size(count: u64) -> String {
     if count < 1024 { bytes(count) } else { format!("{} ({})", grouped(count), bytes(count)) }
 }

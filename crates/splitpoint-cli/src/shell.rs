@@ -1,4 +1,4 @@
-//! Words of commands that a hint tells the user to type.
+//! Quoting for commands in hints.
 
 /// Returns `word` as one word of a shell command.
 pub(crate) fn shell_word(word: &str) -> String {

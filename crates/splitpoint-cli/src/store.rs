@@ -1,4 +1,4 @@
-//! Opening tables the way the commands want them: every access method by the same door.
+//! Opens tables of every access method in the same way.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -23,12 +23,12 @@ use crate::report::rebuilt_from;
 /// How soon a change survives a power loss
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum DurabilityName {
-    /// Not synced until the store is closed
+    /// Synced when the store is closed
     Buffered,
-    /// Synced in the background in about 1 s, and when the store is closed
+    /// Synced in the background within about 1 s, and when the store is closed
     #[default]
     Async,
-    /// Synced before each step is reported as done
+    /// Synced before each write returns
     Sync,
 }
 
@@ -42,7 +42,7 @@ impl From<DurabilityName> for Durability {
     }
 }
 
-/// A table that is open, and what the user calls it.
+/// An open table, with the name that the user gave.
 #[derive(Debug)]
 pub(crate) struct Opened {
     path: PathBuf,
@@ -58,7 +58,7 @@ impl Deref for Opened {
 }
 
 impl Opened {
-    /// Takes a table that the user calls `path`.
+    /// Wraps a table; `path` is the name that the user gave.
     pub(crate) fn new(path: impl Into<PathBuf>, table: impl Table) -> Self {
         Self { path: path.into(), table: Box::new(table) }
     }
@@ -68,7 +68,7 @@ impl Opened {
         &self.path
     }
 
-    /// Returns the table as the access method `T`, if it is one, for what no other has.
+    /// Returns the table as the access method `T`, if it is one, for features that only `T` has.
     fn downcast<T: Any>(&self) -> Option<&T> {
         let any: &dyn Any = &*self.table;
         any.downcast_ref()
@@ -79,22 +79,22 @@ impl Opened {
         self.downcast()
     }
 
-    /// Returns the table as an old file that is only read, if it is one.
+    /// Returns the table as a read-only old file, if it is one.
     pub(crate) fn as_old(&self) -> Option<&OldFile> {
         self.downcast()
     }
 
-    /// Returns the table as a file of db 1.85 that is written, if it is one.
+    /// Returns the table as a writable db 1.85 file, if it is one.
     pub(crate) fn as_db185(&self) -> Option<&Db185> {
         self.downcast()
     }
 
-    /// Returns whether a scan that comes to damage goes on behind it.
+    /// Returns whether a scan continues after damage.
     pub(crate) fn scans_past_damage(&self) -> bool {
         self.as_old().is_some()
     }
 
-    /// Returns what a command failed with that used the table.
+    /// Returns the failure of a command that used the table.
     pub(crate) fn failed(&self, error: &Error) -> Failure {
         let old = self.as_old().map(|file| file.identity().format);
         let format = old.or(self.as_db185().map(|_| Format::Db185Hash));
@@ -104,14 +104,14 @@ impl Opened {
     /// Closes the table, which makes its changes durable.
     pub(crate) fn close(self) -> Result<()> {
         if self.capabilities().batch != BatchAtomicity::Atomic {
-            // A kill in its middle may do harm.
+            // A kill during the close may do harm.
             interrupt::last_step();
         }
         let Self { path, table } = self;
         table.close().map(drop).map_err(|error| Failure::using(&path, &error))
     }
 
-    /// Refuses a table that a command cannot change, or whose changes end with the command.
+    /// Refuses a table that is read-only, or that ends with the command.
     fn expect_writable(self) -> Result<Self> {
         let given = self.path.display();
         let capabilities = self.capabilities();
@@ -138,8 +138,8 @@ impl Opened {
     }
 }
 
-/// Returns what the library opens where the user gives `path`. A name that begins as a URL does is
-/// one only if there is such an access method; otherwise it is a path.
+/// Returns the address to open for `path`. A name that looks like a URL is one only if such an
+/// access method exists; otherwise it is a path.
 fn address_of(path: &Path) -> Cow<'_, Path> {
     let is_like_url = path.as_os_str().as_encoded_bytes().contains(&b':') && path.is_relative();
     if !is_like_url || path.starts_with(".") || splitpoint::is_url(path) {
@@ -148,13 +148,13 @@ fn address_of(path: &Path) -> Cow<'_, Path> {
     Cow::Owned(Path::new(".").join(path))
 }
 
-/// Opens a table, whatever it is by its content or its URL.
+/// Opens a table of any access method, by its content or its URL.
 fn open_with(path: &Path, options: &Options, console: Console) -> Result<Opened, Error> {
     let table = splitpoint::open_with(address_of(path), &with_progress(options, console))?;
     Ok(Opened { path: path.to_path_buf(), table })
 }
 
-/// Opens an existing table for reading, and says so if the index of a store had to be rebuilt.
+/// Opens an existing table for reading, and notes if the index of a store had to be rebuilt.
 pub(crate) fn open(path: &Path, console: Console) -> Result<Opened> {
     let opened = open_untouched(path, console).map_err(|error| opening(path, &error))?;
     if let Some(db) = opened.as_store() {
@@ -163,8 +163,8 @@ pub(crate) fn open(path: &Path, console: Console) -> Result<Opened> {
     Ok(opened)
 }
 
-/// Opens an existing store for reading, for what only a store has, and says so if its index had to
-/// be rebuilt.
+/// Opens an existing store for reading, for features that only a store has, and notes if its index
+/// had to be rebuilt.
 pub(crate) fn open_store(path: &Path, console: Console) -> Result<Db> {
     let opened = with_progress(&Options::new().read_only(), console).open(path);
     let db = opened.map_err(|error| opening(path, &error))?;
@@ -182,20 +182,20 @@ fn note_rebuilt(path: &Path, db: &Db, console: Console) {
     }
 }
 
-/// Opens an existing table for reading, or says what is wrong with it, without changing it.
+/// Opens an existing table for reading, without any note, and returns the library's error.
 pub(crate) fn open_untouched(path: &Path, console: Console) -> Result<Opened, Error> {
     open_with(path, &Options::new().read_only(), console)
 }
 
-/// Opens an existing table for writing, and says so if it is a store that had not been closed.
+/// Opens an existing table for writing, and notes if it is a store that had not been closed.
 pub(crate) fn open_to_write(path: &Path, options: &Options, console: Console) -> Result<Opened> {
     open_writable(path, &options.clone().create(Create::Never), console)
         .map_err(|error| opening(path, &error))?
         .expect_writable()
 }
 
-/// Opens a table for writing, or returns `None` if there is none yet. An empty file, and a store
-/// whose creation was interrupted, is none yet.
+/// Opens a table for writing, or returns `None` if there is none yet. An empty file and a store
+/// whose creation was interrupted count as none.
 pub(crate) fn open_if_there(
     path: &Path,
     options: &Options,
@@ -208,28 +208,28 @@ pub(crate) fn open_if_there(
     }
 }
 
-/// Opens a table for writing; makes it where there is none, and says so.
+/// Opens a table for writing; if it is missing, creates it and prints a note.
 pub(crate) fn open_or_create(path: &Path, options: &Options, console: Console) -> Result<Opened> {
     if let Some(opened) = open_if_there(path, options, console)? {
         return Ok(opened);
     }
     let opened = open_writable(path, &options.clone().create(Create::IfMissing), console);
     let opened = opened.map_err(|error| creating(path, &error))?.expect_writable()?;
-    // A store says itself whether it is new.
+    // `note_left` reports a new store.
     if opened.as_store().is_none() {
         console.note(format_args!("created `{}`", path.display()));
     }
     Ok(opened)
 }
 
-/// Makes a table where there is no file.
+/// Creates a table at a path without a file.
 pub(crate) fn create(path: &Path, options: &Options, console: Console) -> Result<Opened> {
     match open_with(path, &options.clone().create(Create::New), console) {
         Ok(opened) => opened.expect_writable(),
         Err(error) => {
             let is_missing = !splitpoint::is_url(path) && path.symlink_metadata().is_err();
             if is_missing && matches!(error, Error::Exists { .. }) {
-                // A table in two files is called so, which says more than that it exists.
+                // The path is the common stem of a table in two files; its own error says more.
                 open(path, console)?.expect_writable()?;
             }
             Err(creating(path, &error))
@@ -237,7 +237,7 @@ pub(crate) fn create(path: &Path, options: &Options, console: Console) -> Result
     }
 }
 
-/// Returns what a command failed with that could not make the table at `path`.
+/// Returns the failure of a command that could not create the table at `path`.
 fn creating(path: &Path, error: &Error) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => Failure::creating(path, error),
@@ -253,23 +253,23 @@ fn open_writable(path: &Path, options: &Options, console: Console) -> Result<Ope
     Ok(opened)
 }
 
-/// Returns whether an error says that a store can be made of what is there.
+/// Returns whether a store can be created in place of the file that caused the error.
 fn is_begun(error: &Error) -> bool {
     matches!(error, Error::NotAStore { found: FileKind::Empty | FileKind::UnfinishedStore, .. })
 }
 
-/// Returns what a command failed with that could not open the table at `path`. What the file is tells
-/// what to do: it is looked at here, once.
+/// Returns the failure of a command that could not open the table at `path`. The hint depends on
+/// the format of the file, which is identified here, once.
 pub(crate) fn opening(path: &Path, error: &Error) -> Failure {
     Failure::opening_as(path, format_of(path, error), error)
 }
 
-/// Returns what a command failed with that worked on the store at `path`, or could not open it.
+/// Returns the failure of a command that used the store at `path`, or could not open it.
 pub(crate) fn using(path: &Path, error: &Error) -> Failure {
     Failure::using_as(path, format_of(path, error), error)
 }
 
-/// Returns the format of a file that cannot be opened, where that matters and can be found out.
+/// Identifies the format of a file that cannot be opened, if the hint depends on it.
 pub(crate) fn format_of(path: &Path, error: &Error) -> Option<Format> {
     match error {
         Error::NotAStore { found, .. } if found.is_regular() => {}
@@ -283,13 +283,13 @@ pub(crate) fn format_of(path: &Path, error: &Error) -> Option<Format> {
     Some(identity.format)
 }
 
-/// Says what the last writer left, of a store that has been opened for writing.
+/// Notes in what state the last writer left a store that was opened for writing.
 pub(crate) fn note_left(path: &Path, recovery: Recovery, console: Console) {
     let file = path.display();
     match recovery {
         Recovery::Created => console.note(format_args!("created `{file}`")),
         Recovery::WarmRestart { records } => console.note(format_args!(
-            "`{file}` was not closed: its last writer was killed; index taken over, {} applied",
+            "`{file}` was not closed: its last writer was killed; kept its index and applied {}",
             counted(records, "record")
         )),
         Recovery::Replayed { checkpoint_keys, records, .. } => console.note(format_args!(
@@ -300,7 +300,7 @@ pub(crate) fn note_left(path: &Path, recovery: Recovery, console: Console) {
     }
 }
 
-/// Returns options under which an opening that takes long shows how far it is.
+/// Returns options with which a long open shows its progress.
 pub(crate) fn with_progress(options: &Options, console: Console) -> Options {
     let shown: Mutex<Option<(&'static str, Progress)>> = Mutex::new(None);
     options.clone().on_recovery(move |told| {
@@ -328,7 +328,7 @@ pub(crate) fn with_progress(options: &Options, console: Console) -> Options {
         let Some((_, progress)) = &mut *shown else { return };
         progress.update(records, bytes);
         if total == Total::Records(done) {
-            // The last that is told.
+            // The last progress report.
             progress.finish(records, bytes);
             *shown = None;
         }

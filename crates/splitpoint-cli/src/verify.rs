@@ -1,4 +1,4 @@
-//! A check of a table that shows how far it is, where the access method tells.
+//! Checks a table, and shows progress if the access method reports it.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use crate::failure::Result;
 use crate::progress::{Phases, ProgressMode, Total};
 use crate::store::Opened;
 
-/// Verifies a table of any access method, and returns how many damages there are.
+/// Verifies a table of any access method, and returns the number of damaged places.
 pub(crate) fn damage_count(opened: &Opened, mode: ProgressMode, console: Console) -> Result<u64> {
     let count = match opened.as_store() {
         Some(db) => verify(db, mode, console).map(|report| report.damage_count),
@@ -19,7 +19,7 @@ pub(crate) fn damage_count(opened: &Opened, mode: ProgressMode, console: Console
     count.map_err(|error| opened.failed(&error))
 }
 
-/// Verifies a store.
+/// Verifies a store, and shows progress.
 pub(crate) fn verify(db: &Db, mode: ProgressMode, console: Console) -> Result<CheckReport, Error> {
     let mut phases = Phases::new(mode, console);
     let report = db.check_with(|CheckProgress { stage, bytes, bytes_total, .. }| {

@@ -1,4 +1,4 @@
-//! Word lists: the one compiled in, or the user's.
+//! Word lists: the bundled one, or one of the user's.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -7,11 +7,10 @@ use std::path::Path;
 use crate::failure::{Exit, Failure, Result};
 use crate::files::read_whole;
 
-/// Debian's `american-english-small`; `data/README.md` says where it comes from.
+/// Debian's `american-english-small`; see `data/README.md` for its origin.
 const BUNDLED: &str = include_str!("../data/words.txt");
 
-/// The keys of a workload and their values: each distinct word with its number, from 1, in
-/// decimal.
+/// The records of a workload: each distinct word with its number, from 1, in decimal.
 #[derive(Debug)]
 pub(crate) struct Words {
     text: Vec<u8>,
@@ -20,7 +19,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// Returns the list that is compiled in.
+    /// Returns the bundled list.
     pub(crate) fn bundled() -> Self {
         Self::of_text(BUNDLED.as_bytes().to_vec())
     }

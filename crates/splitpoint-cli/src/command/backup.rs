@@ -1,4 +1,4 @@
-//! `splitpoint backup`: copy a store, also while it is written.
+//! `splitpoint backup`: copy a store, even while another process writes to it.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -18,18 +18,18 @@ use crate::progress::{Progress, ProgressMode, Total};
 use crate::shell::shell_word;
 use crate::store;
 
-/// Make a consistent copy of a store, also while another process writes to it
+/// Copy a store consistently, even while another process writes to it
 ///
-/// The copy holds every change up to one moment. No process waits for it, and none need stop: the
-/// store is read without its lock. Every checksum is verified on the way; a damaged store is not
-/// copied, exit code 4.
+/// The copy holds every change up to one moment. The backup reads the store without its lock, so no
+/// process has to wait or stop. It verifies every checksum on the way, and refuses to copy a
+/// damaged store, with exit code 4.
 ///
-/// DEST is written under the name DEST.backup-in-progress, given its index, closed, made durable
-/// and then renamed: a file named DEST is always whole. Ctrl-C leaves nothing.
+/// The backup is built as DEST.backup-in-progress, with its index, and renamed once it is closed
+/// and durable, so a file named DEST is always complete. Ctrl-C leaves nothing behind.
 ///
-/// On standard output the copy has no index yet: the first command that opens the file reads its
-/// log once, as after a power loss. --json needs a file as DEST. `cp` of a store that is open is
-/// not a backup.
+/// A copy on standard output has no index yet: the first command that opens the file builds it from
+/// the log, as after a power loss. --json requires a file as DEST. Do not use `cp` to back up a
+/// store that is open.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -41,10 +41,10 @@ pub(crate) struct Args {
     /// The store
     file: PathBuf,
 
-    /// The copy; standard output if it is absent or `-`
+    /// The copy; omitted or `-` writes it to standard output
     dest: Option<PathBuf>,
 
-    /// Replace DEST if it exists; it stays until the copy is whole
+    /// Replace an existing DEST, once the copy is complete
     #[arg(long)]
     force: bool,
 
@@ -61,7 +61,8 @@ struct Report {
     log_bytes: u64,
     copied_bytes: u64,
     file_bytes: u64,
-    /// Whether the store was not closed, nor open on this boot, and its log was read to its end.
+    /// Whether the store had neither been closed nor been open since boot, so the backup read its
+    /// log to the end.
     is_recovered: bool,
     seconds: f64,
 }
@@ -74,7 +75,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
     let started = Instant::now();
     let mut meter = Meter { mode: args.showing.progress, console, running: None };
-    // Of a copy on standard output nothing is left to be removed.
+    // A copy on standard output leaves no file to remove.
     let mut watch = Watch::over(dest.map(|dest| partial_of(dest, "backup")));
     let progress = |now: BackupProgress| {
         meter.tell(now);
@@ -87,7 +88,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         None => backup.write_to(console::data()),
     };
     meter.finish();
-    let remedy = "the store is as it was; start the backup again";
+    let remedy = "the store is unchanged; run the backup again";
     let report =
         watch.end(copied, "no backup was made", remedy)?.map_err(|error| failure(args, &error))?;
     let name = dest.map_or("standard output".to_string(), |dest| format!("`{}`", dest.display()));
@@ -96,7 +97,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
     if report.is_recovered {
         console.note(format_args!(
-            "`{}` was not closed: its log was read to its end, as a recovery does",
+            "`{}` was not closed, so the backup read its log to the end, as recovery does",
             args.file.display()
         ));
     }
@@ -123,7 +124,7 @@ fn report_of(args: &Args, dest: Option<&Path>, report: BackupReport, started: In
     }
 }
 
-/// Refuses what makes no sense with a copy on standard output.
+/// Refuses `--json` and a terminal if the copy goes to standard output.
 fn refuse_standard_output(args: &Args) -> Result<()> {
     let file = shell_word(&args.file.to_string_lossy());
     if args.showing.json {
@@ -132,13 +133,13 @@ fn refuse_standard_output(args: &Args) -> Result<()> {
             .hint(format!("name a file: splitpoint backup {file} DEST --json")));
     }
     if io::stdout().is_terminal() {
-        return Err(Failure::new(Exit::Usage, "a copy of a store is not for a terminal")
+        return Err(Failure::new(Exit::Usage, "refusing to write a store to a terminal")
             .hint(format!("name a file: splitpoint backup {file} DEST")));
     }
     Ok(())
 }
 
-/// Returns what the user is told of an error, of the file that it is about.
+/// Returns the failure for an error, with a hint for the file that it is about.
 fn failure(args: &Args, error: &Error) -> Failure {
     let path = error.path().unwrap_or(&args.file);
     let is_opening = matches!(error, Error::Io { action: "open", .. }) && path == args.file;
@@ -146,11 +147,11 @@ fn failure(args: &Args, error: &Error) -> Failure {
         if is_opening { Failure::opening(path, error) } else { store::using(path, error) };
     let file = shell_word(&args.file.to_string_lossy());
     match error {
-        // Only a stream is written to by this name.
+        // Only the writer to a stream uses this action.
         Error::Io { action: "write the backup of", source, .. } => Failure::output(source),
         Error::Io { source, .. } if path != args.file => match source.kind() {
             io::ErrorKind::NotFound => {
-                failure.hint("the directory does not exist; make it first, or correct the path")
+                failure.hint("the directory does not exist; create it first, or correct the path")
             }
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 failure.hint("free some space and try again; nothing was left behind")
@@ -160,10 +161,10 @@ fn failure(args: &Args, error: &Error) -> Failure {
         Error::Corrupt { .. } => failure.hint(format!(
             "no backup was made; save what can be read: splitpoint repair {file} -o NEW"
         )),
-        Error::Exists { .. } => failure.hint("--force replaces it when the copy is whole"),
+        Error::Exists { .. } => failure.hint("--force replaces it once the copy is complete"),
         Error::Locked { .. } if path == args.file => failure
-            .hint("that process is making or recovering the store: try again when it is done"),
-        Error::Locked { .. } => failure.hint("another process uses DEST: choose another name"),
+            .hint("that process is creating or recovering the store; try again when it is done"),
+        Error::Locked { .. } => failure.hint("another process is using DEST; choose another name"),
         Error::NotAStore { found: FileKind::DanglingLink { .. }, .. } if path != args.file => {
             failure.hint("give the name of a file, or remove the link first")
         }
@@ -171,14 +172,14 @@ fn failure(args: &Args, error: &Error) -> Failure {
             failure.hint(format!("write to standard output: splitpoint backup {file} - > DEST"))
         }
         Error::HashMismatch { .. } => failure.hint(format!(
-            "`splitpoint backup {file} -` does not need the function; the program that made the \
-             store opens the copy"
+            "`splitpoint backup {file} -` works without the function; open the copy with the \
+             program that created the store"
         )),
         _ => failure,
     }
 }
 
-/// The progress of one stage after the other.
+/// Progress, stage by stage.
 struct Meter {
     mode: ProgressMode,
     console: Console,

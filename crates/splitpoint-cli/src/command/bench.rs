@@ -1,4 +1,4 @@
-//! `splitpoint bench`: how fast a store is on this machine, on a list of words.
+//! `splitpoint bench`: benchmark a store on this machine with a word list.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,12 +18,12 @@ use crate::measure::{median, timed};
 use crate::number::{self, bytes, count, counted, duration, each};
 use crate::words::Words;
 
-/// Measure a store on this machine with a list of words
+/// Benchmark a store on this machine with a word list
 ///
-/// Every run makes a new store and does what the 1991 paper measured: create it by storing each
-/// word with its number, sync, read every value, read again and compare every value, and scan
-/// all records. The figures are medians over the runs. They say nothing about other stores, which
-/// must be measured in the same way on the same machine.
+/// Each run creates a new store and repeats the benchmark of the 1991 paper: store each word with
+/// its number, sync, read every value, read again and compare every value, and scan all records.
+/// The figures are medians over the runs. Compare them only with stores that you measure in the
+/// same way on the same machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +31,7 @@ Examples:
   splitpoint bench --words /usr/share/dict/words --runs 11
   splitpoint bench --memory --json")]
 pub(crate) struct Args {
-    /// A file with one word a line [default: 51,294 English words]
+    /// A file with one word per line [default: 51,294 English words]
     #[arg(long, value_name = "FILE")]
     words: Option<PathBuf>,
 
@@ -39,7 +39,8 @@ pub(crate) struct Args {
     #[arg(long)]
     memory: bool,
 
-    /// The directory for the store, which is removed afterwards [default: the temporary one]
+    /// The directory for the store, which is removed afterwards [default: the system's temporary
+    /// directory]
     #[arg(long, value_name = "DIR", conflicts_with = "memory")]
     dir: Option<PathBuf>,
 
@@ -47,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "7")]
     runs: NonZeroU32,
 
-    /// Print an object with every sample in nanoseconds
+    /// Print a JSON object with every sample in nanoseconds
     #[arg(long)]
     json: bool,
 }
@@ -58,7 +59,7 @@ struct Report {
     version: &'static str,
     words: u64,
     runs: u32,
-    /// The directory of the store, or nothing in memory.
+    /// The directory of the store; none for a store in memory.
     dir: Option<String>,
     file_bytes: u64,
     phases: Vec<Phase>,
@@ -109,7 +110,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     if args.json { console::print_json(&report) } else { console::print_styled(&report.to_text()) }
 }
 
-/// Where the stores of the runs are.
+/// Where the runs create their stores.
 enum Place {
     Memory,
     Directory(TempDir),
@@ -123,11 +124,11 @@ impl Place {
         let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
         let made = tempfile::Builder::new().prefix("splitpoint-bench-").tempdir_in(&parent);
         made.map(Self::Directory).map_err(|error| {
-            Failure::io(format!("make a directory in `{}`", parent.display()), &error)
+            Failure::io(format!("create a directory in `{}`", parent.display()), &error)
         })
     }
 
-    /// The directory that is removed at the end.
+    /// The directory to remove at the end.
     fn own_dir(&self) -> Option<&Path> {
         match self {
             Self::Memory => None,
@@ -143,7 +144,7 @@ impl Place {
         }
     }
 
-    /// The file of one run, or what stands for it in messages.
+    /// The file of one run, or a name for it in messages.
     fn file(&self, run: u32) -> PathBuf {
         match self {
             Self::Memory => PathBuf::from(":memory:"),
@@ -160,7 +161,7 @@ impl Place {
     }
 }
 
-/// Makes one run and returns the time of each phase.
+/// Does one run and returns the time of each phase.
 fn measure(
     words: &Words,
     place: &Place,
@@ -168,7 +169,7 @@ fn measure(
     interrupt: &Interrupt,
     file_bytes: &mut u64,
 ) -> Result<[Duration; PHASES.len()]> {
-    // Keys and values are laid out before the clock starts.
+    // Lay out keys and values before the clock starts.
     let records = words.records();
     let file = place.file(run);
     let failed = |error| Failure::using(&file, &error);
@@ -194,14 +195,14 @@ fn measure(
     go_on()?;
     let record_count = count(records.len());
     if (found?, right?, scanned?) != (record_count, record_count, record_count) {
-        return Err(Failure::new(Exit::Bug, "the store gave back something else than was put")
-            .hint("this is a bug of splitpoint, please report it"));
+        return Err(Failure::new(Exit::Bug, "the store returned other records than it was given")
+            .hint("this is a bug in splitpoint, please report it"));
     }
     let (closed, close) = timed(|| db.close().map_err(failed));
     closed?;
     if let Place::Directory(_) = place {
         *file_bytes = fs::metadata(&file).map_or(0, |metadata| metadata.len());
-        // Best effort: the directory is removed at the end in any case.
+        // Best effort: dropping the directory removes it anyway.
         let _ = fs::remove_file(&file);
     }
     Ok([create, sync, read, verify, scan, close])
@@ -285,7 +286,7 @@ impl Report {
         let median_total = self.phases.last().map(|phase| median(&phase.samples));
         if let Some(seconds) = median_total.map(|total| total.as_secs_f64()).filter(|s| *s > 0.0) {
             let rate = number::float(self.words) / seconds / 1e6;
-            let _ = writeln!(out, "\n{rate:.2} million words a second through all phases");
+            let _ = writeln!(out, "\n{rate:.2} million words per second over all phases");
         }
         out
     }

@@ -19,13 +19,13 @@ use crate::verify::verify;
 
 /// Verify every structure of a store without writing to it
 ///
-/// Compares checksums of all records, the index with the records and the headers with both. Each
-/// damaged place is a line with its byte in the file, and gives exit code 1. What only follows from
-/// it, such as the slots that point into it, is counted on one more line.
+/// Verifies the checksum of every record, the index against the records, and the headers against
+/// both. Prints one line per damaged place, with its byte offset, and exits with code 1 if there is
+/// any. Consequences, such as slots that point into the damage, are only counted, on one more line.
 ///
-/// Most old files have no checksums: check walks every chain, and compares the records, pages and
-/// blocks that it finds with the numbers that the file states. A file that was cut short or was not
-/// closed is damaged.
+/// Most old files have no checksums, so check walks every chain and compares the records, pages and
+/// blocks that it finds with the numbers in the file. It reports a file that is truncated or was
+/// not closed as damaged.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -55,7 +55,7 @@ struct Report {
     kind: Kind,
 }
 
-/// What was checked, for the words about it.
+/// The kind of table, for the wording of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Store,
@@ -64,10 +64,10 @@ enum Kind {
     Other,
 }
 
-/// What follows from damage and is none of its own.
+/// Consequences of damage elsewhere.
 #[derive(Debug, Default, Serialize)]
 struct Consequences {
-    /// Slots that point into it: so many keys cannot be read.
+    /// Slots that point into the damage; as many keys cannot be read.
     slots: u64,
     /// Records without a slot.
     records: u64,
@@ -78,13 +78,13 @@ struct Damage {
     what: String,
     #[serde(flatten)]
     place: Option<Place>,
-    /// Both numbers, if it is that the file states another than was found.
+    /// Both numbers, if the file states one and check found another.
     #[serde(flatten)]
     numbers: Option<Numbers>,
 }
 
 impl Report {
-    /// A file of which no more can be said.
+    /// A file with damage that prevents any further check.
     fn of_damage(store: String, damage: Damage, kind: Kind) -> Self {
         Self {
             store,
@@ -100,7 +100,7 @@ impl Report {
     }
 }
 
-/// Where damage is, if it has one place.
+/// The place of damage, if it has one.
 #[derive(Debug, Serialize)]
 struct Place {
     offset: u64,
@@ -138,7 +138,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         return Ok(());
     }
     let file = shell_word(&report.store);
-    let damages = counted(report.damage_count, "damage");
+    let damages = counted(report.damage_count, "damaged place");
     let failure = Failure::new(Exit::No, format!("`{}` is corrupt: {damages} found", report.store));
     let saving = match report.kind {
         Kind::Store => "repair",
@@ -156,7 +156,7 @@ fn check(args: &Args, console: Console) -> Result<Report> {
     let store = path.display().to_string();
     let opened = match store::open_untouched(path, console) {
         Ok(opened) => opened,
-        // Too damaged to open is what the user wants to know, not a failure to check.
+        // A store too damaged to open is a result of the check, not a failure to check.
         Err(ref error @ Error::Corrupt { what, offset, expected, found }) => {
             let damage = Damage::at(what, offset, expected, found);
             let is_old = store::format_of(path, error).is_some_and(|found| found != Format::Store);
@@ -191,7 +191,7 @@ fn check_old(store: String, file: &OldFile) -> Result<Report, Error> {
     })
 }
 
-/// A table of another access method says of damage only words.
+/// Other access methods describe damage only in words.
 fn report_of_other(store: String, check: TableCheck) -> Report {
     let damages = check.damages.into_iter();
     Report {
@@ -248,7 +248,7 @@ fn in_words(report: &Report, console: Console) -> String {
             Kind::Old => {
                 let (records, buckets) =
                     (counted(report.records, "record"), counted(report.lines, "bucket"));
-                format!("{records} in {buckets} walked; its format has no checksums of values")
+                format!("{records} in {buckets} walked; its format has no checksums for values")
             }
             Kind::Store => {
                 let (records, lines) =
@@ -263,7 +263,7 @@ fn in_words(report: &Report, console: Console) -> String {
 }
 
 impl Consequences {
-    /// Returns the line that counts them, or nothing.
+    /// Returns the line that counts them, or an empty string.
     fn in_words(&self) -> String {
         let verb = |count, one, more| if count == 1 { one } else { more };
         let slots = (self.slots > 0).then(|| {

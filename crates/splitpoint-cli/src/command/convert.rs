@@ -1,4 +1,4 @@
-//! `splitpoint convert`: carry every record of a file into a new store.
+//! `splitpoint convert`: convert a file to a new store.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,17 @@ use crate::shell::shell_word;
 use crate::store::{self, Opened};
 use crate::verify::damage_count;
 
-/// Carry every record of an old file, or of a store, into a new store
+/// Convert an old file, or a store, to a new store
 ///
-/// The source is opened by its content and never written. The new file appears when it is whole;
-/// the records in it are counted and compared with those of the source. What cannot be carried (a
-/// key that is there twice, further values of one key, a damaged page) is listed, the rest is
-/// carried, and the exit code is 1. It is 1 too if the numbers of records, pages or blocks that the
-/// source states differ from what was found: then it was cut short, or was not closed.
+/// Detects the format of the source from its content, and never writes to it. The new file appears
+/// once it is complete, with its record count verified. If something cannot be converted (a second
+/// record or value of a key, a damaged page), convert lists it, converts the rest and exits with
+/// code 1. The exit code is also 1 if the source holds other numbers of records, pages or blocks
+/// than it states, because then it is truncated or was not closed.
 ///
-/// With --in-place the store takes the name of the old file, which is kept with `.old` after its
-/// name: nothing is lost by it but the space. If something cannot be carried, nothing is replaced
-/// unless --accept-loss is given.
+/// With --in-place the store takes the name of the old file, and the old file is kept with the
+/// suffix `.old`. If something cannot be converted, the old file stays in place unless
+/// --accept-loss is given.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -44,19 +44,19 @@ pub(crate) struct Args {
     /// The file to read
     source: PathBuf,
 
-    /// The file to make; there must be no such file
+    /// The new file; it must not exist
     #[arg(required_unless_present = "in_place", conflicts_with = "in_place")]
     dest: Option<PathBuf>,
 
-    /// Replace the old file, and keep it with `.old` after its name
+    /// Replace the old file, and keep it with the suffix `.old`
     #[arg(long)]
     in_place: bool,
 
-    /// With --in-place: replace the old file even if something in it cannot be carried
+    /// With --in-place, replace the old file even if something in it cannot be converted
     #[arg(long, conflicts_with = "dest")]
     accept_loss: bool,
 
-    /// The format of the new file [default: splitpoint, or that of db185:DEST]
+    /// The format of the new file [default: splitpoint, or db185 for db185:DEST]
     #[arg(short, long, value_enum)]
     format: Option<TargetFormat>,
 
@@ -69,17 +69,17 @@ pub(crate) struct Args {
 pub(crate) enum TargetFormat {
     /// A store
     Splitpoint,
-    /// A hash file of db 1.85, for programs that need one
+    /// A db 1.85 hash file, for programs that need one
     Db185,
 }
 
-/// What is to be made, and where.
+/// What to create, and where.
 #[derive(Debug)]
 struct Goal {
-    /// The file that is read.
+    /// The file to read.
     source: PathBuf,
     path: PathBuf,
-    /// Parameters of a file of the 1991 package.
+    /// Parameters of a db 1.85 file.
     db185: Option<db185::Options>,
 }
 
@@ -91,7 +91,7 @@ impl Goal {
         match (db185_of(&dest)?, args.format) {
             (Some(_), Some(TargetFormat::Splitpoint)) => {
                 let message = format!("`{}` is not a store", dest.display());
-                Err(Failure::new(Exit::Usage, message).hint("leave out --format or `db185:`"))
+                Err(Failure::new(Exit::Usage, message).hint("omit --format or `db185:`"))
             }
             (Some((path, options)), _) => Ok(Self { source, path, db185: Some(options) }),
             (None, Some(TargetFormat::Db185)) => {
@@ -102,13 +102,13 @@ impl Goal {
     }
 }
 
-/// Returns the parameters of a file of the 1991 package where nothing else is asked: a conversion has
-/// the memory for a larger cache than the package's own.
+/// Returns the parameters of a file of the 1991 package where nothing else is asked: a conversion
+/// has the memory for a larger cache than the package's own.
 fn db185_options() -> db185::Options {
     db185::Options::new().cache_bytes(64 << 20)
 }
 
-/// Returns path and parameters of a file that is given as `db185:PATH?NAME=VALUE`.
+/// Returns path and parameters of a file given as `db185:PATH?NAME=VALUE`.
 fn db185_of(path: &Path) -> Result<Option<(PathBuf, db185::Options)>> {
     let Some(url) = path.to_str().and_then(|text| text.strip_prefix("db185:")) else {
         return Ok(None);
@@ -123,7 +123,7 @@ fn db185_of(path: &Path) -> Result<Option<(PathBuf, db185::Options)>> {
     Ok(Some((file, options)))
 }
 
-/// What was carried.
+/// What was converted.
 #[derive(Debug, Serialize)]
 struct Report {
     source: String,
@@ -135,28 +135,28 @@ struct Report {
     left_out_count: u64,
 }
 
-/// What a source holds, before it is read from end to end.
+/// What the source should hold, before reading its records.
 struct Expected {
     format: String,
     records: u64,
-    /// What it states of itself and does not have.
+    /// Numbers that the source states and that do not match what it holds.
     discrepancies: Vec<Discrepancy>,
-    /// What cannot be carried.
+    /// What cannot be converted.
     left_out: Vec<String>,
     left_out_count: u64,
-    /// Whether the new file has no room for a record.
+    /// Whether the new file refused a record.
     has_refused: bool,
 }
 
 impl Expected {
-    /// Returns what is to be read of what the new file lacks, a line each.
+    /// Describes what the new file lacks, one line each.
     fn losses(&self) -> String {
         let discrepancies = self.discrepancies.iter().map(|one| format!("damage: {one}\n"));
-        let left_out = self.left_out.iter().map(|reason| format!("left out: {reason}\n"));
+        let left_out = self.left_out.iter().map(|reason| format!("skipped: {reason}\n"));
         discrepancies.chain(left_out).collect()
     }
 
-    /// Returns an error if the old file is not to be replaced because the new one lacks something.
+    /// Fails if the new file lacks something, and the old one may not be replaced without it.
     fn check_replaceable(&self, args: &Args) -> Result<()> {
         let is_whole = self.left_out_count == 0 && self.discrepancies.is_empty();
         if !args.in_place || args.accept_loss || is_whole {
@@ -165,18 +165,18 @@ impl Expected {
         console::print_styled(&if args.showing.json { String::new() } else { self.losses() })?;
         let numbers = loss::in_words(self.discrepancies.iter().copied());
         let parts = counted(self.left_out_count, "part");
-        let reason = numbers.unwrap_or_else(|| format!("{parts} cannot be carried"));
+        let reason = numbers.unwrap_or_else(|| format!("{parts} cannot be converted"));
         let source = args.source.display();
         let message = format!("`{source}`: {reason}; nothing was replaced");
         let file = shell_word(&args.source.to_string_lossy());
         Err(Failure::new(Exit::No, message).hint(format!(
-            "save what can be read: splitpoint salvage {file} -o NEW.spt; or replace it by what \
-             can be carried: --accept-loss"
+            "save what can be read: splitpoint salvage {file} -o NEW.spt; or accept the \
+             loss: --accept-loss"
         )))
     }
 }
 
-/// Verifies the source: all that is damaged is known before anything is made.
+/// Verifies the source, to find all damage before creating anything.
 fn survey(opened: &Opened, args: &Args, console: Console) -> Result<Expected> {
     let extent = Extent::of(opened)?;
     extent.warn_if_unknown(console);
@@ -192,7 +192,7 @@ fn survey(opened: &Opened, args: &Args, console: Console) -> Result<Expected> {
         if opened.as_store().is_none() {
             expected.format = "table of another access method".to_string();
         }
-        // Reading alone does not compare checksums.
+        // A scan does not verify checksums.
         let damage_count = damage_count(opened, args.showing.progress, console)?;
         return if damage_count == 0 { Ok(expected) } else { Err(damaged(args, damage_count)) };
     };
@@ -208,16 +208,16 @@ fn survey(opened: &Opened, args: &Args, console: Console) -> Result<Expected> {
     })
 }
 
-/// Returns the failure to convert a source that is damaged.
+/// Returns the failure to convert a damaged store.
 fn damaged(args: &Args, damage_count: u64) -> Failure {
-    let damages = counted(damage_count, "damage");
+    let damages = counted(damage_count, "damaged place");
     let file = shell_word(&args.source.to_string_lossy());
     let message = format!("`{}` is corrupt: {damages} found", args.source.display());
     Failure::new(Exit::Corrupt, message)
         .hint(format!("save what can be read first: splitpoint repair {file} -o NEW.spt"))
 }
 
-/// Carries every record.
+/// Converts every record.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let goal = Goal::of(args)?;
     let opened = store::open(&args.source, console)?;
@@ -231,11 +231,11 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let mut read = 0;
     for record in opened.scan().map_err(failed)? {
         if let Some(exit) = interrupt.exit() {
-            return Err(Failure::interrupted(exit, "no file was made"));
+            return Err(Failure::interrupted(exit, "no file was created"));
         }
         match record {
             Ok(record) => target.put(&record.key, &record.value)?,
-            // The survey has listed it.
+            // The analysis before has listed it.
             Err(Error::Corrupt { .. }) if opened.scans_past_damage() => continue,
             Err(error) => return Err(failed(error)),
         }
@@ -277,38 +277,40 @@ fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Cons
         console::print_styled(&losses)?;
     }
     console.note(format_args!(
-        "carried {} of `{}` ({}) into `{}`",
+        "converted {} of `{}` ({}) to `{}`",
         counted(report.records, "record"),
         report.source,
         report.source_format,
         report.dest
     ));
     if let Some(numbers) = numbers {
-        let message = format!("`{}`: {numbers}; only what was found was carried", report.source);
+        let message = format!("`{}`: {numbers}; converted only the records found", report.source);
         return Err(Failure::new(Exit::No, message).hint(loss::hint(&args.source)));
     }
     if report.left_out_count == 0 && records == expected.records {
         return Ok(());
     }
     let message = format!(
-        "`{}` has {}, of which {} were carried; {} left out",
-        report.source,
-        counted(expected.records, "record"),
+        "converted {} of {} of `{}`; skipped {}",
         report.records,
+        counted(expected.records, "record"),
+        report.source,
         counted(report.left_out_count, "part"),
     );
     let file = shell_word(&report.source);
     Err(Failure::new(Exit::No, message).hint(if has_refused {
-        format!("a store has room for every record: splitpoint convert {file} NEW.spt")
+        format!("a store can hold every record: splitpoint convert {file} NEW.spt")
     } else {
-        format!("if it is damaged, more may be found: splitpoint salvage {file} -o SAVED.spt")
+        format!(
+            "if the file is damaged, salvage may find more: splitpoint salvage {file} -o SAVED.spt"
+        )
     }))
 }
 
-/// Puts the new file where the old one is, and keeps that with `.old` after its name.
+/// Replaces the old file by the new one, and keeps the old one with the suffix `.old`.
 ///
-/// There is a file of this name at every moment, and after a power loss too: the old one has its
-/// second name on the disk before the new one takes the first.
+/// A file of this name exists at every moment, even after a power loss: the second name of the old
+/// file is durable before the new file takes the first.
 fn take_place(opened: &Opened, source: &Path, new: &Path) -> Result<()> {
     let mut parts = vec![source.to_path_buf()];
     if let Some(file) = opened.as_old() {
@@ -316,7 +318,7 @@ fn take_place(opened: &Opened, source: &Path, new: &Path) -> Result<()> {
         parts = std::iter::once(identity.path.clone()).chain(identity.dir_path.clone()).collect();
     }
     let kept = Kept::keep(&parts).inspect_err(|_| drop(fs::remove_file(new)))?;
-    // A link to the file stays one: what it leads to is replaced.
+    // If the source is a link, replace its target and keep the link.
     let place = fs::canonicalize(source).unwrap_or_else(|_| kept.place_of(source));
     let failed = |error| Failure::io(format_args!("replace `{}`", source.display()), &error);
     if let Err(error) = fs::rename(new, &place) {
@@ -331,7 +333,7 @@ fn take_place(opened: &Opened, source: &Path, new: &Path) -> Result<()> {
     sync_directory_of(&place)
 }
 
-/// Old files with a second name each.
+/// Old files, each with a second name.
 struct Kept {
     parts: Vec<PathBuf>,
     names: Vec<PathBuf>,
@@ -362,7 +364,7 @@ impl Kept {
         }
     }
 
-    /// Returns where a file comes that is called by what the names of the parts begin with.
+    /// Returns the place of the new file if `source` is the common stem of the parts.
     fn place_of(&self, source: &Path) -> PathBuf {
         let directory = self.parts.first().and_then(|part| part.parent());
         match (directory, source.file_name()) {
@@ -372,7 +374,7 @@ impl Kept {
     }
 }
 
-/// A new file that appears under its name when it is whole.
+/// A new file that gets its name once it is complete.
 pub(super) struct Target {
     table: Option<Opened>,
     capabilities: Capabilities,
@@ -386,7 +388,7 @@ pub(super) struct Target {
     has_refused: bool,
 }
 
-/// What is in a file that was made.
+/// What the new file holds.
 pub(super) struct Made {
     /// Whether a record did not fit the format.
     pub(super) has_refused: bool,
@@ -395,16 +397,16 @@ pub(super) struct Made {
 }
 
 impl Target {
-    /// Makes an empty store beside where it is to be, or a file of the 1991 package with `db185`.
+    /// Creates an empty store, or with `db185` an empty db 1.85 file, beside its final place.
     pub(super) fn create(path: &Path, work: &str, db185: Option<&db185::Options>) -> Result<Self> {
         if path.symlink_metadata().is_ok() {
             let error = match splitpoint::open_regular(path, fs::OpenOptions::new().read(true)) {
-                // It says what it is: a directory, a link that leads nowhere.
+                // The error says what it is, such as a directory or a dangling link.
                 Err(error @ Error::NotAStore { .. }) => error,
                 _ => Error::Exists { path: path.to_path_buf() },
             };
             return Err(Failure::opening(path, &error)
-                .hint("nothing is replaced: give another name, or remove the file first"));
+                .hint("choose another name, or remove the file first"));
         }
         let open = |partial: &Path| {
             Ok(if let Some(options) = db185 {
@@ -418,7 +420,7 @@ impl Target {
             (Error::Exists { .. }, Some(partial)) => {
                 let file = shell_word(&partial.to_string_lossy());
                 Failure::opening(partial, &error).hint(format!(
-                    "another process is making it, or one was killed; then: rm {file}"
+                    "another process is creating it, or one was killed; in that case: rm {file}"
                 ))
             }
             _ => Failure::creating(path, &error),
@@ -437,7 +439,7 @@ impl Target {
         })
     }
 
-    /// Adds a record; one that does not fit the format is left out.
+    /// Adds a record, and skips it if it does not fit the format.
     pub(super) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         const BATCH_RECORDS: usize = 4096;
         const BATCH_BYTES: usize = 4 << 20;
@@ -459,13 +461,13 @@ impl Target {
         Ok(())
     }
 
-    /// Adds a record to a table that may refuse some and take others.
+    /// Adds a record to a table that may refuse single records.
     fn put_one(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let Some(table) = &self.table else { return Ok(()) };
         match table.put_new(key, value) {
             Ok(true) => self.records += 1,
             Ok(false) => self.leave_out(key, "is there twice"),
-            // Nothing has changed; what needs fewer pages can still be stored.
+            // Nothing has changed; a record that needs fewer pages may still fit.
             Err(error @ (Error::TooLarge { .. } | Error::Full { .. })) => {
                 self.has_refused = true;
                 self.leave_out(key, &error.to_string());
@@ -480,9 +482,10 @@ impl Target {
         self.left_out.push(format!("key `{start}`: {reason}"));
     }
 
-    /// Says what the user called the file, not what it is called until it is whole.
+    /// Returns the failure for an error, with the name that the user gave and not the temporary
+    /// one.
     fn failed(&self, error: &Error) -> Failure {
-        Failure::using(&self.path, error).hint("no file was made; the source is as it was")
+        Failure::using(&self.path, error).hint("no file was created; the source is unchanged")
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -495,7 +498,7 @@ impl Target {
         Ok(())
     }
 
-    /// Makes the file durable, compares its count with what was put, and gives it its name.
+    /// Makes the file durable, verifies its record count and gives it its name.
     pub(super) fn finish(mut self) -> Result<Made> {
         self.flush()?;
         let Some(table) = self.table.take() else { unreachable!("a target is finished once") };
@@ -503,7 +506,8 @@ impl Target {
         table.close()?;
         if found != self.records {
             let put = counted(self.records, "record");
-            let message = format!("`{}` has {found} after {put}", self.path.display());
+            let message =
+                format!("`{}` has {found} records after storing {put}", self.path.display());
             return Err(Failure::new(Exit::Bug, message));
         }
         self.file.publish()?;

@@ -10,8 +10,8 @@ use crate::store;
 
 /// Print the number of records
 ///
-/// If an old file is damaged, was cut short or was not closed, the records that can be read are
-/// counted, and the exit code is 1 or 4.
+/// If an old file is damaged, truncated or was not closed, counts the records that it can read and
+/// exits with code 1 or 4.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// The store, or an old file
     file: PathBuf,
 
-    /// Print an object with the number
+    /// Print the number in a JSON object
     #[arg(long)]
     json: bool,
 }
@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let extent = Extent::of(&opened)?;
     print(args, extent.record_count)?;
     extent.warn_if_unknown(console);
-    extent.failure("only what was found is counted").map_or(Ok(()), Err)
+    extent.failure("counted only the records found").map_or(Ok(()), Err)
 }
 
 fn print(args: &Args, record_count: u64) -> Result<()> {

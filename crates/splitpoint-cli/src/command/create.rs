@@ -1,4 +1,4 @@
-//! `splitpoint create`: make an empty store.
+//! `splitpoint create`: create an empty store.
 
 use std::path::PathBuf;
 
@@ -11,14 +11,14 @@ use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::store;
 
-/// The hash function where none is asked for.
+/// The hash function without `--hash`.
 const HASH_DEFAULT: &str = "rapidhash-v3";
 
-/// Make an empty store
+/// Create an empty store
 ///
-/// An existing file is left as it is and is an error. `put` and `load` make a missing store too;
-/// this command is for setting what cannot be changed later. Without --hash the function is
-/// rapidhash-v3.
+/// Fails if the file exists, and leaves it unchanged. `put` and `load` also create a missing store;
+/// use this command to set parameters that `put` and `load` do not offer. The default hash function
+/// is rapidhash-v3.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,22 +26,22 @@ Examples:
   splitpoint create users.spt --hash siphash-1-3 --expected-records 1000000
   splitpoint create 'db185:words.db?bsize=1024&ffactor=8'")]
 pub(crate) struct Args {
-    /// The file to make; db185:FILE makes one of db 1.85, whose parameters follow the name
+    /// The file to create; db185:FILE creates a db 1.85 file, with its parameters after the name
     file: PathBuf,
 
     #[command(flatten)]
     choice: HashChoice,
 
-    /// Mean number of keys in a bucket above which a bucket is split, 1 to 7 [default: 4.5]
+    /// Mean keys per bucket above which a put splits a bucket, 1 to 7 [default: 4.5]
     #[arg(long, value_name = "KEYS")]
     fill_factor: Option<f64>,
 
-    /// Number of records to make room for at once; the store grows beyond it all the same
+    /// Number of records to reserve room for; the store still grows beyond it
     #[arg(long, value_name = "RECORDS")]
     expected_records: Option<u64>,
 }
 
-/// Makes an empty store, or an empty table of another access method.
+/// Creates an empty store, or an empty table of another access method.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let fill_factor = args.fill_factor.unwrap_or(FILL_FACTOR_DEFAULT);
     let is_url = splitpoint::is_url(&args.file);
@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         None if is_url => String::new(),
         None => {
             let hash = args.choice.hash.as_deref().unwrap_or(HASH_DEFAULT);
-            format!(" with hash function {hash}, {fill_factor} keys a bucket")
+            format!(" with hash function {hash}, {fill_factor} keys per bucket")
         }
     };
     table.close()?;
@@ -85,7 +85,7 @@ impl Args {
         if hash.is_none() && seed.is_none() && fill_factor.is_none() && expected_records.is_none() {
             return Ok(Options::new());
         }
-        let message = format!("`{}` takes its parameters behind its name", file.display());
+        let message = format!("`{}` takes its parameters after its name", file.display());
         Err(Failure::new(Exit::Usage, message)
             .hint("for example: splitpoint create 'db185:words.db?ffactor=8&nelem=1000&hash=x33'"))
     }

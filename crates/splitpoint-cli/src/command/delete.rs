@@ -14,7 +14,7 @@ use crate::store;
 
 /// Remove records
 ///
-/// Missing keys are named and give exit code 1; the others are removed nevertheless.
+/// If some keys are missing, removes the others, names the missing ones and exits with code 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -22,18 +22,18 @@ Examples:
   splitpoint delete capitals.spt France Spain Italy
   splitpoint list old.spt -0 | splitpoint delete new.spt --stdin -0")]
 pub(crate) struct Args {
-    /// The store, or a file of db 1.85 as db185:FILE
+    /// The store, or a db 1.85 file as db185:FILE
     file: PathBuf,
 
     #[command(flatten)]
     keys: Keys,
 
-    /// Print an object with the number of records removed and the missing keys
+    /// Print a JSON object with the number of records removed and the missing keys
     #[arg(long)]
     json: bool,
 }
 
-/// Keys that an error names.
+/// Most keys that an error names.
 const NAMED_MAX: usize = 10;
 
 /// Removes records.

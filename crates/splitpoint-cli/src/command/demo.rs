@@ -1,4 +1,4 @@
-//! `splitpoint demo`: what a store does, shown on a real list of words.
+//! `splitpoint demo`: a tour of a store, with a real word list.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use crate::number::{bytes, count, counted, duration, each, grouped};
 use crate::shell::shell_word;
 use crate::words::Words;
 
-/// Show what a store does, on 51,294 English words
+/// Show what a store can do, with 51,294 English words
 ///
 /// Stores each word with its number, syncs, closes and reopens the file, reads and compares
-/// every value, looks words up, deletes some, and shows how evenly the hash function spreads
-/// them. The store is left for you to try the other commands on.
+/// every value, looks up words, deletes some, and shows how evenly the hash function spreads
+/// them. Keeps the store, so you can try the other commands on it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint demo
   splitpoint demo --file words.spt")]
 pub(crate) struct Args {
-    /// The file to make [default: words.spt in a new temporary directory]
+    /// The file to create [default: words.spt in a new temporary directory]
     #[arg(long)]
     file: Option<PathBuf>,
 }
@@ -36,7 +36,7 @@ const BOLD: Style = Style::new().bold();
 const PRESENT: Style = AnsiColor::Green.on_default();
 const DIM: Style = Style::new().dimmed();
 
-/// Shows what a store does.
+/// Shows what a store can do.
 pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
     let started = Instant::now();
     let words = Words::bundled();
@@ -74,23 +74,23 @@ fn temporary_file() -> Result<PathBuf> {
     let parent = std::env::temp_dir();
     let made = tempfile::Builder::new().prefix("splitpoint-demo-").tempdir_in(&parent);
     let dir = made.map_err(|error| {
-        Failure::io(format!("make a directory in `{}`", parent.display()), &error)
+        Failure::io(format!("create a directory in `{}`", parent.display()), &error)
     })?;
     Ok(dir.keep().join("words.spt"))
 }
 
-/// What was done, in lines of columns.
+/// The steps of the demo, one line each, in columns.
 #[derive(Default)]
 struct Steps(String);
 
 impl Steps {
-    /// Adds something that was done `times` times.
+    /// Adds a step done `times` times.
     fn add(&mut self, what: &str, times: u64, noun: &str, time: Duration, remark: &str) {
         let one = format!("{} each", duration(each(time, times)));
         self.push(what, &counted(times, noun), time, &one, remark);
     }
 
-    /// Adds something that was done once.
+    /// Adds a step done once.
     fn add_once(&mut self, what: &str, time: Duration, remark: &str) {
         self.push(what, "", time, "", remark);
     }
@@ -119,11 +119,11 @@ fn store_words(words: &Words, path: &Path, steps: &mut Steps) -> Result<()> {
     steps.add("put", record_count, "word", time, "one by one");
     let (synced, time) = timed(|| db.sync());
     synced.map_err(failed)?;
-    steps.add_once("sync", time, "a power loss takes nothing");
+    steps.add_once("sync", time, "now safe from a power loss");
     let file_bytes = db.stats().map_err(failed)?.file_bytes;
     let (closed, time) = timed(|| db.close());
     closed.map_err(failed)?;
-    steps.add_once("close", time, &format!("the file has {}", bytes(file_bytes)));
+    steps.add_once("close", time, &format!("the file holds {}", bytes(file_bytes)));
     Ok(())
 }
 
@@ -149,7 +149,7 @@ fn read_words(words: &Words, path: &Path, steps: &mut Steps) -> Result<Db> {
         absent.iter().try_fold(0, |found, key| Ok(found + u64::from(db.get(key)?.is_some())))
     });
     expect(found.map_err(failed)?, 0)?;
-    steps.add("miss", record_count, "word", time, "words that are not there");
+    steps.add("miss", record_count, "word", time, "words that are absent");
 
     let (scanned, time) =
         timed(|| db.scan()?.try_fold(0, |scanned, record| record.map(|_| scanned + 1)));
@@ -158,13 +158,13 @@ fn read_words(words: &Words, path: &Path, steps: &mut Steps) -> Result<Db> {
     Ok(db)
 }
 
-/// The demo claims what it prints, so it checks it.
+/// Fails unless the demo found what it claims.
 fn expect(found: u64, expected: u64) -> Result<()> {
     if found == expected {
         return Ok(());
     }
-    Err(Failure::new(Exit::Bug, format!("{found} words were right where {expected} should be"))
-        .hint("this is a bug of splitpoint, please report it"))
+    Err(Failure::new(Exit::Bug, format!("expected {expected} words, found {found}"))
+        .hint("this is a bug in splitpoint, please report it"))
 }
 
 fn look_up(db: &Db, keys: &[&str], path: &Path) -> Result<String> {
@@ -173,7 +173,7 @@ fn look_up(db: &Db, keys: &[&str], path: &Path) -> Result<String> {
         let found = db.get(key.as_bytes()).map_err(|error| Failure::using(path, &error))?;
         let answer = match found {
             Some(value) => format!("{PRESENT}{}{PRESENT:#}", String::from_utf8_lossy(&value)),
-            None => format!("{DIM}not there{DIM:#}"),
+            None => format!("{DIM}not found{DIM:#}"),
         };
         let _ = writeln!(out, "  get {key:<14}{answer}");
     }
@@ -193,7 +193,7 @@ fn delete_possessives(words: &Words, db: &Db, path: &Path, steps: &mut Steps) ->
     let key_count = count(keys.len());
     expect(deleted.map_err(|error| Failure::using(path, &error))?, key_count)?;
     let left = grouped(db.len());
-    steps.add("delete", key_count, "word", time, &format!("all in 's; {left} left"));
+    steps.add("delete", key_count, "word", time, &format!("words ending in 's; {left} left"));
     Ok(())
 }
 
@@ -202,17 +202,17 @@ fn check(db: &Db, path: &Path, steps: &mut Steps) -> Result<()> {
     let report = report?;
     if !report.is_clean() {
         return Err(Failure::new(Exit::Bug, "the demo store is damaged")
-            .hint("this is a bug of splitpoint, please report it"));
+            .hint("this is a bug in splitpoint, please report it"));
     }
-    steps.add_once("check", time, "all checksums right, no damage");
+    steps.add_once("check", time, "all checksums valid, no damage");
     Ok(())
 }
 
 fn histogram(stats: &Stats) -> String {
     format!(
         "{BOLD}How evenly does {} spread these keys?{BOLD:#}\n\
-         {}, counted by their keys:\n\n{}\n\
-         A get looks at {:.2} lines of 64 bytes to find a key; with an ideal hash, {:.2}.\n\n",
+         {}, by number of keys:\n\n{}\n\
+         A get reads {:.2} lines of 64 bytes to find a key; with an ideal hash, {:.2}.\n\n",
         stats.hash_name,
         counted(stats.geometry.bucket_count(), "bucket"),
         chains::to_text(&stats.chains, ""),
@@ -242,7 +242,7 @@ fn next_steps(path: &Path, file_bytes: u64, elapsed: Duration) -> String {
     out
 }
 
-/// Returns how the user can call this program again.
+/// Returns the command by which the user can run this program again.
 fn this_command() -> String {
     let Ok(program) = std::env::current_exe() else { return "splitpoint".to_string() };
     let name = program.file_name().map(PathBuf::from).unwrap_or_default();

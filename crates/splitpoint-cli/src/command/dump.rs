@@ -18,14 +18,14 @@ use crate::verify::damage_count;
 
 /// Write every record to standard output in a portable format
 ///
-/// `load` reads every format back. All but tsv carry any bytes; tsv stops with exit code 1 at the
-/// first record whose key holds a TAB or a newline, or whose value holds a newline.
+/// `load` reads every format back. All formats except tsv can hold any bytes; tsv stops with exit
+/// code 1 at the first record with a TAB or a newline in its key, or a newline in its value.
 ///
-/// jsonl writes `{"key":"..","value":".."}`; what is not UTF-8 goes into `key_base64` or
-/// `value_base64` instead, and `load` takes `key_hex` and `value_hex` too.
+/// jsonl writes `{"key":"..","value":".."}`, with `key_base64` or `value_base64` for bytes that are
+/// not UTF-8; `load` also accepts `key_hex` and `value_hex`.
 ///
-/// The store is verified first. If it is damaged, what can be read is still written, and the exit
-/// code is 4. It is 1 for an old file that was cut short or was not closed.
+/// Verifies the store first. If it is damaged, still writes every record that it can read, and
+/// exits with code 4. For an old file that is truncated or was not closed, the exit code is 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -52,8 +52,8 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let opened = store::open(&args.file, console)?;
     let extent = Extent::of(&opened)?;
     extent.warn_if_unknown(console);
-    // The walk over an old file has found all that is damaged. Reading alone does not compare the
-    // checksums of others, and a dump may be all that is kept.
+    // The walk over an old file has already found all damage. For other tables, verify first: a
+    // scan does not verify checksums, and the dump may be the only copy that the user keeps.
     let (on_damage, damage_count) = match extent.survey() {
         Some(_) => (OnDamage::GoOn, 0),
         None => (OnDamage::Stop, damage_count(&opened, args.progress, console)?),
@@ -63,14 +63,14 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         return Err(damaged(args, damage_count, written));
     }
     written?;
-    extent.failure("only what was found is in the dump").map_or(Ok(()), Err)
+    extent.failure("the dump holds only the records found").map_or(Ok(()), Err)
 }
 
-/// What to do where a record cannot be read.
+/// What to do at an unreadable record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnDamage {
     Stop,
-    /// The walk before told of the damage.
+    /// The walk before has reported the damage.
     GoOn,
 }
 
@@ -120,17 +120,18 @@ fn write_records(
     Ok(())
 }
 
-/// Says of a damaged store what `check` says, and how far the dump has come.
+/// Reports the damage as `check` does, and how many records the dump has.
 fn damaged(args: &Args, damage_count: u64, written: Result<()>) -> Failure {
     let file = args.file.display();
-    let damages = counted(damage_count, "damage");
+    let damages = counted(damage_count, "damaged place");
     let found = format!("`{file}` is corrupt: {damages} found");
     match written {
         Ok(()) => {
             let file = shell_word(&args.file.to_string_lossy());
             let message = format!("{found}, the dump may hold wrong bytes");
             Failure::new(Exit::Corrupt, message).hint(format!(
-                "a backup is better, or only what is not damaged: splitpoint repair {file} -o NEW.spt"
+                "restore a backup, or save only the undamaged records: splitpoint repair {file} -o \
+                 NEW.spt"
             ))
         }
         Err(failure) if failure.exit() == Exit::Corrupt => failure.within(found),
@@ -140,11 +141,11 @@ fn damaged(args: &Args, damage_count: u64, written: Result<()>) -> Failure {
 
 fn unfit(args: &Args, key: &[u8], reason: &str, written: u64) -> Failure {
     let message = format!(
-        "tsv cannot carry the record of key `{}`: {reason}; stopped after {}",
+        "tsv cannot hold the record of key `{}`: {reason}; stopped after {}",
         shown(key),
         counted(written, "record")
     );
     let file = shell_word(&args.file.to_string_lossy());
     Failure::new(Exit::No, message)
-        .hint(format!("jsonl carries any bytes: splitpoint dump {file} --format jsonl"))
+        .hint(format!("jsonl can hold any bytes: splitpoint dump {file} --format jsonl"))
 }

@@ -1,4 +1,4 @@
-//! `splitpoint exists`: tell by the exit code whether keys are there.
+//! `splitpoint exists`: test whether keys exist.
 
 use std::path::PathBuf;
 
@@ -10,15 +10,15 @@ use crate::failure::{Exit, Failure, Result};
 use crate::loss;
 use crate::store;
 
-/// Tell by the exit code whether keys are there
+/// Test whether keys exist
 ///
-/// 0 if all of them are, 1 if one is missing. Nothing is printed.
+/// Prints nothing. The exit code is 0 if all keys exist and 1 if any is missing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint exists capitals.spt France && echo yes
   splitpoint exists capitals.spt France Spain Italy
-  splitpoint exists words.spt --stdin < list      # a key a line")]
+  splitpoint exists words.spt --stdin < list      # one key per line")]
 pub(crate) struct Args {
     /// The store, or an old file
     file: PathBuf,
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     keys: Keys,
 }
 
-/// Ends with an error that says nothing if a key is missing.
+/// Fails silently if a key is missing.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let keys = args.keys.parse()?;
     let opened = store::open(&args.file, console)?;

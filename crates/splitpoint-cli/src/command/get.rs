@@ -16,21 +16,20 @@ use crate::store::{self, Opened};
 
 /// Print the values of keys
 ///
-/// Into a pipe or a file the value of one key is written exactly as it is stored, without a newline
-/// at its end, so that `put` and `get` carry any bytes. On a terminal a newline is added, and
-/// control characters are shown as \xNN.
+/// With one key and output to a pipe or a file, writes the value byte for byte, without a trailing
+/// newline. On a terminal, adds a newline and shows control characters as \xNN.
 ///
-/// The values of several keys are written in the order of the keys, a line each; with -0 each ends in
-/// a NUL instead. Missing keys are skipped, named and give exit code 1.
+/// With several keys, writes the values in the order of the keys, one per line, or NUL-terminated
+/// with -0. Skips missing keys, reports how many there are, and exits with code 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint get capitals.spt France
-  splitpoint get capitals.spt France Spain --json # which value is whose
-  splitpoint get words.spt --stdin < list         # a key a line
-  splitpoint get pictures.spt cat.png > cat.png   # exactly what was put
+  splitpoint get capitals.spt France Spain --json # keys with values
+  splitpoint get words.spt --stdin < list         # one key per line
+  splitpoint get pictures.spt cat.png > cat.png   # the exact bytes
   splitpoint get any.spt --hex 00ff               # the value in hex
-  splitpoint get aliases.db root                  # old files too")]
+  splitpoint get aliases.db root                  # an old file")]
 pub(crate) struct Args {
     /// The store, or an old file
     file: PathBuf,
@@ -38,7 +37,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     keys: Keys,
 
-    /// Print an object with key and value, a line each
+    /// Print one JSON object per line, with key and value
     #[arg(long, conflicts_with = "null")]
     json: bool,
 }
@@ -66,7 +65,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     lookup.missing.into_result(&args.file)
 }
 
-/// Keys that are not there.
+/// Missing keys.
 #[derive(Debug, Default)]
 struct Missing {
     first: Option<Vec<u8>>,
@@ -103,7 +102,7 @@ struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// Prints the value of the only key, so that it can be any bytes.
+    /// Prints the value of the only key byte for byte, so it can be anything.
     fn print_one(&mut self, key: &[u8], out: &mut impl Write) -> Result<()> {
         let is_plain = !(self.args.json || self.args.keys.hex || self.args.keys.null);
         if !is_plain {

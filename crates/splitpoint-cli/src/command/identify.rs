@@ -1,4 +1,4 @@
-//! `splitpoint identify`: say what files are.
+//! `splitpoint identify`: identify files by their content.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,13 @@ use splitpoint::{Error, Options};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 
-/// Say what files are, by their content
+/// Identify files by their content
 ///
-/// Knows stores, the hash files of the 1991 package, Kerberos, Berkeley DB, gdbm, dbm, ndbm and
-/// sdbm, and the btrees and queues beside them. Names do not count; but of a table in two files,
-/// `.dir` and `.pag`, either may be given, or what their names begin with. A file that is none of
-/// these gives exit code 1, one that cannot be read 3; the others are identified nevertheless.
+/// Recognizes stores, the hash files of db 1.85, Kerberos, Berkeley DB, gdbm, dbm, ndbm and sdbm,
+/// and the btree and queue files of the same libraries. File names do not matter, except that a
+/// table in two files, `.dir` and `.pag`, may be given by either name or by their common stem. The
+/// exit code is 1 if a file is not recognized, and 3 if one cannot be read; the others are still
+/// identified.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,12 +25,12 @@ pub(crate) struct Args {
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
-    /// Print an object for each file
+    /// Print one JSON object per file
     #[arg(long)]
     json: bool,
 }
 
-/// Says what files are.
+/// Identifies files.
 pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
     let mut out = console::data();
     let (mut unknown, mut unread) = (None, None);
@@ -72,15 +73,15 @@ pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
     out.flush().map_err(|error| Failure::output(&error))?;
     match (unread, unknown) {
         (None, None) => Ok(()),
-        // The last error of its kind; those before it were reported.
+        // The last of these errors; the loop has reported the others.
         (Some(failure), _) => Err(failure),
         (None, Some(name)) => {
-            Err(Failure::new(Exit::No, format!("`{name}` is no hash file that is known")))
+            Err(Failure::new(Exit::No, format!("`{name}` is not a known hash file")))
         }
     }
 }
 
-/// Names what is no hash file, as far as opening it as a store tells.
+/// Names a file that is not a hash file, as far as an attempt to open it as a store can tell.
 fn other(path: &Path) -> String {
     match Options::new().read_only().open(path) {
         Err(Error::NotAStore { found, .. }) => found.to_string(),

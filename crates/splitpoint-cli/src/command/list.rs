@@ -14,11 +14,11 @@ use crate::store;
 
 /// Print every key
 ///
-/// One a line, in the order of the file. A key may hold a newline itself: -0, --hex and --json
-/// are safe for any bytes. On a terminal control characters are shown as \xNN.
+/// Prints one key per line, in file order. Keys may contain newlines; -0, --hex and --json are safe
+/// for any bytes. On a terminal, shows control characters as \xNN.
 ///
-/// If an old file is damaged or was cut short, every key that can be read is printed, and the exit
-/// code is 1 or 4.
+/// If an old file is damaged or truncated, prints every key that it can read and exits with code 1
+/// or 4.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,19 +31,19 @@ pub(crate) struct Args {
     /// The store, or an old file
     file: PathBuf,
 
-    /// Print the value after each key, with a TAB between
+    /// Also print each value, separated from its key by a TAB
     #[arg(long)]
     values: bool,
 
-    /// Print keys and values in hex; an empty one is -
+    /// Print keys and values in hex, empty ones as -
     #[arg(long)]
     hex: bool,
 
-    /// End each key and each value with a NUL byte
+    /// Terminate each key and each value with a NUL byte
     #[arg(short = '0', long)]
     null: bool,
 
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, conflicts_with = "null")]
     json: bool,
 }
@@ -104,7 +104,7 @@ fn write_record(
 ) -> io::Result<()> {
     let notation = Notation::with_hex(args.hex);
     let (between, end): (&[u8], &[u8]) = if args.null { (b"\0", b"\0") } else { (b"\t", b"\n") };
-    // As `dump` writes it: an empty line would be no record to most tools.
+    // As `dump` does: most tools would skip an empty line.
     let write = |out: &mut dyn Write, bytes: &[u8]| match notation {
         Notation::Hex if bytes.is_empty() => out.write_all(b"-"),
         _ => notation.write(out, bytes),

@@ -26,46 +26,46 @@ use crate::store::{self, DurabilityName, Opened};
 
 /// Store the records of a dump or a list
 ///
-/// Makes the store if the file is missing, when the first records have been read, and says so. The
-/// format is recognized by the first bytes of the input and said; --format overrides. A value of the same key is replaced, unless
-/// --no-overwrite is given.
+/// Creates a missing store once it has read the first records, and prints a note. Detects the
+/// format from the first bytes of the input and prints it; --format overrides this. Replaces the
+/// value of an existing key, unless --no-overwrite is given.
 ///
-/// Malformed input stops the load with exit code 1 and its line (for cdb, its byte); the records
-/// before it are stored and counted. Ctrl-C stops it in the same way, with exit code 130. Loading
-/// the corrected input again does no harm.
+/// Malformed input stops the load with exit code 1. The error names the line (for cdb, the byte)
+/// and the number of records stored before it. Ctrl-C stops the load in the same way, with exit
+/// code 130. It is safe to load the corrected input again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  splitpoint load words.spt /usr/share/dict/words # value: number of the line
+  splitpoint load words.spt /usr/share/dict/words # values: line numbers
   splitpoint load capitals.spt capitals.tsv
   splitpoint load cities.spt cities.csv -f csv --header --column name,country
   db5.3_dump old.db | splitpoint load new.spt
   splitpoint dump a.spt | splitpoint load b.spt --no-overwrite")]
 pub(crate) struct Args {
-    /// The store, or a file of db 1.85 as db185:FILE
+    /// The store, or a db 1.85 file as db185:FILE
     file: PathBuf,
 
-    /// The input; standard input if it is absent or `-`
+    /// The input; omitted or `-` reads standard input
     input: Option<PathBuf>,
 
-    /// The format of the input [default: recognized]
+    /// The format of the input [default: detected]
     #[arg(short, long, value_enum)]
     format: Option<LoadFormat>,
 
-    /// The columns of a CSV or TSV file that are key and value, each by its number or, with
-    /// --header, its name [default: 1,2]
+    /// The columns of a CSV or TSV file to use as key and value, by number or, with --header, by
+    /// name [default: 1,2]
     #[arg(long, value_name = "KEY,VALUE")]
     column: Option<String>,
 
-    /// The first row of a CSV or TSV file is a header
+    /// Treat the first row of a CSV or TSV file as a header
     #[arg(long)]
     header: bool,
 
-    /// Keep the values of keys that exist
+    /// Keep the values of existing keys
     #[arg(long)]
     no_overwrite: bool,
 
-    /// When records are synced; the store is closed at the end, so all are durable then
+    /// When to sync records; closing the store at the end makes all of them durable
     #[arg(long, value_enum, default_value_t)]
     durability: DurabilityName,
 
@@ -81,17 +81,17 @@ struct Report {
     format: &'static str,
     /// Records read from the input.
     loaded: u64,
-    /// Keys that were not there before.
+    /// Keys that did not exist before.
     new: u64,
     /// Values that were replaced.
     replaced: u64,
-    /// Records left out, because their keys existed.
+    /// Records skipped because their keys existed.
     kept: u64,
     seconds: f64,
 }
 
 impl Args {
-    /// Returns the columns that are asked for, if any are.
+    /// Returns the requested columns, if any.
     fn columns(&self) -> Result<Option<Columns>> {
         if self.column.is_none() && !self.header {
             return Ok(None);
@@ -117,12 +117,12 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     };
     if columns.is_some() && !matches!(format, LoadFormat::Csv | LoadFormat::Tsv) {
         return Err(Failure::new(Exit::Usage, "--column and --header are for csv and tsv")
-            .hint(format!("the format is {}; --format says another", format.name())));
+            .hint(format!("the format is {}; choose another with --format", format.name())));
     }
     if columns.is_none() {
         note_oddities(&mut input, format, console);
     }
-    // One that is there is opened before the first read, which may wait for a pipe.
+    // Open an existing table before the first read, which may wait for a pipe.
     let table = store::open_if_there(&args.file, &args.options(), console)?;
     let interrupt = Interrupt::watch();
     let progress = Progress::start(args.showing.progress, console, "load", total);
@@ -179,7 +179,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
 
 fn outcome_in_words(report: &Report) -> String {
     let mut words = format!("{} new", crate::number::grouped(report.new));
-    for (count, what) in [(report.replaced, "replaced"), (report.kept, "kept as they were")] {
+    for (count, what) in [(report.replaced, "replaced"), (report.kept, "kept unchanged")] {
         if count > 0 {
             let _ = write!(words, ", {} {what}", crate::number::grouped(count));
         }
@@ -187,7 +187,7 @@ fn outcome_in_words(report: &Report) -> String {
     words
 }
 
-/// An input, its name for messages, and its size where that is known.
+/// An input, its name for messages, and its size if known.
 struct Source {
     name: String,
     input: Input,
@@ -198,8 +198,9 @@ impl Source {
     fn open(path: Option<&Path>, console: Console) -> Result<Self> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             if io::stdin().is_terminal() {
-                console
-                    .note("reading records from the terminal; Ctrl-D on an empty line ends them");
+                console.note(
+                    "reading records from the terminal; end them with Ctrl-D on an empty line",
+                );
             }
             let input = Input::new(Box::new(io::stdin()));
             return Ok(Self { name: "standard input".to_string(), input, total: Total::Unknown });
@@ -213,7 +214,7 @@ impl Source {
     }
 }
 
-/// Returns the format of `input` by its first bytes, and by whether its columns are named.
+/// Detects the format of `input` from its first bytes, and from whether columns are given.
 fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFormat> {
     let start = input.peek().map_err(|error| Failure::io(format!("read {name}"), &error))?;
     let extension = Path::new(name.trim_matches('`')).extension();
@@ -223,7 +224,7 @@ fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFor
         Detected::Format(LoadFormat::Lines) if is_named_csv => {
             let message = format!("{name} may be CSV, or a list of keys");
             return Err(Failure::new(Exit::Usage, message).hint(
-                "say it with --format csv, and --header if the first row is one; or --format lines",
+                "choose --format csv, with --header if the first row is one, or --format lines",
             ));
         }
         Detected::Format(format) => return Ok(format),
@@ -232,7 +233,7 @@ fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFor
             let names = LoadFormat::value_variants().iter().map(|format| format.name());
             let names = names.collect::<Vec<_>>().join(", ");
             return Err(Failure::new(Exit::Usage, message)
-                .hint(format!("say it with --format, which is one of {names}")));
+                .hint(format!("choose one with --format: {names}")));
         }
         Detected::Foreign(Foreign::Store) => {
             let file = shell_word(name.trim_matches('`'));
@@ -246,7 +247,7 @@ fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFor
         }
         Detected::Foreign(Foreign::Gdbm) => {
             let file = shell_word(name.trim_matches('`'));
-            ("a gdbm file", format!("make a store of it: splitpoint convert {file} NEW.spt"))
+            ("a gdbm file", format!("convert it to a store: splitpoint convert {file} NEW.spt"))
         }
         Detected::Foreign(Foreign::Compressed) => {
             ("compressed", "decompress it into a pipe: zcat FILE.gz | splitpoint load ...".into())
@@ -255,8 +256,7 @@ fn recognize(name: &str, input: &mut Input, has_columns: bool) -> Result<LoadFor
     Err(Failure::new(Exit::Usage, format!("{name} is {what}, not a dump or a list")).hint(hint))
 }
 
-/// Says that carriage returns and a byte order mark are kept, where a file from another system has
-/// them.
+/// Notes that the load keeps carriage returns and a byte order mark, if the input has them.
 fn note_oddities(input: &mut Input, format: LoadFormat, console: Console) {
     if !matches!(format, LoadFormat::Lines | LoadFormat::Tsv) {
         return;
@@ -264,34 +264,34 @@ fn note_oddities(input: &mut Input, format: LoadFormat, console: Console) {
     let Ok(start) = input.peek() else { return };
     if start.split(|byte| *byte == b'\n').next().is_some_and(|line| line.ends_with(b"\r")) {
         console.note(
-            "the lines end in CR LF, and the CR is kept as a part of each; `tr -d '\\r'` \
+            "the lines end in CR LF, and the CR is kept as part of each line; `tr -d '\\r'` \
              removes it",
         );
     }
     if start.starts_with(b"\xef\xbb\xbf") {
         console.note(
-            "the input begins with a byte order mark, which is kept as a part of the first key; \
+            "the input begins with a byte order mark, which is kept as part of the first key; \
              `tail -c +4` removes it",
         );
     }
 }
 
-/// Records that are stored together.
+/// Records per batch.
 const BATCH_RECORDS: usize = 4096;
-/// Those between two looks for a signal, if each is made durable.
+/// Records between two checks for a signal, if each record is synced.
 const SLOW_RECORDS: usize = 64;
-/// Bytes of keys and values after which a batch is full.
+/// Bytes of keys and values in a full batch.
 const BATCH_BYTES: usize = 4 << 20;
-/// How soon a signal is noticed while the input is silent.
+/// Interval between checks for a signal while the input is silent.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Records one behind the other in memory.
+/// Records, contiguous in memory.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: Vec<u8>,
     /// Where each key and each value ends.
     ends: Vec<(usize, usize)>,
-    /// Bytes of the input that were read up to here.
+    /// Bytes of input read so far.
     offset: u64,
 }
 
@@ -347,7 +347,7 @@ impl Stop {
 struct Load<'a> {
     args: &'a Args,
     console: Console,
-    /// `None` until the first records have been read, if there is no store yet.
+    /// `None` until the first records arrive, if there is no store yet.
     table: Option<Opened>,
     record_count_before: u64,
     interrupt: Interrupt,
@@ -362,9 +362,9 @@ impl Load<'_> {
         if let Some(table) = &self.table {
             self.record_count_before = table.len().map_err(|error| failed(table, &error))?;
         }
-        // Two batches are in flight, so memory is bounded whatever the input is.
+        // At most two batches are in flight, so memory is bounded for any input.
         let (sender, receiver) = mpsc::sync_channel(1);
-        // A thread of its own: a read that waits for a pipe cannot be interrupted.
+        // In a separate thread, because a read that waits for a pipe cannot be interrupted.
         thread::spawn(move || read_batches(input, reader, &sender));
         self.store_batches(&receiver)
     }
@@ -382,8 +382,8 @@ impl Load<'_> {
         }
     }
 
-    /// Returns the store, which is made with the first records or at the end of an empty input: an
-    /// input that cannot be read leaves none.
+    /// Returns the store, and creates it if it is missing. This waits for the first records or the
+    /// end of an empty input, so that an unreadable input leaves no store.
     fn open(&mut self) -> Result<&Opened, Stop> {
         let table = match self.table.take() {
             Some(table) => table,
@@ -408,14 +408,14 @@ impl Load<'_> {
                 self.loaded += 1;
             }
         } else {
-            // A device may take long to make a record durable.
+            // A device may take long to sync a record.
             let is_slow = self.args.durability == DurabilityName::Sync;
             for records in records.chunks(if is_slow { SLOW_RECORDS } else { BATCH_RECORDS }) {
                 self.go_on()?;
                 let stored = table.put_many_bytes(records, durability);
                 self.loaded += match stored {
                     Ok(()) => count(records.len()),
-                    // In order, so a prefix of them is there.
+                    // Records are stored in order, so a prefix of them is there.
                     Err(_) => count(records.iter().take_while(|record| has(table, record)).count()),
                 };
                 stored.map_err(|error| failed(table, &error))?;
@@ -425,7 +425,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Stops if a signal has come.
+    /// Stops if a signal has arrived.
     fn go_on(&self) -> Result<(), Stop> {
         self.interrupt.exit().map_or(Ok(()), |exit| Err(Stop::Signal(exit)))
     }
@@ -439,7 +439,7 @@ fn has(table: &Opened, (key, value): &(&[u8], &[u8])) -> bool {
     table.get(key).is_ok_and(|found| found.as_deref() == Some(*value))
 }
 
-/// Reads batches until the input ends, breaks its format or nobody wants more.
+/// Reads batches until the input ends, is malformed, or the receiver is gone.
 fn read_batches(
     mut input: Input,
     mut reader: Box<dyn ReadRecords>,
@@ -453,7 +453,7 @@ fn read_batches(
             Ok(false) => break Ok(()),
             Err(error) => break Err(error),
         }
-        // What a slow pipe has sent is stored before the next read waits for it.
+        // Store what a slow pipe has sent before the next read blocks.
         if batch.is_full() || input.is_drained() {
             batch.offset = input.offset();
             if sender.send(Ok(std::mem::take(&mut batch))).is_err() {
@@ -466,7 +466,7 @@ fn read_batches(
         return;
     }
     if let Err(error) = result {
-        // Nobody left to tell is fine: then the load has ended for another reason.
+        // The receiver may be gone, if the load has ended for another reason.
         let _ = sender.send(Err(error));
     }
 }

@@ -10,14 +10,14 @@ use crate::files::write_regular;
 use crate::manual;
 use crate::number::{count, counted};
 
-/// Print the manual page, or write one page for every command
+/// Print the manual page, or write a page for each command
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint man | man -l -
-  splitpoint man ~/.local/share/man/man1          # a page for every command")]
+  splitpoint man ~/.local/share/man/man1          # a page for each command")]
 pub(crate) struct Args {
-    /// The directory for the pages; without it splitpoint.1 goes to standard output
+    /// The directory for the pages; without it, print splitpoint.1
     dir: Option<PathBuf>,
 
     /// Print docs/cli.md
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     };
     let shown = dir.display();
     fs::create_dir_all(dir)
-        .map_err(|error| Failure::io(format!("make directory `{shown}`"), &error))?;
+        .map_err(|error| Failure::io(format!("create directory `{shown}`"), &error))?;
     let pages = manual::pages().map_err(|error| Failure::io("render the manual", &error))?;
     for (name, page) in &pages {
         write_regular(&dir.join(name), page)?;

@@ -29,7 +29,7 @@ use clap::Subcommand;
 use crate::console::Console;
 use crate::failure::Result;
 
-/// What to do.
+/// The command to run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Create(create::Args),

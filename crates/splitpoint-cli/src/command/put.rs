@@ -13,40 +13,40 @@ use crate::store::{self, DurabilityName};
 
 /// Store a record
 ///
-/// Makes the store if the file is missing, and says so. A value of the same key is replaced,
-/// unless --new is given. The record is durable when the command ends.
+/// Creates the store if the file is missing, and prints a note. Replaces the value of an existing
+/// key, unless --new is given. The record is durable when the command exits.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint put capitals.spt France Paris
   splitpoint put pictures.spt cat.png < cat.png   # value from standard input
   splitpoint put capitals.spt --new France Lyon   # exit 1: France is there
-  splitpoint put any.spt --hex 00ff 0a            # bytes that cannot be typed
-  splitpoint put any.spt -- -key -value           # a key that begins with -
-  splitpoint put db185:aliases.db root admin      # into a file of db 1.85")]
+  splitpoint put any.spt --hex 00ff 0a            # arbitrary bytes
+  splitpoint put any.spt -- -key -value           # a key that starts with -
+  splitpoint put db185:aliases.db root admin      # to a db 1.85 file")]
 pub(crate) struct Args {
-    /// The store, or a file of db 1.85 as db185:FILE
+    /// The store, or a db 1.85 file as db185:FILE
     file: PathBuf,
 
     /// The key
     key: OsString,
 
-    /// The value; read from standard input if it is absent or `-`
+    /// The value; omitted or `-` reads it from standard input
     value: Option<OsString>,
 
-    /// Refuse a key that exists, with exit code 1
+    /// Fail with exit code 1 if the key exists
     #[arg(long)]
     new: bool,
 
-    /// Key and value are given in hex
+    /// Read key and value in hex
     #[arg(long)]
     hex: bool,
 
-    /// When the record is synced; the store is closed at the end, so it is durable in any case
+    /// When to sync the record; closing the store at the end makes it durable in any case
     #[arg(long, value_enum, default_value_t)]
     durability: DurabilityName,
 
-    /// Print an object that says whether the record was stored
+    /// Print a JSON object that shows whether the record was stored
     #[arg(long)]
     json: bool,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let notation = Notation::with_hex(args.hex);
     let key = notation.parse("key", &args.key)?;
-    // Before the store is opened: it would be locked while a slow pipe is read.
+    // Read the value before opening the store, or a slow pipe would keep the store locked.
     let value = match &args.value {
         Some(value) if value != "-" => notation.parse("value", value)?,
         _ => notation.decode("value", read_standard_input(console)?)?,
@@ -77,12 +77,12 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
     let (key, file) = (shown(&key), args.file.display());
     Err(Failure::new(Exit::No, format!("key `{key}` already exists in `{file}`"))
-        .hint("its value is unchanged; without --new it would be replaced"))
+        .hint("its value is unchanged; omit --new to replace it"))
 }
 
 fn read_standard_input(console: Console) -> Result<Vec<u8>> {
     if io::stdin().is_terminal() {
-        console.note("reading the value from the terminal; Ctrl-D on an empty line ends it");
+        console.note("reading the value from the terminal; end it with Ctrl-D on an empty line");
     }
     let mut value = Vec::new();
     // One byte over the limit is enough for the store to refuse it.

@@ -21,14 +21,14 @@ use crate::store;
 
 /// Move a store to another hash function or seed
 ///
-/// This is the remedy for keys that somebody chose to collide: `stat` warns of them, and
+/// This is the remedy for keys that an attacker chose to collide: `stat` warns of them, and
 /// siphash-1-3 keeps them apart. Without --hash the store keeps its function and gets a new random
 /// seed.
 ///
-/// The records go to a new store beside FILE, which replaces FILE by one rename when it is whole
-/// and durable. FILE is the old store or the new one at every moment, also after a kill or a power
-/// loss; Ctrl-C leaves FILE as it was. It is locked meanwhile, and the disk needs room for both. A
-/// damaged store stays as it is, exit code 4.
+/// Writes the records to a new store beside FILE and renames it to FILE once it is complete and
+/// durable. At every moment FILE is either the old store or the new one, even after a kill or a
+/// power loss; Ctrl-C leaves FILE unchanged. FILE is locked meanwhile, and the disk needs room for
+/// both. Leaves a damaged store unchanged, with exit code 4.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -80,14 +80,14 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     }
     let done = rehash.run();
     phases.finish();
-    let state = format!("`{}` is as it was", args.file.display());
-    match watch.end(done, &state, "start the rehash again")? {
+    let state = format!("`{}` is unchanged", args.file.display());
+    match watch.end(done, &state, "run the rehash again")? {
         Ok(report) => tell(args, report, started, console),
         Err(error) => Err(failure(args, &error)),
     }
 }
 
-/// Refuses a table of another access method, whose hash function is its own business.
+/// Refuses a table of another access method, which chooses its own hash function.
 fn refuse_url(args: &Args) -> Result<()> {
     if !splitpoint::is_url(&args.file) {
         return Ok(());
@@ -95,7 +95,7 @@ fn refuse_url(args: &Args) -> Result<()> {
     let message = format!("`{}` is not the path of a store", args.file.display());
     let file = shell_word(&args.file.to_string_lossy());
     Err(Failure::new(Exit::CannotOpen, message)
-        .hint(format!("make a store of it: splitpoint convert {file} NEW.spt")))
+        .hint(format!("convert it to a store: splitpoint convert {file} NEW.spt")))
 }
 
 fn phase_of(now: RehashProgress) -> (&'static str, Total) {
@@ -106,7 +106,7 @@ fn phase_of(now: RehashProgress) -> (&'static str, Total) {
     }
 }
 
-/// Says what was done.
+/// Reports the result.
 fn tell(args: &Args, report: RehashReport, started: Instant, console: Console) -> Result<()> {
     store::note_left(&args.file, report.recovery, console);
     let (old, new) = (&report.old_hash, &report.new_hash);
@@ -120,7 +120,7 @@ fn tell(args: &Args, report: RehashReport, started: Instant, console: Console) -
     ));
     if old == new && HashFunction::by_name(new).is_some_and(|function| !is_seeded(&function)) {
         console.note(format_args!(
-            "{new} takes no seed, so the chains are what they were; --hash names another function"
+            "{new} takes no seed, so the chains are unchanged; choose another function with --hash"
         ));
     }
     if !args.showing.json {
@@ -141,7 +141,7 @@ fn is_seeded(function: &HashFunction) -> bool {
     function.hash(PROBE_KEY, 0) != function.hash(PROBE_KEY, 1)
 }
 
-/// Returns what the user is told of an error.
+/// Returns the failure for an error, with a hint.
 fn failure(args: &Args, error: &Error) -> Failure {
     let file = &args.file;
     let is_opening = matches!(error, Error::Io { action: "open", .. });
@@ -149,12 +149,14 @@ fn failure(args: &Args, error: &Error) -> Failure {
         if is_opening { Failure::opening(file, error) } else { store::using(file, error) };
     match error {
         Error::Io { source, .. } if is_full(source) => failure
-            .hint("the disk needs room for the old store and the new one; the store is as it was"),
+            .hint("the disk needs room for the old store and the new one; the store is unchanged"),
         Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => failure
-            .hint("the file and its directory must be writable: the new store is made beside it"),
+            .hint("the file and its directory must be writable, to create the new store beside it"),
         Error::Unsupported { feature: Unsupported::HardLinks, .. } => {
             let name = shell_word(&file.to_string_lossy());
-            failure.hint(format!("remove the others: find / -xdev -samefile {name}"))
+            failure.hint(format!(
+                "remove the other links; to find them: find / -xdev -samefile {name}"
+            ))
         }
         _ => failure,
     }

@@ -1,4 +1,4 @@
-//! `splitpoint repair`: save what a damaged store still holds.
+//! `splitpoint repair`: save the readable records of a damaged store.
 
 use std::fmt::Write as _;
 
@@ -16,27 +16,27 @@ use crate::progress::{Progress, Total};
 use crate::shell::shell_word;
 use crate::store;
 
-/// Save what a damaged store still holds into a new one
+/// Save the readable records of a damaged store to a new one
 ///
-/// Takes the newest value of each key that can be read and says what could not be saved, with exit
-/// code 1 if anything is known to be missing. Keys that were deleted or changed in the part that is
-/// missing come back with what they were before.
+/// Saves the newest readable value of each key and reports what it could not save, with exit code 1
+/// if it knows that something is missing. If the missing part deleted or changed a key, that key
+/// comes back with its previous value.
 ///
-/// The damaged file is never written. The new store appears when it is whole; after an error or
-/// Ctrl-C there is none. It may be made on another disk, and needs as much space as the damaged one
-/// has records.
+/// Never writes to the damaged file. The new store appears once it is complete; after an error or
+/// Ctrl-C there is none. It may be on another disk, and takes about as much space as the records of
+/// the damaged one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint repair damaged.spt -o saved.spt
   splitpoint repair damaged.spt -o saved.spt --json | jq .damaged
-  splitpoint repair damaged.spt -o saved.spt --quiet || echo 'not all of it'")]
+  splitpoint repair damaged.spt -o saved.spt --quiet || echo 'incomplete'")]
 pub(crate) struct Args {
     #[command(flatten)]
     saving: Saving,
 }
 
-/// What a repair saved and what it could not.
+/// The outcome of a repair.
 #[derive(Debug, Serialize)]
 struct Report {
     store: String,
@@ -72,7 +72,7 @@ struct Range {
     bytes: u64,
 }
 
-/// Saves what a store still holds.
+/// Saves the readable records of a store.
 pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> {
     let mut watch = Watch::over(Some(partial_of(&args.output, "repair")));
     let mut bar: Option<(&'static str, Progress)> = None;
@@ -97,9 +97,10 @@ pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> 
     if let Some((_, mut bar)) = bar {
         bar.finish(last.0, last.1);
     }
-    let remedy = "the damaged file is as it was; the repair can be run again";
-    let report =
-        watch.end(repaired, "no store was made", remedy)?.map_err(|error| failed(args, &error))?;
+    let remedy = "the damaged file is unchanged; run the repair again";
+    let report = watch
+        .end(repaired, "no store was created", remedy)?
+        .map_err(|error| failed(args, &error))?;
     let report = Report::new(args, &report);
     if args.showing.json {
         console::print_json(&report)?;
@@ -109,14 +110,14 @@ pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> 
     if report.is_whole { Ok(()) } else { Err(report.failure(args)) }
 }
 
-/// Says which of the two files an error is about.
+/// Returns the failure for an error, about the file that it concerns.
 fn failed(args: &Saving, error: &Error) -> Failure {
     let target = shell_word(&args.output.to_string_lossy());
     match error.kind() {
         ErrorKind::Exists => Failure::opening(&args.output, error)
             .hint(format!("give the name of a new file, or remove it first: rm {target}")),
         ErrorKind::Full => Failure::using(&args.output, error)
-            .hint("give a file on a disk with more space; the damaged one is as it was"),
+            .hint("choose a disk with more space; the damaged file is unchanged"),
         ErrorKind::NotAStore if error.path() == Some(&args.output) => {
             Failure::using(&args.output, error).hint("give the name of a new file")
         }
@@ -173,13 +174,13 @@ impl Report {
             (unlisted, "more damaged range"),
             (self.lost_segments, "log segment lost, at least"),
             (self.lost_big_records, "big record lost with its key"),
-            (self.unreadable_blocks, "block of 4 KiB that the disk cannot read"),
-            (self.doubtful_records, "big record saved that may not belong to the log"),
+            (self.unreadable_blocks, "4 KiB block that the disk cannot read"),
+            (self.doubtful_records, "saved big record that may not belong to the log"),
             (
                 self.doubtful_batched,
-                "change saved of a batch that may not have been committed, or not whole",
+                "saved change of a batch that may be uncommitted or incomplete",
             ),
-            (self.unknown_deletes, "delete of a key that is not known"),
+            (self.unknown_deletes, "delete of an unknown key"),
         ] {
             if count > 0 {
                 line(format!("damage: {} x {what}", grouped(count)));
@@ -190,7 +191,7 @@ impl Report {
                 line(words);
             }
             line(format!(
-                "saved {} of `{}` into `{}`, from {} ({})",
+                "saved {} of `{}` to `{}`, from {} ({})",
                 counted(self.keys, "key"),
                 self.store,
                 self.output,
@@ -201,33 +202,36 @@ impl Report {
         text
     }
 
-    /// Returns what did no harm and is still good to know.
+    /// Returns notes on what did no harm but is good to know.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.superblocks == 0 {
-            notes.push("note: no superblock is valid: the new store has default parameters".into());
+            notes.push(
+                "note: no superblock is valid, so the new store has default parameters".into(),
+            );
         }
         if let Some(name) = &self.replaced_hash {
             notes.push(format!(
-                "note: hash function {name} is not known here: the new store has the default one"
+                "note: hash function {name} is unknown here, so the new store has the default one"
             ));
         }
         if self.ignored_segments > 0 || self.ignored_bytes > 0 {
             notes.push(format!(
-                "note: left out {} and {} of records that an earlier recovery dropped",
+                "note: skipped {} and {} of records that an earlier recovery dropped",
                 counted(self.ignored_segments, "segment"),
                 bytes(self.ignored_bytes)
             ));
         }
         if self.uncommitted > 0 {
             notes.push(format!(
-                "note: left out {} of batches that were never committed",
+                "note: skipped {} of batches that were never committed",
                 counted(self.uncommitted, "record")
             ));
         }
         if self.is_whole && !self.is_end_known {
             notes.push(
-                "note: the live header is damaged or behind: nothing else tells where the log ends"
+                "note: the live header is damaged or out of date, and nothing else shows where the \
+                 log ends"
                     .into(),
             );
         }
@@ -240,12 +244,12 @@ impl Report {
         if self.stale_max > 0 {
             let _ = write!(
                 message,
-                ": up to {} are missing, old, or back after they were deleted",
+                ": up to {} are missing, out of date, or back after a delete",
                 counted(self.stale_max, "key")
             );
         }
         let target = shell_word(&args.output.to_string_lossy());
         Failure::new(Exit::No, message)
-            .hint(format!("compare with a backup if there is one: splitpoint dump {target} | sort"))
+            .hint(format!("compare with a backup if you have one: splitpoint dump {target} | sort"))
     }
 }

@@ -1,4 +1,4 @@
-//! `splitpoint salvage`: save what a damaged old file still holds.
+//! `splitpoint salvage`: save the readable records of a damaged old file.
 
 use splitpoint::Error;
 
@@ -11,15 +11,15 @@ use crate::number::{count, counted};
 use crate::progress::{Progress, Total};
 use crate::store;
 
-/// Save what a damaged old file still holds into a new store
+/// Save the readable records of a damaged old file to a new store
 ///
-/// For files of gdbm, dbm, ndbm, sdbm, Kerberos, Berkeley DB and the 1991 package that were not
-/// closed or are damaged; `repair` does it for stores. Takes each key once: what a lookup would
-/// find, and after that what stands in buckets that nothing leads to any more. Such a record is in
-/// doubt: it may have been deleted or replaced before the damage. Its key is listed. Exit code 1
-/// says that something is in doubt or damaged.
+/// For files of gdbm, dbm, ndbm, sdbm, Kerberos, Berkeley DB and db 1.85 that are damaged or were
+/// not closed; for stores use `repair`. Saves each key once: first the records that a lookup would
+/// find, then those in buckets that nothing refers to any more. The latter are in doubt, because
+/// they may have been deleted or replaced before the damage, so salvage lists their keys. The exit
+/// code is 1 if anything is in doubt or damaged.
 ///
-/// The old file is never written. The new store appears when it is whole.
+/// Never writes to the old file. The new store appears once it is complete.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     saving: Saving,
 }
 
-/// Saves what an old file still holds.
+/// Saves the readable records of an old file.
 pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> {
     let failed = |error: &Error| store::opening(&args.file, error);
     let file = splitpoint_legacy::open_damaged(&args.file).map_err(|error| failed(&error))?;
@@ -42,7 +42,7 @@ pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> 
     let mut records = 0;
     let salvaged = file.salvage(|key, value, is_doubtful| {
         let outcome = match interrupt.exit() {
-            Some(exit) => Err(Failure::interrupted(exit, "no store was made")),
+            Some(exit) => Err(Failure::interrupted(exit, "no store was created")),
             None => target.put(key, value),
         };
         if let Err(failure) = outcome {
@@ -76,11 +76,11 @@ pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> 
     } else {
         let lines = (damages.iter().map(|damage| format!("damage: {damage}\n")))
             .chain(doubtful.iter().map(|key| format!("in doubt: key `{key}`\n")))
-            .chain(left_out.iter().map(|reason| format!("left out: {reason}\n")));
+            .chain(left_out.iter().map(|reason| format!("skipped: {reason}\n")));
         console::print_styled(&lines.collect::<String>())?;
     }
     console.note(format_args!(
-        "saved {} of `{}` into `{}`, {} in doubt",
+        "saved {} of `{}` to `{}`, {} in doubt",
         counted(records, "record"),
         args.file.display(),
         args.output.display(),
@@ -92,8 +92,8 @@ pub(super) fn run(Args { saving: args }: &Args, console: Console) -> Result<()> 
     let message = format!(
         "`{}`: {} and {} in doubt",
         args.file.display(),
-        counted(count(damages.len()), "damage"),
+        counted(count(damages.len()), "damaged place"),
         counted(count(doubtful.len()), "record"),
     );
-    Err(Failure::new(Exit::No, message).hint("compare with a backup if there is one"))
+    Err(Failure::new(Exit::No, message).hint("compare with a backup if you have one"))
 }

@@ -1,4 +1,4 @@
-//! Arguments that several commands have.
+//! Arguments shared by several commands.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
@@ -11,10 +11,10 @@ use crate::bytes::Notation;
 use crate::failure::{Exit, Failure, Result};
 use crate::progress::ProgressMode;
 
-/// How the outcome of long work is shown, and how far it is.
+/// How to show the progress and the result of long work.
 #[derive(Debug, clap::Args)]
 pub(super) struct Showing {
-    /// Print what was done, or found, in one object
+    /// Print the result as a JSON object
     #[arg(long)]
     pub(super) json: bool,
 
@@ -23,13 +23,13 @@ pub(super) struct Showing {
     pub(super) progress: ProgressMode,
 }
 
-/// A damaged file, and the new store for what can be saved.
+/// A damaged file, and the new store for its readable records.
 #[derive(Debug, clap::Args)]
 pub(super) struct Saving {
     /// The damaged file
     pub(super) file: PathBuf,
 
-    /// The store to make; there must be no such file
+    /// The new store; the file must not exist
     #[arg(short, long, value_name = "NEW")]
     pub(super) output: PathBuf,
 
@@ -40,18 +40,18 @@ pub(super) struct Saving {
 /// The hash function of a new store.
 #[derive(Debug, clap::Args)]
 pub(super) struct HashChoice {
-    /// The hash function; siphash-1-3 is for keys that an attacker may choose
+    /// The hash function; use siphash-1-3 if an attacker may choose the keys
     #[arg(long, value_name = "NAME", hide_default_value = true,
           value_parser = PossibleValuesParser::new(hash_names()))]
     pub(super) hash: Option<String>,
 
-    /// The seed of the hash function, in decimal or as 0x and hex [default: random]
+    /// The seed of the hash function, in decimal or in hex with 0x [default: random]
     #[arg(long, value_parser = parse_seed)]
     pub(super) seed: Option<u64>,
 }
 
 impl HashChoice {
-    /// Returns the function that was chosen.
+    /// Returns the chosen function, if any.
     pub(super) fn function(&self) -> Result<Option<HashFunction>> {
         let Some(name) = &self.hash else { return Ok(None) };
         let unknown = || Failure::new(Exit::Usage, format!("no hash function `{name}`"));
@@ -69,7 +69,7 @@ pub(in crate::command) fn parse_seed(text: &str) -> Result<u64, String> {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    parsed.map_err(|_| "a seed is a number of 64 bits, in decimal or as 0x and hex".to_string())
+    parsed.map_err(|_| "a seed is a 64-bit number, in decimal or in hex with 0x".to_string())
 }
 
 /// The keys that a command looks up or removes.
@@ -79,29 +79,29 @@ pub(super) struct Keys {
     #[arg(value_name = "KEY", id = "keys", required_unless_present = "stdin")]
     given: Vec<OsString>,
 
-    /// Read keys from standard input too, a key a line; with -0 each ends in a NUL
+    /// Also read keys from standard input, one per line, or NUL-terminated with -0
     #[arg(long)]
     stdin: bool,
 
-    /// Keys are given in hex; so are values and keys that are printed
+    /// Read keys in hex, and print keys and values in hex
     #[arg(long)]
     pub(super) hex: bool,
 
-    /// End each key of standard input, and each value that is printed, in NUL instead of newline
+    /// Terminate keys on standard input and printed values with NUL instead of newline
     #[arg(short = '0', long, conflicts_with = "hex")]
     pub(super) null: bool,
 }
 
-/// Keys that a command works on together.
+/// Keys per batch.
 const BATCH_KEYS: usize = 1024;
 
 impl Keys {
-    /// Returns how keys are given, and how they and values are printed.
+    /// Returns the notation of keys and printed values.
     pub(super) fn notation(&self) -> Notation {
         Notation::with_hex(self.hex)
     }
 
-    /// Decodes the keys of the command line; those of standard input are read later.
+    /// Decodes the keys of the command line; [`ParsedKeys`] reads those of standard input later.
     pub(super) fn parse(&self) -> Result<ParsedKeys> {
         let notation = self.notation();
         let given = self.given.iter().map(|key| notation.parse("key", key));
@@ -111,7 +111,7 @@ impl Keys {
     }
 }
 
-/// The keys of the command line, and how those of standard input end.
+/// The keys of the command line, and the terminator of those on standard input.
 #[derive(Debug)]
 pub(super) struct ParsedKeys {
     given: Vec<Vec<u8>>,
@@ -120,7 +120,7 @@ pub(super) struct ParsedKeys {
 }
 
 impl ParsedKeys {
-    /// Returns the key if it is certain that there is only one.
+    /// Returns the key if there is certainly only one.
     pub(super) fn only(&self) -> Option<&[u8]> {
         match (&self.given[..], self.input) {
             ([key], None) => Some(key),
@@ -128,7 +128,7 @@ impl ParsedKeys {
         }
     }
 
-    /// Gives all keys in their order to `work`, some at a time, until it fails.
+    /// Calls `work` with batches of keys, in order, until it fails.
     pub(super) fn try_for_each(
         &self,
         mut work: impl FnMut(&[Vec<u8>]) -> Result<()>,
@@ -147,7 +147,7 @@ impl ParsedKeys {
                 key.pop();
             }
             keys.push(self.notation.decode("key", key)?);
-            // What a slow pipe has sent is worked on before the next read waits for it.
+            // Work on what a slow pipe has sent before the next read blocks.
             if keys.len() == BATCH_KEYS || input.buffer().is_empty() {
                 work(&keys)?;
                 keys.clear();

@@ -12,12 +12,12 @@ use crate::store;
 
 /// Print counts, sizes and the chain histogram of a store
 ///
-/// The histogram counts buckets by the number of their keys and sets beside it what an ideal
-/// hash function would give in a table of this shape, so that a hash function that does not
-/// suit the keys is seen at once.
+/// The histogram counts buckets by their number of keys, beside the counts that an ideal hash
+/// function would give in a table of this shape. A hash function that does not suit the keys thus
+/// shows at a glance.
 ///
-/// Of an old file it prints the parameters, the buckets by their pairs, and the same histogram of
-/// its keys.
+/// For an old file, prints its parameters, its buckets by their number of records, and the same
+/// histogram of its keys.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,11 +28,11 @@ pub(crate) struct Args {
     /// The store, or an old file
     file: PathBuf,
 
-    /// How the sizes of the buckets are printed
+    /// How to print the histogram
     #[arg(long, value_enum, default_value_t, value_name = "STYLE", conflicts_with = "json")]
     style: Form,
 
-    /// Print everything in one object
+    /// Print all of it as a JSON object
     #[arg(long)]
     json: bool,
 }

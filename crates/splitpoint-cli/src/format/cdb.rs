@@ -7,8 +7,8 @@
 //! ```
 //!
 //! `+`, the lengths of key and value in decimal, a colon, the key, `->`, the value, a newline;
-//! an empty line ends the records. The bytes are not escaped: the lengths say where they end, so
-//! errors are told by their byte.
+//! an empty line ends the records. The bytes are not escaped, because the lengths show where
+//! they end; errors therefore name a byte and not a line.
 
 use std::io::{self, Write};
 
@@ -67,7 +67,7 @@ fn expect(input: &mut Input, expected: u8, what: &str) -> Result<(), ReadError> 
     if found == expected { Ok(()) } else { Err(unexpected(input, what, found)) }
 }
 
-/// The byte that was just read is not `what`.
+/// Returns the error for a byte just read that is not `what`.
 fn unexpected(input: &Input, what: &str, found: u8) -> ReadError {
     let place = Place::Byte(input.offset() - 1);
     ReadError::Malformed {

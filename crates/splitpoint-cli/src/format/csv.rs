@@ -1,11 +1,11 @@
-//! `csv`: rows of comma-separated fields, quoted where need be (RFC 4180); and `tsv` by columns.
+//! `csv`: rows of comma-separated fields, quoted if necessary (RFC 4180); and `tsv` by columns.
 //!
-//! Two columns of each row are key and value. All rows have as many fields as the first one: a row
-//! with others is where a quote is missing or the file was cut.
+//! Two columns of each row are key and value. All rows must have as many fields as the first one: a
+//! different count shows a missing quote or a truncated file.
 
 use super::{Input, Place, ReadError, ReadRecords, Record};
 
-/// What a spreadsheet writes before the first field.
+/// Some spreadsheets write this before the first field.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Which columns of a table are key and value.
@@ -17,7 +17,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Takes `KEY,VALUE`: a number from 1 each, or a name in the header.
+    /// Parses `KEY,VALUE`, each a number from 1 or a name in the header.
     pub(crate) fn parse(text: Option<&str>, has_header: bool) -> Result<Self, String> {
         let (key, value) = match text {
             None => ("1", "2"),
@@ -28,7 +28,8 @@ impl Columns {
         for column in [key, value] {
             if !has_header && number_of(column).is_none() {
                 return Err(format!(
-                    "there is no column `{column}` without a header: give its number, or --header"
+                    "there is no column `{column}` without a header: give its number, or use \
+                     --header"
                 ));
             }
         }
@@ -42,7 +43,7 @@ impl Default for Columns {
     }
 }
 
-/// Returns the index of a column that is given by its number, which counts from 1.
+/// Returns the index of a column given by its number, counted from 1.
 fn number_of(column: &str) -> Option<usize> {
     column.parse::<usize>().ok()?.checked_sub(1)
 }
@@ -55,11 +56,11 @@ fn malformed(line: u64, reason: impl Into<String>) -> ReadError {
 pub(super) struct Reader {
     rows: csv_core::Reader,
     columns: Columns,
-    /// The fields of a row, one behind the other.
+    /// The fields of a row, contiguous.
     fields: Vec<u8>,
     /// Where each field ends.
     ends: Vec<usize>,
-    /// Fields of every row, and those of key and value.
+    /// The number of fields, and the indices of key and value.
     shape: Option<Shape>,
 }
 
@@ -76,7 +77,7 @@ impl Reader {
         Self::new(csv_core::Reader::new(), columns)
     }
 
-    /// Reads values with a TAB between them and no quotes.
+    /// Reads TAB-separated values without quotes.
     pub(super) fn tab_separated(columns: Columns) -> Self {
         let rows = csv_core::ReaderBuilder::new().delimiter(b'\t').quoting(false).build();
         Self::new(rows, columns)
@@ -86,7 +87,7 @@ impl Reader {
         Self { rows, columns, fields: vec![0; 4096], ends: vec![0; 64], shape: None }
     }
 
-    /// Reads a row and returns its number of fields, none at the end of the input.
+    /// Reads a row and returns its number of fields, or `None` at the end of the input.
     fn read_row(&mut self, input: &mut Input) -> Result<Option<usize>, ReadError> {
         use csv_core::ReadRecordResult::{End, InputEmpty, OutputEndsFull, OutputFull, Record};
 
@@ -94,7 +95,7 @@ impl Reader {
         let (mut bytes, mut count) = (0, 0);
         loop {
             let ahead = input.peek()?;
-            // A newline behind the end of the input ends its last row, unless a quote is open.
+            // A newline after the end of the input ends its last row, unless a quote is open.
             let is_end = ahead.is_empty();
             let ahead = if is_end { b"\n" } else { ahead };
             let (result, taken, written, ended) =
@@ -119,8 +120,8 @@ impl Reader {
         }
     }
 
-    /// Takes the end of the row before and empty lines, and returns the line that the next row
-    /// begins in.
+    /// Skips the end of the previous row and empty lines, and returns the line where the next row
+    /// begins.
     fn skip_line_ends(&mut self, input: &mut Input) -> Result<u64, ReadError> {
         loop {
             match input.peek()?.first() {
@@ -137,7 +138,7 @@ impl Reader {
         &self.fields[start..self.ends[index]]
     }
 
-    /// Finds the columns, in the first row, which has `field_count` fields.
+    /// Finds the columns in the first row, which has `field_count` fields.
     fn find_columns(&self, field_count: usize) -> Result<Shape, String> {
         let find = |column: &str| {
             let is_named = |index: &usize| self.field(*index) == column.as_bytes();

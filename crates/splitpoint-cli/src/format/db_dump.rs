@@ -13,8 +13,8 @@
 //! DATA=END
 //! ```
 //!
-//! After the header every line is a space and a datum, keys and values in turn. `bytevalue` has
-//! them in lower-case hex; `print` has the printable ASCII characters as they are, a backslash
+//! After the header every line is a space and a datum, alternating keys and values. `bytevalue`
+//! writes them in lower-case hex; `print` writes printable ASCII characters unchanged, a backslash
 //! doubled, and any other byte as a backslash and two hex digits.
 
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ use crate::bytes::{decode_hex, hex_value, push_hex};
 use super::input::LineEnd;
 use super::{Input, ReadError, ReadRecords, Record, WriteError, WriteRecords};
 
-/// How a datum is written.
+/// The encoding of a datum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Encoding {
     Bytevalue,
@@ -88,7 +88,7 @@ fn unescape(mut datum: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     }
 }
 
-/// Reads either; the header says which.
+/// Reads both formats; the header names the format.
 #[derive(Default)]
 pub(super) struct Reader {
     /// Set by the header.
@@ -136,11 +136,11 @@ impl Reader {
                 }
                 line if line.starts_with(b"type=") => {
                     if !matches!(line, b"type=hash" | b"type=btree") {
-                        let reason = "only dumps of type hash or btree have keys of their own";
+                        let reason = "only dumps of type hash or btree have explicit keys";
                         return Err(ReadError::at_line(input, reason));
                     }
                 }
-                // Page sizes and the like mean nothing to us.
+                // Ignore page sizes and the like.
                 line if line.contains(&b'=') => {}
                 _ => return Err(ReadError::at_line(input, "expected `name=value` in the header")),
             }
@@ -149,7 +149,7 @@ impl Reader {
         encoding.ok_or_else(|| ReadError::at_line(input, "the header has no `format=`"))
     }
 
-    /// Reads a datum into `out`; false at `DATA=END`.
+    /// Reads a datum into `out`, or returns false at `DATA=END`.
     fn read_datum(
         &mut self,
         input: &mut Input,
@@ -178,29 +178,28 @@ impl Reader {
     fn next_line(&mut self, input: &mut Input, what: &str) -> Result<(), ReadError> {
         match input.read_line(&mut self.line)? {
             Some(LineEnd::Newline) => Ok(()),
-            // Nothing can follow `DATA=END`, so its newline is not needed to be sure of it.
+            // Nothing can follow `DATA=END`, so its newline may be missing.
             Some(LineEnd::Input) if self.line == b"DATA=END" => Ok(()),
             Some(LineEnd::Input) => {
                 Err(ReadError::at_line(input, "the line has no newline: the input is cut short"))
             }
             None => {
-                let reason =
-                    format!("the input ends where {what} should be: it is cut short after it");
+                let reason = format!("the input ends where {what} should be: it is cut short");
                 Err(ReadError::at_line(input, reason))
             }
         }
     }
 }
 
-/// Writes one of the two.
+/// Writes one of the formats.
 pub(super) struct Writer {
     encoding: Encoding,
     is_for_lmdb: bool,
     line: Vec<u8>,
 }
 
-/// Largest table that `mdb_load` is to have room for, in bytes of addresses: no file is as large for
-/// that.
+/// Largest table that `mdb_load` is to have room for, in bytes of addresses: no file is as large
+/// for that.
 const MAP_BYTES: u64 = 1 << 36;
 
 impl Writer {
@@ -224,7 +223,7 @@ impl WriteRecords for Writer {
             return writeln!(out, "type=btree\nmapsize={MAP_BYTES}\nHEADER=END");
         }
         writeln!(out, "type=hash")?;
-        // db_load makes room for this many; its field has 32 bits, and db_dump leaves 0 out.
+        // db_load reserves room for this many records. Its field has 32 bits, and db_dump omits 0.
         if let Ok(record_count @ 1..) = u32::try_from(record_count) {
             writeln!(out, "h_nelem={record_count}")?;
         }

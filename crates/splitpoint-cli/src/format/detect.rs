@@ -1,19 +1,19 @@
-//! Which format an input has, from its first bytes.
+//! Detects the format of an input from its first bytes.
 
 use super::{LoadFormat, hex};
 
-/// What the first bytes of an input say.
+/// The result of the detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detected {
     /// One of the formats.
     Format(LoadFormat),
-    /// Something else that has a name.
+    /// A known kind of input that `load` does not read.
     Foreign(Foreign),
-    /// Nothing certain; why.
+    /// The format is uncertain, with the reason.
     Unclear(&'static str),
 }
 
-/// An input that is known, but not a format of `load`.
+/// A known kind of input that `load` does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign {
     /// A file of this program.
@@ -53,7 +53,7 @@ pub(crate) fn detect(start: &[u8]) -> Detected {
     detect_by_lines(&whole_lines(start))
 }
 
-/// Returns the lines of `start`, without a last one that may go on; but at least one.
+/// Returns the lines of `start`, at least one, without a last one that may be incomplete.
 fn whole_lines(start: &[u8]) -> Vec<&[u8]> {
     let mut lines: Vec<&[u8]> = start.split(|byte| *byte == b'\n').collect();
     let last = lines.pop().unwrap_or_default();
@@ -117,7 +117,7 @@ fn detect_foreign(start: &[u8]) -> Option<Foreign> {
     if GDBM_MAGICS.iter().any(|magic| start.starts_with(magic)) {
         return Some(Foreign::Gdbm);
     }
-    // Berkeley DB 1.85 has its magic at the start, later ones at byte 12.
+    // db 1.85 has its magic number at the start, later versions at byte 12.
     let later = start.get(12..).unwrap_or_default();
     if BERKELEY_MAGICS.iter().any(|magic| start.starts_with(magic) || later.starts_with(magic)) {
         return Some(Foreign::BerkeleyDb);

@@ -12,11 +12,12 @@
 //! # End of data
 //! ```
 //!
-//! Keys and values in turn, in base64 of 76 columns. The binary form is four lines of `!`, and then
-//! each datum after its length; nothing ends it. The length is four bytes, the highest first, kept in
-//! an `unsigned long` of the machine: see [`Lengths`].
+//! Keys and values alternate, in base64 of 76 columns. The binary form is four lines of `!`, and
+//! then each datum after its length, without an end marker. The length is four bytes, the highest
+//! first, in an `unsigned long` of the machine: see [`Lengths`].
 //!
-//! `gdbm_load` 1.23 refuses a dump of either form with an empty datum, also one that `gdbm_dump` wrote.
+//! `gdbm_load` 1.23 refuses a dump of either form with an empty datum, even one that `gdbm_dump`
+//! wrote.
 
 use std::io::{self, Write};
 
@@ -60,7 +61,7 @@ impl ReadRecords for AsciiReader {
 }
 
 impl AsciiReader {
-    /// Reads the datum whose length is on the line that was just read.
+    /// Reads the datum whose length is on the line just read.
     fn read_datum(
         &mut self,
         input: &mut Input,
@@ -95,7 +96,7 @@ impl AsciiReader {
     fn end(&mut self, input: &mut Input) -> Result<bool, ReadError> {
         let count = self.record_count;
         if number_after(&self.line, b"#:count=") != Some(count) {
-            let reason = format!("`#:count=` is not the {count} records that came before");
+            let reason = format!("`#:count=` does not match the {count} records before it");
             return Err(ReadError::at_line(input, reason));
         }
         self.next_line(input, "`# End of data`")?;
@@ -152,20 +153,20 @@ impl WriteRecords for AsciiWriter {
     }
 }
 
-/// How the machine that wrote a binary dump keeps a length.
+/// The layout of a length in a binary dump, which depends on the machine that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lengths {
-    /// 64 bits, the lowest first: zeros behind the four bytes. That of this machine.
+    /// 64 bits, little-endian: zeros after the four bytes, as on this machine.
     ZerosBehind,
-    /// 64 bits, the highest first: zeros before the four bytes.
+    /// 64 bits, big-endian: zeros before the four bytes.
     ZerosBefore,
     /// 32 bits: the four bytes alone.
     Alone,
 }
 
 impl Lengths {
-    /// Returns the first that all of `bytes` agree with, which is what is in the buffer behind the
-    /// header: the dump does not say.
+    /// Returns the first layout that fits all of `bytes`, the part of the dump after the header
+    /// that is in the buffer. The dump itself does not name its layout.
     fn of(bytes: &[u8]) -> Self {
         let agree = |lengths: &Self| {
             let mut rest = bytes;
@@ -183,7 +184,8 @@ impl Lengths {
         if self == Self::Alone { 4 } else { 8 }
     }
 
-    /// Returns the length in `head`, unless the zeros are missing or it is over every limit.
+    /// Returns the length in `head`, or `None` if the zeros are missing or the length is over every
+    /// limit.
     fn decode(self, head: &[u8]) -> Option<u64> {
         let (value, zeros) = match self {
             Self::ZerosBehind => (&head[..4], &head[4..]),

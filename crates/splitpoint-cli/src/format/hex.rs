@@ -1,12 +1,12 @@
-//! `hex`: key and value in lower-case hex with one space between, `-` for an empty string.
+//! `hex`: key and value in lower-case hex, separated by a space; `-` is an empty string.
 //!
 //! ```text
 //! 616c706861 6f6e65
 //! 65 -
 //! ```
 //!
-//! One record a line, so `sort`, `diff` and `grep` work on it. The reader takes upper case too,
-//! and insists on the last newline: without it the last value may be cut short.
+//! One record per line, so `sort`, `diff` and `grep` work on it. The reader also accepts upper
+//! case, and requires the last newline: without it the last value may be truncated.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! An input that knows where it is: lines counted from 1, bytes from 0.
+//! An input that tracks its position: lines from 1, bytes from 0.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -20,7 +20,7 @@ pub(crate) struct Input {
     offset: u64,
 }
 
-/// Bytes that are read ahead, and that `detect` looks at.
+/// Bytes to read ahead; `detect` sees at most this many.
 const BUFFER_BYTES: usize = 256 << 10;
 
 impl Input {
@@ -29,7 +29,7 @@ impl Input {
         Self { reader: BufReader::with_capacity(BUFFER_BYTES, source), line: 0, offset: 0 }
     }
 
-    /// Returns the number of the line that was read last.
+    /// Returns the number of the last line read.
     pub(crate) fn line(&self) -> u64 {
         self.line
     }
@@ -39,12 +39,12 @@ impl Input {
         self.offset
     }
 
-    /// Returns whether the next read may have to wait for the source.
+    /// Returns whether the next read may block.
     pub(crate) fn is_drained(&self) -> bool {
         self.reader.buffer().is_empty()
     }
 
-    /// Returns the first bytes of what is left without taking them; none at the end.
+    /// Returns the next bytes without consuming them; none at the end.
     pub(crate) fn peek(&mut self) -> io::Result<&[u8]> {
         loop {
             match self.reader.fill_buf() {
@@ -55,7 +55,7 @@ impl Input {
         }
     }
 
-    /// Takes bytes that [`peek`](Self::peek) has shown.
+    /// Consumes bytes that [`peek`](Self::peek) returned.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.reader.consume(bytes);
         self.offset += crate::number::count(bytes);
@@ -77,7 +77,7 @@ impl Input {
         Ok(Some(LineEnd::Input))
     }
 
-    /// Reads one byte; `what` was expected.
+    /// Reads one byte; `what` names it in the error.
     pub(crate) fn read_byte(&mut self, what: &str) -> Result<u8, ReadError> {
         let mut byte = [0];
         match self.reader.read_exact(&mut byte) {
@@ -90,9 +90,9 @@ impl Input {
         }
     }
 
-    /// Appends the next `len` bytes, which are `what`, to `bytes`.
+    /// Appends the next `len` bytes to `bytes`; `what` names them in the error.
     ///
-    /// Memory is taken as the bytes come, so that a length that lies costs nothing.
+    /// Memory grows as bytes arrive, so a false length costs nothing.
     pub(crate) fn read_bytes(
         &mut self,
         len: u64,

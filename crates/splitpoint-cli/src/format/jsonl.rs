@@ -1,4 +1,4 @@
-//! `jsonl`: one JSON object a line.
+//! `jsonl`: one JSON object per line.
 //!
 //! ```text
 //! {"key":"alpha","value":"one"}
@@ -6,9 +6,9 @@
 //! {"key_hex":"00ff","value_hex":""}
 //! ```
 //!
-//! The name of a field says how its bytes are written: `key` and `value` are UTF-8 text,
-//! `key_base64` and `value_base64` hold what is not (RFC 4648, padded), `key_hex` and `value_hex`
-//! are written on request. Each field is encoded on its own; the reader takes any mixture.
+//! The name of a field shows its encoding: `key` and `value` are UTF-8 text, `key_base64` and
+//! `value_base64` hold other bytes (RFC 4648, padded), `key_hex` and `value_hex` are written on
+//! request. Each field is encoded separately; the reader accepts any mixture.
 
 use std::io::{self, Write};
 
@@ -19,10 +19,10 @@ use crate::bytes::{decode_hex, hex};
 
 use super::{Input, ReadError, ReadRecords, Record, WriteError, WriteRecords};
 
-/// How bytes are put into JSON.
+/// The encoding of bytes in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum JsonEncoding {
-    /// As text where they are UTF-8, otherwise in base64.
+    /// Text if they are UTF-8, otherwise base64.
     #[default]
     Text,
     /// In hex.
@@ -131,7 +131,7 @@ impl ReadRecords for Reader {
     }
 }
 
-/// Returns what serde says, with the column alone: its line is always 1.
+/// Returns serde's message with only the column, because its line is always 1.
 fn json_reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());

@@ -1,7 +1,8 @@
 //! `lines`: each line is a key, its value is the number of the line in decimal.
 //!
-//! The form of word lists, and the data of the 1991 paper. An empty line is the empty key; a CR
-//! before the newline belongs to the key. Only read: a dump could not say the values.
+//! The format of word lists, and of the data in the 1991 paper. An empty line is the empty key; a
+//! CR before the newline belongs to the key. There is no writer, because the format cannot hold
+//! values.
 
 use super::{Input, ReadError, ReadRecords, Record};
 

@@ -1,6 +1,6 @@
 //! The formats of `dump` and `load`: each in its own file, reader and writer side by side.
 //!
-//! | format | carries | checked for truncation by |
+//! | format | holds | detects truncation by |
 //! |---|---|---|
 //! | `hex` | every record | the final newline |
 //! | `lines` | keys only, `load` alone | - |
@@ -52,9 +52,9 @@ impl Record {
 /// A format that `dump` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DumpFormat {
-    /// Key and value in lower-case hex with one space between, `-` for an empty string
+    /// Key and value in lower-case hex, separated by a space; `-` is an empty string
     Hex,
-    /// Key, TAB, value; refuses records it cannot carry
+    /// Key, TAB, value; fails on records that do not fit
     Tsv,
     /// What cdbmake reads: +5,3:alpha->one
     Cdb,
@@ -62,9 +62,9 @@ pub(crate) enum DumpFormat {
     Bytevalue,
     /// What `db_load` reads, in text with \xx escapes
     Print,
-    /// What `mdb_load` reads, in hex; LMDB has no empty key, and none over 511 bytes
+    /// What `mdb_load` reads, in hex; LMDB refuses empty keys and keys over 511 bytes
     Mdb,
-    /// One JSON object a line; base64 for what is not UTF-8
+    /// One JSON object per line; base64 for bytes that are not UTF-8
     Jsonl,
     /// What `gdbm_load` reads, in base64; gdbm 1.23 refuses an empty key or value
     GdbmAscii,
@@ -75,13 +75,13 @@ pub(crate) enum DumpFormat {
 /// A format that `load` reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LoadFormat {
-    /// Key and value in hex with one space between, `-` for an empty string
+    /// Key and value in hex, separated by a space; `-` is an empty string
     Hex,
-    /// Each line is a key; its value is the number of the line
+    /// Each line is a key; its value is the line number
     Lines,
-    /// Key, TAB, value; with --column or --header, fields with TABs between them
+    /// Key, TAB, value; with --column or --header, TAB-separated fields
     Tsv,
-    /// Fields with commas between them, quoted where need be; see --column and --header
+    /// Comma-separated fields, quoted if necessary; see --column and --header
     Csv,
     /// What cdbdump writes: +5,3:alpha->one
     Cdb,
@@ -89,7 +89,7 @@ pub(crate) enum LoadFormat {
     Bytevalue,
     /// What `db_dump -p` writes
     Print,
-    /// One JSON object a line, with strings for key and value
+    /// One JSON object per line, with strings for key and value
     Jsonl,
     /// What `gdbm_dump` writes
     GdbmAscii,
@@ -114,8 +114,7 @@ impl LoadFormat {
         }
     }
 
-    /// Returns a reader that stands at the start of an input. `columns` is for tables: `csv`, and
-    /// `tsv` where it is given.
+    /// Returns a reader for the start of an input. `columns` is for `csv`, and for `tsv` if given.
     pub(crate) fn reader(self, columns: Option<Columns>) -> Box<dyn ReadRecords> {
         match self {
             Self::Hex => Box::new(hex::Reader::default()),
@@ -126,7 +125,7 @@ impl LoadFormat {
             },
             Self::Csv => Box::new(csv::Reader::comma_separated(columns.unwrap_or_default())),
             Self::Cdb => Box::new(cdb::Reader),
-            // The header of the input says which of the two it is.
+            // The header of the input names one of the two.
             Self::Bytevalue | Self::Print => Box::new(db_dump::Reader::default()),
             Self::Jsonl => Box::new(jsonl::Reader::default()),
             Self::GdbmAscii => Box::new(gdbm_dump::AsciiReader::default()),
@@ -152,31 +151,31 @@ impl DumpFormat {
     }
 }
 
-/// Takes records from an input.
+/// Reads records from an input.
 pub(crate) trait ReadRecords: Send {
-    /// Reads the next record into `record`, whose content is replaced; false at the end.
+    /// Replaces `record` with the next one, or returns false at the end.
     fn read(&mut self, input: &mut Input, record: &mut Record) -> Result<bool, ReadError>;
 }
 
-/// Puts records into an output.
+/// Writes records to an output.
 pub(crate) trait WriteRecords {
-    /// Writes what comes before the first record.
+    /// Writes the header, if the format has one.
     fn begin(&mut self, out: &mut dyn Write, record_count: u64) -> io::Result<()> {
         let _ = (out, record_count);
         Ok(())
     }
 
-    /// Writes one record, or nothing of it.
+    /// Writes one record; on `Unfit`, writes none of it.
     fn write(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> Result<(), WriteError>;
 
-    /// Writes what comes after the last record.
+    /// Writes the trailer, if the format has one.
     fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let _ = out;
         Ok(())
     }
 }
 
-/// Where in an input something is wrong.
+/// The place of an error in an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A line, counted from 1.
@@ -197,7 +196,7 @@ impl fmt::Display for Place {
 /// Why no record could be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The input breaks its format.
+    /// The input is malformed.
     Malformed { place: Place, reason: String },
     /// The input could not be read.
     Io(io::Error),
@@ -218,7 +217,7 @@ impl From<io::Error> for ReadError {
 /// Why a record was not written.
 #[derive(Debug)]
 pub(crate) enum WriteError {
-    /// The format cannot carry it.
+    /// The format cannot hold it.
     Unfit { reason: &'static str },
     /// The output refused it.
     Io(io::Error),

@@ -180,7 +180,7 @@ fn malformed_headers_of_db_dump_are_told_by_line() {
         ("VERSION=3\nformat=hex\n", "line 2: expected `format=bytevalue` or `format=print`"),
         (
             "VERSION=3\nformat=print\ntype=recno\n",
-            "line 3: only dumps of type hash or btree have keys of their own",
+            "line 3: only dumps of type hash or btree have explicit keys",
         ),
         ("VERSION=3\nkeys=0\n", "line 2: the dump was made without its keys (`keys=0`)"),
         ("VERSION=3\nfree text\n", "line 2: expected `name=value` in the header"),
@@ -191,8 +191,7 @@ fn malformed_headers_of_db_dump_are_told_by_line() {
 
 #[test]
 fn malformed_data_of_db_dump_is_told_by_line() {
-    let cut_short = "line 6: the input ends where a datum or DATA=END should be: it is cut short \
-                     after it";
+    let cut_short = "line 6: the input ends where a datum or DATA=END should be: it is cut short";
     let another = "line 6: data after DATA=END: dump and load the databases of a file one by one";
     for (data, record_count, error) in [
         (" a\n b\\q\nDATA=END\n", 0, r"line 6: a backslash is followed by `\` or two hex digits"),

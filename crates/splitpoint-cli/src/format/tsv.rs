@@ -1,8 +1,8 @@
 //! `tsv`: key, TAB, value, newline; nothing is escaped.
 //!
-//! What `cut`, `awk`, `sort` and spreadsheets read, and what other stores export. The first TAB
-//! ends the key, so a value may hold TABs. There are no escapes, because a backslash in the data
-//! must come through as it is; a record that does not fit is refused instead.
+//! `cut`, `awk`, `sort` and spreadsheets read this format, and other stores export it. The first
+//! TAB ends the key, so a value may hold TABs. There are no escapes, so a backslash in the data
+//! comes through unchanged; instead, the writer refuses a record that does not fit.
 
 use std::io::Write;
 

@@ -44,7 +44,7 @@ fn a_file_that_is_there_is_replaced_only_when_told() {
         3,
         "",
         "splitpoint: error: `copy.spt` already exists\n\
-         hint: --force replaces it when the copy is whole\n",
+         hint: --force replaces it once the copy is complete\n",
     );
     assert_eq!(sandbox.read("copy.spt"), b"mine");
     assert_eq!(sandbox.run(&["backup", "-q", "words.spt", "copy.spt", "--force"]).exit, 0);
@@ -61,7 +61,7 @@ fn a_file_that_is_there_is_replaced_only_when_told() {
         5,
         "",
         "splitpoint: error: cannot create `no/dir/b.spt`: No such file or directory (os error 2)\n\
-         hint: the directory does not exist; make it first, or correct the path\n",
+         hint: the directory does not exist; create it first, or correct the path\n",
     );
     assert!(!sandbox.path("b.spt").exists());
 }

@@ -46,7 +46,7 @@ fn check_finds_a_flipped_bit_and_does_not_touch_the_file() {
     assert_eq!(outcome.text().lines().count(), 1, "{}", outcome.text());
     assert_eq!(
         outcome.stderr,
-        "splitpoint: error: `a.spt` is corrupt: 1 damage found\n\
+        "splitpoint: error: `a.spt` is corrupt: 1 damaged place found\n\
          hint: restore the file from a backup, or save what can be read: splitpoint repair a.spt \
          -o NEW.spt\n"
     );
@@ -60,7 +60,7 @@ fn check_finds_a_flipped_bit_and_does_not_touch_the_file() {
     let lines: Vec<String> = outcome.text().lines().map(str::to_string).collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert_eq!(lines[2], "hence: 1 slot points into the damage");
-    assert!(outcome.stderr.contains("corrupt: 2 damages found\n"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("corrupt: 2 damaged places found\n"), "{}", outcome.stderr);
     let report = sandbox.run(&["check", "a.spt", "--json"]).json();
     assert_eq!((&report["is_clean"], &report["damage_count"]), (&false.into(), &2.into()));
     assert_eq!(report["consequences"], serde_json::json!({"slots": 1, "records": 0}));
@@ -102,11 +102,12 @@ fn dump_counts_the_damages_that_check_counts() {
         bytes[banana.checked_add_signed(at).expect("behind the header")] ^= mask;
         sandbox.write("words.spt", &bytes);
         let check = sandbox.run(&["check", "words.spt"]);
-        assert!(check.stderr.contains("corrupt: 1 damage found\n"), "{}", check.stderr);
+        assert!(check.stderr.contains("corrupt: 1 damaged place found\n"), "{}", check.stderr);
         assert!(check.text().ends_with("hence: 1 slot points into the damage\n"));
         let dump = sandbox.run(&["dump", "words.spt"]);
         assert_eq!(dump.exit, 4, "{}", dump.stderr);
-        let expected = format!("splitpoint: error: `words.spt` is corrupt: 1 damage found{end}");
+        let expected =
+            format!("splitpoint: error: `words.spt` is corrupt: 1 damaged place found{end}");
         assert!(dump.stderr.starts_with(&expected), "{}", dump.stderr);
         assert!(dump.stderr.ends_with("repair words.spt -o NEW.spt\n"), "{}", dump.stderr);
     }

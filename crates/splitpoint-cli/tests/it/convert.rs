@@ -58,7 +58,7 @@ fn the_parameters_of_a_file_of_db_185_stand_behind_its_name() {
     sandbox.run(&["convert", "words.spt", dest]).check(
         0,
         "",
-        "splitpoint: carried 3 records of `words.spt` (Splitpoint store) into `words.db`\n",
+        "splitpoint: converted 3 records of `words.spt` (Splitpoint store) to `words.db`\n",
     );
     let identity = "words.db: db 1.85 hash, version 2, pages of 1024, big-endian\n";
     sandbox.run(&["identify", "words.db"]).check(0, identity, "");
@@ -77,13 +77,9 @@ fn what_does_not_fit_the_format_is_listed_and_the_rest_carried() {
     sandbox.run_with(&["put", "-q", "words.spt", "large"], &value).check(0, "", "");
     let outcome = sandbox.run(&["convert", "words.spt", "db185:words.db?bsize=64"]);
     assert_eq!(outcome.exit, 1, "{}", outcome.stderr);
-    assert!(outcome.text().starts_with("left out: key `large`: "), "{}", outcome.text());
-    assert!(
-        outcome.stderr.contains("has 4 records, of which 3 were carried"),
-        "{}",
-        outcome.stderr
-    );
-    let hint = "hint: a store has room for every record: splitpoint convert words.spt NEW.spt\n";
+    assert!(outcome.text().starts_with("skipped: key `large`: "), "{}", outcome.text());
+    assert!(outcome.stderr.contains("converted 3 of 4 records of"), "{}", outcome.stderr);
+    let hint = "hint: a store can hold every record: splitpoint convert words.spt NEW.spt\n";
     assert!(outcome.stderr.ends_with(hint), "{}", outcome.stderr);
     sandbox.run(&["count", "words.db"]).check(0, "3\n", "");
 }
@@ -218,6 +214,6 @@ fn a_key_that_is_there_twice_is_listed_and_carried_once() {
     sandbox.write("twice.db", &bytes);
     let outcome = sandbox.run(&["convert", "twice.db", "new.spt"]);
     assert_eq!(outcome.exit, 1, "{}", outcome.stderr);
-    assert_eq!(outcome.text(), "left out: key `a` is there twice\n");
+    assert_eq!(outcome.text(), "skipped: key `a` is there twice\n");
     sandbox.run(&["dump", "new.spt", "--format", "tsv"]).check(0, "a\ta\n", "");
 }

@@ -8,7 +8,7 @@ fn create_makes_an_empty_store_and_says_so() {
     sandbox.run(&["create", "a.spt"]).check(
         0,
         "",
-        "splitpoint: created `a.spt` with hash function rapidhash-v3, 4.5 keys a bucket\n",
+        "splitpoint: created `a.spt` with hash function rapidhash-v3, 4.5 keys per bucket\n",
     );
     sandbox.run(&["count", "a.spt"]).check(0, "0\n", "");
 }
@@ -31,7 +31,7 @@ fn create_takes_every_parameter() {
     sandbox.run(&args).check(
         0,
         "",
-        "splitpoint: created `a.spt` with hash function siphash-1-3, 3 keys a bucket\n",
+        "splitpoint: created `a.spt` with hash function siphash-1-3, 3 keys per bucket\n",
     );
     let stat = sandbox.run(&["stat", "a.spt", "--json"]).json();
     assert_eq!(stat["hash"], "siphash-1-3");
@@ -47,7 +47,7 @@ fn create_leaves_an_existing_file_alone() {
         3,
         "",
         "splitpoint: error: `words.spt` already exists\n\
-         hint: `splitpoint load words.spt` adds to it; to start anew, remove the file first\n",
+         hint: `splitpoint load words.spt` adds to it; to start over, remove the file first\n",
     );
     assert_eq!(sandbox.read("words.spt"), before);
 }

@@ -164,14 +164,14 @@ fn a_count_that_is_too_high_is_told_as_it_is() {
     sandbox.run(&["check", "a.db"]).check(
         1,
         "damage: the header states 700 records, found 600\n",
-        &format!("splitpoint: error: `a.db` is corrupt: 1 damage found\n{hint}"),
+        &format!("splitpoint: error: `a.db` is corrupt: 1 damaged place found\n{hint}"),
     );
     sandbox.run(&["count", "a.db"]).check(
         1,
         "600\n",
         &format!(
-            "splitpoint: error: `a.db`: the header states 700 records, found 600; only what was \
-             found is counted\n{hint}"
+            "splitpoint: error: `a.db`: the header states 700 records, found 600; counted \
+             only the records found\n{hint}"
         ),
     );
     sandbox

@@ -14,7 +14,7 @@ fn demo_claims_only_what_holds() {
     for needle in [
         "51,294 English words",
         "get zebra         51223\n",
-        "get splitpoint    not there\n",
+        "get splitpoint    not found\n",
         "40,402 left",
         "no damage",
     ] {

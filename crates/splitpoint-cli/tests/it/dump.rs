@@ -40,9 +40,9 @@ fn dump_in_tsv_stops_at_what_it_cannot_carry() {
     sandbox.run(&["dump", "a.spt", "--format", "tsv"]).check(
         1,
         "",
-        "splitpoint: error: tsv cannot carry the record of key `key\\x09with tab`: its key holds \
+        "splitpoint: error: tsv cannot hold the record of key `key\\x09with tab`: its key holds \
          a TAB; stopped after 0 records\n\
-         hint: jsonl carries any bytes: splitpoint dump a.spt --format jsonl\n",
+         hint: jsonl can hold any bytes: splitpoint dump a.spt --format jsonl\n",
     );
 }
 

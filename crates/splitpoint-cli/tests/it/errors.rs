@@ -40,7 +40,7 @@ fn a_missing_file_is_not_made() {
         3,
         "",
         "splitpoint: error: cannot open `no/dir/a.spt`: No such file or directory (os error 2)\n\
-         hint: the directory does not exist; make it first, or correct the path\n",
+         hint: the directory does not exist; create it first, or correct the path\n",
     );
 }
 
@@ -91,7 +91,7 @@ fn a_hint_names_what_helps_with_the_file_that_was_found() {
     for (args, hint) in [
         (
             &["dump", "encrypted.db"][..],
-            "its own program decrypts it: db5.3_dump -P PASSWORD encrypted.db | splitpoint load \
+            "decrypt it with its own program: db5.3_dump -P PASSWORD encrypted.db | splitpoint load \
              NEW.spt",
         ),
         (
@@ -121,7 +121,7 @@ fn a_link_that_leads_nowhere_is_told_with_where_it_leads() {
         "link",
         3,
         &format!(
-            "splitpoint: error: {what}\nhint: correct the link, or make a store where it leads: \
+            "splitpoint: error: {what}\nhint: correct the link, or create a store at its target: \
              splitpoint create gone.spt\n"
         ),
     );
@@ -151,7 +151,7 @@ fn a_link_that_leads_nowhere_is_told_with_where_it_leads() {
     sandbox.run(&["identify", "link"]).check(
         1,
         "link: a symbolic link to `gone.spt`, which does not exist\n",
-        "splitpoint: error: `link` is no hash file that is known\n",
+        "splitpoint: error: `link` is not a known hash file\n",
     );
     assert!(!sandbox.path("gone.spt").exists() && !sandbox.path("new").exists());
     // What the hint says, works.
@@ -247,7 +247,7 @@ fn a_store_with_a_foreign_hash_function_names_it() {
         assert_eq!(outcome.exit, 3, "{args:?}: {}", outcome.stderr);
         assert!(outcome.stderr.contains("hash function their-own"), "{}", outcome.stderr);
         assert!(
-            outcome.stderr.contains("\nhint: open it with the program that made it"),
+            outcome.stderr.contains("\nhint: open it with the program that created it"),
             "{}",
             outcome.stderr
         );
@@ -272,7 +272,7 @@ fn readers_share_a_store_and_keep_writers_out() {
     assert_eq!(locked.exit, 3, "{}", locked.stderr);
     let error = "splitpoint: error: `a.spt` is locked by ";
     assert!(locked.stderr.starts_with(error), "{}", locked.stderr);
-    assert!(locked.stderr.contains("\nhint: a store that "), "{}", locked.stderr);
+    assert!(locked.stderr.contains("; wait until "), "{}", locked.stderr);
 
     pipe.read_to_end(&mut Vec::new()).unwrap();
     assert!(reader.wait().unwrap().success());

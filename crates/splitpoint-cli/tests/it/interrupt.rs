@@ -73,8 +73,8 @@ fn a_locked_store_names_the_process_that_has_it() {
             "",
             &format!(
                 "splitpoint: error: `a.spt` is locked by process {pid}\n\
-                 hint: a store that is being written is closed to others: wait until process \
-                 {pid} is done\n"
+                 hint: while process {pid} writes to the store, no other can open it; wait \
+                 until it is done\n"
             ),
         );
     }

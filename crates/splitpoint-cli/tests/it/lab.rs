@@ -138,7 +138,7 @@ fn a_seed_is_decimal_or_hex() {
     }
     let refused = sandbox.run(&["lab", "hash", "keys", "--hash", "dbm", "--seed", "0xyz"]);
     assert_eq!(refused.exit, 2);
-    assert!(refused.stderr.contains("in decimal or as 0x and hex"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("in decimal or in hex with 0x"), "{}", refused.stderr);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn keys_come_from_stores_integers_and_standard_input() {
     let noted = sandbox.run_with(&["lab", "hash", "-", "--hash", "dbm"], b"a\r\n\na\r\n");
     assert_eq!(
         noted.stderr,
-        "splitpoint: 1 duplicate key left out\nsplitpoint: 1 blank line left out\n\
+        "splitpoint: skipped 1 duplicate key\nsplitpoint: skipped 1 blank line\n\
          splitpoint: 2 lines with a carriage return at the end of the key\n"
     );
 }

@@ -68,7 +68,7 @@ fn clusters_that_cannot_be_are_refused() {
             "",
             &format!(
                 "splitpoint: error: a cluster has 1 to 16384 nodes, not {nodes}\n\
-                 hint: --nodes counts masters; replicas hold no slots of their own\n"
+                 hint: --nodes counts masters; replicas own no slots\n"
             ),
         );
     }
@@ -168,17 +168,17 @@ fn gate_refuses_hashes_that_do_not_go_with_the_keys() {
     let gate = |hashes: &str| sandbox.run(&["lab", "gate", "keys", "--hashes", hashes]);
     gate("two").check_error(2, "`two` holds 2 hashes, `keys` 3 keys");
     gate("other").check_error(2, "`other`: `a` has the hashes 0x1 and 0x3");
-    gate("words").check_error(2, "`words`: line 1: `one` is no integer of 64 bits");
+    gate("words").check_error(2, "`words`: line 1: `one` is not a 64-bit integer");
     gate("empty").check_error(1, "`empty` holds no hashes");
     gate("digits").check_error(
         2,
-        "`digits`: its hashes have only the digits 0 to 9: they may be hex or decimal",
+        "`digits`: its hashes have only the digits 0 to 9, so they may be hex or decimal",
     );
     gate("absent").check_error(3, "cannot read `absent`: No such file or directory (os error 2)");
     let right = gate("right");
     assert_eq!(
         (right.exit, right.stderr.as_str()),
-        (0, "splitpoint: 1 duplicate key left out, with their hashes\n")
+        (0, "splitpoint: skipped 1 duplicate key, with their hashes\n")
     );
     let unknown = sandbox.run(&["lab", "gate", "keys", "--hash", "fnv2a-32"]);
     unknown.check_error(2, "no hash function is called `fnv2a-32`; the nearest is `fnv1a-32`");
@@ -244,7 +244,7 @@ fn compare_tells_what_changed_between_two_studies() {
     check_text(&changed.text(), &["xxh3-64, low, 2048 buckets, seed 0\n", "of 5 figures differ"]);
     let none = sandbox.run(&["lab", "compare", "old", "keys"]);
     assert_eq!(none.exit, 2);
-    assert!(none.stderr.contains("`keys` is no saved study"), "{}", none.stderr);
+    assert!(none.stderr.contains("`keys` is not a saved study"), "{}", none.stderr);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn compare_needs_two_of_a_kind() {
     let nothing = sandbox.run(&["lab", "compare", "keys"]);
     nothing.check_error(2, "there is nothing to compare");
     let one = sandbox.run(&["lab", "compare", "keys", "--hash", "dbm"]);
-    one.check_error(2, "two functions can be compared, not 1");
+    one.check_error(2, "compare takes two functions, not 1");
     assert_eq!(sandbox.run(&["lab", "compare", "keys", "keys", "--hash", "dbm"]).exit, 2);
 }
 

@@ -16,7 +16,7 @@ fn a_study_is_saved_whole_and_replaces_only_a_study() {
     let saved = sandbox.run(&args);
     assert_eq!(
         (saved.exit, saved.stderr.as_str()),
-        (0, "splitpoint: saved the study in `study.json`\n")
+        (0, "splitpoint: saved the study to `study.json`\n")
     );
     assert!(saved.text().starts_with("Hash functions on `keys`\n500 keys, "), "{}", saved.text());
     let study: serde_json::Value = serde_json::from_slice(&sandbox.read("study.json")).unwrap();
@@ -33,7 +33,9 @@ fn a_study_is_saved_whole_and_replaces_only_a_study() {
     assert_eq!(sandbox.run(&args).exit, 0);
     let before = sandbox.read("keys");
     let args = ["lab", "table", "keys", "--hash", "sdbm", "--json", "keys"];
-    sandbox.run(&args).check_error(2, "`keys` exists and is no saved study: it is not replaced");
+    sandbox
+        .run(&args)
+        .check_error(2, "`keys` exists and is not a saved study, so it was not replaced");
     assert_eq!(sandbox.read("keys"), before);
     let args = ["lab", "table", "keys", "--hash", "sdbm", "--json", "absent/study.json"];
     let refused = sandbox.run(&args);
@@ -85,10 +87,10 @@ fn keys_of_no_bytes_and_of_a_megabyte_are_keys() {
     assert_eq!(facts["lengths"][1]["bytes_min"], 1 << 20);
     let sandbox = Sandbox::new();
     let same = sandbox.run_with(&["lab", "hash", "-"], &b"same\n".repeat(1000));
-    assert_eq!((same.exit, same.stderr.as_str()), (0, "splitpoint: 999 duplicate keys left out\n"));
+    assert_eq!((same.exit, same.stderr.as_str()), (0, "splitpoint: skipped 999 duplicate keys\n"));
     let kept = ["lab", "table", "-", "--hash", "dbm", "--keep-duplicates"];
     let same = sandbox.run_with(&kept, &b"same\n".repeat(1000));
-    assert_eq!((same.exit, same.stderr.as_str()), (0, "splitpoint: 999 duplicate keys kept\n"));
+    assert_eq!((same.exit, same.stderr.as_str()), (0, "splitpoint: kept 999 duplicate keys\n"));
     assert!(same.text().contains("\nVerdict\nworse: "), "{}", same.text());
 }
 
@@ -143,7 +145,7 @@ fn what_cannot_be_read_is_refused_with_its_place_and_what_to_do() {
             2,
             "no format of keys is called `base46`; the nearest is `base64`",
         ),
-        (&["table", "--keys", "u8", "--as", "hex"], 2, "--as is for text, and `u8` is none"),
+        (&["table", "--keys", "u8", "--as", "hex"], 2, "--as is for text, and `u8` is not text"),
         (&["text", "--column", "1"], 2, "--column and --header are for csv and tsv"),
         (&["--json", "text"], 2, "no file with keys is given"),
         (&["text", "--memory-bytes", "4000"], 0, ""),
@@ -179,7 +181,7 @@ fn keys_that_do_not_fit_give_the_same_result_from_files_and_pipes() {
         sandbox.run_with(&[&["lab", "hash", file], &args[..], more].concat(), stdin)
     };
     let held = run("many", &[], b"");
-    assert_eq!(held.stderr, "splitpoint: 25,000 duplicate keys left out\n");
+    assert_eq!(held.stderr, "splitpoint: skipped 25,000 duplicate keys\n");
     let reports = held.json()["reports"].clone();
     assert_eq!(reports[0]["key_count"], 275_000);
 
@@ -198,7 +200,7 @@ fn keys_that_do_not_fit_give_the_same_result_from_files_and_pipes() {
         streamed.stderr,
         "splitpoint: the keys do not fit into 1.9 MiB of memory: they are read again for each \
          pass; duplicates were found by fingerprints, which are wrong with a probability of \
-         about 1e-28\nsplitpoint: 25,000 duplicate keys left out\n"
+         about 1e-28\nsplitpoint: skipped 25,000 duplicate keys\n"
     );
     assert_eq!(streamed.json()["keys"]["duplicates"]["kind"], "removed_by_fingerprint");
     let piped = run("-", &less, &many());

@@ -164,8 +164,8 @@ fn a_page_of_a_saved_study_is_the_page_made_at_once() {
     let measure = ["lab", "hash", "keys", "--hash", "sdbm", "--hash", "fnv1a-32"];
     let saving = ["--json", "study.json", "--html", "once.html"];
     let measured = sandbox.run(&[&measure[..], &saving].concat());
-    let notes = "splitpoint: saved the study in `study.json`\n\
-        splitpoint: made the page of the lab `once.html`\n";
+    let notes = "splitpoint: saved the study to `study.json`\n\
+        splitpoint: wrote the lab page `once.html`\n";
     assert_eq!((measured.exit, measured.stderr.as_str()), (0, notes));
     let made = sandbox.run(&["lab", "report", "study.json", "--html", "later.html"]);
     assert_eq!((made.exit, made.text()), (0, measured.text()));
@@ -177,7 +177,7 @@ fn a_page_of_a_saved_study_is_the_page_made_at_once() {
     let again = ["lab", "report", "study.json", "--html", "later.html"];
     assert_eq!(sandbox.run(&again).exit, 0);
     let refused = sandbox.run(&["lab", "report", "study.json", "--html", "keys"]);
-    refused.check_error(2, "`keys` exists and is no page of the lab: it is not replaced");
+    refused.check_error(2, "`keys` exists and is not a lab page, so it was not replaced");
     assert_eq!(sandbox.read("keys"), keys.as_bytes());
     let refused = sandbox.run(&["lab", "report", "keys", "--html", "new.html"]);
     assert_eq!(refused.exit, 2, "{}", refused.stderr);
@@ -191,7 +191,7 @@ fn markdown_is_written_like_a_page_and_says_what_the_text_says() {
     sandbox.write("keys", keys.as_bytes());
     let args = ["lab", "table", "keys", "--hash", "fnv1a-32", "--markdown"];
     let written = sandbox.run(&[&args[..], &["table.md"]].concat());
-    let note = "splitpoint: made the Markdown of the lab `table.md`\n";
+    let note = "splitpoint: wrote the lab Markdown file `table.md`\n";
     assert_eq!((written.exit, written.stderr.as_str()), (0, note));
     let markdown = String::from_utf8(sandbox.read("table.md")).expect("Markdown is UTF-8");
     for needle in [
@@ -206,7 +206,7 @@ fn markdown_is_written_like_a_page_and_says_what_the_text_says() {
     // Over itself, but over nothing else; and to standard output.
     assert_eq!(sandbox.run(&[&args[..], &["table.md"]].concat()).exit, 0);
     let refused = sandbox.run(&[&args[..], &["keys"]].concat());
-    refused.check_error(2, "`keys` exists and is no Markdown of the lab: it is not replaced");
+    refused.check_error(2, "`keys` exists and is not a lab Markdown file, so it was not replaced");
     let printed = sandbox.run(&[&args[..], &["-"]].concat()).text();
     assert!(printed.starts_with("<!-- splitpoint lab -->\n"), "{printed}");
 }

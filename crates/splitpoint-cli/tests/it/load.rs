@@ -23,7 +23,7 @@ fn load_replaces_values_unless_told_to_keep_them() {
         0,
         "",
         "splitpoint: loaded 2 records in [..] from standard input (tsv) into `words.spt`: \
-         1 new, 1 kept as they were\n",
+         1 new, 1 kept unchanged\n",
     );
     sandbox.run(&["get", "words.spt", "apple"]).check(0, "1", "");
     sandbox.run_with(&["load", "words.spt", "-"], input).check(
@@ -63,8 +63,8 @@ fn load_does_not_guess_where_nothing_is_certain() {
         "",
         "splitpoint: error: cannot tell the format of standard input: some lines have a TAB and \
          some have none\n\
-         hint: say it with --format, which is one of hex, lines, tsv, csv, cdb, bytevalue, print, \
-         jsonl, gdbm-ascii, gdbm-binary\n",
+         hint: choose one with --format: hex, lines, tsv, csv, cdb, bytevalue, print, jsonl, \
+         gdbm-ascii, gdbm-binary\n",
     );
     assert!(!sandbox.path("a.spt").exists());
     sandbox.run_with(&["load", "-q", "a.spt", "--format", "lines"], b"a\tb\nc\n").check(0, "", "");

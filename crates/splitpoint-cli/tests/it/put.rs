@@ -21,7 +21,7 @@ fn put_replaces_unless_new_is_asked() {
         1,
         "",
         "splitpoint: error: key `apple` already exists in `words.spt`\n\
-         hint: its value is unchanged; without --new it would be replaced\n",
+         hint: its value is unchanged; omit --new to replace it\n",
     );
     sandbox.run(&["put", "words.spt", "--new", "damson", "blue"]).check(0, "", "");
     sandbox.run(&["get", "words.spt", "apple"]).check(0, "red", "");

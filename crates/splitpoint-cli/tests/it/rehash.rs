@@ -69,8 +69,8 @@ fn a_function_without_a_seed_cannot_get_a_new_one() {
     let sandbox = Sandbox::new();
     sandbox.run(&["create", "-q", "a.spt", "--hash", "x33"]).check(0, "", "");
     let outcome = sandbox.run(&["rehash", "a.spt"]);
-    let note = "splitpoint: x33 takes no seed, so the chains are what they were; --hash names \
-                another function\n";
+    let note = "splitpoint: x33 takes no seed, so the chains are unchanged; choose another \
+                function with --hash\n";
     assert!(outcome.exit == 0 && outcome.stderr.ends_with(note), "{}", outcome.stderr);
     assert_eq!(hash_of(&sandbox, "a.spt"), "x33");
 }
@@ -102,12 +102,12 @@ fn what_cannot_be_moved_is_refused_with_what_to_do() {
         3,
         "",
         "splitpoint: error: `db185:words.db` is not the path of a store\n\
-         hint: make a store of it: splitpoint convert db185:words.db NEW.spt\n",
+         hint: convert it to a store: splitpoint convert db185:words.db NEW.spt\n",
     );
     let before = sandbox.read("words.spt");
     std::fs::hard_link(sandbox.path("words.spt"), sandbox.path("b.spt")).expect("a link");
     let linked = sandbox.run(&["rehash", "words.spt"]);
-    let hint = "\nhint: remove the others: find / -xdev -samefile words.spt\n";
+    let hint = "\nhint: remove the other links; to find them: find / -xdev -samefile words.spt\n";
     assert!(linked.exit == 3 && linked.stderr.contains("has 2 names (hard links)"));
     assert!(linked.stderr.ends_with(hint), "{}", linked.stderr);
     assert!(sandbox.read("words.spt") == before, "the store has changed");
@@ -146,8 +146,8 @@ fn a_rehash_without_room_leaves_the_store_and_nothing_else() {
         &format!(
             "splitpoint: error: cannot extend `{}.rehash-in-progress`: File too large \
              (os error 27)\n\
-             hint: files may not be so large here: see `ulimit -f`; what was stored before is \
-             safe\n",
+             hint: the limit on file sizes is too low: see `ulimit -f`; everything stored \
+             before is safe\n",
             store.display()
         ),
     );
@@ -175,6 +175,6 @@ fn a_store_in_a_directory_that_cannot_be_written_stays_as_it_is() {
         return;
     };
     assert!(outcome.exit == 5 && outcome.stderr.contains("cannot create"), "{}", outcome.stderr);
-    assert!(outcome.stderr.ends_with("the new store is made beside it\n"), "{}", outcome.stderr);
+    assert!(outcome.stderr.ends_with("to create the new store beside it\n"), "{}", outcome.stderr);
     assert!(sandbox.read("words.spt") == before, "the store has changed");
 }

@@ -19,7 +19,7 @@ fn repair_of_a_sound_store_gives_an_equal_one() {
     let before = sandbox.read("awkward.spt");
     sandbox.run(&["repair", "awkward.spt", "-o", "saved.spt"]).check(
         0,
-        "saved 7 keys of `awkward.spt` into `saved.spt`, from 7 log records (160 B)\n",
+        "saved 7 keys of `awkward.spt` to `saved.spt`, from 7 log records (160 B)\n",
         "",
     );
     let dump = |file: &str| {
@@ -43,9 +43,10 @@ fn repair_without_superblocks_says_what_it_does_not_know() {
     assert_eq!(sandbox.run(&["count", "words.spt"]).exit, 3);
     sandbox.run(&["repair", "words.spt", "-o", "saved.spt"]).check(
         0,
-        "note: no superblock is valid: the new store has default parameters\n\
-         note: the live header is damaged or behind: nothing else tells where the log ends\n\
-         saved 3 keys of `words.spt` into `saved.spt`, from 3 log records (48 B)\n",
+        "note: no superblock is valid, so the new store has default parameters\n\
+         note: the live header is damaged or out of date, and nothing else shows where the log \
+         ends\n\
+         saved 3 keys of `words.spt` to `saved.spt`, from 3 log records (48 B)\n",
         "",
     );
     sandbox.run(&["get", "saved.spt", "banana"]).check(0, "2", "");
@@ -67,10 +68,10 @@ fn repair_says_what_it_could_not_save() {
     sandbox.run(&["repair", "words.spt", "-o", "saved.spt"]).check(
         1,
         "damage: 16 bytes of the log at byte 20560\n\
-         saved 2 keys of `words.spt` into `saved.spt`, from 2 log records (32 B)\n",
-        "splitpoint: error: `words.spt` has lost 16 B of its log: up to 2 keys are missing, old, \
-         or back after they were deleted\n\
-         hint: compare with a backup if there is one: splitpoint dump saved.spt | sort\n",
+         saved 2 keys of `words.spt` to `saved.spt`, from 2 log records (32 B)\n",
+        "splitpoint: error: `words.spt` has lost 16 B of its log: up to 2 keys are missing, out \
+         of date, or back after a delete\n\
+         hint: compare with a backup if you have one: splitpoint dump saved.spt | sort\n",
     );
     sandbox.run(&["count", "saved.spt"]).check(0, "2\n", "");
     let outcome = sandbox.run(&["repair", "words.spt", "-o", "again.spt", "--json"]);

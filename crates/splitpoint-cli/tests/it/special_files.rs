@@ -212,10 +212,10 @@ fn a_manual_page_is_not_written_into_a_pipe() {
 fn a_study_replaces_only_a_study() {
     let sandbox = sandbox();
     let args = |option, file| ["lab", "table", "words", "--hash", "fnv1a-32", option, file];
-    for (option, what) in [("--json", "saved study"), ("--html", "page of the lab")] {
+    for (option, what) in [("--json", "saved study"), ("--html", "lab page")] {
         assert_eq!(sandbox.run(&args(option, "out")).exit, 0);
         assert_eq!(sandbox.run(&args(option, "out")).exit, 0);
-        let error = format!("`words.spt` exists and is no {what}: it is not replaced");
+        let error = format!("`words.spt` exists and is not a {what}, so it was not replaced");
         sandbox.run(&args(option, "words.spt")).check_error(2, &error);
         fs::remove_file(sandbox.path("out")).expect("it was made");
     }

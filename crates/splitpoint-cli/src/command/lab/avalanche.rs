@@ -1,4 +1,4 @@
-//! `splitpoint lab avalanche`: what a flipped bit of a key does to its hash.
+//! `splitpoint lab avalanche`: how a flipped bit of a key changes its hash.
 
 use splitpoint_lab::avalanche::SAMPLE_KEYS;
 use splitpoint_lab::study::{Avalanche, Neighbors};
@@ -10,12 +10,12 @@ use super::saving::{self, Output};
 use crate::console::Console;
 use crate::failure::Result;
 
-/// Flip the bits of your keys and see which bits of the hash follow
+/// Flip the bits of your keys and see which bits of the hash change
 ///
-/// Every bit of a sample of the keys is flipped, one at a time: half of the bits of an ideal hash
-/// follow, each as likely as the others. Keys next to each other in sorted order, which differ
-/// in little, should have hashes that differ as much. What the bytes of the keys hold is told
-/// as well: bits that are the same in all of them need not reach the hash.
+/// Flips every bit of a sample of keys, one at a time. In an ideal hash each flip changes half of
+/// the bits, each with the same probability. Neighbors in sorted order differ in few bits, and
+/// their hashes should differ as much as those of any two keys. The report also shows what the
+/// bytes of the keys hold, because bits that are the same in all keys need not affect the hash.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,11 +26,11 @@ pub(super) struct Args {
     #[command(flatten)]
     measuring: Measuring,
 
-    /// The hash function; several are told one after another
+    /// The hash function; repeat it to study several, one after the other
     #[arg(long, value_name = "NAME", required = true, value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
 
-    /// Keys that are flipped
+    /// Number of keys in the sample
     #[arg(long, value_name = "N", default_value_t = SAMPLE_KEYS as u64,
         value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     sample: u64,
@@ -39,7 +39,7 @@ pub(super) struct Args {
     output: Output,
 }
 
-/// Flips.
+/// Flips bits, and reports what changes.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let specimens = args.hash.iter().map(|name| by_name(name)).collect::<Result<Vec<_>>>()?;
     let session = args.measuring.keys.begin(&args.output, console)?;
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         true
     })?;
     let keys = session.keys();
-    // Keys that do not fit into memory are not sorted: they get no neighbors.
+    // Keys that do not fit into memory cannot be sorted, so they have no neighbors.
     let mut sorted: Vec<&[u8]> = keys.held().map_or_else(Vec::new, |keys| keys.iter().collect());
     sorted.sort_unstable();
     let mut study = saving::study(keys.facts().clone());

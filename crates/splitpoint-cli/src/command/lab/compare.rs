@@ -16,14 +16,14 @@ use crate::number::counted;
 
 /// Compare two functions on your keys, or two saved studies
 ///
-/// With --hash twice, FILE holds keys: both functions are measured and timed on them, in turns.
-/// With two files, both are studies that --json FILE saved, the older one first: what both have
-/// is compared, measurement by measurement.
+/// With two --hash options, FILE holds keys, and both functions are measured and timed on them, by
+/// turns. With two files, both are studies saved with --json FILE, the older one first, and every
+/// measurement that both contain is compared.
 ///
-/// A p tells how often chance makes so large a difference: of the pairs of keys in one bucket,
-/// were both hashes ideal; of times, by Mann and Whitney's test of the ranks of 15 runs each, of
-/// which the medians are shown. Differences that chance does not explain, at 0.001, have a star.
-/// Times under 0.1 ns are not told from nothing.
+/// The p value is the probability that chance alone makes a difference this large. For pairs of
+/// keys in one bucket, it assumes that both hashes are ideal. For times, it comes from the
+/// Mann-Whitney rank test on 15 runs each; the figures are their medians. A star marks differences
+/// that chance does not explain (p below 0.001). Times under 0.1 ns cannot be told from zero.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,11 +36,11 @@ pub(super) struct Args {
     #[command(flatten)]
     measuring: Measuring,
 
-    /// The newer study, if FILE is the older one
+    /// The newer study, with FILE as the older one
     #[arg(value_name = "NEWER", conflicts_with = "hash")]
     newer: Option<PathBuf>,
 
-    /// The functions: give it twice
+    /// A hash function; give this option twice
     #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
 
@@ -54,11 +54,11 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         (Some(newer), _) => of_studies(args, newer, console),
         (None, [left, right]) => of_functions(args, by_name(left)?, by_name(right)?, console),
         (None, []) => Err(Failure::new(Exit::Usage, "there is nothing to compare")
-            .hint("give two functions by --hash, or two saved studies")),
+            .hint("give two functions with --hash, or two saved studies")),
         (None, names) => {
-            let message = format!("two functions can be compared, not {}", names.len());
+            let message = format!("compare takes two functions, not {}", names.len());
             Err(Failure::new(Exit::Usage, message)
-                .hint("splitpoint lab hash shows any number of them beside each other"))
+                .hint("to compare any number of functions, use splitpoint lab hash"))
         }
     }
 }
@@ -125,7 +125,7 @@ fn of_studies(args: &Args, newer: &std::path::Path, console: Console) -> Result<
         console.note(format_args!("the keys differ: {} then, {new} now", counted(old, "key")));
     }
     if older.machine != newer.machine && !newer.timings.is_empty() {
-        console.note("the machines differ: their times cannot be compared");
+        console.note("the machines differ, so their times cannot be compared");
     }
     let study = Study { differences, ..newer };
     args.output.deliver(&study, console)

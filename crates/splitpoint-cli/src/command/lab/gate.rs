@@ -1,4 +1,4 @@
-//! `splitpoint lab gate`: limits that a hash must keep, for a build to go on.
+//! `splitpoint lab gate`: fail a build if a hash function misses a limit.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,13 +19,13 @@ use crate::failure::{Exit, Failure, Result};
 use crate::files::read_whole;
 use crate::number::{count, counted, grouped};
 
-/// Fail if a hash function does not fit your keys: for continuous integration
+/// Fail if a hash function does not fit your keys, for continuous integration
 ///
-/// Measures like `lab table` and holds the figures against limits. A limit that is missed is told
-/// on a line of its own, and gives exit code 1. Without limits a hit may cost 1.1 times the ideal.
+/// Measures like `lab table` and compares the figures with limits. Prints each missed limit on a
+/// separate line and exits with code 1. Without limits, a hit may cost up to 1.1 times the ideal.
 ///
-/// Your own function, in any language: let your program write the hash of every key to a file, in
-/// the order of the keys, and give that file to --hashes.
+/// To test your own function, in any language, have your program write the hash of every key to a
+/// file, in the order of the keys, and pass that file to --hashes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -49,29 +49,29 @@ pub(super) struct Args {
     )]
     hash: Option<String>,
 
-    /// A file with the hash of every key, in the order of the keys, as your program computes it
+    /// A file with the hash of every key, in the order of the keys, computed by your program
     #[arg(long, value_name = "FILE")]
     hashes: Option<PathBuf>,
 
-    /// How the hashes are written; without it hex, if 0x or a letter shows that they are
+    /// The format of the hashes [default: hex, if 0x or a letter shows that they are]
     #[arg(long, value_enum, value_name = "FORMAT", requires = "hashes")]
     hashes_as: Option<HashFormat>,
 
-    /// Width of the hashes; without it 32 bits if they all fit, else 64
+    /// Width of the hashes [default: 32 if all of them fit, otherwise 64]
     #[arg(long, value_name = "BITS", value_parser = ["32", "64"], requires = "hashes")]
     width: Option<String>,
 
-    /// low, high, shift:N, modulus, prime, range, split, hashbrown, or own: the one that the
-    /// function came with, else low
+    /// How a hash becomes a bucket: low, high, shift:N, modulus, prime, range, split, hashbrown, or
+    /// own (the reduction published with the function, or low if there is none)
     #[arg(long, default_value = "own")]
     reduction: String,
 
-    /// Buckets of the table, once for each size to be checked; without it as many as keys, rounded
-    /// up as the reduction needs
+    /// Number of buckets; repeat it to check several sizes [default: the number of keys, rounded up
+    /// as the reduction requires]
     #[arg(long, value_name = "N")]
     buckets: Vec<u64>,
 
-    /// The seed of functions that have one, in decimal or as 0x and hex
+    /// The seed of seeded functions, in decimal or in hex with 0x
     #[arg(long, default_value = "0", value_parser = parse_seed)]
     seed: u64,
 
@@ -85,36 +85,36 @@ pub(super) struct Args {
 /// The limits.
 #[derive(Debug, clap::Args)]
 struct LimitArgs {
-    /// Cost of a hit in units of the ideal's, at most
+    /// Maximum cost of a hit, relative to the ideal
     #[arg(long, value_name = "RATIO", value_parser = positive)]
     max_cost: Option<f64>,
 
-    /// Keys in the fullest bucket, at most
+    /// Maximum number of keys in the fullest bucket
     #[arg(long, value_name = "KEYS")]
     max_chain: Option<u64>,
 
-    /// Probability of so full a bucket with an ideal hash, at least
+    /// Minimum probability that an ideal hash fills a bucket as much as the fullest one
     #[arg(long, value_name = "P", alias = "max-chain-p", value_parser = share)]
     min_chain_p: Option<f64>,
 
-    /// Probability that an ideal hash spreads the keys as unevenly, at least
+    /// Minimum probability that an ideal hash spreads the keys as unevenly
     #[arg(long, value_name = "P", value_parser = share)]
     min_spread_p: Option<f64>,
 
-    /// Share of the buckets that hold a key, at least
+    /// Minimum share of buckets that hold a key, from 0 to 1
     #[arg(long, value_name = "SHARE", value_parser = share)]
     min_utilization: Option<f64>,
 
-    /// Keys that are not the first of their bucket, at most
+    /// Maximum number of keys that are not the first in their bucket
     #[arg(long, value_name = "KEYS")]
     max_dupes: Option<u64>,
 
-    /// Pairs of keys whose hashes are equal in full, at most
+    /// Maximum number of pairs of keys with equal hashes
     #[arg(long, value_name = "PAIRS")]
     max_collisions: Option<u64>,
 }
 
-/// The limit if none is given.
+/// The default limit.
 const COST_MAX: f64 = 1.1;
 
 impl LimitArgs {
@@ -135,31 +135,31 @@ impl LimitArgs {
 fn positive(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(number) if number > 0.0 && f64::is_finite(number) => Ok(number),
-        _ => Err("a number above 0 is needed".to_owned()),
+        _ => Err("expected a number above 0".to_owned()),
     }
 }
 
 fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(number) if (0.0..=1.0).contains(&number) => Ok(number),
-        _ => Err("a number from 0 to 1 is needed".to_owned()),
+        _ => Err("expected a number from 0 to 1".to_owned()),
     }
 }
 
-/// How hashes are written in a file
+/// The format of a file of hashes
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum HashFormat {
-    /// One a line, in hex, with or without 0x
+    /// One per line, in hex, with or without 0x
     Hex,
-    /// One a line, in decimal; negative ones as signed integers of 64 bits
+    /// One per line, in decimal; negative numbers are signed 64-bit integers
     Decimal,
-    /// Integers of 4 bytes, little-endian
+    /// 4-byte integers, little-endian
     U32,
-    /// Integers of 8 bytes, little-endian
+    /// 8-byte integers, little-endian
     U64,
-    /// Integers of 4 bytes, big-endian
+    /// 4-byte integers, big-endian
     U32Be,
-    /// Integers of 8 bytes, big-endian
+    /// 8-byte integers, big-endian
     U64Be,
 }
 
@@ -172,7 +172,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     judge(args, &mut study, console)
 }
 
-/// Holds the reports of a study against the limits.
+/// Compares the reports of a study with the limits.
 fn judge(args: &Args, study: &mut Study, console: Console) -> Result<()> {
     let limits = args.limits.limits();
     study.gates = study.reports.iter().flat_map(|report| limits.check(report)).collect();
@@ -184,7 +184,7 @@ fn judge(args: &Args, study: &mut Study, console: Console) -> Result<()> {
             let verb = if missed == 1 { "is" } else { "are" };
             let message = format!("{missed} of {limits} {verb} missed");
             Err(Failure::new(Exit::No, message)
-                .hint("splitpoint lab table shows the figures, lab recommend what fits better"))
+                .hint("see the figures with lab table, and better functions with lab recommend"))
         }
     }
 }
@@ -199,20 +199,20 @@ fn computed(args: &Args, console: Console) -> Result<()> {
     study.reports = outcome.results;
     study.interruption = outcome.interruption;
     if study.interruption.is_some() {
-        // A part of the keys passes or misses no limit.
+        // Limits apply only to all of the keys.
         args.output.deliver(&study, console)?;
         return session.end(study.interruption.as_ref());
     }
     judge(args, &mut study, console)
 }
 
-/// Measures hashes that another program has computed, and reads the keys they are of, if given.
+/// Measures hashes computed by another program, and reads their keys, if given.
 fn given(args: &Args, path: &Path, console: Console) -> Result<Study> {
     args.output.check()?;
     let source = path.display().to_string();
     let malformed = |reason: String| {
         Failure::new(Exit::Usage, format!("`{source}`: {reason}"))
-            .hint("--hashes-as says how the hashes are written, such as hex, decimal or u64")
+            .hint("set the format of the hashes with --hashes-as, such as hex, decimal or u64")
     };
     let bytes = read(path)?;
     let format = args.hashes_as.map_or_else(|| evident_format(&bytes), Ok);
@@ -253,7 +253,7 @@ fn given(args: &Args, path: &Path, console: Console) -> Result<Study> {
     Ok(study)
 }
 
-/// Reads the keys that the hashes are of, and leaves out the hashes of keys that come again.
+/// Reads the keys of the hashes, and skips the hashes of repeated keys.
 fn facts_of(
     args: &Args,
     source: &str,
@@ -261,18 +261,17 @@ fn facts_of(
     console: Console,
 ) -> Result<KeyFacts> {
     let path = args.keys.file().display().to_string();
-    // With all keys, so that the hashes can be told apart by their order; what becomes of those that
-    // come again is said below.
+    // Keep duplicates, so that keys and hashes match by their order; the note below reports them.
     let session = args.keys.with_duplicates().begin(&args.output, Console::new(true))?;
     let Some(keys) = session.keys().held() else {
         return Err(Failure::new(Exit::Usage, format!("`{path}` does not fit into memory"))
-            .hint("--memory-bytes allows more; without the keys the hashes alone are measured"));
+            .hint("--memory-bytes allows more; or omit the keys and measure the hashes alone"));
     };
     if hashes.len() != keys.len() {
         let (hashes, keys) = (grouped(count(hashes.len())), counted(count(keys.len()), "key"));
         let message = format!("`{source}` holds {hashes} hashes, `{path}` {keys}");
         return Err(Failure::new(Exit::Usage, message)
-            .hint("one hash for each key is needed, in the order of the keys"));
+            .hint("give one hash per key, in the order of the keys"));
     }
     let mut seen: HashMap<&[u8], u64> = HashMap::with_capacity(hashes.len());
     let mut kept = Vec::with_capacity(hashes.len());
@@ -281,8 +280,9 @@ fn facts_of(
             Some(other) if other != hash => {
                 let key = shown(key);
                 let message = format!("`{key}` has the hashes {other:#x} and {hash:#x}");
-                return Err(Failure::new(Exit::Usage, format!("`{source}`: {message}"))
-                    .hint("a function gives a key one hash: are the two files in one order?"));
+                return Err(Failure::new(Exit::Usage, format!("`{source}`: {message}")).hint(
+                    "a function gives a key one hash; are the two files in the same order?",
+                ));
             }
             Some(_) if !args.keys.keeps_duplicates() => {}
             _ => kept.push(hash),
@@ -295,7 +295,7 @@ fn facts_of(
         facts.key_count = count(kept.len());
         facts.key_bytes = seen.keys().map(|key| count(key.len())).sum();
         let keys = counted(facts.duplicate_count, "duplicate key");
-        console.note(format_args!("{keys} left out, with their hashes"));
+        console.note(format_args!("skipped {keys}, with their hashes"));
     }
     *hashes = kept;
     Ok(facts)
@@ -311,11 +311,13 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     read_whole(path)
 }
 
-/// Returns how hashes are written whose format is not given: hex, unless they could be decimal too.
+/// Returns the format of hashes without `--hashes-as`: hex, unless they could also be decimal.
 fn evident_format(bytes: &[u8]) -> Result<HashFormat, String> {
     let could_be_decimal = |byte: &u8| byte.is_ascii_digit() || byte.is_ascii_whitespace();
     if !bytes.trim_ascii().is_empty() && bytes.iter().all(could_be_decimal) {
-        return Err("its hashes have only the digits 0 to 9: they may be hex or decimal".to_owned());
+        return Err(
+            "its hashes have only the digits 0 to 9, so they may be hex or decimal".to_owned()
+        );
     }
     Ok(HashFormat::Hex)
 }
@@ -352,7 +354,7 @@ fn lines(bytes: &[u8], of: impl Fn(&str) -> Option<u64>) -> Result<Vec<u64>, Str
         let hash = std::str::from_utf8(line).ok().and_then(&of);
         hashes.push(
             hash.ok_or_else(|| {
-                format!("line {number}: `{}` is no integer of 64 bits", shown(line))
+                format!("line {number}: `{}` is not a 64-bit integer", shown(line))
             })?,
         );
     }
@@ -381,7 +383,7 @@ fn setups(args: &Args, specimen: &'static Specimen, key_count: u64) -> Result<Ve
 mod tests {
     use super::*;
 
-    /// 10 decimal numbers read as hex would be judged without a word, and wrongly.
+    /// Decimal numbers read as hex would give a wrong verdict without any warning.
     #[test]
     fn hashes_that_may_be_hex_or_decimal_are_not_guessed_at() {
         for bytes in [&b"0x10\n0x11\n"[..], b"00000010\n0000001f\n", b"-1\n12\n", b"\n"] {

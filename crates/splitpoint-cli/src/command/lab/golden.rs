@@ -1,4 +1,4 @@
-//! `splitpoint lab golden`: published figures beside what is computed here.
+//! `splitpoint lab golden`: published figures, computed again.
 
 use std::fmt::Write as _;
 
@@ -9,11 +9,11 @@ use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::number::{count, counted};
 
-/// Compute published figures again and compare
+/// Recompute published figures and compare
 ///
-/// Bacik's figures of 2014, Lever's histograms of 2000, the table sizes of Linux 2.2.16,
-/// reductions that leave buckets out of reach, and the test vectors of every hash function.
-/// A difference gives exit code 1. Slips of the published texts are named at the end.
+/// Covers Bacik's figures of 2014, Lever's histograms of 2000, the table sizes of Linux 2.2.16,
+/// reductions that cannot reach some buckets, and the test vectors of every hash function. Exits
+/// with code 1 if a figure differs. Lists errors in the published texts at the end.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ pub(super) struct Args {
     #[arg(long)]
     all: bool,
 
-    /// Print an object
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
@@ -38,7 +38,7 @@ struct Report {
     slips: Vec<Slip>,
 }
 
-/// Vectors are too many to be read; of these sections only the sum is shown.
+/// Sections too long to read; without `--all` only their totals are shown.
 const SUMMED: [&str; 2] = ["vectors", "2.2 buckets"];
 
 /// Computes and compares.
@@ -73,7 +73,7 @@ fn in_words(report: &Report, shows_all: bool, console: Console) -> String {
         }
     }
     if !console.is_quiet() {
-        let _ = writeln!(out, "slips of the published texts:");
+        let _ = writeln!(out, "errors in the published texts:");
         for Slip { source, printed, evidence } in &report.slips {
             let _ = writeln!(out, "  {source}: {printed}\n    {evidence}");
         }

@@ -1,4 +1,4 @@
-//! `splitpoint lab hash`: every function on the same keys, best first.
+//! `splitpoint lab hash`: all functions on the same keys, best first.
 
 use splitpoint_lab::{Report, Setup};
 
@@ -10,9 +10,9 @@ use crate::failure::Result;
 
 /// Compare hash functions on your keys, best first
 ///
-/// Each function spreads the keys over a table by the reduction it came with. The cost is that
-/// of finding every key once, in units of what an ideal hash costs: 1.000 is ideal. Functions
-/// of kernel caches, whose keys hold addresses, take part only if they are named by --hash.
+/// Each function spreads the keys over a table with the reduction it was published with. The cost
+/// is that of finding every key once, relative to an ideal hash, which costs 1.000. Hash functions
+/// of kernel caches, whose keys hold addresses, take part only if --hash names them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +24,7 @@ pub(super) struct Args {
     #[command(flatten)]
     measuring: Measuring,
 
-    /// Compare only these functions
+    /// Compare only this function; repeat it for more
     #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
 

@@ -1,4 +1,4 @@
-//! Where the keys are that the lab measures, and how they are read.
+//! The keys that the lab measures: where they are and how to read them.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write};
@@ -23,7 +23,7 @@ use crate::progress::ProgressMode;
 use crate::shell::shell_word;
 use crate::store;
 
-/// Keys with what was noticed about them.
+/// Keys and the facts about them.
 pub(super) type Keys = splitpoint_lab::keys::Keys<'static>;
 
 /// Arguments of every command that reads keys.
@@ -32,35 +32,35 @@ pub(super) struct KeyArgs {
     /// The file with the keys; - for standard input
     file: Option<PathBuf>,
 
-    /// How the keys are written: lines, nul, hex, base64, decimal (text, one key a line or before
-    /// a NUL); csv, tsv (see --column); u8 to u64 (integers, little-endian; big-endian with -be);
-    /// len8, len16, len32, len64 (the length before each key; -be as well), varint (the same in
-    /// LEB128); store
+    /// The format of the keys: lines, hex, base64, decimal (text, one key per line); nul
+    /// (NUL-terminated text); csv, tsv (see --column); u8 to u64 (integers, little-endian, or
+    /// big-endian with the suffix -be); len8, len16, len32, len64 (each key after its length, also
+    /// with -be); varint (each key after its length in LEB128); store
     #[arg(long = "keys", default_value = "lines", value_name = "FORMAT")]
     format: String,
 
-    /// What the text of a key means: bytes, hex, base64, or u8 to u64 for a decimal number
+    /// How to decode the text of a key: bytes, hex, base64, or u8 to u64 for decimal numbers
     #[arg(long = "as", value_name = "ENCODING")]
     encoding: Option<String>,
 
-    /// The column of a CSV or TSV file, by its name in the header or its number [default: 1]
+    /// The column of a CSV or TSV file, by header name or by number [default: 1]
     #[arg(long, value_name = "COLUMN")]
     column: Option<String>,
 
-    /// The first row of a CSV or TSV file is a header
+    /// Treat the first row of a CSV or TSV file as a header
     #[arg(long)]
     header: bool,
 
-    /// Measure a key that comes again as another
+    /// Count each repetition of a key as another key
     #[arg(long)]
     keep_duplicates: bool,
 
-    /// Use no more memory than this, but for a few megabytes; half of it holds keys, and those that
-    /// do not fit are read again for each pass
+    /// Use at most this much memory, plus a few megabytes; keys get half of it, and if they do not
+    /// fit, they are read again for each pass
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 30)]
     pub(super) memory_bytes: u64,
 
-    /// Threads [default: as many as there are cores]
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(super) threads: usize,
 
@@ -69,20 +69,20 @@ pub(super) struct KeyArgs {
     pub(super) progress: ProgressMode,
 }
 
-/// How keys are written, or the store that they are in.
+/// The format of the keys, or a store.
 enum Format {
     Bytes(KeyFormat),
     Store,
 }
 
 impl KeyArgs {
-    /// Fails if no file is given. `taken` is one that another argument named, which may have been
-    /// meant for this one.
+    /// Fails if there is no file of keys. `taken` is the file of another argument, which the user
+    /// may have meant as the file of keys.
     pub(super) fn require_file(&self, taken: Option<&Path>) -> Result<()> {
         if self.file.is_some() { Ok(()) } else { Err(missing_file(taken)) }
     }
 
-    /// Reads the keys; none is a failure.
+    /// Reads the keys, and fails if there are none.
     pub(super) fn read(&self, watching: &mut Watching, console: Console) -> Result<Keys> {
         let path = self.file();
         let format = self.format()?;
@@ -103,7 +103,7 @@ impl KeyArgs {
         self.tell(&keys, console);
         if keys.is_empty() {
             return Err(Failure::new(Exit::No, format!("`{}` holds no keys", path.display()))
-                .hint("--keys says how keys are written: one a line if nothing else is said"));
+                .hint("set the format of the keys with --keys; the default is one per line"));
         }
         Ok(keys)
     }
@@ -113,22 +113,22 @@ impl KeyArgs {
         Self { format: "store".to_string(), ..self.clone() }
     }
 
-    /// Returns the same arguments for a file of lookups, none of which is left out.
+    /// Returns the same arguments for a file of lookups, with all of its duplicates.
     pub(super) fn of_trace(&self, path: &Path) -> Self {
         Self { file: Some(path.to_owned()), keep_duplicates: true, ..self.clone() }
     }
 
-    /// Returns whether a file is given.
+    /// Returns whether there is a file of keys.
     pub(super) fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Returns whether a key that comes again is measured as another.
+    /// Returns whether a repeated key counts as another key.
     pub(super) fn keeps_duplicates(&self) -> bool {
         self.keep_duplicates
     }
 
-    /// Returns the same arguments, by which no key is left out.
+    /// Returns the same arguments, but with duplicates.
     pub(super) fn with_duplicates(&self) -> Self {
         Self { keep_duplicates: true, ..self.clone() }
     }
@@ -154,7 +154,8 @@ impl KeyArgs {
         }
     }
 
-    /// Says what went wrong with the keys, and what to do; `signal` is of the one that came.
+    /// Returns the failure for an error of the keys, with a hint; `signal` is the exit code of the
+    /// signal that arrived, if any.
     pub(super) fn failure(&self, error: &ReadError, signal: Option<Exit>) -> Failure {
         let path = self.file();
         let shown = path.display();
@@ -190,7 +191,7 @@ impl KeyArgs {
     fn format(&self) -> Result<Format> {
         let usage = |error: Error| {
             Failure::new(Exit::Usage, error.to_string())
-                .hint("the formats are listed by: splitpoint lab hash --help")
+                .hint("for the formats, see: splitpoint lab hash --help")
         };
         if self.format == "store" {
             return Ok(Format::Store);
@@ -202,8 +203,8 @@ impl KeyArgs {
         let mut format = KeyFormat::by_name(&self.format, column).map_err(usage)?;
         if let Some(encoding) = &self.encoding {
             if !format.is_text() {
-                let message = format!("--as is for text, and `{}` is none", self.format);
-                return Err(Failure::new(Exit::Usage, message).hint("leave out --as"));
+                let message = format!("--as is for text, and `{}` is not text", self.format);
+                return Err(Failure::new(Exit::Usage, message).hint("omit --as"));
             }
             format.encoding = encoding.parse().map_err(usage)?;
         }
@@ -225,7 +226,7 @@ impl KeyArgs {
                     "; duplicates were found by fingerprints, which are wrong with a probability \
                      of about {wrong_p:.0e}"
                 ),
-                Duplicates::Unchecked => "; nobody looked for duplicates".to_string(),
+                Duplicates::Unchecked => "; they were not checked for duplicates".to_string(),
                 _ => String::new(),
             };
             console.note(format_args!(
@@ -234,11 +235,11 @@ impl KeyArgs {
         }
         if *duplicate_count > 0 {
             let keys = counted(*duplicate_count, "duplicate key");
-            let outcome = if self.keep_duplicates { "kept" } else { "left out" };
-            console.note(format_args!("{keys} {outcome}"));
+            let outcome = if self.keep_duplicates { "kept" } else { "skipped" };
+            console.note(format_args!("{outcome} {keys}"));
         }
         if *blank_count > 0 {
-            console.note(format_args!("{} left out", counted(*blank_count, "blank line")));
+            console.note(format_args!("skipped {}", counted(*blank_count, "blank line")));
         }
         if *carriage_return_count > 0 {
             let lines = counted(*carriage_return_count, "line");
@@ -247,7 +248,7 @@ impl KeyArgs {
         if *nul_count > 0 {
             let lines = counted(*nul_count, "line");
             console.note(format_args!(
-                "{lines} with NUL bytes: if that is no text, --keys says how keys are written"
+                "{lines} with NUL bytes: if the file is not text, set its format with --keys"
             ));
         }
     }
@@ -262,7 +263,9 @@ fn hint(path: &Path, error: &ReadError) -> String {
         ReadError::Malformed { place: Place::Whole, reason } if reason == IS_COMPRESSED => {
             format!("decompress it into a pipe: zcat {file} | splitpoint lab ... -")
         }
-        _ => "--keys says how keys are written, --as what their text means".to_string(),
+        _ => {
+            "set the format of the keys with --keys, and the meaning of text with --as".to_string()
+        }
     }
 }
 
@@ -292,7 +295,7 @@ fn missing_file(taken: Option<&Path>) -> Failure {
         Some(path) => {
             let file = shell_word(&path.to_string_lossy());
             missing.hint(format!(
-                "{file} was taken as the file to save: put it before --json, or - for standard \
+                "--json took {file} as its own; put the file before --json, or - for standard \
                  input"
             ))
         }
@@ -303,7 +306,7 @@ fn missing_file(taken: Option<&Path>) -> Failure {
 const IS_STORE: &str = "it is a store";
 const IS_COMPRESSED: &str = "it is compressed";
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Keys in a file.
@@ -330,12 +333,12 @@ impl KeySource for FileSource {
     }
 }
 
-/// Returns whether a file gives the same bytes each time, unlike standard input and other pipes.
+/// Returns whether the file can be read more than once, unlike standard input and other pipes.
 fn can_open_again(path: &Path) -> bool {
     path != Path::new("-") && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
-/// Keys from a pipe, and then from a temporary file if they do not fit into memory.
+/// Keys from a pipe. If they do not fit into memory, later passes read a temporary file.
 struct PipeSource {
     path: PathBuf,
     format: KeyFormat,
@@ -355,7 +358,7 @@ impl KeySource for PipeSource {
                 reader(BufReader::with_capacity(BUFFER_BYTES, input), &self.format)
             }
             Some(file) => {
-                // One pass at a time: they share the position.
+                // One pass at a time, because all passes share the position.
                 let mut file = file.try_clone()?;
                 file.rewind()?;
                 let format = KeyFormat {

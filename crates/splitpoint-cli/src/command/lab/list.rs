@@ -1,4 +1,4 @@
-//! `splitpoint lab list`: the hash functions and what is known of them.
+//! `splitpoint lab list`: the hash functions and the facts about them.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -13,9 +13,9 @@ use crate::failure::{Exit, Failure, Result};
 
 /// List the hash functions, or print the facts about one
 ///
-/// The facts are its width, what a seed does, whether a file may name it, the reduction that it
-/// was published with, its author, when not to use it, and its other names. A name matches
-/// whatever its case, hyphens and underscores.
+/// The facts are its width, its seed, whether files may name it, the reduction it was published
+/// with, its source, when to avoid it, and its other names. Names match regardless of case, hyphens
+/// and underscores.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,11 +24,11 @@ Examples:
   splitpoint lab list MurmurHash3                # by another name
   splitpoint lab list --json | jq -r '.[] | select(.stable) | .name'")]
 pub(super) struct Args {
-    /// The function; without it all are listed
+    /// The function [default: list all]
     #[arg(value_parser = FunctionName, hide_possible_values = true)]
     name: Option<String>,
 
-    /// Print an array of objects
+    /// Print a JSON array of objects
     #[arg(long)]
     json: bool,
 }
@@ -69,7 +69,7 @@ impl Facts {
     }
 }
 
-/// Lists.
+/// Lists the functions, or the facts about one.
 pub(super) fn run(args: &Args) -> Result<()> {
     let facts: Vec<Facts> = match &args.name {
         Some(name) => vec![Facts::of(by_name(name)?)],
@@ -84,9 +84,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
     })
 }
 
-/// A name of a function, for the completions of shells, which offer the functions' own names.
+/// The name of a function. Shell completions offer the canonical names.
 ///
-/// It accepts any text: [`by_name`] knows the other names too, and its error suggests the nearest.
+/// It accepts any text: [`by_name`] also knows the other names, and its error suggests the nearest.
 #[derive(Clone, Debug)]
 pub(super) struct FunctionName;
 
@@ -108,7 +108,7 @@ impl TypedValueParser for FunctionName {
     }
 }
 
-/// Returns the function that `name` means, or a usage failure that suggests what to write.
+/// Returns the function called `name`, or a usage failure that suggests the nearest name.
 pub(super) fn by_name(name: &str) -> Result<&'static Specimen> {
     Specimen::by_name(name).map_err(|error| {
         Failure::new(Exit::Usage, error.to_string()).hint("splitpoint lab list shows them all")

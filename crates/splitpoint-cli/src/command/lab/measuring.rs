@@ -1,4 +1,4 @@
-//! What the commands that measure have in common: their arguments, and the measurements.
+//! The arguments and measurements shared by the commands that measure.
 
 use std::path::Path;
 
@@ -24,38 +24,38 @@ pub(super) struct Measuring {
     #[command(flatten)]
     pub(super) keys: KeyArgs,
 
-    /// low, high, shift:N, modulus, prime, range, split, hashbrown, or own: the one that the
-    /// function came with, else low
+    /// How a hash becomes a bucket: low, high, shift:N, modulus, prime, range, split, hashbrown, or
+    /// own (the reduction published with the function, or low if there is none)
     #[arg(long, default_value = "own")]
     reduction: String,
 
-    /// Buckets of the table; without it as many as keys, rounded up as the reduction needs
+    /// Number of buckets [default: the number of keys, rounded up as the reduction requires]
     #[arg(long)]
     buckets: Option<u64>,
 
-    /// The seed of functions that have one, in decimal or as 0x and hex
+    /// The seed of seeded functions, in decimal or in hex with 0x
     #[arg(long, default_value = "0", value_parser = parse_seed)]
     seed: u64,
 
-    /// Keep one in 2^N hashes to find collisions: less memory
+    /// Look for equal hashes in a sample of one in 2^N, to save memory
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=32))]
     sample_hashes: u32,
 }
 
-/// Keys that are being measured.
+/// One measurement of keys.
 pub(super) struct Session {
     keys: Keys,
     watching: Watching,
     console: Console,
 }
 
-/// Memory for counts of which nothing is said.
+/// Memory for counts up to which the command prints no note.
 const UNSAID_BYTES: u64 = 1 << 30;
-/// Buffers of a pass over keys that are not held.
+/// Buffers of a pass over keys that are not in memory.
 const BUFFERS_BYTES: u64 = 8 << 20;
 
 impl KeyArgs {
-    /// Reads the keys, to measure them until Ctrl-C; no keys are a failure.
+    /// Reads the keys, to measure them until Ctrl-C, and fails if there are none.
     pub(super) fn begin(&self, output: &Output, console: Console) -> Result<Session> {
         self.require_file(output.json_file())?;
         output.check()?;
@@ -64,7 +64,7 @@ impl KeyArgs {
         Ok(Session { keys, watching, console })
     }
 
-    /// Returns the functions that are called so, or without names all that suit the keys.
+    /// Returns the functions with these names, or without names all that suit the keys.
     pub(super) fn specimens(&self, names: &[String]) -> Result<Vec<&'static Specimen>> {
         if !names.is_empty() {
             return names.iter().map(|name| by_name(name)).collect();
@@ -85,7 +85,7 @@ impl Session {
         &self.keys
     }
 
-    /// Measures every setup, in threads, and makes a result of the counts of each.
+    /// Measures every setup, in threads, and passes the counts of each to `finish`.
     pub(super) fn measure<T: Send>(
         &mut self,
         args: &KeyArgs,
@@ -126,7 +126,7 @@ impl Session {
         Ok(outcome)
     }
 
-    /// Reads a trace of lookups, written like the keys, which has to fit into memory.
+    /// Reads a trace of lookups in the format of the keys; it must fit into memory.
     pub(super) fn read_trace(
         &mut self,
         args: &KeyArgs,
@@ -136,11 +136,11 @@ impl Session {
         let trace = args.of_trace(path).read(&mut self.watching, console)?;
         trace.held().cloned().ok_or_else(|| {
             Failure::new(Exit::Usage, format!("`{}` does not fit into memory", path.display()))
-                .hint("--memory-bytes allows more; a part of the lookups will do as well")
+                .hint("--memory-bytes allows more; or use a part of the lookups")
         })
     }
 
-    /// Gives every key to `visit` until that returns false.
+    /// Calls `visit` with each key until it returns false.
     pub(super) fn for_each(
         &self,
         args: &KeyArgs,
@@ -155,17 +155,17 @@ impl Session {
             .map_err(|error| args.failure(&error, self.watching.exit()))
     }
 
-    /// Returns whether the work is to stop.
+    /// Returns whether to stop the work.
     pub(super) fn is_stopped(&self) -> bool {
         self.watching.is_stopped()
     }
 
-    /// Fails if the work was stopped, after its partial result has been printed.
+    /// Fails if a signal stopped the work; call it after printing the partial result.
     pub(super) fn end(&self, interruption: Option<&Interruption>) -> Result<()> {
         let Some(interruption) = interruption else { return Ok(()) };
         let exit = self.watching.exit().unwrap_or(Exit::Interrupted);
         Err(Failure::new(exit, format!("interrupted: {}", interruption.missing))
-            .hint("what is printed or saved is of the keys that were counted"))
+            .hint("the results cover only the keys counted so far"))
     }
 }
 
@@ -175,7 +175,7 @@ impl Measuring {
         self.seed
     }
 
-    /// Returns the measurement of a function on so many keys.
+    /// Returns the measurement of a function on `key_count` keys.
     pub(super) fn setup(&self, specimen: &'static Specimen, key_count: u64) -> Result<Setup> {
         let Self { seed, reduction, buckets, .. } = self;
         let setup = setup(specimen, *seed, reduction, *buckets, key_count)?;
@@ -183,8 +183,8 @@ impl Measuring {
     }
 }
 
-/// Returns the measurement of a function by the reduction that is called so, in a table of so many
-/// buckets or of as many as suit the keys.
+/// Returns the measurement of a function with the reduction of this name. Without `buckets`, the
+/// size of the table follows from the number of keys.
 pub(super) fn setup(
     specimen: &'static Specimen,
     seed: u64,

@@ -1,4 +1,4 @@
-//! `splitpoint lab`: hash functions on the user's own keys, beside the ideal.
+//! `splitpoint lab`: hash functions on the user's own keys, against the ideal.
 
 mod avalanche;
 mod compare;
@@ -21,24 +21,24 @@ use clap::Subcommand;
 use crate::console::Console;
 use crate::failure::Result;
 
-/// Measure hash functions on your own keys, beside the ideal
+/// Measure hash functions on your own keys against the ideal
 ///
-/// Every command takes a file of keys, one a line if nothing else is said, and tells how a hash
-/// function spreads them over a table, with what an ideal hash would do.
+/// Most commands take a file of keys, by default one per line, and show how a hash function spreads
+/// them over a table, beside what an ideal hash would do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint lab hash /usr/share/dict/words        # every function, best first
-  splitpoint lab table words.txt --hash fnv1a-32   # one of them, in depth
+  splitpoint lab table words.txt --hash fnv1a-32   # one function, in depth
   splitpoint lab avalanche ids --hash sdbm         # flip bits of the keys
-  splitpoint lab report words.json --html page.html  # a page of a saved study
-  splitpoint lab sweep words.txt                   # at every table size
-  splitpoint lab recommend words.txt               # what to use
+  splitpoint lab report words.json --html page.html  # render a saved study
+  splitpoint lab sweep words.txt                   # at many table sizes
+  splitpoint lab recommend words.txt               # which one to use
   splitpoint lab gate words.txt --hash fnv1a-32    # fail if it does not fit
   splitpoint lab list                              # the functions
-  splitpoint lab golden                            # published figures, again")]
+  splitpoint lab golden                            # check published figures")]
 pub(crate) struct Args {
-    /// What to do
+    /// The command to run
     #[command(subcommand)]
     command: Box<Command>,
 }

@@ -19,38 +19,37 @@ use crate::look::look;
 use crate::number::{bytes, count, counted};
 use crate::progress::{Progress, Total};
 
-/// Say which hash function and reduction cost least on your keys
+/// Recommend the hash function and reduction that cost least on your keys
 ///
-/// The cost is that of a lookup that finds its key in a chained table, measured on this machine:
-/// the time of the hash on these keys, where the next waits for it, and a cache line for the
-/// bucket and for every key that is compared, at the time that a line takes in a table of this
-/// size. How many keys are compared is the worst over seven sizes and three seeds, where that is
-/// more than chance.
+/// The cost is the time of a successful lookup in a chained table on this machine. It adds the
+/// latency of the hash on these keys and one cache line for the bucket and for each key compared,
+/// at the measured time of a line in a table of this size. The number of keys compared is the worst
+/// over seven sizes and three seeds, if that is more than chance explains.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint lab recommend /usr/share/dict/words
   splitpoint lab recommend ids --keys u64 --buckets 1048576
-  splitpoint lab recommend paths --on-disk       # hashes are kept in files
-  splitpoint lab recommend names --hostile       # keys come from strangers
+  splitpoint lab recommend paths --on-disk       # files store the hashes
+  splitpoint lab recommend names --hostile       # untrusted keys
   splitpoint lab recommend paths --json | jq '.choices[0]'")]
 pub(super) struct Args {
     #[command(flatten)]
     keys: KeyArgs,
 
-    /// Buckets of the table; without it as many as keys, rounded up to a power of two
+    /// Number of buckets [default: the number of keys, rounded up to a power of two]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     buckets: Option<u64>,
 
-    /// Only functions whose output is frozen: hashes are kept in files
+    /// Consider only functions whose output is frozen, because files store the hashes
     #[arg(long)]
     on_disk: bool,
 
-    /// Only functions with a secret key: keys may be chosen by an attacker
+    /// Consider only functions with a secret key, because an attacker may choose the keys
     #[arg(long)]
     hostile: bool,
 
-    /// Choose among these functions only
+    /// Consider only this function; repeat it for more
     #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
 
@@ -78,7 +77,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     session.end(study.interruption.as_ref())
 }
 
-/// Returns the functions that suit the keys and what is asked of them, or those that are named.
+/// Returns the named functions, or all that suit the keys and the wishes.
 fn candidates(args: &Args, wishes: Wishes) -> Result<Vec<&'static Specimen>> {
     let mut specimens = args.keys.specimens(&args.hash)?;
     if args.hash.is_empty() {
@@ -92,7 +91,7 @@ fn candidates(args: &Args, wishes: Wishes) -> Result<Vec<&'static Specimen>> {
     Ok(specimens)
 }
 
-/// Refuses what would not fit: the hashes of all keys, and the counters of the largest table.
+/// Fails if the hashes of all keys and the counters of the largest table would not fit.
 fn check_memory(args: &Args, bucket_count: u64, session: &Session) -> Result<()> {
     let counters = bucket_count.saturating_mul(8).saturating_mul(4);
     let hashes = session.keys().len().saturating_mul(8);
@@ -107,7 +106,7 @@ fn check_memory(args: &Args, bucket_count: u64, session: &Session) -> Result<()>
         bytes(args.keys.memory_bytes)
     );
     Err(Failure::new(Exit::Usage, message)
-        .hint("--memory-bytes allows more; a sample of the keys will do as well"))
+        .hint("--memory-bytes allows more; or use a sample of the keys"))
 }
 
 fn measured(
@@ -141,7 +140,7 @@ fn measured(
         }
         for (distribution, reduction) in distributions.iter().zip(REDUCTIONS) {
             let buckets = choose::bucket_count_for(reduction, bucket_count);
-            // Larger tables are measured as the largest that is built.
+            // The largest table that the lab builds stands for all larger ones.
             let table_bytes = choose::table_bytes(buckets, key_count).min(TABLE_BYTES_MAX);
             let line = line_ns.entry(table_bytes).or_insert_with(|| line_load_ns(table_bytes));
             study.choices.push(distribution.choice(specimen, hash_ns, line));

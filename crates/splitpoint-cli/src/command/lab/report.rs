@@ -1,4 +1,4 @@
-//! `splitpoint lab report`: a saved study as a page, as Markdown, or in words.
+//! `splitpoint lab report`: a saved study as an HTML page, Markdown or text.
 
 use std::path::PathBuf;
 
@@ -6,12 +6,12 @@ use super::saving::{self, Output};
 use crate::console::Console;
 use crate::failure::Result;
 
-/// Make a page of a saved study
+/// Render a saved study as a page
 ///
-/// The page is one file that needs no other: pictures, tables and the verdict in words, to be read
-/// in any browser, on paper, or by a screen reader. It is made of the study alone, so that it is
-/// the same page that --html would have made when the study was measured. --markdown writes the
-/// same as Markdown; without either it is printed as text.
+/// The page is one self-contained file with charts, tables and the verdict in words. It works in
+/// any browser, on paper and with a screen reader. It depends only on the study, so it equals the
+/// page that --html would have written at the time of the measurement. --markdown writes the same
+/// content as Markdown; with neither option, prints it as text.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -20,14 +20,14 @@ Examples:
   splitpoint lab report words.json --markdown words.md
   splitpoint lab report words.json")]
 pub(super) struct Args {
-    /// The study, as --json FILE saved it
+    /// A study saved with --json FILE
     study: PathBuf,
 
     #[command(flatten)]
     output: Output,
 }
 
-/// Makes the page.
+/// Renders the study.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     args.output.check()?;
     let study = saving::load(&args.study)?;

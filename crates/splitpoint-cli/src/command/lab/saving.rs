@@ -1,4 +1,4 @@
-//! Studies as files: what every command of the lab can save, and what others begin from.
+//! Studies as files, which every command of the lab can save and some can load.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read as _, Write as _};
@@ -21,26 +21,26 @@ use crate::shell::shell_word;
 /// Where the result of a measurement goes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Output {
-    /// Print the study as JSON, or save it in a file: what reports are made of
+    /// Print the study as JSON, or save it to a file for `lab report` and `lab compare`
     #[arg(long, value_name = "FILE", num_args = 0..=1, display_order = 800)]
     #[expect(clippy::option_option, reason = "absent, alone, with a file")]
     json: Option<Option<PathBuf>>,
 
-    /// Make a page of the study, with pictures, in a file; - prints the page
+    /// Write the study as an HTML page, with charts, to a file; - prints the page
     #[arg(long, value_name = "FILE", display_order = 801)]
     html: Option<PathBuf>,
 
-    /// Write the study as Markdown, for an issue or a wiki, in a file; - prints it
+    /// Write the study as Markdown, for an issue or a wiki, to a file; - prints it
     #[arg(long, value_name = "FILE", display_order = 802)]
     markdown: Option<PathBuf>,
 }
 
-/// A form that a study is rendered in, for a file.
+/// A format in which a study can be rendered to a file.
 struct Rendering<'a> {
     option: &'static str,
     path: Option<&'a Path>,
     what: &'static str,
-    /// What every file of this form starts with.
+    /// The first bytes of every file in this format.
     start: &'static str,
     render: fn(&Study) -> String,
 }
@@ -51,7 +51,7 @@ impl Rendering<'_> {
         self.path.filter(|path| *path != Path::new("-"))
     }
 
-    /// Refuses to write over anything that does not start as this form does.
+    /// Refuses to replace a file that does not start like this format.
     fn check(&self) -> Result<()> {
         let is_ours = |old: BufReader<File>| {
             let mut start = Vec::new();
@@ -63,7 +63,7 @@ impl Rendering<'_> {
 }
 
 impl Output {
-    /// Returns the file that was given to `--json`, if there was one.
+    /// Returns the file given to `--json`, if any.
     pub(super) fn json_file(&self) -> Option<&Path> {
         self.json.as_ref()?.as_deref()
     }
@@ -73,21 +73,21 @@ impl Output {
             Rendering {
                 option: "--html",
                 path: self.html.as_deref(),
-                what: "page of the lab",
+                what: "lab page",
                 start: document::PAGE_START,
                 render: |study| report::document(study).html(),
             },
             Rendering {
                 option: "--markdown",
                 path: self.markdown.as_deref(),
-                what: "Markdown of the lab",
+                what: "lab Markdown file",
                 start: document::MARKDOWN_START,
                 render: |study| report::document(study).markdown(),
             },
         ]
     }
 
-    /// Fails early if the study could not be saved in the end.
+    /// Fails early if saving the study would fail in the end.
     pub(super) fn check(&self) -> Result<()> {
         self.json_file().map_or(Ok(()), may_replace)?;
         self.renderings().iter().try_for_each(Rendering::check)
@@ -98,7 +98,7 @@ impl Output {
         self.deliver_with(study, console, || report::document(study).text(&look(false)))
     }
 
-    /// Does the same with other words.
+    /// Does the same with other text.
     pub(super) fn deliver_with(
         &self,
         study: &Study,
@@ -107,13 +107,13 @@ impl Output {
     ) -> Result<()> {
         if let Some(path) = self.json_file() {
             save(path, study)?;
-            console.note(format_args!("saved the study in `{}`", path.display()));
+            console.note(format_args!("saved the study to `{}`", path.display()));
         }
         for form in self.renderings() {
             let Some(path) = form.file() else { continue };
             form.check()?;
             replace(path, (form.render)(study).as_bytes())?;
-            console.note(format_args!("made the {} `{}`", form.what, path.display()));
+            console.note(format_args!("wrote the {} `{}`", form.what, path.display()));
         }
         if self.json == Some(None) {
             return console::print_json(study);
@@ -125,9 +125,9 @@ impl Output {
     }
 }
 
-/// Saves a study in a file, which holds the old one or the whole new one at any time.
+/// Saves a study to a file, which at every moment holds either the old study or the new one.
 ///
-/// A file that is something else is not replaced.
+/// Refuses to replace a file that is not a study.
 pub(super) fn save(path: &Path, study: &Study) -> Result<()> {
     may_replace(path)?;
     let mut text = serde_json::to_vec(study)
@@ -136,11 +136,11 @@ pub(super) fn save(path: &Path, study: &Study) -> Result<()> {
     replace(path, &text)
 }
 
-/// Writes a file beside the one at `path`, then gives it its name.
+/// Writes a file beside the one at `path`, then renames it to `path`.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |error: io::Error| Failure::io(format!("write `{}`", path.display()), &error);
     let (mut file, new) = NewFile::create(path, "lab", create_anew).map_err(failed)?;
-    // Of an earlier file the permissions stay.
+    // Keep the permissions of the old file.
     if let Ok(old) = fs::metadata(path) {
         file.set_permissions(old.permissions()).map_err(failed)?;
     }
@@ -148,8 +148,8 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     new.publish_over()
 }
 
-/// Creates a file. What a killed process has left of this name is removed, not written to: it may be
-/// a link by now, or open elsewhere.
+/// Creates a file. If a killed process has left one of this name, removes it first and does not
+/// write to it, because it may be a link by now, or open elsewhere.
 fn create_anew(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -162,8 +162,8 @@ pub(super) fn load(path: &Path) -> Result<Study> {
     let shown = path.display();
     let text = read_whole(path)?;
     let no_study = |reason: &str| {
-        Failure::new(Exit::Usage, format!("`{shown}` is no saved study: {reason}"))
-            .hint("a study is saved by --json FILE, for example of `splitpoint lab hash`")
+        Failure::new(Exit::Usage, format!("`{shown}` is not a saved study: {reason}"))
+            .hint("save a study with --json FILE, for example with `splitpoint lab hash`")
     };
     let value: serde_json::Value =
         serde_json::from_slice(&text).map_err(|error| no_study(&error.to_string()))?;
@@ -178,18 +178,18 @@ pub(super) fn load(path: &Path) -> Result<Study> {
     serde_json::from_value(value).map_err(|error| no_study(&error.to_string()))
 }
 
-/// Refuses to write over anything but a saved study.
+/// Refuses to replace anything except a saved study.
 fn may_replace(path: &Path) -> Result<()> {
     let has_fields = |value: serde_json::Value| {
         value["schema"].is_u64() && value["program"].is_object() && value["keys"].is_object()
     };
-    // What is no JSON is read no farther than to where that shows.
+    // The parser stops at the first byte that is not JSON.
     let is_study = |old| serde_json::from_reader(old).is_ok_and(has_fields);
     may_replace_if(path, "--json", "saved study", is_study)
 }
 
-/// Refuses to write over a file that is not empty and that `is_ours` does not know, and over
-/// anything that is no regular file.
+/// Refuses to replace a file that is neither empty nor accepted by `is_ours`, and anything that is
+/// not a regular file.
 fn may_replace_if(
     path: &Path,
     option: &str,
@@ -203,7 +203,7 @@ fn may_replace_if(
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(Error::Io { source, .. }) => return Err(failed(source)),
         Err(error) => {
-            return Err(Failure::new(Exit::Usage, format!("{error}: it is not replaced"))
+            return Err(Failure::new(Exit::Usage, format!("{error}, so it was not replaced"))
                 .hint(format!("give {option} the path of a regular file")));
         }
     };
@@ -211,7 +211,7 @@ fn may_replace_if(
     if is_empty || is_ours(BufReader::new(old)) {
         return Ok(());
     }
-    let message = format!("`{shown}` exists and is no {what}: it is not replaced");
+    let message = format!("`{shown}` exists and is not a {what}, so it was not replaced");
     Err(Failure::new(Exit::Usage, message).hint(format!(
         "give {option} another name, or remove the file first: rm {}",
         shell_word(&path.to_string_lossy())
@@ -226,12 +226,12 @@ fn print(text: &str) -> Result<()> {
         .map_err(|error| Failure::output(&error))
 }
 
-/// Returns a study of keys on which nothing has been measured yet.
+/// Returns a study of keys without any measurement yet.
 pub(super) fn study(keys: KeyFacts) -> Study {
     Study::new(program(), machine(), keys)
 }
 
-/// Returns this program and how it was called.
+/// Returns this program and its arguments.
 fn program() -> Program {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let arguments = std::env::args_os().skip(1);
@@ -244,7 +244,7 @@ fn program() -> Program {
 
 /// Returns this machine.
 fn machine() -> Machine {
-    // Linux names the processor here; elsewhere only its kind is known.
+    // Linux names the processor here; elsewhere only its architecture is available.
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

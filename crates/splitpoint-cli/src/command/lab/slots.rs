@@ -1,4 +1,4 @@
-//! `splitpoint lab slots`: keys over the slots and nodes of a Redis Cluster.
+//! `splitpoint lab slots`: keys by slot and node of a Redis Cluster.
 
 use splitpoint_lab::slots::{SlotCounts, ranges};
 use splitpoint_lab::study::Interruption;
@@ -11,10 +11,10 @@ use crate::number::grouped;
 
 /// Show how a Redis Cluster spreads your keys over its nodes
 ///
-/// A key goes to one of 16,384 slots by CRC-16 of its hash tag, the part between the first { and
-/// the next }, or of the whole key if there is none; a node has a range of slots, as `redis-cli
-/// --cluster create` shares them out. The ideal beside it is a hash that throws the same tags,
-/// each with its keys, on the slots at random.
+/// A key goes to one of 16,384 slots by the CRC-16 of its hash tag (the part between the first {
+/// and the next }), or of the whole key if it has none. Each node owns a range of slots, as
+/// `redis-cli --cluster create` assigns them. The ideal is a hash that assigns the same tags, with
+/// their keys, to slots at random.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ pub(super) struct Args {
     #[command(flatten)]
     keys: KeyArgs,
 
-    /// Nodes that hold slots: masters, not replicas
+    /// Number of nodes that own slots (masters, not replicas)
     #[arg(long, value_name = "N", default_value_t = 3)]
     nodes: u64,
 
@@ -33,12 +33,12 @@ pub(super) struct Args {
     output: Output,
 }
 
-/// Counts.
+/// Counts the keys of each slot.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    // Before the keys are read, which may take long.
+    // Before reading the keys, which may take long.
     let usage = |error: splitpoint_lab::Error| {
         Failure::new(Exit::Usage, error.to_string())
-            .hint("--nodes counts masters; replicas hold no slots of their own")
+            .hint("--nodes counts masters; replicas own no slots")
     };
     ranges(args.nodes).map_err(usage)?;
     let session = args.keys.begin(&args.output, console)?;

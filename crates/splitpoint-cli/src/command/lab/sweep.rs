@@ -1,4 +1,4 @@
-//! `splitpoint lab sweep`: functions and reductions over table sizes and seeds.
+//! `splitpoint lab sweep`: functions and reductions at many table sizes and seeds.
 
 use splitpoint_lab::measure::{Strip, Words};
 use splitpoint_lab::reduction::prime_at_least;
@@ -11,11 +11,11 @@ use super::saving::{self, Output};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 
-/// Compare hash functions over table sizes and seeds: find the sizes at which one fails
+/// Compare hash functions at many table sizes and seeds, to find where one fails
 ///
-/// Every function is measured with every reduction at every size, and with every seed if it has
-/// one. What counts is the worst: a function is as good as it is at its worst size. Sizes are
-/// powers of two if nothing else is said, from 2^8 to four times the number of keys.
+/// Measures every function with every reduction at every size, and with every seed if it takes one.
+/// A function is as good as at its worst size. By default the sizes are the powers of two from 2^8
+/// to four times the number of keys.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,28 +27,29 @@ pub(super) struct Args {
     #[command(flatten)]
     keys: KeyArgs,
 
-    /// Measure only these functions
+    /// Measure only this function; repeat it for more
     #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
 
-    /// Measure only these reductions, at the sizes that they can address: low, high, shift:N,
-    /// modulus, prime, range, split, hashbrown, or own: the one that a function came with
+    /// Measure only this reduction, at the sizes that it can address; repeat it for more: low,
+    /// high, shift:N, modulus, prime, range, split, hashbrown, or own (the one published with a
+    /// function)
     #[arg(long, value_name = "NAME")]
     reduction: Vec<String>,
 
-    /// Tables of 2^N buckets, from the first to the second number, as in 8..24
+    /// Tables of 2^N buckets for each N of the range, such as 8..24
     #[arg(long, value_name = "N..N", value_parser = bits)]
     bits: Option<(u32, u32)>,
 
-    /// Tables of these numbers of buckets
+    /// Tables with these numbers of buckets
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     sizes: Vec<u64>,
 
-    /// Tables of the first prime number from each power of two on
+    /// For each power of two, the first prime at or above it
     #[arg(long)]
     primes: bool,
 
-    /// Measure functions that take a seed with so many of them
+    /// Number of seeds for each function that takes one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: u64,
 
@@ -67,7 +68,7 @@ fn bits(text: &str) -> Result<(u32, u32), String> {
     }
 }
 
-/// Measures.
+/// Measures every combination.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let specimens = args.keys.specimens(&args.hash)?;
     let mut session = args.keys.begin(&args.output, console)?;
@@ -80,7 +81,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     session.end(study.interruption.as_ref())
 }
 
-/// Leaves out what would fill a file in which thousands of reports are.
+/// Drops the bulky parts, which would fill a file of thousands of reports.
 fn light(report: Report) -> Report {
     let test_count = report.test_count - report.collisions.len() as u32;
     Report {
@@ -111,9 +112,9 @@ fn setups(args: &Args, specimens: &[&'static Specimen], key_count: u64) -> Resul
         for &size in &sizes {
             let reductions = if named.is_empty() { applicable(own, size) } else { named.clone() };
             for seed in 0..seed_count {
-                // A reduction that cannot address this size has no place here.
+                // `flatten` drops the reductions that cannot address this size.
                 let of_size = reductions.iter().map(|&reduction| {
-                    // No hash is kept: equal ones are the same at every size.
+                    // Keep no hashes: equal hashes are the same at every size.
                     Setup::new(specimen, seed, reduction, size).map(|it| it.sample_hashes(63))
                 });
                 setups.extend(of_size.flatten());
@@ -145,7 +146,7 @@ fn sizes(args: &Args, key_count: u64) -> Vec<u64> {
     sizes
 }
 
-/// Returns the reductions of a table that give different buckets: at a power of two, a modulus is a
+/// Returns the reductions that differ for a table of this size: at a power of two, a modulus is a
 /// mask and a range is a shift.
 fn applicable(own: Reduction, size: u64) -> Vec<Reduction> {
     let mut reductions = if size.is_power_of_two() {

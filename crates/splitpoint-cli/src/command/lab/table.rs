@@ -19,9 +19,9 @@ use crate::failure::Result;
 
 /// Measure one hash function in one table, in depth
 ///
-/// Prints the verdict with what is to blame and what to do; then the sizes of the buckets in the
-/// columns of Lever's histograms with the ideal beside them, the cost of hits and misses, statistics
-/// with their p values, equal hashes with example keys, and bits that are always the same.
+/// Prints the verdict, its cause and a remedy. Then come the bucket sizes in the columns of Lever's
+/// histograms beside the ideal, the cost of hits and misses, statistics with their p values, equal
+/// hashes with example keys, and bits that never change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -39,15 +39,15 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: String,
 
-    /// The file is a store: measure its keys, and show the chains of its own table first
+    /// Treat FILE as a store: show the chains of its own table first, then measure its keys
     #[arg(long)]
     store: bool,
 
-    /// A file of lookups, written like the keys: what they cost, and those of keys not there
+    /// A file of lookups, in the format of the keys; shows what they cost, misses included
     #[arg(long, value_name = "FILE")]
     lookups: Option<PathBuf>,
 
-    /// How the sizes of the buckets are printed
+    /// How to print the histogram
     #[arg(long, value_enum, default_value_t, value_name = "STYLE")]
     style: Form,
 
@@ -55,14 +55,14 @@ pub(super) struct Args {
     output: Output,
 }
 
-/// Equal hashes of which keys are shown.
+/// Equal hashes for which example keys are shown.
 const SHARED_SHOWN: usize = 3;
-/// Keys that are shown of each.
+/// Example keys for each.
 const KEYS_SHOWN: usize = 3;
-/// Keys whose bits are flipped to find those to blame.
+/// Keys to flip when looking for the bits to blame.
 const BLAMED_KEYS: usize = 512;
 
-/// Measures.
+/// Measures the table.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let specimen = by_name(&args.hash)?;
     let keys =
@@ -103,14 +103,14 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     session.end(study.interruption.as_ref())
 }
 
-/// Lookups, and which of them are of keys that are there.
+/// Lookups, and the keys among them that exist.
 struct Trace {
     lookups: KeyBatch,
     there: HashSet<Vec<u8>>,
 }
 
 impl Trace {
-    /// Reads a trace, and looks for its keys among those of the session in one more pass.
+    /// Reads a trace, and finds its keys among those of the session in one more pass.
     fn read(keys: &KeyArgs, path: &Path, session: &mut Session, console: Console) -> Result<Self> {
         let lookups = session.read_trace(keys, path, console)?;
         let asked: HashSet<&[u8]> = lookups.iter().collect();
@@ -130,7 +130,7 @@ impl Trace {
     }
 }
 
-/// Returns the sizes of the buckets as others have printed them.
+/// Returns the bucket sizes in the output format of another program.
 fn in_lines(study: &Study, form: Form) -> String {
     let lines = |name: &str, rows: &[ChainRow]| match form {
         Form::Vmstat => chains::vmstat_text(name, rows),
@@ -141,7 +141,7 @@ fn in_lines(study: &Study, form: Form) -> String {
     live.chain(reports).collect()
 }
 
-/// Looks for keys with the first of the equal hashes, in one more pass.
+/// Finds example keys for the first few equal hashes, in one more pass.
 fn add_examples(
     session: &Session,
     args: &KeyArgs,

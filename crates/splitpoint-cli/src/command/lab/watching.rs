@@ -1,4 +1,4 @@
-//! Progress of long work of the lab, and its end by Ctrl-C.
+//! Progress of long work in the lab, and how Ctrl-C ends it.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use crate::failure::Exit;
 use crate::interrupt::Interrupt;
 use crate::progress::{Progress, ProgressMode, Total};
 
-/// Shows how far the work is, and notes Ctrl-C.
+/// Shows the progress of the work and notices Ctrl-C.
 pub(super) struct Watching {
-    /// What the work looks at when it has something to say.
+    /// Set once the work has a partial result to report.
     interrupt: Option<Interrupt>,
     mode: ProgressMode,
     console: Console,
@@ -21,7 +21,7 @@ pub(super) struct Watching {
 }
 
 impl Watching {
-    /// Begins to watch: Ctrl-C ends the process, until there is something to say then.
+    /// Begins to watch. Ctrl-C ends the process until [`stops_by_itself`](Self::stops_by_itself).
     pub(super) fn new(mode: ProgressMode, console: Console) -> Self {
         let last = Done { key_count: 0, key_count_total: None, input_bytes: 0 };
         Self { interrupt: None, mode, console, current: None, last, input_bytes: None }
@@ -33,20 +33,20 @@ impl Watching {
         self.input_bytes = metadata.map(|metadata| metadata.len());
     }
 
-    /// Says that from now on the first Ctrl-C stops the work, which says what it has found by then;
-    /// a second one ends the process.
+    /// From now on, the first Ctrl-C stops the work, which then reports its partial result; a
+    /// second one ends the process.
     pub(super) fn stops_by_itself(&mut self) {
         self.interrupt.get_or_insert_with(Interrupt::watch);
     }
 
-    /// Ends what is shown.
+    /// Ends the progress of the current phase.
     pub(super) fn end_phase(&mut self) {
         if let Some((_, mut progress)) = self.current.take() {
             progress.finish(self.last.key_count, self.last.input_bytes);
         }
     }
 
-    /// Returns the exit code of the signal that came, if one did.
+    /// Returns the exit code of the signal that arrived, if any.
     pub(super) fn exit(&self) -> Option<Exit> {
         self.interrupt.as_ref()?.exit()
     }
@@ -54,7 +54,7 @@ impl Watching {
 
 impl Watch for Watching {
     fn progress(&mut self, phase: Phase, done: Done) {
-        // All passes of one kind are one piece of work.
+        // All passes of one kind count as one phase.
         let passed = done.key_count_total.unwrap_or(0) * (phase.pass - 1);
         let total = done.key_count_total.map(|total| total * phase.pass_count);
         let done = Done { key_count: done.key_count + passed, ..done };
