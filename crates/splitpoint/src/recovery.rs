@@ -151,7 +151,11 @@ fn is_unfinished_creation(storage: &dyn Storage) -> bool {
             chunk.iter().all(|&byte| byte == 0)
         })
     };
-    if file_bytes < HEADER_BYTES || !is_zero(0, LIVE_OFFSET) {
+    if file_bytes < HEADER_BYTES {
+        // A process that is killed while the file system allocates the header leaves some blocks.
+        return file_bytes.is_multiple_of(SECTOR_BYTES) && is_zero(0, file_bytes);
+    }
+    if !is_zero(0, LIVE_OFFSET) {
         return false;
     }
     let word = |number: u64| u64_at(&storage.read(LIVE_OFFSET + 8 * number, 8), 0);
@@ -189,6 +193,8 @@ fn is_first_segment(granule: &[u8]) -> bool {
 /// buckets.
 const CREATED_BYTES_MAX: u64 = HEADER_BYTES + GRANULE_BYTES;
 
+/// Smallest block of a file system in bytes.
+const SECTOR_BYTES: u64 = 512;
 /// Bytes looked at together for being zero.
 const CHUNK_BYTES: u64 = 1 << 20;
 

@@ -111,6 +111,7 @@ fn what_is_not_a_store_is_named_and_left_alone() {
         (vec![0xff; 40_000], "other data"),
         (zeros_then_data, "zeros"),
         (b"\x89SPLIT\r".to_vec(), "other data"),
+        (vec![0; 700], "zeros"),
     ] {
         fs::write(&path, &bytes).unwrap();
         for options in [Options::new(), Options::new().read_only()] {
@@ -158,7 +159,10 @@ fn what_an_interrupted_creation_leaves_becomes_a_store() {
     // Before the first change.
     let small = dir.path().join("small");
     fs::write(&small, vec![0; 20 << 10]).unwrap();
-    for path in [&reserved, &small] {
+    // Killed while the file system allocated the header.
+    let part = dir.path().join("part");
+    fs::write(&part, vec![0; 12 << 10]).unwrap();
+    for path in [&reserved, &small, &part] {
         let db = Db::open(path).unwrap();
         assert_eq!(db.recovery(), Recovery::Created);
         db.put(b"key", b"value").unwrap();
