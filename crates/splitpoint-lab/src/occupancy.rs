@@ -163,7 +163,7 @@ impl Occupancy {
         poisson_at_least(pairs, self.pair_count_ideal())
     }
 
-    /// Returns Pearson's chi-square of the buckets, or `None` without two buckets and a key.
+    /// Returns Pearson's chi-square of the buckets, or `None` without two buckets and two keys.
     ///
     /// `sum of (c - n p)^2 / (n p)`, of `m - 1` degrees. Its variance for any number of keys is
     /// `2 (m - 1) + (sum of 1/p - m^2 - 2 m + 2) / n`.
