@@ -12,13 +12,16 @@ pub(super) struct ExactSet {
     len: usize,
 }
 
+/// Slots of the smallest set that holds a key.
+const SLOTS_MIN: usize = 64;
 /// Fewest slots of a set for each of its keys, in thirds.
 const SLOTS_PER_KEY_THIRDS: usize = 4;
 
 impl ExactSet {
     /// Returns the most memory that a set of `len` keys takes, also while it grows, in bytes.
     pub(super) fn memory_bytes(len: usize) -> u64 {
-        let slots = (len * SLOTS_PER_KEY_THIRDS / 3 + 1).next_power_of_two() as u64;
+        let slots = (len * SLOTS_PER_KEY_THIRDS / 3 + 1).next_power_of_two();
+        let slots = slots.max(SLOTS_MIN) as u64;
         8 * (slots + slots / 2)
     }
 
@@ -46,7 +49,7 @@ impl ExactSet {
     }
 
     fn grow(&mut self, batch: &KeyBatch) {
-        let slot_count = (2 * self.slots.len()).max(64);
+        let slot_count = (2 * self.slots.len()).max(SLOTS_MIN);
         let old = std::mem::replace(&mut self.slots, vec![0; slot_count]);
         for index in old.into_iter().filter(|&index| index != 0) {
             let mut slot = self.home(batch.key(index as usize - 1));
@@ -173,6 +176,22 @@ mod tests {
         }
         assert_eq!(exact.len, model.len());
         assert!(8 * exact.slots.len() as u64 <= ExactSet::memory_bytes(exact.len));
+    }
+
+    #[test]
+    fn a_set_that_grows_stays_within_its_memory() {
+        let (mut batch, mut set) = (KeyBatch::default(), ExactSet::default());
+        for n in 0..2000_u64 {
+            // The second is a duplicate, for which the set may grow as well.
+            for is_new in [true, false] {
+                let old = set.slots.len();
+                batch.push(&n.to_le_bytes());
+                assert_eq!(set.insert_last(&batch), is_new);
+                let new = set.slots.len();
+                let held = if new == old { new } else { old + new };
+                assert!(8 * held as u64 <= ExactSet::memory_bytes(set.len), "{n}: {old} to {new}");
+            }
+        }
     }
 
     #[test]
