@@ -299,8 +299,8 @@ fn recommend_obeys_what_is_asked() {
         (
             &["--buckets", "4294967296"],
             2,
-            "the keys, a hash of each and tables of up to 8 times 4,294,967,296 buckets take \
-             128.0 GiB, 4.0 GiB are allowed",
+            "the keys, their hashes and the largest table tried for 4,294,967,296 buckets take \
+             16.0 GiB; --memory-bytes allows 4.0 GiB",
         ),
         (
             &["--hash", "sipphash"],

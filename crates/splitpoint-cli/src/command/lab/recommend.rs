@@ -92,16 +92,17 @@ fn candidates(args: &Args, wishes: Wishes) -> Result<Vec<&'static Specimen>> {
     Ok(specimens)
 }
 
-/// Refuses what would not fit: the hashes of all keys, and the counters of the largest table.
+/// Refuses a table whose counters do not fit into memory with the keys and their hashes.
 fn check_memory(args: &Args, bucket_count: u64, session: &Session) -> Result<()> {
-    let counters = bucket_count.saturating_mul(8).saturating_mul(4);
+    let counters = choose::counter_bytes_max(bucket_count);
     let hashes = session.keys().len().saturating_mul(8);
     let needed = counters.saturating_add(hashes).saturating_add(session.keys().memory_bytes());
     if needed <= args.keys.memory_bytes {
         return Ok(());
     }
     let message = format!(
-        "the keys, a hash of each and tables of up to 8 times {} take {}, {} are allowed",
+        "the keys, their hashes and the largest table tried for {} take {}; --memory-bytes \
+         allows {}",
         counted(bucket_count, "bucket"),
         bytes(needed),
         bytes(args.keys.memory_bytes)
