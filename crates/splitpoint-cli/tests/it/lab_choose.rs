@@ -344,6 +344,11 @@ fn recommend_that_is_stopped_says_what_is_missing() {
     let outcome = crate::sandbox::Outcome::of(&child.wait_with_output().expect("the program ends"));
     assert_eq!(outcome.exit, 130, "{rest}");
     assert!(rest.contains("error: interrupted: only "), "{rest}");
+    let progress: Vec<serde_json::Value> =
+        rest.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let last = progress.last().expect("progress");
+    assert_eq!((&last["phase"], &last["done"]), (&"trying".into(), &true.into()), "{rest}");
+    assert!(last["records"].as_u64() < last["records_total"].as_u64(), "{rest}");
     let json = outcome.json();
     let missing = json["interruption"]["missing"].as_str().expect("what is missing");
     assert!(missing.ends_with(" functions were measured"), "{missing}");
