@@ -86,7 +86,7 @@ fn gate_passes_a_good_function_and_names_each_limit_that_a_bad_one_misses() {
     assert_eq!((good.exit, good.stderr.as_str()), (0, ""));
     check_text(
         &good.text(),
-        &["Limits that hold: 1 of 1.", "\nmet    cost of a hit", "at most 1.1"],
+        &["Limits that hold: 1 of 1.", "\nmet     cost of a hit", "at most 1.1"],
     );
     let args = ["lab", "gate", "keys", "--hash", "netbsd-byte-sum", "--max-cost", "1.5"];
     let more = ["--min-utilization", "0.5", "--max-chain-p", "0.001", "--max-dupes", "5000"];
@@ -117,7 +117,7 @@ fn gate_checks_every_size_that_is_given() {
     outcome.check_error(1, "1 of 2 limits is missed");
     check_text(
         &outcome.text(),
-        &["16 buckets\nlimit ", "\nmet  ", "65536 buckets\nlimit ", "\nMISSED  "],
+        &["16 buckets\nresult ", "\nmet  ", "65536 buckets\nresult ", "\nMISSED  "],
     );
 }
 

@@ -1,4 +1,4 @@
-//! Limits that were set, and whether they hold.
+//! The limits of `lab gate`, and which of them are met.
 
 use super::number::grouped;
 use crate::document::{Block, Line, Table, cells};
@@ -14,9 +14,9 @@ pub(super) fn section(gates: &[Gate]) -> Vec<Block> {
     let mut blocks = vec![Block::Lead(lead.into())];
     for gates in gates.chunk_by(|one, other| one.subject == other.subject) {
         let mut table = Table::new(gates[0].subject.as_str())
-            .words(["limit", "figure"])
+            .words(["result", "figure"])
             .numbers(["measured"])
-            .words(["asked for"]);
+            .words(["limit"]);
         for Gate { figure, bound, limit, measured, is_met, .. } in gates {
             let word = if *is_met { Line::from("met") } else { Line::strong("MISSED") };
             let bound = match bound {
