@@ -23,9 +23,9 @@ mod cost;
 mod curve;
 mod depth;
 mod entry;
+mod functions;
 mod gates;
 mod keys;
-mod league;
 mod method;
 mod number;
 mod scale;
@@ -98,7 +98,7 @@ fn sections(study: &Study) -> Vec<Section> {
         add("avalanche", "Avalanche", avalanche::section(study));
     }
     if entries.len() > 1 {
-        add("league", "League table", league::section(&entries, study));
+        add("league", "League table", functions::section(&entries, study));
     }
     if let Some(blocks) = cost::section(&entries, &study.reports) {
         add("cost", "Cost over table size", blocks);
