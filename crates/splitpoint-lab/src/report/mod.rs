@@ -21,11 +21,11 @@ mod choices;
 mod compared;
 mod cost;
 mod curve;
-mod depth;
 mod entry;
 mod functions;
 mod gates;
 mod keys;
+mod measurement;
 mod method;
 mod number;
 mod scale;
@@ -107,7 +107,7 @@ fn sections(study: &Study) -> Vec<Section> {
         add("chains", "The table of the store", chains::section(live));
     }
     if !entries.is_empty() {
-        add("depth", "In depth", depth::section(&entries, study.reports.len()));
+        add("depth", "In depth", measurement::section(&entries, study.reports.len()));
     }
     if !study.timings.is_empty() {
         add("timing", "Time per key", timing::section(&study.timings));
