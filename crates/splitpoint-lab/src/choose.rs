@@ -80,7 +80,7 @@ pub fn bucket_count_for(reduction: Reduction, bucket_count: u64) -> u64 {
 }
 
 /// Returns the most memory that [`Distribution::add`] takes for counters at once, with any of
-/// [`REDUCTIONS`], in bytes.
+/// [`REDUCTIONS`], in bytes; 0 if no table can have `bucket_count` buckets.
 pub fn counter_bytes_max(bucket_count: u64) -> u64 {
     let counts = REDUCTIONS.iter().flat_map(|&reduction| {
         let requested = bucket_count_for(reduction, bucket_count);
