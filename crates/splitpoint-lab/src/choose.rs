@@ -34,6 +34,10 @@ pub const SEEDS: [u64; 3] = [0, 0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];
 const SIZES: i32 = 3;
 /// Bytes of the head of a bucket.
 const HEAD_BYTES: u64 = 8;
+/// Bytes of the counter of a bucket.
+const COUNTER_BYTES: u64 = size_of::<u32>() as u64;
+/// Bits of the widest hashes.
+const WIDTH_BITS_MAX: u32 = u64::BITS;
 /// Coin tosses of a p value that rules out chance, over all trials; and standard deviations below
 /// the mean at which buckets are too even for chance.
 const FAILURE_BITS: f64 = 20.0;
@@ -73,6 +77,35 @@ pub fn bucket_count_for(reduction: Reduction, bucket_count: u64) -> u64 {
         Some(rounded) if reduction.needs_power_of_two() => rounded,
         _ => bucket_count,
     }
+}
+
+/// Returns the most memory that [`Distribution::add`] takes for counters at once, with any of
+/// [`REDUCTIONS`], in bytes; 0 if no table can have `bucket_count` buckets.
+pub fn counter_bytes_max(bucket_count: u64) -> u64 {
+    let counts = REDUCTIONS.iter().flat_map(|&reduction| {
+        let requested = bucket_count_for(reduction, bucket_count);
+        match reduction.prepare(WIDTH_BITS_MAX, requested) {
+            Ok(_) => bucket_counts(reduction, WIDTH_BITS_MAX, requested),
+            Err(_) => Vec::new(),
+        }
+    });
+    COUNTER_BYTES * counts.max().unwrap_or(0)
+}
+
+/// Returns the sizes to try around `bucket_count`, which the reduction can address.
+fn bucket_counts(reduction: Reduction, width_bits: u32, bucket_count: u64) -> Vec<u64> {
+    let scaled = |exponent: i32| {
+        let whole = match exponent {
+            ..0 => bucket_count >> -exponent,
+            _ => bucket_count << exponent,
+        };
+        match (exponent, reduction.needs_power_of_two()) {
+            (0, _) | (_, true) => whole,
+            _ => whole + whole / 3,
+        }
+    };
+    let is_possible = |&count: &u64| count > 0 && reduction.prepare(width_bits, count).is_ok();
+    (-SIZES..=SIZES).map(scaled).filter(is_possible).collect()
 }
 
 /// The distribution of one function's hashes with one reduction, at several sizes and seeds.
@@ -123,26 +156,15 @@ impl Distribution {
     ///
     /// Reductions that take any size get sizes between powers of two, where they differ from masks.
     pub fn bucket_counts(&self) -> Vec<u64> {
-        let scaled = |exponent: i32| {
-            let whole = match exponent {
-                ..0 => self.bucket_count >> -exponent,
-                _ => self.bucket_count << exponent,
-            };
-            match (exponent, self.reduction.needs_power_of_two()) {
-                (0, _) | (_, true) => whole,
-                _ => whole + whole / 3,
-            }
-        };
-        let is_possible =
-            |&count: &u64| count > 0 && self.reduction.prepare(self.width_bits, count).is_ok();
-        (-SIZES..=SIZES).map(scaled).filter(is_possible).collect()
+        bucket_counts(self.reduction, self.width_bits, self.bucket_count)
     }
 
     /// Tries all sizes with the hashes of all keys under one seed.
     ///
     /// # Cost
     ///
-    /// A counter of 4 bytes for each bucket of the largest size; a step for each hash and size.
+    /// A counter of 4 bytes for each bucket of the largest size, at most [`counter_bytes_max`];
+    /// a step for each hash and size.
     ///
     /// # Panics
     ///
@@ -442,6 +464,22 @@ mod tests {
         assert_eq!(sizes(1), [1, 2, 4, 8]);
         assert_eq!(sizes(1 << 32), [1 << 29, 1 << 30, 1 << 31, 1 << 32]);
         assert!(Distribution::new(specimen, Reduction::LowMask, 1 << 33).is_err());
+    }
+
+    #[test]
+    fn the_memory_of_the_counters_is_that_of_the_largest_table_tried() {
+        assert_eq!(counter_bytes_max(1024), 4 * (8192 + 8192 / 3), "range and split");
+        assert_eq!(counter_bytes_max(1025), 4 * 16_384, "masks");
+        assert_eq!(counter_bytes_max(1 << 32), 4 << 32);
+        assert_eq!(counter_bytes_max(u64::MAX), 0);
+        for specimen in ["xxh3-64", "fnv1a-32"].map(|name| Specimen::by_name(name).unwrap()) {
+            for bucket_count in (1..100).chain([1023, 1024, 1025, 50_000, 65_536, 65_537]) {
+                let largest = REDUCTIONS.iter().flat_map(|&reduction| {
+                    Distribution::new(specimen, reduction, bucket_count).unwrap().bucket_counts()
+                });
+                assert_eq!(Some(counter_bytes_max(bucket_count) / 4), largest.max());
+            }
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Every format against its golden bytes, arbitrary records and broken input.
+//! Every format that `dump` writes against its golden bytes, arbitrary records and broken input.
 
 use super::*;
 use proptest::prelude::*;
@@ -61,26 +61,26 @@ fn check_golden(dump: DumpFormat, load: LoadFormat, records: &[(&[u8], &[u8])], 
 const AWKWARD: [(&[u8], &[u8]); 3] = [(b"alpha", b"one"), (b"", b"e"), (b"\x00\xff\\\n ", b"")];
 
 #[test]
-fn golden_hex() {
+fn hex_is_written_and_read_as_its_golden_bytes() {
     let golden = b"616c706861 6f6e65\n- 65\n00ff5c0a20 -\n";
     check_golden(DumpFormat::Hex, LoadFormat::Hex, &AWKWARD, golden);
 }
 
 #[test]
-fn golden_tsv() {
+fn tsv_is_written_and_read_as_its_golden_bytes() {
     let records: [(&[u8], &[u8]); 2] = [(b"alpha", b"o\tne"), (b"", b"\\")];
     check_golden(DumpFormat::Tsv, LoadFormat::Tsv, &records, b"alpha\to\tne\n\t\\\n");
 }
 
 #[test]
-fn golden_cdb() {
+fn cdb_is_written_and_read_as_its_golden_bytes() {
     let golden = b"+5,3:alpha->one\n+0,1:->e\n+5,0:\x00\xff\\\n ->\n\n";
     check_golden(DumpFormat::Cdb, LoadFormat::Cdb, &AWKWARD, golden);
 }
 
 /// The bytes that `db5.3_dump` of Debian's db5.3-util 5.3.28 wrote for these records.
 #[test]
-fn golden_bytevalue() {
+fn bytevalue_is_written_and_read_as_its_golden_bytes() {
     let golden = b"VERSION=3\nformat=bytevalue\ntype=hash\nh_nelem=3\ndb_pagesize=4096\n\
         HEADER=END\n 616c706861\n 6f6e65\n \n 65\n 00ff5c0a20\n \nDATA=END\n";
     check_golden(DumpFormat::Bytevalue, LoadFormat::Bytevalue, &AWKWARD, golden);
@@ -88,17 +88,43 @@ fn golden_bytevalue() {
 
 /// The bytes that `db5.3_dump -p` of Debian's db5.3-util 5.3.28 wrote for these records.
 #[test]
-fn golden_print() {
+fn print_is_written_and_read_as_its_golden_bytes() {
     let golden = b"VERSION=3\nformat=print\ntype=hash\nh_nelem=3\ndb_pagesize=4096\n\
         HEADER=END\n alpha\n one\n \n e\n \\00\\ff\\\\\\0a \n \nDATA=END\n";
     check_golden(DumpFormat::Print, LoadFormat::Print, &AWKWARD, golden);
 }
 
 #[test]
-fn golden_jsonl() {
+fn jsonl_is_written_and_read_as_its_golden_bytes() {
     let golden = b"{\"key\":\"alpha\",\"value\":\"one\"}\n{\"key\":\"\",\"value\":\"e\"}\n\
         {\"key_base64\":\"AP9cCiA=\",\"value\":\"\"}\n";
     check_golden(DumpFormat::Jsonl, LoadFormat::Jsonl, &AWKWARD, golden);
+}
+
+#[test]
+fn mdb_is_written_and_read_as_its_golden_bytes() {
+    let golden = b"VERSION=3\nformat=bytevalue\ntype=btree\nmapsize=68719476736\n\
+        HEADER=END\n 616c706861\n 6f6e65\n \n 65\n 00ff5c0a20\n \nDATA=END\n";
+    check_golden(DumpFormat::Mdb, LoadFormat::Bytevalue, &AWKWARD, golden);
+}
+
+#[test]
+fn gdbm_ascii_is_written_and_read_as_its_golden_bytes() {
+    let golden = b"# GDBM dump file created by splitpoint\n#:version=1.1\n\
+        #:file=splitpoint.gdbm\n#:format=standard\n# End of header\n\
+        #:len=5\nYWxwaGE=\n#:len=3\nb25l\n#:len=0\n#:len=1\nZQ==\n\
+        #:len=5\nAP9cCiA=\n#:len=0\n#:count=3\n# End of data\n";
+    check_golden(DumpFormat::GdbmAscii, LoadFormat::GdbmAscii, &AWKWARD, golden);
+}
+
+/// The lengths are those that `gdbm_dump` writes on a little-endian machine of 64 bits.
+#[test]
+fn gdbm_binary_is_written_and_read_as_its_golden_bytes() {
+    let golden = b"!\r\n! GDBM FLAT FILE DUMP -- THIS IS NOT A TEXT FILE\r\n! splitpoint\r\n!\r\n\
+        \0\0\0\x05\0\0\0\0alpha\0\0\0\x03\0\0\0\0one\
+        \0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0e\
+        \0\0\0\x05\0\0\0\0\x00\xff\\\n \0\0\0\0\0\0\0\0";
+    check_golden(DumpFormat::GdbmBinary, LoadFormat::GdbmBinary, &AWKWARD, golden);
 }
 
 #[test]
@@ -117,7 +143,7 @@ fn an_empty_store_is_dumped_and_loaded() {
 }
 
 #[test]
-fn tsv_says_why_it_cannot_carry_a_record() {
+fn tsv_refuses_a_tab_or_newline_and_says_where() {
     for (key, value, why) in [
         (&b"a\tb"[..], &b"v"[..], "its key holds a TAB"),
         (b"a\nb", b"v", "its key holds a newline"),
@@ -154,7 +180,7 @@ fn check_malformed(format: LoadFormat, input: &str, record_count: usize, error: 
 }
 
 #[test]
-fn malformed_hex_is_told_by_line() {
+fn malformed_hex_is_reported_by_line() {
     for (input, record_count, error) in [
         ("61 62\n61\n", 1, "line 2: expected a key and a value in hex with one space between"),
         ("61 62\n6g 61\n", 1, "line 2: key: `g` at column 2 is not a hex digit"),
@@ -167,13 +193,13 @@ fn malformed_hex_is_told_by_line() {
 }
 
 #[test]
-fn malformed_tsv_is_told_by_line() {
+fn malformed_tsv_is_reported_by_line() {
     let error = "line 3: no TAB between a key and a value";
     check_malformed(LoadFormat::Tsv, "a\tb\nc\td\ne\n", 2, error);
 }
 
 #[test]
-fn malformed_headers_of_db_dump_are_told_by_line() {
+fn malformed_headers_of_db_dump_are_reported_by_line() {
     for (input, error) in [
         ("VERSION=2\n", "line 1: expected `VERSION=3`"),
         ("VERSION=3\ntype=hash\nHEADER=END\n", "line 3: the header has no `format=`"),
@@ -190,7 +216,7 @@ fn malformed_headers_of_db_dump_are_told_by_line() {
 }
 
 #[test]
-fn malformed_data_of_db_dump_is_told_by_line() {
+fn malformed_data_of_db_dump_is_reported_by_line() {
     let cut_short = "line 6: the input ends where a datum or DATA=END should be: it is cut short";
     let another = "line 6: data after DATA=END: dump and load the databases of a file one by one";
     for (data, record_count, error) in [
@@ -209,7 +235,7 @@ fn malformed_data_of_db_dump_is_told_by_line() {
 }
 
 #[test]
-fn malformed_jsonl_is_told_by_line() {
+fn malformed_jsonl_is_reported_by_line() {
     for (input, record_count, error) in [
         (
             "{\"key\":\"a\",\"value\":\"b\"}\n{\"key\":\"a\"}\n",
@@ -233,7 +259,7 @@ fn malformed_jsonl_is_told_by_line() {
 }
 
 #[test]
-fn malformed_cdb_is_told_by_byte() {
+fn malformed_cdb_is_reported_by_byte() {
     for (input, error) in [
         ("x", "byte 0: expected `+` or the empty line at the end, found `x`"),
         ("+1,1:a=>b\n", "byte 6: expected `->` after the key, found `=`"),
@@ -324,7 +350,7 @@ proptest! {
 
 /// As the program writes it on machines of both byte orders, and on those of 32 bits.
 #[test]
-fn the_lengths_of_a_binary_gdbm_dump_are_found_out() {
+fn the_lengths_of_a_binary_gdbm_dump_are_detected_in_every_width_and_order() {
     let header = b"!\r\n! GDBM FLAT FILE DUMP -- THIS IS NOT A TEXT FILE\r\n! x\r\n!\r\n";
     let records = vec![(b"k".to_vec(), b"one".to_vec()), (Vec::new(), vec![0; 300])];
     for (before, behind) in [(0, 4), (4, 0), (0, 0)] {

@@ -86,7 +86,7 @@ fn gate_passes_a_good_function_and_names_each_limit_that_a_bad_one_misses() {
     assert_eq!((good.exit, good.stderr.as_str()), (0, ""));
     check_text(
         &good.text(),
-        &["Limits that hold: 1 of 1.", "\nmet    cost of a hit", "at most 1.1"],
+        &["Limits that hold: 1 of 1.", "\nmet     cost of a hit", "at most 1.1"],
     );
     let args = ["lab", "gate", "keys", "--hash", "netbsd-byte-sum", "--max-cost", "1.5"];
     let more = ["--min-utilization", "0.5", "--max-chain-p", "0.001", "--max-dupes", "5000"];
@@ -117,7 +117,7 @@ fn gate_checks_every_size_that_is_given() {
     outcome.check_error(1, "1 of 2 limits is missed");
     check_text(
         &outcome.text(),
-        &["16 buckets\nlimit ", "\nmet  ", "65536 buckets\nlimit ", "\nMISSED  "],
+        &["16 buckets\nresult ", "\nmet  ", "65536 buckets\nresult ", "\nMISSED  "],
     );
 }
 
@@ -299,8 +299,8 @@ fn recommend_obeys_what_is_asked() {
         (
             &["--buckets", "4294967296"],
             2,
-            "the keys, a hash of each and tables of up to 8 times 4,294,967,296 buckets take \
-             128.0 GiB, 4.0 GiB are allowed",
+            "the keys, their hashes and the largest table tried for 4,294,967,296 buckets take \
+             16.0 GiB; --memory-bytes allows 4.0 GiB",
         ),
         (
             &["--hash", "sipphash"],
@@ -344,6 +344,11 @@ fn recommend_that_is_stopped_says_what_is_missing() {
     let outcome = crate::sandbox::Outcome::of(&child.wait_with_output().expect("the program ends"));
     assert_eq!(outcome.exit, 130, "{rest}");
     assert!(rest.contains("error: interrupted: only "), "{rest}");
+    let progress: Vec<serde_json::Value> =
+        rest.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let last = progress.last().expect("progress");
+    assert_eq!((&last["phase"], &last["done"]), (&"trying".into(), &true.into()), "{rest}");
+    assert!(last["records"].as_u64() < last["records_total"].as_u64(), "{rest}");
     let json = outcome.json();
     let missing = json["interruption"]["missing"].as_str().expect("what is missing");
     assert!(missing.ends_with(" functions were measured"), "{missing}");

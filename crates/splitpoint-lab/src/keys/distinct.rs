@@ -12,19 +12,23 @@ pub(super) struct ExactSet {
     len: usize,
 }
 
-/// Fewest slots of a set for each of its keys, in thirds.
-const SLOTS_PER_KEY_THIRDS: usize = 4;
+/// Slots of the smallest set that holds a key.
+const SLOTS_MIN: usize = 64;
+/// A set grows when more than 3/4 of its slots are used.
+const LOAD_MAX: (usize, usize) = (3, 4);
 
 impl ExactSet {
     /// Returns the most memory that a set of `len` keys takes, also while it grows, in bytes.
     pub(super) fn memory_bytes(len: usize) -> u64 {
-        let slots = (len * SLOTS_PER_KEY_THIRDS / 3 + 1).next_power_of_two() as u64;
+        let slots = (len * LOAD_MAX.1 / LOAD_MAX.0 + 1).next_power_of_two();
+        let slots = slots.max(SLOTS_MIN) as u64;
         8 * (slots + slots / 2)
     }
 
     /// Adds the last key of `batch`, and returns true unless the set has an equal key.
     pub(super) fn insert_last(&mut self, batch: &KeyBatch) -> bool {
-        if (self.len + 1) * SLOTS_PER_KEY_THIRDS > self.slots.len() * 3 {
+        debug_assert!(!batch.is_empty(), "the batch has a last key");
+        if (self.len + 1) * LOAD_MAX.1 > self.slots.len() * LOAD_MAX.0 {
             self.grow(batch);
         }
         let index = batch.len() - 1;
@@ -46,7 +50,7 @@ impl ExactSet {
     }
 
     fn grow(&mut self, batch: &KeyBatch) {
-        let slot_count = (2 * self.slots.len()).max(64);
+        let slot_count = (2 * self.slots.len()).max(SLOTS_MIN);
         let old = std::mem::replace(&mut self.slots, vec![0; slot_count]);
         for index in old.into_iter().filter(|&index| index != 0) {
             let mut slot = self.home(batch.key(index as usize - 1));
@@ -67,13 +71,14 @@ pub(super) fn fingerprint(key: &[u8]) -> u128 {
 /// fingerprints: `n^2 / 2^129`.
 ///
 /// Source: Knuth, The Art of Computer Programming 2, 3.3.2 (the birthday bound).
-pub(super) fn wrong_p(key_count: u64) -> f64 {
+pub(super) fn collision_p_max(key_count: u64) -> f64 {
     let n = key_count as f64;
     (n * n * 0.5_f64.powi(129)).min(1.0)
 }
 
 /// Returns which of `part_count` parts a fingerprint belongs to.
 pub(super) fn part_of(fingerprint: u128, part_count: u64) -> u64 {
+    debug_assert!(part_count > 0, "a fingerprint belongs to a part");
     (((fingerprint >> 64) * u128::from(part_count)) >> 64) as u64
 }
 
@@ -111,6 +116,7 @@ impl FingerprintSet {
             return Err(Full);
         }
         let wanted = fingerprint.max(1);
+        // `part_of` uses the high half, so the low half stays uniform within a part.
         let low = fingerprint & u128::from(u64::MAX);
         let mut slot = ((low * self.slots.len() as u128) >> 64) as usize;
         loop {
@@ -176,6 +182,22 @@ mod tests {
     }
 
     #[test]
+    fn a_set_that_grows_stays_within_its_memory() {
+        let (mut batch, mut set) = (KeyBatch::default(), ExactSet::default());
+        for n in 0..2000_u64 {
+            // The second is a duplicate, for which the set may grow as well.
+            for is_new in [true, false] {
+                let old = set.slots.len();
+                batch.push(&n.to_le_bytes());
+                assert_eq!(set.insert_last(&batch), is_new);
+                let new = set.slots.len();
+                let held = if new == old { new } else { old + new };
+                assert!(8 * held as u64 <= ExactSet::memory_bytes(set.len), "{n}: {old} to {new}");
+            }
+        }
+    }
+
+    #[test]
     fn a_full_set_says_so_and_the_zero_is_a_fingerprint() {
         let mut set = FingerprintSet::new(100);
         assert_eq!((set.insert(0), set.insert(0)), (Ok(true), Ok(false)));
@@ -187,6 +209,6 @@ mod tests {
 
     #[test]
     fn the_bound_of_a_billion_keys_is_that_of_the_birthday() {
-        assert!((wrong_p(1 << 30) - 0.5_f64.powi(69)).abs() < 1e-30);
+        assert!((collision_p_max(1 << 30) - 0.5_f64.powi(69)).abs() < 1e-30);
     }
 }

@@ -39,7 +39,7 @@ pub use read::{KEY_BYTES_MAX, KeyInput, Noticed, Place, ReadError, reader};
 pub use shown::{escaped, shown};
 
 use distinct::{
-    Bitmap, ExactSet, FINGERPRINT_BYTES, FingerprintSet, fingerprint, part_of, wrong_p,
+    Bitmap, ExactSet, FINGERPRINT_BYTES, FingerprintSet, collision_p_max, fingerprint, part_of,
 };
 use facts::Tally;
 
@@ -210,7 +210,7 @@ impl<'s> Keys<'s> {
             DuplicatePolicy::Keep => (first.tally, Duplicates::Unchecked, 0),
             DuplicatePolicy::Remove => {
                 let (tally, found) = stream.find_duplicates(memory_bytes, watch)?;
-                let wrong_p = wrong_p(stream.key_count);
+                let wrong_p = collision_p_max(stream.key_count);
                 (tally, Duplicates::RemovedByFingerprint { wrong_p }, found)
             }
         };

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::chart::{Axis, SIDES, at, frame, polyline};
 use super::entry::{self, Entry};
-use super::league::size_in_words;
+use super::functions::size_in_words;
 use super::number::{counted, fixed, grouped, percent};
 use super::scale::{Scale, Tick};
 use crate::document::{Block, Cell, Figure, Fold, Line, Table};

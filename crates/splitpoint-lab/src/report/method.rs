@@ -1,5 +1,6 @@
 //! How it was measured, and with what.
 
+use super::functions::{COST_HIGH, COST_VERY_HIGH};
 use super::number::{counted, grouped, moment};
 use crate::document::{Block, Line, shown};
 use crate::measure::FAILURE_BITS;
@@ -35,6 +36,10 @@ pub(super) fn terms() -> Vec<(&'static str, Line)> {
         "The probability that an ideal hash gives as much or more. With many tests small values \
          come up by chance; chance is ruled out below 2^-{FAILURE_BITS}, about one in a million."
     );
+    let by_size = format!(
+        "The verdict at each size, the smallest first: . fits, ~ structured, + worse, x by a cost \
+         of {COST_HIGH}, X by {COST_VERY_HIGH}."
+    );
     let terms = [
         (
             "ideal",
@@ -60,11 +65,7 @@ pub(super) fn terms() -> Vec<(&'static str, Line)> {
             "Worse than by chance, which is certain, but a hit costs less than 1.05 times the ideal.",
         ),
         ("worse", "Less even, or with a fuller bucket, than chance allows."),
-        (
-            "by size",
-            "The verdict at each size, the smallest first: . fits, ~ structured, + worse, x by a \
-             cost of 1.1, X by 2.",
-        ),
+        ("by size", &by_size),
         (
             "sd",
             "Standard deviations of the number of buckets of a size under an ideal hash, given the \

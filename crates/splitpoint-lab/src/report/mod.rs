@@ -21,11 +21,11 @@ mod choices;
 mod compared;
 mod cost;
 mod curve;
-mod depth;
 mod entry;
+mod functions;
 mod gates;
 mod keys;
-mod league;
+mod measurement;
 mod method;
 mod number;
 mod scale;
@@ -98,7 +98,7 @@ fn sections(study: &Study) -> Vec<Section> {
         add("avalanche", "Avalanche", avalanche::section(study));
     }
     if entries.len() > 1 {
-        add("league", "League table", league::section(&entries, study));
+        add("league", "League table", functions::section(&entries, study));
     }
     if let Some(blocks) = cost::section(&entries, &study.reports) {
         add("cost", "Cost over table size", blocks);
@@ -107,7 +107,7 @@ fn sections(study: &Study) -> Vec<Section> {
         add("chains", "The table of the store", chains::section(live));
     }
     if !entries.is_empty() {
-        add("depth", "In depth", depth::section(&entries, study.reports.len()));
+        add("depth", "In depth", measurement::section(&entries, study.reports.len()));
     }
     if !study.timings.is_empty() {
         add("timing", "Time per key", timing::section(&study.timings));

@@ -27,8 +27,13 @@ const L1_CACHE_BYTES: u32 = 32;
 /// A page has `2^PAGE_SHIFT` bytes.
 const PAGE_SHIFT: u32 = 12;
 
-const SIZE: &str = "outside of a replay: its input is the address of a kernel object";
-const BLOCKS: &str = "where blocks are a power of two apart, as the metadata of ext2 groups are";
+/// Where not to use a function, for several of them.
+const AVOID_OUTSIDE_REPLAY: &str =
+    "outside of a replay: its input is the address of a kernel object";
+const AVOID_ALIGNED_BLOCKS: &str =
+    "where blocks are a power of two apart, as the metadata of ext2 groups are";
+const AVOID_OR: &str =
+    "at all: the OR sets the bits of the address for good, so that larger tables are wasted";
 
 /// The functions of this family.
 pub(super) const SPECIMENS: &[Specimen] = &[
@@ -37,7 +42,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(page_2_2_5(word32(key, 0), word32(key, 1))),
         "Linux 2.2.5 and 2.0.34, page cache: inode and page number added, folded once",
-        SIZE,
+        AVOID_OUTSIDE_REPLAY,
     )
     .of(KeyLayout::Page)
     .historic(Reduction::AddFold),
@@ -46,7 +51,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(page_offset(word32(key, 0), word32(key, 1))),
         "Lever 2000, page cache, \"offset\": the offset added unshifted as well",
-        SIZE,
+        AVOID_OUTSIDE_REPLAY,
     )
     .of(KeyLayout::Page)
     .historic(Reduction::AddFold),
@@ -55,7 +60,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(page_mult(word32(key, 0), word32(key, 1))),
         "Lever 2000, page cache, \"mult\": Fibonacci hashing with the right shift",
-        SIZE,
+        AVOID_OUTSIDE_REPLAY,
     )
     .of(KeyLayout::Page)
     .historic(Reduction::HighShift),
@@ -64,7 +69,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(page_2_2_16(word32(key, 0), word32(key, 1))),
         "Linux 2.2.16, page cache: the fold is gone, the low bits of the offset are in",
-        SIZE,
+        AVOID_OUTSIDE_REPLAY,
     )
     .of(KeyLayout::Page)
     .historic(Reduction::LowMask),
@@ -73,7 +78,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(page_2_4_0(word32(key, 0), word32(key, 1))),
         "Linux 2.4.0, page cache: address_space and page number added, folded once",
-        SIZE,
+        AVOID_OUTSIDE_REPLAY,
     )
     .of(KeyLayout::PageIndex)
     .historic(Reduction::AddFold),
@@ -82,7 +87,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(buffer_2_2_5(word32(key, 0), word32(key, 1))),
         "Linux 2.2.5, buffer cache: device XOR block",
-        BLOCKS,
+        AVOID_ALIGNED_BLOCKS,
     )
     .of(KeyLayout::Buffer)
     .historic(Reduction::LowMask),
@@ -109,7 +114,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(buffer_steiner(word32(key, 1))),
         "Steiner, in Lever 2000, buffer cache: block times 127 by a shift; the device is not used",
-        BLOCKS,
+        AVOID_ALIGNED_BLOCKS,
     )
     .of(KeyLayout::Buffer)
     .historic(Reduction::LowMask),
@@ -135,7 +140,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(dentry_2_2_5(word32(key, 0), name_of(key))),
         "Linux 2.2.5, dentry cache: name hash plus the parent's address, XOR-folded twice",
-        SIZE,
+        AVOID_OUTSIDE_REPLAY,
     )
     .of(KeyLayout::Dentry)
     .historic(Reduction::XorFoldTwice),
@@ -144,7 +149,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(dentry_2_2_5(word32(key, 0), name_of(key))),
         "Lever 2000, dentry cache, \"14-bit\": additions in the place of the XORs",
-        SIZE,
+        AVOID_OUTSIDE_REPLAY,
     )
     .of(KeyLayout::Dentry)
     .historic(Reduction::AddFoldTwice),
@@ -153,7 +158,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(dentry_mult(word32(key, 0), name_of(key))),
         "Lever 2000, dentry cache, \"mult\", shift 11; he tried shift 17 too",
-        SIZE,
+        AVOID_OUTSIDE_REPLAY,
     )
     .of(KeyLayout::Dentry)
     .historic(Reduction::Shift(11)),
@@ -162,7 +167,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(dentry_2_2_16(word32(key, 0), name_of(key))),
         "Linux 2.2.16 and 2.4.0, dentry cache: the address in lines of 32 bytes",
-        SIZE,
+        AVOID_OUTSIDE_REPLAY,
     )
     .of(KeyLayout::Dentry)
     .historic(Reduction::XorFoldTwice),
@@ -171,7 +176,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(inode_2_2(word32(key, 0), word32(key, 1))),
         "Linux 2.2.5 and 2.2.16, inode cache: inode number OR the superblock's address",
-        "at all: the OR sets the bits of the address for good, so that larger tables are wasted",
+        AVOID_OR,
     )
     .of(KeyLayout::Inode)
     .historic(Reduction::AddFoldTwice),
@@ -180,7 +185,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         32,
         |key, _| u64::from(inode_2_2(word32(key, 0) / L1_CACHE_BYTES, word32(key, 1))),
         "Linux 2.4.0, inode cache: inode number OR the superblock's address in lines of 32 bytes",
-        "at all: the OR sets the bits of the address for good, so that larger tables are wasted",
+        AVOID_OR,
     )
     .of(KeyLayout::Inode)
     .historic(Reduction::AddFoldTwice),

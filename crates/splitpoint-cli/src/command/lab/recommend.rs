@@ -1,6 +1,6 @@
 //! `splitpoint lab recommend`: which function and reduction to use.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use splitpoint_lab::choose::{self, Distribution, REDUCTIONS, SEEDS};
 use splitpoint_lab::line_load::{TABLE_BYTES_MAX, line_load_ns};
@@ -61,7 +61,7 @@ pub(super) struct Args {
     output: Output,
 }
 
-/// Measures and ranks.
+/// Measures the candidates and prints them, cheapest first.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let wishes = Wishes { on_disk: args.on_disk, hostile: args.hostile };
     let candidates = candidates(args, wishes)?;
@@ -71,9 +71,9 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     check_memory(args, bucket_count, &session)?;
     let study = saving::study(session.keys().facts().clone());
     let study = Study { wishes, ..study };
-    let study = measured(study, &candidates, bucket_count, &session, args, console)?;
-    let in_words = || report::document(&study).text(&look(args.all));
-    args.output.deliver_with(&study, console, in_words)?;
+    let study = measure(study, &candidates, bucket_count, &session, args, console)?;
+    let text = || report::document(&study).text(&look(args.all));
+    args.output.deliver_with(&study, console, text)?;
     session.end(study.interruption.as_ref())
 }
 
@@ -91,16 +91,17 @@ fn candidates(args: &Args, wishes: Wishes) -> Result<Vec<&'static Specimen>> {
     Ok(specimens)
 }
 
-/// Fails if the hashes of all keys and the counters of the largest table would not fit.
+/// Refuses a table whose counters do not fit into memory with the keys and their hashes.
 fn check_memory(args: &Args, bucket_count: u64, session: &Session) -> Result<()> {
-    let counters = bucket_count.saturating_mul(8).saturating_mul(4);
+    let counters = choose::counter_bytes_max(bucket_count);
     let hashes = session.keys().len().saturating_mul(8);
     let needed = counters.saturating_add(hashes).saturating_add(session.keys().memory_bytes());
     if needed <= args.keys.memory_bytes {
         return Ok(());
     }
     let message = format!(
-        "the keys, a hash of each and tables of up to 8 times {} take {}, {} are allowed",
+        "the keys, their hashes and the largest table tried for {} take {}; --memory-bytes \
+         allows {}",
         counted(bucket_count, "bucket"),
         bytes(needed),
         bytes(args.keys.memory_bytes)
@@ -109,7 +110,8 @@ fn check_memory(args: &Args, bucket_count: u64, session: &Session) -> Result<()>
         .hint("--memory-bytes allows more; or use a sample of the keys"))
 }
 
-fn measured(
+/// Measures the candidates and ranks their choices, cheapest first.
+fn measure(
     mut study: Study,
     candidates: &[&'static Specimen],
     bucket_count: u64,
@@ -118,21 +120,14 @@ fn measured(
     console: Console,
 ) -> Result<Study> {
     let key_count = session.keys().len();
-    let mut sampler = Sampler::new();
-    session.for_each(&args.keys, |key| {
-        sampler.add(key);
-        true
-    })?;
-    let functions: Vec<_> = candidates.iter().map(|&specimen| (specimen, SEEDS[1])).collect();
-    for sample in sampler.finish() {
-        study.timings.extend(timing::time(&functions, &sample, || session.is_stopped()));
-    }
+    study.timings = timings(candidates, session, args)?;
     let total = Total::Records(key_count * count(candidates.len()));
     let mut progress = Progress::start(args.keys.progress, console, "trying", total);
     let mut line_ns: BTreeMap<u64, Spread> = BTreeMap::new();
-    for (done, &specimen) in (1..).zip(candidates) {
-        let is_it = |timing: &&Timing| timing.is_mixed && timing.hash == specimen.name();
-        let Some(timing) = study.timings.iter().find(is_it) else { break };
+    let mut measured_count = 0;
+    for &specimen in candidates {
+        let is_timing_of = |timing: &&Timing| timing.is_mixed && timing.hash == specimen.name();
+        let Some(timing) = study.timings.iter().find(is_timing_of) else { break };
         let hash_ns = timing.latency_ns.median;
         let distributions = distributions(specimen, bucket_count, session, args)?;
         if session.is_stopped() {
@@ -145,17 +140,38 @@ fn measured(
             let line = line_ns.entry(table_bytes).or_insert_with(|| line_load_ns(table_bytes));
             study.choices.push(distribution.choice(specimen, hash_ns, line));
         }
-        progress.update(key_count * done, 0);
+        measured_count += 1;
+        progress.update(key_count * measured_count, 0);
     }
-    progress.finish(key_count * count(candidates.len()), 0);
+    progress.finish(key_count * measured_count, 0);
     choose::rank(&mut study.choices);
-    if session.is_stopped() {
-        let found: HashSet<&str> = study.choices.iter().map(|choice| &*choice.hash).collect();
-        let (found, all) = (found.len(), candidates.len());
-        let missing = format!("only {found} of {all} functions were measured");
-        study.interruption = Some(Interruption { key_count, missing });
-    }
+    study.interruption = interruption(key_count, measured_count, count(candidates.len()));
     Ok(study)
+}
+
+/// Times the candidates on a sample of the keys, until the work is stopped.
+fn timings(
+    candidates: &[&'static Specimen],
+    session: &Session,
+    args: &Args,
+) -> Result<Vec<Timing>> {
+    let mut sampler = Sampler::new();
+    session.for_each(&args.keys, |key| {
+        sampler.add(key);
+        true
+    })?;
+    let functions: Vec<_> = candidates.iter().map(|&specimen| (specimen, SEEDS[1])).collect();
+    let samples = sampler.finish();
+    let time = |sample| timing::time(&functions, sample, || session.is_stopped());
+    Ok(samples.iter().flat_map(time).collect())
+}
+
+/// Returns what is missing if not all functions were measured.
+fn interruption(key_count: u64, measured_count: u64, all_count: u64) -> Option<Interruption> {
+    (measured_count < all_count).then(|| {
+        let missing = format!("only {measured_count} of {all_count} functions were measured");
+        Interruption { key_count, missing }
+    })
 }
 
 /// Tries one function with every reduction, size and seed.

@@ -112,7 +112,7 @@ fn probing(report: &Report) -> Table {
     for found in &report.probing {
         let means = |means: [f64; 4]| means.map(|mean| Cell::from(fixed(mean, 3)));
         let load = found.inserted_count as f64 / found.slot_count as f64;
-        let row = [Cell::from(method(found.method))]
+        let row = [Cell::from(probing_name(found.method))]
             .into_iter()
             .chain(means([found.hit, found.hit_ideal, found.miss, found.miss_ideal]))
             .chain(cells![found.slot_count, fixed(load, 3)]);
@@ -128,7 +128,7 @@ fn probing(report: &Report) -> Table {
     table
 }
 
-fn method(method: Method) -> &'static str {
+fn probing_name(method: Method) -> &'static str {
     match method {
         Method::Linear => "linear probing",
         Method::Double => "double hashing",
@@ -136,13 +136,13 @@ fn method(method: Method) -> &'static str {
     }
 }
 
-/// What the numbers of open addressing do not say.
+/// Notes on open addressing: methods that gave up, tags that are all alike.
 fn probing_notes(report: &Report) -> Option<Block> {
     let unfinished = report.probing.iter().filter(|found| found.inserted_count < report.key_count);
     let mut notes: Vec<Line> = unfinished
         .map(|found| {
             let inserted = counted(found.inserted_count, "key");
-            let name = method(found.method);
+            let name = probing_name(found.method);
             format!("{name}: given up after {inserted}; all of them would cost more still").into()
         })
         .collect();
@@ -156,7 +156,7 @@ fn probing_notes(report: &Report) -> Option<Block> {
     (!notes.is_empty()).then_some(Block::List("", notes))
 }
 
-/// Buckets as pages.
+/// Page reads per lookup if each bucket is a page.
 fn pages(report: &Report) -> Table {
     let mut table = Table::new("Buckets as pages: reads per lookup").numbers([
         "slots of a page",
@@ -203,6 +203,7 @@ fn lookups(report: &Report) -> Table {
     table
 }
 
+/// Lookups, the fullest bucket and the buckets used, beside the ideal.
 fn costs(report: &Report) -> Table {
     let mut table = Table::new("What it costs, beside the ideal")
         .words([""])
@@ -222,6 +223,7 @@ fn costs(report: &Report) -> Table {
     table
 }
 
+/// Keys per bucket at percentiles, counted by bucket and by key.
 fn percentiles(report: &Report) -> Table {
     let mut table = Table::new("Keys per bucket at percentiles, by nearest rank")
         .words(["each counts once"])
@@ -234,6 +236,7 @@ fn percentiles(report: &Report) -> Table {
     table
 }
 
+/// The tests, and how likely their results are with an ideal hash.
 fn statistics(report: &Report) -> Table {
     let caption = format!(
         "{} on this table; p is the probability of as much or more with an ideal hash",
@@ -278,6 +281,7 @@ fn statistics(report: &Report) -> Table {
     table
 }
 
+/// Examples of keys that share a hash.
 fn equal_hashes(report: &Report) -> Table {
     let mut table = Table::new("Keys with equal hashes, the lowest hashes first")
         .words(["hash", "some of its keys"]);
@@ -291,7 +295,7 @@ fn equal_hashes(report: &Report) -> Table {
     table
 }
 
-/// Bits of the hash that say nothing.
+/// Bits that no key or every key sets.
 fn bits(report: &Report) -> impl Iterator<Item = Block> {
     let found = [("never", report.bits_never_set), ("always", report.bits_always_set)];
     found.into_iter().filter(|(_, bits)| *bits != 0).map(|(name, bits)| {
