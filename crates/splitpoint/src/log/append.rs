@@ -194,8 +194,8 @@ impl Appender {
         self.unsynced.push((0, file_bytes));
     }
 
-    /// Goes on at `position`, in the segment that is there. The bytes before it count as durable
-    /// from `unsynced_offset` on if that lies inside the segment.
+    /// Continues the log at `position`, in the segment that holds it. The next sync covers the
+    /// segment from its beginning, because a killed process may have left it unsynced.
     pub(crate) fn resume(&mut self, region: &Region, position: Position) -> Result<()> {
         assert!(self.tail.is_none(), "a handle goes on once, when it is opened");
         self.lsn = position.lsn;
@@ -273,7 +273,7 @@ impl Appender {
     }
 
     /// Makes room in the tail for a record of this size, in a new segment if need be. On an error
-    /// nothing has changed.
+    /// the log is as before; a sequence number may be used up.
     #[inline]
     pub(crate) fn reserve(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
         let room = self.tail.as_ref().map_or(0, |tail| tail.end - tail.offset);
@@ -321,7 +321,8 @@ impl Appender {
             value[..8].copy_from_slice(&offset.to_le_bytes());
             value[8..].copy_from_slice(&tail.salt.to_le_bytes());
             let link = Payload::new(RecordKind::Link, &[], &value);
-            // Through the file, since the mapping of the old tail is gone.
+            // Through the file: in a table in memory, allocating the new segment may have moved the
+            // tail (`follow_view` runs below).
             if let Err(error) = self.append(&link, None, WritePath::Write, region) {
                 extents.release(offset, segment_bytes);
                 return Err(error);
