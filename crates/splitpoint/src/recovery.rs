@@ -46,7 +46,8 @@ use crate::region::{Extents, Region};
 use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
-use crate::storage::open::{Locked, io_error, open_and_lock, remove_new, sync_directory};
+use crate::storage::failure::io_error;
+use crate::storage::open::{Locked, open_and_lock, remove_new, sync_directory};
 use crate::store::{Mark, Opened, Store, Writer};
 
 /// Opens or makes the store in the file at `path`.
