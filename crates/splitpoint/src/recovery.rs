@@ -336,7 +336,7 @@ fn set_geometry(region: &Region, geometry: Geometry) {
 }
 
 /// Tells the program how far a recovery is.
-fn tell(on_recovery: Option<&OnRecovery>, progress: RecoveryProgress) {
+fn report_progress(on_recovery: Option<&OnRecovery>, progress: RecoveryProgress) {
     if let Some(OnRecovery(function)) = on_recovery {
         function(progress);
     }

@@ -20,7 +20,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::Opening;
-use super::log_scan::{Change, Counts, KeyHash, NONE};
+use super::log_scan::{Counts, KeyHash, NO_RECORD, SlotChange};
 use crate::error::{Error, Result};
 use crate::format::{SegmentHeader, SegmentKind};
 use crate::index::lookup::is_held;
@@ -41,7 +41,7 @@ const VERIFIED_SEGMENTS_MAX: usize = 64;
 /// What a killed writer appended and did not publish: one change or batch at most.
 #[derive(Debug)]
 pub(super) struct Unpublished {
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<SlotChange>,
     pub(super) counts: Counts,
     /// Records of any kind, links included.
     pub(super) records: u64,
@@ -190,17 +190,17 @@ fn compare_with_index(
     region: &Region,
     key_hash: KeyHash<'_>,
     last: &VecDeque<Record<'_>>,
-    unpublished: &[Change],
+    unpublished: &[SlotChange],
 ) -> Result<()> {
     let mut later: HashSet<u64> = unpublished.iter().map(|change| change.hash).collect();
     for record in last.iter().rev() {
         let Some(change) = Logged::of(&region.view, record)? else { continue };
-        let Change { hash, addr, prev } = key_hash.effect_of(change).change;
+        let SlotChange { hash, addr, prev } = key_hash.effect_of(change).change;
         // A later change of the same key counts, or of another with an equal hash.
         if !later.insert(hash) {
             continue;
         }
-        let agrees = if addr == NONE {
+        let agrees = if addr == NO_RECORD {
             !is_held(&region.windows, hash, prev)?
         } else {
             is_held(&region.windows, hash, addr)?
