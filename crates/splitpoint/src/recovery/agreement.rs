@@ -24,7 +24,7 @@ use super::log_scan::{Counts, KeyHash, NO_RECORD, SlotChange};
 use crate::error::{Error, Result};
 use crate::format::{SegmentHeader, SegmentKind};
 use crate::index::lookup::is_held;
-use crate::log::append::{Position, segment_of};
+use crate::log::append::{LogPosition, segment_of};
 use crate::log::batch::Batches;
 use crate::log::record::{Record, RecordKind};
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
@@ -46,7 +46,7 @@ pub(super) struct Unpublished {
     /// Records of any kind, links included.
     pub(super) records: u64,
     /// Where the log ends.
-    pub(super) end: Position,
+    pub(super) end: LogPosition,
 }
 
 impl Opening {
@@ -59,7 +59,7 @@ impl Opening {
     pub(super) fn compare_with_log(
         &self,
         region: &Region,
-        published: Position,
+        published: LogPosition,
     ) -> Result<Unpublished> {
         let mut unpublished = Unpublished {
             changes: Vec::new(),
@@ -82,7 +82,7 @@ impl Opening {
 }
 
 /// Returns the segment to begin with, so that enough of the log before `published` is verified.
-fn first_verified(view: &View, published: Position) -> Result<Position> {
+fn first_verified(view: &View, published: LogPosition) -> Result<LogPosition> {
     let mut header = segment_of(view, published)?;
     let mut segment_offset = published.segment_offset;
     for _ in 1..VERIFIED_SEGMENTS_MAX {
@@ -103,14 +103,14 @@ fn first_verified(view: &View, published: Position) -> Result<Position> {
     }
     assert!(header.base_lsn <= published.lsn, "the way back leads back");
     let offset = segment_offset + SegmentHeader::BYTES;
-    Ok(Position { segment_offset, offset, lsn: header.base_lsn })
+    Ok(LogPosition { segment_offset, offset, lsn: header.base_lsn })
 }
 
 /// Verifies the log up to `published` and returns its last changes there, the oldest first; none if
 /// what is durable is damaged. Big records are not verified, only what names them.
 fn last_changes(
     view: &View,
-    published: Position,
+    published: LogPosition,
     durable_lsn: u64,
 ) -> Result<VecDeque<Record<'_>>> {
     let first = first_verified(view, published)?;

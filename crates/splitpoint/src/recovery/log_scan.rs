@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES};
 use crate::hash::HashFunction;
 use crate::live::CommitState;
-use crate::log::append::Position;
+use crate::log::append::LogPosition;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::log::segment::{Segment, backwards, log_segment_at};
 use crate::options::{OnRecovery, RecoveryProgress};
@@ -24,7 +24,7 @@ use crate::store::TOMBSTONE_BYTES;
 pub(super) const CHANGES_MAX: usize = 1 << 21;
 /// Replaced records that are prefetched together.
 const READ_AHEAD: usize = 32;
-/// Bytes read between two reports of progress: a few milliseconds of work.
+/// Bytes read between two reports of progress. Not measured.
 const PROGRESS_BYTES: u64 = 4 << 20;
 /// Most segments that are looked at to find the beginning of a part.
 const SEGMENTS_MAX: usize = 1 << 14;
@@ -108,7 +108,7 @@ impl Counts {
         mut self,
         view: &View,
         before: CommitState,
-        end: Position,
+        end: LogPosition,
     ) -> Result<CommitState> {
         self.add_replaced(view);
         let less = |what, stored: u64, gone: u64| {
@@ -161,7 +161,7 @@ impl KeyHash<'_> {
 /// What a pass over the log finds: where it ends, what it uses, what it does.
 #[derive(Debug, Default)]
 pub(super) struct LogScan {
-    pub(super) end: Position,
+    pub(super) end: LogPosition,
     pub(super) used: Vec<Extent>,
     pub(super) records: u64,
     pub(super) counts: Counts,
@@ -171,7 +171,7 @@ pub(super) struct LogScan {
     pub(super) dropped_bytes: u64,
     /// The first changes, part after part, and where the others begin.
     pub(super) changes: Vec<Vec<SlotChange>>,
-    pub(super) unread_from: Option<Position>,
+    pub(super) unread_from: Option<LogPosition>,
 }
 
 impl LogScan {
@@ -261,7 +261,7 @@ impl LogScan {
 /// Returns where a second part of the log may begin: at the segment in the middle between `start`
 /// and the end, as far as the live header shows it. Nothing vouches for that header, nor for the
 /// segments that lead back from there.
-fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
+fn middle_of_log(region: &Region, start: LogPosition) -> Option<LogPosition> {
     if !has_halves(region) {
         return None;
     }
@@ -275,7 +275,7 @@ fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
     let middle = segments.iter().min_by_key(|segment| segment.base_lsn.abs_diff(middle_lsn))?;
     assert!(start.lsn < middle.base_lsn, "the second part begins behind the first");
     let Segment { offset: segment_offset, base_lsn: lsn, .. } = *middle;
-    Some(Position { segment_offset, offset: middle.first(), lsn })
+    Some(LogPosition { segment_offset, offset: middle.first(), lsn })
 }
 
 /// What one thread reads of the log.
@@ -293,7 +293,7 @@ impl Part {
         region: &Region,
         key_hash: KeyHash<'_>,
         walk: LogWalk<'_>,
-        (until, changes_max): (Option<Position>, usize),
+        (until, changes_max): (Option<LogPosition>, usize),
         read: impl Fn(u64),
     ) -> Result<Self> {
         let mut scan = LogScan::default();
@@ -354,7 +354,7 @@ mod tests {
         let opened = open_memory(&Options::new()).unwrap();
         let view = &opened.region.view;
         let before = CommitState { record_count: 2, live_bytes: 100, ..CommitState::default() };
-        let end = Position { segment_offset: 65_536, offset: 65_600, lsn: 8 };
+        let end = LogPosition { segment_offset: 65_536, offset: 65_600, lsn: 8 };
         let after = |counts: Counts| counts.after(view, before, end);
 
         let most = Counts { deleted_count: 2, replaced_bytes: 100, ..Counts::default() };

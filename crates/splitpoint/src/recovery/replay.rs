@@ -30,7 +30,7 @@ use crate::index::slot::{Slot, Tag};
 use crate::index::split::insert;
 use crate::linear::{BucketIndex, Geometry};
 use crate::live::{CommitState, LineWindow};
-use crate::log::append::Position;
+use crate::log::append::LogPosition;
 use crate::log::scan::{Changes, LogWalk, Step, Trust};
 use crate::options::{Access, RecoveryProgress};
 use crate::region::{Extents, LivePool, Region};
@@ -44,7 +44,7 @@ const READ_AHEAD: usize = 32;
 /// An index that has been built, and where its log ends.
 #[derive(Debug)]
 struct Rebuilt {
-    end: Position,
+    end: LogPosition,
     state: CommitState,
     extents: Extents,
     recovery: Recovery,
@@ -145,10 +145,10 @@ impl Opening {
     fn collect(
         &self,
         region: &Region,
-        rest: Position,
-        end: Position,
+        rest: LogPosition,
+        end: LogPosition,
         changes: &mut Vec<SlotChange>,
-    ) -> Result<Option<Position>> {
+    ) -> Result<Option<LogPosition>> {
         let walk = LogWalk::from_position(&region.view, rest, Trust::Published, end.lsn)?;
         let mut log = Changes::new(walk);
         loop {
@@ -227,7 +227,7 @@ impl Opening {
         }
         if end.segment_offset != 0 {
             // Nothing shows which of it a killed process, or a copy, left unsynced.
-            self.log.distrust_durability(region.view.file_bytes());
+            self.log.mark_file_unsynced(region.view.file_bytes());
             self.log.leave_segment(&mut extents)?;
             let position = self.log.position();
             assert!(end.lsn < position.lsn, "the new segment is behind all that was replayed");
