@@ -19,8 +19,8 @@ pub(super) struct Replaced<'a> {
     bigs: &'a Bigs,
     by_offset: BTreeMap<u64, usize>,
     /// Records that were replaced or deleted, by segment.
-    replaced: HashMap<u64, Marks>,
-    pub(super) replaced_bigs: HashSet<u64>,
+    marks: HashMap<u64, Marks>,
+    pub(super) big_marks: HashSet<u64>,
     /// Whether no part of the log is lost. Then `prev` alone shows which record replaces which.
     pub(super) is_complete: bool,
     /// The hash function and its seed, if a hash tells which key was deleted.
@@ -38,8 +38,8 @@ impl<'a> Replaced<'a> {
             log: &found.log,
             bigs: &found.bigs,
             by_offset: parts.map(|(i, part)| (part.segment.offset, i)).collect(),
-            replaced: HashMap::new(),
-            replaced_bigs: HashSet::new(),
+            marks: HashMap::new(),
+            big_marks: HashSet::new(),
             is_complete: found.losses.missing.is_empty()
                 && found.bigs.lost_count == 0
                 && found.losses.segments == 0,
@@ -85,13 +85,13 @@ impl<'a> Replaced<'a> {
         if let Some((part, _)) = self.log.run_at(offset, &self.by_offset) {
             let segment = &part.segment;
             if segment.lsn_at(offset) < lsn {
-                let marks = self.replaced.entry(segment.offset);
+                let marks = self.marks.entry(segment.offset);
                 return marks.or_insert_with(|| Marks::new(segment)).set(offset, true);
             }
         } else if let Some(segment) = self.big_at(offset)
             && segment.base_lsn < lsn
         {
-            return self.replaced_bigs.insert(segment.offset);
+            return self.big_marks.insert(segment.offset);
         }
         false
     }
@@ -100,11 +100,11 @@ impl<'a> Replaced<'a> {
     pub(super) fn unmark_replaced(&mut self, prev: Option<Addr>) -> bool {
         let Some(offset) = prev.map(Addr::offset) else { return false };
         if let Some((part, _)) = self.log.run_at(offset, &self.by_offset) {
-            let marks = self.replaced.get_mut(&part.segment.offset);
+            let marks = self.marks.get_mut(&part.segment.offset);
             return marks.is_some_and(|marks| marks.set(offset, false));
         }
         let segment = offset.checked_sub(SegmentHeader::BYTES);
-        segment.is_some_and(|segment| self.replaced_bigs.remove(&segment))
+        segment.is_some_and(|segment| self.big_marks.remove(&segment))
     }
 
     fn big_at(&self, offset: u64) -> Option<&'a Segment> {
@@ -112,7 +112,7 @@ impl<'a> Replaced<'a> {
     }
 
     pub(super) fn is_replaced(&self, segment: &Segment, offset: u64) -> bool {
-        self.replaced.get(&segment.offset).is_some_and(|marks| marks.has(offset))
+        self.marks.get(&segment.offset).is_some_and(|marks| marks.has(offset))
     }
 
     /// Returns whether a delete that has only the hash of its key comes after `lsn`.

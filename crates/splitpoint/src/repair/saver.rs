@@ -78,7 +78,7 @@ impl Saver<'_> {
 
     fn save_big(&mut self, reader: &mut Reader<'_>, segment: &Segment, lsn: u64) -> Result<()> {
         self.saved_bytes += segment.bytes;
-        if self.replaced.replaced_bigs.contains(&segment.offset) {
+        if self.replaced.big_marks.contains(&segment.offset) {
             return Ok(());
         }
         let Some(pair) = read_big(reader, segment) else { return Ok(()) };
