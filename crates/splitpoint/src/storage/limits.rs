@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_smallest_limit_counts_and_max_is_none() {
-        let limit = |texts: &[&str]| least(1000, texts.iter().map(|text| text.to_string()));
+        let limit = |texts: &[&str]| least(1000, texts.iter().map(ToString::to_string));
         assert_eq!(limit(&["max\n", "700\n", "800\n"]), 700);
         assert_eq!(limit(&["max\n", "9223372036854771712\n"]), 1000);
         assert_eq!(limit(&[]), 1000);

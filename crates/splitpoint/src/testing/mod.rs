@@ -9,10 +9,13 @@
 //!
 //! The machine itself is in `storage::sim`. Tests of one module are beside it.
 
-#[cfg(all(test, not(loom)))]
+// Two attributes: clippy recognizes a test module by `cfg(test)` alone.
+#[cfg(test)]
+#[cfg(not(loom))]
 mod crash_tests;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod kill_tests;
 pub(crate) mod mutant;
