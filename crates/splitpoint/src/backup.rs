@@ -48,7 +48,7 @@ use crate::error::{Error, Result};
 use crate::format::{HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, Superblock};
 use crate::hash::HashFunction;
 use crate::live::CommitState;
-use crate::log::append::Position;
+use crate::log::append::LogPosition;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::log::segment::Segment;
 use crate::options::{Create, Options};
@@ -572,9 +572,9 @@ fn added_keys(change: Logged<'_>) -> i64 {
 }
 
 /// Checks that the walk ended where the snapshot does.
-fn expect_end(expected: LogEnd, found: Position) -> Result<()> {
+fn expect_end(expected: LogEnd, found: LogPosition) -> Result<()> {
     let LogEnd::Commit { lsn, tail_segment, tail_offset } = expected else { return Ok(()) };
-    let expected = Position { segment_offset: tail_segment, offset: tail_offset, lsn };
+    let expected = LogPosition { segment_offset: tail_segment, offset: tail_offset, lsn };
     if expected == found {
         return Ok(());
     }

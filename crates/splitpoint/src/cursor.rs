@@ -11,7 +11,7 @@
 use crate::error::Result;
 use crate::format::{Addr, LogStart};
 use crate::index::lookup::{find, is_held};
-use crate::log::append::Position;
+use crate::log::append::LogPosition;
 use crate::log::record::Pair;
 use crate::log::scan::{LogWalk, Trust};
 use crate::store::Store;
@@ -29,7 +29,7 @@ pub struct Scan<'db> {
     store: &'db Store,
     walk: Option<LogWalk<'db>>,
     /// Where the log ended when the scan began, and how many segments had been opened.
-    end: Position,
+    end: LogPosition,
     opened_count: usize,
     /// Records read ahead; those from `next` on have not been examined yet.
     ahead: Vec<Candidate<'db>>,
@@ -45,7 +45,7 @@ struct Candidate<'db> {
 }
 
 impl<'db> Scan<'db> {
-    pub(crate) fn new(store: &'db Store, start: LogStart, end: Position) -> Result<Self> {
+    pub(crate) fn new(store: &'db Store, start: LogStart, end: LogPosition) -> Result<Self> {
         let opened_count = store.opened.count();
         let walk = LogWalk::new(&store.region.view, start, Trust::Published, end.lsn)?;
         Ok(Self { store, walk, end, opened_count, ahead: Vec::with_capacity(READ_AHEAD), next: 0 })

@@ -541,10 +541,7 @@ impl Db {
                 break;
             }
         }
-        match durability {
-            Durability::Sync => self.sync(),
-            Durability::Async | Durability::Buffered => Ok(()),
-        }
+        if durability.is_synced_at_end() { self.sync() } else { Ok(()) }
     }
 
     /// Stores a chunk of pairs. With `Sync` it waits for the device only after an error, because
@@ -566,10 +563,7 @@ impl Db {
         let stored =
             puts.iter().try_for_each(|put| self.store.put_locked(&mut writer, put).map(drop));
         let is_last = prepared.is_err() || stored.is_err();
-        let level = match durability {
-            Durability::Sync if !is_last => Durability::Buffered,
-            level => level,
-        };
+        let level = if is_last { durability } else { durability.deferred() };
         self.finish(writer, level)?;
         stored.and(prepared)
     }

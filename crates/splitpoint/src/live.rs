@@ -4,17 +4,16 @@ use crate::atomic::{AtomicU64, Ordering, may_be_killed};
 use crate::error::{Error, Result};
 use crate::format::{
     FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_MAGIC, LIVE_OFFSET, LSN_MAX,
-    VERSION,
+    PID_OFFSET, VERSION,
 };
 use crate::index::line::LineNumber;
 use crate::index::shape::Shape;
+use crate::piece::PIECE_COUNT_MAX;
 use crate::space::{Extent, Space};
 use crate::storage::Identity;
 
 /// Number of 8-byte words in the header.
 pub(crate) const WORD_COUNT: usize = (LIVE_BYTES / 8) as usize;
-/// Largest number of pieces of a window.
-pub(crate) const PIECE_COUNT_MAX: usize = 192;
 
 /// The live header, at byte 8192 of the file: 512 words that change one at a time.
 ///
@@ -94,8 +93,9 @@ pub(crate) const LINES_USED_OFFSET: u64 = LIVE_OFFSET + LINES_USED as u64 * 8;
 pub(crate) const FREE_LINES_OFFSET: u64 = LIVE_OFFSET + FREE_LINE as u64 * 8;
 /// Byte offset of the end of the file in granules in the file.
 pub(crate) const END_OFFSET: u64 = LIVE_OFFSET + END as u64 * 8;
-/// Byte offset of the writer's process id in the file.
-pub(crate) const PID_OFFSET: u64 = LIVE_OFFSET + PID as u64 * 8;
+const _: () = assert!(PID_OFFSET == LIVE_OFFSET + PID as u64 * 8);
+const _: () = assert!(PIECES[0] + PIECE_COUNT_MAX == PIECES[1]);
+const _: () = assert!(PIECES[1] + PIECE_COUNT_MAX == WORD_COUNT);
 
 /// The counts and the log position that a commit publishes with its log sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

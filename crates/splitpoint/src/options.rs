@@ -56,6 +56,21 @@ pub enum Durability {
     Sync,
 }
 
+impl Durability {
+    /// Returns the durability of one change among many that share one wait at the end.
+    pub(crate) fn deferred(self) -> Self {
+        match self {
+            Self::Sync => Self::Buffered,
+            Self::Async | Self::Buffered => self,
+        }
+    }
+
+    /// Returns whether many [`deferred`](Self::deferred) changes need a sync at the end.
+    pub(crate) fn is_synced_at_end(self) -> bool {
+        self == Self::Sync
+    }
+}
+
 /// Whether [`Options::open`] creates the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Create {

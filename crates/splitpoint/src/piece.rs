@@ -9,6 +9,9 @@ use crate::index::line::LINE_BYTES;
 /// Lines of the first pieces, which have one granule each.
 const LINES_MIN: u64 = GRANULE_BYTES / LINE_BYTES;
 
+/// Largest number of pieces of a window: the live header has a word for each.
+pub(crate) const PIECE_COUNT_MAX: usize = 192;
+
 /// A piece of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
@@ -64,7 +67,7 @@ mod tests {
             assert!(piece.line_count <= (piece.first_line / 8).max(LINES_MIN));
         }
         assert_eq!(line, 1 << 32);
-        assert!(piece_count_for(1 << 32) <= crate::live::PIECE_COUNT_MAX);
+        assert!(piece_count_for(1 << 32) <= PIECE_COUNT_MAX);
         assert_eq!((piece_count_for(0), piece_count_for(1), piece_count_for(65)), (0, 1, 2));
     }
 }

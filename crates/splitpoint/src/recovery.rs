@@ -40,13 +40,14 @@ use crate::index::shape::Shape;
 use crate::index::split::{is_last_split_whole, repair_last_split};
 use crate::linear::Geometry;
 use crate::live::{CommitState, LineWindow};
-use crate::log::append::{Appender, Position};
+use crate::log::append::{Appender, LogPosition};
 use crate::options::{Access, Create, OnRecovery, Options, RecoveryProgress};
 use crate::region::{Extents, Region};
 use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
-use crate::storage::open::{Locked, io_error, open_and_lock, remove_new, sync_directory};
+use crate::storage::failure::io_error;
+use crate::storage::open::{Locked, open_and_lock, remove_new, sync_directory};
 use crate::store::{Mark, Opened, Store, Writer};
 
 /// Opens or makes the store in the file at `path`.
@@ -341,7 +342,7 @@ fn set_geometry(region: &Region, geometry: Geometry) {
 }
 
 /// Tells the program how far a recovery is.
-fn tell(on_recovery: Option<&OnRecovery>, progress: RecoveryProgress) {
+fn report_progress(on_recovery: Option<&OnRecovery>, progress: RecoveryProgress) {
     if let Some(OnRecovery(function)) = on_recovery {
         function(progress);
     }
@@ -409,17 +410,17 @@ impl Opening {
         region.windows.map_listed_pieces()?;
         let (lsn, state) = region.live().committed();
         let position =
-            Position { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
+            LogPosition { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
         self.resume(region, position)?;
         Ok(self.finish(Extents::of(region), (state, Recovery::Clean, lsn)))
     }
 
     /// Goes on at the tail, if this handle may write.
-    fn resume(&mut self, region: &Region, position: Position) -> Result<()> {
+    fn resume(&mut self, region: &Region, position: LogPosition) -> Result<()> {
         match self.access {
             Access::ReadWrite => self.log.resume(region, position),
             Access::ReadOnly => {
-                self.log.stand_at(position);
+                self.log.set_read_position(position);
                 Ok(())
             }
         }
@@ -443,14 +444,14 @@ impl Opening {
     }
 
     /// Returns where the log went on after the last commit that was published, and its counts.
-    fn committed_position(&self, region: &Region) -> (Position, CommitState) {
+    fn committed_position(&self, region: &Region) -> (LogPosition, CommitState) {
         let (lsn, state) = region.live().committed();
         let mut position =
-            Position { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
+            LogPosition { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
         let start = self.superblock.log_start;
         if position.segment_offset == 0 && start.segment_offset != 0 {
             let LogStart { segment_offset, record_offset: offset, lsn, .. } = start;
-            position = Position { segment_offset, offset, lsn };
+            position = LogPosition { segment_offset, offset, lsn };
         }
         (position, state)
     }
@@ -493,7 +494,7 @@ impl Opening {
             "the first sync covers the file"
         );
         if durable_lsn < position.lsn {
-            self.log.distrust_durability(region.view.file_bytes());
+            self.log.mark_file_unsynced(region.view.file_bytes());
         }
         Ok((state, Recovery::WarmRestart { records }, durable_lsn))
     }

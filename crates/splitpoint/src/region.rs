@@ -29,7 +29,7 @@ use crate::index::line::LINE_BYTES;
 use crate::live::{LineWindow, Live, WORD_COUNT};
 use crate::piece::piece_of;
 use crate::prefaulter::Prefaulter;
-use crate::storage::open::io_error;
+use crate::storage::failure::io_error;
 use crate::storage::{Backing, Room, Storage, WindowKind, is_of_device, no_room};
 
 pub(crate) use extents::Extents;

@@ -20,11 +20,11 @@
 //!   neither do those of a batch that was never committed.
 //! - What could not be read is in the report: behind it may be newer values and deletes.
 
-mod analysis;
 mod batches;
 mod bigs;
 mod marks;
 mod reader;
+mod replaced;
 mod report;
 mod saver;
 mod segments;
@@ -50,10 +50,10 @@ use crate::storage::raw::RawFile;
 #[cfg(any(test, feature = "sim"))]
 use crate::storage::raw::ReadAt;
 
-use analysis::Analysis;
 use batches::Undone;
 use bigs::{Bigs, big_header};
 use reader::Reader;
+use replaced::Replaced;
 pub use report::{DamagedRange, RepairProgress, RepairReport};
 use saver::Saver;
 use segments::{Headers, KnownEnd, Log, Losses, losses, order};
@@ -286,20 +286,20 @@ impl Found {
 
     /// Stores the newest value of each key in `db`, which is empty.
     fn save(mut self, reader: &mut Reader<'_>, db: &Db) -> Result<RepairReport> {
-        let mut analysis = Analysis::new(&self);
+        let mut replaced = Replaced::new(&self);
         for part in &self.log.parts {
             part.each_record(reader, |reader, record| {
-                analysis.add(reader, part, record);
+                replaced.add(reader, part, record);
                 Ok(())
             })?;
         }
         for (&lsn, segment) in &self.bigs.doubtful {
             if let Some((header, _)) = big_header(reader, segment) {
-                analysis.replace(header.prev, lsn);
+                replaced.mark_replaced(header.prev, lsn);
             }
         }
-        let (record_count, unknown) = (analysis.record_count, analysis.unknown_deletes);
-        let saver = Saver { found: &self, analysis, db, record_count: 0, saved_bytes: 0 };
+        let (record_count, unknown) = (replaced.record_count, replaced.unknown_deletes);
+        let saver = Saver { found: &self, replaced, db, record_count: 0, saved_bytes: 0 };
         saver.save_all(reader)?;
         if let (Some(superblock), None) = (&self.superblock, &self.hash) {
             self.report.replaced_hash = Some(superblock.hash_name.clone());

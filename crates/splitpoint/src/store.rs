@@ -272,8 +272,8 @@ impl Store {
                 (ranges, lsn)
             };
             let begun = Instant::now();
-            for (offset, bytes) in ranges {
-                self.region.sync_range(offset, bytes)?;
+            for range in ranges {
+                self.region.sync_range(range.offset, range.bytes)?;
             }
             self.region.live().set_durable_lsn(lsn);
             self.lock()?.pace.end_sync(begun.elapsed());

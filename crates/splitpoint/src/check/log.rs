@@ -24,7 +24,7 @@ use std::ops::Range;
 use super::{Check, CheckStage};
 use crate::error::Result;
 use crate::format::{Addr, FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader};
-use crate::log::append::Position;
+use crate::log::append::LogPosition;
 use crate::log::batch::{CutBatches, Standing};
 use crate::log::record::{LINK_BYTES, Record, RecordKind};
 use crate::log::resync::{Link, Powers, SegmentScan, records_of, scan};
@@ -48,9 +48,9 @@ impl Place {
         Self { segment, offset: segment.first(), is_made_up: false }
     }
 
-    fn position(&self) -> Position {
+    fn position(&self) -> LogPosition {
         let Self { segment, offset, .. } = *self;
-        Position { segment_offset: segment.offset, offset, lsn: segment.lsn_at(offset) }
+        LogPosition { segment_offset: segment.offset, offset, lsn: segment.lsn_at(offset) }
     }
 }
 
@@ -59,8 +59,8 @@ struct Pass<'c, 'a> {
     check: &'c mut Check<'a>,
     region: &'a Region,
     /// How far the log has been read, and where it ends.
-    position: Position,
-    end: Position,
+    position: LogPosition,
+    end: LogPosition,
     batches: CutBatches<Record<'a>>,
     /// The segments that lead to the end, by the one that they follow; found when they are needed.
     followers: Option<BTreeMap<u64, Segment>>,
@@ -69,13 +69,13 @@ struct Pass<'c, 'a> {
 
 impl Check<'_> {
     /// Reads every record of the log from `start` to `end`.
-    pub(super) fn read_log(&mut self, start: LogStart, end: Position) -> Result<()> {
+    pub(super) fn read_log(&mut self, start: LogStart, end: LogPosition) -> Result<()> {
         if start.segment_offset == 0 || start.lsn >= end.lsn {
             return Ok(());
         }
         let region = &self.store.region;
         let LogStart { segment_offset, record_offset: offset, lsn, .. } = start;
-        let position = Position { segment_offset, offset, lsn };
+        let position = LogPosition { segment_offset, offset, lsn };
         let mut pass = Pass {
             check: self,
             region,
@@ -445,7 +445,7 @@ impl<'a> Pass<'_, 'a> {
         }
         // What is lost has been noted, unless the headers contradict each other.
         if self.position != self.end && !is_lost || is_lost && self.check.report.is_clean() {
-            let Position { offset, lsn, .. } = self.end;
+            let LogPosition { offset, lsn, .. } = self.end;
             self.check.report.note("end of the log", offset, lsn, self.position.lsn);
         }
     }

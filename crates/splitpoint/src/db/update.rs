@@ -5,7 +5,6 @@ use std::sync::MutexGuard;
 
 use super::Db;
 use crate::error::Result;
-use crate::options::Durability;
 use crate::store::Writer;
 use crate::table::PutMode;
 use crate::value::Value;
@@ -80,6 +79,16 @@ impl Db {
     ///
     /// As [`put`](Self::put) for a missing key, and as [`get`](Self::get) for one that exists.
     ///
+    /// # Durability
+    ///
+    /// That of the handle for a value that this call stores. A value that another thread has stored
+    /// may not be durable yet.
+    ///
+    /// # Cost
+    ///
+    /// A [`get`](Self::get) for a key that exists. For a missing one two more and a
+    /// [`put`](Self::put); other writers wait while `make` runs.
+    ///
     /// # Examples
     ///
     /// ```
@@ -126,7 +135,7 @@ impl Db {
     ///
     /// # Durability
     ///
-    /// That of the handle. With [`Durability::Sync`] all deletes share one wait at the end.
+    /// That of the handle. With [`Durability::Sync`](crate::Durability::Sync) all deletes share one wait at the end.
     ///
     /// # Cost
     ///
@@ -145,6 +154,16 @@ impl Db {
     /// ```
     pub fn retain(&self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) -> Result<u64> {
         let mut deleted_count = 0;
+        let outcome = self.retain_unsynced(&mut keep, &mut deleted_count);
+        self.sync_deletes(outcome)?;
+        Ok(deleted_count)
+    }
+
+    fn retain_unsynced(
+        &self,
+        keep: &mut impl FnMut(&[u8], &[u8]) -> bool,
+        deleted_count: &mut u64,
+    ) -> Result<()> {
         for entry in self.scan()? {
             let entry = entry?;
             let mut value = Some(entry.value);
@@ -152,15 +171,14 @@ impl Db {
                 if keep(&entry.key, &old) {
                     break;
                 }
-                match self.delete_if_held(&entry.key, &old)? {
-                    Held::Deleted => deleted_count += 1,
-                    Held::Missing => {}
-                    Held::Other(newer) => value = Some(newer),
+                match self.delete_if_equal(&entry.key, &old)? {
+                    ConditionalDelete::Deleted => *deleted_count += 1,
+                    ConditionalDelete::Missing => {}
+                    ConditionalDelete::Other(newer) => value = Some(newer),
                 }
             }
         }
-        self.sync_if_asked()?;
-        Ok(deleted_count)
+        Ok(())
     }
 
     /// Deletes every key, and returns the number of keys it deleted.
@@ -194,48 +212,47 @@ impl Db {
     /// ```
     pub fn clear(&self) -> Result<u64> {
         let mut deleted_count = 0;
-        for key in self.keys()? {
-            deleted_count += u64::from(self.remove(&key?, self.durability_of_part())?);
-        }
-        self.sync_if_asked()?;
+        let outcome = self.clear_unsynced(&mut deleted_count);
+        self.sync_deletes(outcome)?;
         Ok(deleted_count)
     }
 
+    fn clear_unsynced(&self, deleted_count: &mut u64) -> Result<()> {
+        let durability = self.store.durability.deferred();
+        for key in self.keys()? {
+            *deleted_count += u64::from(self.remove(&key?, durability)?);
+        }
+        Ok(())
+    }
+
     /// Deletes `key` if its value is still `old`.
-    fn delete_if_held(&self, key: &[u8], old: &[u8]) -> Result<Held<'_>> {
+    fn delete_if_equal(&self, key: &[u8], old: &[u8]) -> Result<ConditionalDelete<'_>> {
         let hash = self.store.hash_of(key);
-        let durability = self.durability_of_part();
+        let durability = self.store.durability.deferred();
         let mut writer = self.store.lock_for_change()?;
-        let Some(pair) = self.store.find_hashed(key, hash)? else { return Ok(Held::Missing) };
+        let Some(pair) = self.store.find_hashed(key, hash)? else {
+            return Ok(ConditionalDelete::Missing);
+        };
         // The read mapping may have moved since `old` was read, so equal values may lie at two
         // addresses.
         if !std::ptr::eq(pair.value, old) && pair.value != old {
-            return Ok(Held::Other(Value::borrowed(pair.value)));
+            return Ok(ConditionalDelete::Other(Value::borrowed(pair.value)));
         }
         self.store.delete_locked(&mut writer, key, hash, durability)?;
         self.finish(writer, durability)?;
-        Ok(Held::Deleted)
+        Ok(ConditionalDelete::Deleted)
     }
 
-    /// Returns the durability of one change among many that share one wait at the end.
-    fn durability_of_part(&self) -> Durability {
-        match self.store.durability {
-            Durability::Sync => Durability::Buffered,
-            level => level,
-        }
-    }
-
-    /// Waits for durability at the end of many changes.
-    fn sync_if_asked(&self) -> Result<()> {
-        match self.store.durability {
-            Durability::Sync => self.sync(),
-            Durability::Async | Durability::Buffered => Ok(()),
-        }
+    /// Makes the deletes of a call durable if the handle asks for that, also after an error: those
+    /// before the error stay deleted.
+    fn sync_deletes(&self, outcome: Result<()>) -> Result<()> {
+        let synced = if self.store.durability.is_synced_at_end() { self.sync() } else { Ok(()) };
+        outcome.and(synced)
     }
 }
 
 /// The result of deleting a key that should have a certain value.
-enum Held<'db> {
+enum ConditionalDelete<'db> {
     Deleted,
     Missing,
     /// The key has another value by now.
@@ -254,5 +271,50 @@ fn run_locked<R>(
             drop(writer);
             resume_unwind(panic)
         }
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use super::*;
+    use crate::{Create, Durability, Options, SimDisk, SimFault};
+
+    const ENOSPC: i32 = 28;
+    const KEYS: u32 = 1000;
+
+    /// Fails each call of `delete_all` on a new store of [`KEYS`] keys. After an error in the middle
+    /// a power loss must bring no deleted key back.
+    fn assert_deletes_survive_an_error(delete_all: impl Fn(&Db) -> Result<u64>) {
+        let options = Options::new().segment_bytes_min(4096).seed(7).durability(Durability::Sync);
+        let mut partial_count = 0;
+        for call in 1.. {
+            let disk = SimDisk::new();
+            let db = disk.open(&options).expect("nothing fails");
+            db.put_many((0..KEYS).map(|i| (i.to_le_bytes(), b"value"))).expect("nothing fails");
+            let failing_call = disk.call_count() + call;
+            disk.fail_once(call, SimFault::Error(ENOSPC));
+            let deleted = delete_all(&db);
+            if disk.call_count() < failing_call {
+                break;
+            }
+            let left = db.len();
+            if deleted.is_ok() || left == 0 || left == u64::from(KEYS) {
+                continue;
+            }
+            partial_count += 1;
+            let after = disk.lose_power(0).open(&Options::new().create(Create::Never));
+            assert_eq!(after.expect("it recovers").len(), left, "call {call}");
+        }
+        assert!(partial_count > 0, "no call failed in the middle");
+    }
+
+    #[test]
+    fn keys_that_retain_deletes_before_an_error_are_durable() {
+        assert_deletes_survive_an_error(|db| db.retain(|_, _| false));
+    }
+
+    #[test]
+    fn keys_that_clear_deletes_before_an_error_are_durable() {
+        assert_deletes_survive_an_error(Db::clear);
     }
 }

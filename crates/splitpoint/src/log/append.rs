@@ -23,11 +23,22 @@ pub(crate) enum WritePath {
     Write,
 }
 
-/// How many times as large as the first segment those are that are prepared.
+/// A segment is prepared if it is at least this many times as large as the smallest: for a small one
+/// the thread costs more than the faults. The bound was not measured.
 const PREPARED_GROWTH: u64 = 8;
 
-/// A range of the file that is not durable yet: offset and size in bytes.
-pub(crate) type Unsynced = (u64, u64);
+/// A range of the file that is not durable yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnsyncedRange {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+impl UnsyncedRange {
+    fn end(self) -> u64 {
+        self.offset + self.bytes
+    }
+}
 
 /// The tail of the log: where the next record goes.
 #[derive(Debug)]
@@ -36,15 +47,15 @@ pub(crate) struct Appender {
     /// The segment after the tail, if it is prepared: set aside, zero and mapped.
     next: Option<NextSegment>,
     /// Where the log ends while there is no tail to write to.
-    standing: Position,
+    read_position: LogPosition,
     /// Log sequence number of the next record.
     lsn: u64,
     segment_bytes_min: u64,
     segment_bytes_max: u64,
     /// State of the generator of salts.
-    salts: u64,
+    salt_state: u64,
     /// Ranges that the next sync must cover, oldest first; the part in the tail is not among them.
-    unsynced: Vec<Unsynced>,
+    unsynced: Vec<UnsyncedRange>,
     /// A buffer for records that go by `write`.
     buf: Vec<u8>,
     /// Segments opened by this handle, in order.
@@ -53,10 +64,10 @@ pub(crate) struct Appender {
 
 /// The segments that a handle has opened: which records are younger than some moment.
 #[derive(Debug, Default)]
-pub(crate) struct OpenedSegments(RwLock<BTreeMap<u64, Opened>>);
+pub(crate) struct OpenedSegments(RwLock<BTreeMap<u64, OpenedSegment>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Opened {
+struct OpenedSegment {
     end: u64,
     ordinal: usize,
 }
@@ -66,7 +77,7 @@ impl OpenedSegments {
         let mut opened = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let ordinal = opened.len();
         assert!(offset < end, "a segment has bytes");
-        let before = opened.insert(offset, Opened { end, ordinal });
+        let before = opened.insert(offset, OpenedSegment { end, ordinal });
         assert!(before.is_none(), "a segment of the log is never used again");
     }
 
@@ -135,7 +146,7 @@ impl<'a> Payload<'a> {
 
 /// A position in the log from which records are appended or read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Position {
+pub(crate) struct LogPosition {
     /// Offset of the segment, 0 for an empty log.
     pub(crate) segment_offset: u64,
     /// Offset of the next record.
@@ -146,8 +157,8 @@ pub(crate) struct Position {
 
 /// Returns the header of the log segment that `position` is in. Position and header must agree on
 /// the log sequence number, and there must be room for a LINK record, as there always is.
-pub(crate) fn segment_of(view: &View, position: Position) -> Result<SegmentHeader> {
-    let Position { segment_offset, offset, lsn } = position;
+pub(crate) fn segment_of(view: &View, position: LogPosition) -> Result<SegmentHeader> {
+    let LogPosition { segment_offset, offset, lsn } = position;
     let header = view.segment(segment_offset)?;
     let corrupt =
         |what, at, expected, found| Err(Error::Corrupt { what, offset: at, expected, found });
@@ -173,11 +184,11 @@ impl Appender {
         Self {
             tail: None,
             next: None,
-            standing: Position { segment_offset: 0, offset: 0, lsn: 0 },
+            read_position: LogPosition { segment_offset: 0, offset: 0, lsn: 0 },
             lsn: 0,
             segment_bytes_min,
             segment_bytes_max,
-            salts: seed,
+            salt_state: seed,
             unsynced: Vec::new(),
             buf: Vec::new(),
             opened: Arc::default(),
@@ -189,14 +200,14 @@ impl Appender {
         &self.opened
     }
 
-    /// Says that the whole file may hold bytes that are not durable: a killed process left them.
-    pub(crate) fn distrust_durability(&mut self, file_bytes: u64) {
-        self.unsynced.push((0, file_bytes));
+    /// Notes that no byte of the file may count as durable: a killed process has written to it.
+    pub(crate) fn mark_file_unsynced(&mut self, file_bytes: u64) {
+        self.unsynced.push(UnsyncedRange { offset: 0, bytes: file_bytes });
     }
 
-    /// Goes on at `position`, in the segment that is there. The bytes before it count as durable
-    /// from `unsynced_offset` on if that lies inside the segment.
-    pub(crate) fn resume(&mut self, region: &Region, position: Position) -> Result<()> {
+    /// Continues the log at `position`, in the segment that holds it. The next sync covers the
+    /// segment from its beginning, because a killed process may have left it unsynced.
+    pub(crate) fn resume(&mut self, region: &Region, position: LogPosition) -> Result<()> {
         assert!(self.tail.is_none(), "a handle goes on once, when it is opened");
         self.lsn = position.lsn;
         if position.segment_offset == 0 {
@@ -222,20 +233,22 @@ impl Appender {
         Ok(())
     }
 
-    /// Stands at `position` without writing, for a handle that only reads.
-    pub(crate) fn stand_at(&mut self, position: Position) {
+    /// Sets where the log ends, for a handle that only reads.
+    pub(crate) fn set_read_position(&mut self, position: LogPosition) {
         assert!(self.tail.is_none(), "a handle that only reads has nothing to append to");
-        self.standing = position;
+        self.read_position = position;
     }
 
     /// Returns where the next record goes.
     #[inline]
-    pub(crate) fn position(&self) -> Position {
+    pub(crate) fn position(&self) -> LogPosition {
         match &self.tail {
-            Some(tail) => {
-                Position { segment_offset: tail.segment_offset, offset: tail.offset, lsn: self.lsn }
-            }
-            None => self.standing,
+            Some(tail) => LogPosition {
+                segment_offset: tail.segment_offset,
+                offset: tail.offset,
+                lsn: self.lsn,
+            },
+            None => self.read_position,
         }
     }
 
@@ -273,7 +286,7 @@ impl Appender {
     }
 
     /// Makes room in the tail for a record of this size, in a new segment if need be. On an error
-    /// nothing has changed.
+    /// the log is as before; a sequence number may be used up.
     #[inline]
     pub(crate) fn reserve(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
         let room = self.tail.as_ref().map_or(0, |tail| tail.end - tail.offset);
@@ -321,7 +334,8 @@ impl Appender {
             value[..8].copy_from_slice(&offset.to_le_bytes());
             value[8..].copy_from_slice(&tail.salt.to_le_bytes());
             let link = Payload::new(RecordKind::Link, &[], &value);
-            // Through the file, since the mapping of the old tail is gone.
+            // Through the file: in a table in memory, allocating the new segment may have moved the
+            // tail (`follow_view` runs below).
             if let Err(error) = self.append(&link, None, WritePath::Write, region) {
                 extents.release(offset, segment_bytes);
                 return Err(error);
@@ -330,7 +344,8 @@ impl Appender {
         // The header of the new segment says so, and a walk comes to it with this number.
         assert_eq!(self.lsn, base_lsn, "the LINK ends where the next segment begins");
         if let Some(old) = self.tail.replace(tail) {
-            self.unsynced.push((old.unsynced_offset, old.offset - old.unsynced_offset));
+            let (offset, bytes) = (old.unsynced_offset, old.offset - old.unsynced_offset);
+            self.unsynced.push(UnsyncedRange { offset, bytes });
         }
         self.opened.add(offset, offset + segment_bytes);
         let live = region.live();
@@ -434,8 +449,8 @@ impl Appender {
 
     /// Returns the next number of a splitmix64 sequence with a random start.
     pub(crate) fn next_salt(&mut self) -> u64 {
-        self.salts = self.salts.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.salts ^ self.salts >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.salt_state = self.salt_state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.salt_state ^ self.salt_state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ mixed >> 31
     }
@@ -514,7 +529,7 @@ impl Appender {
             value[8..].copy_from_slice(&segment_bytes.to_le_bytes());
             let mut naming = Payload::new(RecordKind::BigPut, &[], &value);
             naming.header.is_in_transaction = is_in_transaction;
-            self.unsynced.push((offset, segment_bytes));
+            self.unsynced.push(UnsyncedRange { offset, bytes: segment_bytes });
             self.append(&naming, prev, WritePath::Mapping, region)
         });
         if let Err(error) = named {
@@ -567,7 +582,7 @@ impl Appender {
     /// When somebody waits, the first sync in a segment covers all of it: its blocks are allocated
     /// once, and the syncs after it touch no metadata. A background sync leaves the rest of the
     /// segment as it is, since pages that are clean cost the next store a fault.
-    pub(crate) fn take_unsynced(&mut self, is_awaited: bool) -> (Vec<Unsynced>, u64) {
+    pub(crate) fn take_unsynced(&mut self, is_awaited: bool) -> (Vec<UnsyncedRange>, u64) {
         let mut ranges = std::mem::take(&mut self.unsynced);
         if let Some(tail) = &mut self.tail
             && tail.unsynced_offset < tail.offset
@@ -575,7 +590,8 @@ impl Appender {
             assert!(tail.segment_offset <= tail.unsynced_offset && tail.offset <= tail.end);
             let is_whole = is_awaited && !tail.is_allocated;
             let end = if is_whole { tail.end } else { tail.offset };
-            ranges.push((tail.unsynced_offset, end - tail.unsynced_offset));
+            let offset = tail.unsynced_offset;
+            ranges.push(UnsyncedRange { offset, bytes: end - offset });
             assert!(end >= tail.offset, "a sync covers every record of the tail");
             tail.unsynced_offset = tail.offset;
             tail.is_allocated |= is_whole;
@@ -614,18 +630,18 @@ fn fault_in(map: &Tail) {
 
 /// Joins ranges that follow each other with gaps of a segment at most: each range costs a
 /// flush of the device, and what lies in the gaps, index pieces, is little.
-fn coalesce(mut ranges: Vec<Unsynced>) -> Vec<Unsynced> {
-    ranges.sort_unstable();
-    let mut joined: Vec<Unsynced> = Vec::new();
-    for (offset, bytes) in ranges {
+fn coalesce(mut ranges: Vec<UnsyncedRange>) -> Vec<UnsyncedRange> {
+    ranges.sort_unstable_by_key(|range| (range.offset, range.bytes));
+    let mut joined: Vec<UnsyncedRange> = Vec::new();
+    for range in ranges {
         match joined.last_mut() {
-            Some((first, sum)) if offset <= *first + *sum + LOG_SEGMENT_BYTES_MAX => {
-                *sum = (*sum).max(offset + bytes - *first);
+            Some(last) if range.offset <= last.end() + LOG_SEGMENT_BYTES_MAX => {
+                last.bytes = last.bytes.max(range.end() - last.offset);
             }
-            _ => joined.push((offset, bytes)),
+            _ => joined.push(range),
         }
     }
-    let is_apart = |pair: &[Unsynced]| pair[0].0 + pair[0].1 < pair[1].0;
+    let is_apart = |pair: &[UnsyncedRange]| pair[0].end() < pair[1].offset;
     debug_assert!(joined.windows(2).all(is_apart), "no byte is synced twice");
     joined
 }
@@ -639,13 +655,94 @@ fn next_sequence(region: &Region) -> u64 {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::recovery::open_storage;
+    use crate::store::Opened;
+    use crate::{Create, Options, SimDisk};
+
+    /// Returns a store of one record, open again.
+    fn opened() -> Opened {
+        let disk = SimDisk::new();
+        let db = disk.open(&Options::new()).expect("nothing fails");
+        db.put("key", "value").expect("nothing fails");
+        db.close().expect("nothing fails");
+        let options = Options::new().create(Create::Never);
+        open_storage(disk.storage().expect("nothing fails"), &options, false)
+            .expect("nothing fails")
+    }
+
+    #[test]
+    fn segment_of_refuses_a_position_outside_its_segment() {
+        let opened = opened();
+        let (view, end) = (&opened.region.view, opened.writer.log.position());
+        let header = segment_of(view, end).unwrap();
+        let first = end.segment_offset + SegmentHeader::BYTES;
+        let last = end.segment_offset + header.segment_bytes - LINK_BYTES;
+        let at = |offset: u64| {
+            let lsn = (header.base_lsn + offset).wrapping_sub(first);
+            segment_of(view, LogPosition { offset, lsn, ..end })
+        };
+        assert!(at(first).is_ok() && at(last).is_ok());
+        let other_lsn = segment_of(view, LogPosition { lsn: end.lsn + 8, ..end });
+        for refused in [at(first - 8), at(last + 8), other_lsn] {
+            assert!(matches!(refused, Err(Error::Corrupt { what: "tail of the log", .. })));
+        }
+    }
+
+    #[test]
+    fn salts_do_not_repeat() {
+        let mut appender = Appender::new(7, 4096, 1 << 21);
+        let salts: BTreeSet<u64> = (0..10_000).map(|_| appender.next_salt()).collect();
+        assert_eq!(salts.len(), 10_000);
+    }
+
+    #[test]
+    fn a_record_opened_after_a_count_is_after_it() {
+        let segments = OpenedSegments::default();
+        segments.add(131_072, 196_608);
+        let count = segments.count();
+        // Segments need not lie in the order in which they were opened.
+        segments.add(65_536, 131_072);
+        assert_eq!((count, segments.count()), (1, 2));
+        for offset in [65_536, 65_600, 131_071] {
+            assert!(segments.is_after(offset, count) && !segments.is_after(offset, 2));
+        }
+        for offset in [131_072, 196_607] {
+            assert!(!segments.is_after(offset, count) && segments.is_after(offset, 0));
+        }
+        // In segments of handles before this one.
+        assert!(!segments.is_after(65_535, 0) && !segments.is_after(196_608, 0));
+    }
+
+    #[test]
+    fn the_first_awaited_sync_covers_the_whole_segment_and_the_second_does_not() {
+        let Opened { region, mut writer, .. } = opened();
+        let log = &mut writer.log;
+        let start = log.position();
+        let bytes = segment_of(&region.view, start).unwrap().segment_bytes;
+        let whole = UnsyncedRange { offset: start.segment_offset, bytes };
+        assert_eq!(log.take_unsynced(true), (vec![whole], start.lsn));
+
+        let record = Payload::new(RecordKind::Put, b"key", b"newer");
+        log.append(&record, None, WritePath::Write, &region).unwrap();
+        let end = log.position();
+        assert!(start.offset < end.offset);
+        let appended = UnsyncedRange { offset: start.offset, bytes: end.offset - start.offset };
+        assert_eq!(log.take_unsynced(true), (vec![appended], end.lsn));
+        assert_eq!(log.take_unsynced(true), (vec![], end.lsn));
+    }
 
     #[test]
     fn ranges_near_each_other_share_a_flush() {
+        let coalesced = |ranges: &[(u64, u64)]| -> Vec<(u64, u64)> {
+            let ranges = ranges.iter().map(|&(offset, bytes)| UnsyncedRange { offset, bytes });
+            coalesce(ranges.collect()).iter().map(|range| (range.offset, range.bytes)).collect()
+        };
         let mib = 1 << 20;
-        let ranges = vec![(10 * mib, mib), (0, mib), (mib, mib), (4 * mib, 5), (100 * mib, 7)];
-        assert_eq!(coalesce(ranges), [(0, 4 * mib + 5), (10 * mib, mib), (100 * mib, 7)]);
-        assert_eq!(coalesce(vec![(0, 9 * mib), (mib, mib)]), [(0, 9 * mib)]);
+        let ranges = [(10 * mib, mib), (0, mib), (mib, mib), (4 * mib, 5), (100 * mib, 7)];
+        assert_eq!(coalesced(&ranges), [(0, 4 * mib + 5), (10 * mib, mib), (100 * mib, 7)]);
+        assert_eq!(coalesced(&[(0, 9 * mib), (mib, mib)]), [(0, 9 * mib)]);
     }
 }

@@ -1,7 +1,7 @@
 //! Read the log in order, segment by segment along its chain: records ([`LogWalk`]), or the changes that
 //! count ([`Changes`]).
 
-use super::append::{Position, segment_of};
+use super::append::{LogPosition, segment_of};
 use super::batch::Batches;
 use super::record::{Pair, Record, RecordKind};
 use super::segment::Segment;
@@ -30,7 +30,7 @@ pub(crate) const AHEAD_BYTES: u64 = 1024;
 pub(crate) struct LogWalk<'a> {
     view: &'a View,
     header: SegmentHeader,
-    position: Position,
+    position: LogPosition,
     trust: Trust,
     /// Where a published log ends.
     end_lsn: u64,
@@ -50,7 +50,7 @@ impl<'a> LogWalk<'a> {
         if start.segment_offset == 0 || (trust != Trust::Nothing && start.lsn >= end_lsn) {
             return Ok(None);
         }
-        let position = Position {
+        let position = LogPosition {
             segment_offset: start.segment_offset,
             offset: start.record_offset,
             lsn: start.lsn,
@@ -62,7 +62,7 @@ impl<'a> LogWalk<'a> {
     /// Walks from a position in a segment that is known to be good.
     pub(crate) fn from_position(
         view: &'a View,
-        position: Position,
+        position: LogPosition,
         trust: Trust,
         end_lsn: u64,
     ) -> Result<Self> {
@@ -71,7 +71,7 @@ impl<'a> LogWalk<'a> {
     }
 
     /// Returns where the next record is, or where the log ends.
-    pub(crate) fn position(&self) -> Position {
+    pub(crate) fn position(&self) -> LogPosition {
         self.position
     }
 
@@ -142,7 +142,7 @@ impl<'a> LogWalk<'a> {
             self.header = enter(self.view, segment_offset, salt, Some(lsn))?;
             debug_assert_eq!(self.header.base_lsn, lsn, "the LINK leads to the next record");
             let offset = segment_offset + SegmentHeader::BYTES;
-            self.position = Position { segment_offset, offset, lsn };
+            self.position = LogPosition { segment_offset, offset, lsn };
         } else {
             if record.header.kind == RecordKind::BigPut && self.trust != Trust::Published {
                 big_record(self.view, &record)?;
@@ -209,7 +209,7 @@ impl<'a, T> Changes<'a, T> {
     }
 
     /// Returns where the next record is, or where the log ends.
-    pub(crate) fn position(&self) -> Position {
+    pub(crate) fn position(&self) -> LogPosition {
         self.walk.position()
     }
 

@@ -4,7 +4,7 @@
 //! own header names that segment and the log sequence number after the LINK. Where one of the two
 //! is damaged the other is enough.
 
-use super::append::Position;
+use super::append::LogPosition;
 use super::record::LINK_BYTES;
 use crate::format::{GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX, SegmentHeader, SegmentKind};
 use crate::region::View;
@@ -84,7 +84,7 @@ pub(crate) fn log_segment_at(view: &View, offset: u64) -> Option<Segment> {
 /// Returns the segments that lead to `end`, from its own backwards as far as the headers tell;
 /// `segment_at` reads one.
 pub(crate) fn segments_before(
-    end: Position,
+    end: LogPosition,
     segment_at: impl Fn(u64) -> Option<Segment>,
 ) -> impl Iterator<Item = Segment> {
     let last = segment_at(end.segment_offset).filter(|last| {
@@ -119,8 +119,8 @@ mod tests {
     fn a_chain_is_followed_backwards_as_far_as_its_headers_tell() {
         let chain =
             [segment(65_536, 0, 0), segment(32_768, 1024, 65_536), segment(131_072, 2048, 32_768)];
-        let end = Position { segment_offset: 131_072, offset: 131_072 + 64 + 8, lsn: 2056 };
-        let offsets = |end: Position, damaged: u64| -> Vec<u64> {
+        let end = LogPosition { segment_offset: 131_072, offset: 131_072 + 64 + 8, lsn: 2056 };
+        let offsets = |end: LogPosition, damaged: u64| -> Vec<u64> {
             let at = |offset| {
                 chain.into_iter().find(|segment| segment.offset == offset && offset != damaged)
             };
@@ -129,7 +129,11 @@ mod tests {
         assert_eq!(offsets(end, 0), [131_072, 32_768, 65_536]);
         assert_eq!(offsets(end, 32_768), [131_072]);
         assert_eq!(offsets(end, 131_072), []);
-        assert_eq!(offsets(Position { lsn: 2064, ..end }, 0), [], "the header says another number");
+        assert_eq!(
+            offsets(LogPosition { lsn: 2064, ..end }, 0),
+            [],
+            "the header says another number"
+        );
     }
 
     /// A header whose number fits no LINK in the segment before it does not follow that one.

@@ -20,11 +20,11 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::Opening;
-use super::log_scan::{Change, Counts, KeyHash, NONE};
+use super::log_scan::{Counts, KeyHash, NO_RECORD, SlotChange};
 use crate::error::{Error, Result};
 use crate::format::{SegmentHeader, SegmentKind};
 use crate::index::lookup::is_held;
-use crate::log::append::{Position, segment_of};
+use crate::log::append::{LogPosition, segment_of};
 use crate::log::batch::Batches;
 use crate::log::record::{Record, RecordKind};
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
@@ -41,12 +41,12 @@ const VERIFIED_SEGMENTS_MAX: usize = 64;
 /// What a killed writer appended and did not publish: one change or batch at most.
 #[derive(Debug)]
 pub(super) struct Unpublished {
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<SlotChange>,
     pub(super) counts: Counts,
     /// Records of any kind, links included.
     pub(super) records: u64,
     /// Where the log ends.
-    pub(super) end: Position,
+    pub(super) end: LogPosition,
 }
 
 impl Opening {
@@ -59,7 +59,7 @@ impl Opening {
     pub(super) fn compare_with_log(
         &self,
         region: &Region,
-        published: Position,
+        published: LogPosition,
     ) -> Result<Unpublished> {
         let mut unpublished = Unpublished {
             changes: Vec::new(),
@@ -82,7 +82,7 @@ impl Opening {
 }
 
 /// Returns the segment to begin with, so that enough of the log before `published` is verified.
-fn first_verified(view: &View, published: Position) -> Result<Position> {
+fn first_verified(view: &View, published: LogPosition) -> Result<LogPosition> {
     let mut header = segment_of(view, published)?;
     let mut segment_offset = published.segment_offset;
     for _ in 1..VERIFIED_SEGMENTS_MAX {
@@ -103,14 +103,14 @@ fn first_verified(view: &View, published: Position) -> Result<Position> {
     }
     assert!(header.base_lsn <= published.lsn, "the way back leads back");
     let offset = segment_offset + SegmentHeader::BYTES;
-    Ok(Position { segment_offset, offset, lsn: header.base_lsn })
+    Ok(LogPosition { segment_offset, offset, lsn: header.base_lsn })
 }
 
 /// Verifies the log up to `published` and returns its last changes there, the oldest first; none if
 /// what is durable is damaged. Big records are not verified, only what names them.
 fn last_changes(
     view: &View,
-    published: Position,
+    published: LogPosition,
     durable_lsn: u64,
 ) -> Result<VecDeque<Record<'_>>> {
     let first = first_verified(view, published)?;
@@ -190,17 +190,17 @@ fn compare_with_index(
     region: &Region,
     key_hash: KeyHash<'_>,
     last: &VecDeque<Record<'_>>,
-    unpublished: &[Change],
+    unpublished: &[SlotChange],
 ) -> Result<()> {
     let mut later: HashSet<u64> = unpublished.iter().map(|change| change.hash).collect();
     for record in last.iter().rev() {
         let Some(change) = Logged::of(&region.view, record)? else { continue };
-        let Change { hash, addr, prev } = key_hash.effect_of(change).change;
+        let SlotChange { hash, addr, prev } = key_hash.effect_of(change).change;
         // A later change of the same key counts, or of another with an equal hash.
         if !later.insert(hash) {
             continue;
         }
-        let agrees = if addr == NONE {
+        let agrees = if addr == NO_RECORD {
             !is_held(&region.windows, hash, prev)?
         } else {
             is_held(&region.windows, hash, addr)?

@@ -7,12 +7,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::halves::{beside, has_halves};
-use super::tell;
+use super::report_progress;
 use crate::error::{Error, Result};
 use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES};
 use crate::hash::HashFunction;
 use crate::live::CommitState;
-use crate::log::append::Position;
+use crate::log::append::LogPosition;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::log::segment::{Segment, backwards, log_segment_at};
 use crate::options::{OnRecovery, RecoveryProgress};
@@ -24,14 +24,14 @@ use crate::store::TOMBSTONE_BYTES;
 pub(super) const CHANGES_MAX: usize = 1 << 21;
 /// Replaced records that are prefetched together.
 const READ_AHEAD: usize = 32;
-/// How often progress is reported, in bytes.
+/// Bytes read between two reports of progress. Not measured.
 const PROGRESS_BYTES: u64 = 4 << 20;
 /// Most segments that are looked at to find the beginning of a part.
 const SEGMENTS_MAX: usize = 1 << 14;
 
 /// What a record does to the index.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Change {
+pub(super) struct SlotChange {
     pub(super) hash: u64,
     /// The record that the slot names from now on, 0 for a delete.
     pub(super) addr: Addr,
@@ -40,12 +40,12 @@ pub(super) struct Change {
 }
 
 /// No record: none is at the beginning of the file.
-pub(super) const NONE: Addr = Addr(0);
+pub(super) const NO_RECORD: Addr = Addr(0);
 
 /// What a record does to the index and to the counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effect {
-    pub(super) change: Change,
+    pub(super) change: SlotChange,
     record_bytes: u64,
 }
 
@@ -63,15 +63,15 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn add(&mut self, view: &View, effect: &Effect) {
-        let Effect { change: Change { addr, prev, .. }, record_bytes } = *effect;
-        if addr == NONE {
+        let Effect { change: SlotChange { addr, prev, .. }, record_bytes } = *effect;
+        if addr == NO_RECORD {
             self.deleted_count += 1;
             self.tombstone_bytes += TOMBSTONE_BYTES;
-        } else if prev == NONE {
+        } else if prev == NO_RECORD {
             self.inserted_count += 1;
         }
         self.added_bytes += record_bytes;
-        if prev == NONE {
+        if prev == NO_RECORD {
             return;
         }
         view.prefetch_record(prev);
@@ -89,7 +89,7 @@ impl Counts {
         }
     }
 
-    /// Goes on with what later records have done.
+    /// Adds the counts of the records after these.
     fn append(&mut self, later: Self) {
         self.inserted_count += later.inserted_count;
         self.deleted_count += later.deleted_count;
@@ -99,7 +99,7 @@ impl Counts {
         self.replaced.extend(later.replaced);
     }
 
-    /// Returns what the counts are after all that, at `end`, when they were `before`.
+    /// Returns the counts at `end`, given those `before` these records.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Counts {
         mut self,
         view: &View,
         before: CommitState,
-        end: Position,
+        end: LogPosition,
     ) -> Result<CommitState> {
         self.add_replaced(view);
         let less = |what, stored: u64, gone: u64| {
@@ -144,15 +144,15 @@ impl KeyHash<'_> {
         Ok(self.of(view.version(addr)?.key()))
     }
 
-    /// Returns what a change does.
+    /// Returns the effect of a logged change.
     #[inline]
     pub(super) fn effect_of(self, change: Logged<'_>) -> Effect {
         let (change, record_bytes) = match change {
             Logged::Put { pair, prev } => {
-                let (hash, prev) = (self.of(pair.key()), prev.unwrap_or(NONE));
-                (Change { hash, addr: pair.addr(), prev }, pair.bytes.len() as u64)
+                let (hash, prev) = (self.of(pair.key()), prev.unwrap_or(NO_RECORD));
+                (SlotChange { hash, addr: pair.addr(), prev }, pair.bytes.len() as u64)
             }
-            Logged::Delete { hash, prev } => (Change { hash, addr: NONE, prev }, 0),
+            Logged::Delete { hash, prev } => (SlotChange { hash, addr: NO_RECORD, prev }, 0),
         };
         Effect { change, record_bytes }
     }
@@ -161,7 +161,7 @@ impl KeyHash<'_> {
 /// What a pass over the log finds: where it ends, what it uses, what it does.
 #[derive(Debug, Default)]
 pub(super) struct LogScan {
-    pub(super) end: Position,
+    pub(super) end: LogPosition,
     pub(super) used: Vec<Extent>,
     pub(super) records: u64,
     pub(super) counts: Counts,
@@ -170,8 +170,8 @@ pub(super) struct LogScan {
     pub(super) next_sequence: u64,
     pub(super) dropped_bytes: u64,
     /// The first changes, part after part, and where the others begin.
-    pub(super) changes: Vec<Vec<Change>>,
-    pub(super) rest: Option<Position>,
+    pub(super) changes: Vec<Vec<SlotChange>>,
+    pub(super) unread_from: Option<LogPosition>,
 }
 
 impl LogScan {
@@ -209,35 +209,38 @@ impl LogScan {
         on_recovery: Option<&OnRecovery>,
     ) -> Result<()> {
         let start = walk.position();
-        let later = middle_of_log(region, start);
-        let changes_max = CHANGES_MAX / (1 + usize::from(later.is_some()));
+        let second_start = middle_of_log(region, start);
+        let changes_max = CHANGES_MAX / (1 + usize::from(second_start.is_some()));
         let read_bytes = AtomicU64::new(0);
         let part = |walk: LogWalk<'_>, until| {
             Part::read(region, key_hash, walk, (until, changes_max), |bytes| {
                 let bytes = bytes + read_bytes.fetch_add(bytes, Ordering::Relaxed);
-                if until.is_some() || later.is_none() {
-                    tell(on_recovery, RecoveryProgress::ReadLog { bytes });
+                if until.is_some() || second_start.is_none() {
+                    report_progress(on_recovery, RecoveryProgress::ReadLog { bytes });
                 }
             })
         };
-        let Some(later) = later else {
+        let Some(second_start) = second_start else {
             self.append(part(walk.clone(), None)?.scan);
             return Ok(());
         };
-        let read_later =
-            || part(LogWalk::from_position(&region.view, later, Trust::Nothing, 0)?, None);
-        let read_first = || part(walk.clone(), Some(later));
-        let (first, second) = beside(region, "splitpoint-log", read_first, read_later);
+        let read_second =
+            || part(LogWalk::from_position(&region.view, second_start, Trust::Nothing, 0)?, None);
+        let read_first = || part(walk.clone(), Some(second_start));
+        let (first, second) = beside(region, "splitpoint-log", read_first, read_second);
         let first = first?;
-        assert!(!first.is_cut || first.scan.end == later, "the second part begins at its end");
+        assert!(
+            !first.is_cut || first.scan.end == second_start,
+            "the second part begins at its end"
+        );
         self.append(first.scan);
         if first.is_cut {
-            self.append(second.unwrap_or_else(read_later)?.scan);
+            self.append(second.unwrap_or_else(read_second)?.scan);
         }
         Ok(())
     }
 
-    /// Goes on with what was found behind the end of this scan.
+    /// Appends the scan of the part of the log that follows.
     fn append(&mut self, later: Self) {
         assert!(self.end.lsn <= later.end.lsn, "what is appended was read behind this");
         self.end = later.end;
@@ -248,9 +251,9 @@ impl LogScan {
         self.big_bytes += later.big_bytes;
         self.next_sequence = self.next_sequence.max(later.next_sequence);
         self.dropped_bytes = later.dropped_bytes;
-        if self.rest.is_none() {
+        if self.unread_from.is_none() {
             self.changes.extend(later.changes);
-            self.rest = later.rest;
+            self.unread_from = later.unread_from;
         }
     }
 }
@@ -258,7 +261,7 @@ impl LogScan {
 /// Returns where a second part of the log may begin: at the segment in the middle between `start`
 /// and the end, as far as the live header shows it. Nothing vouches for that header, nor for the
 /// segments that lead back from there.
-fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
+fn middle_of_log(region: &Region, start: LogPosition) -> Option<LogPosition> {
     if !has_halves(region) {
         return None;
     }
@@ -272,7 +275,7 @@ fn middle_of_log(region: &Region, start: Position) -> Option<Position> {
     let middle = segments.iter().min_by_key(|segment| segment.base_lsn.abs_diff(middle_lsn))?;
     assert!(start.lsn < middle.base_lsn, "the second part begins behind the first");
     let Segment { offset: segment_offset, base_lsn: lsn, .. } = *middle;
-    Some(Position { segment_offset, offset: middle.first(), lsn })
+    Some(LogPosition { segment_offset, offset: middle.first(), lsn })
 }
 
 /// What one thread reads of the log.
@@ -290,12 +293,12 @@ impl Part {
         region: &Region,
         key_hash: KeyHash<'_>,
         walk: LogWalk<'_>,
-        (until, changes_max): (Option<Position>, usize),
+        (until, changes_max): (Option<LogPosition>, usize),
         read: impl Fn(u64),
     ) -> Result<Self> {
         let mut scan = LogScan::default();
         let mut own_changes = Vec::new();
-        let mut told_lsn = walk.position().lsn;
+        let mut reported_lsn = walk.position().lsn;
         let mut log = Changes::new(walk);
         let is_cut = loop {
             let position = log.position();
@@ -303,11 +306,11 @@ impl Part {
                 break true;
             }
             if own_changes.len() >= changes_max && log.is_between_changes() {
-                scan.rest.get_or_insert(position);
+                scan.unread_from.get_or_insert(position);
             }
-            if position.lsn - told_lsn >= PROGRESS_BYTES {
-                read(position.lsn - told_lsn);
-                told_lsn = position.lsn;
+            if position.lsn - reported_lsn >= PROGRESS_BYTES {
+                read(position.lsn - reported_lsn);
+                reported_lsn = position.lsn;
             }
             let record = log.read_next(
                 |change| key_hash.effect_of(change),
@@ -316,7 +319,7 @@ impl Part {
                     Step::Big(segment) => scan.add_big(&segment),
                     Step::Change(effect) => {
                         scan.counts.add(&region.view, &effect);
-                        if scan.rest.is_none() {
+                        if scan.unread_from.is_none() {
                             own_changes.push(effect.change);
                         }
                     }
@@ -337,5 +340,36 @@ impl Part {
             scan.dropped_bytes = last.map_or(0, |last| last as u64 + 1);
         }
         Ok(Self { scan, is_cut })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::recovery::open_memory;
+
+    #[test]
+    fn counts_that_do_not_add_up_are_corrupt() {
+        let opened = open_memory(&Options::new()).unwrap();
+        let view = &opened.region.view;
+        let before = CommitState { record_count: 2, live_bytes: 100, ..CommitState::default() };
+        let end = LogPosition { segment_offset: 65_536, offset: 65_600, lsn: 8 };
+        let after = |counts: Counts| counts.after(view, before, end);
+
+        let most = Counts { deleted_count: 2, replaced_bytes: 100, ..Counts::default() };
+        let state = after(most).unwrap();
+        assert_eq!((state.record_count, state.live_bytes, state.dead_bytes), (0, 0, 100));
+
+        let refused = |counts| match after(counts) {
+            Err(Error::Corrupt { what, offset, expected, found }) => {
+                (what, offset, expected, found)
+            }
+            other => panic!("{other:?}"),
+        };
+        let deleted = Counts { inserted_count: 1, deleted_count: 4, ..Counts::default() };
+        assert_eq!(refused(deleted), ("record count", 65_600, 3, 4));
+        let replaced = Counts { added_bytes: 8, replaced_bytes: 109, ..Counts::default() };
+        assert_eq!(refused(replaced), ("live bytes", 65_600, 108, 109));
     }
 }

@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::halves::{each_half, has_halves};
-use super::log_scan::{CHANGES_MAX, Change, KeyHash, LogScan, NONE};
-use super::{Opened, Opening, set_geometry, tell};
+use super::log_scan::{CHANGES_MAX, KeyHash, LogScan, NO_RECORD, SlotChange};
+use super::{Opened, Opening, report_progress, set_geometry};
 use crate::checkpoint::{Image, extent_of};
 use crate::error::{Error, Result};
 use crate::format::{CheckpointName, GRANULE_BYTES, LogStart};
@@ -30,7 +30,7 @@ use crate::index::slot::{Slot, Tag};
 use crate::index::split::insert;
 use crate::linear::{BucketIndex, Geometry};
 use crate::live::{CommitState, LineWindow};
-use crate::log::append::Position;
+use crate::log::append::LogPosition;
 use crate::log::scan::{Changes, LogWalk, Step, Trust};
 use crate::options::{Access, RecoveryProgress};
 use crate::region::{Extents, LivePool, Region};
@@ -44,7 +44,7 @@ const READ_AHEAD: usize = 32;
 /// An index that has been built, and where its log ends.
 #[derive(Debug)]
 struct Rebuilt {
-    end: Position,
+    end: LogPosition,
     state: CommitState,
     extents: Extents,
     recovery: Recovery,
@@ -145,10 +145,10 @@ impl Opening {
     fn collect(
         &self,
         region: &Region,
-        rest: Position,
-        end: Position,
-        changes: &mut Vec<Change>,
-    ) -> Result<Option<Position>> {
+        rest: LogPosition,
+        end: LogPosition,
+        changes: &mut Vec<SlotChange>,
+    ) -> Result<Option<LogPosition>> {
         let walk = LogWalk::from_position(&region.view, rest, Trust::Published, end.lsn)?;
         let mut log = Changes::new(walk);
         loop {
@@ -227,7 +227,7 @@ impl Opening {
         }
         if end.segment_offset != 0 {
             // Nothing shows which of it a killed process, or a copy, left unsynced.
-            self.log.distrust_durability(region.view.file_bytes());
+            self.log.mark_file_unsynced(region.view.file_bytes());
             self.log.leave_segment(&mut extents)?;
             let position = self.log.position();
             assert!(end.lsn < position.lsn, "the new segment is behind all that was replayed");
@@ -261,7 +261,7 @@ impl Opening {
         each_share(region, level, |share| {
             load_image(region, image, key_hash, (share, &extents), |progress| {
                 if share.value == 0 {
-                    tell(on_recovery, progress);
+                    report_progress(on_recovery, progress);
                 }
             })
         })
@@ -283,13 +283,16 @@ impl Opening {
             records += parts.iter().map(|changes| changes.len() as u64).sum::<u64>();
             // Links and what was not committed count as applied with the last.
             assert!(records <= records_total, "each change is of a record");
-            let records = if scan.rest.is_some() { records } else { records_total };
-            tell(self.on_recovery.as_ref(), RecoveryProgress::ApplyLog { records, records_total });
-            let Some(rest) = scan.rest else { return Ok(()) };
+            let records = if scan.unread_from.is_some() { records } else { records_total };
+            report_progress(
+                self.on_recovery.as_ref(),
+                RecoveryProgress::ApplyLog { records, records_total },
+            );
+            let Some(rest) = scan.unread_from else { return Ok(()) };
             parts.truncate(1);
             let changes = &mut parts[0];
             changes.clear();
-            scan.rest = self.collect(region, rest, scan.end, changes)?;
+            scan.unread_from = self.collect(region, rest, scan.end, changes)?;
         }
     }
 }
@@ -397,7 +400,7 @@ fn make_pages(region: &Region) -> Result<()> {
 /// overlap.
 fn apply_in_order(
     region: &Region,
-    changes: &[Change],
+    changes: &[SlotChange],
     share: Share,
     extents: &Mutex<&mut Extents>,
 ) -> Result<()> {
@@ -418,14 +421,14 @@ fn apply_in_order(
 /// Applies a change to the index; one that has been applied changes nothing.
 pub(super) fn apply_change(
     region: &Region,
-    change: &Change,
+    change: &SlotChange,
     extents: &Mutex<&mut Extents>,
 ) -> Result<()> {
-    let Change { hash, addr, prev } = *change;
-    let is_delete = addr == NONE;
-    debug_assert!(!is_delete || prev != NONE, "a delete names what it deletes");
+    let SlotChange { hash, addr, prev } = *change;
+    let is_delete = addr == NO_RECORD;
+    debug_assert!(!is_delete || prev != NO_RECORD, "a delete names what it deletes");
     let slot = if is_delete { Slot::EMPTY } else { Slot::new(Tag::of_hash(hash), addr) };
-    if prev != NONE
+    if prev != NO_RECORD
         && let Some((line, i, _)) = locate_addr(&region.windows, hash, prev)?.found
     {
         line.set_slot(i, slot);

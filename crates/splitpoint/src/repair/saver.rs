@@ -1,9 +1,9 @@
 //! `Saver`: the pass that stores the newest value of each key in the new store.
 
 use super::Found;
-use super::analysis::Analysis;
 use super::bigs::read_big;
 use super::reader::Reader;
+use super::replaced::Replaced;
 use super::segments::Part;
 use crate::db::Db;
 use crate::error::Result;
@@ -14,7 +14,7 @@ use crate::log::segment::Segment;
 /// The pass that stores what is to be kept.
 pub(super) struct Saver<'a> {
     pub(super) found: &'a Found,
-    pub(super) analysis: Analysis<'a>,
+    pub(super) replaced: Replaced<'a>,
     pub(super) db: &'a Db,
     pub(super) record_count: u64,
     pub(super) saved_bytes: u64,
@@ -49,7 +49,7 @@ impl Saver<'_> {
     ) -> Result<()> {
         self.saved_bytes += record.bytes.len() as u64;
         match record.header.kind {
-            RecordKind::Put if !self.analysis.is_replaced(&part.segment, record.offset) => {
+            RecordKind::Put if !self.replaced.is_replaced(&part.segment, record.offset) => {
                 self.put(record.key(), record.value(), lsn)
             }
             RecordKind::BigPut => {
@@ -64,9 +64,10 @@ impl Saver<'_> {
             // An older version of the key may have been stored, since the one that replaced it
             // is lost.
             RecordKind::Delete
-                if !self.analysis.is_whole && self.analysis.unmark(record.header.prev) =>
+                if !self.replaced.is_complete
+                    && self.replaced.unmark_replaced(record.header.prev) =>
             {
-                match self.analysis.key_of_deleted(reader, record) {
+                match self.replaced.key_of_deleted(reader, record) {
                     Some(key) => self.db.delete(&key).map(drop),
                     None => Ok(()),
                 }
@@ -77,7 +78,7 @@ impl Saver<'_> {
 
     fn save_big(&mut self, reader: &mut Reader<'_>, segment: &Segment, lsn: u64) -> Result<()> {
         self.saved_bytes += segment.bytes;
-        if self.analysis.replaced_bigs.contains(&segment.offset) {
+        if self.replaced.big_marks.contains(&segment.offset) {
             return Ok(());
         }
         let Some(pair) = read_big(reader, segment) else { return Ok(()) };
@@ -85,7 +86,7 @@ impl Saver<'_> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8], lsn: u64) -> Result<()> {
-        if self.analysis.is_deleted_later(key, lsn) {
+        if self.replaced.is_deleted_later(key, lsn) {
             return Ok(());
         }
         self.record_count += 1;

@@ -15,7 +15,7 @@ use crate::format::{
     FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LOG_SEGMENT_BYTES_MAX, LogStart, SegmentHeader,
     SegmentKind,
 };
-use crate::log::append::Position;
+use crate::log::append::LogPosition;
 use crate::log::record::{LINK_BYTES, Record};
 use crate::log::resync::{Link, Powers, SegmentScan, Tail, records_of, scan};
 use crate::log::segment::{Segment, segments_before};
@@ -47,9 +47,9 @@ pub(super) struct KnownEnd {
 }
 
 impl KnownEnd {
-    fn position(self) -> Position {
+    fn position(self) -> LogPosition {
         let Self { segment_offset, offset, lsn, .. } = self;
-        Position { segment_offset, offset, lsn }
+        LogPosition { segment_offset, offset, lsn }
     }
 }
 

@@ -212,8 +212,8 @@ impl Area {
     /// has changed.
     fn move_to_larger(&mut self, bytes: u64) -> io::Result<()> {
         let least = bytes.saturating_mul(GROWTH).next_power_of_two();
-        let most = super::memory::memory_bytes() / 1000 * self.memory_thousandths;
-        let wanted = (super::memory::address_space_left() / SHARES).min(most).max(least);
+        let most = super::limits::memory_limit_bytes() / 1000 * self.memory_thousandths;
+        let wanted = (super::limits::address_space_left_bytes() / SHARES).min(most).max(least);
         let sizes = [wanted, least, bytes + bytes / 4, bytes]
             .map(|bytes| bytes.next_multiple_of(4096).min(FILE_BYTES_MAX));
         let larger = first_that_fits(&sizes, |bytes| Memory::reserve(bytes, self.pages))?;

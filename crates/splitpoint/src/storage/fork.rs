@@ -16,7 +16,8 @@ impl Origin {
         Self(current())
     }
 
-    /// Returns whether this is still that process; costs a load.
+    /// Returns whether this is still that process. Costs a load, or a system call where the kernel
+    /// cannot wipe a word.
     #[inline]
     pub(crate) fn is_here(self) -> bool {
         current() == self.0
@@ -29,13 +30,14 @@ impl Default for Origin {
     }
 }
 
-/// Returns the id of this process, which costs a system call only once.
+/// Returns the id of this process, from the wiped word where the system has one.
 #[inline]
 fn current() -> u32 {
     let Some(word) = wiped_word() else { return std::process::id() };
     match word.load(Ordering::Relaxed) {
         0 => {
             let id = std::process::id();
+            debug_assert_ne!(id, 0, "0 marks a wiped word");
             word.store(id, Ordering::Relaxed);
             id
         }
@@ -44,6 +46,7 @@ fn current() -> u32 {
 }
 
 /// Returns a word that is 0 again in a child, if the system has such memory (Linux 4.14).
+/// Maps one page, which stays for the life of the process.
 #[cfg(not(any(miri, loom)))]
 fn wiped_word() -> Option<&'static AtomicU32> {
     use rustix::mm::{Advice, MapFlags, ProtFlags};

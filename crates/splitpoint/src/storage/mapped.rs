@@ -351,7 +351,7 @@ fn mount_id(file: &File) -> u64 {
 #[cfg(all(test, target_os = "linux", not(miri), not(loom)))]
 mod tests {
     use super::*;
-    use crate::storage::memory::memory_bytes;
+    use crate::storage::limits::memory_limit_bytes;
 
     /// Returns what the kernel says of the mapping at `base`: two letters for each advice.
     fn flags(base: *const u8) -> String {
@@ -376,11 +376,11 @@ mod tests {
         let storage = Mapped::new(file.try_clone().unwrap(), path.clone(), true).unwrap();
         let flags_now = || flags(storage.view().base);
         assert!(!flags_now().contains(" rr"), "{}", flags_now());
-        file.set_len(memory_bytes() / 2 - (1 << 20)).unwrap();
+        file.set_len(memory_limit_bytes() / 2 - (1 << 20)).unwrap();
         storage.see_size().unwrap();
         assert!(!flags_now().contains(" rr"), "{}", flags_now());
 
-        file.set_len(memory_bytes() / 2 + (1 << 20)).unwrap();
+        file.set_len(memory_limit_bytes() / 2 + (1 << 20)).unwrap();
         storage.see_size().unwrap();
         let of_large = flags_now();
         assert!(of_large.contains(" rr") && !of_large.contains(" hg"), "{of_large}");

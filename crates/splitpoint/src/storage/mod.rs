@@ -12,9 +12,10 @@
 
 pub(crate) mod anon;
 mod claim;
+pub(crate) mod failure;
 pub(crate) mod fork;
+mod limits;
 pub(crate) mod mapped;
-mod memory;
 pub(crate) mod new_file;
 pub(crate) mod open;
 mod pages;
@@ -373,11 +374,6 @@ pub(crate) fn is_of_device(error: &io::Error) -> bool {
 /// Returns the system's error for a full disk.
 pub(crate) fn no_room() -> io::Error {
     Errno::NOSPC.into()
-}
-
-/// Returns the size of the mapping whose refusal is the cause of `error`, if that is the cause.
-pub(crate) fn address_space_refused(error: &io::Error) -> Option<u64> {
-    reservation::NoAddressSpace::of(error).map(|refused| refused.bytes)
 }
 
 /// Repeats `call` while a signal interrupts it. Not for syncs: after a failed one, nothing says

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, OFlags, RenameFlags, XattrFlags};
 
 use super::Identity;
+use super::failure::io_error;
 use super::mapped::Mapped;
-use super::open::{io_error, is_named, refuse_network, sync_directory, writer_pid};
+use super::open::{is_named, refuse_network, sync_directory, writer_pid};
 use super::regular::{open_regular, open_regular_with, refuse_dangling_link, refuse_special};
 use crate::error::{Error, Result, Unsupported};
 

@@ -5,11 +5,11 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use super::address_space_refused;
+use super::failure::io_error;
 use super::mapped::Mapped;
 use super::regular::open_regular;
 use crate::error::{Error, Result, Unsupported};
-use crate::live::PID_OFFSET;
+use crate::format::PID_OFFSET;
 use crate::options::{Access, Create};
 
 /// Number of times that a file which other processes keep replacing is opened before it counts as
@@ -200,15 +200,6 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
     File::open(parent)
         .and_then(|directory| directory.sync_all())
         .map_err(|source| io_error("sync the directory of", path, source))
-}
-
-/// Returns an error with the action and the file, or one that says that the address space is
-/// exhausted.
-pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
-    match address_space_refused(&source) {
-        Some(bytes) => Error::Full { what: Error::ADDRESS_SPACE, bytes },
-        None => Error::Io { action, path: path.to_path_buf(), source },
-    }
 }
 
 #[cfg(all(test, not(loom), not(miri)))]

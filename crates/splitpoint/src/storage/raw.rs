@@ -9,8 +9,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::failure::io_error;
 use super::fork::Origin;
-use super::open::{io_error, open, writer_pid};
+use super::open::{open, writer_pid};
 use crate::error::{Error, Result};
 use crate::options::{Access, Create};
 

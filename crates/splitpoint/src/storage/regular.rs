@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::open::io_error;
+use super::failure::io_error;
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 

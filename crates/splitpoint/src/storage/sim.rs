@@ -263,7 +263,7 @@ impl SimDisk {
     pub fn open(&self, options: &Options) -> Result<Db> {
         drop(self.0.disk());
         let storage = Sim::new(self.0.clone())
-            .map_err(|source| super::open::io_error("open", Path::new(PATH), source))?;
+            .map_err(|source| super::failure::io_error("open", Path::new(PATH), source))?;
         let may_create = options.create != Create::Never;
         let opened = crate::recovery::open_storage(Box::new(storage), options, may_create)?;
         Ok(Db::from_opened(opened, options))

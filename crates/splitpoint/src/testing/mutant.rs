@@ -29,12 +29,10 @@ pub(crate) enum Mutant {
 pub(crate) fn is_made(_: Mutant) -> bool {
     false
 }
-#[cfg(test)]
-#[cfg(not(loom))]
+#[cfg(all(test, not(loom)))]
 pub(crate) use switch::{is_made, with};
 
-#[cfg(test)]
-#[cfg(not(loom))]
+#[cfg(all(test, not(loom)))]
 mod switch {
     use std::cell::Cell;
 

@@ -19,7 +19,7 @@ use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES};
 use crate::growing::Growing;
 use crate::prefaulter::Work;
 use crate::storage::Span;
-use crate::storage::memory::memory_bytes;
+use crate::storage::limits::memory_limit_bytes;
 use crate::storage::reservation::{Part, Protection, Reservation, first_that_fits};
 
 /// Address space of the view of a small file: a process may have ten thousand of them.
@@ -110,7 +110,7 @@ impl View {
             return;
         }
         let is_tiny = file_bytes < SMALL_FILE_BYTES;
-        let bound = if is_tiny { SMALL_FILE_BYTES } else { memory_bytes() / 2 };
+        let bound = if is_tiny { SMALL_FILE_BYTES } else { memory_limit_bytes() / 2 };
         let reading = if file_bytes < bound { Reading::Folios } else { Reading::Pages };
         let again = if reading == Reading::Folios { bound } else { u64::MAX };
         self.advised_bytes.store(again, Ordering::Relaxed);

@@ -14,24 +14,28 @@ const HIERARCHIES: [(&str, &str, &str); 2] = [
 /// or less if a control group limits it, as that of a container does.
 ///
 /// Costs a few reads of files in `/proc` and `/sys`, tens of microseconds.
-pub(super) fn memory_bytes() -> u64 {
+pub(super) fn memory_limit_bytes() -> u64 {
     if cfg!(miri) {
         return 0;
     }
     let info = rustix::system::sysinfo();
     let of_machine = info.totalram as u64 * u64::from(info.mem_unit);
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limits = limit_files(&groups).into_iter().filter_map(|path| {
-        // Version 2 says "max" if there is no limit.
-        fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
-    });
+    let files = limit_files(&groups).into_iter();
+    least(of_machine, files.filter_map(|path| fs::read_to_string(path).ok()))
+}
+
+/// Returns the least of the machine's memory and the limits in the texts of limit files. Version 2
+/// writes "max" for no limit.
+fn least(of_machine: u64, texts: impl IntoIterator<Item = String>) -> u64 {
+    let limits = texts.into_iter().filter_map(|text| text.trim().parse::<u64>().ok());
     limits.fold(of_machine, u64::min)
 }
 
-/// Returns the address space in bytes that this process may still reserve: of 64 TiB, half of what
-/// there is, or of its limit (`ulimit -v`).
+/// Returns how many bytes of address space this process may still reserve. The limit is 64 TiB, half
+/// of x86-64's, or `ulimit -v` if that is less.
 #[cfg(not(miri))]
-pub(super) fn address_space_left() -> u64 {
+pub(super) fn address_space_left_bytes() -> u64 {
     const ADDRESS_SPACE_BYTES: u64 = 64 << 40;
     let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
     let statistics = fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -41,11 +45,11 @@ pub(super) fn address_space_left() -> u64 {
 }
 
 #[cfg(miri)]
-pub(super) fn address_space_left() -> u64 {
+pub(super) fn address_space_left_bytes() -> u64 {
     0
 }
 
-/// Returns the files with the limits of a process's groups and their ancestors. `groups` has lines
+/// Returns the limit files of a process's groups and of their ancestors. Each line of `groups` is
 /// `number:controllers:path`.
 fn limit_files(groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
@@ -66,6 +70,14 @@ fn limit_files(groups: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_smallest_limit_counts_and_max_is_none() {
+        let limit = |texts: &[&str]| least(1000, texts.iter().map(ToString::to_string));
+        assert_eq!(limit(&["max\n", "700\n", "800\n"]), 700);
+        assert_eq!(limit(&["max\n", "9223372036854771712\n"]), 1000);
+        assert_eq!(limit(&[]), 1000);
+    }
 
     #[test]
     fn the_limits_of_all_groups_around_a_process_count() {
@@ -91,6 +103,6 @@ mod tests {
         );
         assert_eq!(paths("0::/\n"), ["/sys/fs/cgroup/memory.max"]);
         assert!(paths("").is_empty() && paths("nonsense\n1:x\n").is_empty());
-        assert!(memory_bytes() > 0);
+        assert!(memory_limit_bytes() > 0);
     }
 }

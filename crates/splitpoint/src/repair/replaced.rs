@@ -1,4 +1,4 @@
-//! `Analysis`: a pass over the valid records that finds which of them were replaced or deleted.
+//! `Replaced`: a pass over the valid records that finds which of them were replaced or deleted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,16 +14,15 @@ use crate::log::resync::decode_at;
 use crate::log::segment::Segment;
 
 /// A first pass over the valid records: which were replaced or deleted.
-pub(super) struct Analysis<'a> {
+pub(super) struct Replaced<'a> {
     log: &'a Log,
     bigs: &'a Bigs,
     by_offset: BTreeMap<u64, usize>,
     /// Records that were replaced or deleted, by segment.
-    replaced: HashMap<u64, Marks>,
-    pub(super) replaced_bigs: HashSet<u64>,
-    /// Whether all of the log is there, so that keys need not be compared to know which record
-    /// replaces which.
-    pub(super) is_whole: bool,
+    marks: HashMap<u64, Marks>,
+    pub(super) big_marks: HashSet<u64>,
+    /// Whether no part of the log is lost. Then `prev` alone shows which record replaces which.
+    pub(super) is_complete: bool,
     /// The hash function and its seed, if a hash tells which key was deleted.
     wide_hash: Option<(&'a HashFunction, u64)>,
     /// Deletes of records that are lost: the last log sequence number for each hash.
@@ -32,16 +31,16 @@ pub(super) struct Analysis<'a> {
     pub(super) record_count: u64,
 }
 
-impl<'a> Analysis<'a> {
+impl<'a> Replaced<'a> {
     pub(super) fn new(found: &'a Found) -> Self {
         let parts = found.log.parts.iter().enumerate();
         Self {
             log: &found.log,
             bigs: &found.bigs,
             by_offset: parts.map(|(i, part)| (part.segment.offset, i)).collect(),
-            replaced: HashMap::new(),
-            replaced_bigs: HashSet::new(),
-            is_whole: found.losses.missing.is_empty()
+            marks: HashMap::new(),
+            big_marks: HashSet::new(),
+            is_complete: found.losses.missing.is_empty()
                 && found.bigs.lost_count == 0
                 && found.losses.segments == 0,
             wide_hash: wide_hash(found),
@@ -56,13 +55,13 @@ impl<'a> Analysis<'a> {
         let lsn = part.segment.lsn_at(record.offset);
         match record.header.kind {
             RecordKind::Put | RecordKind::BigPut => {
-                self.replace(record.header.prev, lsn);
+                self.mark_replaced(record.header.prev, lsn);
             }
             RecordKind::Delete => {
                 // A record is deleted once; in a file made to harm not even its key is read twice.
-                let is_first = self.replace(record.header.prev, lsn);
+                let is_first = self.mark_replaced(record.header.prev, lsn);
                 let is_known =
-                    self.is_whole || is_first && self.key_of_deleted(reader, record).is_some();
+                    self.is_complete || is_first && self.key_of_deleted(reader, record).is_some();
                 if !is_known {
                     self.add_unknown_delete(record, lsn);
                 }
@@ -79,33 +78,33 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Notes that the record at `prev` is not the newest of its key: one at `lsn` replaces it.
-    /// Returns whether there is such a record and it was not noted before.
-    pub(super) fn replace(&mut self, prev: Option<Addr>, lsn: u64) -> bool {
+    /// Marks the record at `prev` as replaced by the one at `lsn`. Returns whether it exists and was
+    /// unmarked.
+    pub(super) fn mark_replaced(&mut self, prev: Option<Addr>, lsn: u64) -> bool {
         let Some(offset) = prev.map(Addr::offset) else { return false };
         if let Some((part, _)) = self.log.run_at(offset, &self.by_offset) {
             let segment = &part.segment;
             if segment.lsn_at(offset) < lsn {
-                let marks = self.replaced.entry(segment.offset);
+                let marks = self.marks.entry(segment.offset);
                 return marks.or_insert_with(|| Marks::new(segment)).set(offset, true);
             }
         } else if let Some(segment) = self.big_at(offset)
             && segment.base_lsn < lsn
         {
-            return self.replaced_bigs.insert(segment.offset);
+            return self.big_marks.insert(segment.offset);
         }
         false
     }
 
-    /// Takes the note back that the record at `prev` was replaced; returns whether there was one.
-    pub(super) fn unmark(&mut self, prev: Option<Addr>) -> bool {
+    /// Clears the mark on the record at `prev`, and returns whether it was set.
+    pub(super) fn unmark_replaced(&mut self, prev: Option<Addr>) -> bool {
         let Some(offset) = prev.map(Addr::offset) else { return false };
         if let Some((part, _)) = self.log.run_at(offset, &self.by_offset) {
-            let marks = self.replaced.get_mut(&part.segment.offset);
+            let marks = self.marks.get_mut(&part.segment.offset);
             return marks.is_some_and(|marks| marks.set(offset, false));
         }
         let segment = offset.checked_sub(SegmentHeader::BYTES);
-        segment.is_some_and(|segment| self.replaced_bigs.remove(&segment))
+        segment.is_some_and(|segment| self.big_marks.remove(&segment))
     }
 
     fn big_at(&self, offset: u64) -> Option<&'a Segment> {
@@ -113,7 +112,7 @@ impl<'a> Analysis<'a> {
     }
 
     pub(super) fn is_replaced(&self, segment: &Segment, offset: u64) -> bool {
-        self.replaced.get(&segment.offset).is_some_and(|marks| marks.has(offset))
+        self.marks.get(&segment.offset).is_some_and(|marks| marks.has(offset))
     }
 
     /// Returns whether a delete that has only the hash of its key comes after `lsn`.

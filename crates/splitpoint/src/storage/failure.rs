@@ -1,0 +1,21 @@
+//! Errors of the operating system, with what was done and to which file.
+
+use std::io;
+use std::path::Path;
+
+use super::reservation::NoAddressSpace;
+use crate::error::Error;
+
+/// Returns an error with the action and the file, or one that says that the address space is
+/// exhausted.
+pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
+    match address_space_refused(&source) {
+        Some(bytes) => Error::Full { what: Error::ADDRESS_SPACE, bytes },
+        None => Error::Io { action, path: path.to_path_buf(), source },
+    }
+}
+
+/// Returns the size of the mapping whose refusal is the cause of `error`, if that is the cause.
+fn address_space_refused(error: &io::Error) -> Option<u64> {
+    NoAddressSpace::of(error).map(|refused| refused.bytes)
+}
