@@ -177,18 +177,14 @@ impl Dentries {
     pub(super) fn create(&mut self, entry: &Entry, inode: InodeNumber) {
         let parent = self.directory(entry.directory);
         let name = self.number_of(&entry.name);
-        let dentry = match self.by_name.get(&(parent, name)) {
-            Some(&dentry) => {
-                self.touch(dentry);
-                dentry
-            }
-            None => {
-                let dentry = self.allocate();
-                let object = self.stream.insert(self.key(parent, name));
-                self.hash(dentry, parent, name, object);
-                dentry
-            }
-        };
+        let cached = self.by_name.get(&(parent, name)).copied();
+        let dentry = cached.unwrap_or_else(|| self.allocate());
+        if cached.is_some() {
+            self.touch(dentry);
+        } else {
+            let object = self.stream.insert(self.key(parent, name));
+            self.hash(dentry, parent, name, object);
+        }
         self.all[dentry as usize].inode = Some(inode);
         self.know(dentry);
         self.inodes.insert(inode);

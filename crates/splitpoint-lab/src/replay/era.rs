@@ -199,16 +199,13 @@ impl TableSetup {
                 let count = streams.dentry_slot_count.into();
                 let parents = self.layouts.dentry.addresses(count, seed)?;
                 let keys = streams.dentry.keys().iter();
-                keys.map(|it| bucket(&|key| self.dentry(it, &parents, streams, key))).collect()
+                keys.map(|it| bucket(&|key| self.dentry(*it, &parents, streams, key))).collect()
             }
             KernelTable::Inode => {
                 let devices = streams.inode_devices();
                 let count = devices.len() as u64;
                 let addresses = self.layouts.superblock.addresses(count, seed)?;
-                let superblock = |device| {
-                    let at = devices.binary_search(&device).expect("every device is there");
-                    addresses[at]
-                };
+                let superblock = |device| addresses[devices.partition_point(|&it| it < device)];
                 let keys = streams.inode.keys().iter();
                 keys.map(|it| bucket(&|key| self.inode(*it, superblock(it.device), key))).collect()
             }
@@ -227,7 +224,7 @@ impl TableSetup {
 
     /// Fills `key` with the parent's address and the name, as the function takes them, and returns the
     /// seed that it is given.
-    fn dentry(&self, it: &DentryKey, parents: &[u64], streams: &Streams, key: &mut Vec<u8>) -> u64 {
+    fn dentry(&self, it: DentryKey, parents: &[u64], streams: &Streams, key: &mut Vec<u8>) -> u64 {
         let parent = parents[it.parent_slot as usize];
         match (self.function.layout(), self.function.seeding()) {
             (KeyLayout::Dentry, _) => key.extend((parent as u32).to_le_bytes()),

@@ -142,17 +142,13 @@ impl<K: Copy + Eq + Hash> KeyedStream<K> {
     /// Looks a key up this many times in a row, and inserts it if it is not there.
     pub(super) fn look_up(&mut self, key: K, count: u64) {
         let mut hits = count;
-        let object = match self.objects.get(&key) {
-            Some(&object) => object,
-            None => {
-                hits -= 1;
-                let object = self.stream.miss(key);
-                self.objects.insert(key, object);
-                object
-            }
-        };
+        let stream = &mut self.stream;
+        let object = *self.objects.entry(key).or_insert_with(|| {
+            hits -= 1;
+            stream.miss(key)
+        });
         if hits > 0 {
-            self.stream.hit(object, hits);
+            stream.hit(object, hits);
         }
     }
 
