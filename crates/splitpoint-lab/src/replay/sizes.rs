@@ -105,6 +105,15 @@ mod tests {
     }
 
     #[test]
+    fn twice_the_memory_doubles_the_tables_of_2_2_16_except_that_of_inodes() {
+        for table in KernelTable::ALL {
+            let size = |memory_mib: u64| SizeRule::Linux2216.bucket_count(table, memory_mib << 20);
+            let factor = if table == KernelTable::Inode { 1 } else { 2 };
+            assert_eq!(size(128), factor * size(64), "{}", table.name());
+        }
+    }
+
+    #[test]
     fn a_machine_of_today_has_the_tables_of_its_boot_log() {
         let size = |table, gib: u64| SizeRule::Linux6.bucket_count(table, gib << 30);
         assert_eq!(size(KernelTable::Dentry, 24), 4_194_304);
