@@ -110,15 +110,19 @@ fn phase_of(now: RehashProgress) -> (&'static str, Total) {
 fn tell(args: &Args, report: RehashReport, started: Instant, console: Console) -> Result<()> {
     store::note_left(&args.file, report.recovery, console);
     let (old, new) = (&report.old_hash, &report.new_hash);
-    let change =
-        if old == new { format!("to a new seed of {new}") } else { format!("from {old} to {new}") };
+    let is_unseeded = HashFunction::by_name(new).is_some_and(|function| !is_seeded(&function));
+    let change = match old == new {
+        true if is_unseeded => format!("with the same function {new}"),
+        true => format!("to a seed of {new}"),
+        false => format!("from {old} to {new}"),
+    };
     console.note(format_args!(
         "moved {} of `{}` in {} {change}",
         counted(report.record_count, "record"),
         args.file.display(),
         duration(started.elapsed())
     ));
-    if old == new && HashFunction::by_name(new).is_some_and(|function| !is_seeded(&function)) {
+    if old == new && is_unseeded {
         console.note(format_args!(
             "{new} takes no seed, so the chains are unchanged; choose another function with --hash"
         ));

@@ -17,9 +17,10 @@ impl Db {
     /// This protects a single key; [`apply`](Self::apply) changes several keys together.
     ///
     /// `change` must not write to the store, nor call [`scan`](Self::scan), [`stats`](Self::stats),
-    /// [`check`](Self::check) or [`sync`](Self::sync): the calling thread holds the writer's lock
-    /// and would deadlock. [`get`](Self::get) takes no lock. If `change` panics, the store is
-    /// unchanged and stays usable.
+    /// [`check`](Self::check), [`sync`](Self::sync) or [`backup`](Self::backup): the calling thread
+    /// holds the writer's lock and would deadlock. [`get`](Self::get), [`contains`](Self::contains)
+    /// and [`len`](Self::len) take no lock. If `change` panics, the store is unchanged and stays
+    /// usable.
     ///
     /// # Errors
     ///
@@ -135,7 +136,8 @@ impl Db {
     ///
     /// # Durability
     ///
-    /// That of the handle. With [`Durability::Sync`](crate::Durability::Sync) all deletes share one wait at the end.
+    /// That of the handle. With [`Durability::Sync`](crate::Durability::Sync) all deletes share one
+    /// wait at the end, also after an error. If `keep` panics, nobody waits for them.
     ///
     /// # Cost
     ///

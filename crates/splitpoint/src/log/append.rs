@@ -44,7 +44,7 @@ impl UnsyncedRange {
 #[derive(Debug)]
 pub(crate) struct Appender {
     tail: Option<TailSegment>,
-    /// The segment after the tail, if it is prepared: set aside, zero and mapped.
+    /// The segment after the tail, if one is set aside; a thread may still be clearing it.
     next: Option<NextSegment>,
     /// Where the log ends while there is no tail to write to.
     read_position: LogPosition,
@@ -104,7 +104,7 @@ struct TailSegment {
     salt: u64,
     /// Where the next record goes.
     offset: u64,
-    /// Where the last one went.
+    /// Where the last one went; the first position of the segment until there is one.
     last_offset: u64,
     /// Where the bytes begin that are not durable.
     unsynced_offset: u64,
@@ -252,7 +252,7 @@ impl Appender {
         }
     }
 
-    /// Returns where the next records go in the tail segment.
+    /// Returns the rest of the tail segment, from the page on to which the next record goes.
     pub(crate) fn rest_of_tail(&self) -> Option<Range<u64>> {
         let page = |tail: &TailSegment| tail.offset / GRANULE_BYTES * GRANULE_BYTES;
         self.tail.as_ref().map(|tail| page(tail)..tail.end)
@@ -579,9 +579,9 @@ impl Appender {
 
     /// Returns what the next sync must cover, and the log sequence number it makes durable.
     ///
-    /// When somebody waits, the first sync in a segment covers all of it: its blocks are allocated
-    /// once, and the syncs after it touch no metadata. A background sync leaves the rest of the
-    /// segment as it is, since pages that are clean cost the next store a fault.
+    /// When somebody waits, the first such sync in a segment covers all of it that no sync has
+    /// covered: its blocks are allocated once, and the syncs after it touch no metadata. A background
+    /// sync leaves the rest of the segment as it is, since clean pages cost the next store a fault.
     pub(crate) fn take_unsynced(&mut self, is_awaited: bool) -> (Vec<UnsyncedRange>, u64) {
         let mut ranges = std::mem::take(&mut self.unsynced);
         if let Some(tail) = &mut self.tail

@@ -33,7 +33,7 @@ fn least(of_machine: u64, texts: impl IntoIterator<Item = String>) -> u64 {
 }
 
 /// Returns how many bytes of address space this process may still reserve. The limit is 64 TiB, half
-/// of x86-64's, or `ulimit -v` if that is less.
+/// of x86-64's and a guess elsewhere, or `ulimit -v` if that is less.
 #[cfg(not(miri))]
 pub(super) fn address_space_left_bytes() -> u64 {
     const ADDRESS_SPACE_BYTES: u64 = 64 << 40;
