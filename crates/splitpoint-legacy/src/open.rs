@@ -23,13 +23,13 @@ use crate::reader::Reader;
 ///
 /// # Errors
 ///
-/// - [`ErrorKind::NotAStore`](splitpoint::ErrorKind::NotAStore) if the content has no known format,
+/// - [`ErrorKind::NotAStore`] if the content has no known format,
 ///   or the file is not a regular file.
-/// - [`ErrorKind::Unsupported`](splitpoint::ErrorKind::Unsupported) if the library recognizes the
+/// - [`ErrorKind::Unsupported`] if the library recognizes the
 ///   format but cannot read it.
-/// - [`ErrorKind::Corrupt`](splitpoint::ErrorKind::Corrupt) if the header is too damaged to find
+/// - [`ErrorKind::Corrupt`] if the header is too damaged to find
 ///   anything by it.
-/// - [`ErrorKind::Io`](splitpoint::ErrorKind::Io) if a system call fails.
+/// - [`ErrorKind::Io`] if a system call fails.
 ///
 /// # Cost
 ///
@@ -77,7 +77,7 @@ impl OldFile {
     ///
     /// # Errors
     ///
-    /// As [`open`](crate::open()); [`ErrorKind::NotAStore`](splitpoint::ErrorKind::NotAStore) if it
+    /// As [`open`](crate::open()); [`ErrorKind::NotAStore`] if it
     /// has another format.
     pub fn db185(path: impl AsRef<Path>, options: &db185::Options) -> Result<Self> {
         open_db185(path.as_ref(), options)

@@ -34,7 +34,7 @@ static OPENERS: RwLock<BTreeMap<&'static str, Opener>> = RwLock::new(BTreeMap::n
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if `scheme` is `mem` or `file`, or could be
+/// [`ErrorKind::Invalid`] if `scheme` is `mem` or `file`, or could be
 /// part of a path. A scheme has two or more letters, digits or `+-.`, and begins with a letter.
 ///
 /// # Examples
@@ -117,7 +117,7 @@ pub fn is_url(url: impl AsRef<Path>) -> bool {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an unknown scheme; otherwise as
+/// [`ErrorKind::Invalid`] for an unknown scheme; otherwise as
 /// [`Options::open`], or the errors of the access method.
 ///
 /// # Examples
@@ -137,7 +137,7 @@ pub fn open(url: impl AsRef<Path>) -> Result<Box<dyn Table>> {
 ///
 /// # Errors
 ///
-/// As [`open`]; also [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for `mem:` with
+/// As [`open`]; also [`ErrorKind::Invalid`] for `mem:` with
 /// [`Create::Never`], because a table in memory is always new.
 ///
 /// # Examples
