@@ -143,12 +143,8 @@ impl Dentries {
         let name = self.number_of(&entry.name);
         if let Some(&dentry) = self.by_name.get(&(parent, name)) {
             self.stream.hit(self.object_of(dentry), count);
-            let found = &mut self.all[dentry as usize].inode;
-            if *found != inode {
-                *found = inode;
-                self.stale_count += 1;
-            }
-            self.know(dentry);
+            self.stale_count += u64::from(self.all[dentry as usize].inode != inode);
+            self.set_inode(dentry, inode);
             self.touch(dentry);
         } else {
             let root = inode.and_then(|inode| self.by_inode.get(&inode)).copied();
@@ -162,11 +158,10 @@ impl Dentries {
             if count > 1 {
                 self.stream.hit(object, count - 1);
             }
-            self.all[dentry as usize].inode = inode;
+            self.set_inode(dentry, inode);
             if let Some(inode) = inode {
                 self.inodes.look_up(inode, 1);
             }
-            self.know(dentry);
         }
         self.lookups_since += count;
         self.shrink_periodically();
@@ -185,8 +180,7 @@ impl Dentries {
             let object = self.stream.insert(self.key(parent, name));
             self.hash(dentry, parent, name, object);
         }
-        self.all[dentry as usize].inode = Some(inode);
-        self.know(dentry);
+        self.set_inode(dentry, Some(inode));
         self.inodes.insert(inode);
         self.shrink_periodically();
     }
@@ -194,8 +188,7 @@ impl Dentries {
     /// Removes a name: its dentry stays and says that there is none.
     pub(super) fn unlink(&mut self, entry: &Entry) {
         if let Some(dentry) = self.cached(entry) {
-            self.forget(dentry);
-            self.all[dentry as usize].inode = None;
+            self.set_inode(dentry, None);
             self.touch(dentry);
         }
     }
@@ -209,13 +202,18 @@ impl Dentries {
             return Err("a directory is moved into itself".to_owned());
         }
         let target = self.by_name.get(&(parent, name)).copied();
+        // Two directories of the trace may be one dentry, and so the two names.
+        if target == Some(dentry) {
+            return Ok(());
+        }
         if let Some(target) = target.filter(|&it| self.all[it as usize].child_count == 0) {
             self.evict(target);
         }
         self.unhash(dentry);
         let object = self.stream.insert(self.key(parent, name));
         self.hash(dentry, parent, name, object);
-        self.know(dentry);
+        let inode = self.all[dentry as usize].inode;
+        self.set_inode(dentry, inode);
         Ok(())
     }
 
@@ -256,8 +254,7 @@ impl Dentries {
         }
         let root = self.allocate();
         self.root_count += 1;
-        self.all[root as usize].inode = Some(inode);
-        self.by_inode.insert(inode, root);
+        self.set_inode(root, Some(inode));
         root
     }
 
@@ -333,22 +330,20 @@ impl Dentries {
 
     fn evict(&mut self, dentry: u32) {
         self.unhash(dentry);
-        self.forget(dentry);
+        self.set_inode(dentry, None);
         self.free_slots.push(self.all[dentry as usize].slot);
     }
 
-    /// Notes that a dentry is the one of its inode.
-    fn know(&mut self, dentry: u32) {
-        if let Some(inode) = self.all[dentry as usize].inode {
-            self.by_inode.insert(inode, dentry);
-        }
-    }
-
-    fn forget(&mut self, dentry: u32) {
-        if let Some(inode) = self.all[dentry as usize].inode
-            && self.by_inode.get(&inode) == Some(&dentry)
+    /// Makes a dentry that of `inode`, the latest one; an earlier inode no longer leads to it.
+    fn set_inode(&mut self, dentry: u32, inode: Option<InodeNumber>) {
+        let earlier = std::mem::replace(&mut self.all[dentry as usize].inode, inode);
+        if let Some(earlier) = earlier.filter(|_| earlier != inode)
+            && self.by_inode.get(&earlier) == Some(&dentry)
         {
-            self.by_inode.remove(&inode);
+            self.by_inode.remove(&earlier);
+        }
+        if let Some(inode) = inode {
+            self.by_inode.insert(inode, dentry);
         }
     }
 

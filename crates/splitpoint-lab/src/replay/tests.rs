@@ -1,3 +1,7 @@
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+
 use super::*;
 
 /// The trace of the specification, small enough to be counted by hand.
@@ -96,4 +100,104 @@ fn a_trace_of_endless_pages_is_refused() {
         reading.follow(&pages, 1).unwrap();
     }
     assert_eq!(reading.follow(&pages, 1).unwrap_err(), "the trace has more than 1000 steps");
+}
+
+/// Two directories that were one dentry each, then the same one.
+#[test]
+fn a_rename_between_two_names_of_one_directory_changes_nothing() {
+    let text = "# kernel cache trace 1\nL 1 2 11 d\nL 1 11 0 a\nL 1 2 12 d\nL 1 12 0 a\n\
+                R 1 11 5 a 1 12 a\nL 1 12 0 a\n";
+    let counts = streams(text, Shrink::None).unwrap().dentry.counts();
+    assert_eq!((counts.object_count, counts.hit_count), (2, 3));
+}
+
+/// Keys are put together from addresses and fields here anew, and hashed by the formulas.
+#[test]
+fn the_buckets_of_2_2_5_are_those_of_its_formulas() {
+    let streams = streams(TRACE, Shrink::None).unwrap();
+    let buckets = |table: KernelTable| {
+        let era = Era::by_name("2.2.5").unwrap();
+        let of_era = era.tables.iter().find(|it| it.table == table).unwrap();
+        let function = crate::Specimen::by_name(of_era.function).unwrap();
+        let bucket_count = of_era.rule.bucket_count(table, era.memory_bytes);
+        let setup = TableSetup::new(table, function, bucket_count, era.layouts).unwrap();
+        setup.buckets(&streams, 1).unwrap()
+    };
+    let parents = ObjectLayout::Dentry22.addresses(10, 1).unwrap();
+    let dentry = streams.dentry.keys().iter().map(|key| {
+        let name = &streams.names[key.name as usize];
+        let name = name.iter().fold(0_u32, |hash, &byte| hash.rotate_left(4) ^ u32::from(byte));
+        let hash = name.wrapping_add(parents[key.parent_slot as usize] as u32);
+        (hash ^ hash >> 10 ^ hash >> 20) & 1023
+    });
+    assert_eq!(buckets(KernelTable::Dentry), dentry.collect::<Vec<_>>());
+    let superblock = ObjectLayout::Superblock22.addresses(1, 1).unwrap()[0] as u32;
+    let inode = streams.inode.keys().iter().map(|key| {
+        let hash = key.number as u32 | superblock;
+        hash.wrapping_add(hash >> 8).wrapping_add(hash >> 16) & 255
+    });
+    assert_eq!(buckets(KernelTable::Inode), inode.collect::<Vec<_>>());
+    let owners = ObjectLayout::Inode22.addresses(2, 1).unwrap();
+    let page = streams.page.keys().iter().map(|key| {
+        let hash = (owners[key.owner as usize] as u32 / 16).wrapping_add(key.index as u32);
+        hash.wrapping_add(hash >> 11) & 2047
+    });
+    assert_eq!(buckets(KernelTable::Page), page.collect::<Vec<_>>());
+    let buffer = streams.buffer.keys().iter().map(|key| (0x802 ^ key.block as u32) & 32_767);
+    assert_eq!(buckets(KernelTable::Buffer), buffer.collect::<Vec<_>>());
+}
+
+/// A few lines of the events that change the dentry cache, on few names and inodes, so that they meet.
+fn random_trace(events: &[(u8, u64, u64, u8, u64, u8)]) -> String {
+    let mut text = format!("{}\n", trace::FIRST_LINE);
+    for &(kind, directory, inode, name, other_directory, other_name) in events {
+        let _ = match kind {
+            0..=4 => writeln!(text, "L 1 {directory} {inode} n{name} x{}", name % 3 + 1),
+            5 => writeln!(text, "C 1 {directory} {} n{name}", inode + 1),
+            6 => writeln!(text, "U 1 {directory} {inode} n{name}"),
+            7 => {
+                writeln!(text, "R 1 {directory} {inode} n{name} 1 {other_directory} n{other_name}")
+            }
+            _ => writeln!(text, "E 1 {}", inode + 1),
+        };
+    }
+    text
+}
+
+/// Returns the error of a trace that is impossible, or follows its dentries through a table.
+fn follow_dentries(text: &str, shrink: Shrink) -> Result<StreamCounts, TraceError> {
+    let streams = streams(text, shrink)?;
+    let (counts, steps) = (streams.counts(KernelTable::Dentry), streams.steps(KernelTable::Dentry));
+    let buckets = ideal_buckets(streams.dentry.keys().len(), 3, 1);
+    let mut chains = Chains::new(3, buckets.len());
+    chains.follow(steps, &buckets);
+    let sizes = chains.visits().buckets_by_size;
+    let left: u64 = (0..).zip(&sizes).map(|(size, count)| size * count).sum();
+    assert_eq!(left, counts.object_count);
+    assert_eq!(counts.lookup_count, counts.hit_count + counts.miss_count);
+    assert_eq!(left, counts.miss_count + counts.insert_count - counts.remove_count);
+    let slots_max = counts.object_count_max + streams.root_count + 1;
+    assert!(u64::from(streams.dentry_slot_count) <= slots_max, "freed slots are reused");
+    Ok(counts)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Any order of events is followed, or refused with its line.
+    #[test]
+    fn any_events_are_followed_whatever_is_shrunk(
+        events in prop::collection::vec((0_u8..9, 1_u64..6, 0_u64..6, 0_u8..4, 1_u64..6, 0_u8..4), 1..60)
+    ) {
+        let text = random_trace(&events);
+        for shrink in [Shrink::None, Shrink::Lru(2), Shrink::All(3), Shrink::Half(3)] {
+            match follow_dentries(&text, shrink) {
+                Ok(counts) => prop_assert!(counts.object_count <= counts.object_count_max),
+                Err(error) => {
+                    prop_assert_eq!(&error.reason, "a directory is moved into itself");
+                    prop_assert!(error.line_number > 1);
+                }
+            }
+        }
+    }
 }
