@@ -30,18 +30,23 @@ impl Default for Origin {
     }
 }
 
-/// Returns the id of this process, from the wiped word where the system has one.
+/// Returns a number that no ancestor of this process has, or its id where the system has no wiped
+/// word. Process ids repeat: a child in a new pid namespace can have that of its parent.
 #[inline]
 fn current() -> u32 {
+    /// The number of the process that numbered itself last. A child gets it from its parent, and
+    /// goes on from there.
+    static LAST: AtomicU32 = AtomicU32::new(0);
+
     let Some(word) = wiped_word() else { return std::process::id() };
     match word.load(Ordering::Relaxed) {
         0 => {
-            let id = std::process::id();
-            debug_assert_ne!(id, 0, "0 marks a wiped word");
-            word.store(id, Ordering::Relaxed);
-            id
+            let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+            // Another thread may have been first.
+            let stored = word.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
+            stored.map_or_else(|first| first, |_| number)
         }
-        id => id,
+        number => number,
     }
 }
 
