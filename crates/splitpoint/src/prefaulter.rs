@@ -5,15 +5,21 @@
 //! pages. When the put that opens a segment took their faults, they cost 6 to 10 ms, and a third to
 //! a half of the time of creating a store (`record/2026-11-21-xeon-2core/prefault`).
 //!
-//! The thread starts with the first large segment.
+//! The thread starts with the first large segment. When nothing has been asked of it for a second,
+//! the table has stopped growing fast, and it does what was left for that time.
 
 use std::collections::VecDeque;
+use std::sync::MutexGuard;
+use std::time::{Duration, Instant};
 
 use crate::background::{Monitor, Worker};
 
 /// Work that prepares memory. It cannot fail: the page faults of the writer do what it leaves
 /// undone.
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
+
+/// Time without a request after which the thread does what is left for idle times.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// The number of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +33,8 @@ pub(crate) struct Prefaulter(Worker<State>);
 struct State {
     asked_count: u64,
     waiting: VecDeque<(Ticket, Work)>,
+    /// What to do when there has been no request for [`IDLE`].
+    when_idle: Option<Work>,
     running: Option<Ticket>,
     is_stopped: bool,
 }
@@ -48,6 +56,15 @@ impl Prefaulter {
         // Without a thread, `finish` does the work.
         self.0.begin("splitpoint-pages", run);
         ticket
+    }
+
+    /// Has `work` done once nothing has been asked for a second, in place of what was to be done
+    /// then. Nobody waits for it, and a drop may forget it.
+    pub(crate) fn ask_when_idle(&self, work: Work) {
+        if self.0.is_here() {
+            self.0.shared().change(|state| state.when_idle = Some(work));
+            self.0.begin("splitpoint-pages", run);
+        }
     }
 
     /// Returns when the work is done: waits if the thread has begun it, and otherwise does it here.
@@ -77,7 +94,7 @@ fn run(shared: &Monitor<State>) {
     let mut state = shared.lock();
     while !state.is_stopped {
         let Some((ticket, work)) = state.waiting.pop_front() else {
-            state = shared.wait(state);
+            state = wait(shared, state);
             continue;
         };
         state.running = Some(ticket);
@@ -86,6 +103,31 @@ fn run(shared: &Monitor<State>) {
         shared.change(|state| state.running = None);
         state = shared.lock();
     }
+}
+
+/// Waits for a request, and does what is left for idle times if none comes for [`IDLE`].
+fn wait<'a>(shared: &'a Monitor<State>, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    if state.when_idle.is_none() {
+        return shared.wait(state);
+    }
+    let asked_count = state.asked_count;
+    let due = Instant::now() + IDLE;
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        if state.is_stopped || state.asked_count != asked_count {
+            return state;
+        }
+        if left.is_zero() {
+            break;
+        }
+        state = shared.wait_for(state, left);
+    }
+    let work = state.when_idle.take();
+    drop(state);
+    if let Some(work) = work {
+        work();
+    }
+    shared.lock()
 }
 
 impl std::fmt::Debug for State {

@@ -47,11 +47,17 @@ const AGAIN_BYTES: u64 = 1 << 20;
 pub(crate) struct Region {
     pub(crate) view: View,
     pub(crate) windows: Windows,
-    storage: Arc<dyn Storage>,
-    live: LiveHeader,
+    device: Device,
     /// Whether the index is private memory of this handle, because it may not write the file.
     is_private: AtomicBool,
     prefaulter: Prefaulter,
+}
+
+/// A storage, and where its errors are noted. A thread in the background has a clone.
+#[derive(Clone, Debug)]
+struct Device {
+    storage: Arc<dyn Storage>,
+    live: LiveHeader,
     health: Arc<Health>,
 }
 
@@ -80,6 +86,50 @@ impl LiveHeader {
     }
 }
 
+impl Device {
+    fn write<T>(
+        &self,
+        action: &'static str,
+        what: impl FnOnce(&dyn Storage) -> std::io::Result<T>,
+    ) -> Result<T> {
+        what(&*self.storage).map_err(|source| {
+            let is_of_device = is_of_device(&source);
+            let error = io_error(action, self.storage.path(), source);
+            if is_of_device {
+                self.health.fail(&error);
+            }
+            error
+        })
+    }
+
+    fn sync_range(&self, offset: u64, bytes: u64) -> Result<()> {
+        let synced = self.write("sync", |storage| storage.sync_range(offset, bytes));
+        if synced.is_err() && self.can_note_failure() {
+            self.live.of(&self.storage).set_sync_failed();
+        }
+        synced
+    }
+
+    /// Returns whether a store to the page of the live header is possible; a file system that has
+    /// shut down may refuse it with a signal.
+    fn can_note_failure(&self) -> bool {
+        let pages = self.storage.window_pages(WindowKind::Live, 0, LIVE_BYTES);
+        pages.is_none_or(|pages| pages.can_be_stored_to())
+    }
+
+    /// Splits the huge pages of the index of a file that goes on being changed.
+    fn split_huge_pages(&self) {
+        self.storage.split_huge_pages(Some(&|offset, bytes| {
+            if self.health.check().is_err() {
+                return false;
+            }
+            let synced = self.sync_range(offset, bytes);
+            // A second sync that succeeds would prove nothing.
+            synced.inspect_err(|error| self.health.fail(error)).is_ok()
+        }));
+    }
+}
+
 impl Region {
     /// Creates the region of a storage whose file has at least the header, with the index in the
     /// file or, if `is_private`, in memory.
@@ -91,11 +141,9 @@ impl Region {
         Ok(Self {
             view: View::new(storage.clone()),
             windows: Windows::new(storage.clone(), live),
-            storage,
-            live,
+            device: Device { storage, live, health: Arc::default() },
             is_private: AtomicBool::new(is_private),
             prefaulter: Prefaulter::default(),
-            health: Arc::default(),
         })
     }
 
@@ -108,7 +156,7 @@ impl Region {
 
     /// Returns the storage.
     pub(crate) fn storage(&self) -> &dyn Storage {
-        &*self.storage
+        &*self.device.storage
     }
 
     /// Returns whether the index is private memory of this handle.
@@ -119,7 +167,7 @@ impl Region {
     /// Returns the live header.
     #[inline]
     pub(crate) fn live(&self) -> Live<'_> {
-        self.live.of(&self.storage)
+        self.device.live.of(&self.device.storage)
     }
 
     /// Updates the size of a file that another process writes to. One thread at a time.
@@ -141,7 +189,7 @@ impl Region {
 
     /// Releases the pages of a view that has moved.
     fn let_go_of_outgrown(&self) {
-        if let Some(work) = self.storage.outgrown_view() {
+        if let Some(work) = self.storage().outgrown_view() {
             self.prefaulter.ask(work);
         }
     }
@@ -149,6 +197,15 @@ impl Region {
     /// Returns the thread that takes page faults ahead of the writer.
     pub(crate) fn prefaulter(&self) -> &Prefaulter {
         &self.prefaulter
+    }
+
+    /// Has the huge pages of the index split when the table has stopped growing: later changes are
+    /// few, and each would make 2 MiB dirty.
+    pub(crate) fn split_huge_pages_when_idle(&self) {
+        if self.storage().may_sync_in_background() {
+            let device = self.device.clone();
+            self.prefaulter.ask_when_idle(Box::new(move || device.split_huge_pages()));
+        }
     }
 
     /// Ensures that stores to the live header, the index and `tail` find their blocks, or that the
@@ -208,19 +265,12 @@ impl Region {
         action: &'static str,
         what: impl FnOnce(&dyn Storage) -> std::io::Result<T>,
     ) -> Result<T> {
-        what(self.storage()).map_err(|source| {
-            let is_of_device = is_of_device(&source);
-            let error = io_error(action, self.storage.path(), source);
-            if is_of_device {
-                self.health.fail(&error);
-            }
-            error
-        })
+        self.device.write(action, what)
     }
 
     /// Returns the health of the handle, which records the errors of the device.
     pub(crate) fn health(&self) -> &Arc<Health> {
-        &self.health
+        &self.device.health
     }
 
     /// Makes a range of the file durable.
@@ -228,18 +278,7 @@ impl Region {
     /// The live header records a failure, for the next process: see
     /// [`write_again`](Self::write_again).
     pub(crate) fn sync_range(&self, offset: u64, bytes: u64) -> Result<()> {
-        let synced = self.write("sync", |storage| storage.sync_range(offset, bytes));
-        if synced.is_err() && self.can_note_failure() {
-            self.live().set_sync_failed();
-        }
-        synced
-    }
-
-    /// Returns whether a store to the page of the live header is possible; a file system that has
-    /// shut down may refuse it with a signal.
-    fn can_note_failure(&self) -> bool {
-        let pages = self.storage.window_pages(WindowKind::Live, 0, LIVE_BYTES);
-        pages.is_none_or(|pages| pages.can_be_stored_to())
+        self.device.sync_range(offset, bytes)
     }
 
     /// Writes the bytes of a range of the file over themselves.
@@ -249,7 +288,7 @@ impl Region {
     pub(crate) fn write_again(&self, offset: u64, bytes: u64) -> Result<()> {
         let end = offset + bytes;
         for at in (offset..end).step_by(AGAIN_BYTES as usize) {
-            let content = self.storage.read(at, AGAIN_BYTES.min(end - at));
+            let content = self.storage().read(at, AGAIN_BYTES.min(end - at));
             self.write("write to", |storage| storage.write_at(at, &content))?;
         }
         Ok(())

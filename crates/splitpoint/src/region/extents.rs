@@ -18,7 +18,7 @@ use crate::live::LineWindow;
 use crate::piece::piece_of;
 use crate::region::LivePool;
 use crate::space::{Extent, Space};
-use crate::storage::{Backing, Storage};
+use crate::storage::{Backing, HUGE_BYTES, Storage};
 
 /// Free extents from this size on are punched out of the file at a close.
 const PUNCH_BYTES_MIN: u64 = 256 << 10;
@@ -147,14 +147,14 @@ impl Extents {
     /// Makes a window have at least `line_count` lines; new ones are empty.
     pub(crate) fn reserve_lines(&mut self, window: LineWindow, line_count: u64) -> Result<()> {
         let clear = |storage: &dyn Storage, offset, bytes| storage.clear_range(offset, bytes);
-        self.take_lines(window, line_count, clear)
+        self.take_lines(window, line_count, clear, Backing::Growth)
     }
 
     /// Does the same as [`reserve_lines`](Self::reserve_lines), except that new lines have
     /// arbitrary contents: the caller writes all of them.
     pub(crate) fn claim_lines(&mut self, window: LineWindow, line_count: u64) -> Result<()> {
         let claim = |storage: &dyn Storage, offset, bytes| storage.claim_range(offset, bytes);
-        self.take_lines(window, line_count, claim)
+        self.take_lines(window, line_count, claim, Backing::File)
     }
 
     fn take_lines(
@@ -162,6 +162,7 @@ impl Extents {
         window: LineWindow,
         line_count: u64,
         make_ready: impl Fn(&dyn Storage, u64, u64) -> std::io::Result<()>,
+        backing: impl Fn(u64) -> Backing,
     ) -> Result<()> {
         while self.region.windows.line_count(window) < line_count {
             let piece = self.region.live().piece_count(window);
@@ -171,12 +172,14 @@ impl Extents {
                 self.region.live().add_piece(window, 0);
                 continue;
             }
-            let offset = self.allocate(bytes, GRANULE_BYTES)?;
+            // A huge page must begin at a multiple of its size in the file as in memory.
+            let alignment = if bytes < HUGE_BYTES { GRANULE_BYTES } else { HUGE_BYTES };
+            let offset = self.allocate(bytes, alignment)?;
             // The granules may have had another use before.
             let mapped = self
                 .region
                 .write("clear index space in", |storage| make_ready(storage, offset, bytes))
-                .and_then(|()| self.region.windows.map_one(window, piece, Backing::File(offset)));
+                .and_then(|()| self.region.windows.map_one(window, piece, backing(offset)));
             if let Err(error) = mapped {
                 self.release(offset, bytes);
                 return Err(error);
@@ -194,6 +197,7 @@ impl Extents {
         }
         if let Some(pages) = self.region.windows.pages(window, lines) {
             self.region.prefaulter().ask(Box::new(move || pages.fault_in_slices()));
+            self.region.split_huge_pages_when_idle();
         }
     }
 

@@ -42,7 +42,7 @@ impl Region {
             file_bytes: self.view.file_bytes(),
             ..superblock.clone()
         };
-        if !self.storage.is_volatile() {
+        if !self.storage().is_volatile() {
             let action = "write the superblock of";
             self.write(action, |storage| storage.write_at(next.offset(), &next.encode()))?;
         }

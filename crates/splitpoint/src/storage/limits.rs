@@ -25,6 +25,20 @@ pub(super) fn memory_limit_bytes() -> u64 {
     least(of_machine, files.filter_map(|path| fs::read_to_string(path).ok()))
 }
 
+/// Returns how many bytes of an index may be locked in memory: five eighths of what this process
+/// may use beside its private memory. The rest is for the log, which is read at random.
+pub(super) fn locked_bytes_max() -> u64 {
+    memory_limit_bytes().saturating_sub(private_bytes()) / 8 * 5
+}
+
+/// Returns the bytes of this process's memory that are no part of a file, or 0 if unknown.
+fn private_bytes() -> u64 {
+    let statistics = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let mut pages = statistics.split(' ').skip(1).map_while(|count| count.parse::<u64>().ok());
+    let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+    resident.saturating_sub(shared).saturating_mul(rustix::param::page_size() as u64)
+}
+
 /// Returns the least of the machine's memory and the limits in the texts of limit files. Version 2
 /// writes "max" for no limit.
 fn least(of_machine: u64, texts: impl IntoIterator<Item = String>) -> u64 {

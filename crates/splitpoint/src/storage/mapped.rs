@@ -23,9 +23,10 @@ use self::view::View;
 use self::windows::{MappedPiece, Windows};
 use super::claim::{Room, claim, free_bytes, is_never_written};
 use super::fork::Origin;
+use super::limits::locked_bytes_max;
 use super::reservation::{HUGE_BYTES, Part, Protection, Reservation};
 use super::{
-    Backing, Identity, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
+    Backing, Clean, Identity, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
 };
 use crate::format::FILE_BYTES_MAX;
 use crate::prefaulter::Work;
@@ -73,6 +74,21 @@ impl Mapped {
             origin: Origin::here(),
             file_bytes: AtomicU64::new(file_bytes),
         })
+    }
+
+    /// Makes the view cover a file of `bytes`.
+    fn cover(&self, bytes: u64) -> io::Result<()> {
+        if self.view.cover(&self.file, bytes)? {
+            self.keep_index();
+        }
+        Ok(())
+    }
+
+    /// Has the index kept in memory, if the file is large beside it.
+    fn keep_index(&self) {
+        if self.view.is_read_by_pages() {
+            self.windows.keep_in_memory(locked_bytes_max());
+        }
     }
 
     /// Returns whether a range of the file seems to be in the page cache, judging by a sample of
@@ -127,7 +143,7 @@ impl Storage for Mapped {
 
     fn see_size(&self) -> io::Result<u64> {
         let bytes = self.file.metadata()?.len().min(FILE_BYTES_MAX);
-        self.view.cover(&self.file, bytes)?;
+        self.cover(bytes)?;
         self.file_bytes.store(bytes, Ordering::Release);
         Ok(bytes)
     }
@@ -148,7 +164,7 @@ impl Storage for Mapped {
         assert!(bytes <= FILE_BYTES_MAX);
         refuse_over_limit(bytes)?;
         // Do this first: if it failed after the file has grown, the file would stay long.
-        self.view.cover(&self.file, bytes)?;
+        self.cover(bytes)?;
         let flags = rustix::fs::FallocateFlags::empty();
         let allocated =
             uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, before, bytes - before)?));
@@ -182,7 +198,18 @@ impl Storage for Mapped {
     }
 
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()> {
-        self.windows.map_piece(&self.file, kind, MappedPiece { at, bytes, backing })
+        let backing = match backing {
+            Backing::Growth(offset) if self.view.is_read_by_pages() => Backing::File(offset),
+            other => other,
+        };
+        let piece = MappedPiece { at, bytes, backing, is_kept: false };
+        self.windows.map_piece(&self.file, kind, piece)?;
+        self.keep_index();
+        Ok(())
+    }
+
+    fn split_huge_pages(&self, clean: Option<&Clean<'_>>) {
+        self.windows.split_huge_pages(clean);
     }
 
     fn populate(&self, kind: WindowKind, at: u64, bytes: u64) {
@@ -353,26 +380,33 @@ mod tests {
     use super::*;
     use crate::storage::limits::memory_limit_bytes;
 
-    /// Returns what the kernel says of the mapping at `base`: two letters for each advice.
-    fn flags(base: *const u8) -> String {
+    /// Returns the line that the kernel has of the mapping at `base`.
+    fn line(base: *const u8, name: &str) -> String {
         let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux has it");
         let start = format!("{:x}-", base.addr());
         let of_base = maps.lines().skip_while(|line| !line.starts_with(&start));
-        of_base.into_iter().find(|line| line.starts_with("VmFlags:")).expect("a mapping").to_owned()
+        of_base.into_iter().find(|line| line.starts_with(name)).expect("a mapping").to_owned()
     }
 
-    /// `rr` is random reading, `hg` huge pages. The file is a hole: it takes no space.
+    /// Returns the kernel's flags of the mapping at `base`: two letters for each advice.
+    fn flags(base: *const u8) -> String {
+        line(base, "VmFlags:")
+    }
+
+    /// Creates a file of that size in `dir`, one hole that takes no space.
+    fn sparse(dir: &tempfile::TempDir, bytes: u64) -> (File, PathBuf) {
+        let path = dir.path().join("sparse");
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).open(&path).unwrap();
+        file.set_len(bytes).unwrap();
+        (file, path)
+    }
+
+    /// `rr` is random reading, `hg` huge pages.
     #[test]
     fn a_file_that_outgrows_half_of_the_memory_is_read_by_single_pages() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("sparse");
-        let file = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .unwrap();
-        file.set_len(1 << 20).unwrap();
+        let (file, path) = sparse(&dir, 1 << 20);
         let storage = Mapped::new(file.try_clone().unwrap(), path.clone(), true).unwrap();
         let flags_now = || flags(storage.view().base);
         assert!(!flags_now().contains(" rr"), "{}", flags_now());
@@ -386,5 +420,62 @@ mod tests {
         assert!(of_large.contains(" rr") && !of_large.contains(" hg"), "{of_large}");
         let opened = Mapped::new(file, path, false).unwrap();
         assert!(flags(opened.view().base).contains(" rr"), "large when it is opened");
+    }
+
+    #[test]
+    fn a_piece_by_which_a_table_grows_has_huge_pages_until_they_are_split() {
+        let is_single = |base| line(base, "FilePmdMapped:").ends_with(" 0 kB");
+        let dir = tempfile::tempdir().unwrap();
+        let (file, path) = sparse(&dir, 4 * HUGE_BYTES);
+        let storage = Mapped::new(file, path, true).unwrap();
+        storage.clear_range(0, 4 * HUGE_BYTES).unwrap();
+        let map = |at, backing| storage.map_piece(WindowKind::Buckets, at, HUGE_BYTES, backing);
+        map(0, Backing::File(0)).unwrap();
+        let base = || storage.window(WindowKind::Buckets).base;
+        assert!(flags(base()).contains(" rr"), "a piece that was there has single pages");
+        map(HUGE_BYTES, Backing::Growth(2 * HUGE_BYTES)).unwrap();
+        let grown = base().wrapping_add(HUGE_BYTES as usize);
+        assert!(grown.addr().is_multiple_of(HUGE_BYTES as usize));
+        assert!(flags(grown).contains(" hg"), "{}", flags(grown));
+        let pages = storage.window_pages(WindowKind::Buckets, HUGE_BYTES, HUGE_BYTES);
+        pages.expect("a file has them").fault_in();
+        // SAFETY: the piece is mapped, and nothing else refers to it.
+        unsafe { grown.wrapping_add(8 * 4096).write(7) };
+        if is_single(grown) {
+            println!("this file system has no huge pages: the split has nothing to do");
+        }
+        storage.sync_range(0, 4 * HUGE_BYTES).unwrap();
+
+        let cleaned = std::cell::RefCell::new(Vec::new());
+        storage.split_huge_pages(Some(&|offset, bytes| {
+            cleaned.borrow_mut().push((offset, bytes));
+            true
+        }));
+        assert_eq!(*cleaned.borrow(), [(0, HUGE_BYTES), (2 * HUGE_BYTES, HUGE_BYTES)]);
+        assert!(!flags(base()).contains(" hg"));
+        assert!(is_single(grown), "no page of the index is huge any more");
+        assert_eq!(storage.read(2 * HUGE_BYTES + 8 * 4096, 1), [7], "the contents stay");
+    }
+
+    /// `lo` is locked: the kernel does not take the pages back.
+    #[test]
+    fn the_index_of_a_file_larger_than_half_of_the_memory_stays_in_memory_while_it_fits() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, path) = sparse(&dir, 1 << 20);
+        let storage = Mapped::new(file.try_clone().unwrap(), path, true).unwrap();
+        let map = |at, bytes| {
+            storage.map_piece(WindowKind::Buckets, at, bytes, Backing::File(0)).unwrap();
+        };
+        let is_locked = || flags(storage.window(WindowKind::Buckets).base).contains(" lo");
+        map(0, 4096);
+        assert!(!is_locked(), "a small file is in memory anyway");
+        file.set_len(memory_limit_bytes() / 2 + (1 << 20)).unwrap();
+        storage.see_size().unwrap();
+        assert!(is_locked(), "from the moment on at which the file is large");
+        map(4096, 4096);
+        map(64 << 10, 64 << 10);
+        assert!(is_locked(), "so are pieces that come later, wherever the window moves");
+        map(128 << 10, memory_limit_bytes());
+        assert!(!is_locked(), "an index that does not fit would leave no room for records");
     }
 }

@@ -34,6 +34,7 @@ use rustix::io::Errno;
 
 pub(crate) use claim::Room;
 pub(crate) use pages::Pages;
+pub(crate) use reservation::HUGE_BYTES;
 
 use crate::atomic::may_be_killed;
 use crate::prefaulter::Work;
@@ -169,6 +170,9 @@ impl WindowKind {
 pub(crate) enum Backing {
     /// The file from this offset on.
     File(u64),
+    /// The same for a piece by which a table grows, and which soon has stores everywhere: in huge
+    /// pages, if the storage has them for a piece of this size.
+    Growth(u64),
     /// Zeroed memory of this handle only.
     Private,
 }
@@ -189,6 +193,10 @@ pub(crate) struct Identity {
     /// numbers of inodes, so a copy may have that of its deleted original.
     pub(crate) birth_ns: u64,
 }
+
+/// Writes a range of the file, given by its offset and its bytes, so that its pages are clean; returns
+/// whether it could.
+pub(crate) type Clean<'a> = dyn Fn(u64, u64) -> bool + 'a;
 
 /// A file, or its stand-in.
 pub(crate) trait Storage: fmt::Debug + Send + Sync {
@@ -296,6 +304,13 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     fn window_pages(&self, _kind: WindowKind, _at: u64, _bytes: u64) -> Option<Pages> {
         None
     }
+
+    /// Splits the huge pages of the buckets and the overflow lines, so that a store to a slot makes
+    /// 4 KiB dirty and not 2 MiB. It first has each range of the file cleaned by `clean`, which
+    /// takes its offset and its bytes, and stops when that returns `false`; without `clean` all
+    /// are clean, and nothing stores to them. A page that is dirty, or that another process maps,
+    /// stays as it is.
+    fn split_huge_pages(&self, _clean: Option<&Clean<'_>>) {}
 
     /// Drops the pieces of the buckets and the overflow lines; none is touched before it is mapped
     /// again, since the index is about to be rebuilt elsewhere.

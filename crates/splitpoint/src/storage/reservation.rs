@@ -7,14 +7,16 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MlockFlags, MremapFlags, ProtFlags};
 
 use super::{Owner, Span};
+use crate::format::GRANULE_BYTES;
 
 /// Size of a huge page in bytes.
-pub(super) const HUGE_BYTES: u64 = 2 << 20;
+pub(crate) const HUGE_BYTES: u64 = 2 << 20;
 
 /// The system grants this process no more address space, or no more mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +62,13 @@ pub(super) fn first_that_fits<T>(
         }
     }
     last
+}
+
+/// Returns the addresses of a mapping, if `line` of `/proc/self/smaps` begins with them.
+fn address_range(line: &str) -> Option<Range<usize>> {
+    let (start, rest) = line.split_once('-')?;
+    let end = rest.split(' ').next()?;
+    Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
 }
 
 /// Whether a range of a file is mapped for writing.
@@ -219,6 +228,44 @@ impl Reservation {
             // SAFETY: the range is ours. Advices that drop pages are used here only for shared
             // mappings of files, which bring the pages back.
             let _ = unsafe { rustix::mm::madvise(base.cast(), bytes as usize, advice) };
+        }
+    }
+
+    /// Returns whether the mapping at `at` has huge pages of a file, as far as the kernel says.
+    ///
+    /// Costs a walk over the mappings of this process.
+    pub(super) fn has_huge_pages(&self, at: u64) -> bool {
+        let address = self.at(at, 1).addr();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        let mut lines = maps.lines();
+        let found = lines.find(|line| address_range(line).is_some_and(|r| r.contains(&address)));
+        let of_mapping = lines.take_while(|line| address_range(line).is_none());
+        let mut huge = of_mapping.filter_map(|line| line.strip_prefix("FilePmdMapped:"));
+        found.is_some() && huge.next().is_some_and(|size| size.trim() != "0 kB")
+    }
+
+    /// Keeps pages in memory from their first use on; fails if the process may not lock so many
+    /// (`ulimit -l`).
+    pub(super) fn lock_pages(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let base = self.at(at, bytes);
+        // SAFETY: the range is ours; a lock changes no contents.
+        Ok(unsafe { rustix::mm::mlock_with(base.cast(), bytes as usize, MlockFlags::ONFAULT) }?)
+    }
+
+    /// Lets the kernel take pages back that [`lock_pages`](Self::lock_pages) has locked.
+    pub(super) fn unlock_pages(&self, at: u64, bytes: u64) {
+        let base = self.at(at, bytes);
+        // SAFETY: as above. Pages that are not locked are refused, which does no harm.
+        let _ = unsafe { rustix::mm::munlock(base.cast(), bytes as usize) };
+    }
+
+    /// Splits the huge pages of a mapping of a file, as far as they are clean and no other process
+    /// maps them. Their contents stay in the cache.
+    ///
+    /// The kernel splits a huge page of which only a part is to be reclaimed first.
+    pub(super) fn split_huge_pages(&self, at: u64, bytes: u64) {
+        for unit in (at..at + bytes).step_by(HUGE_BYTES as usize) {
+            self.advise(unit, GRANULE_BYTES, &[Advice::LinuxCold]);
         }
     }
 }

@@ -687,7 +687,7 @@ impl Storage for Sim {
         let mut pieces = lock(&self.image.pieces);
         pieces.retain(|piece| (piece.kind, piece.at) != (kind, at));
         match backing {
-            Backing::File(offset) => {
+            Backing::File(offset) | Backing::Growth(offset) => {
                 let common = copy_from(self.view(), offset, bytes);
                 copy_to(window.span(), at, &common);
                 pieces.push(MappedPiece { kind, at, offset, common });

@@ -111,6 +111,8 @@ impl Store {
         assert!(lsn <= self.group.durable_lsn(), "what is called clean is durable");
         writer.superblock.checkpoint = None;
         self.region.write_superblock(&mut writer.superblock, true)?;
+        // Everything is clean now; the next session may change little.
+        self.region.storage().split_huge_pages(None);
         // Room that is not freed now is used by the next session.
         let _ = writer.extents.shrink();
         Ok(())

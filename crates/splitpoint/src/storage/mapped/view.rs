@@ -88,7 +88,9 @@ impl View {
     }
 
     /// Makes the view cover a file of `file_bytes`.
-    pub(super) fn cover(&self, file: &File, file_bytes: u64) -> io::Result<()> {
+    ///
+    /// Returns whether the kernel is advised anew.
+    pub(super) fn cover(&self, file: &File, file_bytes: u64) -> io::Result<bool> {
         if file_bytes > self.newest.count() {
             let mut mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
             if file_bytes > self.newest.count() {
@@ -99,15 +101,14 @@ impl View {
                 self.newest.grow(base, bytes);
             }
         }
-        self.advise(file_bytes);
-        Ok(())
+        Ok(self.advise(file_bytes))
     }
 
     /// Advises the kernel on how the view is read, once the file has grown enough to change the
-    /// advice.
-    fn advise(&self, file_bytes: u64) {
+    /// advice; returns whether it did.
+    fn advise(&self, file_bytes: u64) -> bool {
         if file_bytes < self.advised_bytes.load(Ordering::Relaxed) {
-            return;
+            return false;
         }
         let is_tiny = file_bytes < SMALL_FILE_BYTES;
         let bound = if is_tiny { SMALL_FILE_BYTES } else { memory_limit_bytes() / 2 };
@@ -117,6 +118,12 @@ impl View {
         let mappings = self.mappings.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = mappings.newest();
         newest.advise(0, newest.span().bytes, reading.advices());
+        true
+    }
+
+    /// Returns whether the file is so large that the kernel is advised to read single pages.
+    pub(super) fn is_read_by_pages(&self) -> bool {
+        self.advised_bytes.load(Ordering::Relaxed) == u64::MAX
     }
 
     /// Returns the work of releasing the pages of an outgrown mapping, if it needs a thread;

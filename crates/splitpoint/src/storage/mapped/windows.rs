@@ -19,13 +19,13 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::mm::Advice;
 
 use crate::format::{GRANULE_BYTES, HEADER_BYTES, LIVE_OFFSET};
-use crate::storage::reservation::{Part, Protection, Reservation, first_that_fits};
-use crate::storage::{Backing, Pages, Span, WindowKind};
+use crate::storage::reservation::{HUGE_BYTES, Part, Protection, Reservation, first_that_fits};
+use crate::storage::{Backing, Clean, Pages, Span, WindowKind};
 
 /// Live header and reader table.
 const HEAD_BYTES: u64 = HEADER_BYTES - LIVE_OFFSET;
@@ -33,8 +33,15 @@ const HEAD_BYTES: u64 = HEADER_BYTES - LIVE_OFFSET;
 const CELL_BUCKET_BYTES: u64 = 32 << 10;
 /// Overflow lines of a cell, in bytes: one piece.
 const CELL_OVERFLOW_BYTES: u64 = GRANULE_BYTES;
+/// Bytes of a piece whose huge pages are split at a time: cleaning them takes a few milliseconds, in
+/// which stores may make some of them dirty again.
+const SPLIT_BYTES: u64 = 16 << 20;
 /// Factor by which a window grows when it moves.
 const GROWTH: u64 = 8;
+
+/// Whether this kernel splits huge pages when it is asked to, once that is known. If it does not,
+/// there are no more of them in this process.
+static ARE_SPLIT: OnceLock<bool> = OnceLock::new();
 
 /// The windows of a file.
 #[derive(Debug)]
@@ -62,6 +69,21 @@ pub(super) struct MappedPiece {
     pub(super) at: u64,
     pub(super) bytes: u64,
     pub(super) backing: Backing,
+    /// Whether the kernel is to keep its pages in memory.
+    pub(super) is_kept: bool,
+}
+
+/// A piece that is large enough for huge pages.
+#[derive(Clone, Copy, Debug)]
+struct LargePiece {
+    /// Offset in the window.
+    at: u64,
+    bytes: u64,
+    /// Offset in the file.
+    offset: u64,
+    /// Whether it was mapped with huge pages. Others may have some as well, which a killed process
+    /// left in the page cache.
+    was_huge: bool,
 }
 
 impl Windows {
@@ -105,11 +127,56 @@ impl Windows {
         self.lock()[kind.number()].map(file, self.protection, piece)
     }
 
+    /// Has the kernel keep buckets and overflow lines in memory, if they are at most `bytes_max`;
+    /// otherwise takes that back. For a file larger than memory, of which each lookup uses a line of the
+    /// index and a record: the kernel cannot know that it uses the index more often.
+    ///
+    /// References through a mapping that is advised `Random` do not count when the kernel chooses what to
+    /// drop (Linux 6.3), so without the lock it drops as much of the index as of the log.
+    pub(super) fn keep_in_memory(&self, bytes_max: u64) {
+        let mut windows = self.lock();
+        let of_index = [WindowKind::Buckets, WindowKind::Overflow].map(WindowKind::number);
+        let of_file = |piece: &MappedPiece| piece.backing != Backing::Private;
+        let pieces = of_index.iter().flat_map(|&kind| &windows[kind].pieces);
+        let bytes = pieces.filter(|piece| of_file(piece)).map(|piece| piece.bytes).sum::<u64>();
+        for kind in of_index {
+            let Window { reservation, start, pieces, .. } = &mut windows[kind];
+            for piece in pieces.iter_mut().filter(|piece| of_file(piece)) {
+                let is_kept = bytes <= bytes_max;
+                if std::mem::replace(&mut piece.is_kept, is_kept) != is_kept {
+                    keep(reservation, *start, *piece);
+                }
+            }
+        }
+    }
+
     /// Drops the pieces of buckets and overflow lines, none of which is touched before it is mapped
     /// again.
     pub(super) fn forget_pieces(&self) {
         for kind in [WindowKind::Buckets, WindowKind::Overflow] {
             self.lock()[kind.number()].pieces.clear();
+        }
+    }
+
+    /// Splits the huge pages of the pieces that have any: see [`Storage::split_huge_pages`].
+    ///
+    /// [`Storage::split_huge_pages`]: crate::storage::Storage::split_huge_pages
+    pub(super) fn split_huge_pages(&self, clean: Option<&Clean<'_>>) {
+        for kind in [WindowKind::Buckets, WindowKind::Overflow] {
+            let (reservation, start, large) = self.lock()[kind.number()].take_huge_pages();
+            for LargePiece { at, bytes, offset, was_huge } in large {
+                reservation.advise(start + at, bytes, &[Advice::LinuxNoHugepage, Advice::Random]);
+                for done in (0..bytes).step_by(SPLIT_BYTES as usize) {
+                    let bytes = SPLIT_BYTES.min(bytes - done);
+                    if clean.is_some_and(|clean| !clean(offset + done, bytes)) {
+                        return;
+                    }
+                    reservation.split_huge_pages(start + at + done, bytes);
+                }
+                if clean.is_none() && was_huge {
+                    ARE_SPLIT.get_or_init(|| !reservation.has_huge_pages(start + at));
+                }
+            }
         }
     }
 
@@ -143,15 +210,33 @@ impl Window {
             self.move_to_larger(file, protection, bytes)?;
         }
         match piece.backing {
-            Backing::File(offset) => {
+            Backing::File(offset) | Backing::Growth(offset) => {
                 let part = Part { file, offset, protection };
-                map_file(&self.reservation, self.start + piece.at, piece.bytes, part)?;
+                map_file(&self.reservation, self.start, piece, part)?;
             }
             Backing::Private => self.reservation.map_memory(self.start + piece.at, piece.bytes)?,
         }
         self.pieces.retain(|other| other.at != piece.at);
         self.pieces.push(piece);
         Ok(())
+    }
+
+    /// Notes that all pieces have single pages from now on. Returns the reservation, where the
+    /// window begins there, and the pieces that are large enough for huge ones.
+    fn take_huge_pages(&mut self) -> (Arc<Reservation>, u64, Vec<LargePiece>) {
+        let mut large = Vec::new();
+        for piece in &mut self.pieces {
+            let (offset, was_huge) = match piece.backing {
+                Backing::File(offset) => (offset, false),
+                Backing::Growth(offset) => (offset, true),
+                Backing::Private => continue,
+            };
+            piece.backing = Backing::File(offset);
+            if piece.bytes >= HUGE_BYTES {
+                large.push(LargePiece { at: piece.at, bytes: piece.bytes, offset, was_huge });
+            }
+        }
+        (self.reservation.clone(), self.start, large)
     }
 
     /// Maps all pieces again in a reservation of at least `bytes`; after an error nothing has
@@ -163,11 +248,19 @@ impl Window {
         bytes: u64,
     ) -> io::Result<()> {
         let sizes = [bytes.saturating_mul(GROWTH), 2 * bytes, bytes];
-        let larger = first_that_fits(&sizes, Reservation::new)?;
+        let reserve = |bytes| match bytes {
+            0..HUGE_BYTES => Reservation::new(bytes),
+            _ => Reservation::aligned(bytes),
+        };
+        let larger = first_that_fits(&sizes, reserve)?;
         for piece in &self.pieces {
             match piece.backing {
-                Backing::File(offset) => {
-                    map_file(&larger, piece.at, piece.bytes, Part { file, offset, protection })?;
+                Backing::File(offset) | Backing::Growth(offset) => {
+                    map_file(&larger, 0, *piece, Part { file, offset, protection })?;
+                    if piece.is_kept {
+                        keep(&larger, 0, *piece);
+                        self.reservation.unlock_pages(self.start + piece.at, piece.bytes);
+                    }
                 }
                 Backing::Private => {
                     let from = self.start + piece.at;
@@ -182,10 +275,32 @@ impl Window {
     }
 }
 
-/// Maps a piece of a file with small folios: with a large one, a store to a single slot would dirty
-/// 2 MiB.
-fn map_file(reservation: &Reservation, at: u64, bytes: u64, part: Part<'_>) -> io::Result<()> {
+/// Maps a piece of a file behind `start`: in huge pages a large piece by which a table grows, any
+/// other in single ones, since a store to a slot makes all of its page dirty.
+fn map_file(
+    reservation: &Reservation,
+    start: u64,
+    piece: MappedPiece,
+    part: Part<'_>,
+) -> io::Result<()> {
+    let (at, bytes) = (start + piece.at, piece.bytes);
     reservation.map_file(at, bytes, part)?;
-    reservation.advise(at, bytes, &[Advice::Random]);
+    let is_huge = matches!(piece.backing, Backing::Growth(_))
+        && bytes >= HUGE_BYTES
+        && ARE_SPLIT.get() != Some(&false);
+    let advice = if is_huge { Advice::LinuxHugepage } else { Advice::Random };
+    reservation.advise(at, bytes, &[advice]);
     Ok(())
+}
+
+/// Has the kernel keep the pages of a piece in memory, or take them back.
+fn keep(reservation: &Reservation, start: u64, piece: MappedPiece) {
+    let (at, bytes) = (start + piece.at, piece.bytes);
+    if !piece.is_kept {
+        reservation.unlock_pages(at, bytes);
+        reservation.advise(at, bytes, &[Advice::Random]);
+    } else if reservation.lock_pages(at, bytes).is_err() {
+        // Without the right to lock: references count, at the price of reading around a page.
+        reservation.advise(at, bytes, &[Advice::Normal]);
+    }
 }
