@@ -20,48 +20,57 @@
 //! Copying a page before its first change, to have a consistent image of a database in use: Rosenkrantz,
 //! "Dynamic database dumping", SIGMOD 1978; here the pages are buckets.
 
-use crate::bitmap::Bitmap;
+mod claims;
+mod writer;
+
+pub(crate) use claims::GROUP_BUCKETS;
+pub(crate) use writer::CheckpointWriter;
+
 use crate::error::{Error, Result};
 use crate::format::{
-    CheckpointName, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, SegmentKind, put_u32,
+    Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, SegmentKind,
     put_u64, u32_at, u64_at,
 };
-use crate::index::lookup::for_each_line;
-use crate::index::slot::Slot;
-use crate::linear::{BucketIndex, Geometry};
+use crate::index::slot::{Slot, Tag};
+use crate::linear::{BucketIndex, Geometry, low_mask};
 use crate::live::{CommitState, LineWindow};
 use crate::piece::piece_of;
-use crate::region::{Extents, Region, View};
+use crate::region::{Extents, View};
 use crate::space::{Extent, between};
 
 /// Size of a block of an image in bytes; the last one may be shorter.
 pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 /// Size of the head of a block in bytes.
 const BLOCK_HEAD_BYTES: usize = 8;
-/// Most words that a block has for buckets and slots.
-const BLOCK_WORDS: u64 = ((BLOCK_BYTES - BLOCK_HEAD_BYTES) / 8) as u64;
-/// Bits of an entry's first word that count its slots.
-const COUNT_BITS: u32 = 16;
+/// Most slots of a group of buckets in one entry.
+const GROUP_SLOTS_MAX: usize = 64;
+/// Bytes that may be left over at the end of a block, because the next entry does not fit.
+const LEFT_OVER_BYTES: usize = ENTRY_HEAD_BYTES + GROUP_BUCKETS as usize + 8 * GROUP_SLOTS_MAX;
+/// Size of what an entry has before the counts of its buckets.
+const ENTRY_HEAD_BYTES: usize = 5;
+/// Most slots of a bucket in one entry, which counts them in a byte.
+const ENTRY_SLOTS_MAX: usize = u8::MAX as usize;
 /// Most extents that fit the state.
 const EXTENT_COUNT_MAX: usize = ((GRANULE_BYTES - STATE_OFFSET) / 8) as usize - STATE_WORDS;
 /// Where the state begins.
 const STATE_OFFSET: u64 = SegmentHeader::BYTES;
 /// Words of the state before its list of extents.
-const STATE_WORDS: usize = 12;
+const STATE_WORDS: usize = 13;
 
 /// What a checkpoint says beside the slots: the table and the file as of its commit.
 ///
 /// ```text
 /// offset  size  field
-///      0    64  segment header, kind 5; its log sequence number is that of the commit
+///      0    64  segment header, kind 6; its log sequence number is that of the commit
 ///     64     8  bucket count
 ///     72    24  record count, live bytes, dead bytes, 8 bytes each
 ///     96    24  where replay continues: offset of the log segment, its salt, offset of the record
 ///    120     8  sequence number of the next segment
 ///    128    16  bytes in log segments, bytes in big segments
 ///    144     8  number of extents in use
-///    152     8  crc32c of the granule with this field zero, then of the salt
-///    160     -  extents in use, except index extents and checkpoints: first granule (bits 0-31),
+///    152     8  bits of an address in a slot of the image
+///    160     8  crc32c of the granule with this field zero, then of the salt
+///    168     -  extents in use, except index extents and checkpoints: first granule (bits 0-31),
 ///               granule count (32-63)
 ///   4096     -  blocks of 64 KiB, the last one shorter
 /// ```
@@ -74,12 +83,13 @@ pub(crate) struct CheckpointState {
     pub(crate) next_sequence: u64,
     pub(crate) log_bytes: u64,
     pub(crate) big_bytes: u64,
+    pub(crate) packing: Packing,
     /// Granules that recovery must leave alone.
     pub(crate) used: Vec<Extent>,
 }
 
-pub(crate) const CRC_OFFSET: usize = 152;
-const EXTENTS_OFFSET: usize = 160;
+pub(crate) const CRC_OFFSET: usize = 160;
+const EXTENTS_OFFSET: usize = 168;
 const _: () = assert!(EXTENTS_OFFSET as u64 == STATE_OFFSET + 8 * STATE_WORDS as u64);
 
 impl CheckpointState {
@@ -106,19 +116,30 @@ impl CheckpointState {
             next_sequence: live.next_sequence(),
             log_bytes: live.log_bytes(),
             big_bytes: live.big_bytes(),
+            packing: Packing::new(geometry, address_bits(space.end())),
             used: between(HEADER_BYTES / GRANULE_BYTES, space.end(), unused),
         }
     }
 
-    /// Returns the size in bytes of a segment that has room for the image.
-    fn segment_bytes(&self) -> u64 {
-        let record_count = self.commit.record_count;
-        let words = record_count + record_count.min(self.geometry.bucket_count());
-        // A chain may be cut by the end of a block, which costs its first word once more and, when
-        // only one word is left, that word.
-        let block_count = words.div_ceil(BLOCK_WORDS - 2).max(1);
-        let bytes = 8 * words + block_count * (BLOCK_HEAD_BYTES as u64 + 16);
-        GRANULE_BYTES + bytes.next_multiple_of(GRANULE_BYTES)
+    /// Returns the size in bytes of a segment that has room for the image, whoever captures which
+    /// bucket.
+    ///
+    /// Each of `thread_count` threads may leave a block that is not full.
+    fn segment_bytes_max(&self, thread_count: u64) -> u64 {
+        let CommitState { record_count, .. } = self.commit;
+        let bucket_count = self.geometry.bucket_count();
+        // A bucket alone has an entry, and another one if its chain is long; those that are walked
+        // share one.
+        let entry_count = record_count.min(bucket_count) + record_count / ENTRY_SLOTS_MAX as u64;
+        let groups =
+            bucket_count.div_ceil(GROUP_BUCKETS) * (ENTRY_HEAD_BYTES as u64 + GROUP_BUCKETS);
+        let bytes = record_count * self.packing.slot_bytes() as u64
+            + entry_count * (ENTRY_HEAD_BYTES as u64 + 1)
+            + groups;
+        // A block ends where the next entry does not fit.
+        let block_bytes = (BLOCK_BYTES - BLOCK_HEAD_BYTES - LEFT_OVER_BYTES) as u64;
+        let block_count = bytes.div_ceil(block_bytes) + thread_count;
+        GRANULE_BYTES + block_count * BLOCK_BYTES as u64
     }
 
     fn encode(&self, header: SegmentHeader) -> Vec<u8> {
@@ -142,6 +163,7 @@ impl CheckpointState {
             self.log_bytes,
             self.big_bytes,
             self.used.len() as u64,
+            self.packing.address_bits.into(),
         ];
         for (i, word) in words.into_iter().enumerate() {
             put_u64(&mut block, STATE_OFFSET as usize + 8 * i, word);
@@ -193,6 +215,10 @@ impl CheckpointState {
         if count != word(10) {
             return corrupt("checkpoint extents", 144, count, word(10));
         }
+        let bits = word(11).min(Addr::BITS.into());
+        if bits != word(11) {
+            return corrupt("bits of an address", 152, bits, word(11));
+        }
         let used = (0..count as usize).map(|i| u64_at(block, EXTENTS_OFFSET + 8 * i));
         let used = used.map(|word| Extent { granule: word & 0xffff_ffff, count: word >> 32 });
         let [segment_offset, salt, record_offset] = [4, 5, 6].map(word);
@@ -209,9 +235,55 @@ impl CheckpointState {
             next_sequence: word(7),
             log_bytes: word(8),
             big_bytes: word(9),
+            packing: Packing::new(geometry, bits as u32),
             used: used.collect(),
         })
     }
+}
+
+/// How the slots of an image are packed: without the bits of the tag that the bucket has, and with
+/// as many bits of the address as the file needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packing {
+    address_bits: u32,
+    /// Bits of the tag, from its lowest on, that follow from the bucket.
+    known_bits: u32,
+}
+
+impl Packing {
+    /// Returns the packing for a table of that shape, whose records have addresses of that size.
+    fn new(geometry: Geometry, address_bits: u32) -> Self {
+        debug_assert!(address_bits <= Addr::BITS);
+        let known_bits = geometry.level().saturating_sub(Tag::FIRST_BIT).min(Tag::BITS);
+        Self { address_bits, known_bits }
+    }
+
+    /// Returns the size of a packed slot in bytes: 1 to 8.
+    fn slot_bytes(self) -> usize {
+        (Tag::BITS - self.known_bits + self.address_bits).div_ceil(8).max(1) as usize
+    }
+
+    /// Packs a slot.
+    #[inline]
+    fn pack(self, slot: Slot) -> u64 {
+        debug_assert!(slot.addr().0 >> self.address_bits == 0, "the file had no such address");
+        slot.tag().0 >> self.known_bits << self.address_bits | slot.addr().0
+    }
+
+    /// Returns the slot of `bucket` that [`pack`](Self::pack) made `packed` of; for other bytes,
+    /// any slot.
+    #[inline]
+    fn unpack(self, packed: u64, bucket: BucketIndex) -> Slot {
+        let known = bucket.0 >> Tag::FIRST_BIT & low_mask(self.known_bits);
+        let tag = packed >> self.address_bits << self.known_bits | known;
+        Slot((tag & low_mask(Tag::BITS)) << Addr::BITS | packed & low_mask(self.address_bits))
+    }
+}
+
+/// Returns how many bits the addresses of records have in a file of that many granules.
+fn address_bits(granule_count: u64) -> u32 {
+    let address_max = granule_count * GRANULE_BYTES / 8;
+    (u64::BITS - address_max.leading_zeros()).min(Addr::BITS)
 }
 
 /// Returns the checksum of the first granule of a checkpoint, in which its field is zero.
@@ -219,183 +291,10 @@ pub(crate) fn state_crc(block: &[u8], salt: u64) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(block), &salt.to_le_bytes())
 }
 
-/// Finishes the block in `bytes`, which will be at `offset` of the file.
-fn seal(bytes: &mut [u8], salt: u64, offset: u64) {
-    assert!((BLOCK_HEAD_BYTES + 1..=BLOCK_BYTES).contains(&bytes.len()), "a block has an entry");
-    let len = u32::try_from(bytes.len()).expect("a block is small");
-    put_u32(bytes, 4, len);
-    let crc = block_crc(bytes, salt, offset);
-    put_u32(bytes, 0, crc);
-}
-
 /// Returns the checksum of a block at `offset` of the file, whatever it says itself.
 pub(crate) fn block_crc(bytes: &[u8], salt: u64, offset: u64) -> u32 {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[4..]), &salt.to_le_bytes());
     crc32c::crc32c_append(crc, &offset.to_le_bytes())
-}
-
-/// The end of a block is the end of its last entry; an entry is the slots of one bucket, or a part
-/// of them.
-///
-/// ```text
-/// offset  size  field
-///      0     4  crc32c of the rest, then of the salt and of the block's offset in the file
-///      4     4  size of the block in bytes
-///      8     8  slot count (bits 0-15), bucket (16-63)
-///     16     -  slots, 8 bytes each; then the next entry
-/// ```
-#[derive(Debug)]
-pub(crate) struct CheckpointWriter {
-    name: CheckpointName,
-    /// Which of the two places of the live header names the segment.
-    place: usize,
-    geometry: Geometry,
-    record_count: u64,
-    /// The next bucket that the cursor comes to.
-    cursor: u64,
-    /// One bit for each bucket: whether it has been written.
-    written: Bitmap,
-    slot_count: u64,
-    block: Vec<u8>,
-    /// Where the block will be, from the start of the segment.
-    block_at: u64,
-    slots: Vec<Slot>,
-}
-
-impl CheckpointWriter {
-    /// Begins the image of a table in that state: takes a segment and writes its first granule.
-    pub(crate) fn begin(extents: &mut Extents, state: &CheckpointState, salt: u64) -> Result<Self> {
-        let region = &extents.region().clone();
-        if state.used.len() > EXTENT_COUNT_MAX {
-            return Err(Error::Full { what: "checkpoint extents", bytes: GRANULE_BYTES });
-        }
-        assert!(state.replay_start.segment_offset != 0, "a checkpoint is of a log");
-        let bytes = state.segment_bytes();
-        let live = region.live();
-        let place = live.checkpoint_extents().iter().position(Option::is_none);
-        let place = place.ok_or(Error::Full { what: "checkpoint places", bytes })?;
-        let offset = extents.allocate_noted(bytes, GRANULE_BYTES, |extent| {
-            live.set_checkpoint_extent(place, Some(extent));
-        })?;
-        assert!(offset.is_multiple_of(GRANULE_BYTES) && bytes.is_multiple_of(GRANULE_BYTES));
-        let name = CheckpointName { offset, bytes, lsn: state.replay_start.lsn, salt };
-        let header = SegmentHeader {
-            kind: SegmentKind::Checkpoint,
-            sequence: state.next_sequence,
-            segment_bytes: bytes,
-            base_lsn: name.lsn,
-            previous_offset: 0,
-            salt,
-        };
-        let bucket_count = state.geometry.bucket_count();
-        let image = Self {
-            name,
-            place,
-            geometry: state.geometry,
-            record_count: state.commit.record_count,
-            cursor: 0,
-            written: Bitmap::new(bucket_count),
-            slot_count: 0,
-            block: vec![0; BLOCK_HEAD_BYTES],
-            block_at: GRANULE_BYTES,
-            slots: Vec::new(),
-        };
-        let first = state.encode(header);
-        if let Err(error) =
-            region.write("write the checkpoint of", |storage| storage.write_at(offset, &first))
-        {
-            image.release(extents);
-            return Err(error);
-        }
-        Ok(image)
-    }
-
-    /// Returns what a superblock calls it.
-    pub(crate) fn name(&self) -> CheckpointName {
-        self.name
-    }
-
-    /// Gives the segment back: nothing will name it.
-    pub(crate) fn release(&self, extents: &mut Extents) {
-        release(extents, self.place);
-    }
-
-    /// Writes a bucket that is about to change, unless that was done or it is younger.
-    #[inline]
-    pub(crate) fn capture(&mut self, region: &Region, bucket: BucketIndex) -> Result<()> {
-        let is_younger = bucket.0 >= self.geometry.bucket_count();
-        if is_younger || self.written.set(bucket.0, true) == Some(true) {
-            return Ok(());
-        }
-        self.slots.clear();
-        let slots = &mut self.slots;
-        for_each_line(&region.windows, bucket, |_, line| {
-            slots.extend(line.slots_in_use().map(|(_, slot)| slot));
-        })?;
-        self.slot_count += self.slots.len() as u64;
-        let mut rest = 0;
-        while rest < self.slots.len() {
-            let room = (BLOCK_BYTES - self.block.len()) / 8;
-            if room < 2 {
-                self.write_block(region)?;
-                continue;
-            }
-            let slots = &self.slots[rest..][..(room - 1).min(self.slots.len() - rest)];
-            debug_assert!(!slots.is_empty() && slots.len() < 1 << COUNT_BITS);
-            let first = bucket.0 << COUNT_BITS | slots.len() as u64;
-            self.block.extend_from_slice(&first.to_le_bytes());
-            for slot in slots {
-                self.block.extend_from_slice(&slot.0.to_le_bytes());
-            }
-            rest += slots.len();
-            debug_assert!(self.block.len() <= BLOCK_BYTES);
-        }
-        Ok(())
-    }
-
-    /// Writes the next `bucket_count` buckets and returns whether the image is whole.
-    ///
-    /// A bucket that a merge has taken away since was written then.
-    pub(crate) fn advance(&mut self, region: &Region, bucket_count: u64) -> Result<bool> {
-        let end = (self.cursor + bucket_count).min(self.geometry.bucket_count());
-        while self.cursor < end {
-            self.capture(region, BucketIndex(self.cursor))?;
-            self.cursor += 1;
-        }
-        if self.cursor < self.geometry.bucket_count() {
-            return Ok(false);
-        }
-        self.write_block(region)?;
-        assert_eq!(self.cursor, self.geometry.bucket_count(), "every bucket has been captured");
-        if self.slot_count == self.record_count {
-            return Ok(true);
-        }
-        let (expected, found) = (self.record_count, self.slot_count);
-        Err(Error::Corrupt { what: "record count", offset: self.name.offset, expected, found })
-    }
-
-    fn write_block(&mut self, region: &Region) -> Result<()> {
-        if self.block.len() == BLOCK_HEAD_BYTES {
-            return Ok(());
-        }
-        if self.block_at + self.block.len() as u64 > self.name.bytes {
-            let (expected, found) = (self.record_count, self.slot_count);
-            return Err(Error::Corrupt {
-                what: "record count",
-                offset: self.name.offset,
-                expected,
-                found,
-            });
-        }
-        assert!(self.block_at.is_multiple_of(GRANULE_BYTES), "a full block ends at a granule");
-        let offset = self.name.offset + self.block_at;
-        seal(&mut self.block, self.name.salt, offset);
-        let block = &self.block;
-        region.write("write the checkpoint of", |storage| storage.write_at(offset, block))?;
-        self.block_at += BLOCK_BYTES as u64;
-        self.block.truncate(BLOCK_HEAD_BYTES);
-        Ok(())
-    }
 }
 
 /// Frees the segment that a place of the live header names.
@@ -419,6 +318,11 @@ pub(crate) fn release_all_but(extents: &mut Extents, kept: Option<CheckpointName
     }
     let mut left = extents.region().live().checkpoint_extents().into_iter().flatten();
     assert!(left.all(|extent| Some(extent) == kept.map(extent_of)), "no other one is left");
+}
+
+/// Returns whether a checkpoint is one of an older version: no damage, but of no use.
+pub(crate) fn is_of_older_version(view: &View, name: CheckpointName) -> bool {
+    view.segment(name.offset).is_ok_and(|header| header.kind == SegmentKind::OldCheckpoint)
 }
 
 /// Returns the granules of a checkpoint.
@@ -447,82 +351,132 @@ impl Image {
     }
 
     /// Calls `each` with every bucket and its slots, a bucket perhaps more than once; `ahead` with
-    /// the bucket some entries before that; after each block `read` with its size in bytes. Stops
-    /// at damage.
+    /// the buckets of a group some time before that; after each block `read` with its size in bytes.
+    /// Stops at damage.
     pub(crate) fn for_each_entry(
         &self,
         view: &View,
-        mut each: impl FnMut(BucketIndex, &[[u8; 8]]) -> Result<()>,
+        mut each: impl FnMut(BucketIndex, &[Slot]) -> Result<()>,
         mut ahead: impl FnMut(BucketIndex),
         mut read: impl FnMut(u64),
     ) -> Result<()> {
         let mut left = self.state.commit.record_count;
         let mut at = GRANULE_BYTES;
+        let mut slots = Vec::with_capacity(ENTRY_SLOTS_MAX);
         while left > 0 {
             let offset = self.name.offset + at;
-            let room = self.name.bytes.saturating_sub(at).min(BLOCK_BYTES as u64);
-            if room < BLOCK_HEAD_BYTES as u64 {
-                return Err(short(offset, left));
-            }
-            let room = view.checkpoint_bytes("checkpoint block", self.name, at, room)?;
-            let bytes = u32_at(room, 4) as usize;
-            let Some(block) = room.get(..bytes).filter(|_| bytes > BLOCK_HEAD_BYTES) else {
-                let (expected, found) = (room.len() as u64, bytes as u64);
-                let what = "checkpoint block size";
-                return Err(Error::Corrupt { what, offset: offset + 4, expected, found });
-            };
-            let (expected, found) = (block_crc(block, self.name.salt, offset), u32_at(block, 0));
-            if expected != found {
-                let (expected, found) = (expected.into(), found.into());
-                let what = "checkpoint block checksum";
-                return Err(Error::Corrupt { what, offset, expected, found });
-            }
-            let (mut words, _) = block[BLOCK_HEAD_BYTES..].as_chunks::<8>();
-            let mut later = Entries(words).skip(ENTRIES_AHEAD);
-            while let [first, rest @ ..] = words {
-                if let Some((bucket, _)) = later.next() {
-                    ahead(bucket);
+            let block = self.block(view, at, left)?;
+            let entries = Entries::new(&block[BLOCK_HEAD_BYTES..], self.state.packing);
+            let mut later = entries.clone().skip(ENTRIES_AHEAD);
+            for entry in entries {
+                if let Some(Some(entry)) = later.next() {
+                    ahead(entry.first);
                 }
-                let (bucket, slot_count) = bucket_and_count(*first);
-                let is_inside = bucket.0 < self.state.geometry.bucket_count();
-                if !is_inside || slot_count > rest.len() || slot_count as u64 > left {
-                    return Err(short(offset, left));
+                let entry = entry.ok_or_else(|| short(offset, left))?;
+                for (bucket, packed) in entry.buckets() {
+                    let is_inside = bucket.0 < self.state.geometry.bucket_count();
+                    slots.clear();
+                    slots.extend(packed.map(|packed| self.state.packing.unpack(packed, bucket)));
+                    if !is_inside || slots.len() as u64 > left {
+                        return Err(short(offset, left));
+                    }
+                    left -= slots.len() as u64;
+                    each(bucket, &slots)?;
                 }
-                let (slots, next) = rest.split_at(slot_count);
-                each(bucket, slots)?;
-                left -= slot_count as u64;
-                words = next;
             }
             at += BLOCK_BYTES as u64;
             read(block.len() as u64);
         }
         Ok(())
     }
-}
 
-/// How many entries ahead `ahead` gets their buckets.
-const ENTRIES_AHEAD: usize = 12;
-
-/// The first words of the entries of a block, which may say anything.
-struct Entries<'a>(&'a [[u8; 8]]);
-
-impl Iterator for Entries<'_> {
-    type Item = (BucketIndex, usize);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        let (first, rest) = self.0.split_first()?;
-        let (bucket, slot_count) = bucket_and_count(*first);
-        self.0 = rest.get(slot_count..).unwrap_or_default();
-        Some((bucket, slot_count))
+    /// Returns the block at `at` of the segment, whose checksum is right; `left` slots are missing.
+    fn block<'a>(&self, view: &'a View, at: u64, left: u64) -> Result<&'a [u8]> {
+        let offset = self.name.offset + at;
+        let room = self.name.bytes.saturating_sub(at).min(BLOCK_BYTES as u64);
+        if room < BLOCK_HEAD_BYTES as u64 {
+            return Err(short(offset, left));
+        }
+        let room = view.checkpoint_bytes("checkpoint block", self.name, at, room)?;
+        let bytes = u32_at(room, 4) as usize;
+        let Some(block) = room.get(..bytes).filter(|_| bytes > BLOCK_HEAD_BYTES) else {
+            let (expected, found) = (room.len() as u64, bytes as u64);
+            let what = "checkpoint block size";
+            return Err(Error::Corrupt { what, offset: offset + 4, expected, found });
+        };
+        let (expected, found) = (block_crc(block, self.name.salt, offset), u32_at(block, 0));
+        if expected != found {
+            let (expected, found) = (expected.into(), found.into());
+            let what = "checkpoint block checksum";
+            return Err(Error::Corrupt { what, offset, expected, found });
+        }
+        Ok(block)
     }
 }
 
-/// Decodes the first word of an entry.
-#[inline]
-fn bucket_and_count(first: [u8; 8]) -> (BucketIndex, usize) {
-    let first = u64::from_le_bytes(first);
-    (BucketIndex(first >> COUNT_BITS), (first & ((1 << COUNT_BITS) - 1)) as usize)
+/// How many entries ahead `ahead` gets their first bucket.
+const ENTRIES_AHEAD: usize = 3;
+
+/// The entries of a block, which may say anything: `None` where the rest is no entry.
+#[derive(Clone)]
+struct Entries<'a> {
+    rest: &'a [u8],
+    packing: Packing,
+}
+
+/// The slots of some buckets that follow each other.
+struct Entry<'a> {
+    first: BucketIndex,
+    counts: &'a [u8],
+    slots: &'a [u8],
+    slot_bytes: usize,
+}
+
+impl<'a> Entries<'a> {
+    fn new(rest: &'a [u8], packing: Packing) -> Self {
+        Self { rest, packing }
+    }
+
+    fn split_first(&self) -> Option<(Entry<'a>, &'a [u8])> {
+        let (head, rest) = self.rest.split_at_checked(ENTRY_HEAD_BYTES)?;
+        let (counts, rest) = rest.split_at_checked(head[4].into())?;
+        let slot_bytes = self.packing.slot_bytes();
+        let slot_count = counts.iter().map(|&count| usize::from(count)).sum::<usize>();
+        let (slots, rest) = rest.split_at_checked(slot_count * slot_bytes)?;
+        let first = BucketIndex(u32_at(head, 0).into());
+        Some((Entry { first, counts, slots, slot_bytes }, rest))
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Option<Entry<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let split = self.split_first();
+        self.rest = split.as_ref().map_or(&[], |(_, rest)| rest);
+        Some(split.map(|(entry, _)| entry))
+    }
+}
+
+impl Entry<'_> {
+    /// Returns the buckets, each with its packed slots.
+    fn buckets(&self) -> impl Iterator<Item = (BucketIndex, impl Iterator<Item = u64> + '_)> + '_ {
+        let mut rest = self.slots;
+        (self.first.0..).zip(self.counts).map(move |(bucket, &count)| {
+            let (slots, after) = rest.split_at(usize::from(count) * self.slot_bytes);
+            rest = after;
+            let packed = slots.chunks_exact(self.slot_bytes).map(|bytes| {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                u64::from_le_bytes(word)
+            });
+            (BucketIndex(bucket), packed)
+        })
+    }
 }
 
 fn short(offset: u64, left: u64) -> Error {

@@ -359,8 +359,10 @@ pub(crate) enum SegmentKind {
     Big = 3,
     /// Segment and granule tables. Reserved.
     Map = 4,
+    /// Checkpoint of an older version, which nothing reads.
+    OldCheckpoint = 5,
     /// Checkpoint of the index.
-    Checkpoint = 5,
+    Checkpoint = 6,
 }
 
 /// Header of a segment.
@@ -371,7 +373,8 @@ pub(crate) enum SegmentKind {
 /// ```text
 /// offset  size  field
 ///      0     4  magic: "SEGM"
-///      4     1  kind: 1 log, 2 compacted, 3 big, 4 map, 5 checkpoint
+///      4     1  kind: 1 log, 2 compacted, 3 big, 4 map, 5 checkpoint of
+///               an older version, 6 checkpoint
 ///      5     3  reserved, 0
 ///      8     8  segment sequence number: one more for each new segment
 ///     16     8  size in bytes, header included
@@ -430,7 +433,8 @@ impl SegmentHeader {
             2 => SegmentKind::Compacted,
             3 => SegmentKind::Big,
             4 => SegmentKind::Map,
-            5 => SegmentKind::Checkpoint,
+            5 => SegmentKind::OldCheckpoint,
+            6 => SegmentKind::Checkpoint,
             other => return corrupt("segment kind", 4, 1, other.into()),
         };
         let segment_bytes = u64_at(bytes, 16);

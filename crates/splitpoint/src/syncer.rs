@@ -19,7 +19,7 @@ pub(crate) struct Syncer(Worker<State>);
 #[derive(Debug, Default)]
 struct State {
     due: Option<Instant>,
-    is_checkpoint_written: bool,
+    is_checkpoint_due: bool,
     is_stopped: bool,
 }
 
@@ -33,11 +33,11 @@ impl Syncer {
         self.ask(store, |state| state.due = [state.due, due].into_iter().flatten().min())
     }
 
-    /// Has a written checkpoint made durable, and returns whether there is a thread to do it. If
-    /// not, the next change asks again.
+    /// Has a checkpoint that has begun made and made durable, and returns whether there is a thread
+    /// to do it.
     #[cold]
-    pub(crate) fn finish_checkpoint(&self, store: &Arc<Store>) -> bool {
-        self.ask(store, |state| state.is_checkpoint_written = true)
+    pub(crate) fn make_checkpoint(&self, store: &Arc<Store>) -> bool {
+        self.ask(store, |state| state.is_checkpoint_due = true)
     }
 
     fn ask(&self, store: &Arc<Store>, what: impl FnOnce(&mut State)) -> bool {
@@ -55,10 +55,11 @@ impl Syncer {
 fn run(shared: &Monitor<State>, store: &Store) {
     let mut state = shared.lock();
     while !state.is_stopped {
-        if std::mem::take(&mut state.is_checkpoint_written) {
+        if std::mem::take(&mut state.is_checkpoint_due) {
             drop(state);
+            let walked = store.walk_checkpoint(|| sync_if_due(shared, store));
             // The store keeps an error: see below.
-            let _ = store.finish_checkpoint();
+            let _ = walked.and_then(|()| store.finish_checkpoint());
             state = shared.lock();
             continue;
         }
@@ -77,4 +78,17 @@ fn run(shared: &Monitor<State>, store: &Store) {
         let _ = store.sync_in_background();
         state = shared.lock();
     }
+}
+
+/// Does the sync that has become due during something longer; returns whether to go on with that.
+fn sync_if_due(shared: &Monitor<State>, store: &Store) -> bool {
+    let mut state = shared.lock();
+    if state.due.is_some_and(|due| due <= Instant::now()) {
+        state.due = None;
+        drop(state);
+        // The store keeps an error: see above.
+        let _ = store.sync_in_background();
+        state = shared.lock();
+    }
+    !state.is_stopped
 }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::halves::{each_half, has_halves};
 use super::log_scan::{CHANGES_MAX, KeyHash, LogScan, NO_RECORD, SlotChange};
 use super::{Opened, Opening, report_progress, set_geometry};
-use crate::checkpoint::{Image, extent_of};
+use crate::checkpoint::{GROUP_BUCKETS, Image, extent_of};
 use crate::error::{Error, Result};
 use crate::format::{CheckpointName, GRANULE_BYTES, LogStart};
 use crate::index::Lines;
@@ -348,7 +348,6 @@ fn load_image(
             // lines of the last slots of both.
             let mut open: [Option<(BucketIndex, &Line, usize)>; 2] = [None; 2];
             for &slot in slots {
-                let slot = Slot(u64::from_le_bytes(slot));
                 let target = if from == geometry {
                     bucket
                 } else if is_known {
@@ -367,10 +366,10 @@ fn load_image(
             }
             Ok(())
         },
-        |bucket| {
-            // Where the slots of the bucket go, if the table has not grown much.
-            if share.has(bucket.0) {
-                region.windows.prefetch_bucket(geometry.bucket_of(bucket.0));
+        |first| {
+            // Where the slots of the buckets go, if the table has not grown much.
+            for bucket in (first.0..first.0 + GROUP_BUCKETS).filter(|&bucket| share.has(bucket)) {
+                region.windows.prefetch_bucket(geometry.bucket_of(bucket));
             }
         },
         |block_bytes| {

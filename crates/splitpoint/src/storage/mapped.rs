@@ -397,8 +397,9 @@ mod tests {
     fn sparse(dir: &tempfile::TempDir, bytes: u64) -> (File, PathBuf) {
         let path = dir.path().join("sparse");
         let mut options = std::fs::OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).open(&path).unwrap();
-        file.set_len(bytes).unwrap();
+        let file = options.read(true).write(true).create_new(true).open(&path);
+        let file = file.expect("the directory is ours");
+        file.set_len(bytes).expect("a hole takes no room");
         (file, path)
     }
 

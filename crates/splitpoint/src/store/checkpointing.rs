@@ -1,8 +1,8 @@
 //! When a checkpoint is due, and its way to the disk.
 //!
-//! The writer walks the buckets, a few with each change, so that no change waits for a checkpoint.
-//! When the image is whole the thread of the background sync makes it durable and writes the
-//! superblock that names it.
+//! The thread of the background sync walks the buckets beside the writer. When the image is whole it
+//! makes that durable and writes the superblock that names it. Where there is no thread the writer
+//! walks the buckets, a few with each change, so that no change waits for a checkpoint.
 //!
 //! # Invariants
 //!
@@ -13,11 +13,11 @@
 use super::{Store, Writer};
 use crate::checkpoint::{self, CheckpointState, CheckpointWriter};
 use crate::error::Result;
-use crate::format::{CheckpointName, Superblock};
+use crate::format::{CheckpointName, GRANULE_BYTES, Superblock};
 use crate::linear::BucketIndex;
 use crate::region::Region;
 
-/// Buckets that are walked at a time.
+/// Buckets that the writer walks at a time.
 const WALK_BUCKETS: u64 = 16;
 /// Buckets that one change walks at most.
 const WALK_BUCKETS_MAX: u64 = 512;
@@ -27,6 +27,9 @@ const WALK_SHARE: u64 = 4;
 /// Share of the interval that the log grows after an open before there is a checkpoint, if one is
 /// due: an open of a large store for one change should not pay for it.
 const GRACE_SHARE: u64 = 64;
+
+/// A checkpoint stays while the store is closed if it takes less than this share of the file.
+const KEPT_SHARE: u64 = 25;
 
 /// What the writer knows of checkpoints.
 #[derive(Debug)]
@@ -42,12 +45,21 @@ pub(crate) struct Checkpointing {
 enum Progress {
     /// None is being made.
     Idle,
-    /// The buckets are walked, `step_bytes` of log for each [`WALK_BUCKETS`].
-    Walking { image: Box<CheckpointWriter>, step_bytes: u64 },
+    /// The buckets are walked.
+    Walking { image: Box<CheckpointWriter>, by: Walking },
     /// The image is whole and not durable; whether the thread has been asked to make it so.
     Written { image: Box<CheckpointWriter>, is_asked: bool },
     /// Somebody makes it durable, or has failed to.
     Syncing,
+}
+
+/// Who walks the buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walking {
+    /// The thread, and whether it has been asked to.
+    Thread { is_asked: bool },
+    /// The writer, [`WALK_BUCKETS`] for each `step_bytes` of log.
+    Writer { step_bytes: u64 },
 }
 
 impl Default for Checkpointing {
@@ -58,10 +70,15 @@ impl Default for Checkpointing {
 }
 
 impl Checkpointing {
-    /// Returns whether an image waits to be made durable, and the thread has not been asked to.
+    /// Returns whether there is work for the thread of which it has not been asked.
     #[inline]
-    pub(crate) fn is_written(&self) -> bool {
-        matches!(self.progress, Progress::Written { is_asked: false, .. })
+    pub(crate) fn needs_thread(&self) -> bool {
+        let by_thread = Walking::Thread { is_asked: false };
+        match &self.progress {
+            Progress::Walking { by, .. } => *by == by_thread,
+            Progress::Written { is_asked, .. } => !is_asked,
+            Progress::Idle | Progress::Syncing => false,
+        }
     }
 
     /// Returns whether an image is being made durable.
@@ -70,10 +87,17 @@ impl Checkpointing {
         matches!(self.progress, Progress::Syncing)
     }
 
-    /// Notes whether somebody has been asked to make the image durable.
+    /// Returns whether an image waits to be made durable.
+    pub(crate) fn is_written(&self) -> bool {
+        matches!(self.progress, Progress::Written { .. })
+    }
+
+    /// Notes whether the thread has been asked for its part.
     pub(crate) fn set_asked(&mut self, has_been: bool) {
-        if let Progress::Written { is_asked, .. } = &mut self.progress {
-            *is_asked = has_been;
+        match &mut self.progress {
+            Progress::Walking { by: Walking::Thread { is_asked }, .. }
+            | Progress::Written { is_asked, .. } => *is_asked = has_been,
+            _ => {}
         }
     }
 
@@ -95,10 +119,17 @@ impl Writer {
         self.checkpoints.due_lsn = (base_lsn + interval).max(lsn + interval / GRACE_SHARE);
     }
 
-    /// Frees the segments of all checkpoints: a store that is closed needs none.
-    pub(super) fn drop_checkpoints(&mut self) {
+    /// Makes no checkpoint any more, and returns the one that stays while the store is closed, if any:
+    /// the next session changes the index at once, and after a power loss before its first checkpoint
+    /// there would be nothing but the whole log. One that takes much room, beside small records, is
+    /// freed.
+    pub(super) fn end_checkpoints(&mut self) -> Option<CheckpointName> {
+        let file_bytes = self.extents.space().end() * GRANULE_BYTES;
+        let is_small = |name: &CheckpointName| name.bytes * KEPT_SHARE < file_bytes;
+        let kept = self.superblock.checkpoint.filter(is_small);
         self.checkpoints = Checkpointing::default();
-        checkpoint::release_all_but(&mut self.extents, None);
+        checkpoint::release_all_but(&mut self.extents, kept);
+        kept
     }
 }
 
@@ -114,9 +145,11 @@ impl Store {
     /// Captures a bucket that is about to change.
     #[inline]
     pub(super) fn capture(&self, writer: &mut Writer, bucket: BucketIndex) {
-        if let Progress::Walking { image, .. } = &mut writer.checkpoints.progress
+        if let Progress::Walking { image, by } = &mut writer.checkpoints.progress
             && image.capture(&self.region, bucket).is_err()
+            && let Walking::Writer { .. } = by
         {
+            // A thread that walks the buckets finds that the image has failed, and does this.
             self.abandon_checkpoint(writer);
         }
     }
@@ -136,11 +169,11 @@ impl Store {
         let checkpoints = &mut writer.checkpoints;
         let advanced = match &mut checkpoints.progress {
             Progress::Idle => self.begin_checkpoint(writer, lsn),
-            Progress::Walking { image, step_bytes } => {
+            Progress::Walking { image, by: Walking::Writer { step_bytes } } => {
                 let steps = ((lsn - checkpoints.due_lsn) / *step_bytes + 1)
                     .min(WALK_BUCKETS_MAX / WALK_BUCKETS);
                 checkpoints.due_lsn += steps * *step_bytes;
-                image.advance(&self.region, steps * WALK_BUCKETS).map(|is_whole| {
+                image.advance(&mut writer.extents, steps * WALK_BUCKETS).map(|is_whole| {
                     if is_whole
                         && let Progress::Walking { image, .. } =
                             std::mem::replace(&mut checkpoints.progress, Progress::Idle)
@@ -149,7 +182,7 @@ impl Store {
                     }
                 })
             }
-            Progress::Written { .. } | Progress::Syncing => {
+            Progress::Walking { .. } | Progress::Written { .. } | Progress::Syncing => {
                 checkpoints.due_lsn = u64::MAX;
                 Ok(())
             }
@@ -163,17 +196,60 @@ impl Store {
 
     fn begin_checkpoint(&self, writer: &mut Writer, lsn: u64) -> Result<()> {
         let region = &self.region;
-        let interval = writer.checkpoints.interval(region);
         let replay_start = writer.log.log_start();
         assert_eq!(replay_start.lsn, lsn, "the image is as of the last change");
         let geometry = self.shape().geometry;
         let state = CheckpointState::of(&writer.extents, geometry, writer.state, replay_start);
         let salt = writer.log.next_salt();
-        let image = CheckpointWriter::begin(&mut writer.extents, &state, salt)?;
-        let step_count = geometry.bucket_count().div_ceil(WALK_BUCKETS);
-        let step_bytes = (interval / WALK_SHARE / step_count).max(1);
-        writer.checkpoints.due_lsn = lsn + step_bytes;
-        writer.checkpoints.progress = Progress::Walking { image: Box::new(image), step_bytes };
+        let may_have_thread = region.storage().may_sync_in_background();
+        let thread_count = if may_have_thread { 2 } else { 1 };
+        let image = CheckpointWriter::begin(&mut writer.extents, state, salt, thread_count)?;
+        let by = Walking::Thread { is_asked: false };
+        writer.checkpoints.progress = Progress::Walking { image: Box::new(image), by };
+        writer.checkpoints.due_lsn = u64::MAX;
+        if !may_have_thread {
+            self.walk_without_thread(writer);
+        }
+        Ok(())
+    }
+
+    /// Leaves a checkpoint that has begun to the writer.
+    pub(crate) fn walk_without_thread(&self, writer: &mut Writer) {
+        let interval = writer.checkpoints.interval(&self.region);
+        if let Progress::Walking { image, by } = &mut writer.checkpoints.progress {
+            let step_count = image.bucket_count().div_ceil(WALK_BUCKETS);
+            let step_bytes = (interval / WALK_SHARE / step_count).max(1);
+            *by = Walking::Writer { step_bytes };
+            writer.checkpoints.due_lsn = writer.log.position().lsn + step_bytes;
+        }
+    }
+
+    /// Walks the buckets of a checkpoint that has begun, beside the writer. `go_on` is called some
+    /// thousand times a second; the checkpoint is given up when it returns `false`.
+    pub(crate) fn walk_checkpoint(&self, go_on: impl FnMut() -> bool) -> Result<()> {
+        let walker = match &self.lock()?.checkpoints.progress {
+            Progress::Walking { image, by: Walking::Thread { .. } } => image.walker(),
+            _ => return Ok(()),
+        };
+        // Without the lock: changes go on.
+        let walked = walker.walk(&self.region, go_on);
+        let mut writer = self.lock()?;
+        let writer = &mut *writer;
+        let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Idle);
+        let Progress::Walking { mut image, by } = progress else {
+            unreachable!("only the thread that walks ends the walk");
+        };
+        let is_whole = match walked {
+            Ok(Some(slot_count)) => image.complete(&mut writer.extents, slot_count).is_ok(),
+            // As above: the next checkpoint is tried later.
+            Ok(None) | Err(_) => false,
+        };
+        if is_whole {
+            writer.checkpoints.progress = Progress::Written { image, is_asked: true };
+        } else {
+            writer.checkpoints.progress = Progress::Walking { image, by };
+            self.abandon_checkpoint(writer);
+        }
         Ok(())
     }
 

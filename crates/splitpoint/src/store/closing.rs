@@ -91,7 +91,7 @@ impl Store {
         }
         // The log may have gone on without a commit, into a segment for a change that was not made.
         self.commit(&mut writer);
-        writer.drop_checkpoints();
+        let kept = writer.end_checkpoints();
         let Writer { log, extents, .. } = &mut *writer;
         log.release_next(extents);
         extents.trim();
@@ -109,7 +109,7 @@ impl Store {
         let mut writer = self.lock()?;
         assert_eq!(writer.log.position().lsn, lsn, "nobody changes a store while it is closed");
         assert!(lsn <= self.group.durable_lsn(), "what is called clean is durable");
-        writer.superblock.checkpoint = None;
+        writer.superblock.checkpoint = kept;
         self.region.write_superblock(&mut writer.superblock, true)?;
         // Everything is clean now; the next session may change little.
         self.region.storage().split_huge_pages(None);

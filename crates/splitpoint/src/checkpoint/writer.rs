@@ -1,0 +1,388 @@
+//! Make the image of a table that goes on changing.
+//!
+//! The writer captures each bucket that it is about to change. The others are walked in order: by a
+//! thread beside the writer ([`Walker`]), or by the writer itself, a few with each change, where
+//! there is no thread. Both write blocks of the same segment, in any order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::claims::{Claims, GROUP_BUCKETS};
+use super::{
+    BLOCK_BYTES, BLOCK_HEAD_BYTES, CheckpointState, ENTRY_HEAD_BYTES, ENTRY_SLOTS_MAX,
+    EXTENT_COUNT_MAX, GROUP_SLOTS_MAX, Packing, block_crc, extent_of, release,
+};
+use crate::error::{Error, Result};
+use crate::format::{CheckpointName, GRANULE_BYTES, SegmentHeader, SegmentKind, put_u32};
+use crate::index::lookup::for_each_line;
+use crate::linear::BucketIndex;
+use crate::region::{Extents, Region};
+
+/// Groups of buckets whose lines the thread asks for ahead.
+const GROUPS_AHEAD: u64 = 4;
+
+/// An image that is being made, as the writer has it.
+#[derive(Debug)]
+pub(crate) struct CheckpointWriter {
+    shared: Arc<Shared>,
+    state: CheckpointState,
+    /// What a superblock calls it, when it is complete.
+    name: CheckpointName,
+    /// Which of the two places of the live header names the segment.
+    place: usize,
+    sequence: u64,
+    /// The next bucket that the writer comes to, if it walks them itself.
+    cursor: u64,
+    entries: EntryWriter,
+}
+
+/// The same image as the thread has it that walks the buckets.
+#[derive(Debug)]
+pub(crate) struct Walker {
+    shared: Arc<Shared>,
+    entries: EntryWriter,
+}
+
+/// What both have.
+#[derive(Debug)]
+struct Shared {
+    /// The segment, which may be longer than the image will be.
+    segment: CheckpointName,
+    packing: Packing,
+    bucket_count: u64,
+    record_count: u64,
+    claims: Claims,
+    /// Where the next block goes, from the start of the segment.
+    next_block: AtomicU64,
+    /// Where the last one ends.
+    end: AtomicU64,
+    /// Whether one of them could not write: the image will never be whole.
+    has_failed: AtomicBool,
+}
+
+impl CheckpointWriter {
+    /// Begins the image of a table in that state, which that many threads make: takes a segment.
+    pub(crate) fn begin(
+        extents: &mut Extents,
+        state: CheckpointState,
+        salt: u64,
+        thread_count: u64,
+    ) -> Result<Self> {
+        let region = &extents.region().clone();
+        if state.used.len() > EXTENT_COUNT_MAX {
+            return Err(Error::Full { what: "checkpoint extents", bytes: GRANULE_BYTES });
+        }
+        assert!(state.replay_start.segment_offset != 0, "a checkpoint is of a log");
+        let bytes = state.segment_bytes_max(thread_count);
+        let live = region.live();
+        let place = live.checkpoint_extents().iter().position(Option::is_none);
+        let place = place.ok_or(Error::Full { what: "checkpoint places", bytes })?;
+        let offset = extents.allocate_noted(bytes, GRANULE_BYTES, |extent| {
+            live.set_checkpoint_extent(place, Some(extent));
+        })?;
+        assert!(offset.is_multiple_of(GRANULE_BYTES) && bytes.is_multiple_of(GRANULE_BYTES));
+        let segment = CheckpointName { offset, bytes, lsn: state.replay_start.lsn, salt };
+        let bucket_count = state.geometry.bucket_count();
+        Ok(Self {
+            shared: Arc::new(Shared {
+                segment,
+                packing: state.packing,
+                bucket_count,
+                record_count: state.commit.record_count,
+                claims: Claims::new(bucket_count),
+                next_block: AtomicU64::new(GRANULE_BYTES),
+                end: AtomicU64::new(GRANULE_BYTES),
+                has_failed: AtomicBool::new(false),
+            }),
+            name: segment,
+            place,
+            sequence: state.next_sequence,
+            state,
+            cursor: 0,
+            entries: EntryWriter::default(),
+        })
+    }
+
+    /// Returns what a superblock calls it.
+    pub(crate) fn name(&self) -> CheckpointName {
+        self.name
+    }
+
+    /// Returns the number of buckets that it is an image of.
+    pub(crate) fn bucket_count(&self) -> u64 {
+        self.shared.bucket_count
+    }
+
+    /// Gives the segment back: nothing will name it. No thread may be walking.
+    pub(crate) fn release(&self, extents: &mut Extents) {
+        release(extents, self.place);
+    }
+
+    /// Returns what a thread walks the buckets with.
+    pub(crate) fn walker(&self) -> Walker {
+        Walker { shared: self.shared.clone(), entries: EntryWriter::default() }
+    }
+
+    /// Writes a bucket that is about to change, unless that was done or it is younger. After an
+    /// error the image will not be whole, and nothing more is written.
+    #[inline]
+    pub(crate) fn capture(&mut self, region: &Region, bucket: BucketIndex) -> Result<()> {
+        if !self.shared.claims.claim(bucket.0) || self.shared.has_failed() {
+            return Ok(());
+        }
+        let added = self.entries.add_bucket(&self.shared, region, bucket);
+        added.inspect_err(|_| self.shared.fail())
+    }
+
+    /// Writes the next `bucket_count` buckets and returns whether the image is complete, without a
+    /// thread.
+    ///
+    /// A bucket that a merge has taken away since was written then.
+    pub(crate) fn advance(&mut self, extents: &mut Extents, bucket_count: u64) -> Result<bool> {
+        let region = &extents.region().clone();
+        let end = (self.cursor + bucket_count).min(self.shared.bucket_count);
+        while self.cursor < end {
+            self.capture(region, BucketIndex(self.cursor))?;
+            self.cursor += 1;
+        }
+        if self.cursor < self.shared.bucket_count {
+            return Ok(false);
+        }
+        self.complete(extents, 0).map(|()| true)
+    }
+
+    /// Writes what is left, when every bucket has been captured, `walked_count` slots of them by
+    /// the thread; frees what the segment has too much.
+    pub(crate) fn complete(&mut self, extents: &mut Extents, walked_count: u64) -> Result<()> {
+        let region = &extents.region().clone();
+        self.entries.write_block(&self.shared, region)?;
+        let found = self.entries.slot_count + walked_count;
+        if found != self.shared.record_count || self.shared.has_failed() {
+            return Err(self.shared.wrong_count(found));
+        }
+        let CheckpointName { offset, bytes: bytes_max, lsn, salt } = self.shared.segment;
+        let bytes = self.shared.end.load(Ordering::Relaxed).next_multiple_of(GRANULE_BYTES);
+        self.name = CheckpointName { bytes, ..self.shared.segment };
+        let header = SegmentHeader {
+            kind: SegmentKind::Checkpoint,
+            sequence: self.sequence,
+            segment_bytes: bytes,
+            base_lsn: lsn,
+            previous_offset: 0,
+            salt,
+        };
+        let first = self.state.encode(header);
+        region.write("write the checkpoint of", |storage| storage.write_at(offset, &first))?;
+        region.live().set_checkpoint_extent(self.place, Some(extent_of(self.name)));
+        assert!(bytes <= bytes_max, "every block is in the segment");
+        if bytes < bytes_max {
+            extents.release(offset + bytes, bytes_max - bytes);
+        }
+        Ok(())
+    }
+}
+
+impl Walker {
+    /// Captures all buckets that the writer has not claimed, and returns the number of their slots;
+    /// `None` if the image cannot become whole, or `go_on`, called after every block, is `false`.
+    pub(crate) fn walk(
+        mut self,
+        region: &Region,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<Option<u64>> {
+        let Self { shared, entries } = &mut self;
+        let mut block_count = 0;
+        for group in 0..shared.claims.group_count() {
+            let ahead = (group + GROUPS_AHEAD) * GROUP_BUCKETS;
+            for bucket in (ahead..ahead + GROUP_BUCKETS).filter(|b| *b < shared.bucket_count) {
+                region.windows.prefetch_bucket(BucketIndex(bucket));
+            }
+            let added = entries.add_group(shared, region, group);
+            added.inspect_err(|_| shared.fail())?;
+            if entries.block_count != block_count {
+                block_count = entries.block_count;
+                if shared.has_failed() || !go_on() {
+                    return Ok(None);
+                }
+            }
+        }
+        entries.write_block(shared, region)?;
+        Ok(Some(entries.slot_count))
+    }
+}
+
+impl Shared {
+    fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    fn fail(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    fn wrong_count(&self, found: u64) -> Error {
+        let (expected, offset) = (self.record_count, self.segment.offset);
+        Error::Corrupt { what: "record count", offset, expected, found }
+    }
+}
+
+/// Writes entries into blocks.
+///
+/// The end of a block is the end of its last entry; an entry is the slots of some buckets that
+/// follow each other, or a part of them.
+///
+/// ```text
+/// offset  size  field
+///      0     4  crc32c of the rest, then of the salt and of the block's offset in the file
+///      4     4  size of the block in bytes
+///      8     4  first bucket
+///     12     1  number of buckets
+///     13     -  slot count of each bucket, 1 byte; then the slots, packed; then the next entry
+/// ```
+#[derive(Debug)]
+struct EntryWriter {
+    block: Vec<u8>,
+    block_count: u64,
+    slot_count: u64,
+    /// Packed slots of the entry that comes next.
+    packed: Vec<u64>,
+}
+
+impl Default for EntryWriter {
+    fn default() -> Self {
+        let block = vec![0; BLOCK_HEAD_BYTES];
+        Self { block, block_count: 0, slot_count: 0, packed: Vec::new() }
+    }
+}
+
+impl EntryWriter {
+    /// Packs the slots of a bucket, which nobody changes meanwhile; returns their number.
+    fn pack(&mut self, shared: &Shared, region: &Region, bucket: BucketIndex) -> Result<usize> {
+        let before = self.packed.len();
+        for_each_line(&region.windows, bucket, |_, line| {
+            let slots = line.slots_in_use();
+            self.packed.extend(slots.map(|(_, slot)| shared.packing.pack(slot)));
+        })?;
+        Ok(self.packed.len() - before)
+    }
+
+    /// Adds a bucket.
+    fn add_bucket(&mut self, shared: &Shared, region: &Region, bucket: BucketIndex) -> Result<()> {
+        self.packed.clear();
+        let count = self.pack(shared, region, bucket)?;
+        let packed = std::mem::take(&mut self.packed);
+        let added = self.add_single(shared, region, bucket, &packed);
+        self.packed = packed;
+        debug_assert!(self.packed.len() == count);
+        added
+    }
+
+    /// Adds the buckets of a group that the writer has not claimed.
+    fn add_group(&mut self, shared: &Shared, region: &Region, group: u64) -> Result<()> {
+        self.packed.clear();
+        let first = BucketIndex(group * GROUP_BUCKETS);
+        let mut counts = [0; GROUP_BUCKETS as usize];
+        shared.claims.read_group(group, |bucket| {
+            counts[(bucket - first.0) as usize] = self.pack(shared, region, BucketIndex(bucket))?;
+            Ok(())
+        })?;
+        let packed = std::mem::take(&mut self.packed);
+        let added = if packed.len() <= GROUP_SLOTS_MAX {
+            let bucket_count = GROUP_BUCKETS.min(shared.bucket_count - first.0);
+            let counts = counts.map(|count| count as u8);
+            self.add_entry(shared, region, first, &counts[..bucket_count as usize], &packed)
+        } else {
+            let mut rest = &packed[..];
+            (first.0..).zip(counts).try_for_each(|(bucket, count)| {
+                let (slots, after) = rest.split_at(count);
+                rest = after;
+                self.add_single(shared, region, BucketIndex(bucket), slots)
+            })
+        };
+        self.packed = packed;
+        added
+    }
+
+    /// Adds the slots of one bucket, in several entries if they are many or the block is full.
+    fn add_single(
+        &mut self,
+        shared: &Shared,
+        region: &Region,
+        bucket: BucketIndex,
+        packed: &[u64],
+    ) -> Result<()> {
+        let mut rest = packed;
+        while !rest.is_empty() {
+            let room_bytes = (BLOCK_BYTES - self.block.len()).saturating_sub(ENTRY_HEAD_BYTES + 1);
+            let room = room_bytes / shared.packing.slot_bytes();
+            if room == 0 {
+                self.write_block(shared, region)?;
+                continue;
+            }
+            let (slots, after) = rest.split_at(rest.len().min(room).min(ENTRY_SLOTS_MAX));
+            self.add_entry(shared, region, bucket, &[slots.len() as u8], slots)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Adds an entry, in the next block if this one has no room for it.
+    fn add_entry(
+        &mut self,
+        shared: &Shared,
+        region: &Region,
+        first: BucketIndex,
+        counts: &[u8],
+        packed: &[u64],
+    ) -> Result<()> {
+        debug_assert_eq!(counts.iter().map(|&c| usize::from(c)).sum::<usize>(), packed.len());
+        if packed.is_empty() {
+            return Ok(());
+        }
+        let slot_bytes = shared.packing.slot_bytes();
+        let bytes = ENTRY_HEAD_BYTES + counts.len() + packed.len() * slot_bytes;
+        if self.block.len() + bytes > BLOCK_BYTES {
+            self.write_block(shared, region)?;
+        }
+        let first = u32::try_from(first.0).expect("a table has at most 2^32 buckets");
+        self.block.extend_from_slice(&first.to_le_bytes());
+        self.block.push(counts.len() as u8);
+        self.block.extend_from_slice(counts);
+        for word in packed {
+            self.block.extend_from_slice(&word.to_le_bytes()[..slot_bytes]);
+        }
+        self.slot_count += packed.len() as u64;
+        debug_assert!(self.block.len() <= BLOCK_BYTES);
+        Ok(())
+    }
+
+    /// Writes the block, unless it is empty, and begins another.
+    fn write_block(&mut self, shared: &Shared, region: &Region) -> Result<()> {
+        if self.block.len() == BLOCK_HEAD_BYTES {
+            return Ok(());
+        }
+        let CheckpointName { offset, bytes, salt, .. } = shared.segment;
+        let at = shared.next_block.fetch_add(BLOCK_BYTES as u64, Ordering::Relaxed);
+        let end = at + self.block.len() as u64;
+        if end > bytes {
+            return Err(shared.wrong_count(self.slot_count));
+        }
+        assert!(at.is_multiple_of(GRANULE_BYTES), "a block begins at a granule");
+        seal(&mut self.block, salt, offset + at);
+        let block = &self.block;
+        region.write("write the checkpoint of", |storage| storage.write_at(offset + at, block))?;
+        shared.end.fetch_max(end, Ordering::Relaxed);
+        self.block_count += 1;
+        self.block.truncate(BLOCK_HEAD_BYTES);
+        Ok(())
+    }
+}
+
+/// Finishes the block in `bytes`, which will be at `offset` of the file.
+fn seal(bytes: &mut [u8], salt: u64, offset: u64) {
+    assert!((BLOCK_HEAD_BYTES + 1..=BLOCK_BYTES).contains(&bytes.len()), "a block has an entry");
+    let len = u32::try_from(bytes.len()).expect("a block is small");
+    put_u32(bytes, 4, len);
+    let crc = block_crc(bytes, salt, offset);
+    put_u32(bytes, 0, crc);
+}
