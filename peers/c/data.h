@@ -35,16 +35,29 @@ static inline uint64_t digest(const void *bytes, size_t length) {
     return hash;
 }
 
-/* Writes key `i`: splitmix64(i), in hex digits where there is room for them. */
+/* Returns eight hex digits as they are in memory, the most significant first. */
+static inline uint64_t hex_digits(uint32_t bits) {
+    uint64_t digits = bits;
+    digits = (digits | digits << 16) & 0x0000ffff0000ffff;
+    digits = (digits | digits << 8) & 0x00ff00ff00ff00ff;
+    digits = (digits | digits << 4) & 0x0f0f0f0f0f0f0f0f;
+    digits = __builtin_bswap64(digits);
+    /* A byte from ten on has a carry out of its four bits when six are added: 'a' is 39 after '9' + 1. */
+    uint64_t is_letter = (digits + 0x0606060606060606) >> 4 & 0x0101010101010101;
+    return digits + 0x3030303030303030 + is_letter * 39;
+}
+
+/* Writes key `i`: splitmix64(i), in hex digits if it has 16 bytes. It stores words of eight bytes, as
+ * hash functions read them: a word read from bytes that were just stored one by one would have to
+ * wait until they are in the cache, and how long depends on the hash function alone. */
 static inline void write_key(uint64_t i, char *key, size_t key_bytes) {
     uint64_t bits = splitmix64(i);
     if (key_bytes == 8) {
         memcpy(key, &bits, 8);
         return;
     }
-    for (size_t digit = 0; digit < key_bytes; digit++) {
-        key[digit] = "0123456789abcdef"[bits >> (60 - 4 * digit) & 15];
-    }
+    uint64_t digits[2] = {hex_digits((uint32_t)(bits >> 32)), hex_digits((uint32_t)bits)};
+    memcpy(key, digits, 16);
 }
 
 /* Writes the value of record `i` after `version` changes: incompressible bytes. */

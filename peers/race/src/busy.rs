@@ -3,7 +3,7 @@
 use crate::condition::Condition;
 use crate::markdown::Table;
 use crate::plan::Place;
-use crate::rows::{Row, Rows, case_key, entrants};
+use crate::rows::{Row, Rows, case_key, entrants, is_of_no_engine};
 use crate::saved::{Saved, SavedCase};
 use crate::targets;
 
@@ -46,17 +46,19 @@ fn one(saved: &Saved, rows: &Rows, quiet: &SavedCase, place: Place) -> Option<Bu
     // What is over in one call is a matter of the disk, not of the processors.
     let mut labels = rows.labels(&quiet_key);
     labels.retain(|label| rows.of_case(&quiet_key).any(|row| row.label == *label && row.ops > 1));
-    let heads = |first: &str| {
+    let heads = |first: &str, labels: &[String]| {
         let first = std::iter::once(first.to_owned());
         first.chain(labels.iter().cloned()).collect::<Vec<_>>()
     };
+    let of_engines: Vec<String> =
+        labels.iter().filter(|label| !is_of_no_engine(label)).cloned().collect();
     let beside_best = Table {
-        heads: heads("beside the best other"),
-        lines: cases.iter().map(|case| ratios(saved, rows, case, place, &labels)).collect(),
+        heads: heads("beside the best other", &of_engines),
+        lines: cases.iter().map(|case| ratios(saved, rows, case, place, &of_engines)).collect(),
     };
     let busy = cases.iter().filter(|case| case.condition != Condition::Quiet);
     let beside_quiet = Table {
-        heads: heads("beside the quiet machine"),
+        heads: heads("beside the quiet machine", &labels),
         lines: busy
             .flat_map(|case| slowdowns(saved, rows, case, &quiet_key, place, &labels))
             .collect(),

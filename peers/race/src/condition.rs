@@ -99,6 +99,18 @@ impl Condition {
 #[derive(Debug)]
 pub struct Companions(Vec<Child>);
 
+impl Companions {
+    /// Says if one of them has ended by itself: then the machine was not as busy as it should be.
+    pub fn still_run(&mut self) -> Outcome<()> {
+        for child in &mut self.0 {
+            if let Ok(Some(status)) = child.try_wait() {
+                return Err(format!("a process beside the engines has ended: {status}"));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Companions {
     fn drop(&mut self) {
         for child in &mut self.0 {

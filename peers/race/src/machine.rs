@@ -54,7 +54,8 @@ impl Machine {
         }
     }
 
-    /// Returns a short name for a directory: the given one, or such as `xeon-2core`.
+    /// Returns a short name for a directory: the given one, or family, model and processors, such as
+    /// `xeon-207-2core`. Makers sell different processors under one family.
     pub fn name(&self) -> String {
         if let Some(name) = &self.given_name {
             return name.clone();
@@ -63,7 +64,8 @@ impl Machine {
         let model = self.processor.to_lowercase();
         let mut words = model.split(|letter: char| !letter.is_ascii_alphanumeric());
         let family = words.find(|word| !word.is_empty() && !makers.contains(word));
-        format!("{}-{}core", family.unwrap_or("unknown"), self.processor_count)
+        let model = self.lscpu_line("Model:").replace("Model: ", "-");
+        format!("{}{model}-{}core", family.unwrap_or("unknown"), self.processor_count)
     }
 
     /// Returns in what another machine differs, with both values; `None` if it may be the same.
@@ -107,11 +109,18 @@ mod tests {
         assert_eq!(machine.difference(&same), None);
         let lscpu = machine.lscpu.replace("143", "207");
         let newer = Machine { lscpu, ..machine.clone() };
-        assert_eq!(machine.difference(&newer).as_deref(), Some("`Model: 143` and `Model: 207`"));
+        assert_eq!(
+            machine.difference(&newer).as_deref(),
+            Some("`xeon-143-2core` and `xeon-207-2core`")
+        );
         let larger = Machine { memory_bytes: 48 << 30, ..machine.clone() };
         assert!(machine.difference(&larger).expect("more memory").contains("48 GiB"));
+        let lscpu = machine.lscpu.replace("260", "105");
+        let smaller = Machine { lscpu, ..machine.clone() };
+        let caches = Some("`L3 cache: 260 MiB` and `L3 cache: 105 MiB`");
+        assert_eq!(machine.difference(&smaller).as_deref(), caches);
         let named = Machine { given_name: Some("rack-7".into()), ..machine.clone() };
-        assert_eq!(machine.difference(&named).as_deref(), Some("`xeon-2core` and `rack-7`"));
+        assert_eq!(machine.difference(&named).as_deref(), Some("`xeon-143-2core` and `rack-7`"));
     }
 
     #[test]

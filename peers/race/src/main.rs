@@ -153,8 +153,8 @@ fn parse(words: impl Iterator<Item = String>) -> Outcome<Options> {
             }
             "--machine" => options.machine = Some(machine_name(value()?)?),
             "--companion" => {
-                let conditions = chosen(&value()?, &Condition::ALL, Condition::word)?;
-                options.task = Task::Companion(conditions[0]);
+                let busy = [Condition::Spin, Condition::Copy];
+                options.task = Task::Companion(chosen(&value()?, &busy, Condition::word)?[0]);
             }
             "--report" => {
                 let files = value()?.split(',').map(PathBuf::from).collect();
@@ -201,14 +201,12 @@ fn machine_name(name: String) -> Outcome<String> {
 
 fn run(options: &Options) -> Outcome<()> {
     let peers = options.root.join("peers");
-    let engines = plan::engines(&peers)?;
-    let workloads = plan::workloads(&peers)?;
     match &options.task {
         Task::Help => say(HELP.trim_end()),
-        Task::List => list(&engines, &workloads),
-        Task::Report(files) => report(options, files)?,
-        Task::Race => race(options, engines, workloads)?,
         Task::Companion(condition) => condition::companion(*condition),
+        Task::List => list(&plan::engines(&peers)?, &plan::workloads(&peers)?),
+        Task::Report(files) => report(options, files)?,
+        Task::Race => race(options, plan::engines(&peers)?, plan::workloads(&peers)?)?,
     }
     Ok(())
 }

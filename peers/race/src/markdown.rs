@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use crate::busy::{self, Busy};
 use crate::picture::Picture;
 use crate::plan::Place;
-use crate::rows::{Row, Rows, Unit, case_key, entrants, heading, number};
+use crate::rows::{
+    EVERYTHING, Row, Rows, Unit, case_key, entrants, heading, is_of_no_engine, number,
+};
 use crate::saved::{Saved, SavedCase, SavedEngine};
 use crate::targets::{self, Target};
 
@@ -80,6 +82,7 @@ pub fn times(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Opti
         heads.push(format!("{label}, {}", unit.word()));
         let finished = cells.iter().flatten().filter(|row| !row.is_unfinished);
         let best = finished.map(|row| row.median_ns).min_by(f64::total_cmp);
+        let best = best.filter(|_| !is_of_no_engine(label));
         let show = |row: &Row| {
             let text = unit.show(row.median_ns);
             match row.is_unfinished {
@@ -137,8 +140,6 @@ pub fn beside(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Opt
             }),
         };
         let peak = of_engine.iter().map(|row| row.peak_rss_bytes).max().unwrap_or(0);
-        let others = of_engine.iter().map(|row| row.others_cpus * row.median_ns * row.ops as f64);
-        let time: f64 = of_engine.iter().map(|row| row.median_ns * row.ops as f64).sum();
         let create = of_label("create");
         let spread = create
             .filter(|row| row.run_count > 1)
@@ -166,10 +167,19 @@ pub fn beside(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Opt
             of_label(label).map_or("-".to_owned(), |row| number(row.read_bytes_per_operation()))
         }));
         cells.push(spread.map_or("-".to_owned(), |percent| format!("{percent:.0}")));
-        cells.push(format!("{:.2}", others.sum::<f64>() / time.max(1.0)));
+        cells.push(format!("{:.2}", others_cpus(&of_engine)));
         cells
     };
     Some(Table { heads, lines: engines.iter().map(line).collect() })
+}
+
+/// How many processors others kept busy during all phases of an engine, on average.
+fn others_cpus(rows: &[&Row]) -> f64 {
+    // The total would count its phases twice.
+    let phases = || rows.iter().filter(|row| row.label != EVERYTHING);
+    let time: f64 = phases().map(|row| row.median_ns * row.ops as f64).sum();
+    let others = phases().map(|row| row.others_cpus * row.median_ns * row.ops as f64);
+    others.sum::<f64>() / time.max(1.0)
 }
 
 /// The labels of a case of which some row has something.

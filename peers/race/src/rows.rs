@@ -9,6 +9,11 @@ use crate::saved::{Sample, Saved, SavedCase, SavedEngine};
 /// Label of the sum of all phases.
 pub const EVERYTHING: &str = "everything";
 
+/// Says whether a phase measures the machine or the driver, and no engine: no engine wins it.
+pub fn is_of_no_engine(label: &str) -> bool {
+    label.starts_with("two loads") || ["driver", "flush"].contains(&label)
+}
+
 /// One phase of one engine over all runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {

@@ -98,7 +98,7 @@ impl Race<'_> {
         saved.cases.push(saved_case(workload, case, condition, records));
         let built = self.programs.built.iter();
         let entrants: Vec<&Program> = built.filter(|program| takes_part(case, program)).collect();
-        let companions = condition.companions()?;
+        let mut companions = condition.companions()?;
         let mut not_again = BTreeSet::new();
         for run in 0..case.run_count(self.run_count) {
             for turn in 0..entrants.len() {
@@ -118,8 +118,7 @@ impl Race<'_> {
                 not_again.extend(slow_engines(saved, &workload.name, &case.name));
             }
         }
-        drop(companions);
-        Ok(())
+        companions.still_run()
     }
 
     /// Says why a case cannot be run on this machine.
