@@ -79,15 +79,15 @@ static inline void done(struct driver *driver, int result, const char *call) {
 static void settle(struct driver *driver) { done(driver, driver->engine->settle(driver->table), "settle"); }
 
 /* Chooses the record of the j-th operation and notes it in `indices`, before the clock starts. */
-typedef void choose(struct driver *driver, uint64_t j, uint64_t at);
+typedef void chooser(struct driver *driver, uint64_t j, uint64_t at);
 
 /* Makes one operation: the j-th of the phase, `at` in the block. */
-typedef void operate(struct driver *driver, uint64_t j, uint64_t at);
+typedef void operation(struct driver *driver, uint64_t j, uint64_t at);
 
 /* Makes `count` operations. It is compiled once for each phase, so that the engine's is the only call
  * through a pointer. */
 __attribute__((always_inline)) static inline void operations(struct driver *driver, uint64_t count,
-                                                             choose *choose, operate *operate) {
+                                                             chooser *choose, operation *operate) {
     uint64_t slowest = 0, slowest_calls = 1;
     for (uint64_t first = 0; first < count; first += driver->block_records) {
         uint64_t end = count - first < driver->block_records ? count : first + driver->block_records;
