@@ -15,4 +15,4 @@ struct Absl {
     using Map = absl::flat_hash_map<std::string, std::string, Hash, std::equal_to<>>;
 };
 
-int main(int argc, char** argv) { return race::run<race::MapEngine<Absl>>(argc, argv); }
+RACE_ENGINE(absl_flat_hash_map, race::MapEngine<Absl>);

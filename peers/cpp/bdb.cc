@@ -124,4 +124,4 @@ private:
     std::string value_;
 };
 
-int main(int argc, char** argv) { return race::run<Bdb>(argc, argv); }
+RACE_ENGINE(bdb, Bdb);

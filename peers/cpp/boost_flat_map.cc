@@ -8,4 +8,4 @@ struct Boost {
     using Map = boost::unordered_flat_map<std::string, std::string, race::Hash<boost::hash<race::view>>, std::equal_to<>>;
 };
 
-int main(int argc, char** argv) { return race::run<race::MapEngine<Boost>>(argc, argv); }
+RACE_ENGINE(boost_flat_map, race::MapEngine<Boost>);

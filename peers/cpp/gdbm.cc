@@ -55,4 +55,4 @@ private:
     GDBM_FILE db_ = nullptr;
 };
 
-int main(int argc, char** argv) { return race::run<Gdbm>(argc, argv); }
+RACE_ENGINE(gdbm, Gdbm);

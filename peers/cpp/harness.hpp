@@ -1,5 +1,5 @@
-// The work of the race for engines with a C or C++ interface: one program per engine includes this
-// file, describes the engine in a class, and hands it to `race::run`.
+// The work of the race for engines with a C or C++ interface, in the tight driver: one program per
+// engine includes this file, describes the engine in a class, and names it with `RACE_ENGINE`.
 //
 // `rust/src/lib.rs` is the same for engines written in Rust. Both must ask for the same keys, in the
 // same order, with the same values; `cargo test -p race` compares the checksums that they print with
@@ -767,3 +767,12 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace race
+
+// Each engine ends with `RACE_ENGINE(name, Class)`: a program of the tight driver, or what the
+// dependent driver calls through its interface in C.
+#ifdef RACE_C_INTERFACE
+#include "c_interface.hpp"
+#else
+#define RACE_ENGINE(name, ...) \
+    int main(int argc, char** argv) { return race::run<__VA_ARGS__>(argc, argv); }
+#endif

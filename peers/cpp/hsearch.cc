@@ -70,4 +70,4 @@ private:
     char key_[64];
 };
 
-int main(int argc, char** argv) { return race::run<Hsearch>(argc, argv); }
+RACE_ENGINE(hsearch, Hsearch);

@@ -73,4 +73,4 @@ private:
     kyotocabinet::HashDB db_;
 };
 
-int main(int argc, char** argv) { return race::run<Kyoto>(argc, argv); }
+RACE_ENGINE(kyoto, Kyoto);

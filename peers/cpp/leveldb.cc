@@ -89,4 +89,4 @@ private:
     std::string value_;
 };
 
-int main(int argc, char** argv) { return race::run<Level>(argc, argv); }
+RACE_ENGINE(leveldb, Level);

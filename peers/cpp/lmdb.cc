@@ -117,4 +117,4 @@ private:
     int changes_ = 0;
 };
 
-int main(int argc, char** argv) { return race::run<Lmdb>(argc, argv); }
+RACE_ENGINE(lmdb, Lmdb);

@@ -55,4 +55,4 @@ private:
     DBM* db_ = nullptr;
 };
 
-int main(int argc, char** argv) { return race::run<Ndbm>(argc, argv); }
+RACE_ENGINE(ndbm, Ndbm);

@@ -109,4 +109,4 @@ private:
     std::vector<rocksdb::Status> statuses_;
 };
 
-int main(int argc, char** argv) { return race::run<Rocks>(argc, argv); }
+RACE_ENGINE(rocksdb, Rocks);

@@ -114,4 +114,4 @@ private:
     bool is_committed_ = false, has_durable_puts_ = false;
 };
 
-int main(int argc, char** argv) { return race::run<Sqlite>(argc, argv); }
+RACE_ENGINE(sqlite, Sqlite);

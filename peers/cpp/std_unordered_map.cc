@@ -7,4 +7,4 @@ struct Std {
     using Map = std::unordered_map<std::string, std::string, race::Hash<std::hash<race::view>>, std::equal_to<>>;
 };
 
-int main(int argc, char** argv) { return race::run<race::MapEngine<Std>>(argc, argv); }
+RACE_ENGINE(std_unordered_map, race::MapEngine<Std>);

@@ -72,4 +72,4 @@ private:
     bool is_locked_ = false;
 };
 
-int main(int argc, char** argv) { return race::run<Tdb>(argc, argv); }
+RACE_ENGINE(tdb, Tdb);

@@ -21,4 +21,4 @@ struct Hash {
     }
 };
 
-int main(int argc, char** argv) { return race::run<TkrzwEngine<Hash>>(argc, argv); }
+RACE_ENGINE(tkrzw, TkrzwEngine<Hash>);

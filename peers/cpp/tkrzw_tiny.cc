@@ -12,4 +12,4 @@ struct Tiny {
     }
 };
 
-int main(int argc, char** argv) { return race::run<TkrzwEngine<Tiny>>(argc, argv); }
+RACE_ENGINE(tkrzw_tiny, TkrzwEngine<Tiny>);

@@ -58,4 +58,4 @@ private:
     std::string value_;
 };
 
-int main(int argc, char** argv) { return race::run<Tokyo>(argc, argv); }
+RACE_ENGINE(tokyo, Tokyo);

@@ -18,7 +18,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("zsh", "zsh"),                  // and the completions.
     ("fish", "fish"),
     ("chromium", "chromium"),   // Pages of the lab are looked at.
-    ("g++", "g++"),             // The race's two harnesses are compared.
+    ("g++", "g++"),             // The race's drivers are compared.
     ("valgrind", "valgrind"),   // Instructions are counted.
     ("e2fsprogs", "mkfs.ext4"), // File systems are filled, stopped and lose power.
     ("xfsprogs", "mkfs.xfs"),

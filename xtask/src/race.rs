@@ -20,7 +20,7 @@ pub(crate) fn run(root: &Path, options: &[String]) -> Result<(), Failure> {
 /// how many tests passed. The engines themselves are compiled by a race only.
 pub(crate) fn test(root: &Path) -> Result<u64, Failure> {
     run_program(&mut cargo(root, "fmt --all --check"))?;
-    let mut clippy = cargo(root, "clippy --locked --all-targets --features engines/std_hash_map");
+    let mut clippy = cargo(root, "clippy --locked --all-targets --features engines_c/std_hash_map");
     run_program(clippy.args(["--", "-D", "warnings"]))?;
     run_tests(&mut cargo(root, "test --locked --package race"))
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::busy::{self, Busy};
 use crate::markdown::{self, Table};
 use crate::picture::Picture;
 use crate::plan::Place;
@@ -22,7 +23,8 @@ pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture]) -> String {
     let rows = Rows::of(saved);
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Splitpoint: the race</title>\n\
-         <style>\n{STYLE}</style>\n<h1>The race</h1>\n"
+         <style>\n{STYLE}</style>\n<h1>The race on {}</h1>\n",
+        escaped(&saved.machine.name())
     );
     for origin in markdown::origins(saved) {
         let _ = writeln!(out, "<p>{}</p>", marked(&origin));
@@ -46,6 +48,14 @@ pub fn page(saved: &Saved, targets: &[Target], pictures: &[Picture]) -> String {
         let items = bounds.iter().map(|bound| format!("<li>{}</li>\n", marked(bound)));
         let _ =
             write!(out, "<p>{}</p>\n<ul>\n{}</ul>\n", markdown::MISSED, items.collect::<String>());
+    }
+    let all = busy::all(saved, &rows);
+    if !all.is_empty() {
+        let _ = write!(out, "<h2>Busy machines</h2>\n<p>{}</p>\n", escaped(busy::INTRODUCTION));
+    }
+    for Busy { heading, beside_best, beside_quiet } in &all {
+        let tables = to_html(beside_best) + &to_html(beside_quiet);
+        let _ = write!(out, "<h3>{}, busy</h3>\n{tables}", escaped(heading));
     }
     for case in &saved.cases {
         for place in [Place::Disk, Place::Memory] {

@@ -7,14 +7,19 @@
 #![forbid(unsafe_code)]
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use plan::{Engine, Workload};
+use condition::Condition;
+use plan::{Driver, Engine, Workload};
 use programs::Programs;
 use saved::Saved;
 
+mod busy;
+mod condition;
 mod csv;
+#[cfg(test)]
+mod driver_tests;
 mod group;
 mod html;
 mod limit;
@@ -46,15 +51,23 @@ options:
   --quick             a twentieth of the records and one run: minutes, and no figures to keep
   --engines A,B       only these engines (default: all in peers/engines.toml)
   --workloads W2,W3   only these workloads (default: W1 to W4 if quick, else all but curve)
+  --drivers A,B       tight: a loop in the engine's language, keys ready, values lent;
+                      dependent: a program in C that makes each key from the value before, and
+                      copies values; for W2 and W3 (default: both)
+  --conditions A,B    what else the machine does: quiet; spin: the other processors are busy;
+                      copy: a process copies memory; one-core: the engine has one processor
+                      (default: quiet)
   --runs N            runs of each engine, by turns (default: 1 if quick, else 3)
   --dir DIR           where the stores are made (default: target/race)
   --save DIR          where the results go (default: record/DATE-MACHINE/race;
                       target/race-quick if quick)
   --words FILE        the list for W1 (default: Debian's american-english-huge)
+  --machine NAME      what this machine is called (default: its processor and how many there are)
   --report FILE,FILE  make docs/bench/results.md, .csv and pictures, and target/race/results.html,
                       from a saved race.json;
                       from more of them if a race was made in parts; what an engine has
-                      done in two parts is that of the later one
+                      done in two parts is that of the later one; a machine other than that of
+                      docs/bench/results.md gets the directory docs/bench/NAME
   --list              name engines and workloads
 ";
 
@@ -71,6 +84,19 @@ struct Options {
     dir: Option<PathBuf>,
     save: Option<PathBuf>,
     words: Option<PathBuf>,
+    drivers: Option<Vec<Driver>>,
+    conditions: Option<Vec<Condition>>,
+    machine: Option<String>,
+}
+
+impl Options {
+    fn drivers(&self) -> &[Driver] {
+        self.drivers.as_deref().unwrap_or(&Driver::ALL)
+    }
+
+    fn conditions(&self) -> &[Condition] {
+        self.conditions.as_deref().unwrap_or(&[Condition::Quiet])
+    }
 }
 
 /// What is to be done.
@@ -82,6 +108,8 @@ enum Task {
     List,
     /// From these files.
     Report(Vec<PathBuf>),
+    /// Keep the machine busy: what this program does when it has started itself.
+    Companion(Condition),
 }
 
 fn main() -> ExitCode {
@@ -119,6 +147,15 @@ fn parse(words: impl Iterator<Item = String>) -> Outcome<Options> {
             "--dir" => options.dir = Some(value()?.into()),
             "--save" => options.save = Some(value()?.into()),
             "--words" => options.words = Some(value()?.into()),
+            "--drivers" => options.drivers = Some(chosen(&value()?, &Driver::ALL, Driver::word)?),
+            "--conditions" => {
+                options.conditions = Some(chosen(&value()?, &Condition::ALL, Condition::word)?);
+            }
+            "--machine" => options.machine = Some(machine_name(value()?)?),
+            "--companion" => {
+                let busy = [Condition::Spin, Condition::Copy];
+                options.task = Task::Companion(chosen(&value()?, &busy, Condition::word)?[0]);
+            }
             "--report" => {
                 let files = value()?.split(',').map(PathBuf::from).collect();
                 options.task = Task::Report(files);
@@ -134,15 +171,42 @@ fn positive(text: &str) -> Outcome<usize> {
     number.ok_or(format!("`{text}` is no number of runs: 1 or more"))
 }
 
+/// Returns what the words of a list name, each once.
+fn chosen<T: Copy + PartialEq>(
+    list: &str,
+    all: &[T],
+    word_of: fn(T) -> &'static str,
+) -> Outcome<Vec<T>> {
+    let mut found = Vec::new();
+    for word in list.split(',') {
+        let Some(&one) = all.iter().find(|one| word_of(**one) == word) else {
+            let words: Vec<&str> = all.iter().map(|one| word_of(*one)).collect();
+            return Err(format!("there is no `{word}`; there are: {}", words.join(", ")));
+        };
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    Ok(found)
+}
+
+/// Refuses what cannot be the name of a directory.
+fn machine_name(name: String) -> Outcome<String> {
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    if name.chars().all(is_of_name) && name.chars().any(|letter| letter != '-') {
+        return Ok(name);
+    }
+    Err(format!("`{name}` is no name of a machine: letters, digits and hyphens"))
+}
+
 fn run(options: &Options) -> Outcome<()> {
     let peers = options.root.join("peers");
-    let engines = plan::engines(&peers)?;
-    let workloads = plan::workloads(&peers)?;
     match &options.task {
         Task::Help => say(HELP.trim_end()),
-        Task::List => list(&engines, &workloads),
+        Task::Companion(condition) => condition::companion(*condition),
+        Task::List => list(&plan::engines(&peers)?, &plan::workloads(&peers)?),
         Task::Report(files) => report(options, files)?,
-        Task::Race => race(options, engines, workloads)?,
+        Task::Race => race(options, plan::engines(&peers)?, plan::workloads(&peers)?)?,
     }
     Ok(())
 }
@@ -160,7 +224,16 @@ fn race(options: &Options, engines: Vec<Engine>, workloads: Vec<Workload>) -> Ou
     if options.is_setup {
         programs::install_packages(&engines)?;
     }
-    let programs = Programs::build(&options.root, engines);
+    let has_work = |driver: &Driver| {
+        workloads.iter().flat_map(|workload| &workload.cases).any(|case| case.driver == *driver)
+    };
+    let drivers: Vec<Driver> = options.drivers().iter().copied().filter(has_work).collect();
+    if drivers.is_empty() {
+        return Err(
+            "none of these workloads has a case for that driver: see peers/workloads".into()
+        );
+    }
+    let programs = Programs::build(&options.root, &engines, &drivers);
     for (engine, reason) in &programs.missing {
         say(&format!("left out: {engine}: {reason}"));
     }
@@ -192,7 +265,7 @@ fn report(options: &Options, files: &[PathBuf]) -> Outcome<()> {
     let parts = files.iter().map(|file| Saved::read(file)).collect::<Outcome<Vec<_>>>()?;
     let saved = Saved::merged(parts)?;
     let targets = targets::read(&options.root.join("peers"))?;
-    let docs = options.root.join("docs/bench");
+    let docs = pages_dir(&options.root.join("docs/bench"), &saved.machine.name());
     let mut written = Vec::new();
     let mut write = |path: PathBuf, text: &str| {
         let directory = path.parent().expect("a file has a directory");
@@ -206,11 +279,22 @@ fn report(options: &Options, files: &[PathBuf]) -> Outcome<()> {
     for picture in &pictures {
         write(docs.join(&picture.file), &picture.svg)?;
     }
-    write(docs.join("results.md"), &markdown::page(&saved, &targets, &pictures, &names.join(",")))?;
+    let up = if docs.ends_with("bench") { "" } else { "../" };
+    let page = markdown::page(&saved, &targets, &pictures, &names.join(","), up);
+    write(docs.join("results.md"), &page)?;
     write(docs.join("results.csv"), &csv::page(&saved))?;
     // All of it is in the other files, so the repository does not keep it.
     let page = options.root.join("target/race/results.html");
     write(page, &html::page(&saved, &targets, &pictures))?;
     say(&format!("written: {}", written.join(", ")));
     Ok(())
+}
+
+/// Returns where the pages of a machine go: into `docs`, unless the page there is another machine's.
+fn pages_dir(docs: &Path, machine: &str) -> PathBuf {
+    let there = std::fs::read_to_string(docs.join("results.md")).unwrap_or_default();
+    match markdown::machine_of_page(&there) {
+        Some(other) if other != machine => docs.join(machine),
+        _ => docs.to_owned(),
+    }
 }

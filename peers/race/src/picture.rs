@@ -173,7 +173,7 @@ fn one(saved: &Saved, rows: &Rows, case: &SavedCase, place: Place) -> Option<Pic
         }
     }
     // With all phases in a total, that is the picture.
-    if groups.iter().any(|(label, ..)| label == "everything") {
+    if case.total_of.is_empty() && groups.iter().any(|(label, ..)| label == "everything") {
         groups.retain(|(label, ..)| label == "everything");
     }
     if groups.is_empty() {

@@ -26,6 +26,30 @@ impl Place {
     }
 }
 
+/// The program around an engine, and how it asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Driver {
+    /// A loop in the engine's own language: keys are written before the clock starts, lookups may
+    /// overlap, values are lent.
+    #[default]
+    Tight,
+    /// A program in C: each key is made from the value of the lookup before, values are copied, and
+    /// every call goes through a pointer.
+    Dependent,
+}
+
+impl Driver {
+    pub const ALL: [Self; 2] = [Self::Tight, Self::Dependent];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Tight => "tight",
+            Self::Dependent => "dependent",
+        }
+    }
+}
+
 /// One engine of `peers/engines.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,6 +94,8 @@ pub struct Case {
     /// 0 for the words of a list.
     pub key_bytes: usize,
     pub value_bytes: usize,
+    #[serde(default)]
+    pub driver: Driver,
     pub places: Vec<Place>,
     /// Only these engines, where a workload asks for what others do not have.
     pub engines: Option<Vec<String>>,
@@ -79,6 +105,9 @@ pub struct Case {
     /// Whether the sum of all phases is a result.
     #[serde(default)]
     pub has_total: bool,
+    /// The labels of the phases that it sums up; if there are none here, all.
+    #[serde(default)]
+    pub total_of: Vec<String>,
     /// How many more times than others it is run.
     #[serde(default = "one")]
     pub runs_factor: usize,
@@ -155,7 +184,8 @@ pub struct Phase {
 pub const QUICK_DIVISOR: u64 = 20;
 
 /// Phases whose first parameter is a number of operations.
-const COUNTED: [&str; 6] = ["hit", "miss", "get_many", "overwrite", "churn", "delete"];
+const COUNTED: [&str; 8] =
+    ["hit", "miss", "get_many", "overwrite", "churn", "delete", "loads", "driver"];
 
 impl Step {
     /// Returns the phases for one place and size. In memory nothing is synced, closed or opened
@@ -229,6 +259,12 @@ pub fn workloads(peers: &Path) -> Outcome<Vec<Workload>> {
             labels_are_unique(case).map_err(|label| {
                 format!("{}: {}: `{label}` is the label of two phases", workload.name, case.name)
             })?;
+            if let Some(label) = unknown_label(case) {
+                let name = format!("{}: {}", workload.name, case.name);
+                return Err(format!(
+                    "{name}: `total_of` names `{label}`, and no phase has that label"
+                ));
+            }
         }
     }
     Ok(workloads)
@@ -245,6 +281,13 @@ fn labels_are_unique(case: &Case) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Returns a label that the total sums up and no phase has.
+fn unknown_label(case: &Case) -> Option<&String> {
+    let phases = case.steps.iter().flat_map(|step| step.phases(Place::Disk, 1));
+    let labels: BTreeSet<String> = phases.map(|phase| phase.label).collect();
+    case.total_of.iter().find(|label| !labels.contains(*label))
 }
 
 pub fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Outcome<T> {

@@ -5,21 +5,23 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::plan::Engine;
+use crate::plan::{Driver, Engine};
 use crate::{Outcome, say};
 
 /// What could be built, and what could not.
 #[derive(Debug, Default)]
 pub struct Programs {
+    /// One program for each engine and driver.
     pub built: Vec<Program>,
-    /// Names of engines that are left out, with the reason.
+    /// Names of engines that are left out, with the driver if it is not the tight one, and the reason.
     pub missing: BTreeMap<String, String>,
 }
 
-/// An engine that can be run.
+/// An engine that can be run, in one of the drivers.
 #[derive(Debug)]
 pub struct Program {
     pub engine: Engine,
+    pub driver: Driver,
     pub version: String,
     pub path: PathBuf,
 }
@@ -27,24 +29,44 @@ pub struct Program {
 /// Options of the C++ compiler: the standard, and the optimization of Debian's packages.
 const CPP: [&str; 5] = ["-std=c++20", "-O2", "-DNDEBUG", "-Wall", "-Wextra"];
 
+/// Options of the C compiler: likewise.
+const C: [&str; 5] = ["-std=c11", "-O2", "-DNDEBUG", "-Wall", "-Wextra"];
+
+/// The sources of the dependent driver in `peers/c/`.
+const C_SOURCES: [&str; 3] = ["dependent", "figures", "loads"];
+
+/// The libraries that a program in C needs for a library in Rust.
+const RUST_LIBRARIES: [&str; 5] = ["gcc_s", "rt", "dl", "m", "c"];
+
 impl Programs {
-    /// Builds a program for every engine.
-    pub fn build(root: &Path, engines: Vec<Engine>) -> Self {
+    /// Builds a program for every engine and each of the drivers.
+    pub fn build(root: &Path, engines: &[Engine], drivers: &[Driver]) -> Self {
         let mut programs = Self::default();
-        let target = target(root);
+        let builder = Builder { root, target: target(root) };
         for engine in engines {
-            say(&format!("building {}", engine.name));
-            let path = match (&engine.source, &engine.feature) {
-                (Some(source), _) => build_cpp(root, &target, &engine, source),
-                (None, Some(feature)) => build_rust(root, &target, &engine, feature),
-                (None, None) => Err("it has no source".to_owned()),
-            };
-            match path.and_then(|path| Ok((path, version(root, &engine)?))) {
-                Ok((path, version)) => programs.built.push(Program { engine, version, path }),
-                Err(reason) => drop(programs.missing.insert(engine.name, reason)),
+            for &driver in drivers {
+                say(&format!("building {}, {} driver", engine.name, driver.word()));
+                let path = match driver {
+                    Driver::Tight => builder.tight(engine),
+                    Driver::Dependent => builder.dependent(engine),
+                };
+                match path.and_then(|path| Ok((path, version(root, engine)?))) {
+                    Ok((path, version)) => {
+                        let engine = engine.clone();
+                        programs.built.push(Program { engine, driver, version, path });
+                    }
+                    Err(reason) => drop(programs.missing.insert(missing(engine, driver), reason)),
+                }
             }
         }
         programs
+    }
+}
+
+fn missing(engine: &Engine, driver: Driver) -> String {
+    match driver {
+        Driver::Tight => engine.name.clone(),
+        Driver::Dependent => format!("{}, {} driver", engine.name, driver.word()),
     }
 }
 
@@ -53,26 +75,80 @@ pub fn target(root: &Path) -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target/peers"), PathBuf::from)
 }
 
-fn build_cpp(root: &Path, target: &Path, engine: &Engine, source: &str) -> Outcome<PathBuf> {
-    let dir = target.join("cpp");
-    std::fs::create_dir_all(&dir)
-        .map_err(|cause| format!("cannot make `{}`: {cause}", dir.display()))?;
-    let program = dir.join(&engine.name);
-    let mut command = Command::new("g++");
-    command.args(CPP).arg("-o").arg(&program).arg(root.join("peers/cpp").join(source));
-    command.args(engine.libraries.iter().map(|library| format!("-l{library}"))).arg("-lpthread");
-    build(&mut command, engine)?;
-    Ok(program)
+/// Where the sources are, and where the programs go.
+struct Builder<'a> {
+    root: &'a Path,
+    target: PathBuf,
 }
 
-fn build_rust(root: &Path, target: &Path, engine: &Engine, feature: &str) -> Outcome<PathBuf> {
-    let mut command = Command::new("cargo");
-    command.args(["build", "--quiet", "--release", "--locked", "--package", "engines"]);
-    command.arg("--manifest-path").arg(root.join("peers/Cargo.toml"));
-    command.args(["--features", feature, "--bin", &engine.name]);
-    command.env("CARGO_TARGET_DIR", target);
-    build(&mut command, engine)?;
-    Ok(target.join("release").join(&engine.name))
+impl Builder<'_> {
+    fn tight(&self, engine: &Engine) -> Outcome<PathBuf> {
+        let Some(source) = &engine.source else {
+            self.cargo(engine, "engines", &["--bin", &engine.name])?;
+            return Ok(self.target.join("release").join(&engine.name));
+        };
+        let program = self.directory("cpp")?.join(&engine.name);
+        let mut command = Command::new("g++");
+        command.args(CPP).arg("-o").arg(&program).arg(self.source("cpp", source));
+        command.args(libraries(engine)).arg("-lpthread");
+        build(&mut command, engine)?;
+        Ok(program)
+    }
+
+    /// Links the driver in C with the engine: an object in C++, or a library in Rust.
+    fn dependent(&self, engine: &Engine) -> Outcome<PathBuf> {
+        let dir = self.directory("dependent")?;
+        let program = dir.join(&engine.name);
+        let mut link = Command::new("g++");
+        link.arg("-o").arg(&program);
+        for name in C_SOURCES {
+            let object = dir.join(format!("{}-{name}.o", engine.name));
+            let mut command = Command::new("gcc");
+            command.args(C).arg(format!("-DRACE_ENGINE=race_engine_{}", engine.name));
+            command.arg("-c").arg("-o").arg(&object).arg(self.source("c", &format!("{name}.c")));
+            build(&mut command, engine)?;
+            link.arg(object);
+        }
+        if let Some(source) = &engine.source {
+            let object = dir.join(format!("{}.o", engine.name));
+            let mut command = Command::new("g++");
+            command.args(CPP).args(["-DRACE_C_INTERFACE", "-c", "-o"]).arg(&object);
+            build(command.arg(self.source("cpp", source)), engine)?;
+            link.arg(object).args(libraries(engine));
+        } else {
+            self.cargo(engine, "engines_c", &["--lib"])?;
+            link.arg(self.target.join("release/libengines_c.a"));
+            link.args(RUST_LIBRARIES.map(|library| format!("-l{library}")));
+        }
+        build(link.arg("-lpthread"), engine)?;
+        Ok(program)
+    }
+
+    /// Builds a package of `peers/` with the feature of the engine.
+    fn cargo(&self, engine: &Engine, package: &str, what: &[&str]) -> Outcome<()> {
+        let feature = engine.feature.as_ref().ok_or("it has no source")?;
+        let mut command = Command::new("cargo");
+        command.args(["build", "--quiet", "--release", "--locked", "--package", package]);
+        command.arg("--manifest-path").arg(self.root.join("peers/Cargo.toml"));
+        command.args(["--features", feature]).args(what);
+        command.env("CARGO_TARGET_DIR", &self.target);
+        build(&mut command, engine)
+    }
+
+    fn directory(&self, name: &str) -> Outcome<PathBuf> {
+        let dir = self.target.join(name);
+        std::fs::create_dir_all(&dir)
+            .map_err(|cause| format!("cannot make `{}`: {cause}", dir.display()))?;
+        Ok(dir)
+    }
+
+    fn source(&self, language: &str, name: &str) -> PathBuf {
+        self.root.join("peers").join(language).join(name)
+    }
+}
+
+fn libraries(engine: &Engine) -> impl Iterator<Item = String> {
+    engine.libraries.iter().map(|library| format!("-l{library}"))
 }
 
 fn build(command: &mut Command, engine: &Engine) -> Outcome<()> {

@@ -1,6 +1,6 @@
 //! Results: the samples of all runs of one phase, summed up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::plan::Place;
@@ -8,6 +8,11 @@ use crate::saved::{Sample, Saved, SavedCase, SavedEngine};
 
 /// Label of the sum of all phases.
 pub const EVERYTHING: &str = "everything";
+
+/// Says whether a phase measures the machine or the driver, and no engine: no engine wins it.
+pub fn is_of_no_engine(label: &str) -> bool {
+    label.starts_with("two loads") || ["driver", "flush"].contains(&label)
+}
 
 /// One phase of one engine over all runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,32 +216,55 @@ pub fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// Returns the sum of all phases of a case, which is an operation by itself.
+/// Returns the sum of the phases of a case, which is an operation by itself. There is none for an
+/// engine that lacks a phase which others in its place have: its sum would be of less work.
 fn total(saved: &Saved, case: &SavedCase, engine: &str) -> Option<Row> {
-    let of_case = |sample: &&Sample| {
-        (&sample.workload, &sample.case) == (&case.workload, &case.name) && sample.engine == engine
+    let wanted = total_labels(saved, case, engine);
+    let is_summed = |sample: &&Sample| {
+        (&sample.workload, &sample.case) == (&case.workload, &case.name)
+            && sample.engine == engine
+            && sample.figures.unsupported.is_none()
+            && wanted.contains(sample.label.as_str())
     };
-    let samples: Vec<&Sample> = saved.samples.iter().filter(of_case).collect();
-    let mut sums: Vec<Sample> = Vec::new();
-    for sample in samples {
-        match sums.iter_mut().find(|sum| sum.run == sample.run) {
-            Some(sum) => {
+    let mut sums: Vec<(Sample, usize)> = Vec::new();
+    for sample in saved.samples.iter().filter(is_summed) {
+        match sums.iter_mut().find(|(sum, _)| sum.run == sample.run) {
+            Some((sum, phase_count)) => {
                 let figures = &mut sum.figures;
                 figures.ns += sample.figures.ns;
                 figures.worst_ns = figures.worst_ns.max(sample.figures.worst_ns);
                 figures.peak_rss_bytes = figures.peak_rss_bytes.max(sample.figures.peak_rss_bytes);
                 figures.disk_bytes = sample.figures.disk_bytes;
                 figures.file_bytes = sample.figures.file_bytes;
+                figures.is_unfinished |= sample.figures.is_unfinished;
+                *phase_count += 1;
             }
-            None => sums.push(sample.clone()),
+            None => sums.push((sample.clone(), 1)),
         }
     }
-    for sum in &mut sums {
+    sums.retain(|(sum, phase_count)| *phase_count == wanted.len() || sum.figures.is_unfinished);
+    for (sum, _) in &mut sums {
         EVERYTHING.clone_into(&mut sum.label);
         sum.figures.ops = 1;
     }
-    let refs: Vec<&Sample> = sums.iter().collect();
+    let refs: Vec<&Sample> = sums.iter().map(|(sum, _)| sum).collect();
     refs.first().map(|first| row(Key::of(first), &refs))
+}
+
+/// Returns the labels that the total of a case sums up in the place of an engine.
+fn total_labels<'a>(saved: &'a Saved, case: &SavedCase, engine: &str) -> BTreeSet<&'a str> {
+    let place = |name: &str| {
+        saved.engines.iter().find(|engine| engine.name == name).map(|engine| engine.place)
+    };
+    let is_there = |sample: &&Sample| {
+        (&sample.workload, &sample.case) == (&case.workload, &case.name)
+            && place(&sample.engine) == place(engine)
+            && sample.figures.unsupported.is_none()
+    };
+    let labels = saved.samples.iter().filter(is_there).map(|sample| sample.label.as_str());
+    let is_named =
+        |label: &&str| case.total_of.is_empty() || case.total_of.iter().any(|named| named == label);
+    labels.filter(is_named).collect()
 }
 
 /// A time in the unit that suits what it is the time of.

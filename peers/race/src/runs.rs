@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::condition::Condition;
 use crate::group::Group;
 use crate::machine::Machine;
 use crate::plan::{Case, Files, Phase, QUICK_DIVISOR, Step, Workload};
@@ -23,76 +24,128 @@ pub fn race(options: &Options, programs: &Programs, workloads: &[Workload]) -> O
     fs::create_dir_all(&stores)
         .map_err(|cause| format!("cannot make `{}`: {cause}", stores.display()))?;
     let run_count = options.runs.unwrap_or(if options.is_quick { 1 } else { 3 });
-    let mut saved = Saved {
-        version: VERSION,
-        date: output(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))?,
-        command: typed(),
-        commit: commit(&options.root),
-        is_quick: options.is_quick,
-        run_count,
-        machine: Machine::read(&stores),
-        engines: programs.built.iter().map(saved_engine).collect(),
-        missing: Vec::new(),
-        cases: Vec::new(),
-        samples: Vec::new(),
-        failures: Vec::new(),
-        later: Vec::new(),
-    };
-    for (engine, reason) in &programs.missing {
-        saved.missing.push(Missing { engine: engine.clone(), reason: reason.clone() });
-    }
     let words = options.words.clone().unwrap_or_else(|| WORDS.into());
+    let race = Race { options, programs, stores: &stores, words: &words, run_count };
+    let mut saved = race.nothing_yet()?;
     for workload in workloads {
-        for case in &workload.cases {
-            let divisor = if options.is_quick && case.is_scaled { QUICK_DIVISOR } else { 1 };
-            let records = (case.records / divisor).max(1);
-            if case.key_bytes == 0 && !words.exists() {
-                let reason = format!("no word list at {}", words.display());
-                let engine = format!("all, in {} {}", workload.name, case.name);
-                say(&format!("left out: {engine}: {reason}"));
-                saved.missing.push(Missing { engine, reason });
-                continue;
+        for case in workload.cases.iter().filter(|case| options.drivers().contains(&case.driver)) {
+            for &condition in options.conditions() {
+                race.case(workload, case, condition, &mut saved)?;
+                // A race takes hours: what is done is not lost with the rest.
+                saved.write(options)?;
             }
-            if let (Some(_), Err(reason)) = (case.memory_share, Group::can_be_made()) {
-                let engine = format!("all, in {} {}", workload.name, case.name);
-                say(&format!("left out: {engine}: {reason}"));
-                saved.missing.push(Missing { engine, reason });
-                continue;
-            }
-            saved.cases.push(SavedCase {
-                workload: workload.name.clone(),
-                name: case.name.clone(),
-                title: workload.title.clone(),
-                records,
-                key_bytes: case.key_bytes,
-                value_bytes: case.value_bytes,
-                has_total: case.has_total,
-            });
-            let entrants: Vec<&Program> =
-                programs.built.iter().filter(|program| takes_part(case, program)).collect();
-            let mut not_again = BTreeSet::new();
-            for run in 0..case.run_count(run_count) {
-                for turn in 0..entrants.len() {
-                    let program = entrants[(turn + run) % entrants.len()];
-                    let name = &program.engine.name;
-                    if not_again.contains(name) {
-                        continue;
-                    }
-                    let entry =
-                        Entry { workload, case, program, run, records, divisor, words: &words };
-                    if entry.run(&stores.join("store"), &mut saved) >= case.step_limit() {
-                        not_again.insert(name.clone());
-                    }
-                }
-                if run == 0 {
-                    not_again.extend(slow_engines(&saved, &workload.name, &case.name));
-                }
-            }
-            // A race takes hours: what is done is not lost with the rest.
-            saved.write(options)?;
         }
     }
     Ok(saved)
+}
+
+/// What all cases of a race have in common.
+struct Race<'a> {
+    options: &'a Options,
+    programs: &'a Programs,
+    stores: &'a Path,
+    words: &'a Path,
+    run_count: usize,
+}
+
+impl Race<'_> {
+    /// Returns what is saved of a race before anything has run.
+    fn nothing_yet(&self) -> Outcome<Saved> {
+        let mut engines: Vec<SavedEngine> = Vec::new();
+        for engine in self.programs.built.iter().map(saved_engine) {
+            if !engines.iter().any(|other| other.name == engine.name) {
+                engines.push(engine);
+            }
+        }
+        let missing = self.programs.missing.iter();
+        Ok(Saved {
+            version: VERSION,
+            date: output(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))?,
+            command: typed(),
+            commit: commit(&self.options.root),
+            is_quick: self.options.is_quick,
+            run_count: self.run_count,
+            machine: Machine::read(self.stores, self.options.machine.clone()),
+            engines,
+            missing: missing
+                .map(|(engine, reason)| Missing { engine: engine.clone(), reason: reason.clone() })
+                .collect(),
+            cases: Vec::new(),
+            samples: Vec::new(),
+            failures: Vec::new(),
+            later: Vec::new(),
+        })
+    }
+
+    /// Runs all engines of a case, under one condition.
+    fn case(
+        &self,
+        workload: &Workload,
+        case: &Case,
+        condition: Condition,
+        saved: &mut Saved,
+    ) -> Outcome<()> {
+        let case = &Case { name: condition.case_name(&case.name), ..case.clone() };
+        if let Err(reason) = self.can_run(case, condition) {
+            let engine = format!("all, in {} {}", workload.name, case.name);
+            say(&format!("left out: {engine}: {reason}"));
+            saved.missing.push(Missing { engine, reason });
+            return Ok(());
+        }
+        let is_smaller = self.options.is_quick && case.is_scaled;
+        let divisor = if is_smaller { QUICK_DIVISOR } else { 1 };
+        let records = (case.records / divisor).max(1);
+        saved.cases.push(saved_case(workload, case, condition, records));
+        let built = self.programs.built.iter();
+        let entrants: Vec<&Program> = built.filter(|program| takes_part(case, program)).collect();
+        let mut companions = condition.companions()?;
+        let mut not_again = BTreeSet::new();
+        for run in 0..case.run_count(self.run_count) {
+            for turn in 0..entrants.len() {
+                let program = entrants[(turn + run) % entrants.len()];
+                let name = &program.engine.name;
+                if not_again.contains(name) {
+                    continue;
+                }
+                let words = self.words;
+                let entry =
+                    Entry { workload, case, condition, program, run, records, divisor, words };
+                if entry.run(&self.stores.join("store"), saved) >= case.step_limit() {
+                    not_again.insert(name.clone());
+                }
+            }
+            if run == 0 {
+                not_again.extend(slow_engines(saved, &workload.name, &case.name));
+            }
+        }
+        companions.still_run()
+    }
+
+    /// Says why a case cannot be run on this machine.
+    fn can_run(&self, case: &Case, condition: Condition) -> Outcome<()> {
+        if case.key_bytes == 0 && !self.words.exists() {
+            return Err(format!("no word list at {}", self.words.display()));
+        }
+        if case.memory_share.is_some() {
+            Group::can_be_made()?;
+        }
+        condition.can_be_made()
+    }
+}
+
+fn saved_case(workload: &Workload, case: &Case, condition: Condition, records: u64) -> SavedCase {
+    SavedCase {
+        workload: workload.name.clone(),
+        name: case.name.clone(),
+        title: workload.title.clone(),
+        records,
+        key_bytes: case.key_bytes,
+        value_bytes: case.value_bytes,
+        has_total: case.has_total,
+        total_of: case.total_of.clone(),
+        driver: case.driver,
+        condition,
+    }
 }
 
 /// How many times longer than another an engine may take and be run again.
@@ -126,7 +179,8 @@ pub fn slow_engines(saved: &Saved, workload: &str, case: &str) -> BTreeSet<Strin
 
 fn takes_part(case: &Case, program: &Program) -> bool {
     let engine = &program.engine;
-    case.places.contains(&engine.place)
+    program.driver == case.driver
+        && case.places.contains(&engine.place)
         && case.engines.as_ref().is_none_or(|names| names.contains(&engine.name))
 }
 
@@ -161,6 +215,7 @@ fn saved_engine(program: &Program) -> SavedEngine {
 struct Entry<'a> {
     workload: &'a Workload,
     case: &'a Case,
+    condition: Condition,
     program: &'a Program,
     run: usize,
     records: u64,
@@ -225,6 +280,7 @@ impl Entry<'_> {
         if let Some(group) = &group {
             command = group.inside(&command);
         }
+        let mut command = self.condition.apply(command)?;
         let (output, is_late) = limit::output(&mut command, self.case.step_limit())?;
         drop(group);
         let lines: Vec<Figures> = String::from_utf8_lossy(&output.stdout)

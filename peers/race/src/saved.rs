@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::condition::Condition;
 use crate::machine::Machine;
-use crate::plan::Place;
+use crate::plan::{Driver, Place};
 use crate::{Options, Outcome};
 
 /// A race as it is saved in `race.json`. Times are in nanoseconds.
@@ -60,6 +61,25 @@ pub struct SavedCase {
     pub key_bytes: usize,
     pub value_bytes: usize,
     pub has_total: bool,
+    /// The labels of the phases that the total sums up; if there are none here, all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub total_of: Vec<String>,
+    #[serde(default)]
+    pub driver: Driver,
+    #[serde(default)]
+    pub condition: Condition,
+}
+
+impl SavedCase {
+    fn is_the_same_work(&self, other: &Self) -> bool {
+        (&self.workload, &self.name) == (&other.workload, &other.name)
+    }
+
+    /// Returns its name on a quiet machine.
+    pub fn quiet_name(&self) -> &str {
+        let end = self.condition.case_name("");
+        self.name.strip_suffix(&end).unwrap_or(&self.name)
+    }
 }
 
 /// One phase of one run of one engine.
@@ -166,11 +186,15 @@ impl Saved {
     /// Makes one race of its parts: the cases of the later ones are added to the first. What an engine
     /// has done in two parts is that of the later one, so that some work can be done again without
     /// hours of other.
+    ///
+    /// Parts of different machines are refused, and so are two sizes of a case: their times do not
+    /// belong in one table.
     pub fn merged(parts: impl IntoIterator<Item = Self>) -> Outcome<Self> {
         let mut parts = parts.into_iter();
         let mut whole = parts.next().ok_or("no file to make a report of")?;
         whole.label_samples(0);
         for mut part in parts {
+            whole.fits(&part)?;
             part.label_samples(whole.later.len() + 1);
             let again: BTreeSet<(String, String, String)> =
                 (part.samples.iter().map(Sample::entry))
@@ -179,8 +203,10 @@ impl Saved {
             whole.samples.retain(|sample| !again.contains(&sample.entry()));
             whole.failures.retain(|failed| !again.contains(&failed.entry()));
             for case in std::mem::take(&mut part.cases) {
-                if !whole.cases.contains(&case) {
-                    whole.cases.push(case);
+                match whole.cases.iter_mut().find(|other| other.is_the_same_work(&case)) {
+                    // The later one may sum up what the earlier one did not yet.
+                    Some(other) => *other = case,
+                    None => whole.cases.push(case),
                 }
             }
             for engine in std::mem::take(&mut part.engines) {
@@ -196,6 +222,28 @@ impl Saved {
             whole.later.push(part);
         }
         Ok(whole)
+    }
+
+    /// Says why a part cannot be shown together with this one.
+    fn fits(&self, part: &Self) -> Outcome<()> {
+        if let Some(difference) = self.machine.difference(&part.machine) {
+            return Err(format!(
+                "the races of {} and {} are from different machines: {difference}; make a report of \
+                 each",
+                self.date, part.date
+            ));
+        }
+        for case in &part.cases {
+            let is_it = |other: &&SavedCase| other.is_the_same_work(case);
+            let Some(other) = self.cases.iter().find(is_it) else { continue };
+            if other.records != case.records {
+                return Err(format!(
+                    "{} {} has {} records in one race and {} in another; make a report of each",
+                    case.workload, case.name, other.records, case.records
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Notes in each sample of which part and of which version of its engine it is.
@@ -257,11 +305,12 @@ impl Saved {
             .map(|missing| format!("- left out: {}: {}\n", missing.engine, missing.reason))
             .collect();
         format!(
-            "# {}: the race\n\nCommit {}, made by\n\n```sh\ncargo xtask race {}\n```\n\n\
+            "# {}: the race on {}\n\nCommit {}, made by\n\n```sh\ncargo xtask race {}\n```\n\n\
              {processor}, {memory_gib:.0} GiB of memory, {kernel}, {file_system}. `race.json` has every \
              sample and what lscpu says of the processor; `cargo xtask race --report` makes pages \
              of it.\n\n{}\n{}",
             self.date,
+            self.machine.name(),
             self.commit,
             self.command.join(" "),
             versions.join("\n"),

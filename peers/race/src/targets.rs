@@ -145,7 +145,7 @@ pub fn judge(target: &Target, saved: &Saved, rows: &Rows) -> Option<Verdict> {
 }
 
 /// Returns the median of our time divided by the other's, over the runs that both have.
-fn ratio_of_runs(ours: &Row, other: &Row) -> Option<f64> {
+pub fn ratio_of_runs(ours: &Row, other: &Row) -> Option<f64> {
     let ratio = |(run, ns): (&(usize, usize), &f64)| Some(ns / other.ns_of_runs.get(run)?);
     let mut ratios: Vec<f64> = ours.ns_of_runs.iter().filter_map(ratio).collect();
     ratios.sort_by(f64::total_cmp);

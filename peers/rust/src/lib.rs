@@ -1,5 +1,6 @@
-//! The work of the race for engines written in Rust: one program per engine implements [`Engine`]
-//! and hands it to [`run`].
+//! The engines written in Rust, each an [`Engine`], and the work of the race for them in the tight
+//! driver: one program per engine hands it to [`run`]. The crate `engines_c` puts the same engines
+//! behind the interface in C of the dependent driver.
 //!
 //! `peers/cpp/harness.hpp` is the same for engines with a C or C++ interface, and says what is
 //! measured and how. Both must ask for the same keys, in the same order, with the same values;
@@ -20,14 +21,22 @@ use data::{Block, Data, Item, digest, pick, prefix, splitmix64};
 use measure::{Histogram, Load, device_read_bytes, faults, space, status_bytes};
 
 mod data;
+#[cfg(feature = "fjall")]
+pub mod fjall;
+#[cfg(feature = "hashbrown")]
+pub mod hashbrown;
 mod map;
 mod measure;
+#[cfg(feature = "redb")]
+pub mod redb;
+#[cfg(feature = "sled")]
+pub mod sled;
 #[cfg(feature = "splitpoint")]
-mod store;
+pub mod splitpoint;
+#[cfg(feature = "std_hash_map")]
+pub mod std_hash_map;
 
 pub use map::{BoxedMap, MapEngine};
-#[cfg(feature = "splitpoint")]
-pub use store::{Opened, Store};
 
 /// What goes wrong ends the program.
 pub type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;

@@ -45,14 +45,16 @@ pub(super) fn unsafe_is_listed(tree: &Tree) -> Vec<Finding> {
 
 /// Returns the files named between the marks: the words that end in `.rs`.
 ///
-/// A path is from `crates/splitpoint/src/`, or from the root if it begins with `crates/`.
+/// A path is from `crates/splitpoint/src/`, or from the root if it begins with `crates/` or
+/// `peers/`.
 fn listed_files(architecture: &str) -> Option<BTreeSet<String>> {
     let (_, after) = architecture.split_once(LIST_START)?;
     let (list, _) = after.split_once(LIST_END)?;
     let is_of_path = |letter: char| letter.is_ascii_alphanumeric() || "/_.-".contains(letter);
     let words = list.split(|letter| !is_of_path(letter)).filter(|word| has_extension(word, "rs"));
     let full = |word: &str| {
-        if word.starts_with("crates/") { word.to_owned() } else { format!("{ENGINE}{word}") }
+        let is_full = ["crates/", "peers/"].iter().any(|start| word.starts_with(start));
+        if is_full { word.to_owned() } else { format!("{ENGINE}{word}") }
     };
     Some(words.map(full).collect())
 }
@@ -120,8 +122,12 @@ Text.\n<!-- unsafe modules -->\n| `storage/mapped.rs` | maps |\n- region.rs\n<!-
 
     #[test]
     fn files_of_other_crates_are_listed_by_their_whole_path() {
-        let list = "<!-- unsafe modules -->crates/capi/src/lib.rs<!-- end -->";
-        let files = [("ARCHITECTURE.md", list), ("crates/capi/src/lib.rs", "unsafe fn f() {}")];
+        let list = "<!-- unsafe modules -->crates/capi/src/lib.rs peers/c/lib.rs<!-- end -->";
+        let files = [
+            ("ARCHITECTURE.md", list),
+            ("crates/capi/src/lib.rs", "unsafe fn f() {}"),
+            ("peers/c/lib.rs", "unsafe fn f() {}"),
+        ];
         check_finds(unsafe_is_listed, &files, &[]);
     }
 

@@ -1,34 +1,5 @@
 //! hashbrown with its default hash function, foldhash.
 
-use engines::{BoxedMap, MapEngine};
-use hashbrown::HashMap;
-use hashbrown::hash_map::EntryRef;
-
-#[derive(Default)]
-struct Map(HashMap<Box<[u8]>, Box<[u8]>>);
-
-impl BoxedMap for Map {
-    fn insert(&mut self, key: &[u8], value: &[u8]) {
-        // Hashes once, and copies the key only if it is new.
-        match self.0.entry_ref(key) {
-            EntryRef::Occupied(mut old) => drop(old.insert(value.into())),
-            EntryRef::Vacant(place) => drop(place.insert_with_key(key.into(), value.into())),
-        }
-    }
-
-    fn get(&self, key: &[u8]) -> Option<&[u8]> {
-        self.0.get(key).map(|value| &**value)
-    }
-
-    fn remove(&mut self, key: &[u8]) -> bool {
-        self.0.remove(key).is_some()
-    }
-
-    fn each(&self, mut each: impl FnMut(&[u8], &[u8])) {
-        self.0.iter().for_each(|(key, value)| each(key, value));
-    }
-}
-
 fn main() {
-    engines::run::<MapEngine<Map>>()
+    engines::run::<engines::MapEngine<engines::hashbrown::Boxed>>()
 }

@@ -1,17 +1,6 @@
-//! Splitpoint in memory, as `Db::in_memory` makes it.
+//! Splitpoint in memory.
 
-use engines::{Config, Opened, Outcome, Store};
-use splitpoint::Db;
-
-struct InMemory;
-
-impl Opened for InMemory {
-    const IS_PERSISTENT: bool = false;
-
-    fn open(_: &Config) -> Outcome<Db> {
-        Ok(Db::in_memory()?)
-    }
-}
+use engines::splitpoint::{InMemory, Store};
 
 fn main() {
     engines::run::<Store<InMemory>>()

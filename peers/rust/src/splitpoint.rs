@@ -1,5 +1,4 @@
-//! Splitpoint, in a file and in memory: `bin/splitpoint.rs` and `bin/splitpoint_memory.rs` say how
-//! each is opened.
+//! Splitpoint, in a file and in memory.
 
 use std::marker::PhantomData;
 
@@ -13,6 +12,30 @@ pub trait Opened: Sync {
     const IS_PERSISTENT: bool;
 
     fn open(config: &Config) -> Outcome<Db>;
+}
+
+/// A file, as `Db::open` makes it: nothing is tuned, and the number of records is not told.
+#[derive(Debug)]
+pub struct InFile;
+
+impl Opened for InFile {
+    const IS_PERSISTENT: bool = true;
+
+    fn open(config: &Config) -> Outcome<Db> {
+        Ok(Db::open(config.dir.join("splitpoint.spt"))?)
+    }
+}
+
+/// Memory, as `Db::in_memory` makes it.
+#[derive(Debug)]
+pub struct InMemory;
+
+impl Opened for InMemory {
+    const IS_PERSISTENT: bool = false;
+
+    fn open(_: &Config) -> Outcome<Db> {
+        Ok(Db::in_memory()?)
+    }
 }
 
 /// Splitpoint as an engine of the race.
