@@ -36,6 +36,8 @@ use crate::value::Value;
 /// Keys that [`Db::get_many`] and [`Db::put_many`] take at a time, so that their cache misses
 /// overlap.
 const CHUNK: usize = 32;
+/// Keys of a chunk that are looked up together: as many misses as a core has at a time.
+const GROUP: usize = 16;
 
 /// A handle to a store: keys and values in one file or in memory.
 ///
@@ -317,16 +319,26 @@ impl Db {
         values: &mut Vec<Option<Value<'db>>>,
     ) -> Result<()> {
         let mut hashes = [0; CHUNK];
-        for (hash, key) in hashes.iter_mut().zip(keys) {
-            *hash = self.store.hash_of(key);
-            self.store.prefetch_bucket(*hash);
-        }
-        for &hash in &hashes[..keys.len()] {
-            self.store.prefetch_candidates(hash);
-        }
-        for (&hash, key) in hashes.iter().zip(keys) {
-            let found = self.store.find_hashed(key, hash)?;
-            values.push(found.map(|pair| Value::borrowed(pair.value)));
+        let ask_for_buckets = |hashes: &mut [u64], keys: &[&[u8]]| {
+            for (hash, key) in hashes.iter_mut().zip(keys) {
+                *hash = self.store.hash_of(key);
+                self.store.prefetch_bucket(*hash);
+            }
+        };
+        let mut groups = keys.chunks(GROUP);
+        ask_for_buckets(&mut hashes, groups.next().unwrap_or_default());
+        for (start, group) in (0..).step_by(GROUP).zip(keys.chunks(GROUP)) {
+            for &hash in &hashes[start..start + group.len()] {
+                self.store.prefetch_candidates(hash);
+            }
+            // The buckets of the next group are on their way while this one's keys are compared.
+            if let Some(next) = groups.next() {
+                ask_for_buckets(&mut hashes[start + GROUP..], next);
+            }
+            for (&hash, key) in hashes[start..].iter().zip(group) {
+                let found = self.store.find_hashed(key, hash)?;
+                values.push(found.map(|pair| Value::borrowed(pair.value)));
+            }
         }
         Ok(())
     }

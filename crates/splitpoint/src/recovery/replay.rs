@@ -181,12 +181,17 @@ impl Opening {
         }
         region.windows.forget_pieces();
         let mut extents = Extents::begin(region, scan.space());
-        live.set_log_bytes(scan.log_bytes);
-        live.set_big_bytes(scan.big_bytes);
+        // Figures that a checkpoint has from the live header of a killed process, for which nothing
+        // vouched: no more than the space that is in use.
+        let used_bytes = region.view.file_bytes().min(extents.space().end() * GRANULE_BYTES);
+        live.set_log_bytes(scan.log_bytes.min(used_bytes));
+        live.set_big_bytes(scan.big_bytes.min(used_bytes));
         live.set_next_sequence(scan.next_sequence);
         let before = image.as_ref().map_or(CommitState::default(), |image| image.state.commit);
         let start_lsn = image.as_ref().map_or(0, |image| image.state.replay_start.lsn);
         let mut state = std::mem::take(&mut scan.counts).after(&region.view, before, scan.end)?;
+        state.live_bytes = state.live_bytes.min(used_bytes);
+        state.dead_bytes = state.dead_bytes.min(used_bytes);
         let geometry = Store::geometry_for(state.record_count, self.superblock.fill_thousandths);
         // After a failed sync, pages in the cache may be clean and not durable: new ones are needed.
         if live.has_failed_sync() {

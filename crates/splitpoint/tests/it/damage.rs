@@ -238,11 +238,16 @@ impl Sample {
     }
 
     fn is_checkpoint(&self, segment: &Range<usize>) -> bool {
-        self.bytes[segment.start + 4] == 5
+        self.bytes[segment.start + 4] == 6
     }
 
-    /// Returns the range behind the last record of a segment, which does not end in zeros.
+    /// Returns the range behind the last record of a segment, which does not end in zeros, or behind
+    /// the block of a checkpoint.
     fn behind_records(&self, segment: &Range<usize>) -> Range<usize> {
+        if self.is_checkpoint(segment) {
+            let block = segment.start + GRANULE;
+            return block + self.u32(block + 4)..segment.end;
+        }
         let last = self.bytes[segment.clone()].iter().rposition(|&byte| byte != 0);
         segment.start + (last.expect("it has a header") + 1).next_multiple_of(8)..segment.end
     }
@@ -433,9 +438,10 @@ const HARMLESS: &[Harmless] = &[
     },
     Harmless {
         what: "the superblock written last",
-        reason: "the one before it names the same log, and opening writes it again",
+        reason: "the one before it names the same log; opening or the first change writes it again, \
+                 and `check` reports it until then",
         ended: &[Closed, Killed],
-        is_noticed_too: false,
+        is_noticed_too: true,
         ranges: |sample| one(sample.newest_superblock()),
     },
     Harmless {
@@ -541,7 +547,10 @@ fn check_every_byte(ended: Ended) {
 /// index, which is rebuilt. For the larger store, some lengths represent all.
 fn check_every_length(sample: &Sample, is_every: bool) {
     let mut missing = Vec::new();
-    let ends = sample.segments().into_iter().map(|segment| segment.end);
+    // Nothing is lost with the checkpoint that a recovery would begin with.
+    let is_needed =
+        |segment: &Range<usize>| sample.ended != PowerLost || !sample.is_checkpoint(segment);
+    let ends = sample.segments().into_iter().filter(is_needed).map(|segment| segment.end);
     let used_bytes = match sample.ended {
         Closed => sample.bytes.len(),
         Killed | PowerLost => ends.max().expect("there is a log"),
