@@ -238,6 +238,15 @@ fn what_is_no_trace_or_cut_off_is_refused() {
     sandbox.run(&wrong).check_error(2, "`linux-2.2.5-page` is not for the tables that were named");
     let none = ["lab", "replay", "small.kct", "--table", "page", "--era", "6.x"];
     sandbox.run(&none).check_error(2, "no kernel that was named has a hash table that was named");
+    // The function of these buffers shifts by the table's bits less 12.
+    let small = ["lab", "replay", "small.kct", "--era", "2.4.0", "--memory", "16M"];
+    let outcome = sandbox.run(&small);
+    assert!(
+        outcome.exit == 2 && outcome.stderr.contains("hint: give more --memory"),
+        "{}",
+        outcome.stderr
+    );
+    assert_eq!(sandbox.run(&[&small[..], &["--table", "dentry"]].concat()).exit, 0);
     for wrong in [["--memory", "1X"], ["--shrink", "lru"], ["--era", "3.1"], ["--combine", "E"]] {
         let outcome = sandbox.run(&[&["lab", "replay", "small.kct"], &wrong[..]].concat());
         assert_eq!(outcome.exit, 2, "{wrong:?}");

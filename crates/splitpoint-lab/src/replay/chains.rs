@@ -145,6 +145,11 @@ impl Chains {
         }
     }
 
+    /// Returns how many lookups there were so far.
+    pub fn lookup_count(&self) -> u64 {
+        self.hit_count + self.miss_count
+    }
+
     /// Returns the `count` fullest buckets with their sizes, the fullest first, then by number.
     pub fn fullest(&self, count: usize) -> Vec<(u64, u64)> {
         let mut fullest: Vec<(u32, u32)> = Vec::new();

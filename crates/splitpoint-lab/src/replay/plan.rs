@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{ERAS, Era, KernelTable, Layouts, NodeLayout, Shrink, TableSetup};
+use super::{ERAS, Era, EraTable, KernelTable, Layouts, NodeLayout, Shrink, TableSetup};
 use crate::specimen::KeyLayout;
 use crate::{Error, Specimen};
 
@@ -19,21 +19,32 @@ pub struct Column {
 }
 
 impl Column {
-    /// Returns the tables of `era`, of the size that its rules give with `memory_bytes`.
+    /// Returns the tables of `era`, as [`of_table`](Self::of_table) does.
     ///
     /// # Errors
     ///
-    /// [`Error::BucketCount`] if a function has no table of that size, as that of 2.2.16's buffers has
-    /// none under 4096 buckets.
+    /// As [`of_table`](Self::of_table).
     pub fn of_era(era: &'static Era, memory_bytes: Option<u64>) -> Result<Vec<Self>, Error> {
+        era.tables.iter().map(|it| Self::of_table(era, it, memory_bytes)).collect()
+    }
+
+    /// Returns a table of `era`, of the size that its rule gives with `memory_bytes` or, without, with the
+    /// memory of a machine of its time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BucketCount`] if the function has no table of that size, as that of 2.2.16's buffers has
+    /// none under 4096 buckets.
+    pub fn of_table(
+        era: &'static Era,
+        table: &EraTable,
+        memory_bytes: Option<u64>,
+    ) -> Result<Self, Error> {
         let memory_bytes = memory_bytes.unwrap_or(era.memory_bytes);
-        let column = |it: &super::EraTable| {
-            let bucket_count = it.rule.bucket_count(it.table, memory_bytes);
-            let function = Specimen::by_name(it.function)?;
-            let setup = TableSetup::new(it.table, function, bucket_count, era.layouts)?;
-            Ok(Self { kernel: era.name, era, setup })
-        };
-        era.tables.iter().map(column).collect()
+        let bucket_count = table.rule.bucket_count(table.table, memory_bytes);
+        let function = Specimen::by_name(table.function)?;
+        let setup = TableSetup::new(table.table, function, bucket_count, era.layouts)?;
+        Ok(Self { kernel: era.name, era, setup })
     }
 
     /// Returns `function` in a table of `bucket_count` buckets with the objects of `era`.

@@ -98,7 +98,13 @@ impl<'a> Run<'a> {
     ///
     /// If a step hits or removes what is not there.
     pub fn finish(&mut self) {
-        self.advance_to(u64::MAX);
+        while self.run_done > 0 {
+            self.advance_to(self.lookup_count + 1);
+        }
+        let rest = &self.steps[self.next..];
+        self.chains.follow(rest, self.buckets);
+        self.next = self.steps.len();
+        self.lookup_count = self.chains.lookup_count();
     }
 
     /// Returns what an instrument would show now.

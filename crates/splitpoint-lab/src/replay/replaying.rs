@@ -175,13 +175,22 @@ impl<'a> Replay<'a> {
                 Some((index, bits, column))
             }));
         }
-        self.total.fetch_add(tasks.len() as u64, Ordering::Relaxed);
-        let points = tasks.into_par_iter().map(|(index, bits, column)| {
-            let buckets = self.buckets(&column, 1)?;
-            let [visited, visited_ideal] = [buckets, self.drawn(&column, 1)].map(|buckets| {
-                self.run(&column, &buckets, |run| run.finish()).reading().visited_per_lookup()
-            });
+        // The ideal is the same for all functions.
+        let sizes: BTreeMap<(KernelTable, u32), Column> =
+            tasks.iter().map(|&(_, bits, column)| ((column.table(), bits), column)).collect();
+        self.expect((tasks.len() + sizes.len()) as u64);
+        let visited = |column: &Column, buckets: &[u32]| {
+            let visited = self.run(column, buckets, Run::finish).reading().visited_per_lookup();
             self.tick();
+            visited
+        };
+        let ideals = sizes.into_par_iter();
+        let ideals: BTreeMap<(KernelTable, u32), f64> = ideals
+            .map(|(size, column)| (size, visited(&column, &self.drawn(&column, 1))))
+            .collect();
+        let points = tasks.into_par_iter().map(|(index, bits, column)| {
+            let visited = visited(&column, &self.buckets(&column, 1)?);
+            let visited_ideal = ideals[&(column.table(), bits)];
             Ok((index, SizePoint { bits, visited, visited_ideal }))
         });
         let points: Vec<(usize, SizePoint)> = points.collect::<Result<_, Error>>()?;

@@ -264,9 +264,11 @@ pub struct SuperblockReplay {
     pub memory_bytes: u64,
     /// Random addresses that were tried.
     pub address_count: u64,
-    /// Nodes visited by a lookup with an ideal hash, over its draws.
-    pub visited_ideal: Across,
-    /// Nodes visited by a lookup in units of the ideal's mean, over the addresses.
+    /// Inodes in the table at the end.
+    pub inode_count: u64,
+    /// Nodes visited to find one of them with an ideal hash, on average.
+    pub visited_ideal: f64,
+    /// Nodes visited to find one of them, in units of the ideal's, over the addresses.
     pub ratio: Across,
     /// Share of the addresses that cost more than 1.1 times the ideal.
     pub share_over_1_1: f64,

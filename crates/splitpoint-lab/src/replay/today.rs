@@ -5,11 +5,14 @@
 //! `fs/dcache.c`, `fs/inode.c` and `fs/namei.c` of Linux 6.x, by their formulas. Bacik's names of 2014.
 
 use rayon::prelude::*;
+use splitpoint::stats::Ideal;
 
 use super::plan::Column;
 use super::replaying::{Replay, lines_per_lookup};
 use super::study::{Across, NameAttack, SuperblockReplay, TodayReplay};
-use super::{Era, KernelTable, ObjectLayout, Reading, Run, SizeRule, TableSetup, ideal_buckets};
+use super::{
+    Era, KernelTable, ObjectLayout, Reading, Run, SizeRule, Step, TableSetup, ideal_buckets,
+};
 use crate::occupancy::Occupancy;
 use crate::random::Random;
 use crate::specimen::linux::{GOLDEN_64, hash_64};
@@ -25,8 +28,6 @@ const PARENT_SEEDS: u64 = 20;
 const SUPERBLOCK_SEEDS: u64 = 100;
 /// Addresses of superblocks that are tried at the size at which some are known to be bad.
 const SUPERBLOCK_SEEDS_MANY: u64 = 500;
-/// Fewest inode lookups for which costs say more than chance does.
-const SUPERBLOCK_LOOKUPS: u64 = 10_000;
 /// The bits of that size, and the addresses: this and its negative, modulo it.
 const AWKWARD_BITS: u32 = 17;
 const AWKWARD_ADDRESS: u64 = 0x800;
@@ -119,31 +120,33 @@ impl Replay<'_> {
         Across::of(&draws.collect::<Vec<f64>>()).unwrap_or_default()
     }
 
-    /// Tries addresses of superblocks at every size of today's inode table; none with a trace that has
-    /// too few inode lookups to tell addresses apart.
+    /// Tries addresses of superblocks at every size of today's inode table, on the inodes that are in it
+    /// at the end.
     ///
     /// # Errors
     ///
     /// As [`tables`](Self::tables).
     pub fn superblocks(&self) -> Result<Vec<SuperblockReplay>, Error> {
-        if self.streams().counts(KernelTable::Inode).lookup_count < SUPERBLOCK_LOOKUPS {
+        let inodes = self.inodes_at_end();
+        if inodes.is_empty() {
             return Ok(Vec::new());
         }
         let largest = SizeRule::Linux6.bucket_count(KernelTable::Inode, MEMORY_BYTES).ilog2();
-        (SMALL_BITS..=largest).map(|bits| self.superblocks_of(bits)).collect()
+        (SMALL_BITS..=largest).map(|bits| self.superblocks_of(bits, &inodes)).collect()
     }
 
-    fn superblocks_of(&self, bits: u32) -> Result<SuperblockReplay, Error> {
+    fn superblocks_of(&self, bits: u32, inodes: &[u32]) -> Result<SuperblockReplay, Error> {
         let era = Era::by_name("6.x").expect("an era of the list");
         let function = Specimen::by_name("linux-6.14-inode")?;
         let column = Column::of_function(KernelTable::Inode, function, 1 << bits, era)?;
         let count = if bits == AWKWARD_BITS { SUPERBLOCK_SEEDS_MANY } else { SUPERBLOCK_SEEDS };
         let awkward = awkward_addresses();
-        self.expect(count + self.draw_count() + 2 * awkward.len() as u64);
-        let ideal = self.ideal_visited(KernelTable::Inode, 1 << bits);
+        self.expect(count + 2 * awkward.len() as u64);
+        let visited_ideal = 1.0 + (inodes.len() as f64 - 1.0) / 2.0 / 2_f64.powi(bits as i32);
         let ratio = |buckets: &[u32]| {
-            let (reading, _) = self.whole(KernelTable::Inode, 1 << bits, buckets);
-            (reading.visited_per_lookup() / ideal.mean.max(1e-12), reading.largest)
+            let (visited, largest) = visited_by_hits(bits, inodes, buckets);
+            self.tick();
+            (visited / visited_ideal, largest)
         };
         let random =
             (1..=count).into_par_iter().map(|seed| Ok(ratio(&self.buckets(&column, seed)?).0));
@@ -154,21 +157,34 @@ impl Replay<'_> {
         let share = |limit: f64| {
             random.iter().filter(|&&ratio| ratio > limit).count() as f64 / random.len() as f64
         };
-        let objects = self.streams().counts(KernelTable::Inode).object_count;
         let ratios = |values: &[f64]| Across::of(values).unwrap_or_default();
         Ok(SuperblockReplay {
             bucket_count: 1 << bits,
             memory_bytes: 1 << (bits + INODE_SCALE),
             address_count: count,
-            visited_ideal: ideal,
+            inode_count: inodes.len() as u64,
+            visited_ideal,
             ratio: ratios(&random),
             share_over_1_1: share(1.1),
             share_over_1_5: share(1.5),
             ratio_awkward: ratios(&awkward_found.iter().map(|it| it.0).collect::<Vec<_>>()),
             largest_awkward: awkward_found.iter().map(|it| it.1).max().unwrap_or(0),
-            largest_ideal: splitpoint::stats::Ideal::uniform(1 << bits, objects).longest_mean(),
+            largest_ideal: Ideal::uniform(1 << bits, inodes.len() as u64).longest_mean(),
             ratio_mended: ratios(&mended.collect::<Vec<_>>()),
         })
+    }
+
+    /// Returns the inodes that are in the table at the end of the stream.
+    fn inodes_at_end(&self) -> Vec<u32> {
+        let mut is_there = vec![false; self.streams().inode.keys().len()];
+        for step in self.streams().inode.steps() {
+            match *step {
+                Step::Miss(object) | Step::Insert(object) => is_there[object as usize] = true,
+                Step::Remove(object) => is_there[object as usize] = false,
+                Step::Hit(..) => {}
+            }
+        }
+        (0..).zip(is_there).filter(|(_, is_there)| *is_there).map(|(object, _)| object).collect()
     }
 
     /// The first device has the address; others lie 2 MiB apart, so that theirs are as awkward.
@@ -186,6 +202,20 @@ impl Replay<'_> {
         })
         .collect()
     }
+}
+
+/// Returns the nodes visited to find an object of the table, on average over them, and the objects of the
+/// fullest bucket: the objects of a bucket are found after 1, 2, 3 ... nodes.
+fn visited_by_hits(bits: u32, objects: &[u32], buckets: &[u32]) -> (f64, u64) {
+    let mut sizes = vec![0_u32; 1 << bits];
+    let (mut nodes, mut largest) = (0_u64, 0);
+    for &object in objects {
+        let size = &mut sizes[buckets[object as usize] as usize];
+        *size += 1;
+        nodes += u64::from(*size);
+        largest = largest.max(*size);
+    }
+    (nodes as f64 / objects.len().max(1) as f64, largest.into())
 }
 
 /// Returns the sizes to measure, and the most memory of a machine with each.
@@ -257,21 +287,17 @@ fn attack(
 ) -> Result<NameAttack, Error> {
     let reduction = function.historic_reduction().unwrap_or(crate::Reduction::LowMask);
     let reducer = reduction.prepare(function.width_bits(), 1 << bits)?;
+    let all: Vec<u32> = (0..).zip(names).map(|(number, _)| number).collect();
     let (mut visited, mut largest) = (Vec::new(), 0);
     for &salt in salts {
-        let mut sizes = vec![0_u32; 1 << bits];
-        let mut nodes = 0_u64;
-        for name in names {
-            let size = &mut sizes[reducer.bucket_of(function.hash(name, salt)) as usize];
-            *size += 1;
-            // The names of a bucket are found after 1, 2, 3 ... nodes.
-            nodes += u64::from(*size);
-        }
-        visited.push(nodes as f64 / names.len().max(1) as f64);
-        largest = largest.max(sizes.into_iter().max().unwrap_or(0));
+        let bucket = |name: &Vec<u8>| reducer.bucket_of(function.hash(name, salt)) as u32;
+        let buckets: Vec<u32> = names.iter().map(bucket).collect();
+        let (nodes, fullest) = visited_by_hits(bits, &all, &buckets);
+        visited.push(nodes);
+        largest = largest.max(fullest);
     }
     let n = names.len() as f64;
-    let ideal = splitpoint::stats::Ideal::uniform(1 << bits, names.len() as u64);
+    let ideal = Ideal::uniform(1 << bits, names.len() as u64);
     Ok(NameAttack {
         names: what.to_owned(),
         salt: salt.to_owned(),
@@ -280,7 +306,7 @@ fn attack(
         bucket_count: 1 << bits,
         visited: Across::of(&visited).unwrap_or_default(),
         visited_ideal: 1.0 + (n - 1.0) / 2.0 / 2_f64.powi(bits as i32),
-        largest: largest.into(),
+        largest,
         largest_ideal: ideal.longest_mean(),
     })
 }

@@ -130,8 +130,8 @@ fn breaks(traces: &[&TraceReplay], attacks: &[NameAttack]) -> Vec<Line> {
         lines.push(Line::strong("Awkward superblock addresses: ").then(format!(
             "where the address of the superblock is 0x800 or -0x800 modulo 2^17, the product of the \
              inode function is a shift by 11 that meets its second term, a shift by 6. With the inodes \
-             of {} and {} buckets, the table of a machine of {}, such an address costs up to {} times \
-             the ideal: {} inodes in the fullest bucket, where {} are ideal. Nobody sees it at boot.",
+             of {} and {} buckets, the table of a machine of {}, finding an inode then costs up to {} \
+             times the ideal: {} inodes in the fullest bucket, where {} are ideal. Nobody sees it at boot.",
             shown(&trace.name),
             grouped(it.bucket_count),
             bytes(it.memory_bytes),
@@ -180,8 +180,8 @@ fn oversized(traces: &[&TraceReplay]) -> Option<Line> {
     let loads = row.bucket_count as f64 / objects.max(1) as f64;
     let text = format!(
         "the {} table of a machine of 24 GiB has {} buckets ({}), {} times as many as the most objects \
-         that any of these traces needs at a time ({}). Each lookup's bucket is then a line that no \
-         other lookup has brought into the cache.",
+         that any of these traces needs at a time ({}). Most buckets that are looked at are then in \
+         lines that no other lookup has brought into the cache.",
         row.table.name(),
         grouped(row.bucket_count),
         bytes(row.table_bytes),
@@ -205,8 +205,8 @@ fn mends(traces: &[&TraceReplay], attacks: &[NameAttack]) -> Vec<Line> {
     let keyed = attacks.iter().find(|attack| attack.hash.starts_with("siphash"));
     if let Some(attack) = keyed {
         lines.push(Line::strong("Names: ").then(format!(
-            "a keyed function, as TCP's tables have since 2016. With {} the names made for the salt \
-             visit {} nodes ({} ideal), whatever is known of addresses.",
+            "a keyed function. With {} the names made for the salt visit {} nodes ({} ideal), \
+             whatever is known of addresses.",
             attack.hash,
             visits(attack.visited.max),
             visits(attack.visited_ideal)
@@ -286,20 +286,36 @@ fn superblocks(traces: &[&TraceReplay]) -> Option<Figure> {
     ];
     let axes = Axes {
         x_title: "table bits: logarithm of the number of buckets",
-        y_title: "cost of an inode lookup, 1 = ideal",
+        y_title: "cost to find an inode, 1 = ideal",
         is_whole: true,
     };
     let title = format!("Addresses of superblocks, with the inodes of {}", shown(&most.name));
-    let summary = "At one size the address alone decides whether the table is good.".to_owned();
+    let worst =
+        most.superblocks.iter().max_by(|one, other| one.ratio.max.total_cmp(&other.ratio.max))?;
+    let summary = format!(
+        "The address alone decides: of {} random ones, the worst costs {} times the ideal at 2^{} buckets.",
+        grouped(worst.address_count),
+        fixed(worst.ratio.max, 2),
+        worst.bucket_count.ilog2()
+    );
     Some(figure("superblocks".to_owned(), &title, summary, &lines, axes))
 }
 
 /// Returns what addresses of superblocks do, on each trace with enough inode lookups.
 fn superblock_table(traces: &[&TraceReplay]) -> Option<Block> {
     let rows = traces.iter().flat_map(|trace| trace.superblocks.iter().map(move |it| (trace, it)));
-    let mut table = Table::new("Cost of an inode lookup in units of the ideal, by the address")
-        .words(["trace"])
-        .numbers(["buckets", "addresses", "over 1.1", "over 1.5", "worst", "awkward", "mended"]);
+    let mut table =
+        Table::new("Cost to find an inode in units of the ideal, by the superblock's address")
+            .words(["trace"])
+            .numbers([
+                "buckets",
+                "addresses",
+                "over 1.1",
+                "over 1.5",
+                "worst",
+                "awkward",
+                "mended",
+            ]);
     for (trace, it) in rows {
         table.push(cells![
             shown(&trace.name),

@@ -69,16 +69,16 @@ impl Plan {
 fn of_eras(args: &Args, eras: &[&'static Era], tables: &[KernelTable]) -> Result<Vec<Column>> {
     let mut columns = Vec::new();
     for era in eras {
-        for column in Column::of_era(era, args.memory).map_err(of_lab)? {
-            if !tables.contains(&column.table()) {
-                continue;
-            }
+        for table in era.tables.iter().filter(|it| tables.contains(&it.table)) {
             if args.buckets.is_empty() {
-                columns.push(column);
+                let column = Column::of_table(era, table, args.memory);
+                columns.push(column.map_err(|error| {
+                    of_lab(error).hint("give more --memory, or leave the table out with --table")
+                })?);
             }
+            let function = by_name(table.function)?;
             for &bucket_count in &args.buckets {
-                let function = column.setup.function();
-                let sized = Column::of_function(column.table(), function, bucket_count, era);
+                let sized = Column::of_function(table.table, function, bucket_count, era);
                 columns.push(Column { kernel: era.name, ..sized.map_err(of_size)? });
             }
         }
