@@ -99,7 +99,7 @@ Dentry cache total lookups: 13 (hit rate: 38%)
 hash table size is 1 buckets
 hash table contains 8 objects
 largest bucket contains 8 dentries
-d_lookup() iterations/lookup: 2384/1000
+d_lookup() iterations/lookup: 2307/1000
 hash table histogram:
  size    buckets      dentries  sum-pct
     0          0             0        0

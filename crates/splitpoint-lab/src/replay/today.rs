@@ -261,7 +261,7 @@ pub fn name_attacks() -> Result<Vec<NameAttack>, Error> {
     let mut tasks = Vec::new();
     for bits in (10..=24).step_by(2) {
         for function in ["linux-3.10-name", "linux-4.8-name"] {
-            tasks.push(("a0 to a999999", "nothing", function, bits, &bacik, &parents[1..]));
+            tasks.push(("a0 to a999999", "nothing", function, bits, &bacik, &parents[1..2]));
         }
     }
     let made = names_that_collide(parents[0], MADE_NAMES);
