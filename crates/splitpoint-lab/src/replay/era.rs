@@ -251,8 +251,9 @@ impl TableSetup {
         let parent = parents[it.parent_slot as usize];
         match (self.function.layout(), self.function.seeding()) {
             (KeyLayout::Dentry, _) => key.extend((parent as u32).to_le_bytes()),
-            (KeyLayout::Dentry64, _) => key.extend(parent.to_le_bytes()),
-            (KeyLayout::Bytes, Seeding::None) => key.extend(parent.to_le_bytes()),
+            (KeyLayout::Dentry64, _) | (KeyLayout::Bytes, Seeding::None) => {
+                key.extend(parent.to_le_bytes());
+            }
             // The parent is the salt of the name.
             _ => {}
         }

@@ -162,10 +162,8 @@ impl Combination {
             Self::C => ("linux-2.2.5-page", 8192),
             Self::D => ("lever-page-offset", 8192),
         };
-        let dentry = match is_reference {
-            true => ("linux-2.2.5-dentry", 1024),
-            false => ("lever-dentry-14bit", 8192),
-        };
+        let dentry =
+            if is_reference { ("linux-2.2.5-dentry", 1024) } else { ("lever-dentry-14bit", 8192) };
         let inode = ("linux-2.2-inode", if is_reference { 256 } else { 2048 });
         let all = [
             (KernelTable::Dentry, dentry),

@@ -47,7 +47,7 @@ pub struct Run<'a> {
     /// The step that comes next.
     next: usize,
     /// How many of its hits have happened.
-    run_done: u32,
+    hits_done: u32,
     lookup_count: u64,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Run<'a> {
     /// If there are no buckets, or more than 2^32.
     pub fn new(steps: &'a [Step], buckets: &'a [u32], bucket_count: u64) -> Self {
         let chains = Chains::new(bucket_count, buckets.len());
-        Self { steps, buckets, chains, next: 0, run_done: 0, lookup_count: 0 }
+        Self { steps, buckets, chains, next: 0, hits_done: 0, lookup_count: 0 }
     }
 
     /// Goes on until there were `lookup_count` lookups, or to the end.
@@ -72,13 +72,13 @@ impl<'a> Run<'a> {
             let Some(step) = self.steps.get(self.next) else { return };
             let step = match *step {
                 Step::Hit(object, count) => {
-                    let left = u64::from(count - self.run_done);
+                    let left = u64::from(count - self.hits_done);
                     let taken = left.min(lookup_count - self.lookup_count);
                     self.lookup_count += taken;
                     if taken == left {
-                        (self.next, self.run_done) = (self.next + 1, 0);
+                        (self.next, self.hits_done) = (self.next + 1, 0);
                     } else {
-                        self.run_done += taken as u32;
+                        self.hits_done += taken as u32;
                     }
                     Step::Hit(object, taken as u32)
                 }
@@ -98,7 +98,7 @@ impl<'a> Run<'a> {
     ///
     /// If a step hits or removes what is not there.
     pub fn finish(&mut self) {
-        while self.run_done > 0 {
+        while self.hits_done > 0 {
             self.advance_to(self.lookup_count + 1);
         }
         let rest = &self.steps[self.next..];

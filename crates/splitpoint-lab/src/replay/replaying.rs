@@ -108,7 +108,7 @@ impl<'a> Replay<'a> {
         let columns: Vec<&Column> = columns.iter().filter(|it| self.is_used(it.table())).collect();
         let ideals = self.ideals(&columns);
         let seed_count = |column: &Column| {
-            if self.is_seeded(column) { self.measuring.seed_count.max(1) } else { 1 }
+            if Self::is_seeded(column) { self.measuring.seed_count.max(1) } else { 1 }
         };
         let tasks: Vec<(usize, u64)> = (0..columns.len())
             .flat_map(|index| (1..=seed_count(columns[index])).map(move |seed| (index, seed)))
@@ -124,7 +124,7 @@ impl<'a> Replay<'a> {
         }
         let table = |(index, seeds): (usize, Vec<OfSeed>)| {
             let column = columns[index];
-            self.table(column, seeds, &ideals[&(column.table(), column.setup.bucket_count())])
+            Self::table(column, &seeds, &ideals[&(column.table(), column.setup.bucket_count())])
         };
         Ok(by_column.into_iter().map(table).collect())
     }
@@ -257,7 +257,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Buffers are hashed by device and block, which no model has to make up.
-    fn is_seeded(&self, column: &Column) -> bool {
+    fn is_seeded(column: &Column) -> bool {
         column.table() != KernelTable::Buffer
     }
 
@@ -346,7 +346,7 @@ impl<'a> Replay<'a> {
         fullest.into_iter().filter(|(_, size)| *size > 1).map(bucket).collect()
     }
 
-    fn table(&self, column: &Column, seeds: Vec<OfSeed>, ideals: &Ideals) -> TableReplay {
+    fn table(column: &Column, seeds: &[OfSeed], ideals: &Ideals) -> TableReplay {
         let across = |of: &dyn Fn(&Reading) -> f64,
                       readings: &mut dyn Iterator<Item = &Reading>| {
             Across::of(&readings.map(of).collect::<Vec<f64>>()).unwrap_or_default()
@@ -366,7 +366,7 @@ impl<'a> Replay<'a> {
             hash: column.setup.function().name().to_owned(),
             bucket_count,
             table_bytes: bucket_count * column.bucket_bytes(),
-            is_seeded: self.is_seeded(column),
+            is_seeded: Self::is_seeded(column),
             reading: first.reading,
             visited: across(&visited, &mut of_seeds()),
             skipped: across(&skipped, &mut of_seeds()),
@@ -387,7 +387,7 @@ fn moments_of(end: u64, every: Option<u64>) -> Vec<u64> {
     match every {
         Some(every) => (1..=end / every.max(1)).map(|n| n * every.max(1)).collect(),
         None => (1..=MOMENTS.min(end))
-            .map(|n| (end as u128 * n as u128 / MOMENTS.min(end) as u128) as u64)
+            .map(|n| (u128::from(end) * u128::from(n) / u128::from(MOMENTS.min(end))) as u64)
             .collect(),
     }
 }

@@ -190,7 +190,7 @@ pub struct FullBucket {
     pub bucket: u64,
     /// Objects in it.
     pub object_count: u64,
-    /// The first few: names, numbers of inodes, pages as file:page, blocks as device:block.
+    /// The first few: names, numbers of inodes, pages as `file:page`, blocks as `device:block`.
     pub objects: Vec<String>,
 }
 

@@ -51,9 +51,9 @@ impl Replay<'_> {
                 continue;
             }
             for era in ["2.2.5", "6.x"] {
-                let era = Era::by_name(era).expect("an era of the list");
+                let Some(era) = Era::by_name(era) else { continue };
                 let of_era = era.tables.iter().find(|it| it.table == table);
-                let of_era = of_era.expect("both eras have both tables");
+                let Some(of_era) = of_era else { continue };
                 let function = Specimen::by_name(of_era.function)?;
                 for (bucket_count, memory_bytes) in sizes(of_era.rule, table) {
                     let column = Column::of_function(table, function, bucket_count, era)?;
@@ -142,7 +142,7 @@ impl Replay<'_> {
         let count = if bits == AWKWARD_BITS { SUPERBLOCK_SEEDS_MANY } else { SUPERBLOCK_SEEDS };
         let awkward = awkward_addresses();
         self.expect(count + 2 * awkward.len() as u64);
-        let visited_ideal = 1.0 + (inodes.len() as f64 - 1.0) / 2.0 / 2_f64.powi(bits as i32);
+        let visited_ideal = 1.0 + (inodes.len() as f64 - 1.0) / 2.0 / 2_f64.powf(bits.into());
         let ratio = |buckets: &[u32]| {
             let (visited, largest) = visited_by_hits(bits, inodes, buckets);
             self.tick();
@@ -305,7 +305,7 @@ fn attack(
         name_count: names.len() as u64,
         bucket_count: 1 << bits,
         visited: Across::of(&visited).unwrap_or_default(),
-        visited_ideal: 1.0 + (n - 1.0) / 2.0 / 2_f64.powi(bits as i32),
+        visited_ideal: 1.0 + (n - 1.0) / 2.0 / 2_f64.powf(bits.into()),
         largest,
         largest_ideal: ideal.longest_mean(),
     })

@@ -282,7 +282,7 @@ fn some_events() -> Vec<String> {
     let event = |_| {
         // Directories 2 to 6 have files 100 and up in them, and each other.
         let (directory, name, file) = (2 + below(5), below(40), 100 + below(60));
-        let (first, count, block) = (below(3000), 1 + below(4), below(4) * 8192 + below(300));
+        let (first, count, block) = (below(3000), 1 + below(4), below(12) * 8192 + below(40));
         match below(20) {
             0..8 if below(4) == 0 => format!("L 1 {directory} {} d{}", 3 + below(4), below(3)),
             0..8 => format!("L 1 {directory} {} n{name}", if below(3) == 0 { 0 } else { file }),
@@ -340,11 +340,12 @@ fn all_tables_of_seed_1_visit_what_a_naive_map_of_vectors_visits() {
         let sizes = || naive.buckets.values().map(|chain| chain.len() as u64);
         assert_eq!(found.object_count, sizes().sum::<u64>(), "{}", table.name());
         assert_eq!(found.largest, sizes().max().unwrap_or(0), "{}", table.name());
-        assert!(naive.hits > 20 && naive.visited > naive.lookups / 4, "{}", table.name());
+        assert!(naive.hits > 20 && naive.visited > naive.hits, "{}", table.name());
     }
 }
 
 /// Returns the directory of the real traces, or says that they are not here.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn traces() -> Option<PathBuf> {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../.."));
     let traces = root.join("shared/traces");

@@ -83,9 +83,10 @@ fn streams(study: &ReplayStudy) -> Block {
     for trace in &study.traces {
         for stream in &trace.streams {
             let c = &stream.counts;
-            let name = match is_one {
-                true => stream.table.name().to_owned(),
-                false => format!("{} {}", shown(&trace.name), stream.table.name()),
+            let name = if is_one {
+                stream.table.name().to_owned()
+            } else {
+                format!("{} {}", shown(&trace.name), stream.table.name())
             };
             table.push(cells![
                 name,

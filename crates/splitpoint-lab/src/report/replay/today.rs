@@ -55,7 +55,7 @@ fn then_and_now(traces: &[&TraceReplay]) -> Vec<Figure> {
         let group = |trace: &&TraceReplay| {
             let rows = trace.today.iter().filter(|row| row.table == kind);
             let dot = |row: &TodayReplay| {
-                let style = if row.era == "6.x" { 1 } else { 0 };
+                let style = usize::from(row.era == "6.x");
                 let is_shown = style == 0 || is_real(row, &trace.today);
                 // An axis of ratios has no zero: one more, the line of the bucket.
                 let [value, ideal] = [row.visited.mean, row.visited_ideal.mean].map(|it| 1.0 + it);
