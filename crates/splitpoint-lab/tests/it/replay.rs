@@ -340,7 +340,7 @@ fn all_tables_of_seed_1_visit_what_a_naive_map_of_vectors_visits() {
         let sizes = || naive.buckets.values().map(|chain| chain.len() as u64);
         assert_eq!(found.object_count, sizes().sum::<u64>(), "{}", table.name());
         assert_eq!(found.largest, sizes().max().unwrap_or(0), "{}", table.name());
-        assert!(naive.hits > 20 && naive.visited > naive.hits, "{}", table.name());
+        assert!(naive.lookups > 100 && naive.visited > 20, "{}", table.name());
     }
 }
 
