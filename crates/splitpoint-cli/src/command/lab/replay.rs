@@ -3,7 +3,7 @@
 mod columns;
 mod input;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use clap::ValueEnum;
@@ -186,6 +186,7 @@ fn tell(phases: &Mutex<Phases>, name: &'static str, total: Total, records: u64, 
     phases.lock().unwrap_or_else(PoisonError::into_inner).tell(name, total, records, bytes);
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn of_lab(error: splitpoint_lab::Error) -> Failure {
     Failure::new(Exit::Usage, error.to_string())
 }
@@ -194,7 +195,7 @@ fn of_lab(error: splitpoint_lab::Error) -> Failure {
 fn replay(
     args: &Args,
     plan: &columns::Plan,
-    path: &PathBuf,
+    path: &Path,
     phases: &Mutex<Phases>,
 ) -> Result<TraceReplay> {
     let Input { streams, source } = input::read(path, args.shrink, |bytes, total, lines| {

@@ -55,7 +55,9 @@ impl Plan {
                 functions.push((table, function));
             }
         };
-        columns.iter().for_each(|column| add(column.table(), column.setup.function()));
+        for column in &columns {
+            add(column.table(), column.setup.function());
+        }
         if is_of_eras && args.era.is_empty() {
             for (table, name) in TRIED.iter().filter(|(table, _)| tables.contains(table)) {
                 add(*table, by_name(name)?);
