@@ -23,6 +23,7 @@ mod lab;
 mod lab_choose;
 mod lab_depth;
 mod lab_keys;
+mod lab_replay;
 mod lab_report;
 mod lab_sweep;
 mod list;

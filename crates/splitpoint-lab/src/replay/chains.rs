@@ -32,8 +32,25 @@ impl Visits {
 
     /// Returns the nodes that a lookup passes on average, the match not included: Lever's iterations.
     pub fn skipped_per_lookup(&self) -> f64 {
-        let skipped = self.hit_nodes + self.miss_nodes - self.hit_count;
-        skipped as f64 / self.lookup_count().max(1) as f64
+        self.skipped() as f64 / self.lookup_count().max(1) as f64
+    }
+
+    /// Returns the nodes that all lookups pass, the matches not included.
+    pub fn skipped(&self) -> u64 {
+        self.hit_nodes + self.miss_nodes - self.hit_count
+    }
+
+    /// Adds what lookups visited in another table, such as that of another machine.
+    pub fn merge(&mut self, other: &Self) {
+        self.hit_nodes += other.hit_nodes;
+        self.miss_nodes += other.miss_nodes;
+        self.hit_count += other.hit_count;
+        self.miss_count += other.miss_count;
+        let sizes = self.buckets_by_size.len().max(other.buckets_by_size.len());
+        self.buckets_by_size.resize(sizes, 0);
+        for (sum, count) in self.buckets_by_size.iter_mut().zip(&other.buckets_by_size) {
+            *sum += count;
+        }
     }
 
     /// Returns the objects of the fullest bucket at the end.
@@ -41,7 +58,8 @@ impl Visits {
         self.buckets_by_size.len().saturating_sub(1) as u64
     }
 
-    fn lookup_count(&self) -> u64 {
+    /// Returns how many lookups there were.
+    pub fn lookup_count(&self) -> u64 {
         self.hit_count + self.miss_count
     }
 }
@@ -125,6 +143,37 @@ impl Chains {
             miss_count: self.miss_count,
             buckets_by_size,
         }
+    }
+
+    /// Returns how many lookups there were so far.
+    pub fn lookup_count(&self) -> u64 {
+        self.hit_count + self.miss_count
+    }
+
+    /// Returns the `count` fullest buckets with their sizes, the fullest first, then by number.
+    pub fn fullest(&self, count: usize) -> Vec<(u64, u64)> {
+        let mut fullest: Vec<(u32, u32)> = Vec::new();
+        for (bucket, &size) in (0..).zip(&self.sizes) {
+            if size == 0 || fullest.len() == count && fullest.last().is_none_or(|it| it.1 >= size) {
+                continue;
+            }
+            let at = fullest.partition_point(|it| it.1 >= size);
+            fullest.insert(at, (bucket, size));
+            fullest.truncate(count);
+        }
+        fullest.into_iter().map(|(bucket, size)| (bucket.into(), size.into())).collect()
+    }
+
+    /// Returns the objects of a bucket, from the head of its chain.
+    ///
+    /// # Panics
+    ///
+    /// If the table has no such bucket.
+    pub fn objects_of(&self, bucket: u64) -> impl Iterator<Item = ObjectNumber> {
+        let some = |object: u32| (object != NONE).then_some(object);
+        std::iter::successors(some(self.heads[bucket as usize]), move |&object| {
+            some(self.next[object as usize])
+        })
     }
 
     /// Returns how many objects are before one in its bucket.

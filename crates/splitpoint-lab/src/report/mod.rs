@@ -28,6 +28,7 @@ mod keys;
 mod measurement;
 mod method;
 mod number;
+mod replay;
 mod scale;
 mod sizes;
 mod slots;
@@ -43,6 +44,7 @@ use crate::document::{Block, Document, Line, Section, shown};
 use crate::study::Study;
 
 pub use self::chains::warning as chains_warning;
+pub use self::replay::replay;
 
 /// Returns the document of a study.
 ///

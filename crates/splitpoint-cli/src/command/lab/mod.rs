@@ -9,6 +9,7 @@ mod keys;
 mod list;
 mod measuring;
 mod recommend;
+mod replay;
 mod report;
 mod saving;
 mod slots;
@@ -35,6 +36,7 @@ Examples:
   splitpoint lab sweep words.txt                   # at many table sizes
   splitpoint lab recommend words.txt               # which one to use
   splitpoint lab gate words.txt --hash fnv1a-32    # fail if it does not fit
+  splitpoint lab replay usr.kct.zst                # a kernel's caches, then and now
   splitpoint lab list                              # the functions
   splitpoint lab golden                            # check published figures")]
 pub(crate) struct Args {
@@ -54,6 +56,7 @@ enum Command {
     Recommend(recommend::Args),
     Gate(Box<gate::Args>),
     Slots(slots::Args),
+    Replay(Box<replay::Args>),
     List(list::Args),
     Golden(golden::Args),
 }
@@ -70,6 +73,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Recommend(args) => recommend::run(args, console),
         Command::Gate(args) => gate::run(args, console),
         Command::Slots(args) => slots::run(args, console),
+        Command::Replay(args) => replay::run(args, console),
         Command::List(args) => list::run(args),
         Command::Golden(args) => golden::run(args, console),
     }

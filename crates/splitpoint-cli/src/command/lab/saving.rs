@@ -5,9 +5,11 @@ use std::io::{self, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
 use splitpoint::Error;
+use splitpoint_lab::replay::{REPLAY_SCHEMA, ReplayStudy};
 use splitpoint_lab::study::{KeyFacts, Machine, Program, SCHEMA};
-use splitpoint_lab::{Study, document, report};
+use splitpoint_lab::{Document, Study, document, report};
 
 use crate::bytes::escaped;
 use crate::console::{self, Console};
@@ -17,6 +19,24 @@ use crate::look::look;
 use crate::new_file::NewFile;
 use crate::number::count;
 use crate::shell::shell_word;
+
+/// What a command of the lab saves as JSON and renders.
+pub(super) trait Saved: Serialize {
+    /// Puts it into words and pictures.
+    fn document(&self) -> Document;
+}
+
+impl Saved for Study {
+    fn document(&self) -> Document {
+        report::document(self)
+    }
+}
+
+impl Saved for ReplayStudy {
+    fn document(&self) -> Document {
+        report::replay(self)
+    }
+}
 
 /// Where the result of a measurement goes.
 #[derive(Debug, clap::Args)]
@@ -42,7 +62,7 @@ struct Rendering<'a> {
     what: &'static str,
     /// The first bytes of every file in this format.
     start: &'static str,
-    render: fn(&Study) -> String,
+    render: fn(&Document) -> String,
 }
 
 impl Rendering<'_> {
@@ -75,14 +95,14 @@ impl Output {
                 path: self.html.as_deref(),
                 what: "lab page",
                 start: document::PAGE_START,
-                render: |study| report::document(study).html(),
+                render: Document::html,
             },
             Rendering {
                 option: "--markdown",
                 path: self.markdown.as_deref(),
                 what: "lab Markdown file",
                 start: document::MARKDOWN_START,
-                render: |study| report::document(study).markdown(),
+                render: Document::markdown,
             },
         ]
     }
@@ -94,14 +114,14 @@ impl Output {
     }
 
     /// Prints a study in words, or prints or saves it in another form.
-    pub(super) fn deliver(&self, study: &Study, console: Console) -> Result<()> {
-        self.deliver_with(study, console, || report::document(study).text(&look(false)))
+    pub(super) fn deliver(&self, study: &impl Saved, console: Console) -> Result<()> {
+        self.deliver_with(study, console, || study.document().text(&look(false)))
     }
 
     /// Does the same with other text.
     pub(super) fn deliver_with(
         &self,
-        study: &Study,
+        study: &impl Saved,
         console: Console,
         in_words: impl FnOnce() -> String,
     ) -> Result<()> {
@@ -112,14 +132,14 @@ impl Output {
         for form in self.renderings() {
             let Some(path) = form.file() else { continue };
             form.check()?;
-            replace(path, (form.render)(study).as_bytes())?;
+            replace(path, (form.render)(&study.document()).as_bytes())?;
             console.note(format_args!("wrote the {} `{}`", form.what, path.display()));
         }
         if self.json == Some(None) {
             return console::print_json(study);
         }
         match self.renderings().iter().find(|form| form.path == Some(Path::new("-"))) {
-            Some(form) => print(&(form.render)(study)),
+            Some(form) => print(&(form.render)(&study.document())),
             None => console::print_styled(&in_words()),
         }
     }
@@ -128,7 +148,7 @@ impl Output {
 /// Saves a study to a file, which at every moment holds either the old study or the new one.
 ///
 /// Refuses to replace a file that is not a study.
-pub(super) fn save(path: &Path, study: &Study) -> Result<()> {
+pub(super) fn save(path: &Path, study: &impl Saved) -> Result<()> {
     may_replace(path)?;
     let mut text = serde_json::to_vec(study)
         .map_err(|error| Failure::new(Exit::Bug, format!("the study cannot be saved: {error}")))?;
@@ -157,8 +177,27 @@ fn create_anew(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Reads a saved study.
+/// Reads a saved study of keys.
 pub(super) fn load(path: &Path) -> Result<Study> {
+    match load_any(path)? {
+        Loaded::Keys(study) => Ok(*study),
+        Loaded::Replays(_) => {
+            let message = format!("`{}` is a saved replay, not a study of keys", path.display());
+            Err(Failure::new(Exit::Usage, message).hint("render it with `splitpoint lab report`"))
+        }
+    }
+}
+
+/// A saved study.
+pub(super) enum Loaded {
+    /// Of hash functions on keys.
+    Keys(Box<Study>),
+    /// Of traces of the kernel's caches.
+    Replays(Box<ReplayStudy>),
+}
+
+/// Reads a saved study of any kind.
+pub(super) fn load_any(path: &Path) -> Result<Loaded> {
     let shown = path.display();
     let text = read_whole(path)?;
     let no_study = |reason: &str| {
@@ -167,21 +206,30 @@ pub(super) fn load(path: &Path) -> Result<Study> {
     };
     let value: serde_json::Value =
         serde_json::from_slice(&text).map_err(|error| no_study(&error.to_string()))?;
+    let is_replay = value["traces"].is_array();
+    let readable = if is_replay { REPLAY_SCHEMA } else { SCHEMA };
     match value["schema"].as_u64() {
-        Some(schema) if schema == u64::from(SCHEMA) => {}
+        Some(schema) if schema == u64::from(readable) => {}
         Some(schema) => {
-            let message = format!("`{shown}` has schema {schema}, this splitpoint reads {SCHEMA}");
+            let message =
+                format!("`{shown}` has schema {schema}, this splitpoint reads {readable}");
             return Err(Failure::new(Exit::Usage, message).hint("save the study again"));
         }
         None => return Err(no_study("it has no number `schema`")),
     }
-    serde_json::from_value(value).map_err(|error| no_study(&error.to_string()))
+    let wrong = |error: serde_json::Error| no_study(&error.to_string());
+    Ok(if is_replay {
+        Loaded::Replays(Box::new(serde_json::from_value(value).map_err(wrong)?))
+    } else {
+        Loaded::Keys(Box::new(serde_json::from_value(value).map_err(wrong)?))
+    })
 }
 
 /// Refuses to replace anything except a saved study.
 fn may_replace(path: &Path) -> Result<()> {
     let has_fields = |value: serde_json::Value| {
-        value["schema"].is_u64() && value["program"].is_object() && value["keys"].is_object()
+        let has = |field: &str| value[field].is_object() || value[field].is_array();
+        value["schema"].is_u64() && has("program") && (has("keys") || has("traces"))
     };
     // The parser stops at the first byte that is not JSON.
     let is_study = |old| serde_json::from_reader(old).is_ok_and(has_fields);
@@ -229,6 +277,19 @@ fn print(text: &str) -> Result<()> {
 /// Returns a study of keys without any measurement yet.
 pub(super) fn study(keys: KeyFacts) -> Study {
     Study::new(program(), machine(), keys)
+}
+
+/// Returns a study of replays without any trace yet.
+pub(super) fn replay_study(seed_count: u64, draw_count: u64) -> ReplayStudy {
+    ReplayStudy {
+        schema: REPLAY_SCHEMA,
+        program: program(),
+        machine: machine(),
+        seed_count,
+        draw_count,
+        traces: Vec::new(),
+        attacks: Vec::new(),
+    }
 }
 
 /// Returns this program and its arguments.
