@@ -44,6 +44,7 @@ pub mod slots;
 pub mod specimen;
 pub mod study;
 pub mod timing;
+pub mod zstd;
 
 pub use bit_counts::BitCounts;
 pub use chains::LiveTable;

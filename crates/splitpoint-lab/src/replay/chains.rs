@@ -32,8 +32,25 @@ impl Visits {
 
     /// Returns the nodes that a lookup passes on average, the match not included: Lever's iterations.
     pub fn skipped_per_lookup(&self) -> f64 {
-        let skipped = self.hit_nodes + self.miss_nodes - self.hit_count;
-        skipped as f64 / self.lookup_count().max(1) as f64
+        self.skipped() as f64 / self.lookup_count().max(1) as f64
+    }
+
+    /// Returns the nodes that all lookups pass, the matches not included.
+    pub fn skipped(&self) -> u64 {
+        self.hit_nodes + self.miss_nodes - self.hit_count
+    }
+
+    /// Adds what lookups visited in another table, such as that of another machine.
+    pub fn merge(&mut self, other: &Self) {
+        self.hit_nodes += other.hit_nodes;
+        self.miss_nodes += other.miss_nodes;
+        self.hit_count += other.hit_count;
+        self.miss_count += other.miss_count;
+        let sizes = self.buckets_by_size.len().max(other.buckets_by_size.len());
+        self.buckets_by_size.resize(sizes, 0);
+        for (sum, count) in self.buckets_by_size.iter_mut().zip(&other.buckets_by_size) {
+            *sum += count;
+        }
     }
 
     /// Returns the objects of the fullest bucket at the end.
@@ -41,7 +58,8 @@ impl Visits {
         self.buckets_by_size.len().saturating_sub(1) as u64
     }
 
-    fn lookup_count(&self) -> u64 {
+    /// Returns how many lookups there were.
+    pub fn lookup_count(&self) -> u64 {
         self.hit_count + self.miss_count
     }
 }

@@ -175,6 +175,11 @@ impl TableSetup {
         Ok(Self { table, function, reducer, layouts })
     }
 
+    /// Returns which of the four tables it is for.
+    pub fn table(&self) -> KernelTable {
+        self.table
+    }
+
     /// Returns the number of buckets.
     pub fn bucket_count(&self) -> u64 {
         self.reducer.bucket_count()

@@ -17,6 +17,7 @@ mod chains;
 mod dentries;
 mod era;
 mod layout;
+mod measure;
 mod sizes;
 mod stream;
 pub mod trace;
@@ -26,6 +27,7 @@ pub use chains::{Chains, Visits, ideal_buckets};
 pub use dentries::{DentryKey, Shrink};
 pub use era::{ERAS, Era, EraTable, KernelTable, Layouts, TableSetup};
 pub use layout::{Field, NODE_LAYOUTS, NodeLayout};
+pub use measure::measure_ideal;
 pub use sizes::SizeRule;
 pub use stream::{ObjectNumber, Step, Stream, StreamCounts};
 pub use trace::{InodeNumber, Trace};
@@ -158,6 +160,16 @@ impl Streams {
             KernelTable::Inode => self.inode.steps(),
             KernelTable::Page => self.page.steps(),
             KernelTable::Buffer => self.buffer.steps(),
+        }
+    }
+
+    /// Returns how many objects a table's stream has, whether they are in the table at its end or not.
+    pub fn object_count(&self, table: KernelTable) -> usize {
+        match table {
+            KernelTable::Dentry => self.dentry.keys().len(),
+            KernelTable::Inode => self.inode.keys().len(),
+            KernelTable::Page => self.page.keys().len(),
+            KernelTable::Buffer => self.buffer.keys().len(),
         }
     }
 
