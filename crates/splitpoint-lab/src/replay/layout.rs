@@ -13,6 +13,7 @@
 use serde::Serialize;
 
 use super::KernelTable;
+use super::walk::WalkTime;
 
 /// Bytes between two colors of slabs: a cache line of the time.
 const COLOR_BYTES: u32 = 32;
@@ -345,6 +346,58 @@ impl NodeLayout {
             line_count += lines.len() as u64;
         }
         line_count as f64 / node_count as f64
+    }
+}
+
+/// The lines that a lookup reads of a node, for one size of cache lines.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct NodeLines {
+    /// Size of a cache line in bytes.
+    pub line_bytes: u32,
+    /// Lines of a node that a lookup passes.
+    pub step: f64,
+    /// Lines of the node that matches.
+    pub matched: f64,
+}
+
+/// A layout and its lines.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayoutRow {
+    /// The layout.
+    #[serde(flatten)]
+    pub layout: NodeLayout,
+    /// Its lines, for each size that was asked for.
+    pub lines: Vec<NodeLines>,
+}
+
+/// Layouts beside each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayoutReport {
+    /// Version of the form: 1.
+    pub schema: u32,
+    /// The layouts.
+    pub layouts: Vec<LayoutRow>,
+    /// What lookups took with nodes of them, if that was measured.
+    pub times: Vec<WalkTime>,
+}
+
+impl LayoutReport {
+    /// Counts the lines of `layouts` for each of these sizes of cache lines.
+    ///
+    /// # Panics
+    ///
+    /// If a size is 0.
+    pub fn new(layouts: &[NodeLayout], line_sizes: &[u32]) -> Self {
+        let lines = |layout: NodeLayout, line_bytes: u32| NodeLines {
+            line_bytes,
+            step: layout.lines_per_step(line_bytes),
+            matched: layout.lines_per_match(line_bytes),
+        };
+        let row = |&layout: &NodeLayout| LayoutRow {
+            layout,
+            lines: line_sizes.iter().map(|&line_bytes| lines(layout, line_bytes)).collect(),
+        };
+        Self { schema: 1, layouts: layouts.iter().map(row).collect(), times: Vec::new() }
     }
 }
 

@@ -20,16 +20,19 @@ mod layout;
 mod measure;
 mod sizes;
 mod stream;
+mod table_sizes;
 pub mod trace;
+pub mod walk;
 
 pub use addresses::ObjectLayout;
 pub use chains::{Chains, Visits, ideal_buckets};
 pub use dentries::{DentryKey, Shrink};
 pub use era::{ERAS, Era, EraTable, KernelTable, Layouts, TableSetup};
-pub use layout::{Field, NODE_LAYOUTS, NodeLayout};
+pub use layout::{Field, LayoutReport, LayoutRow, NODE_LAYOUTS, NodeLayout, NodeLines};
 pub use measure::measure_ideal;
 pub use sizes::SizeRule;
 pub use stream::{ObjectNumber, Step, Stream, StreamCounts};
+pub use table_sizes::{TableSize, TableSizes};
 pub use trace::{InodeNumber, Trace};
 
 use dentries::Dentries;

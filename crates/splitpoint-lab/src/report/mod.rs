@@ -24,7 +24,10 @@ mod curve;
 mod entry;
 mod functions;
 mod gates;
+mod handles;
+mod kernel_tables;
 mod keys;
+mod layouts;
 mod measurement;
 mod method;
 mod number;
@@ -43,6 +46,9 @@ use crate::document::{Block, Document, Line, Section, shown};
 use crate::study::Study;
 
 pub use self::chains::warning as chains_warning;
+pub use self::handles::handles;
+pub use self::kernel_tables::{live_kernel, table_sizes};
+pub use self::layouts::layouts;
 
 /// Returns the document of a study.
 ///

@@ -6,14 +6,18 @@ mod gate;
 mod golden;
 mod hash;
 mod keys;
+mod layout;
 mod list;
+mod live;
 mod measuring;
+mod nfs;
 mod recommend;
 mod report;
 mod saving;
 mod slots;
 mod sweep;
 mod table;
+mod tables;
 mod watching;
 
 use clap::Subcommand;
@@ -36,7 +40,9 @@ Examples:
   splitpoint lab recommend words.txt               # which one to use
   splitpoint lab gate words.txt --hash fnv1a-32    # fail if it does not fit
   splitpoint lab list                              # the functions
-  splitpoint lab golden                            # check published figures")]
+  splitpoint lab golden                            # check published figures
+  splitpoint lab layout                            # cache lines of chains
+  splitpoint lab live                              # tables of this kernel")]
 pub(crate) struct Args {
     /// The command to run
     #[command(subcommand)]
@@ -56,6 +62,10 @@ enum Command {
     Slots(slots::Args),
     List(list::Args),
     Golden(golden::Args),
+    Tables(tables::Args),
+    Layout(layout::Args),
+    Nfs(nfs::Args),
+    Live(live::Args),
 }
 
 /// Runs a command of the lab.
@@ -72,5 +82,9 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Slots(args) => slots::run(args, console),
         Command::List(args) => list::run(args),
         Command::Golden(args) => golden::run(args, console),
+        Command::Tables(args) => tables::run(args, console),
+        Command::Layout(args) => layout::run(args, console),
+        Command::Nfs(args) => nfs::run(args, console),
+        Command::Live(args) => live::run(args, console),
     }
 }

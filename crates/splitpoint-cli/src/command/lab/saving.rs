@@ -1,4 +1,4 @@
-//! Studies as files, which every command of the lab can save and some can load.
+//! Studies and other results as files, which every command of the lab can save and some can load.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read as _, Write as _};
@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use splitpoint::Error;
 use splitpoint_lab::study::{KeyFacts, Machine, Program, SCHEMA};
-use splitpoint_lab::{Study, document, report};
+use splitpoint_lab::{Document, Study, document, report};
 
 use crate::bytes::escaped;
 use crate::console::{self, Console};
@@ -35,17 +35,17 @@ pub(super) struct Output {
     markdown: Option<PathBuf>,
 }
 
-/// A format in which a study can be rendered to a file.
-struct Rendering<'a> {
+/// A format in which a study or a document can be rendered to a file.
+struct Rendering<'a, T> {
     option: &'static str,
     path: Option<&'a Path>,
     what: &'static str,
     /// The first bytes of every file in this format.
     start: &'static str,
-    render: fn(&Study) -> String,
+    render: fn(&T) -> String,
 }
 
-impl Rendering<'_> {
+impl<T> Rendering<'_, T> {
     /// Returns the file, unless it is standard output.
     fn file(&self) -> Option<&Path> {
         self.path.filter(|path| *path != Path::new("-"))
@@ -68,7 +68,7 @@ impl Output {
         self.json.as_ref()?.as_deref()
     }
 
-    fn renderings(&self) -> [Rendering<'_>; 2] {
+    fn renderings(&self) -> [Rendering<'_, Study>; 2] {
         [
             Rendering {
                 option: "--html",
@@ -109,17 +109,12 @@ impl Output {
             save(path, study)?;
             console.note(format_args!("saved the study to `{}`", path.display()));
         }
-        for form in self.renderings() {
-            let Some(path) = form.file() else { continue };
-            form.check()?;
-            replace(path, (form.render)(study).as_bytes())?;
-            console.note(format_args!("wrote the {} `{}`", form.what, path.display()));
-        }
+        write_renderings(&self.renderings(), study, console)?;
         if self.json == Some(None) {
             return console::print_json(study);
         }
-        match self.renderings().iter().find(|form| form.path == Some(Path::new("-"))) {
-            Some(form) => print(&(form.render)(study)),
+        match printed(&self.renderings()) {
+            Some(render) => print(&render(study)),
             None => console::print_styled(&in_words()),
         }
     }
@@ -186,6 +181,106 @@ fn may_replace(path: &Path) -> Result<()> {
     // The parser stops at the first byte that is not JSON.
     let is_study = |old| serde_json::from_reader(old).is_ok_and(has_fields);
     may_replace_if(path, "--json", "saved study", is_study)
+}
+
+/// Where a document that is no study goes.
+#[derive(Debug, clap::Args)]
+pub(super) struct PageOutput {
+    /// Print the result as a JSON object, or save it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, display_order = 800)]
+    #[expect(clippy::option_option, reason = "absent, alone, with a file")]
+    json: Option<Option<PathBuf>>,
+
+    /// Write the result as an HTML page to a file; - prints the page
+    #[arg(long, value_name = "FILE", display_order = 801)]
+    html: Option<PathBuf>,
+
+    /// Write the result as Markdown, for an issue or a wiki, to a file; - prints it
+    #[arg(long, value_name = "FILE", display_order = 802)]
+    markdown: Option<PathBuf>,
+}
+
+impl PageOutput {
+    fn renderings(&self) -> [Rendering<'_, Document>; 2] {
+        [
+            Rendering {
+                option: "--html",
+                path: self.html.as_deref(),
+                what: "lab page",
+                start: document::PAGE_START,
+                render: Document::html,
+            },
+            Rendering {
+                option: "--markdown",
+                path: self.markdown.as_deref(),
+                what: "lab Markdown file",
+                start: document::MARKDOWN_START,
+                render: Document::markdown,
+            },
+        ]
+    }
+
+    /// Fails early if saving the result would fail in the end.
+    pub(super) fn check(&self) -> Result<()> {
+        if let Some(Some(path)) = &self.json {
+            may_replace_result(path)?;
+        }
+        self.renderings().iter().try_for_each(Rendering::check)
+    }
+
+    /// Prints a document in words, or prints or saves it or its data in another form.
+    pub(super) fn deliver(
+        &self,
+        data: &impl serde::Serialize,
+        document: &Document,
+        console: Console,
+    ) -> Result<()> {
+        if let Some(Some(path)) = &self.json {
+            may_replace_result(path)?;
+            let mut text = serde_json::to_vec(data).map_err(|error| {
+                Failure::new(Exit::Bug, format!("the result cannot be saved: {error}"))
+            })?;
+            text.push(b'\n');
+            replace(path, &text)?;
+            console.note(format_args!("saved the result to `{}`", path.display()));
+        }
+        write_renderings(&self.renderings(), document, console)?;
+        if self.json == Some(None) {
+            return console::print_json(data);
+        }
+        match printed(&self.renderings()) {
+            Some(render) => print(&render(document)),
+            None => console::print_styled(&document.text(&look(false))),
+        }
+    }
+}
+
+/// Refuses to replace anything except the JSON of a result.
+fn may_replace_result(path: &Path) -> Result<()> {
+    let has_schema = |value: serde_json::Value| value["schema"].is_u64();
+    let is_result = |old| serde_json::from_reader(old).is_ok_and(has_schema);
+    may_replace_if(path, "--json", "saved result", is_result)
+}
+
+/// Writes the renderings that go to files.
+fn write_renderings<T>(
+    renderings: &[Rendering<'_, T>],
+    content: &T,
+    console: Console,
+) -> Result<()> {
+    for form in renderings {
+        let Some(path) = form.file() else { continue };
+        form.check()?;
+        replace(path, (form.render)(content).as_bytes())?;
+        console.note(format_args!("wrote the {} `{}`", form.what, path.display()));
+    }
+    Ok(())
+}
+
+/// Returns the rendering that goes to standard output, if one does.
+fn printed<T>(renderings: &[Rendering<'_, T>]) -> Option<fn(&T) -> String> {
+    let form = renderings.iter().find(|form| form.path == Some(Path::new("-")))?;
+    Some(form.render)
 }
 
 /// Refuses to replace a file that is neither empty nor accepted by `is_ours`, and anything that is
