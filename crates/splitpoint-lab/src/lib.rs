@@ -16,6 +16,7 @@
 
 pub mod avalanche;
 mod bit_counts;
+pub mod capture;
 pub mod chains;
 pub mod chance;
 pub mod choose;

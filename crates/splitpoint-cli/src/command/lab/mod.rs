@@ -18,6 +18,7 @@ mod slots;
 mod sweep;
 mod table;
 mod tables;
+mod trace;
 mod watching;
 
 use clap::Subcommand;
@@ -66,6 +67,7 @@ enum Command {
     Layout(layout::Args),
     Nfs(nfs::Args),
     Live(live::Args),
+    Trace(trace::Args),
 }
 
 /// Runs a command of the lab.
@@ -86,5 +88,6 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Layout(args) => layout::run(args, console),
         Command::Nfs(args) => nfs::run(args, console),
         Command::Live(args) => live::run(args, console),
+        Command::Trace(args) => trace::run(args, console),
     }
 }

@@ -285,7 +285,7 @@ fn printed<T>(renderings: &[Rendering<'_, T>]) -> Option<fn(&T) -> String> {
 
 /// Refuses to replace a file that is neither empty nor accepted by `is_ours`, and anything that is
 /// not a regular file.
-fn may_replace_if(
+pub(super) fn may_replace_if(
     path: &Path,
     option: &str,
     what: &str,
