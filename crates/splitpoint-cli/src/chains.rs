@@ -36,12 +36,19 @@ const LEVER_LARGER: u64 = 16;
 ///
 /// Source: Lever, "Linux kernel hash table behavior", 2000, histograms 1 to 5.
 pub(crate) fn lever_text(rows: &[ChainRow]) -> String {
+    lever_text_of(rows, ["objects", "items"], "")
+}
+
+/// Returns the same with the names that the patch gave to what is in a bucket, in the lines and above
+/// the column, and with lines about the lookups before the histogram.
+pub(crate) fn lever_text_of(rows: &[ChainRow], nouns: [&str; 2], lookups: &str) -> String {
     let Totals { buckets, used: _, items, longest } = Totals::of(rows);
+    let [in_bucket, column] = nouns;
     let mut out = format!(
         "hash table size is {buckets} buckets\nhash table contains {items} objects\n\
-         largest bucket contains {longest} objects\nhash table histogram:\n\
-         {:>5}{:>11}{:>14}{:>9}\n",
-        "size", "buckets", "items", "sum-pct"
+         largest bucket contains {longest} {in_bucket}\n{lookups}hash table histogram:\n\
+         {:>5}{:>11}{column:>14}{:>9}\n",
+        "size", "buckets", "sum-pct"
     );
     let mut so_far = 0;
     let mut line = |size: &str, found: u64, keys: u64| {

@@ -29,6 +29,8 @@ pub(crate) enum Total {
     Bytes(u64),
     /// Records.
     Records(u64),
+    /// Rounds of the same work.
+    Rounds(u64),
     /// Unknown.
     Unknown,
 }
@@ -98,10 +100,14 @@ impl Progress {
                 IS_BAR_SHOWN.store(true, Ordering::Relaxed);
                 let position = match self.total {
                     Total::Bytes(_) => bytes,
-                    Total::Records(_) | Total::Unknown => records,
+                    Total::Records(_) | Total::Rounds(_) | Total::Unknown => records,
                 };
+                if let Total::Rounds(total) = self.total {
+                    bar.set_length(total);
+                }
                 bar.set_position(position);
                 bar.set_message(match self.total {
+                    Total::Rounds(_) => counted(records, "round"),
                     // Work on whole segments does not count records.
                     Total::Bytes(_) | Total::Unknown if records == 0 => number::bytes(bytes),
                     _ => counted(records, "record"),
@@ -127,7 +133,7 @@ impl Progress {
     fn write_json(&self, records: u64, bytes: u64, is_done: bool) {
         let (bytes_total, records_total) = match self.total {
             Total::Bytes(total) => (Some(total), None),
-            Total::Records(total) => (None, Some(total)),
+            Total::Records(total) | Total::Rounds(total) => (None, Some(total)),
             Total::Unknown => (None, None),
         };
         let line = serde_json::json!({
@@ -173,6 +179,8 @@ impl Phases {
         }
         if let Some(running) = &mut self.running {
             (running.records, running.bytes) = (records, bytes);
+            // More work may have turned up.
+            running.progress.total = total;
             running.progress.update(records, bytes);
         }
     }
@@ -187,7 +195,7 @@ impl Phases {
 
 fn new_bar(phase: &'static str, total: Total) -> ProgressBar {
     let (bar, template) = match total {
-        Total::Bytes(total) | Total::Records(total) => {
+        Total::Bytes(total) | Total::Records(total) | Total::Rounds(total) => {
             (ProgressBar::new(total), "{prefix} [{bar:30}] {percent:>3} %  {msg}  {eta} left")
         }
         Total::Unknown => (ProgressBar::new_spinner(), "{prefix} {spinner} {msg}  {elapsed}"),

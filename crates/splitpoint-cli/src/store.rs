@@ -315,7 +315,7 @@ pub(crate) fn with_progress(options: &Options, console: Console) -> Options {
             _ => return,
         };
         let (records, bytes) = match total {
-            Total::Records(_) => (done, 0),
+            Total::Records(_) | Total::Rounds(_) => (done, 0),
             Total::Bytes(_) | Total::Unknown => (0, done),
         };
         let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);

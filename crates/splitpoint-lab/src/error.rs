@@ -55,6 +55,13 @@ pub enum Error {
         /// The bytes that it may take.
         allowed_bytes: u64,
     },
+    /// The objects of a kernel's table do not fit into the memory that the address model has.
+    ModelMemory {
+        /// The table.
+        table: &'static str,
+        /// Its objects.
+        object_count: u64,
+    },
     /// Two partial results belong to different measurements.
     Different {
         /// The part that differs.
@@ -94,6 +101,11 @@ impl fmt::Display for Error {
             Self::Memory { needed_bytes, allowed_bytes } => {
                 write!(f, "the counts take {needed_bytes} bytes, {allowed_bytes} are allowed")
             }
+            Self::ModelMemory { table, object_count } => write!(
+                f,
+                "{object_count} objects of the {table} table do not fit into the memory that the address \
+                 model has"
+            ),
             Self::Different { what } => {
                 write!(f, "the partial results are of different measurements: the {what} differs")
             }

@@ -36,6 +36,7 @@ pub mod measure;
 pub mod number;
 pub mod occupancy;
 pub mod paging;
+pub mod paper;
 mod partial;
 pub mod probability;
 pub mod probing;

@@ -145,6 +145,32 @@ impl Chains {
         }
     }
 
+    /// Returns the `count` fullest buckets with their sizes, the fullest first, then by number.
+    pub fn fullest(&self, count: usize) -> Vec<(u64, u64)> {
+        let mut fullest: Vec<(u32, u32)> = Vec::new();
+        for (bucket, &size) in (0..).zip(&self.sizes) {
+            if size == 0 || fullest.len() == count && fullest.last().is_none_or(|it| it.1 >= size) {
+                continue;
+            }
+            let at = fullest.partition_point(|it| it.1 >= size);
+            fullest.insert(at, (bucket, size));
+            fullest.truncate(count);
+        }
+        fullest.into_iter().map(|(bucket, size)| (bucket.into(), size.into())).collect()
+    }
+
+    /// Returns the objects of a bucket, from the head of its chain.
+    ///
+    /// # Panics
+    ///
+    /// If the table has no such bucket.
+    pub fn objects_of(&self, bucket: u64) -> impl Iterator<Item = ObjectNumber> {
+        let some = |object: u32| (object != NONE).then_some(object);
+        std::iter::successors(some(self.heads[bucket as usize]), move |&object| {
+            some(self.next[object as usize])
+        })
+    }
+
     /// Returns how many objects are before one in its bucket.
     fn position(&self, object: ObjectNumber, buckets: &[u32]) -> u64 {
         let (mut at, mut position) = (self.heads[buckets[object as usize] as usize], 0);

@@ -1,5 +1,7 @@
 //! The tables of an era: their functions, sizes, and how their objects lay in memory.
 
+use serde::{Deserialize, Serialize};
+
 use super::{BufferKey, DentryKey, InodeNumber, ObjectLayout, PageKey, SizeRule, Streams};
 use crate::specimen::{KeyLayout, Seeding};
 use crate::{Error, Reducer, Reduction, Specimen};
@@ -9,7 +11,8 @@ const DEVICE_BASE: u32 = 0x800;
 const PAGE_SHIFT: u32 = 12;
 
 /// One of the four caches of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum KernelTable {
     /// Names in directories.
     Dentry,
@@ -175,6 +178,16 @@ impl TableSetup {
         Ok(Self { table, function, reducer, layouts })
     }
 
+    /// Returns this setup with another reduction, such as another shift.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BucketCount`] if the reduction has no table of this size.
+    pub fn with_reduction(self, reduction: Reduction) -> Result<Self, Error> {
+        let reducer = reduction.prepare(self.function.width_bits(), self.bucket_count())?;
+        Ok(Self { reducer, ..self })
+    }
+
     /// Returns which of the four tables it is for.
     pub fn table(&self) -> KernelTable {
         self.table
@@ -210,9 +223,9 @@ impl TableSetup {
                 let devices = streams.inode_devices();
                 let count = devices.len() as u64;
                 let addresses = self.layouts.superblock.addresses(count, seed)?;
-                let superblock = |device| addresses[devices.partition_point(|&it| it < device)];
-                let keys = streams.inode.keys().iter();
-                keys.map(|it| bucket(&|key| self.inode(*it, superblock(it.device), key))).collect()
+                self.inode_buckets(streams, |device| {
+                    addresses[devices.partition_point(|&it| it < device)]
+                })
             }
             KernelTable::Page => {
                 let count = streams.page_owner_count.into();
@@ -227,6 +240,21 @@ impl TableSetup {
         })
     }
 
+    /// Returns the bucket of every inode, with the superblock of each device at an address.
+    pub(super) fn inode_buckets(
+        &self,
+        streams: &Streams,
+        superblock: impl Fn(u32) -> u64,
+    ) -> Vec<u32> {
+        let mut key = Vec::new();
+        let mut bucket = |it: &InodeNumber| {
+            key.clear();
+            let salt = self.inode(*it, superblock(it.device), &mut key);
+            self.reducer.bucket_of(self.function.hash(&key, salt)) as u32
+        };
+        streams.inode.keys().iter().map(&mut bucket).collect()
+    }
+
     /// Fills `key` with the parent's address and the name, as the function takes them, and returns the
     /// seed that it is given.
     fn dentry(&self, it: DentryKey, parents: &[u64], streams: &Streams, key: &mut Vec<u8>) -> u64 {
@@ -234,6 +262,7 @@ impl TableSetup {
         match (self.function.layout(), self.function.seeding()) {
             (KeyLayout::Dentry, _) => key.extend((parent as u32).to_le_bytes()),
             (KeyLayout::Dentry64, _) => key.extend(parent.to_le_bytes()),
+            (KeyLayout::Bytes, Seeding::None) => key.extend(parent.to_le_bytes()),
             // The parent is the salt of the name.
             _ => {}
         }

@@ -18,10 +18,16 @@ mod dentries;
 mod era;
 mod layout;
 mod measure;
+mod plan;
+mod reading;
+mod replaying;
 mod sizes;
 mod stream;
+mod study;
 mod table_sizes;
+mod today;
 pub mod trace;
+mod trees;
 pub mod walk;
 
 pub use addresses::ObjectLayout;
@@ -30,10 +36,20 @@ pub use dentries::{DentryKey, Shrink};
 pub use era::{ERAS, Era, EraTable, KernelTable, Layouts, TableSetup};
 pub use layout::{Field, LayoutReport, LayoutRow, NODE_LAYOUTS, NodeLayout, NodeLines};
 pub use measure::measure_ideal;
+pub use plan::{Column, Combination, era_of, tables_of};
+pub use reading::{Reading, Run};
+pub use replaying::{Measuring, Replay};
 pub use sizes::SizeRule;
 pub use stream::{ObjectNumber, Step, Stream, StreamCounts};
+pub use study::{
+    Across, CombinationReplay, FullBucket, LineCost, Moment, NameAttack, REPLAY_SCHEMA,
+    ReplayStudy, SizeCurve, SizePoint, StreamReplay, SuperblockReplay, TableReplay, TodayReplay,
+    TraceReplay,
+};
 pub use table_sizes::{TableSize, TableSizes};
+pub use today::{name_attacks, names_that_collide};
 pub use trace::{InodeNumber, Trace};
+pub use trees::{TreeReplay, red_black, xarray};
 
 use dentries::Dentries;
 use stream::KeyedStream;
@@ -84,6 +100,8 @@ pub struct BufferKey {
 pub struct Streams {
     /// Name of the trace.
     pub name: String,
+    /// Lines of the trace.
+    pub line_count: u64,
     /// The dentry cache.
     pub dentry: Stream<DentryKey>,
     /// The inode cache, looked up where the dentry cache misses.
@@ -132,16 +150,18 @@ impl Streams {
         shrink: Shrink,
         mut progress: impl FnMut(u64),
     ) -> Result<Self, TraceError> {
-        let mut reading = Reading::new(shrink, STEPS_MAX);
+        let mut following = Following::new(shrink, STEPS_MAX);
         let mut event_count = 0_u64;
         while let Some((event, repeats)) = trace.next_event()? {
-            reading.follow(&event, repeats).map_err(|reason| trace.error(reason))?;
+            following.follow(&event, repeats).map_err(|reason| trace.error(reason))?;
             event_count += 1;
             if event_count.is_multiple_of(PROGRESS_EVENTS) {
                 progress(trace.line_number());
             }
         }
-        Ok(reading.finish(trace.name().to_owned()))
+        // The last call found the end, not a line.
+        let line_count = trace.line_number() - 1;
+        Ok(following.finish(trace.name().to_owned(), line_count))
     }
 }
 
@@ -176,6 +196,26 @@ impl Streams {
         }
     }
 
+    /// Returns an object as a name, `inode N`, `file:page` or `device:block`.
+    pub fn object_in_words(&self, table: KernelTable, object: ObjectNumber) -> String {
+        let at = object as usize;
+        match table {
+            KernelTable::Dentry => {
+                let name = &self.names[self.dentry.keys()[at].name as usize];
+                String::from_utf8_lossy(name).into_owned()
+            }
+            KernelTable::Inode => format!("inode {}", self.inode.keys()[at].number),
+            KernelTable::Page => {
+                let PageKey { owner, index } = self.page.keys()[at];
+                format!("{owner}:{index}")
+            }
+            KernelTable::Buffer => {
+                let BufferKey { device, block } = self.buffer.keys()[at];
+                format!("{device}:{block}")
+            }
+        }
+    }
+
     /// Returns the numbers of the devices whose inodes are looked up, in order.
     fn inode_devices(&self) -> Vec<u32> {
         let devices: std::collections::BTreeSet<u32> =
@@ -186,7 +226,7 @@ impl Streams {
 
 /// The tables while a trace is read.
 #[derive(Debug)]
-struct Reading {
+struct Following {
     steps_max: usize,
     dentries: Dentries,
     pages: KeyedStream<PageKey>,
@@ -196,7 +236,7 @@ struct Reading {
     looked_up: HashSet<BufferKey>,
 }
 
-impl Reading {
+impl Following {
     fn new(shrink: Shrink, steps_max: usize) -> Self {
         Self {
             steps_max,
@@ -266,10 +306,11 @@ impl Reading {
         }
     }
 
-    fn finish(self, name: String) -> Streams {
+    fn finish(self, name: String, line_count: u64) -> Streams {
         let dentries = self.dentries.into_streams();
         Streams {
             name,
+            line_count,
             dentry: dentries.dentries,
             inode: dentries.inodes,
             page: self.pages.into_stream(),

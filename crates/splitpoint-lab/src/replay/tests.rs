@@ -95,11 +95,11 @@ fn a_trace_of_endless_pages_is_refused() {
         first: 0,
         count: 64,
     };
-    let mut reading = Reading::new(Shrink::None, 1000);
+    let mut following = Following::new(Shrink::None, 1000);
     for _ in 0..15 {
-        reading.follow(&pages, 1).unwrap();
+        following.follow(&pages, 1).unwrap();
     }
-    assert_eq!(reading.follow(&pages, 1).unwrap_err(), "the trace has more than 1000 steps");
+    assert_eq!(following.follow(&pages, 1).unwrap_err(), "the trace has more than 1000 steps");
 }
 
 /// Two directories that were one dentry each, then the same one.

@@ -16,20 +16,24 @@ const Z_SHOWN: f64 = 6.0;
 
 /// Returns the picture of the sizes of the buckets.
 pub(super) fn figure(id: &str, report: &Report) -> Figure {
-    let classes = SizeClass::of(report);
     let title = "Buckets by the number of their keys, beside the ideal";
+    figure_of(format!("{id}-sizes"), title, "key", &SizeClass::of(report))
+}
+
+/// Returns the same picture of a table of other things than keys, by their name in the singular.
+pub(super) fn figure_of(id: String, title: &str, noun: &str, classes: &[SizeClass]) -> Figure {
     let legend = legend([
         (html! { rect.measured x="3" y="1" width="16" height="8" {} }, "measured"),
         (html! { path.ideal d="M3 5H19" {} }, "ideal"),
         (html! { rect.band x="3" y="1" width="16" height="8" {} }, "2 standard deviations"),
         (html! { path.out d="M11 0L15.5 5L11 10L6.5 5Z" {} }, "beyond them"),
     ]);
-    let (data, letters) = (Some(data(title, &classes)), Letters::Data);
-    let figure = Figure::new(format!("{id}-sizes"), title, in_words(&classes), drawing(&classes));
+    let (data, letters) = (Some(data(title, noun, classes)), Letters::Data);
+    let figure = Figure::new(id, title, in_words(noun, classes), drawing(noun, classes));
     Figure { height: 352.0, legend, data, letters, ..figure }
 }
 
-fn in_words(classes: &[SizeClass]) -> String {
+fn in_words(noun: &str, classes: &[SizeClass]) -> String {
     let outside = classes.iter().filter(|class| class.z().abs() > BAND).count();
     let worst = classes.iter().max_by(|one, other| one.z().abs().total_cmp(&other.z().abs()));
     let Some(worst) = worst else { return "There are no buckets.".to_string() };
@@ -39,7 +43,7 @@ fn in_words(classes: &[SizeClass]) -> String {
         _ => format!("{outside} of {} classes of sizes are outside the band.", classes.len()),
     };
     format!(
-        "{heading} Farthest: buckets of {} keys, {} where {} are ideal ({} standard deviations). \
+        "{heading} Farthest: buckets of {} {noun}s, {} where {} are ideal ({} standard deviations). \
          Chance alone puts about 1 in 20 outside.",
         worst.label(),
         grouped(worst.bucket_count),
@@ -53,14 +57,15 @@ fn signed(z: f64) -> String {
     format!("{}{size}", if z < 0.0 { "-" } else { "+" })
 }
 
-fn drawing(classes: &[SizeClass]) -> Markup {
+fn drawing(noun: &str, classes: &[SizeClass]) -> Markup {
     let [left, right] = SIDES;
     let step = (right - left) / classes.len().max(1) as f64;
     let middle = |index: usize| left + step * (index as f64 + 0.5);
+    let x_title = format!("{noun}s in the bucket");
     let x = Axis {
         scale: Scale::linear([0.0, classes.len() as f64], SIDES),
         ticks: labels(classes, step, middle),
-        title: "keys in the bucket",
+        title: &x_title,
     };
     let most = classes
         .iter()
@@ -76,7 +81,7 @@ fn drawing(classes: &[SizeClass]) -> Markup {
     html! {
         (frame(&x, &y))
         @for (index, class) in classes.iter().enumerate() {
-            (bar(*class, middle(index), width, y.scale))
+            (bar(*class, noun, middle(index), width, y.scale))
         }
         (deviations(classes, middle, z.scale))
     }
@@ -97,7 +102,7 @@ fn labels(classes: &[SizeClass], step: f64, middle: impl Fn(usize) -> f64) -> Ve
     ticks
 }
 
-fn bar(class: SizeClass, middle: f64, width: f64, y: Scale) -> Markup {
+fn bar(class: SizeClass, noun: &str, middle: f64, width: f64, y: Scale) -> Markup {
     let [bottom, _] = y.ends();
     let (left, right) = (middle - width / 2.0, middle + width / 2.0);
     let top = y.at(class.bucket_count as f64);
@@ -107,7 +112,7 @@ fn bar(class: SizeClass, middle: f64, width: f64, y: Scale) -> Markup {
     html! {
         g {
             title {
-                (class.label()) " keys: " (counted(class.bucket_count, "bucket")) ", ideal "
+                (class.label()) " " (noun) "s: " (counted(class.bucket_count, "bucket")) ", ideal "
                 (expected(class.ideal)) " +- " (expected(class.deviation))
             }
             rect.measured x=(at(left)) y=(at(top)) width=(at(width)) height=(at(bottom - top)) {}
@@ -153,9 +158,11 @@ fn deviation(value: f64, x: f64, z: Scale) -> Markup {
     }
 }
 
-fn data(title: &str, classes: &[SizeClass]) -> Table {
+fn data(title: &str, noun: &str, classes: &[SizeClass]) -> Table {
     let mut table = Table::new(title)
-        .numbers(["size", "buckets", "keys", "sum-pct", "ideal", "deviation"])
+        .numbers(["size", "buckets"])
+        .numbers([format!("{noun}s")])
+        .numbers(["sum-pct", "ideal", "deviation"])
         .wide()
         .numbers(["sd"]);
     for class in classes {

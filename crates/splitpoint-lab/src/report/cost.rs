@@ -14,7 +14,7 @@ use crate::document::{Block, Cell, Figure, Fold, Line, Table};
 use crate::measure::Report;
 
 /// Lines with a distinct color and mark.
-const STYLES: usize = 6;
+pub(super) const STYLES: usize = 6;
 /// Functions whose pictures are open at first.
 const OPEN_MAX: usize = 6;
 /// Cost from which a size at which others are fine is named.
@@ -292,7 +292,7 @@ impl Scales {
 }
 
 /// A mark that is distinct from the others even without its color.
-fn mark(style: usize, x: f64, y: f64) -> String {
+pub(super) fn mark(style: usize, x: f64, y: f64) -> String {
     let (x, y) = (at(x), at(y));
     match style {
         0 => format!("M{x} {y}m-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0Z"),

@@ -31,6 +31,8 @@ mod layouts;
 mod measurement;
 mod method;
 mod number;
+mod paper;
+mod replay;
 mod scale;
 mod sizes;
 mod slots;
@@ -49,6 +51,8 @@ pub use self::chains::warning as chains_warning;
 pub use self::handles::handles;
 pub use self::kernel_tables::{live_kernel, table_sizes};
 pub use self::layouts::layouts;
+pub use self::paper::paper;
+pub use self::replay::replay;
 
 /// Returns the document of a study.
 ///

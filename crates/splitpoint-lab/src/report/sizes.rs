@@ -32,7 +32,12 @@ impl SizeClass {
     /// Returns the classes of the sizes in `report`, in order: one for each size that is to be
     /// expected if those are few, else ranges of equal width; beyond them, ranges that double.
     pub(super) fn of(report: &Report) -> Vec<Self> {
-        let rows: Vec<&ChainRow> = report.rows.iter().filter(|row| is_seen(row)).collect();
+        Self::of_rows(&report.rows)
+    }
+
+    /// Returns the same classes of the sizes in the rows of a table whose buckets are equally likely.
+    pub(super) fn of_rows(all: &[ChainRow]) -> Vec<Self> {
+        let rows: Vec<&ChainRow> = all.iter().filter(|row| is_seen(row)).collect();
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Vec::new() };
         let core = || rows.iter().filter(|row| row.ideal_bucket_count >= EXPECTED_MIN);
         let core_min = core().next().map_or(first.size, |row| row.size);
@@ -55,7 +60,7 @@ impl SizeClass {
             start = end.saturating_add(1);
             length = length.saturating_mul(2);
         }
-        classes.into_iter().map(|(min, max)| Self::sum(report, min, max)).collect()
+        classes.into_iter().map(|(min, max)| Self::sum(all, min, max)).collect()
     }
 
     /// Deviations of the buckets from the ideal's, in its standard deviations.
@@ -78,12 +83,14 @@ impl SizeClass {
     /// The variance of the number of buckets in the range, given that the keys add up to `n`, is
     /// `m (P - P^2 - C^2 / V)` for `m` independent buckets: `P` the probability of the range, `C`
     /// its covariance with the size, `V` the variance of the size.
-    fn sum(report: &Report, size_min: u64, size_max: u64) -> Self {
-        let (m, mean) = (report.bucket_count as f64, report.load_factor);
+    fn sum(rows: &[ChainRow], size_min: u64, size_max: u64) -> Self {
+        let sum = |of: fn(&ChainRow) -> u64| rows.iter().map(of).sum::<u64>() as f64;
+        let m = sum(|row| row.bucket_count);
+        let mean = sum(|row| row.item_count) / m.max(1.0);
         let (mut bucket_count, mut key_count, mut ideal) = (0, 0, 0.0);
         let mut cumulative_percent = 0.0;
         let (mut covariance, mut variance) = (0.0, 0.0);
-        for row in &report.rows {
+        for row in rows {
             let p = row.ideal_bucket_count / m;
             let away = row.size as f64 - mean;
             variance += p * away * away;

@@ -4,10 +4,9 @@ use std::fs;
 
 use clap::builder::PossibleValuesParser;
 use splitpoint_lab::replay::{LayoutReport, NODE_LAYOUTS, NodeLayout, walk};
-use splitpoint_lab::report;
 
+use super::replay::columns::parse_memory;
 use super::saving::PageOutput;
-use super::tables::parse_memory;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
 use crate::number::count;
@@ -79,7 +78,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
             report.times.extend(walk::time(&timed, memory_bytes, args.chain));
         }
     }
-    args.output.deliver(&report, &report::layouts(&report), console)
+    args.output.deliver(&report, console)
 }
 
 fn chosen(args: &Args, is_meant: &dyn Fn(&NodeLayout) -> bool) -> Vec<NodeLayout> {
@@ -97,7 +96,7 @@ fn chosen(args: &Args, is_meant: &dyn Fn(&NodeLayout) -> bool) -> Vec<NodeLayout
 const ALL_BYTES_MAX: u64 = 1 << 30;
 
 /// Returns the memory that was asked for, or more than the largest cache and half of the second.
-fn memories(asked: Option<u64>, layout_count: usize) -> Vec<u64> {
+pub(super) fn memories(asked: Option<u64>, layout_count: usize) -> Vec<u64> {
     if let Some(bytes) = asked {
         return vec![bytes.min(walk::MEMORY_BYTES_MAX)];
     }

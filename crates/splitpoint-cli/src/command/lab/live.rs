@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use splitpoint_lab::live_kernel::{LiveKernel, Reading, Readings};
-use splitpoint_lab::report;
 
 use super::saving::PageOutput;
 use crate::console::Console;
@@ -51,7 +50,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         inode_nr: of("proc/sys/fs/inode-nr"),
         slabinfo: of("proc/slabinfo"),
     });
-    args.output.deliver(&live, &report::live_kernel(&live), console)
+    args.output.deliver(&live, console)
 }
 
 fn read(path: &Path) -> Reading {

@@ -11,7 +11,9 @@ mod list;
 mod live;
 mod measuring;
 mod nfs;
+mod paper;
 mod recommend;
+mod replay;
 mod report;
 mod saving;
 mod slots;
@@ -40,6 +42,7 @@ Examples:
   splitpoint lab sweep words.txt                   # at many table sizes
   splitpoint lab recommend words.txt               # which one to use
   splitpoint lab gate words.txt --hash fnv1a-32    # fail if it does not fit
+  splitpoint lab replay usr.kct.zst                # a kernel's caches, then and now
   splitpoint lab list                              # the functions
   splitpoint lab golden                            # check published figures
   splitpoint lab layout                            # cache lines of chains
@@ -61,6 +64,7 @@ enum Command {
     Recommend(recommend::Args),
     Gate(Box<gate::Args>),
     Slots(slots::Args),
+    Replay(Box<replay::Args>),
     List(list::Args),
     Golden(golden::Args),
     Tables(tables::Args),
@@ -68,6 +72,7 @@ enum Command {
     Nfs(nfs::Args),
     Live(live::Args),
     Trace(trace::Args),
+    Paper(paper::Args),
 }
 
 /// Runs a command of the lab.
@@ -82,6 +87,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Recommend(args) => recommend::run(args, console),
         Command::Gate(args) => gate::run(args, console),
         Command::Slots(args) => slots::run(args, console),
+        Command::Replay(args) => replay::run(args, console),
         Command::List(args) => list::run(args),
         Command::Golden(args) => golden::run(args, console),
         Command::Tables(args) => tables::run(args, console),
@@ -89,5 +95,6 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Nfs(args) => nfs::run(args, console),
         Command::Live(args) => live::run(args, console),
         Command::Trace(args) => trace::run(args, console),
+        Command::Paper(args) => paper::run(args, console),
     }
 }

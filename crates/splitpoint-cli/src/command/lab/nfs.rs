@@ -4,7 +4,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use splitpoint_lab::handles::{self, BUCKETS, HandleReport};
-use splitpoint_lab::{report, zstd};
+use splitpoint_lab::zstd;
 
 use super::saving::PageOutput;
 use crate::command::shared::parse_seed;
@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let source = args.file.display().to_string();
     let report = HandleReport::new(source, &handles, args.buckets, args.seed)
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    args.output.deliver(&report, &report::handles(&report), console)
+    args.output.deliver(&report, console)
 }
 
 /// Reads handles from a file or from standard input.

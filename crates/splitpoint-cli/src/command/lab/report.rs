@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::saving::{self, Output};
+use super::saving::{self, Loaded, Output};
 use crate::console::Console;
 use crate::failure::Result;
 
@@ -30,6 +30,8 @@ pub(super) struct Args {
 /// Renders the study.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     args.output.check()?;
-    let study = saving::load(&args.study)?;
-    args.output.deliver(&study, console)
+    match saving::load_any(&args.study)? {
+        Loaded::Keys(study) => args.output.deliver(&*study, console),
+        Loaded::Replays(study) => args.output.deliver(&*study, console),
+    }
 }

@@ -1,11 +1,16 @@
-//! Studies and other results as files, which every command of the lab can save and some can load.
+//! Studies as files, which every command of the lab can save and some can load.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
 use splitpoint::Error;
+use splitpoint_lab::handles::HandleReport;
+use splitpoint_lab::live_kernel::LiveKernel;
+use splitpoint_lab::paper::PaperReport;
+use splitpoint_lab::replay::{LayoutReport, REPLAY_SCHEMA, ReplayStudy, TableSizes};
 use splitpoint_lab::study::{KeyFacts, Machine, Program, SCHEMA};
 use splitpoint_lab::{Document, Study, document, report};
 
@@ -17,6 +22,54 @@ use crate::look::look;
 use crate::new_file::NewFile;
 use crate::number::count;
 use crate::shell::shell_word;
+
+/// What a command of the lab saves as JSON and renders.
+pub(super) trait Saved: Serialize {
+    /// Puts it into words and pictures.
+    fn document(&self) -> Document;
+}
+
+impl Saved for Study {
+    fn document(&self) -> Document {
+        report::document(self)
+    }
+}
+
+impl Saved for ReplayStudy {
+    fn document(&self) -> Document {
+        report::replay(self)
+    }
+}
+
+impl Saved for LayoutReport {
+    fn document(&self) -> Document {
+        report::layouts(self)
+    }
+}
+
+impl Saved for TableSizes {
+    fn document(&self) -> Document {
+        report::table_sizes(self)
+    }
+}
+
+impl Saved for HandleReport {
+    fn document(&self) -> Document {
+        report::handles(self)
+    }
+}
+
+impl Saved for LiveKernel {
+    fn document(&self) -> Document {
+        report::live_kernel(self)
+    }
+}
+
+impl Saved for PaperReport {
+    fn document(&self) -> Document {
+        report::paper(self)
+    }
+}
 
 /// Where the result of a measurement goes.
 #[derive(Debug, clap::Args)]
@@ -35,17 +88,17 @@ pub(super) struct Output {
     markdown: Option<PathBuf>,
 }
 
-/// A format in which a study or a document can be rendered to a file.
-struct Rendering<'a, T> {
+/// A format in which a study can be rendered to a file.
+struct Rendering<'a> {
     option: &'static str,
     path: Option<&'a Path>,
     what: &'static str,
     /// The first bytes of every file in this format.
     start: &'static str,
-    render: fn(&T) -> String,
+    render: fn(&Document) -> String,
 }
 
-impl<T> Rendering<'_, T> {
+impl Rendering<'_> {
     /// Returns the file, unless it is standard output.
     fn file(&self) -> Option<&Path> {
         self.path.filter(|path| *path != Path::new("-"))
@@ -68,23 +121,8 @@ impl Output {
         self.json.as_ref()?.as_deref()
     }
 
-    fn renderings(&self) -> [Rendering<'_, Study>; 2] {
-        [
-            Rendering {
-                option: "--html",
-                path: self.html.as_deref(),
-                what: "lab page",
-                start: document::PAGE_START,
-                render: |study| report::document(study).html(),
-            },
-            Rendering {
-                option: "--markdown",
-                path: self.markdown.as_deref(),
-                what: "lab Markdown file",
-                start: document::MARKDOWN_START,
-                render: |study| report::document(study).markdown(),
-            },
-        ]
+    fn renderings(&self) -> [Rendering<'_>; 2] {
+        renderings(self.html.as_deref(), self.markdown.as_deref())
     }
 
     /// Fails early if saving the study would fail in the end.
@@ -94,14 +132,14 @@ impl Output {
     }
 
     /// Prints a study in words, or prints or saves it in another form.
-    pub(super) fn deliver(&self, study: &Study, console: Console) -> Result<()> {
-        self.deliver_with(study, console, || report::document(study).text(&look(false)))
+    pub(super) fn deliver(&self, study: &impl Saved, console: Console) -> Result<()> {
+        self.deliver_with(study, console, || study.document().text(&look(false)))
     }
 
     /// Does the same with other text.
     pub(super) fn deliver_with(
         &self,
-        study: &Study,
+        study: &impl Saved,
         console: Console,
         in_words: impl FnOnce() -> String,
     ) -> Result<()> {
@@ -113,17 +151,111 @@ impl Output {
         if self.json == Some(None) {
             return console::print_json(study);
         }
-        match printed(&self.renderings()) {
-            Some(render) => print(&render(study)),
+        match self.renderings().iter().find(|form| form.path == Some(Path::new("-"))) {
+            Some(form) => print(&(form.render)(&study.document())),
             None => console::print_styled(&in_words()),
         }
     }
 }
 
+/// Returns the formats that have a file.
+fn renderings<'a>(html: Option<&'a Path>, markdown: Option<&'a Path>) -> [Rendering<'a>; 2] {
+    [
+        Rendering {
+            option: "--html",
+            path: html,
+            what: "lab page",
+            start: document::PAGE_START,
+            render: Document::html,
+        },
+        Rendering {
+            option: "--markdown",
+            path: markdown,
+            what: "lab Markdown file",
+            start: document::MARKDOWN_START,
+            render: Document::markdown,
+        },
+    ]
+}
+
+/// Writes the renderings that go to files.
+fn write_renderings(
+    renderings: &[Rendering<'_>],
+    study: &impl Saved,
+    console: Console,
+) -> Result<()> {
+    for form in renderings {
+        let Some(path) = form.file() else { continue };
+        form.check()?;
+        replace(path, (form.render)(&study.document()).as_bytes())?;
+        console.note(format_args!("wrote the {} `{}`", form.what, path.display()));
+    }
+    Ok(())
+}
+
+/// Where a result goes that `lab report` does not read.
+#[derive(Debug, clap::Args)]
+pub(super) struct PageOutput {
+    /// Print the result as a JSON object, or save it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, display_order = 800)]
+    #[expect(clippy::option_option, reason = "absent, alone, with a file")]
+    json: Option<Option<PathBuf>>,
+
+    /// Write the result as an HTML page to a file; - prints the page
+    #[arg(long, value_name = "FILE", display_order = 801)]
+    html: Option<PathBuf>,
+
+    /// Write the result as Markdown, for an issue or a wiki, to a file; - prints it
+    #[arg(long, value_name = "FILE", display_order = 802)]
+    markdown: Option<PathBuf>,
+}
+
+impl PageOutput {
+    fn renderings(&self) -> [Rendering<'_>; 2] {
+        renderings(self.html.as_deref(), self.markdown.as_deref())
+    }
+
+    /// Fails early if saving the result would fail in the end.
+    pub(super) fn check(&self) -> Result<()> {
+        if let Some(Some(path)) = &self.json {
+            may_replace_result(path)?;
+        }
+        self.renderings().iter().try_for_each(Rendering::check)
+    }
+
+    /// Prints a result in words, or prints or saves it in another form.
+    pub(super) fn deliver(&self, result: &impl Saved, console: Console) -> Result<()> {
+        if let Some(Some(path)) = &self.json {
+            may_replace_result(path)?;
+            let mut text = serde_json::to_vec(result).map_err(|error| {
+                Failure::new(Exit::Bug, format!("the result cannot be saved: {error}"))
+            })?;
+            text.push(b'\n');
+            replace(path, &text)?;
+            console.note(format_args!("saved the result to `{}`", path.display()));
+        }
+        write_renderings(&self.renderings(), result, console)?;
+        if self.json == Some(None) {
+            return console::print_json(result);
+        }
+        match self.renderings().iter().find(|form| form.path == Some(Path::new("-"))) {
+            Some(form) => print(&(form.render)(&result.document())),
+            None => console::print_styled(&result.document().text(&look(false))),
+        }
+    }
+}
+
+/// Refuses to replace anything except the JSON of a result.
+fn may_replace_result(path: &Path) -> Result<()> {
+    let has_schema = |value: serde_json::Value| value["schema"].is_u64();
+    let is_result = |old| serde_json::from_reader(old).is_ok_and(has_schema);
+    may_replace_if(path, "--json", "saved result", is_result)
+}
+
 /// Saves a study to a file, which at every moment holds either the old study or the new one.
 ///
 /// Refuses to replace a file that is not a study.
-pub(super) fn save(path: &Path, study: &Study) -> Result<()> {
+pub(super) fn save(path: &Path, study: &impl Saved) -> Result<()> {
     may_replace(path)?;
     let mut text = serde_json::to_vec(study)
         .map_err(|error| Failure::new(Exit::Bug, format!("the study cannot be saved: {error}")))?;
@@ -152,8 +284,27 @@ fn create_anew(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Reads a saved study.
+/// Reads a saved study of keys.
 pub(super) fn load(path: &Path) -> Result<Study> {
+    match load_any(path)? {
+        Loaded::Keys(study) => Ok(*study),
+        Loaded::Replays(_) => {
+            let message = format!("`{}` is a saved replay, not a study of keys", path.display());
+            Err(Failure::new(Exit::Usage, message).hint("render it with `splitpoint lab report`"))
+        }
+    }
+}
+
+/// A saved study.
+pub(super) enum Loaded {
+    /// Of hash functions on keys.
+    Keys(Box<Study>),
+    /// Of traces of the kernel's caches.
+    Replays(Box<ReplayStudy>),
+}
+
+/// Reads a saved study of any kind.
+pub(super) fn load_any(path: &Path) -> Result<Loaded> {
     let shown = path.display();
     let text = read_whole(path)?;
     let no_study = |reason: &str| {
@@ -162,125 +313,34 @@ pub(super) fn load(path: &Path) -> Result<Study> {
     };
     let value: serde_json::Value =
         serde_json::from_slice(&text).map_err(|error| no_study(&error.to_string()))?;
+    let is_replay = value["traces"].is_array();
+    let readable = if is_replay { REPLAY_SCHEMA } else { SCHEMA };
     match value["schema"].as_u64() {
-        Some(schema) if schema == u64::from(SCHEMA) => {}
+        Some(schema) if schema == u64::from(readable) => {}
         Some(schema) => {
-            let message = format!("`{shown}` has schema {schema}, this splitpoint reads {SCHEMA}");
+            let message =
+                format!("`{shown}` has schema {schema}, this splitpoint reads {readable}");
             return Err(Failure::new(Exit::Usage, message).hint("save the study again"));
         }
         None => return Err(no_study("it has no number `schema`")),
     }
-    serde_json::from_value(value).map_err(|error| no_study(&error.to_string()))
+    let wrong = |error: serde_json::Error| no_study(&error.to_string());
+    Ok(if is_replay {
+        Loaded::Replays(Box::new(serde_json::from_value(value).map_err(wrong)?))
+    } else {
+        Loaded::Keys(Box::new(serde_json::from_value(value).map_err(wrong)?))
+    })
 }
 
 /// Refuses to replace anything except a saved study.
 fn may_replace(path: &Path) -> Result<()> {
     let has_fields = |value: serde_json::Value| {
-        value["schema"].is_u64() && value["program"].is_object() && value["keys"].is_object()
+        let has = |field: &str| value[field].is_object() || value[field].is_array();
+        value["schema"].is_u64() && has("program") && (has("keys") || has("traces"))
     };
     // The parser stops at the first byte that is not JSON.
     let is_study = |old| serde_json::from_reader(old).is_ok_and(has_fields);
     may_replace_if(path, "--json", "saved study", is_study)
-}
-
-/// Where a document that is no study goes.
-#[derive(Debug, clap::Args)]
-pub(super) struct PageOutput {
-    /// Print the result as a JSON object, or save it to a file
-    #[arg(long, value_name = "FILE", num_args = 0..=1, display_order = 800)]
-    #[expect(clippy::option_option, reason = "absent, alone, with a file")]
-    json: Option<Option<PathBuf>>,
-
-    /// Write the result as an HTML page to a file; - prints the page
-    #[arg(long, value_name = "FILE", display_order = 801)]
-    html: Option<PathBuf>,
-
-    /// Write the result as Markdown, for an issue or a wiki, to a file; - prints it
-    #[arg(long, value_name = "FILE", display_order = 802)]
-    markdown: Option<PathBuf>,
-}
-
-impl PageOutput {
-    fn renderings(&self) -> [Rendering<'_, Document>; 2] {
-        [
-            Rendering {
-                option: "--html",
-                path: self.html.as_deref(),
-                what: "lab page",
-                start: document::PAGE_START,
-                render: Document::html,
-            },
-            Rendering {
-                option: "--markdown",
-                path: self.markdown.as_deref(),
-                what: "lab Markdown file",
-                start: document::MARKDOWN_START,
-                render: Document::markdown,
-            },
-        ]
-    }
-
-    /// Fails early if saving the result would fail in the end.
-    pub(super) fn check(&self) -> Result<()> {
-        if let Some(Some(path)) = &self.json {
-            may_replace_result(path)?;
-        }
-        self.renderings().iter().try_for_each(Rendering::check)
-    }
-
-    /// Prints a document in words, or prints or saves it or its data in another form.
-    pub(super) fn deliver(
-        &self,
-        data: &impl serde::Serialize,
-        document: &Document,
-        console: Console,
-    ) -> Result<()> {
-        if let Some(Some(path)) = &self.json {
-            may_replace_result(path)?;
-            let mut text = serde_json::to_vec(data).map_err(|error| {
-                Failure::new(Exit::Bug, format!("the result cannot be saved: {error}"))
-            })?;
-            text.push(b'\n');
-            replace(path, &text)?;
-            console.note(format_args!("saved the result to `{}`", path.display()));
-        }
-        write_renderings(&self.renderings(), document, console)?;
-        if self.json == Some(None) {
-            return console::print_json(data);
-        }
-        match printed(&self.renderings()) {
-            Some(render) => print(&render(document)),
-            None => console::print_styled(&document.text(&look(false))),
-        }
-    }
-}
-
-/// Refuses to replace anything except the JSON of a result.
-fn may_replace_result(path: &Path) -> Result<()> {
-    let has_schema = |value: serde_json::Value| value["schema"].is_u64();
-    let is_result = |old| serde_json::from_reader(old).is_ok_and(has_schema);
-    may_replace_if(path, "--json", "saved result", is_result)
-}
-
-/// Writes the renderings that go to files.
-fn write_renderings<T>(
-    renderings: &[Rendering<'_, T>],
-    content: &T,
-    console: Console,
-) -> Result<()> {
-    for form in renderings {
-        let Some(path) = form.file() else { continue };
-        form.check()?;
-        replace(path, (form.render)(content).as_bytes())?;
-        console.note(format_args!("wrote the {} `{}`", form.what, path.display()));
-    }
-    Ok(())
-}
-
-/// Returns the rendering that goes to standard output, if one does.
-fn printed<T>(renderings: &[Rendering<'_, T>]) -> Option<fn(&T) -> String> {
-    let form = renderings.iter().find(|form| form.path == Some(Path::new("-")))?;
-    Some(form.render)
 }
 
 /// Refuses to replace a file that is neither empty nor accepted by `is_ours`, and anything that is
@@ -324,6 +384,19 @@ fn print(text: &str) -> Result<()> {
 /// Returns a study of keys without any measurement yet.
 pub(super) fn study(keys: KeyFacts) -> Study {
     Study::new(program(), machine(), keys)
+}
+
+/// Returns a study of replays without any trace yet.
+pub(super) fn replay_study(seed_count: u64, draw_count: u64) -> ReplayStudy {
+    ReplayStudy {
+        schema: REPLAY_SCHEMA,
+        program: program(),
+        machine: machine(),
+        seed_count,
+        draw_count,
+        traces: Vec::new(),
+        attacks: Vec::new(),
+    }
 }
 
 /// Returns this program and its arguments.
