@@ -192,7 +192,9 @@ fn table(
 ) -> Result<HandleTable, Error> {
     let setup = Setup::new(Specimen::by_name(hash)?, 0, Reduction::LowMask, bucket_count)?;
     let mut stats = PartialStats::new(setup);
-    handles.iter().for_each(|handle| stats.add(&handle.bytes()));
+    for handle in handles {
+        stats.add(&handle.bytes());
+    }
     let report = Report::new(&stats);
     Ok(HandleTable {
         hash,

@@ -139,9 +139,12 @@ impl TraceWriter {
 
 /// Returns a name as traces have it: other bytes than visible ones, and `%`, as `%xx`.
 pub(crate) fn escaped_name(name: &[u8]) -> String {
+    use std::fmt::Write as _;
     name.iter().fold(String::new(), |mut out, &byte| {
         match byte {
-            b'%' | 0..=0x20 | 0x7f.. => out += &format!("%{byte:02x}"),
+            b'%' | 0..=0x20 | 0x7f.. => {
+                let _ = write!(out, "%{byte:02x}");
+            }
             visible => out.push(visible.into()),
         }
         out

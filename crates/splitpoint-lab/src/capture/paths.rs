@@ -171,7 +171,7 @@ impl<F: Files> Paths<F> {
         let node = match (walk.outcome, known) {
             (Outcome::Found, None) => {
                 let form = if is_last { FileForm::Regular } else { FileForm::Directory };
-                Some(self.add(directory, name, form)?)
+                Some(self.add(directory, name, form))
             }
             (Outcome::Missing, Some(_)) if is_last => {
                 self.set(directory, name, None);
@@ -221,12 +221,7 @@ impl<F: Files> Paths<F> {
     }
 
     /// Adds a file that is not there any more, under a number of its own.
-    fn add(
-        &mut self,
-        directory: NodeNumber,
-        name: &[u8],
-        form: FileForm,
-    ) -> Result<NodeNumber, String> {
+    fn add(&mut self, directory: NodeNumber, name: &[u8], form: FileForm) -> NodeNumber {
         let parent = &self.nodes[directory];
         let (device, path) = (parent.device, [&parent.path[..], b"/", name].concat());
         let inode = UNKNOWN + self.unknown_count;
@@ -243,7 +238,7 @@ impl<F: Files> Paths<F> {
         });
         let node = self.nodes.len() - 1;
         self.nodes[directory].entries.insert(name.to_vec(), Some(node));
-        Ok(node)
+        node
     }
 
     /// Returns whether a call has decided what a name is of.
@@ -275,7 +270,7 @@ impl<F: Files> Paths<F> {
         });
         let node = match there {
             Some(node) => node,
-            None => self.add(directory, name, form)?,
+            None => self.add(directory, name, form),
         };
         self.set(directory, name, Some(node));
         self.write_name('C', directory, name, Some(node));

@@ -169,27 +169,27 @@ impl<F: Files> Importer<F> {
             }
         }
         if let Some(plan) = calls::plan(&call.name) {
-            return self.do_paths(process, call, plan);
+            return self.do_paths(process, call, &plan);
         }
         self.do_descriptor(process, call);
         Ok(())
     }
 
     /// Walks the paths of a call and does what it did.
-    fn do_paths(&mut self, process: u64, call: &Call, plan: calls::Plan) -> Result<(), String> {
+    fn do_paths(&mut self, process: u64, call: &Call, plan: &calls::Plan) -> Result<(), String> {
         let mut ends = Vec::new();
         for (index, argument) in plan.paths.iter().enumerate() {
             let Some(path) = path_of(call, argument.path)? else { return Ok(()) };
             let start = self.start(process, call, argument, &path)?;
             let is_target = index == 1 && matches!(plan.effect, Effect::Rename | Effect::Link);
-            let outcome = self.outcome(call, &plan, is_target);
-            let follows = plan.follows && !call.has_flag(b"NOFOLLOW") && !is_exclusive(call, &plan);
-            let path = self.mapped(start.1, path);
-            self.forget_target(&plan, call, is_target, start.0, &path)?;
+            let outcome = outcome(call, plan, is_target);
+            let follows = plan.follows && !call.has_flag(b"NOFOLLOW") && !is_exclusive(call, plan);
+            let path = self.mapped(&start.1, path);
+            self.forget_target(plan, call, is_target, start.0, &path)?;
             ends.push(self.paths.walk(start.0, &path, follows, outcome, false)?);
         }
         if call.result.is_some_and(|result| result >= 0) {
-            self.apply(process, call, &plan, &ends)?;
+            self.apply(process, call, plan, &ends)?;
         }
         Ok(())
     }
@@ -216,36 +216,21 @@ impl<F: Files> Importer<F> {
                 )
             })?,
         };
-        let mapped = self.mapped(Vec::new(), directory.clone());
+        let mapped = self.mapped(&[], directory.clone());
         let walked = self.paths.walk(ROOT, &mapped, true, Outcome::Found, true)?;
         Ok((walked.node.unwrap_or(ROOT), directory))
     }
 
-    /// Returns a path as the trace has it; a relative one if its directory is below no map.
-    fn mapped(&self, directory: Vec<u8>, path: Vec<u8>) -> Vec<u8> {
-        if !path.starts_with(b"/") && self.options.maps.is_empty() {
-            return path;
+    /// Returns a path as the trace has it; `directory` is where a relative one starts.
+    fn mapped(&self, directory: &[u8], path: Vec<u8>) -> Vec<u8> {
+        let mapped = |path: &[u8]| self.options.maps.iter().find_map(|map| map.apply(path));
+        if path.starts_with(b"/") {
+            return mapped(&path).unwrap_or(path);
         }
-        let full = match path.starts_with(b"/") {
-            true => path.clone(),
-            false => [&directory[..], b"/", &path].concat(),
-        };
-        let is_new = self.options.maps.iter().find_map(|map| map.apply(&full));
-        // The directory of a relative path has been mapped by itself.
-        is_new.filter(|_| path.starts_with(b"/")).unwrap_or(path)
-    }
-
-    fn outcome(&self, call: &Call, plan: &calls::Plan, is_target: bool) -> Outcome {
-        let creates = matches!(plan.effect, Effect::Create(_) | Effect::Symlink);
-        match (call.result, call.error.as_deref()) {
-            (Some(0..), _) if creates || is_target => Outcome::Unknown,
-            (Some(0..), _) if plan.effect == Effect::Open && call.has_flag(b"O_CREAT") => {
-                Outcome::Unknown
-            }
-            (Some(0..), _) => Outcome::Found,
-            // Which of two paths is missing is not said.
-            (_, Some(b"ENOENT")) if plan.paths.len() == 1 => Outcome::Missing,
-            _ => Outcome::Unknown,
+        // Where the directory is mapped, the walk starts there.
+        match mapped(directory) {
+            Some(_) => path,
+            None => mapped(&[directory, b"/", &path].concat()).unwrap_or(path),
         }
     }
 
@@ -315,7 +300,7 @@ impl<F: Files> Importer<F> {
                 self.paths.create(first.directory, name, FileForm::Link(target))?;
             }
             (Effect::Unlink, Some(name), Some(node)) => {
-                self.paths.unlink(first.directory, name, node)
+                self.paths.unlink(first.directory, name, node);
             }
             (Effect::Rename, Some(name), Some(node)) => {
                 if let Some(Walked { directory, name: Some(to), .. }) = ends.get(1) {
@@ -334,9 +319,10 @@ impl<F: Files> Importer<F> {
                 let path = path_of(call, 0)?.unwrap_or_default();
                 let process = self.process(process);
                 let old = process.directory.take().unwrap_or_default();
-                process.directory = Some(match path.starts_with(b"/") {
-                    true => path,
-                    false => [&old[..], b"/", &path].concat(),
+                process.directory = Some(if path.starts_with(b"/") {
+                    path
+                } else {
+                    [&old[..], b"/", &path].concat()
                 });
             }
             _ => {}
@@ -374,7 +360,6 @@ impl<F: Files> Importer<F> {
                 self.process(process).offsets.insert(moved, offset);
             }
             b"fchdir" => {
-                let path = path.map(|path| path.clone());
                 self.process(process).directory = path;
             }
             _ => {}
@@ -392,7 +377,7 @@ impl<F: Files> Importer<F> {
         let content = call.arguments.get(1).and_then(|it| line::quoted(it));
         self.content_count += u64::from(content.is_some_and(|(content, _)| !content.is_empty()));
         let Some(path) = path.filter(|_| bytes > 0) else { return };
-        let path = self.mapped(Vec::new(), path);
+        let path = self.mapped(&[], path);
         let walked = self.paths.walk(ROOT, &path, false, Outcome::Unknown, true);
         let node = walked.ok().and_then(|walked| walked.node);
         let Some(owner) = node.and_then(|node| self.paths.regular(node)) else { return };
@@ -411,6 +396,20 @@ fn path_of(call: &Call, at: usize) -> Result<Option<Vec<u8>>, String> {
         return Err(format!("the path `{path}...` is cut off, so the capture has lost names"));
     }
     Ok((!path.is_empty()).then_some(path))
+}
+
+fn outcome(call: &Call, plan: &calls::Plan, is_target: bool) -> Outcome {
+    let creates = matches!(plan.effect, Effect::Create(_) | Effect::Symlink);
+    match (call.result, call.error.as_deref()) {
+        (Some(0..), _) if creates || is_target => Outcome::Unknown,
+        (Some(0..), _) if plan.effect == Effect::Open && call.has_flag(b"O_CREAT") => {
+            Outcome::Unknown
+        }
+        (Some(0..), _) => Outcome::Found,
+        // Which of two paths is missing is not said.
+        (_, Some(b"ENOENT")) if plan.paths.len() == 1 => Outcome::Missing,
+        _ => Outcome::Unknown,
+    }
 }
 
 fn is_exclusive(call: &Call, plan: &calls::Plan) -> bool {

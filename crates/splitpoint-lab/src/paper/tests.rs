@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use super::*;
 use crate::handles::{BUCKETS, Handle, HandleReport};
 use crate::replay::{Measuring, Shrink, Streams, Trace};
@@ -61,7 +63,8 @@ fn a_trace_fills_the_rows_of_its_tables() {
     let mut text = "# kernel cache trace 1\n# name small\n".to_owned();
     for n in 0..3000_u64 {
         let block = 8193 * (n % 700) + n / 700;
-        text += &format!("L 1 2 {} f{n}\nG 1 {} 0 2\nB 1 1024 {block}\n", n + 11, n + 11);
+        let inode = n + 11;
+        let _ = write!(text, "L 1 2 {inode} f{n}\nG 1 {inode} 0 2\nB 1 1024 {block}\n");
     }
     let streams =
         Streams::read(Trace::new(text.as_bytes()).unwrap(), Shrink::None, |_| {}).unwrap();

@@ -113,8 +113,24 @@ fn times(times: &[WalkTime]) -> Vec<Block> {
     let mut blocks = vec![Block::Prose(words.into())];
     for same in times.chunk_by(|one, other| manner(one) == manner(other)) {
         blocks.push(Block::Table(time_table(same)));
+        if let Some(words) = dumazet(same) {
+            blocks.push(Block::Prose(words.into()));
+        }
     }
     blocks
+}
+
+/// What the times say of Dumazet's change, where both layouts were measured.
+fn dumazet(times: &[WalkTime]) -> Option<String> {
+    let of = |name: &str| times.iter().find(|it| it.layout == name);
+    let (before, after) = (of("dentry-2.6.13")?, of("dentry-2.6.14")?);
+    let p = after.p?;
+    let is_faster = after.lookup_ns.mean < before.lookup_ns.mean;
+    Some(match (is_faster, p < 0.05) {
+        (true, true) => format!("Dumazet's change is faster here, {}.", p_is(p)),
+        (false, true) => format!("Dumazet's change did not hold here: it is slower, {}.", p_is(p)),
+        (_, false) => format!("Dumazet's change did not hold here: no difference, {}.", p_is(p)),
+    })
 }
 
 fn manner(it: &WalkTime) -> (NodeOrder, bool, bool) {

@@ -103,8 +103,11 @@ pub(super) fn call(text: &[u8]) -> Result<Call, String> {
     let mut words = result.trim_ascii().split(|&it| it == b' ');
     let returned = words.next().unwrap_or_default();
     let error = words.next().filter(|word| word.starts_with(b"E"));
-    let result =
-        if returned.starts_with(b"-1") { Some(-1) } else { number(returned).map(|it| it as i64) };
+    let result = if returned.starts_with(b"-1") {
+        Some(-1)
+    } else {
+        number(returned).and_then(|it| i64::try_from(it).ok())
+    };
     Ok(Call {
         name: name.to_vec(),
         arguments,
@@ -241,7 +244,7 @@ mod tests {
             whole(r#"execve("/bin/sh", [...], 0x7ffd48ab43c8 /* 35 vars, (or) */) = 0"#);
         assert_eq!(call.arguments.len(), 3);
         let (_, call) =
-            whole(r#"[pid  77] mmap(NULL, 1<<21, PROT_READ, MAP_SHARED, 3</x>, 0x26000) = 0x7f00"#);
+            whole("[pid  77] mmap(NULL, 1<<21, PROT_READ, MAP_SHARED, 3</x>, 0x26000) = 0x7f00");
         assert_eq!((call.arguments.len(), number(&call.arguments[5])), (6, Some(0x26000)));
         let (_, call) =
             whole(r#"openat(AT_FDCWD, "a", O_RDONLY) = -1 ENOENT (No such file or directory)"#);

@@ -163,10 +163,12 @@ fn a_mapped_prefix_leaves_no_trace_of_its_name() {
     let options = Options { maps: vec!["/home/me=/srv".parse().unwrap()], directory: None };
     let lines = "7 100.0 openat(AT_FDCWD</home/me/p>, \"a\", O_RDONLY) = 3</home/me/p/a>\n\
                  7 100.1 read(3</home/me/p/a>, \"\"..., 10) = 10\n\
-                 7 100.2 stat(\"/home/me/p\", {}) = 0\n";
+                 7 100.2 stat(\"/home/me/p\", {}) = 0\n\
+                 7 100.3 stat(AT_FDCWD</home>, 0) = -1 EFAULT (Bad address)\n\
+                 7 100.4 stat(\"me/p\", {}) = 0\n";
     let paths = ["/srv/", "/srv/p/", "/srv/p/a"];
     let events = events_with(lines, &paths, options).unwrap();
-    assert_eq!(events, "L 1 4 5 a\nG 1 5 0 1\nL 1 2 3 srv\nL 1 3 4 p\n");
+    assert_eq!(events, "L 1 4 5 a\nG 1 5 0 1\nL 1 2 3 srv\nL 1 3 4 p\nL 1 2 3 srv\nL 1 3 4 p\n");
 }
 
 #[test]
