@@ -19,8 +19,8 @@ pub(crate) const FIELDS: &str = "docs/lab-json.md";
 pub(crate) const SCHEMA: &str = "docs/lab-schema.json";
 /// Where the types are.
 const SOURCES: &str = "crates/splitpoint-lab/src/";
-/// The type of a complete study.
-const ROOT: &str = "Study";
+/// The types of a complete study: of keys, and of replays.
+const ROOTS: [&str; 2] = ["Study", "ReplayStudy"];
 
 const START: &str = "<!-- fields -->";
 const END: &str = "<!-- end -->";
@@ -109,7 +109,11 @@ pub(crate) fn schema(tree: &Tree) -> Result<String, String> {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A study that `splitpoint lab` saved",
-        "$ref": format!("#/$defs/{ROOT}"),
+        "anyOf": ROOTS
+            .iter()
+            .filter(|root| types.contains_key(**root))
+            .map(|root| json!({ "$ref": format!("#/$defs/{root}") }))
+            .collect::<Vec<Value>>(),
         "$defs": definitions,
     });
     Ok(format!("{schema:#}\n"))
@@ -117,7 +121,10 @@ pub(crate) fn schema(tree: &Tree) -> Result<String, String> {
 
 /// Returns the types that a study is made of, in the order in which a reader meets them.
 fn reached(types: &BTreeMap<String, Saved>) -> Result<Vec<(&str, &Saved)>, String> {
-    let (mut seen, mut queue) = (BTreeSet::from([ROOT]), VecDeque::from([ROOT]));
+    // Without the first there is no study at all.
+    let is_there = |root: &&str| *root == ROOTS[0] || types.contains_key(*root);
+    let roots: Vec<&str> = ROOTS.into_iter().filter(is_there).collect();
+    let (mut seen, mut queue) = (BTreeSet::from_iter(roots.clone()), VecDeque::from(roots));
     let mut reached = Vec::new();
     while let Some(name) = queue.pop_front() {
         let saved =
@@ -393,7 +400,7 @@ mod tests {
     fn the_schema_has_what_serde_writes() {
         let schema: Value =
             serde_json::from_str(&schema(&Tree::of(&[STUDY])).expect("parses")).expect("JSON");
-        assert_eq!(schema["$ref"], "#/$defs/Study");
+        assert_eq!(schema["anyOf"][0]["$ref"], "#/$defs/Study");
         let types = &schema["$defs"];
         assert_eq!(types["Study"]["required"], json!(["two", "named", "place"]));
         assert_eq!(types["Study"]["properties"]["parts"]["items"]["$ref"], "#/$defs/Part");

@@ -69,6 +69,7 @@ pub(super) struct Dentries {
     by_inode: HashMap<InodeNumber, u32>,
     numbers: HashMap<Box<[u8]>, u32>,
     names: Vec<Box<[u8]>>,
+    name_bytes: u64,
     /// Slots of freed dentries; the last is reused first.
     free_slots: Vec<u32>,
     slot_count: u32,
@@ -103,6 +104,7 @@ impl Dentries {
             by_inode: HashMap::new(),
             numbers: HashMap::new(),
             names: Vec::new(),
+            name_bytes: 0,
             free_slots: Vec::new(),
             slot_count: 0,
             newest: NONE,
@@ -130,6 +132,11 @@ impl Dentries {
     /// Returns how many steps both streams have.
     pub(super) fn step_count(&self) -> usize {
         self.stream.steps().len() + self.inodes.stream().steps().len()
+    }
+
+    /// Returns how many bytes the names have, each counted once.
+    pub(super) fn name_bytes(&self) -> u64 {
+        self.name_bytes
     }
 
     /// Looks a name up this many times in a row, and finds `inode`.
@@ -270,6 +277,7 @@ impl Dentries {
             return number;
         }
         let number = u32::try_from(self.names.len()).expect("fewer names than objects");
+        self.name_bytes += name.len() as u64;
         self.names.push(name.into());
         self.numbers.insert(name.into(), number);
         number

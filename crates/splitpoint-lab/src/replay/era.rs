@@ -272,11 +272,11 @@ impl TableSetup {
 
     fn inode(&self, it: InodeNumber, superblock: u64, key: &mut Vec<u8>) -> u64 {
         if self.function.layout() == KeyLayout::Inode64 {
-            key.extend([superblock.to_le_bytes(), it.number.to_le_bytes()].concat());
+            key.extend(superblock.to_le_bytes());
+            key.extend(it.number.to_le_bytes());
         } else {
-            key.extend(
-                [(superblock as u32).to_le_bytes(), (it.number as u32).to_le_bytes()].concat(),
-            );
+            key.extend((superblock as u32).to_le_bytes());
+            key.extend((it.number as u32).to_le_bytes());
         }
         0
     }
@@ -285,13 +285,15 @@ impl TableSetup {
         let index = it.index as u32;
         let is_number = self.function.layout() == KeyLayout::PageIndex;
         let second = if is_number { index } else { index << PAGE_SHIFT };
-        key.extend([(owner as u32).to_le_bytes(), second.to_le_bytes()].concat());
+        key.extend((owner as u32).to_le_bytes());
+        key.extend(second.to_le_bytes());
         0
     }
 }
 
 fn buffer(it: BufferKey, key: &mut Vec<u8>) -> u64 {
     let device = DEVICE_BASE + it.device;
-    key.extend([device.to_le_bytes(), (it.block as u32).to_le_bytes()].concat());
+    key.extend(device.to_le_bytes());
+    key.extend((it.block as u32).to_le_bytes());
     0
 }

@@ -57,6 +57,8 @@ use trace::{Event, PageUse};
 
 /// Most steps of the four streams together: a trace of more takes more than 2 GB.
 const STEPS_MAX: usize = 1 << 27;
+/// Most bytes of the names of a trace, each counted once: a million of the longest.
+const NAME_BYTES_MAX: u64 = 1 << 28;
 /// Events between two reports of progress.
 const PROGRESS_EVENTS: u64 = 1 << 14;
 
@@ -228,6 +230,7 @@ impl Streams {
 #[derive(Debug)]
 struct Following {
     steps_max: usize,
+    name_bytes_max: u64,
     dentries: Dentries,
     pages: KeyedStream<PageKey>,
     owners: HashMap<InodeNumber, u32>,
@@ -240,6 +243,7 @@ impl Following {
     fn new(shrink: Shrink, steps_max: usize) -> Self {
         Self {
             steps_max,
+            name_bytes_max: NAME_BYTES_MAX,
             dentries: Dentries::new(shrink),
             pages: KeyedStream::default(),
             owners: HashMap::new(),
@@ -268,6 +272,9 @@ impl Following {
         let keyed = self.pages.stream().steps().len() + self.buffers.stream().steps().len();
         if self.dentries.step_count() + keyed > self.steps_max {
             return Err(format!("the trace has more than {} steps", self.steps_max));
+        }
+        if self.dentries.name_bytes() > self.name_bytes_max {
+            return Err(format!("the trace has more than {} bytes of names", self.name_bytes_max));
         }
         Ok(())
     }

@@ -102,6 +102,30 @@ fn a_trace_of_endless_pages_is_refused() {
     assert_eq!(following.follow(&pages, 1).unwrap_err(), "the trace has more than 1000 steps");
 }
 
+#[test]
+fn a_trace_of_endless_names_is_refused() {
+    let mut following = Following::new(Shrink::None, 1000);
+    following.name_bytes_max = 1000;
+    let mut look_up = |number: u8| {
+        let directory = InodeNumber { device: 1, number: 2 };
+        let name = vec![b'a' + number; 255];
+        following.follow(&Event::Lookup(trace::Entry { directory, name }, None), 1)
+    };
+    for number in 0..3 {
+        look_up(number).unwrap();
+    }
+    // A name that was there takes no more.
+    look_up(0).unwrap();
+    assert_eq!(look_up(4).unwrap_err(), "the trace has more than 1000 bytes of names");
+}
+
+/// A file is no directory, but a trace that lost events may look so.
+#[test]
+fn a_directory_under_a_file_is_a_directory() {
+    let text = "# kernel cache trace 1\nL 1 2 11 file\nL 1 11 12 in\nL 1 11 12 in\n";
+    check(streams(text, Shrink::None).unwrap().dentry.counts(), [3, 1, 2, 0, 0, 2, 2]);
+}
+
 /// Two directories that were one dentry each, then the same one.
 #[test]
 fn a_rename_between_two_names_of_one_directory_changes_nothing() {

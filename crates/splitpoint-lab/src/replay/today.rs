@@ -25,6 +25,8 @@ const PARENT_SEEDS: u64 = 20;
 const SUPERBLOCK_SEEDS: u64 = 100;
 /// Addresses of superblocks that are tried at the size at which some are known to be bad.
 const SUPERBLOCK_SEEDS_MANY: u64 = 500;
+/// Fewest inode lookups for which costs say more than chance does.
+const SUPERBLOCK_LOOKUPS: u64 = 10_000;
 /// The bits of that size, and the addresses: this and its negative, modulo it.
 const AWKWARD_BITS: u32 = 17;
 const AWKWARD_ADDRESS: u64 = 0x800;
@@ -117,13 +119,14 @@ impl Replay<'_> {
         Across::of(&draws.collect::<Vec<f64>>()).unwrap_or_default()
     }
 
-    /// Tries addresses of superblocks at every size of today's inode table.
+    /// Tries addresses of superblocks at every size of today's inode table; none with a trace that has
+    /// too few inode lookups to tell addresses apart.
     ///
     /// # Errors
     ///
     /// As [`tables`](Self::tables).
     pub fn superblocks(&self) -> Result<Vec<SuperblockReplay>, Error> {
-        if !self.is_used(KernelTable::Inode) {
+        if self.streams().counts(KernelTable::Inode).lookup_count < SUPERBLOCK_LOOKUPS {
             return Ok(Vec::new());
         }
         let largest = SizeRule::Linux6.bucket_count(KernelTable::Inode, MEMORY_BYTES).ilog2();

@@ -6,5 +6,6 @@ mod ideal;
 mod merge;
 mod naive;
 mod page;
+mod replay;
 mod schema;
 mod sections;

@@ -1,6 +1,11 @@
 //! docs/lab-schema.json describes a saved study: every field of one, and no study with a mistake.
 
 use serde_json::{Value, json};
+use splitpoint_lab::replay::{
+    Column, Combination, ERAS, Measuring, REPLAY_SCHEMA, Replay, ReplayStudy, Shrink, Streams,
+    Trace, red_black, xarray,
+};
+use splitpoint_lab::study::{Machine, Program};
 
 /// Checks the part of JSON Schema that docs/lab-schema.json uses, and that every field of the
 /// value is described.
@@ -16,7 +21,7 @@ impl Validator {
     }
 
     fn check_study(&self, study: &Value) -> Result<(), String> {
-        self.check(&self.schema, study, "study")
+        self.check(&json!({ "$ref": "#/$defs/Study" }), study, "study")
     }
 
     fn check(&self, schema: &Value, value: &Value, place: &str) -> Result<(), String> {
@@ -80,6 +85,51 @@ impl Validator {
         }
         Ok(())
     }
+}
+
+/// A replay of a small trace with everything that can be asked.
+fn replay_study() -> Value {
+    let text = "# kernel cache trace 1\n# name small\nL 1 2 11 usr\nL 1 11 12 bin x3\nL 1 2 0 lib64\n\
+                G 1 12 0 4 x2\nB 1 1024 8195\nD 1 1024 9000\n";
+    let trace = Trace::new(text.as_bytes()).expect("a trace");
+    let streams = Streams::read(trace, Shrink::None, |_| {}).expect("events");
+    let measuring =
+        Measuring { seed_count: 2, draw_count: 2, at: None, every: None, progress: &|_, _| {} };
+    let replay = Replay::new(&streams, measuring);
+    let mut trace = replay.trace("small.kct", Shrink::None);
+    let columns: Vec<Column> =
+        ERAS.iter().flat_map(|era| Column::of_era(era, None).expect("its tables")).collect();
+    let functions = columns.iter().map(|column| (column.table(), column.setup.function()));
+    trace.curves = replay.curves(&functions.collect::<Vec<_>>()).expect("it fits");
+    trace.tables = replay.tables(&columns).expect("it fits");
+    trace.trees = vec![red_black(&streams), xarray(&streams)];
+    trace.combinations = replay.combinations(&Combination::ALL).expect("it fits");
+    trace.today = replay.today().expect("it fits");
+    let study = ReplayStudy {
+        schema: REPLAY_SCHEMA,
+        program: Program::default(),
+        machine: Machine::default(),
+        seed_count: 2,
+        draw_count: 2,
+        traces: vec![trace],
+        attacks: Vec::new(),
+    };
+    serde_json::to_value(study).expect("it is saved")
+}
+
+#[test]
+fn the_schema_describes_every_field_of_a_saved_replay() {
+    let study = replay_study();
+    for part in ["streams", "tables", "trees", "combinations", "curves", "today"] {
+        let part = &study["traces"][0][part];
+        assert!(part.as_array().is_some_and(|part| !part.is_empty()), "{part}");
+    }
+    let validator = Validator::new();
+    let root = json!({ "$ref": "#/$defs/ReplayStudy" });
+    assert_eq!(validator.check(&root, &study, "study"), Ok(()));
+    assert_eq!(validator.check(&validator.schema, &study, "study"), Ok(()));
+    let read: ReplayStudy = serde_json::from_value(study.clone()).expect("it is read again");
+    assert_eq!(serde_json::to_value(read).expect("it is saved"), study);
 }
 
 fn golden_study() -> Value {

@@ -46,7 +46,9 @@ fn drawing(series: &[Series], axes: Axes<'_>) -> Markup {
     let ([from, to], [least, most]) = (ends(0), ends(1));
     let [left, right] = SIDES;
     let x_scale = Scale::linear([from, to], [left + 12.0, right - 12.0]);
-    let y_scale = if most > 20.0 * least.max(1e-9) {
+    // Over sizes, equal distances to the ideal are equal ratios.
+    let spread = if axes.is_whole { 3.0 } else { 20.0 };
+    let y_scale = if most > spread * least.max(1e-9) {
         Scale::log([(least * 0.9).max(most * 1e-5).max(1e-6), most * 1.1], [246.0, 24.0])
     } else {
         Scale::linear([0.0, most * 1.06], [246.0, 24.0])

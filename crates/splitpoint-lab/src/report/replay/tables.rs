@@ -12,6 +12,9 @@ use crate::report::sizes::SizeClass;
 /// Bytes of a cache line of today, on which all eras are compared.
 const LINE_BYTES: u32 = 64;
 
+/// Fewest lookups of which parts are compared.
+const TIMED_LOOKUPS: u64 = 1000;
+
 /// Returns a name for a table: its kernel, or its function and size.
 fn name_of(table: &TableReplay) -> String {
     match table.kernel.as_str() {
@@ -392,10 +395,10 @@ pub(super) fn cost_over_time(trace: &TraceReplay, id: &str) -> Vec<Block> {
         Figure { data: Some(data), ..figure }
     };
     let by_kind = by_kind(trace).into_iter();
-    let figures: Vec<Figure> = by_kind
-        .filter(|(_, tables)| tables.iter().any(|it| it.moments.len() > 1))
-        .map(picture)
-        .collect();
+    let is_drawn =
+        |it: &&TableReplay| it.moments.len() > 1 && it.reading.lookup_count >= TIMED_LOOKUPS;
+    let figures: Vec<Figure> =
+        by_kind.filter(|(_, tables)| tables.iter().any(is_drawn)).map(picture).collect();
     if figures.is_empty() { Vec::new() } else { vec![Block::Figures(figures)] }
 }
 

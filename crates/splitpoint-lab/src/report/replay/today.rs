@@ -1,8 +1,8 @@
 //! Is today's Linux fine? The answer, on every trace, and what breaks it.
 
-use super::lines::{Axes, Series, figure};
+use super::lines::{Axes, Dot, Series, dots, figure};
 use super::tables::{range, visits};
-use crate::document::{Block, Cell, Fold, Line, Table, cells, shown};
+use crate::document::{Block, Cell, Figure, Fold, Line, Table, cells, shown};
 use crate::number::bytes;
 use crate::replay::{
     KernelTable, NameAttack, ReplayStudy, SuperblockReplay, TodayReplay, TraceReplay,
@@ -22,12 +22,57 @@ pub(super) fn section(study: &ReplayStudy) -> Vec<Block> {
     let mut blocks = vec![Block::Lead(answer(&traces).into())];
     blocks.push(Block::List("What breaks it", breaks(&traces, &study.attacks)));
     blocks.push(Block::List("What would mend it", mends(&traces, &study.attacks)));
-    blocks.push(Block::Table(at_sizes(&traces)));
-    blocks.extend(superblocks(&traces));
+    let mut figures: Vec<Figure> = then_and_now(&traces);
+    figures.extend(superblocks(&traces));
+    blocks.push(Block::Figures(figures));
+    let caption = "Nodes visited by a lookup, in 2.2.5 and today at the sizes of 24 GiB";
+    blocks.push(Block::Table(at_sizes(caption, &traces, |row, rows| {
+        row.era != "6.x" || is_real(row, rows)
+    })));
+    let all = at_sizes("Nodes visited by a lookup at every size", &traces, |_, _| true);
+    blocks.push(Fold::closed(
+        "The same at a 16th and a 256th of the size, and at 2^10",
+        Block::Table(all),
+    ));
+    blocks.extend(superblock_table(&traces));
     if !study.attacks.is_empty() {
-        blocks.push(Block::Table(attacks(&study.attacks)));
+        let (made, listed): (Vec<&NameAttack>, Vec<&NameAttack>) =
+            study.attacks.iter().partition(|attack| attack.salt != "nothing");
+        blocks.push(Block::Table(attacks("Names made to collide, in one directory", &made)));
+        let listed = attacks("The names a0 to a999999 in one directory, at every size", &listed);
+        blocks.push(Fold::closed(
+            "Bacik's names, which broke Linux 3.10, at every size",
+            Block::Table(listed),
+        ));
     }
     blocks
+}
+
+/// Returns pictures of the nodes that a lookup visits in 2.2.5 and today, for each trace.
+fn then_and_now(traces: &[&TraceReplay]) -> Vec<Figure> {
+    let names = ["2.2.5", "6.x, 24 GiB"].map(str::to_owned);
+    let picture = |kind: KernelTable| {
+        let group = |trace: &&TraceReplay| {
+            let rows = trace.today.iter().filter(|row| row.table == kind);
+            let dot = |row: &TodayReplay| {
+                let style = if row.era == "6.x" { 1 } else { 0 };
+                let is_shown = style == 0 || is_real(row, &trace.today);
+                // An axis of ratios has no zero: one more, the line of the bucket.
+                let [value, ideal] = [row.visited.mean, row.visited_ideal.mean].map(|it| 1.0 + it);
+                is_shown.then_some(Dot { style, value, ideal: Some(ideal) })
+            };
+            (shown(&trace.name), rows.filter_map(dot).collect::<Vec<Dot>>())
+        };
+        let groups: Vec<_> = traces.iter().map(group).collect();
+        let title = format!("The {} table: what a lookup looks at", kind.name());
+        let summary =
+            "The bucket and the nodes of its chain, on an axis of ratios. Each kernel has the \
+                       size of its time."
+                .to_owned();
+        let id = format!("today-{}", kind.name());
+        dots(id, &title, summary, &names, &groups, "bucket and nodes")
+    };
+    [KernelTable::Dentry, KernelTable::Inode].map(picture).into()
 }
 
 /// A row at its real size: the largest of its table.
@@ -36,11 +81,12 @@ fn is_real(row: &TodayReplay, rows: &[TodayReplay]) -> bool {
     row.era == "6.x" && same.map(|it| it.bucket_count).max() == Some(row.bucket_count)
 }
 
-/// Nodes beyond the ideal's mean, in units of it. Of nodes that hardly any lookup visits, a fraction
-/// says nothing.
+/// The cost in units of the ideal's mean; 1 inside the range of the ideal's draws, and where hardly any
+/// lookup visits a node, of which a fraction says nothing.
 fn excess(row: &TodayReplay) -> f64 {
-    let ideal = row.visited_ideal.mean;
-    if row.visited.mean - ideal < 0.01 { 1.0 } else { row.visited.mean / ideal.max(1e-12) }
+    let ideal = row.visited_ideal;
+    let is_by_chance = row.visited.mean <= ideal.max || row.visited.mean - ideal.mean < 0.01;
+    if is_by_chance { 1.0 } else { row.visited.mean / ideal.mean.max(1e-12) }
 }
 
 fn answer(traces: &[&TraceReplay]) -> String {
@@ -98,7 +144,7 @@ fn breaks(traces: &[&TraceReplay], attacks: &[NameAttack]) -> Vec<Line> {
     if let Some((trace, it)) = share.filter(|it| it.1.share_over_1_1 > 0.0) {
         lines.push(Line::strong("How rare they are: ").then(format!(
             "of {} random addresses, {} cost over 1.1 times the ideal and {} over 1.5 times, at worst \
-             {} times, with {} and {} buckets. At no other size measured is the first share larger.",
+             {} times, with the inodes of {} and {} buckets. At no other size is the first share larger.",
             grouped(it.address_count),
             percent(it.share_over_1_1),
             percent(it.share_over_1_5),
@@ -173,8 +219,12 @@ fn mends(traces: &[&TraceReplay], attacks: &[NameAttack]) -> Vec<Line> {
     lines
 }
 
-fn at_sizes(traces: &[&TraceReplay]) -> Table {
-    let mut table = Table::new("Nodes visited by a lookup, today at several sizes and in 2.2.5")
+fn at_sizes(
+    caption: &str,
+    traces: &[&TraceReplay],
+    is_shown: impl Fn(&TodayReplay, &[TodayReplay]) -> bool,
+) -> Table {
+    let mut table = Table::new(caption)
         .words(["trace, table"])
         .words(["kernel"])
         .numbers(["buckets"])
@@ -190,7 +240,7 @@ fn at_sizes(traces: &[&TraceReplay]) -> Table {
         .wide()
         .numbers(["z", "lines"]);
     for trace in traces {
-        for row in &trace.today {
+        for row in trace.today.iter().filter(|row| is_shown(row, &trace.today)) {
             let is_bad = excess(row) > RATIO_MAX;
             let mean = visits(row.visited.mean);
             table.push(cells![
@@ -216,15 +266,12 @@ fn at_sizes(traces: &[&TraceReplay]) -> Table {
 }
 
 /// Returns what addresses of superblocks do to the trace with the most inodes.
-fn superblocks(traces: &[&TraceReplay]) -> Vec<Block> {
+fn superblocks(traces: &[&TraceReplay]) -> Option<Figure> {
     let inodes = |trace: &&&TraceReplay| {
         let stream = trace.streams.iter().find(|stream| stream.table == KernelTable::Inode);
         stream.map_or(0, |stream| stream.counts.object_count_max)
     };
-    let Some(most) = traces.iter().filter(|trace| !trace.superblocks.is_empty()).max_by_key(inodes)
-    else {
-        return Vec::new();
-    };
+    let most = traces.iter().filter(|trace| !trace.superblocks.is_empty()).max_by_key(inodes)?;
     let bits = |it: &SuperblockReplay| f64::from(it.bucket_count.ilog2());
     let series = |name: &str, is_ideal, of: &dyn Fn(&SuperblockReplay) -> f64| Series {
         name: name.to_owned(),
@@ -244,7 +291,11 @@ fn superblocks(traces: &[&TraceReplay]) -> Vec<Block> {
     };
     let title = format!("Addresses of superblocks, with the inodes of {}", shown(&most.name));
     let summary = "At one size the address alone decides whether the table is good.".to_owned();
-    let picture = figure("superblocks".to_owned(), &title, summary, &lines, axes);
+    Some(figure("superblocks".to_owned(), &title, summary, &lines, axes))
+}
+
+/// Returns what addresses of superblocks do, on each trace with enough inode lookups.
+fn superblock_table(traces: &[&TraceReplay]) -> Option<Block> {
     let rows = traces.iter().flat_map(|trace| trace.superblocks.iter().map(move |it| (trace, it)));
     let mut table = Table::new("Cost of an inode lookup in units of the ideal, by the address")
         .words(["trace"])
@@ -261,12 +312,12 @@ fn superblocks(traces: &[&TraceReplay]) -> Vec<Block> {
             fixed(it.ratio_mended.max, 3),
         ]);
     }
-    let summary = "Addresses of superblocks on every trace, at every size";
-    vec![Block::Figures(vec![picture]), Fold::closed(summary, Block::Table(table))]
+    let summary = "Addresses of superblocks at every size";
+    (!table.is_empty()).then(|| Fold::closed(summary, Block::Table(table)))
 }
 
-fn attacks(attacks: &[NameAttack]) -> Table {
-    let mut table = Table::new("Names made to harm, in one directory")
+fn attacks(caption: &str, attacks: &[&NameAttack]) -> Table {
+    let mut table = Table::new(caption)
         .words(["names", "known to their maker"])
         .words(["function"])
         .numbers(["buckets", "visited", "ideal", "fullest"])
