@@ -52,7 +52,6 @@ pub struct NodeLayout {
     /// What the nodes are.
     pub title: &'static str,
     /// The table of a replay whose nodes they are.
-    #[serde(skip)]
     pub table: Option<KernelTable>,
     /// The eras in which they are that.
     pub eras: &'static [&'static str],
@@ -365,7 +364,6 @@ pub struct NodeLines {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayoutRow {
     /// The layout.
-    #[serde(flatten)]
     pub layout: NodeLayout,
     /// Its lines, for each size that was asked for.
     pub lines: Vec<NodeLines>,

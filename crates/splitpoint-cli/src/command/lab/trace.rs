@@ -1,6 +1,6 @@
 //! `splitpoint lab trace`: captures of strace and of tracefs, made into traces.
 
-use std::io::{self, BufReader, BufWriter, IsTerminal as _, Read, Write};
+use std::io::{self, BufReader, IsTerminal as _, Read};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -195,9 +195,10 @@ fn with_input<T>(
     import: impl FnOnce(&mut dyn io::BufRead, &mut dyn FnMut(u64)) -> Result<T, CaptureError>,
 ) -> Result<T> {
     let shown = path.display();
-    let stream: Box<dyn Read> = match path == Path::new("-") {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(open_stream(path)?),
+    let stream: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(open_stream(path)?)
     };
     let mut input = zstd::reader(BufReader::new(stream))
         .map_err(|error| Failure::reading(format_args!("`{shown}`"), &error))?;
@@ -241,22 +242,18 @@ impl TraceOutput {
         let counts: Vec<String> =
             writer.counts().iter().map(|(letter, count)| format!("{letter} {count}")).collect();
         let counts = counts.join(", ");
-        match &self.output {
-            Some(path) => {
-                let mut text = Vec::new();
-                writer.write(&name, source, &mut text).map_err(|error| Failure::output(&error))?;
-                self.check()?;
-                replace(path, &text)?;
-                console.note(format_args!("wrote the trace `{}`: {counts}", path.display()));
-            }
-            None => {
-                let mut out = BufWriter::new(console::data());
-                writer.write(&name, source, &mut out).map_err(|error| Failure::output(&error))?;
-                out.flush().map_err(|error| Failure::output(&error))?;
-                if !io::stdout().is_terminal() {
-                    console.note(format_args!("wrote the trace: {counts}"));
-                }
-            }
+        let failed = |error: io::Error| Failure::output(&error);
+        if let Some(path) = &self.output {
+            let mut text = Vec::new();
+            writer.write(&name, source, &mut text).map_err(failed)?;
+            self.check()?;
+            replace(path, &text)?;
+            console.note(format_args!("wrote the trace `{}`: {counts}", path.display()));
+            return Ok(());
+        }
+        writer.write(&name, source, console::data()).map_err(failed)?;
+        if !io::stdout().is_terminal() {
+            console.note(format_args!("wrote the trace: {counts}"));
         }
         Ok(())
     }
