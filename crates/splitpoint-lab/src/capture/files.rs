@@ -113,7 +113,7 @@ impl std::str::FromStr for PathMap {
 
     /// Reads `OLD=NEW`, two absolute paths.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (from, to) = text.split_once('=').ok_or("give two paths, as in /home/me=/srv")?;
+        let (from, to) = text.split_once('=').ok_or("give two paths, as in /u/me=/srv")?;
         let is_absolute = |path: &str| path.len() > 1 && path.starts_with('/');
         if !is_absolute(from) || !is_absolute(to) {
             return Err("both paths start with / and name a directory".to_owned());

@@ -65,7 +65,7 @@ struct TraceOutput {
 #[command(after_help = "\
 Examples:
   splitpoint lab trace strace run.st --output run.kct
-  splitpoint lab trace strace run.st --map /home/me=/srv --name build
+  splitpoint lab trace strace run.st --map /u/me=/srv --name build
   splitpoint lab trace strace run.st.zst --root /mnt/other-machine")]
 struct StraceArgs {
     /// The output of `strace -f -y -ttt -s 0`; may be zstd; - reads standard input
