@@ -136,7 +136,7 @@ impl<F: Files> Paths<F> {
                 continue;
             }
             let is_last = is_end && index + 1 == components.len();
-            let node = self.look_up(at, name, is_last, walk)?;
+            let node = self.look_up(at, name, is_last, follows, walk)?;
             walked = Walked { directory: at, name: Some(name.to_vec()), node };
             let Some(mut next) = node else { return Ok(walked) };
             if at == ROOT && KERNEL_TREES.contains(&name) {
@@ -159,12 +159,17 @@ impl<F: Files> Paths<F> {
         Ok(walked)
     }
 
+    fn is_link(&self, node: NodeNumber) -> bool {
+        matches!(self.nodes[node].form, FileForm::Link(_))
+    }
+
     /// Looks one component up and writes it.
     fn look_up(
         &mut self,
         directory: NodeNumber,
         name: &[u8],
         is_last: bool,
+        follows: bool,
         walk: &Walk,
     ) -> Result<Option<NodeNumber>, String> {
         let known = self.entry(directory, name)?;
@@ -173,7 +178,8 @@ impl<F: Files> Paths<F> {
                 let form = if is_last { FileForm::Regular } else { FileForm::Directory };
                 Some(self.add(directory, name, form))
             }
-            (Outcome::Missing, Some(_)) if is_last => {
+            // Of a link that is followed, what it leads to may be missing.
+            (Outcome::Missing, Some(node)) if is_last && !(follows && self.is_link(node)) => {
                 self.set(directory, name, None);
                 None
             }
