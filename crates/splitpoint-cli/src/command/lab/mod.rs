@@ -42,7 +42,7 @@ Examples:
   splitpoint lab sweep words.txt                   # at many table sizes
   splitpoint lab recommend words.txt               # which one to use
   splitpoint lab gate words.txt --hash fnv1a-32    # fail if it does not fit
-  splitpoint lab replay usr.kct.zst                # a kernel's caches, then and now
+  splitpoint lab replay usr.kct.zst                # a kernel's caches replayed
   splitpoint lab list                              # the functions
   splitpoint lab golden                            # check published figures
   splitpoint lab layout                            # cache lines of chains

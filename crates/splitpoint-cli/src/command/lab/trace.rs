@@ -25,9 +25,10 @@ use crate::progress::{Progress, ProgressMode, Total};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  strace -f -y -ttt -s 0 -e trace=%file,%process,%desc -o run.st make
   splitpoint lab trace strace run.st --output make.kct
-  splitpoint lab trace tracefs trace.txt --stats stats0 --stats stats1 --output pages.kct")]
+  splitpoint lab trace tracefs trace.txt --stats stats0 --stats stats1
+Captures:
+  strace -f -y -ttt -s 0 -e trace=%file,%process,%desc -o run.st make")]
 pub(super) struct Args {
     #[command(subcommand)]
     source: Source,
@@ -95,7 +96,7 @@ struct StraceArgs {
 #[command(after_help = "\
 Examples:
   splitpoint lab trace tracefs trace.txt --output pages.kct
-  splitpoint lab trace tracefs trace.txt --device 8:1 --stats stats0 --stats stats1")]
+  splitpoint lab trace tracefs trace.txt --device 8:1 --stats stats0")]
 struct TracefsArgs {
     /// The text of `trace` or `trace_pipe`; may be zstd; - reads standard input
     file: PathBuf,
