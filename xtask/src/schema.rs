@@ -19,8 +19,16 @@ pub(crate) const FIELDS: &str = "docs/lab-json.md";
 pub(crate) const SCHEMA: &str = "docs/lab-schema.json";
 /// Where the types are.
 const SOURCES: &str = "crates/splitpoint-lab/src/";
-/// The types of a complete study: of keys, and of replays.
-const ROOTS: [&str; 2] = ["Study", "ReplayStudy"];
+/// The types of a complete study: of keys, and of replays; and other results.
+const ROOTS: [&str; 7] = [
+    "Study",
+    "ReplayStudy",
+    "LayoutReport",
+    "TableSizes",
+    "HandleReport",
+    "LiveKernel",
+    "PaperReport",
+];
 
 const START: &str = "<!-- fields -->";
 const END: &str = "<!-- end -->";
@@ -193,6 +201,8 @@ impl Shape {
                 };
                 Self::Tuple((0..length).map(|_: u32| Self::of(&array.elem)).collect())
             }
+            syn::Type::Reference(reference) => Self::of(&reference.elem),
+            syn::Type::Slice(slice) => Self::List(Box::new(Self::of(&slice.elem))),
             syn::Type::Path(path) => path.path.segments.last().map_or(Self::Text, Self::of_segment),
             _ => Self::Text,
         }

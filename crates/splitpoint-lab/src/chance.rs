@@ -5,7 +5,10 @@
 //! Mann and Whitney, "On a test of whether one of two random variables is stochastically larger
 //! than the other", 1947; the variance with ties as in Hollander and Wolfe, Nonparametric
 //! Statistical Methods, 4.1. Press et al., Numerical Recipes, 6.4: the incomplete beta function by
-//! its continued fraction.
+//! its continued fraction. Welch, "The generalization of Student's problem when several different
+//! population variances are involved", 1947.
+
+use serde::Serialize;
 
 use crate::probability::{ln_gamma, normal_two_sided};
 
@@ -56,6 +59,65 @@ pub fn ranks_p(left: &[f64], right: &[f64]) -> Option<f64> {
         return Some(1.0);
     }
     Some(normal_two_sided((away - 0.5).max(0.0) / variance.sqrt()))
+}
+
+/// Mean and standard deviation of some runs, which is all that most papers print.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Moments {
+    /// Runs.
+    pub run_count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// Their standard deviation, with one run less as the divisor.
+    pub deviation: f64,
+}
+
+impl Moments {
+    /// Returns those of `runs`; without runs, zeros.
+    pub fn of(runs: &[f64]) -> Self {
+        let count = runs.len() as f64;
+        let mean = runs.iter().sum::<f64>() / count.max(1.0);
+        let squares: f64 = runs.iter().map(|run| (run - mean).powi(2)).sum();
+        let deviation = (squares / (count - 1.0).max(1.0)).sqrt();
+        Self { run_count: runs.len() as u64, mean, deviation }
+    }
+}
+
+/// Welch's test of the difference of two means.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Welch {
+    /// Difference of the means, right less left, in its standard errors.
+    pub t: f64,
+    /// Degrees of freedom.
+    pub dof: f64,
+    /// Two-sided probability that equal means differ as much.
+    pub p: f64,
+}
+
+/// Tests whether the means of two sets of runs differ, whose variances may differ too.
+///
+/// Returns `None` if one has fewer than two runs, or if none of them varies.
+///
+/// # Examples
+///
+/// ```
+/// use splitpoint_lab::chance::{Moments, welch};
+///
+/// let before = Moments { run_count: 10, mean: 4300.7, deviation: 15.73 };
+/// let after = Moments { run_count: 10, mean: 4582.9, deviation: 12.55 };
+/// assert!(welch(before, after).is_some_and(|test| test.p < 1e-12));
+/// ```
+pub fn welch(left: Moments, right: Moments) -> Option<Welch> {
+    let share = |it: Moments| it.deviation.powi(2) / it.run_count as f64;
+    let (one, other) = (share(left), share(right));
+    let sum = one + other;
+    if left.run_count.min(right.run_count) < 2 || !sum.is_normal() {
+        return None;
+    }
+    let t = (right.mean - left.mean) / sum.sqrt();
+    let term = |share: f64, it: Moments| share.powi(2) / (it.run_count as f64 - 1.0);
+    let dof = sum.powi(2) / (term(one, left) + term(other, right));
+    Some(Welch { t, dof, p: beta_lower(dof / 2.0, 0.5, dof / (dof + t * t)) })
 }
 
 /// Returns the two-sided probability that a count splits as unevenly as `left` and `right`, if each
@@ -144,6 +206,33 @@ mod tests {
         assert_eq!(ranks_p(&low, &high), ranks_p(&high, &low));
         assert_eq!(ranks_p(&[7.0; 15], &[7.0; 15]), Some(1.0));
         assert_eq!(ranks_p(&[7.0; 7], &[1.0; 15]), None);
+    }
+
+    /// The quantiles of Student's distribution for 5 % on both sides, from a table.
+    #[test]
+    fn welch_s_test_of_equal_variances_is_student_s() {
+        for (run_count, quantile) in [(2, 4.303), (6, 2.228), (16, 2.042), (61, 1.980)] {
+            let left = Moments { run_count, mean: 0.0, deviation: 1.0 };
+            let mean = quantile * (2.0 / run_count as f64).sqrt();
+            let test = welch(left, Moments { mean, ..left }).unwrap();
+            assert!((test.dof - 2.0 * (run_count as f64 - 1.0)).abs() < 1e-9);
+            assert!((test.p - 0.05).abs() < 1e-4, "{test:?}");
+        }
+        let still = Moments { run_count: 5, mean: 1.0, deviation: 0.0 };
+        assert_eq!(welch(still, still), None);
+        assert_eq!(welch(Moments::of(&[1.0]), Moments::of(&[1.0, 2.0])), None);
+    }
+
+    /// Variances 1 and 9 of four and nine runs: dof = 1.25^2 / (0.25^2/3 + 1^2/8).
+    #[test]
+    fn welch_s_degrees_of_freedom_are_those_worked_by_hand() {
+        let left = Moments { run_count: 4, mean: 3.0, deviation: 1.0 };
+        let right = Moments { run_count: 9, mean: 1.0, deviation: 3.0 };
+        let test = welch(left, right).unwrap();
+        assert!((test.dof - 1.5625 / (0.0625 / 3.0 + 0.125)).abs() < 1e-9);
+        assert!((test.t + 2.0 / 1.25_f64.sqrt()).abs() < 1e-12);
+        let moments = Moments::of(&[1.0, 2.0, 4.0, 5.0]);
+        assert_eq!((moments.mean, moments.deviation), (3.0, (10.0_f64 / 3.0).sqrt()));
     }
 
     #[test]

@@ -16,6 +16,7 @@
 
 pub mod avalanche;
 mod bit_counts;
+pub mod capture;
 pub mod chains;
 pub mod chance;
 pub mod choose;
@@ -25,14 +26,17 @@ pub mod drive;
 mod error;
 pub mod gate;
 pub mod golden;
+pub mod handles;
 pub mod key_positions;
 pub mod keys;
 pub mod line_load;
+pub mod live_kernel;
 pub mod lookups;
 pub mod measure;
 pub mod number;
 pub mod occupancy;
 pub mod paging;
+pub mod paper;
 mod partial;
 pub mod probability;
 pub mod probing;

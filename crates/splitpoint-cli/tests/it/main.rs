@@ -22,6 +22,7 @@ mod interrupt;
 mod lab;
 mod lab_choose;
 mod lab_depth;
+mod lab_kernels;
 mod lab_keys;
 mod lab_replay;
 mod lab_report;

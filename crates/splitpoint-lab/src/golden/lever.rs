@@ -13,14 +13,14 @@ use crate::occupancy::Occupancy;
 
 /// A histogram as the kernel printed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Histogram {
-    pub(super) bucket_count: u64,
-    pub(super) object_count: u64,
-    largest: u64,
+pub(crate) struct Histogram {
+    pub(crate) bucket_count: u64,
+    pub(crate) object_count: u64,
+    pub(crate) largest: u64,
     /// Size, buckets, items and cumulative percent of sizes 0 to 15.
-    rows: Vec<[u64; 4]>,
+    pub(crate) rows: Vec<[u64; 4]>,
     /// Buckets and items of larger sizes.
-    larger: [u64; 2],
+    pub(crate) larger: [u64; 2],
 }
 
 const TEXTS: [&str; 5] = [
@@ -33,7 +33,7 @@ const TEXTS: [&str; 5] = [
 
 impl Histogram {
     /// Returns histogram `number`, from 1 to 5.
-    pub(super) fn of_paper(number: usize) -> Self {
+    pub(crate) fn of_paper(number: usize) -> Self {
         Self::parse(TEXTS[number - 1])
     }
 
@@ -59,11 +59,11 @@ impl Histogram {
         self.rows.iter().map(|row| row[2]).sum::<u64>() + self.larger[1]
     }
 
-    pub(super) fn buckets(&self) -> u64 {
+    pub(crate) fn buckets(&self) -> u64 {
         self.rows.iter().map(|row| row[1]).sum::<u64>() + self.larger[0]
     }
 
-    pub(super) fn empty_buckets(&self) -> u64 {
+    pub(crate) fn empty_buckets(&self) -> u64 {
         self.rows.iter().find(|row| row[0] == 0).map_or(0, |row| row[1])
     }
 

@@ -17,6 +17,7 @@ mod sizes;
 mod slips;
 mod vectors;
 
+pub(crate) use lever::Histogram;
 pub use slips::{Slip, slips};
 
 /// One published figure beside what this library computes.
@@ -82,6 +83,18 @@ pub fn rows() -> Vec<Row> {
     rows.extend(sizes::rows());
     rows.extend(lint());
     rows
+}
+
+/// Returns the rows of Lever's histograms and of the tables of 2.2.16.
+pub(crate) fn lever_rows() -> Vec<Row> {
+    let mut rows = lever::rows();
+    rows.extend(sizes::rows());
+    rows
+}
+
+/// Returns the rows of Bacik's keys.
+pub(crate) fn bacik_rows() -> Vec<Row> {
+    bacik::rows()
 }
 
 fn hash_vectors() -> Vec<Row> {

@@ -178,6 +178,16 @@ impl TableSetup {
         Ok(Self { table, function, reducer, layouts })
     }
 
+    /// Returns this setup with another reduction, such as another shift.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BucketCount`] if the reduction has no table of this size.
+    pub fn with_reduction(self, reduction: Reduction) -> Result<Self, Error> {
+        let reducer = reduction.prepare(self.function.width_bits(), self.bucket_count())?;
+        Ok(Self { reducer, ..self })
+    }
+
     /// Returns which of the four tables it is for.
     pub fn table(&self) -> KernelTable {
         self.table

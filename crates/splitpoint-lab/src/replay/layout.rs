@@ -13,6 +13,7 @@
 use serde::Serialize;
 
 use super::KernelTable;
+use super::walk::WalkTime;
 
 /// Bytes between two colors of slabs: a cache line of the time.
 const COLOR_BYTES: u32 = 32;
@@ -51,7 +52,6 @@ pub struct NodeLayout {
     /// What the nodes are.
     pub title: &'static str,
     /// The table of a replay whose nodes they are.
-    #[serde(skip)]
     pub table: Option<KernelTable>,
     /// The eras in which they are that.
     pub eras: &'static [&'static str],
@@ -349,6 +349,57 @@ impl NodeLayout {
     }
 }
 
+/// The lines that a lookup reads of a node, for one size of cache lines.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct NodeLines {
+    /// Size of a cache line in bytes.
+    pub line_bytes: u32,
+    /// Lines of a node that a lookup passes.
+    pub step: f64,
+    /// Lines of the node that matches.
+    pub matched: f64,
+}
+
+/// A layout and its lines.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayoutRow {
+    /// The layout.
+    pub layout: NodeLayout,
+    /// Its lines, for each size that was asked for.
+    pub lines: Vec<NodeLines>,
+}
+
+/// Layouts beside each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayoutReport {
+    /// Version of the form: 1.
+    pub schema: u32,
+    /// The layouts.
+    pub layouts: Vec<LayoutRow>,
+    /// What lookups took with nodes of them, if that was measured.
+    pub times: Vec<WalkTime>,
+}
+
+impl LayoutReport {
+    /// Counts the lines of `layouts` for each of these sizes of cache lines.
+    ///
+    /// # Panics
+    ///
+    /// If a size is 0.
+    pub fn new(layouts: &[NodeLayout], line_sizes: &[u32]) -> Self {
+        let lines = |layout: NodeLayout, line_bytes: u32| NodeLines {
+            line_bytes,
+            step: layout.lines_per_step(line_bytes),
+            matched: layout.lines_per_match(line_bytes),
+        };
+        let row = |&layout: &NodeLayout| LayoutRow {
+            layout,
+            lines: line_sizes.iter().map(|&line_bytes| lines(layout, line_bytes)).collect(),
+        };
+        Self { schema: 1, layouts: layouts.iter().map(row).collect(), times: Vec::new() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -391,9 +442,8 @@ mod tests {
         assert!((dentry.with_first(140).lines_per_step(32) - 1.276).abs() < 0.000_6);
         let colored = NodeLayout::by_name("dentry-2.2.5").unwrap();
         let of_color = |color: u32| colored.with_first(32 * color).lines_per_step(128);
-        for (color, lines) in [1.0, 1.0, 2.0, 2.0].into_iter().enumerate() {
-            assert!((of_color(color as u32) - lines).abs() < 1e-9, "{color}");
-        }
+        let twice = [0, 1, 2, 3].map(|color| (2.0 * of_color(color)) as u32);
+        assert_eq!(twice, [2, 2, 4, 4]);
     }
 
     /// By a plain walk over the bytes, one by one.
@@ -409,8 +459,8 @@ mod tests {
                     line_count += lines.collect::<std::collections::BTreeSet<u64>>().len();
                 }
                 let mean = line_count as f64 / layout.starts().count() as f64;
-                let lines = layout.lines_per_match(line_bytes);
-                assert!((lines - mean).abs() < 1e-9, "{}: {lines}, {mean}", layout.name);
+                let found = layout.lines_per_match(line_bytes);
+                assert!((found - mean).abs() < 1e-12, "{}", layout.name);
                 assert!(layout.lines_per_step(line_bytes) <= mean);
             }
         }

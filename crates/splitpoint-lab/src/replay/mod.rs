@@ -24,15 +24,17 @@ mod replaying;
 mod sizes;
 mod stream;
 mod study;
+mod table_sizes;
 mod today;
 pub mod trace;
 mod trees;
+pub mod walk;
 
 pub use addresses::ObjectLayout;
 pub use chains::{Chains, Visits, ideal_buckets};
 pub use dentries::{DentryKey, Shrink};
 pub use era::{ERAS, Era, EraTable, KernelTable, Layouts, TableSetup};
-pub use layout::{Field, NODE_LAYOUTS, NodeLayout};
+pub use layout::{Field, LayoutReport, LayoutRow, NODE_LAYOUTS, NodeLayout, NodeLines};
 pub use measure::measure_ideal;
 pub use plan::{Column, Combination, era_of, tables_of};
 pub use reading::{Reading, Run};
@@ -44,6 +46,7 @@ pub use study::{
     ReplayStudy, SizeCurve, SizePoint, StreamReplay, SuperblockReplay, TableReplay, TodayReplay,
     TraceReplay,
 };
+pub use table_sizes::{TableSize, TableSizes};
 pub use today::{name_attacks, names_that_collide};
 pub use trace::{InodeNumber, Trace};
 pub use trees::{TreeReplay, red_black, xarray};

@@ -24,10 +24,14 @@ mod curve;
 mod entry;
 mod functions;
 mod gates;
+mod handles;
+mod kernel_tables;
 mod keys;
+mod layouts;
 mod measurement;
 mod method;
 mod number;
+mod paper;
 mod replay;
 mod scale;
 mod sizes;
@@ -44,6 +48,10 @@ use crate::document::{Block, Document, Line, Section, shown};
 use crate::study::Study;
 
 pub use self::chains::warning as chains_warning;
+pub use self::handles::handles;
+pub use self::kernel_tables::{live_kernel, table_sizes};
+pub use self::layouts::layouts;
+pub use self::paper::paper;
 pub use self::replay::replay;
 
 /// Returns the document of a study.

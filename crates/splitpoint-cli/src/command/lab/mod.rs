@@ -6,8 +6,12 @@ mod gate;
 mod golden;
 mod hash;
 mod keys;
+mod layout;
 mod list;
+mod live;
 mod measuring;
+mod nfs;
+mod paper;
 mod recommend;
 mod replay;
 mod report;
@@ -15,6 +19,8 @@ mod saving;
 mod slots;
 mod sweep;
 mod table;
+mod tables;
+mod trace;
 mod watching;
 
 use clap::Subcommand;
@@ -36,9 +42,11 @@ Examples:
   splitpoint lab sweep words.txt                   # at many table sizes
   splitpoint lab recommend words.txt               # which one to use
   splitpoint lab gate words.txt --hash fnv1a-32    # fail if it does not fit
-  splitpoint lab replay usr.kct.zst                # a kernel's caches, then and now
+  splitpoint lab replay usr.kct.zst                # a kernel's caches replayed
   splitpoint lab list                              # the functions
-  splitpoint lab golden                            # check published figures")]
+  splitpoint lab golden                            # check published figures
+  splitpoint lab layout                            # cache lines of chains
+  splitpoint lab live                              # tables of this kernel")]
 pub(crate) struct Args {
     /// The command to run
     #[command(subcommand)]
@@ -59,6 +67,12 @@ enum Command {
     Replay(Box<replay::Args>),
     List(list::Args),
     Golden(golden::Args),
+    Tables(tables::Args),
+    Layout(layout::Args),
+    Nfs(nfs::Args),
+    Live(live::Args),
+    Trace(trace::Args),
+    Paper(paper::Args),
 }
 
 /// Runs a command of the lab.
@@ -76,5 +90,11 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Replay(args) => replay::run(args, console),
         Command::List(args) => list::run(args),
         Command::Golden(args) => golden::run(args, console),
+        Command::Tables(args) => tables::run(args, console),
+        Command::Layout(args) => layout::run(args, console),
+        Command::Nfs(args) => nfs::run(args, console),
+        Command::Live(args) => live::run(args, console),
+        Command::Trace(args) => trace::run(args, console),
+        Command::Paper(args) => paper::run(args, console),
     }
 }

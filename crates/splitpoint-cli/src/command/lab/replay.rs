@@ -1,7 +1,7 @@
 //! `splitpoint lab replay`: traces of the kernel's caches through the hash tables of its versions.
 
-mod columns;
-mod input;
+pub(super) mod columns;
+pub(super) mod input;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -32,10 +32,10 @@ use crate::progress::{Phases, ProgressMode, Total};
 Examples:
   splitpoint lab replay usr.kct.zst
   splitpoint lab replay scripts.kct.zst --table dentry --era 2.2.5 --style lever
-  splitpoint lab replay scripts.kct.zst --table buffer --hash steiner-buffer --buckets 16384
-  splitpoint lab replay usr.kct.zst --table inode --era 2.4.0 --memory 64M --seeds 100
+  splitpoint lab replay scripts.kct.zst --hash steiner-buffer --buckets 16384
+  splitpoint lab replay usr.kct.zst --table inode --era 2.4.0 --memory 64M
   splitpoint lab replay scripts.kct.zst --combine all
-  splitpoint lab replay scripts.kct.zst --shrink half:100000 --every 500000 --table inode
+  splitpoint lab replay scripts.kct.zst --shrink half:100000 --every 500000
   splitpoint lab replay --all traces --html then-and-now.html")]
 pub(super) struct Args {
     /// The traces; directories with --all
@@ -74,7 +74,7 @@ pub(super) struct Args {
           conflicts_with_all = ["era", "hash", "buckets", "memory", "table"])]
     combine: Option<String>,
 
-    /// How the dentry cache is pruned: none, to N entries (lru:N), or all or half of what is unused
+    /// How the dentry cache is pruned: none, to N dentries (lru:N), or all or half of what is unused
     /// after every K lookups (all:K, half:K)
     #[arg(long, value_name = "HOW", default_value = "none", value_parser = parse_shrink)]
     shrink: Shrink,

@@ -7,7 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use splitpoint::Error;
-use splitpoint_lab::replay::{REPLAY_SCHEMA, ReplayStudy};
+use splitpoint_lab::handles::HandleReport;
+use splitpoint_lab::live_kernel::LiveKernel;
+use splitpoint_lab::paper::PaperReport;
+use splitpoint_lab::replay::{LayoutReport, REPLAY_SCHEMA, ReplayStudy, TableSizes};
 use splitpoint_lab::study::{KeyFacts, Machine, Program, SCHEMA};
 use splitpoint_lab::{Document, Study, document, report};
 
@@ -35,6 +38,36 @@ impl Saved for Study {
 impl Saved for ReplayStudy {
     fn document(&self) -> Document {
         report::replay(self)
+    }
+}
+
+impl Saved for LayoutReport {
+    fn document(&self) -> Document {
+        report::layouts(self)
+    }
+}
+
+impl Saved for TableSizes {
+    fn document(&self) -> Document {
+        report::table_sizes(self)
+    }
+}
+
+impl Saved for HandleReport {
+    fn document(&self) -> Document {
+        report::handles(self)
+    }
+}
+
+impl Saved for LiveKernel {
+    fn document(&self) -> Document {
+        report::live_kernel(self)
+    }
+}
+
+impl Saved for PaperReport {
+    fn document(&self) -> Document {
+        report::paper(self)
     }
 }
 
@@ -89,22 +122,7 @@ impl Output {
     }
 
     fn renderings(&self) -> [Rendering<'_>; 2] {
-        [
-            Rendering {
-                option: "--html",
-                path: self.html.as_deref(),
-                what: "lab page",
-                start: document::PAGE_START,
-                render: Document::html,
-            },
-            Rendering {
-                option: "--markdown",
-                path: self.markdown.as_deref(),
-                what: "lab Markdown file",
-                start: document::MARKDOWN_START,
-                render: Document::markdown,
-            },
-        ]
+        renderings(self.html.as_deref(), self.markdown.as_deref())
     }
 
     /// Fails early if saving the study would fail in the end.
@@ -129,12 +147,7 @@ impl Output {
             save(path, study)?;
             console.note(format_args!("saved the study to `{}`", path.display()));
         }
-        for form in self.renderings() {
-            let Some(path) = form.file() else { continue };
-            form.check()?;
-            replace(path, (form.render)(&study.document()).as_bytes())?;
-            console.note(format_args!("wrote the {} `{}`", form.what, path.display()));
-        }
+        write_renderings(&self.renderings(), study, console)?;
         if self.json == Some(None) {
             return console::print_json(study);
         }
@@ -143,6 +156,100 @@ impl Output {
             None => console::print_styled(&in_words()),
         }
     }
+}
+
+/// Returns the formats that have a file.
+fn renderings<'a>(html: Option<&'a Path>, markdown: Option<&'a Path>) -> [Rendering<'a>; 2] {
+    [
+        Rendering {
+            option: "--html",
+            path: html,
+            what: "lab page",
+            start: document::PAGE_START,
+            render: Document::html,
+        },
+        Rendering {
+            option: "--markdown",
+            path: markdown,
+            what: "lab Markdown file",
+            start: document::MARKDOWN_START,
+            render: Document::markdown,
+        },
+    ]
+}
+
+/// Writes the renderings that go to files.
+fn write_renderings(
+    renderings: &[Rendering<'_>],
+    study: &impl Saved,
+    console: Console,
+) -> Result<()> {
+    for form in renderings {
+        let Some(path) = form.file() else { continue };
+        form.check()?;
+        replace(path, (form.render)(&study.document()).as_bytes())?;
+        console.note(format_args!("wrote the {} `{}`", form.what, path.display()));
+    }
+    Ok(())
+}
+
+/// Where a result goes that `lab report` does not read.
+#[derive(Debug, clap::Args)]
+pub(super) struct PageOutput {
+    /// Print the result as a JSON object, or save it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, display_order = 800)]
+    #[expect(clippy::option_option, reason = "absent, alone, with a file")]
+    json: Option<Option<PathBuf>>,
+
+    /// Write the result as an HTML page to a file; - prints the page
+    #[arg(long, value_name = "FILE", display_order = 801)]
+    html: Option<PathBuf>,
+
+    /// Write the result as Markdown, for an issue or a wiki, to a file; - prints it
+    #[arg(long, value_name = "FILE", display_order = 802)]
+    markdown: Option<PathBuf>,
+}
+
+impl PageOutput {
+    fn renderings(&self) -> [Rendering<'_>; 2] {
+        renderings(self.html.as_deref(), self.markdown.as_deref())
+    }
+
+    /// Fails early if saving the result would fail in the end.
+    pub(super) fn check(&self) -> Result<()> {
+        if let Some(Some(path)) = &self.json {
+            may_replace_result(path)?;
+        }
+        self.renderings().iter().try_for_each(Rendering::check)
+    }
+
+    /// Prints a result in words, or prints or saves it in another form.
+    pub(super) fn deliver(&self, result: &impl Saved, console: Console) -> Result<()> {
+        if let Some(Some(path)) = &self.json {
+            may_replace_result(path)?;
+            let mut text = serde_json::to_vec(result).map_err(|error| {
+                Failure::new(Exit::Bug, format!("the result cannot be saved: {error}"))
+            })?;
+            text.push(b'\n');
+            replace(path, &text)?;
+            console.note(format_args!("saved the result to `{}`", path.display()));
+        }
+        write_renderings(&self.renderings(), result, console)?;
+        if self.json == Some(None) {
+            return console::print_json(result);
+        }
+        match self.renderings().iter().find(|form| form.path == Some(Path::new("-"))) {
+            Some(form) => print(&(form.render)(&result.document())),
+            None => console::print_styled(&result.document().text(&look(false))),
+        }
+    }
+}
+
+/// Refuses to replace anything except the JSON of a result.
+fn may_replace_result(path: &Path) -> Result<()> {
+    let has_schema = |value: serde_json::Value| value["schema"].is_u64();
+    let is_result = |old| serde_json::from_reader(old).is_ok_and(has_schema);
+    may_replace_if(path, "--json", "saved result", is_result)
 }
 
 /// Saves a study to a file, which at every moment holds either the old study or the new one.
@@ -238,7 +345,7 @@ fn may_replace(path: &Path) -> Result<()> {
 
 /// Refuses to replace a file that is neither empty nor accepted by `is_ours`, and anything that is
 /// not a regular file.
-fn may_replace_if(
+pub(super) fn may_replace_if(
     path: &Path,
     option: &str,
     what: &str,

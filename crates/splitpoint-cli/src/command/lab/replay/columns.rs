@@ -159,7 +159,7 @@ const MEMORY_MIN: u64 = 1 << 20;
 const MEMORY_MAX: u64 = 1 << 46;
 
 /// Reads an amount of memory: a number with a binary unit.
-pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
+pub(in crate::command::lab) fn parse_memory(text: &str) -> Result<u64, String> {
     let expected = || "give a number with K, M, G or T, from 1M to 64T".to_owned();
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let shift =

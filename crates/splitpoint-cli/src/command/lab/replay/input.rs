@@ -15,14 +15,14 @@ use crate::files::open_stream;
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// A trace that was read.
-pub(super) struct Input {
-    pub(super) streams: Streams,
+pub(in crate::command::lab) struct Input {
+    pub(in crate::command::lab) streams: Streams,
     /// The file, as it was named.
-    pub(super) source: String,
+    pub(in crate::command::lab) source: String,
 }
 
 /// Returns the traces in directories, in the order of their names; a file stands for itself.
-pub(super) fn all_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+pub(in crate::command::lab) fn all_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let here = [PathBuf::from(".")];
     let paths = if paths.is_empty() { &here[..] } else { paths };
     let mut traces = Vec::new();
@@ -53,7 +53,7 @@ pub(super) fn all_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 /// Reads a trace; `progress` is told the bytes read, those of the file, and the lines.
-pub(super) fn read(
+pub(in crate::command::lab) fn read(
     path: &Path,
     shrink: Shrink,
     mut progress: impl FnMut(u64, u64, u64),

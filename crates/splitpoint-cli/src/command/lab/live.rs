@@ -1,0 +1,88 @@
+//! `splitpoint lab live`: the hash tables of the kernel that runs.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use splitpoint_lab::live_kernel::{LiveKernel, Reading, Readings};
+
+use super::saving::PageOutput;
+use crate::console::Console;
+use crate::failure::Result;
+
+/// Show the hash tables of this machine's kernel beside an ideal hash
+///
+/// Reads the sizes of the tables of dentries and inodes from the boot log, or computes them from the
+/// memory, and the number of objects from /proc. What it cannot read, it says; root can read more.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  splitpoint lab live
+  splitpoint lab live --html live.html
+  splitpoint lab live --root /mnt/captured --json")]
+pub(super) struct Args {
+    /// Read proc/meminfo and the other files below this directory, as copied from another machine
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+
+    #[command(flatten)]
+    output: PageOutput,
+}
+
+/// Most bytes of a file that are read.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Where the messages of the boot are kept.
+const BOOT_LOGS: [&str; 3] = ["var/log/dmesg", "var/log/kern.log", "var/log/messages"];
+/// What a message about the tables has.
+const MESSAGE: &str = "hash table entries: ";
+
+/// Reads and shows.
+pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    args.output.check()?;
+    let of = |name: &str| read(&args.root.join(name));
+    let live = LiveKernel::of(&Readings {
+        release: of("proc/sys/kernel/osrelease"),
+        boot_log: boot_log(&args.root),
+        command_line: of("proc/cmdline"),
+        meminfo: of("proc/meminfo"),
+        dentry_state: of("proc/sys/fs/dentry-state"),
+        inode_nr: of("proc/sys/fs/inode-nr"),
+        slabinfo: of("proc/slabinfo"),
+    });
+    args.output.deliver(&live, console)
+}
+
+fn read(path: &Path) -> Reading {
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns the messages of the boot from where they are kept, or else from the kernel.
+fn boot_log(root: &Path) -> Reading {
+    let mut reason = "not found".to_owned();
+    for name in BOOT_LOGS {
+        match read(&root.join(name)) {
+            Ok(text) if text.contains(MESSAGE) => return Ok(text),
+            Ok(_) => reason = format!("{name} no longer has the boot"),
+            Err(_) => {}
+        }
+    }
+    if root != Path::new("/") {
+        return Err(reason);
+    }
+    let output = Command::new("dmesg").stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{reason}; dmesg cannot be run: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if text.contains(MESSAGE) {
+        return Ok(text.into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.trim().lines().next().unwrap_or_default();
+    Err(match said {
+        "" => format!("{reason}; dmesg no longer has the boot"),
+        said => format!("{reason}; {said}"),
+    })
+}
