@@ -81,8 +81,8 @@ fn tables_apply_the_rules_of_an_era() {
 #[test]
 fn nfs_prints_netbsd_s_line_of_each_function() {
     let sandbox = Sandbox::new();
-    let lines: String = (0..2000).map(|inode| format!("{} 0\n", 2 * inode)).collect();
-    sandbox.write("handles", lines.as_bytes());
+    let lines: Vec<String> = (0..2000).map(|inode| format!("{} 0", 2 * inode)).collect();
+    sandbox.write("handles", lines.join("\n").as_bytes());
     let text = sandbox.run(&["lab", "nfs", "handles"]).text();
     let row = |name: &str| {
         let line = text.lines().find(|line| line.starts_with(name)).expect("a row");
