@@ -150,6 +150,15 @@ impl Era {
     pub fn by_name(name: &str) -> Option<&'static Self> {
         ERAS.iter().find(|era| era.name == name)
     }
+
+    /// Returns the bytes of a bucket of `table`: a pointer or, of dentries and inodes before 6.x, a list
+    /// head of two.
+    pub fn bucket_bytes(&self, table: KernelTable) -> u64 {
+        match (self.layouts == Layouts::LINUX_6, table) {
+            (false, KernelTable::Page | KernelTable::Buffer) => 4,
+            _ => 8,
+        }
+    }
 }
 
 /// A function and a size for one table, with the objects of an era.

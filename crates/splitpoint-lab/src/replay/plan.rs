@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{ERAS, Era, EraTable, KernelTable, Layouts, NodeLayout, Shrink, TableSetup};
+use super::{ERAS, Era, EraTable, KernelTable, NodeLayout, Shrink, TableSetup};
 use crate::specimen::KeyLayout;
 use crate::{Error, Specimen};
 
@@ -70,15 +70,6 @@ impl Column {
     /// Returns how the nodes of its chains lie in memory.
     pub fn nodes(&self) -> Option<&'static NodeLayout> {
         NodeLayout::of_era(self.era.name, self.table())
-    }
-
-    /// Returns the bytes of a bucket: a pointer or, of dentries and inodes before 6.x, a list head of
-    /// two.
-    pub fn bucket_bytes(&self) -> u64 {
-        match (self.era.layouts == Layouts::LINUX_6, self.table()) {
-            (false, KernelTable::Page | KernelTable::Buffer) => 4,
-            _ => 8,
-        }
     }
 }
 

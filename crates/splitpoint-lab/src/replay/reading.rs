@@ -39,6 +39,26 @@ impl Reading {
 }
 
 /// A table under a stream that can be stopped after any lookup.
+///
+/// # Examples
+///
+/// ```
+/// use splitpoint_lab::Specimen;
+/// use splitpoint_lab::replay::{KernelTable, Layouts, Run, Shrink, Streams, TableSetup, Trace};
+///
+/// let text = "# kernel cache trace 1\nL 1 2 11 usr\nL 1 2 12 bin\nL 1 2 11 usr x2\n";
+/// let streams = Streams::read(Trace::new(text.as_bytes())?, Shrink::None, |_| {})?;
+/// let function = Specimen::by_name("linux-2.2.5-dentry")?;
+/// let setup = TableSetup::new(KernelTable::Dentry, function, 1, Layouts::LINUX_2_2)?;
+/// let buckets = setup.buckets(&streams, 1).expect("the objects fit");
+/// let mut run = Run::new(streams.steps(KernelTable::Dentry), &buckets, 1);
+/// // With one bucket the second miss passes `usr`, and both hits pass `bin`, which came later.
+/// run.advance_to(2);
+/// assert_eq!(run.reading().visited, 1);
+/// run.finish();
+/// assert_eq!((run.reading().visited, run.reading().hit_count), (5, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
     steps: &'a [Step],

@@ -365,7 +365,7 @@ impl<'a> Replay<'a> {
             table: column.table(),
             hash: column.setup.function().name().to_owned(),
             bucket_count,
-            table_bytes: bucket_count * column.bucket_bytes(),
+            table_bytes: bucket_count * column.era.bucket_bytes(column.table()),
             is_seeded: Self::is_seeded(column),
             reading: first.reading,
             visited: across(&visited, &mut of_seeds()),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use splitpoint::stats::Ideal;
 
-use super::{Era, EraTable, KernelTable, SizeRule};
+use super::{Era, EraTable};
 
 /// A table of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,7 +55,7 @@ impl TableSizes {
         let mut tables = Vec::new();
         for &memory_bytes in memories {
             for era in eras {
-                let of_era = |it: &EraTable| size(memory_bytes, era.name, it, object_count);
+                let of_era = |it: &EraTable| size(memory_bytes, era, it, object_count);
                 tables.extend(era.tables.iter().map(of_era));
             }
         }
@@ -63,27 +63,18 @@ impl TableSizes {
     }
 }
 
-fn size(memory_bytes: u64, era: &'static str, it: &EraTable, objects: Option<u64>) -> TableSize {
+fn size(memory_bytes: u64, era: &'static Era, it: &EraTable, objects: Option<u64>) -> TableSize {
     let bucket_count = it.rule.bucket_count(it.table, memory_bytes);
     TableSize {
         memory_bytes,
-        era,
+        era: era.name,
         table: it.table.name(),
         bucket_count,
-        table_bytes: bucket_count * bucket_bytes(it),
+        table_bytes: bucket_count * era.bucket_bytes(it.table),
         is_fixed: it.rule.bucket_count(it.table, 1 << 20) == bucket_count
             && it.rule.bucket_count(it.table, 1 << 40) == bucket_count,
         load_factor: objects.map(|count| count as f64 / bucket_count as f64),
         longest_ideal: objects.map(|count| Ideal::uniform(bucket_count, count).longest_mean()),
-    }
-}
-
-/// Returns the size of a bucket: of 2.2 and 2.4 one pointer of 4 bytes, or two in the tables of
-/// dentries and inodes; today one of 8 bytes.
-pub(crate) fn bucket_bytes(it: &EraTable) -> u64 {
-    match (it.rule, it.table) {
-        (SizeRule::Linux6, _) | (_, KernelTable::Dentry | KernelTable::Inode) => 8,
-        (_, KernelTable::Page | KernelTable::Buffer) => 4,
     }
 }
 

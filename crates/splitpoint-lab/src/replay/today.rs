@@ -86,7 +86,7 @@ impl Replay<'_> {
             era: column.era.name.to_owned(),
             table,
             bucket_count: column.setup.bucket_count(),
-            table_bytes: column.setup.bucket_count() * column.bucket_bytes(),
+            table_bytes: column.setup.bucket_count() * column.era.bucket_bytes(table),
             memory_bytes,
             visited: Across::of(&visited).unwrap_or_default(),
             visited_ideal: self.ideal_visited(table, column.setup.bucket_count()),
