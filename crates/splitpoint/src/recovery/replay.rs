@@ -346,10 +346,8 @@ fn load_image(
     let (mut bytes, bytes_total) = (0, image.name().bytes);
     image.for_each_entry(
         &region.view,
+        |bucket| share.has(bucket.0),
         |bucket, slots| {
-            if !share.has(bucket.0) {
-                return Ok(());
-            }
             // Most slots stay in their bucket or go to the one that it is divided into: the
             // lines of the last slots of both.
             let mut open: [Option<(BucketIndex, &Line, usize)>; 2] = [None; 2];
