@@ -238,8 +238,9 @@ impl Check<'_> {
         if is_of_older_version(&region.view, name) {
             return;
         }
-        let checked = Image::open(&region.view, name)
-            .and_then(|image| image.for_each_entry(&region.view, |_, _| Ok(()), |_| {}, |_| {}));
+        let checked = Image::open(&region.view, name).and_then(|image| {
+            image.for_each_entry(&region.view, |_| false, |_, _| Ok(()), |_| {}, |_| {})
+        });
         if let Err(error) = checked {
             self.report.note_error(&error);
         }

@@ -350,12 +350,13 @@ impl Image {
         self.name
     }
 
-    /// Calls `each` with every bucket and its slots, a bucket perhaps more than once; `ahead` with
-    /// the buckets of a group some time before that; after each block `read` with its size in bytes.
-    /// Stops at damage.
+    /// Calls `each` with every bucket that `is_wanted` and its slots, a bucket perhaps more than
+    /// once; `ahead` with the first bucket of an entry some time before that; after each block `read`
+    /// with its size in bytes. Stops at damage.
     pub(crate) fn for_each_entry(
         &self,
         view: &View,
+        is_wanted: impl Fn(BucketIndex) -> bool,
         mut each: impl FnMut(BucketIndex, &[Slot]) -> Result<()>,
         mut ahead: impl FnMut(BucketIndex),
         mut read: impl FnMut(u64),
@@ -375,13 +376,17 @@ impl Image {
                 let entry = entry.ok_or_else(|| short(offset, left))?;
                 for (bucket, packed) in entry.buckets() {
                     let is_inside = bucket.0 < self.state.geometry.bucket_count();
-                    slots.clear();
-                    slots.extend(packed.map(|packed| self.state.packing.unpack(packed, bucket)));
-                    if !is_inside || slots.len() as u64 > left {
+                    let slot_count = packed.len() as u64;
+                    if !is_inside || slot_count > left {
                         return Err(short(offset, left));
                     }
-                    left -= slots.len() as u64;
-                    each(bucket, &slots)?;
+                    left -= slot_count;
+                    if is_wanted(bucket) {
+                        slots.clear();
+                        let unpack = |packed| self.state.packing.unpack(packed, bucket);
+                        slots.extend(packed.map(unpack));
+                        each(bucket, &slots)?;
+                    }
                 }
             }
             at += BLOCK_BYTES as u64;
@@ -428,6 +433,7 @@ struct Entries<'a> {
 struct Entry<'a> {
     first: BucketIndex,
     counts: &'a [u8],
+    /// The slots, and what follows them in the block.
     slots: &'a [u8],
     slot_bytes: usize,
 }
@@ -442,9 +448,9 @@ impl<'a> Entries<'a> {
         let (counts, rest) = rest.split_at_checked(head[4].into())?;
         let slot_bytes = self.packing.slot_bytes();
         let slot_count = counts.iter().map(|&count| usize::from(count)).sum::<usize>();
-        let (slots, rest) = rest.split_at_checked(slot_count * slot_bytes)?;
+        let after = rest.get(slot_count * slot_bytes..)?;
         let first = BucketIndex(u32_at(head, 0).into());
-        Some((Entry { first, counts, slots, slot_bytes }, rest))
+        Some((Entry { first, counts, slots: rest, slot_bytes }, after))
     }
 }
 
@@ -464,18 +470,31 @@ impl<'a> Iterator for Entries<'a> {
 
 impl Entry<'_> {
     /// Returns the buckets, each with its packed slots.
-    fn buckets(&self) -> impl Iterator<Item = (BucketIndex, impl Iterator<Item = u64> + '_)> + '_ {
-        let mut rest = self.slots;
+    fn buckets(
+        &self,
+    ) -> impl Iterator<Item = (BucketIndex, impl ExactSizeIterator<Item = u64> + '_)> + '_ {
+        let mut start = 0;
         (self.first.0..).zip(self.counts).map(move |(bucket, &count)| {
-            let (slots, after) = rest.split_at(usize::from(count) * self.slot_bytes);
-            rest = after;
-            let packed = slots.chunks_exact(self.slot_bytes).map(|bytes| {
-                let mut word = [0; 8];
-                word[..bytes.len()].copy_from_slice(bytes);
-                u64::from_le_bytes(word)
-            });
-            (BucketIndex(bucket), packed)
+            let slots = start..start + usize::from(count);
+            start = slots.end;
+            (BucketIndex(bucket), slots.map(|i| self.packed(i * self.slot_bytes)))
         })
+    }
+
+    /// Returns the packed slot at `at`.
+    #[inline]
+    fn packed(&self, at: usize) -> u64 {
+        // One load, except at the end of a block.
+        let word = match self.slots[at..].first_chunk() {
+            Some(bytes) => u64::from_le_bytes(*bytes),
+            None => {
+                let mut word = [0; 8];
+                let rest = &self.slots[at..][..self.slot_bytes];
+                word[..rest.len()].copy_from_slice(rest);
+                u64::from_le_bytes(word)
+            }
+        };
+        word & low_mask(8 * self.slot_bytes as u32)
     }
 }
 

@@ -183,7 +183,8 @@ impl Opening {
         let mut extents = Extents::begin(region, scan.space());
         // Figures that a checkpoint has from the live header of a killed process, for which nothing
         // vouched: no more than the space that is in use.
-        let used_bytes = region.view.file_bytes().min(extents.space().end() * GRANULE_BYTES);
+        let space = extents.space();
+        let used_bytes = (space.end() * GRANULE_BYTES).saturating_sub(space.free_bytes());
         live.set_log_bytes(scan.log_bytes.min(used_bytes));
         live.set_big_bytes(scan.big_bytes.min(used_bytes));
         live.set_next_sequence(scan.next_sequence);
@@ -345,10 +346,8 @@ fn load_image(
     let (mut bytes, bytes_total) = (0, image.name().bytes);
     image.for_each_entry(
         &region.view,
+        |bucket| share.has(bucket.0),
         |bucket, slots| {
-            if !share.has(bucket.0) {
-                return Ok(());
-            }
             // Most slots stay in their bucket or go to the one that it is divided into: the
             // lines of the last slots of both.
             let mut open: [Option<(BucketIndex, &Line, usize)>; 2] = [None; 2];

@@ -544,12 +544,11 @@ fn check_every_byte(ended: Ended) {
 
 /// Cuts the file at every length. If the store was not closed, the part behind its last segment may
 /// be missing without a report: free granules, including a prepared segment, and pieces of the
-/// index, which is rebuilt. For the larger store, some lengths represent all.
+/// index, which is rebuilt, and the checkpoint. For the larger store, some lengths represent all.
 fn check_every_length(sample: &Sample, is_every: bool) {
     let mut missing = Vec::new();
     // Nothing is lost with the checkpoint that a recovery would begin with.
-    let is_needed =
-        |segment: &Range<usize>| sample.ended != PowerLost || !sample.is_checkpoint(segment);
+    let is_needed = |segment: &Range<usize>| !sample.is_checkpoint(segment);
     let ends = sample.segments().into_iter().filter(is_needed).map(|segment| segment.end);
     let used_bytes = match sample.ended {
         Closed => sample.bytes.len(),
