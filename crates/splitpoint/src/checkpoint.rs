@@ -7,7 +7,8 @@
 //! # Invariants
 //!
 //! - A superblock names a checkpoint only when all of it is durable, and the log up to its commit.
-//! - The segment of the one before is freed only when that superblock is durable.
+//! - The segment of the one before is freed only when that superblock is durable, or by a close,
+//!   after which nothing is allocated before the superblock that names none.
 //! - Nothing in an image is used before the checksum of its block was verified.
 //!
 //! # Not here
@@ -28,8 +29,8 @@ pub(crate) use writer::CheckpointWriter;
 
 use crate::error::{Error, Result};
 use crate::format::{
-    Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader, SegmentKind,
-    put_u64, u32_at, u64_at,
+    Addr, CheckpointName, FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader,
+    SegmentKind, put_u64, u32_at, u64_at,
 };
 use crate::index::slot::{Slot, Tag};
 use crate::linear::{BucketIndex, Geometry, low_mask};
@@ -126,7 +127,8 @@ impl CheckpointState {
     ///
     /// Each of `thread_count` threads may leave a block that is not full.
     fn segment_bytes_max(&self, thread_count: u64) -> u64 {
-        let CommitState { record_count, .. } = self.commit;
+        // A killed process may have left any count. With a wrong one the image cannot be completed.
+        let record_count = self.commit.record_count.min(FILE_BYTES_MAX / 8);
         let bucket_count = self.geometry.bucket_count();
         // A bucket alone has an entry, and another one if its chain is long; those that are walked
         // share one.
@@ -221,6 +223,12 @@ impl CheckpointState {
         }
         let used = (0..count as usize).map(|i| u64_at(block, EXTENTS_OFFSET + 8 * i));
         let used = used.map(|word| Extent { granule: word & 0xffff_ffff, count: word >> 32 });
+        let used: Vec<Extent> = used.collect();
+        let granule_count = file_bytes.div_ceil(GRANULE_BYTES);
+        let ends = used.iter().map(|extent| extent.granule + extent.count);
+        if let Some(end) = ends.max().filter(|&end| end > granule_count) {
+            return corrupt("checkpoint extents", EXTENTS_OFFSET, granule_count, end);
+        }
         let [segment_offset, salt, record_offset] = [4, 5, 6].map(word);
         Ok(Self {
             geometry,
@@ -236,7 +244,7 @@ impl CheckpointState {
             log_bytes: figure(8),
             big_bytes: figure(9),
             packing: Packing::new(geometry, bits as u32),
-            used: used.collect(),
+            used,
         })
     }
 }
@@ -263,11 +271,12 @@ impl Packing {
         (Tag::BITS - self.known_bits + self.address_bits).div_ceil(8).max(1) as usize
     }
 
-    /// Packs a slot.
+    /// Packs a slot; `None` if its address is in no file of that size, which is damage.
     #[inline]
-    fn pack(self, slot: Slot) -> u64 {
-        debug_assert!(slot.addr().0 >> self.address_bits == 0, "the file had no such address");
-        slot.tag().0 >> self.known_bits << self.address_bits | slot.addr().0
+    fn pack(self, slot: Slot) -> Option<u64> {
+        let address = slot.addr().0;
+        let tag = slot.tag().0 >> self.known_bits << self.address_bits;
+        (address >> self.address_bits == 0).then_some(tag | address)
     }
 
     /// Returns the slot of `bucket` that [`pack`](Self::pack) made `packed` of; for other bytes,
@@ -485,14 +494,13 @@ impl Entry<'_> {
     #[inline]
     fn packed(&self, at: usize) -> u64 {
         // One load, except at the end of a block.
-        let word = match self.slots[at..].first_chunk() {
-            Some(bytes) => u64::from_le_bytes(*bytes),
-            None => {
-                let mut word = [0; 8];
-                let rest = &self.slots[at..][..self.slot_bytes];
-                word[..rest.len()].copy_from_slice(rest);
-                u64::from_le_bytes(word)
-            }
+        let word = if let Some(bytes) = self.slots[at..].first_chunk() {
+            u64::from_le_bytes(*bytes)
+        } else {
+            let mut word = [0; 8];
+            let rest = &self.slots[at..][..self.slot_bytes];
+            word[..rest.len()].copy_from_slice(rest);
+            u64::from_le_bytes(word)
         };
         word & low_mask(8 * self.slot_bytes as u32)
     }

@@ -268,7 +268,7 @@ impl<'a> Rehash<'a> {
         let options = Options {
             cache_bytes: self.options.cache_bytes,
             seed: self.seed,
-            // A checkpoint before the close would be useless, since the close drops it.
+            // The new store is closed at once: its first checkpoint is left to the next session.
             checkpoint_bytes_min: u64::MAX,
             ..Options::new()
         };

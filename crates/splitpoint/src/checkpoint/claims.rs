@@ -2,8 +2,8 @@
 //!
 //! Each bucket is captured by the one that claims it first. The thread claims a group of buckets
 //! and reads them without a lock; the writer claims a bucket before it changes it, and waits while
-//! the thread is reading the group that the bucket belongs to, for less than a microsecond unless
-//! the thread is interrupted.
+//! the thread is reading the group that the bucket belongs to: for less than a microsecond, unless
+//! the thread is interrupted or an overflow line is read from the device.
 
 use crate::atomic::{AtomicU64, Ordering};
 
@@ -78,9 +78,18 @@ impl Claims {
         let before = word.fetch_or(all << (first % 64), Ordering::AcqRel) >> (first % 64) & all;
         let end = self.bucket_count.min(first + GROUP_BUCKETS);
         let unclaimed = (first..end).filter(|bucket| before >> (bucket - first) & 1 == 0);
-        let result = unclaimed.into_iter().try_for_each(&mut read);
-        self.reading.store(0, Ordering::Release);
-        result
+        // Also after a panic: the writer waits.
+        let _reading = Reading(&self.reading);
+        unclaimed.into_iter().try_for_each(&mut read)
+    }
+}
+
+/// Ends the reading of a group when it is dropped.
+struct Reading<'a>(&'a AtomicU64);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
     }
 }
 

@@ -14,12 +14,17 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::format::{CheckpointName, GRANULE_BYTES, SegmentHeader, SegmentKind, put_u32};
+use crate::index::Lines;
 use crate::index::lookup::for_each_line;
 use crate::linear::BucketIndex;
+use crate::live::LineWindow;
 use crate::region::{Extents, Region};
 
 /// Groups of buckets whose lines the thread asks for ahead.
 const GROUPS_AHEAD: u64 = 4;
+
+/// Groups of buckets between two looks at what else the thread has to do.
+const GROUPS_BETWEEN: u64 = 256;
 
 /// An image that is being made, as the writer has it.
 #[derive(Debug)]
@@ -184,26 +189,29 @@ impl CheckpointWriter {
 
 impl Walker {
     /// Captures all buckets that the writer has not claimed, and returns the number of their slots;
-    /// `None` if the image cannot become whole, or `go_on`, called after every block, is `false`.
+    /// `None` if the image cannot become whole, or `go_on`, called now and then, is `false`.
     pub(crate) fn walk(
         mut self,
         region: &Region,
         mut go_on: impl FnMut() -> bool,
     ) -> Result<Option<u64>> {
         let Self { shared, entries } = &mut self;
-        let mut block_count = 0;
+        let buckets_of = |group: u64| {
+            let first = group * GROUP_BUCKETS;
+            (first..first + GROUP_BUCKETS).take_while(|bucket| *bucket < shared.bucket_count)
+        };
         for group in 0..shared.claims.group_count() {
-            let ahead = (group + GROUPS_AHEAD) * GROUP_BUCKETS;
-            for bucket in (ahead..ahead + GROUP_BUCKETS).filter(|b| *b < shared.bucket_count) {
+            for bucket in buckets_of(group + GROUPS_AHEAD) {
                 region.windows.prefetch_bucket(BucketIndex(bucket));
+            }
+            for bucket in buckets_of(group) {
+                // A page that is not in memory is read now, and not while the writer may wait.
+                std::hint::black_box(region.windows.bucket(BucketIndex(bucket)).slot(0));
             }
             let added = entries.add_group(shared, region, group);
             added.inspect_err(|_| shared.fail())?;
-            if entries.block_count != block_count {
-                block_count = entries.block_count;
-                if shared.has_failed() || !go_on() {
-                    return Ok(None);
-                }
+            if group % GROUPS_BETWEEN == 0 && (shared.has_failed() || !go_on()) {
+                return Ok(None);
             }
         }
         entries.write_block(shared, region)?;
@@ -242,7 +250,6 @@ impl Shared {
 #[derive(Debug)]
 struct EntryWriter {
     block: Vec<u8>,
-    block_count: u64,
     slot_count: u64,
     /// Packed slots of the entry that comes next.
     packed: Vec<u64>,
@@ -251,7 +258,7 @@ struct EntryWriter {
 impl Default for EntryWriter {
     fn default() -> Self {
         let block = vec![0; BLOCK_HEAD_BYTES];
-        Self { block, block_count: 0, slot_count: 0, packed: Vec::new() }
+        Self { block, slot_count: 0, packed: Vec::new() }
     }
 }
 
@@ -259,11 +266,23 @@ impl EntryWriter {
     /// Packs the slots of a bucket, which nobody changes meanwhile; returns their number.
     fn pack(&mut self, shared: &Shared, region: &Region, bucket: BucketIndex) -> Result<usize> {
         let before = self.packed.len();
+        let mut outside = None;
         for_each_line(&region.windows, bucket, |_, line| {
-            let slots = line.slots_in_use();
-            self.packed.extend(slots.map(|(_, slot)| shared.packing.pack(slot)));
+            for (_, slot) in line.slots_in_use() {
+                match shared.packing.pack(slot) {
+                    Some(packed) => self.packed.push(packed),
+                    None => outside = Some(slot.addr().offset()),
+                }
+            }
         })?;
-        Ok(self.packed.len() - before)
+        match outside {
+            None => Ok(self.packed.len() - before),
+            Some(found) => {
+                let expected = region.view.file_bytes();
+                let offset = region.windows.line_offset(LineWindow::Buckets, bucket.0);
+                Err(Error::Corrupt { what: "record address", offset, expected, found })
+            }
+        }
     }
 
     /// Adds a bucket.
@@ -372,7 +391,6 @@ impl EntryWriter {
         let block = &self.block;
         region.write("write the checkpoint of", |storage| storage.write_at(offset + at, block))?;
         shared.end.fetch_max(end, Ordering::Relaxed);
-        self.block_count += 1;
         self.block.truncate(BLOCK_HEAD_BYTES);
         Ok(())
     }

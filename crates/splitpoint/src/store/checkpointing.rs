@@ -11,7 +11,7 @@
 //!   nothing else writes a superblock: a close waits for the thread.
 
 use super::{Store, Writer};
-use crate::checkpoint::{self, CheckpointState, CheckpointWriter};
+use crate::checkpoint::{self, CheckpointState, CheckpointWriter, extent_of, is_of_older_version};
 use crate::error::Result;
 use crate::format::{CheckpointName, GRANULE_BYTES, Superblock};
 use crate::linear::BucketIndex;
@@ -125,8 +125,13 @@ impl Writer {
     /// freed.
     pub(super) fn end_checkpoints(&mut self) -> Option<CheckpointName> {
         let file_bytes = self.extents.space().end() * GRANULE_BYTES;
-        let is_small = |name: &CheckpointName| name.bytes * KEPT_SHARE < file_bytes;
-        let kept = self.superblock.checkpoint.filter(is_small);
+        let region = self.extents.region().clone();
+        let is_of_use = |name: &CheckpointName| {
+            let is_there = region.live().checkpoint_extents().contains(&Some(extent_of(*name)));
+            let is_small = name.bytes * KEPT_SHARE < file_bytes;
+            is_there && is_small && !is_of_older_version(&region.view, *name)
+        };
+        let kept = self.superblock.checkpoint.filter(is_of_use);
         self.checkpoints = Checkpointing::default();
         checkpoint::release_all_but(&mut self.extents, kept);
         kept

@@ -19,6 +19,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::mm::Advice;
@@ -43,11 +44,22 @@ const GROWTH: u64 = 8;
 /// there are no more of them in this process.
 static ARE_SPLIT: OnceLock<bool> = OnceLock::new();
 
+/// Bytes that all files of this process keep in memory.
+static KEPT_BYTES: AtomicU64 = AtomicU64::new(0);
+
 /// The windows of a file.
 #[derive(Debug)]
 pub(super) struct Windows {
     protection: Protection,
-    windows: Mutex<[Window; 3]>,
+    all: Mutex<[Window; 3]>,
+    /// Bytes that are kept in memory.
+    kept_bytes: AtomicU64,
+}
+
+impl Drop for Windows {
+    fn drop(&mut self) {
+        self.note_kept(0);
+    }
 }
 
 /// One window.
@@ -84,6 +96,8 @@ struct LargePiece {
     /// Whether it was mapped with huge pages. Others may have some as well, which a killed process
     /// left in the page cache.
     was_huge: bool,
+    /// Whether it is locked in memory.
+    is_kept: bool,
 }
 
 impl Windows {
@@ -99,11 +113,12 @@ impl Windows {
             start += bytes_max;
             window
         });
-        Ok(Self { protection, windows: Mutex::new(windows) })
+        let kept_bytes = AtomicU64::new(0);
+        Ok(Self { protection, all: Mutex::new(windows), kept_bytes })
     }
 
     fn lock(&self) -> MutexGuard<'_, [Window; 3]> {
-        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the current span of a window.
@@ -139,15 +154,26 @@ impl Windows {
         let of_file = |piece: &MappedPiece| piece.backing != Backing::Private;
         let pieces = of_index.iter().flat_map(|&kind| &windows[kind].pieces);
         let bytes = pieces.filter(|piece| of_file(piece)).map(|piece| piece.bytes).sum::<u64>();
+        let before = self.kept_bytes.load(Ordering::Relaxed);
+        let of_others = KEPT_BYTES.load(Ordering::Relaxed).saturating_sub(before);
+        let is_kept = bytes <= bytes_max.saturating_sub(of_others);
+        self.note_kept(if is_kept { bytes } else { 0 });
         for kind in of_index {
             let Window { reservation, start, pieces, .. } = &mut windows[kind];
             for piece in pieces.iter_mut().filter(|piece| of_file(piece)) {
-                let is_kept = bytes <= bytes_max;
                 if std::mem::replace(&mut piece.is_kept, is_kept) != is_kept {
-                    keep(reservation, *start, *piece);
+                    let change = if is_kept { keep } else { release };
+                    change(reservation, *start + piece.at, piece.bytes);
                 }
             }
         }
+    }
+
+    /// Notes how many bytes of this file's index are kept in memory.
+    fn note_kept(&self, bytes: u64) {
+        let before = self.kept_bytes.swap(bytes, Ordering::Relaxed);
+        KEPT_BYTES.fetch_add(bytes, Ordering::Relaxed);
+        KEPT_BYTES.fetch_sub(before, Ordering::Relaxed);
     }
 
     /// Drops the pieces of buckets and overflow lines, none of which is touched before it is mapped
@@ -164,7 +190,15 @@ impl Windows {
     pub(super) fn split_huge_pages(&self, clean: Option<&Clean<'_>>) {
         for kind in [WindowKind::Buckets, WindowKind::Overflow] {
             let (reservation, start, large) = self.lock()[kind.number()].take_huge_pages();
-            for LargePiece { at, bytes, offset, was_huge } in large {
+            for LargePiece { at, bytes, offset, was_huge, is_kept } in large {
+                // Pages that are not known to be huge are not worth a sync.
+                if !was_huge && clean.is_some() {
+                    continue;
+                }
+                if is_kept {
+                    // The kernel splits nothing that is locked.
+                    reservation.unlock_pages(start + at, bytes);
+                }
                 reservation.advise(start + at, bytes, &[Advice::LinuxNoHugepage, Advice::Random]);
                 for done in (0..bytes).step_by(SPLIT_BYTES as usize) {
                     let bytes = SPLIT_BYTES.min(bytes - done);
@@ -173,7 +207,9 @@ impl Windows {
                     }
                     reservation.split_huge_pages(start + at + done, bytes);
                 }
-                if clean.is_none() && was_huge {
+                if is_kept {
+                    keep(&reservation, start + at, bytes);
+                } else if clean.is_none() && was_huge {
                     ARE_SPLIT.get_or_init(|| !reservation.has_huge_pages(start + at));
                 }
             }
@@ -190,16 +226,19 @@ impl Windows {
 
     /// Takes the page faults of a range of a window, all mapped.
     pub(super) fn populate(&self, kind: WindowKind, at: u64, bytes: u64) {
-        let (reservation, start) = {
+        let (reservation, start, kept) = {
             let window = &self.lock()[kind.number()];
-            (window.reservation.clone(), window.start)
+            let kept = window.pieces.iter().any(|piece| piece.is_kept);
+            (window.reservation.clone(), window.start, kept)
         };
         // In a range without the advice of random reading, folios have up to 128 KiB, and creating
         // them takes a third of the time of single pages. The price is that a store to one dirties
         // all of it until it has left the cache. On a kernel before 5.14, which cannot populate,
         // the faults come one by one.
-        let advices = [Advice::Normal, Advice::LinuxPopulateWrite, Advice::Random];
-        reservation.advise(start + at, bytes, &advices);
+        reservation.advise(start + at, bytes, &[Advice::Normal, Advice::LinuxPopulateWrite]);
+        if !kept {
+            reservation.advise(start + at, bytes, &[Advice::Random]);
+        }
     }
 }
 
@@ -221,7 +260,7 @@ impl Window {
         Ok(())
     }
 
-    /// Notes that all pieces have single pages from now on. Returns the reservation, where the
+    /// Notes that all pieces are to have single pages from now on. Returns the reservation, where the
     /// window begins there, and the pieces that are large enough for huge ones.
     fn take_huge_pages(&mut self) -> (Arc<Reservation>, u64, Vec<LargePiece>) {
         let mut large = Vec::new();
@@ -233,7 +272,8 @@ impl Window {
             };
             piece.backing = Backing::File(offset);
             if piece.bytes >= HUGE_BYTES {
-                large.push(LargePiece { at: piece.at, bytes: piece.bytes, offset, was_huge });
+                let MappedPiece { at, bytes, is_kept, .. } = *piece;
+                large.push(LargePiece { at, bytes, offset, was_huge, is_kept });
             }
         }
         (self.reservation.clone(), self.start, large)
@@ -257,15 +297,23 @@ impl Window {
             match piece.backing {
                 Backing::File(offset) | Backing::Growth(offset) => {
                     map_file(&larger, 0, *piece, Part { file, offset, protection })?;
-                    if piece.is_kept {
-                        keep(&larger, 0, *piece);
-                        self.reservation.unlock_pages(self.start + piece.at, piece.bytes);
-                    }
                 }
                 Backing::Private => {
                     let from = self.start + piece.at;
                     larger.map_again(piece.at, &self.reservation, from, piece.bytes)?;
                 }
+            }
+        }
+        for piece in &self.pieces {
+            let at = self.start + piece.at;
+            if piece.is_kept {
+                // The limit on locked bytes may have no room for both.
+                self.reservation.unlock_pages(at, piece.bytes);
+                keep(&larger, piece.at, piece.bytes);
+            }
+            if let Backing::Growth(_) = piece.backing {
+                // Some kernels do not split a huge page that is mapped twice.
+                self.reservation.advise(at, piece.bytes, &[Advice::LinuxDontNeed]);
             }
         }
         self.bytes_max = larger.span().bytes;
@@ -293,14 +341,16 @@ fn map_file(
     Ok(())
 }
 
-/// Has the kernel keep the pages of a piece in memory, or take them back.
-fn keep(reservation: &Reservation, start: u64, piece: MappedPiece) {
-    let (at, bytes) = (start + piece.at, piece.bytes);
-    if !piece.is_kept {
-        reservation.unlock_pages(at, bytes);
-        reservation.advise(at, bytes, &[Advice::Random]);
-    } else if reservation.lock_pages(at, bytes).is_err() {
+/// Has the kernel keep pages in memory.
+fn keep(reservation: &Reservation, at: u64, bytes: u64) {
+    if reservation.lock_pages(at, bytes).is_err() {
         // Without the right to lock: references count, at the price of reading around a page.
         reservation.advise(at, bytes, &[Advice::Normal]);
     }
+}
+
+/// Lets the kernel take pages back.
+fn release(reservation: &Reservation, at: u64, bytes: u64) {
+    reservation.unlock_pages(at, bytes);
+    reservation.advise(at, bytes, &[Advice::Random]);
 }
