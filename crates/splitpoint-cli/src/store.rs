@@ -253,9 +253,11 @@ fn open_writable(path: &Path, options: &Options, console: Console) -> Result<Ope
     Ok(opened)
 }
 
-/// Returns whether a store can be created in place of the file that caused the error.
+/// Returns whether a store can be created in place of the file that caused the error, or perhaps:
+/// an open that may create decides whose the zeros are.
 fn is_begun(error: &Error) -> bool {
-    matches!(error, Error::NotAStore { found: FileKind::Empty | FileKind::UnfinishedStore, .. })
+    use FileKind::{BeginsWithZeros, Empty, UnfinishedStore};
+    matches!(error, Error::NotAStore { found: Empty | UnfinishedStore | BeginsWithZeros, .. })
 }
 
 /// Returns the failure of a command that could not open the table at `path`. The hint depends on

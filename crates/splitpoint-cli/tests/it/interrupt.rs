@@ -83,6 +83,25 @@ fn a_locked_store_names_the_process_that_has_it() {
     sandbox.run(&["count", "a.spt"]).check(0, "200000\n", "");
 }
 
+/// A process that is killed while it allocates a new store leaves zeros.
+#[test]
+fn a_creation_that_was_killed_is_made_good_by_the_next_writer_and_other_zeros_stay() {
+    let sandbox = Sandbox::new();
+    for name in ["put.spt", "load.spt"] {
+        sandbox.write(name, &[0; 16 << 10]);
+    }
+    assert_eq!(sandbox.run(&["put", "-q", "put.spt", "a", "1"]).exit, 0);
+    sandbox.run_with(&["load", "-q", "load.spt", "--format", "tsv"], b"a\t1\n").check(0, "", "");
+    for name in ["put.spt", "load.spt"] {
+        sandbox.run(&["dump", name, "--format", "tsv"]).check(0, "a\t1\n", "");
+    }
+    let others = vec![0; 1 << 20];
+    sandbox.write("others", &others);
+    let loaded = sandbox.run_with(&["load", "-q", "others", "--format", "tsv"], b"a\t1\n");
+    assert_eq!(loaded.exit, 3, "{}", loaded.stderr);
+    assert!(std::fs::read(sandbox.path("others")).expect("it is there") == others);
+}
+
 /// Kills a load at different sizes of the store, from its beginning on. What is found is a prefix
 /// of the input, every pair of it, and loading again completes it.
 #[test]
