@@ -6,8 +6,9 @@
  *     program --dir DIR --records N --key-bytes B --value-bytes B [--checksum] PHASE...
  *
  * It has the phases of W2 and W3, with the same keys and values as the harnesses of the tight driver
- * (`cpp/harness.hpp`, `rust/src/lib.rs`), and prints the same lines. Two phases are only here:
+ * (`cpp/harness.hpp`, `rust/src/lib.rs`), and prints the same lines. Three phases are only here:
  *
+ *     memory:COUNT             new memory, 2 MiB at a time (`memory.h`)
  *     loads:COUNT:small|huge   two loads that depend on each other (`loads.h`)
  *     driver:COUNT             `hit` with an engine that has one record: what the driver itself takes
  *
@@ -26,6 +27,7 @@
 #include "engine.h"
 #include "figures.h"
 #include "loads.h"
+#include "memory.h"
 
 /* The engine that this program is built with. */
 extern const struct race_engine RACE_ENGINE;
@@ -339,6 +341,7 @@ static const char *work(struct driver *driver, const char *phase) {
     const char *last = strrchr(phase, ':');
     driver->link = 0;
     driver->is_unsupported = false;
+    if (is(phase, "memory")) return memory_measure(count, &driver->tally);
     if (is(phase, "loads")) return two_loads(driver, count, last == NULL ? "" : last + 1);
     if (is(phase, "open") || is(phase, "sync") || is(phase, "close")) {
         check(is(phase, "open") == (driver->table == NULL), "`open` comes before all else, and once");

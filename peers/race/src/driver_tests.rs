@@ -148,15 +148,17 @@ fn the_dependent_driver_skips_what_an_engine_cannot_do() {
 
 /// Both kinds of pages give a time, or the reason why this machine cannot measure it.
 #[test]
-fn two_loads_and_the_driver_alone_are_measured() {
+fn two_loads_new_memory_and_the_driver_alone_are_measured() {
     let Some(program) = program("std_unordered_map", Driver::Dependent) else { return };
-    let phases = ["loads:1000:small", "loads:1000:huge", "open", "driver:1000"];
+    let phases = ["loads:1000:small", "loads:1000:huge", "open", "driver:1000", "memory:3"];
     let figures = figures(program, &run(program, "100000", ("16", "100"), &phases));
     for phase in [&figures[0], &figures[1], &figures[3]] {
         let is_measured = phase.ops == 1000 && phase.ns > 0;
         assert!(is_measured || phase.unsupported.is_some(), "{phase:?}");
     }
     assert_eq!(figures[3].unsupported, None);
+    let new = &figures[4];
+    assert!(new.ops == 3 && new.worst_ns <= new.ns && new.ns <= 3 * new.worst_ns, "{new:?}");
     // The memory of the loads is not this process's.
     let data_bytes = 100_000 * (16 + 100);
     assert!(figures[1].peak_rss_bytes < data_bytes, "{:?}", figures[1]);

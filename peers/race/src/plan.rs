@@ -184,8 +184,8 @@ pub struct Phase {
 pub const QUICK_DIVISOR: u64 = 20;
 
 /// Phases whose first parameter is a number of operations.
-const COUNTED: [&str; 8] =
-    ["hit", "miss", "get_many", "overwrite", "churn", "delete", "loads", "driver"];
+const COUNTED: [&str; 9] =
+    ["hit", "miss", "get_many", "overwrite", "churn", "delete", "memory", "loads", "driver"];
 
 impl Step {
     /// Returns the phases for one place and size. In memory nothing is synced, closed or opened

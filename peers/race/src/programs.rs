@@ -33,7 +33,7 @@ const CPP: [&str; 5] = ["-std=c++20", "-O2", "-DNDEBUG", "-Wall", "-Wextra"];
 const C: [&str; 5] = ["-std=c11", "-O2", "-DNDEBUG", "-Wall", "-Wextra"];
 
 /// The sources of the dependent driver in `peers/c/`.
-const C_SOURCES: [&str; 3] = ["dependent", "figures", "loads"];
+const C_SOURCES: [&str; 4] = ["dependent", "figures", "loads", "memory"];
 
 /// The libraries that a program in C needs for a library in Rust.
 const RUST_LIBRARIES: [&str; 5] = ["gcc_s", "rt", "dl", "m", "c"];
