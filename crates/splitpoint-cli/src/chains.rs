@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use splitpoint::stats::{ChainHistogram, ChainRow};
+use splitpoint::stats::{ChainHistogram, ChainRow, Lookups};
 use splitpoint_lab::document::Look;
 use splitpoint_lab::report;
 
@@ -37,6 +37,23 @@ const LEVER_LARGER: u64 = 16;
 /// Source: Lever, "Linux kernel hash table behavior", 2000, histograms 1 to 5.
 pub(crate) fn lever_text(rows: &[ChainRow]) -> String {
     lever_text_of(rows, ["objects", "items"], "")
+}
+
+/// Returns the same with what lookups have cost, as the patch logged it: iterations are the records
+/// that a lookup compares in vain.
+pub(crate) fn lever_text_with(rows: &[ChainRow], lookups: &Lookups) -> String {
+    let Lookups { lookup_count, hit_count, compared_count, .. } = *lookups;
+    let per = |part: u64, of: u128| u128::from(part) * of / u128::from(lookup_count.max(1));
+    let in_vain = compared_count.saturating_sub(hit_count);
+    let (hit_rate, iterations) = (per(hit_count, 100), per(in_vain, 1000));
+    format!(
+        "total lookups: {lookup_count} (hit rate: {hit_rate}%)\n{}",
+        lever_text_of(
+            rows,
+            ["objects", "items"],
+            &format!("get() iterations/lookup: {iterations}/1000\n")
+        )
+    )
 }
 
 /// Returns the same with the names that the patch gave to what is in a bucket, in the lines and above

@@ -35,6 +35,8 @@ pub(crate) struct StatReport {
     /// Age of the oldest change that is not durable, in milliseconds.
     unsafe_age_ms: Option<u64>,
     recovery: RecoveryReport,
+    /// What lookups cost that this process has made, if it has counted them.
+    lookups: Option<LookupsReport>,
     #[serde(with = "splitpoint_lab::chains::histogram")]
     chains: ChainHistogram,
     /// A warning about the chains, with a remedy.
@@ -51,6 +53,15 @@ struct Segments {
     overflow: u64,
     checkpoint: u64,
     free: u64,
+}
+
+/// What lookups cost.
+#[derive(Debug, Serialize)]
+struct LookupsReport {
+    lookups: u64,
+    hits: u64,
+    records_compared: u64,
+    index_lines: u64,
 }
 
 /// How this process obtained the index.
@@ -103,6 +114,12 @@ impl StatReport {
             durable_bytes: stats.durable_bytes,
             unsafe_age_ms: stats.unsafe_age.map(|age| age.as_millis() as u64),
             recovery,
+            lookups: stats.lookups.map(|it| LookupsReport {
+                lookups: it.lookup_count,
+                hits: it.hit_count,
+                records_compared: it.compared_count,
+                index_lines: it.line_count,
+            }),
             chains: stats.chains.clone(),
             warning: None,
         };
@@ -163,6 +180,9 @@ impl StatReport {
         fact("dead bytes", size(self.dead_bytes));
         fact("log", self.log_in_words());
         fact("recovery", self.recovery.in_words());
+        if let Some(lookups) = &self.lookups {
+            fact("lookups", lookups.in_words());
+        }
     }
 
     fn log_in_words(&self) -> String {
@@ -194,6 +214,19 @@ impl StatReport {
             let share = percent(part, self.file_bytes);
             let _ = writeln!(out, "  {name:<14}{:>17}{share:>7.1} %", grouped(part));
         }
+    }
+}
+
+impl LookupsReport {
+    fn in_words(&self) -> String {
+        let per_lookup = |count: u64| float(count) / float(self.lookups.max(1));
+        format!(
+            "{}, {:.1} % hits; {:.3} records compared, {:.3} lines each",
+            grouped(self.lookups),
+            percent(self.hits, self.lookups),
+            per_lookup(self.records_compared),
+            per_lookup(self.index_lines)
+        )
     }
 }
 

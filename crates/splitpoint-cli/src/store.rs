@@ -166,7 +166,12 @@ pub(crate) fn open(path: &Path, console: Console) -> Result<Opened> {
 /// Opens an existing store for reading, for features that only a store has, and notes if its index
 /// had to be rebuilt.
 pub(crate) fn open_store(path: &Path, console: Console) -> Result<Db> {
-    let opened = with_progress(&Options::new().read_only(), console).open(path);
+    open_store_with(path, &Options::new(), console)
+}
+
+/// Does the same with other options.
+pub(crate) fn open_store_with(path: &Path, options: &Options, console: Console) -> Result<Db> {
+    let opened = with_progress(&options.clone().read_only(), console).open(path);
     let db = opened.map_err(|error| opening(path, &error))?;
     note_rebuilt(path, &db, console);
     Ok(db)

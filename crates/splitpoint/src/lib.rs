@@ -312,6 +312,7 @@ pub mod hash;
 mod health;
 mod identify;
 mod index;
+mod instrument;
 pub mod linear;
 mod live;
 mod log;

@@ -90,6 +90,66 @@ pub struct Checkpoint {
     pub bytes: u64,
 }
 
+/// What the lookups of a handle cost since it was opened: a reading of the instrument that
+/// [`Options::instrument`](crate::Options::instrument) turns on.
+///
+/// Counted are `get`, `get_into`, `get_many`, `contains` and the reads of `update` and its kin, not
+/// the searches of puts and deletes. A lookup that had to look again, because a split moved its
+/// bucket, counts once, with all that it read.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> splitpoint::Result<()> {
+/// let db = splitpoint::Options::new().instrument(true).in_memory()?;
+/// db.put("a", "1")?;
+/// db.get("a")?;
+/// db.get("b")?;
+/// let lookups = db.lookups().expect("the instrument is on");
+/// assert_eq!((lookups.lookup_count, lookups.hit_count), (2, 1));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Source
+///
+/// Lever, "Linux kernel hash table behavior: analysis and improvements", 2000: lookups, hit rate and
+/// iterations per lookup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookups {
+    /// Lookups.
+    pub lookup_count: u64,
+    /// Those that found their key.
+    pub hit_count: u64,
+    /// Records whose key was compared with the one that was asked for: Lever's iterations. The tag
+    /// in the slot rules out nearly all others.
+    pub compared_count: u64,
+    /// Cache lines of the index that were read: buckets and overflow lines.
+    pub line_count: u64,
+}
+
+impl Lookups {
+    /// Returns the records compared by a lookup, on average; 0 if there was none.
+    pub fn compared_per_lookup(&self) -> f64 {
+        real(self.compared_count) / real(self.lookup_count.max(1))
+    }
+
+    /// Returns what has been counted since an `earlier` reading of the same handle.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            lookup_count: self.lookup_count.saturating_sub(earlier.lookup_count),
+            hit_count: self.hit_count.saturating_sub(earlier.hit_count),
+            compared_count: self.compared_count.saturating_sub(earlier.compared_count),
+            line_count: self.line_count.saturating_sub(earlier.line_count),
+        }
+    }
+
+    /// Returns the lines of the index read by a lookup, on average; 0 if there was none.
+    pub fn lines_per_lookup(&self) -> f64 {
+        real(self.line_count) / real(self.lookup_count.max(1))
+    }
+}
+
 /// Counts, sizes and chain lengths of a table at one moment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -128,6 +188,9 @@ pub struct Stats {
     pub checkpoint: Option<Checkpoint>,
     /// How this handle got its index.
     pub recovery: Recovery,
+    /// What the lookups of this handle cost; `None` unless
+    /// [`Options::instrument`](crate::Options::instrument) asked for it.
+    pub lookups: Option<Lookups>,
     /// The lengths of all chains, beside the ideal.
     pub chains: ChainHistogram,
 }
@@ -172,6 +235,7 @@ impl Stats {
             unsafe_age: None,
             checkpoint: None,
             recovery: Recovery::Clean,
+            lookups: None,
             chains: occupancy.finish(),
         }
     }

@@ -36,6 +36,7 @@ use crate::index::lookup::{Located, find, for_each_line, locate};
 use crate::index::shape::Shape;
 use crate::index::slot::Tag;
 use crate::index::split::Scratch;
+use crate::instrument::{CountedLines, Instrument};
 use crate::linear::{BucketIndex, Geometry};
 use crate::live::{CommitState, LINES_USED_OFFSET, LineWindow, Live};
 use crate::log::append::{Appender, OpenedSegments};
@@ -43,7 +44,7 @@ use crate::log::durable::GroupCommit;
 use crate::log::record::Pair;
 use crate::options::{Access, Durability, Options};
 use crate::region::{Extents, Region};
-use crate::stats::{Checkpoint, Occupancy, Recovery, SegmentBytes, Stats};
+use crate::stats::{Checkpoint, Lookups, Occupancy, Recovery, SegmentBytes, Stats};
 use crate::storage::fork::Origin;
 
 pub(crate) use checkpointing::Checkpointing;
@@ -63,6 +64,7 @@ pub(crate) struct Store {
     pub(crate) recovery: Recovery,
     pub(crate) group: GroupCommit,
     pub(crate) opened: Arc<OpenedSegments>,
+    instrument: Option<Instrument>,
     writer: Mutex<Writer>,
     /// Held while a superblock is written without the lock of the writer.
     superblock_writes: Mutex<()>,
@@ -156,6 +158,7 @@ impl Store {
             recovery,
             group,
             opened: writer.log.opened().clone(),
+            instrument: options.instrument.then(Instrument::new),
             writer: Mutex::new(writer),
             superblock_writes: Mutex::default(),
         }
@@ -204,11 +207,34 @@ impl Store {
 
     #[inline]
     pub(crate) fn find_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
+        if let Some(instrument) = &self.instrument {
+            return self.find_counted(instrument, key, hash);
+        }
         let Region { view, windows, .. } = &*self.region;
         find(windows, hash, |addr| {
             let pair = view.pair(addr)?;
             Ok((pair.key == key).then_some(pair))
         })
+    }
+
+    /// As [`find_hashed`](Self::find_hashed), and adds what it did to the counters.
+    #[cold]
+    fn find_counted(
+        &self,
+        instrument: &Instrument,
+        key: &[u8],
+        hash: u64,
+    ) -> Result<Option<Pair<'_>>> {
+        let Region { view, windows, .. } = &*self.region;
+        let lines = CountedLines::of(windows);
+        let mut compared_count = 0;
+        let found = find(&lines, hash, |addr| {
+            compared_count += 1;
+            let pair = view.pair(addr)?;
+            Ok((pair.key == key).then_some(pair))
+        })?;
+        instrument.add(found.is_some(), compared_count, lines.count.get());
+        Ok(found)
     }
 
     /// Returns where a key is or should be. For the writer.
@@ -327,6 +353,11 @@ impl Store {
         Ok(())
     }
 
+    /// Returns what the lookups have cost, if they are counted.
+    pub(crate) fn lookups(&self) -> Option<Lookups> {
+        self.instrument.as_ref().map(Instrument::read)
+    }
+
     /// Counts chains and collects what the writer knows.
     pub(crate) fn collect_stats(&self, writer: &Writer) -> Result<Stats> {
         let region = &self.region;
@@ -385,6 +416,7 @@ impl Store {
                 .checkpoint
                 .map(|name| Checkpoint { log_bytes: name.lsn, bytes: name.bytes }),
             recovery: self.recovery,
+            lookups: self.lookups(),
             chains: occupancy.finish(),
         })
     }

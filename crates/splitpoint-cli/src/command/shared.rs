@@ -135,23 +135,35 @@ impl ParsedKeys {
     ) -> Result<()> {
         self.given.chunks(BATCH_KEYS).try_for_each(&mut work)?;
         let Some(end) = self.input else { return Ok(()) };
-        let mut input = BufReader::new(io::stdin());
-        let mut keys = Vec::new();
-        loop {
-            let mut key = Vec::new();
-            let taken = input.read_until(end, &mut key);
-            if taken.map_err(|error| Failure::io("read keys from standard input", &error))? == 0 {
-                return work(&keys);
-            }
-            if key.last() == Some(&end) {
-                key.pop();
-            }
-            keys.push(self.notation.decode("key", key)?);
-            // Work on what a slow pipe has sent before the next read blocks.
-            if keys.len() == BATCH_KEYS || input.buffer().is_empty() {
-                work(&keys)?;
-                keys.clear();
-            }
+        try_for_each_key(io::stdin(), (end, self.notation), "standard input", work)
+    }
+}
+
+/// Calls `work` with batches of the keys in `input`, in order, until it fails. Each key ends with a
+/// byte and is in a notation; `name` is what errors call the input.
+pub(super) fn try_for_each_key(
+    input: impl io::Read,
+    (end, notation): (u8, Notation),
+    name: &str,
+    mut work: impl FnMut(&[Vec<u8>]) -> Result<()>,
+) -> Result<()> {
+    let mut input = BufReader::new(input);
+    let mut keys = Vec::new();
+    loop {
+        let mut key = Vec::new();
+        let taken = input.read_until(end, &mut key);
+        let failed = |error| Failure::io(&format!("read keys from {name}"), &error);
+        if taken.map_err(failed)? == 0 {
+            return work(&keys);
+        }
+        if key.last() == Some(&end) {
+            key.pop();
+        }
+        keys.push(notation.decode("key", key)?);
+        // Work on what a slow pipe has sent before the next read blocks.
+        if keys.len() == BATCH_KEYS || input.buffer().is_empty() {
+            work(&keys)?;
+            keys.clear();
         }
     }
 }

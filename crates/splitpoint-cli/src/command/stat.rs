@@ -1,11 +1,20 @@
 //! `splitpoint stat`: counts, sizes and the chain histogram of a store.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use splitpoint::stats::{Lookups, Stats};
+use splitpoint::{Db, Options};
+
+use crate::bytes::Notation;
 use crate::chains::{self, Form};
+use crate::command::shared::try_for_each_key;
 use crate::console::{self, Console};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::loss;
+use crate::number::{grouped, percent};
 use crate::old_report::OldReport;
 use crate::report::StatReport;
 use crate::store;
@@ -16,6 +25,9 @@ use crate::store;
 /// function would give in a table of this shape. A hash function that does not suit the keys thus
 /// shows at a glance.
 ///
+/// With --lookups, looks up keys first and counts what that costs: how many records' keys a lookup
+/// compares and how many cache lines of the index it reads.
+///
 /// For an old file, prints its parameters, its buckets by their number of records, and the same
 /// histogram of its keys.
 #[derive(Debug, clap::Args)]
@@ -23,7 +35,9 @@ use crate::store;
 Examples:
   splitpoint stat words.spt
   splitpoint stat words.spt --json | jq .chains.longest
-  splitpoint stat words.spt --style vmstat")]
+  splitpoint stat words.spt --style vmstat
+  splitpoint stat words.spt --lookups asked-for.txt --style lever
+  tail -f asked-for.txt | splitpoint stat words.spt --lookups - --watch 5")]
 pub(crate) struct Args {
     /// The store, or an old file
     file: PathBuf,
@@ -32,6 +46,16 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t, value_name = "STYLE", conflicts_with = "json")]
     style: Form,
 
+    /// Look up the keys of a file first, one per line, and show what the lookups cost; - for
+    /// standard input
+    #[arg(long, value_name = "KEYS")]
+    lookups: Option<PathBuf>,
+
+    /// While keys are looked up, print a line about them every so many seconds
+    #[arg(long, value_name = "SECONDS", requires = "lookups", conflicts_with = "json",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    watch: Option<u64>,
+
     /// Print all of it as a JSON object
     #[arg(long)]
     json: bool,
@@ -39,27 +63,102 @@ pub(crate) struct Args {
 
 /// Prints counts, sizes and the chain histogram.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
+    let name = args.file.display().to_string();
+    if let Some(keys) = &args.lookups {
+        let db = store::open_store_with(&args.file, &Options::new().instrument(true), console)?;
+        look_up(&db, args, keys)?;
+        return print(args, name, &stats_of(&db, &args.file)?);
+    }
     let opened = store::open(&args.file, console)?;
     loss::warn_at_once(&opened, console);
     let failed = |error| opened.failed(&error);
     let stats = opened.stats().map_err(failed)?;
-    let name = args.file.display().to_string();
-    if let Some(file) = opened.as_old() {
-        let survey = file.survey().map_err(failed)?;
-        let report = OldReport::new(name.clone(), file, survey, &stats);
-        return match args.style {
-            _ if args.json => console::print_json(&report),
-            Form::Full => console::print_styled(&report.to_text()),
-            Form::Lever => console::print_styled(&chains::lever_text(&stats.chains.rows)),
-            Form::Vmstat => console::print_styled(&chains::vmstat_text(&name, &stats.chains.rows)),
-        };
+    let Some(file) = opened.as_old() else { return print(args, name, &stats) };
+    let survey = file.survey().map_err(failed)?;
+    let report = OldReport::new(name.clone(), file, survey, &stats);
+    match args.style {
+        _ if args.json => console::print_json(&report),
+        Form::Full => console::print_styled(&report.to_text()),
+        Form::Lever | Form::Vmstat => print(args, name, &stats),
     }
+}
+
+fn stats_of(db: &Db, path: &Path) -> Result<Stats> {
+    db.stats().map_err(|error| Failure::using(path, &error))
+}
+
+/// Prints what is known of a store.
+fn print(args: &Args, name: String, stats: &Stats) -> Result<()> {
     if args.json {
-        return console::print_json(&StatReport::new(name, &stats));
+        return console::print_json(&StatReport::new(name, stats));
     }
-    console::print_styled(&match args.style {
-        Form::Full => StatReport::new(name, &stats).to_text(),
-        Form::Lever => chains::lever_text(&stats.chains.rows),
-        Form::Vmstat => chains::vmstat_text(&name, &stats.chains.rows),
+    let rows = &stats.chains.rows;
+    console::print_styled(&match (args.style, &stats.lookups) {
+        (Form::Full, _) => StatReport::new(name, stats).to_text(),
+        (Form::Lever, Some(lookups)) => chains::lever_text_with(rows, lookups),
+        (Form::Lever, None) => chains::lever_text(rows),
+        (Form::Vmstat, _) => chains::vmstat_text(&name, rows),
     })
+}
+
+/// Looks up every key of a file, or of standard input.
+fn look_up(db: &Db, args: &Args, keys: &Path) -> Result<()> {
+    let mut watch = args.watch.map(|seconds| Watch::every(Duration::from_secs(seconds)));
+    let work = |keys: &[Vec<u8>]| {
+        for key in keys {
+            db.contains(key).map_err(|error| Failure::using(&args.file, &error))?;
+        }
+        match &mut watch {
+            Some(watch) => watch.look(db),
+            None => Ok(()),
+        }
+    };
+    let format = (b'\n', Notation::with_hex(false));
+    if keys == Path::new("-") {
+        return try_for_each_key(io::stdin(), format, "standard input", work);
+    }
+    let name = format!("`{}`", keys.display());
+    let file = File::open(keys).map_err(|error| Failure::io(&format!("open {name}"), &error))?;
+    try_for_each_key(file, format, &name, work)
+}
+
+/// What is printed while keys are looked up: a line for each interval.
+struct Watch {
+    interval: Duration,
+    last: Instant,
+    before: Lookups,
+    has_heading: bool,
+}
+
+impl Watch {
+    fn every(interval: Duration) -> Self {
+        Self { interval, last: Instant::now(), before: Lookups::default(), has_heading: false }
+    }
+
+    /// Prints what has been looked up since the last line, if it is time.
+    fn look(&mut self, db: &Db) -> Result<()> {
+        if self.last.elapsed() < self.interval {
+            return Ok(());
+        }
+        let now = db.lookups().unwrap_or_default();
+        let since = now.since(&self.before);
+        let mut out = console::data();
+        let mut line = String::new();
+        if !self.has_heading {
+            line = format!("{:>14} {:>7} {:>9} {:>7}\n", "lookups", "hits, %", "compared", "lines");
+            self.has_heading = true;
+        }
+        line += &format!(
+            "{:>14} {:>7.1} {:>9.3} {:>7.3}\n",
+            grouped(since.lookup_count),
+            percent(since.hit_count, since.lookup_count),
+            since.compared_per_lookup(),
+            since.lines_per_lookup()
+        );
+        out.write_all(line.as_bytes())
+            .and_then(|()| out.flush())
+            .map_err(|error| Failure::output(&error))?;
+        (self.before, self.last) = (now, Instant::now());
+        Ok(())
+    }
 }

@@ -110,3 +110,39 @@ fn stat_prints_the_lines_of_lever_and_of_vmstat() {
         vmstat.lines().last().expect("three lines").split_whitespace().collect();
     assert_eq!((numbers[0], numbers[4]), ("words.spt", "3"));
 }
+
+/// Lookups are counted: in the text, in the object, in Lever's lines and while they run.
+#[test]
+fn stat_shows_what_lookups_cost() {
+    let sandbox = Sandbox::with_words();
+    let stored = sandbox.run(&["list", "words.spt"]).text();
+    let asked: String = stored.lines().map(|key| format!("{key}\nnot {key}\n")).collect();
+    sandbox.write("asked", asked.as_bytes());
+    let text = sandbox.run(&["stat", "words.spt", "--lookups", "asked"]).text();
+    let line = text.lines().find(|line| line.contains("  lookups ")).expect("a line of them");
+    assert_eq!(
+        line.split_whitespace().collect::<Vec<_>>().join(" "),
+        "lookups 6, 50.0 % hits; 0.500 records compared, 1.000 lines each"
+    );
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+
+    let stat = sandbox.run(&["stat", "words.spt", "--lookups", "asked", "--json"]).json();
+    let expected =
+        serde_json::json!({"lookups": 6, "hits": 3, "records_compared": 3, "index_lines": 6});
+    assert_eq!(stat["lookups"], expected);
+    assert!(sandbox.run(&["stat", "words.spt", "--json"]).json()["lookups"].is_null());
+
+    let args = ["stat", "words.spt", "--lookups", "-", "--style", "lever"];
+    let lever = sandbox.run_with(&args, asked.as_bytes()).text();
+    assert!(lever.starts_with("total lookups: 6 (hit rate: 50%)\nhash table size is 1 buckets\n"));
+    assert!(lever.contains("\nget() iterations/lookup: 0/1000\n"), "{lever}");
+}
+
+#[test]
+fn stat_refuses_lookups_it_cannot_make() {
+    let sandbox = Sandbox::with_words();
+    let outcome = sandbox.run(&["stat", "words.spt", "--lookups", "none"]);
+    assert!(outcome.exit != 0 && outcome.stderr.contains("open `none`"), "{}", outcome.stderr);
+    let outcome = sandbox.run(&["stat", "words.spt", "--watch", "1"]);
+    assert!(outcome.exit == 2 && outcome.stderr.contains("--lookups"), "{}", outcome.stderr);
+}
