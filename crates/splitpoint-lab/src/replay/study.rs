@@ -54,7 +54,7 @@ pub struct TraceReplay {
     pub streams: Vec<StreamReplay>,
     /// The stream of a table in a function and a size, one for each that was asked.
     pub tables: Vec<TableReplay>,
-    /// The page cache in trees.
+    /// Pages and buffers in trees.
     #[serde(default)]
     pub trees: Vec<TreeReplay>,
     /// The combinations of Lever's section 4.

@@ -1,4 +1,4 @@
-//! The page cache as trees of one file each: a red-black tree, as Lever tried one, and the xarray of
+//! The page cache as trees, one for each file: a red-black tree, as Lever tried one, and the xarray of
 //! today.
 //!
 //! # Source
@@ -9,12 +9,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{PageKey, Step, Streams};
+use super::{KernelTable, PageKey, Step, Streams};
 
 /// What lookups visit in trees.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TreeReplay {
-    /// `red-black` or `xarray`.
+    /// The table that it stands for.
+    pub table: KernelTable,
+    /// `red-black`, `xarray` or `16 recent, then xarray`.
     pub tree: String,
     /// Lookups.
     pub lookup_count: u64,
@@ -22,7 +24,8 @@ pub struct TreeReplay {
     pub visited: u64,
     /// Most nodes that one lookup visited.
     pub deepest: u64,
-    /// Cache lines of 64 bytes that the lookups read: the root, the nodes, and the page that is found.
+    /// Cache lines of 64 bytes that the lookups read: the root or the recent entries, the nodes, and
+    /// the pages or buffers that are compared.
     pub line_count: u64,
 }
 
@@ -37,10 +40,17 @@ impl TreeReplay {
         self.line_count as f64 / self.lookup_count.max(1) as f64
     }
 
-    fn add(&mut self, count: u64, visited: u64, lines: u64) {
+    pub(super) fn new(table: KernelTable, tree: &str) -> Self {
+        let tree = tree.to_owned();
+        Self { table, tree, lookup_count: 0, visited: 0, deepest: 0, line_count: 0 }
+    }
+
+    pub(super) fn add(&mut self, count: u64, visited: u64, lines: u64) {
         self.lookup_count += count;
         self.visited += visited * count;
-        self.deepest = self.deepest.max(visited);
+        if count > 0 {
+            self.deepest = self.deepest.max(visited);
+        }
         self.line_count += lines * count;
     }
 }
@@ -51,7 +61,7 @@ impl TreeReplay {
 pub fn red_black(streams: &Streams) -> TreeReplay {
     let keys = streams.page.keys();
     let mut trees = Trees::new(keys, streams.page_owner_count);
-    let mut sum = TreeReplay { tree: "red-black".to_owned(), ..TreeReplay::default() };
+    let mut sum = TreeReplay::new(KernelTable::Page, "red-black");
     for step in streams.page.steps() {
         match *step {
             Step::Hit(object, count) => {
@@ -72,7 +82,7 @@ pub fn red_black(streams: &Streams) -> TreeReplay {
 }
 
 /// Bits of an index that one node of an xarray resolves.
-const SLOT_BITS: u32 = 6;
+pub(super) const SLOT_BITS: u32 = 6;
 /// Slots of a node that are in its first line of 64 bytes, behind 40 bytes of other fields.
 const FIRST_LINE_SLOTS: u64 = 3;
 
@@ -81,7 +91,7 @@ const FIRST_LINE_SLOTS: u64 = 3;
 pub fn xarray(streams: &Streams) -> TreeReplay {
     let keys = streams.page.keys();
     let mut largest = vec![0_u64; streams.page_owner_count as usize];
-    let mut sum = TreeReplay { tree: "xarray".to_owned(), ..TreeReplay::default() };
+    let mut sum = TreeReplay::new(KernelTable::Page, "xarray");
     for step in streams.page.steps() {
         let (object, count, is_hit) = match *step {
             Step::Hit(object, count) => (object, u64::from(count), true),
@@ -106,12 +116,12 @@ pub fn xarray(streams: &Streams) -> TreeReplay {
     sum
 }
 
-fn levels_of(largest_index: u64) -> u32 {
+pub(super) fn levels_of(largest_index: u64) -> u32 {
     (u64::BITS - largest_index.leading_zeros()).div_ceil(SLOT_BITS).max(1)
 }
 
 /// The line with the node's shift, and that of the slot.
-fn lines_of(index: u64) -> u64 {
+pub(super) fn lines_of(index: u64) -> u64 {
     1 + u64::from(index % (1 << SLOT_BITS) >= FIRST_LINE_SLOTS)
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use splitpoint_lab::replay::{
     Column, Combination, ERAS, Measuring, REPLAY_SCHEMA, Replay, ReplayStudy, Shrink, Streams,
-    Trace, red_black, xarray,
+    Trace, recent_buffers, red_black, xarray,
 };
 use splitpoint_lab::study::{Machine, Program};
 
@@ -102,7 +102,7 @@ fn replay_study() -> Value {
     let functions = columns.iter().map(|column| (column.table(), column.setup.function()));
     trace.curves = replay.curves(&functions.collect::<Vec<_>>()).expect("it fits");
     trace.tables = replay.tables(&columns).expect("it fits");
-    trace.trees = vec![red_black(&streams), xarray(&streams)];
+    trace.trees = vec![red_black(&streams), xarray(&streams), recent_buffers(&streams)];
     trace.combinations = replay.combinations(&Combination::ALL).expect("it fits");
     trace.today = replay.today().expect("it fits");
     let study = ReplayStudy {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use clap::ValueEnum;
 use splitpoint_lab::replay::{
     Combination, KernelTable, Measuring, Replay, ReplayStudy, Shrink, TableReplay, TraceReplay,
-    name_attacks, red_black, xarray,
+    TreeReplay, name_attacks, recent_buffers, red_black, xarray,
 };
 
 use self::input::Input;
@@ -212,9 +212,11 @@ fn replay(
         return Ok(trace);
     }
     trace.tables = replay.tables(&plan.columns).map_err(failed)?;
-    if plan.tables.contains(&KernelTable::Page) && plan.is_of_eras && args.at.is_none() {
-        let trees = [red_black(&streams), xarray(&streams)];
-        trace.trees = trees.into_iter().filter(|tree| tree.lookup_count > 0).collect();
+    if plan.is_of_eras && args.at.is_none() {
+        let trees = [red_black(&streams), xarray(&streams), recent_buffers(&streams)];
+        let is_asked =
+            |tree: &TreeReplay| tree.lookup_count > 0 && plan.tables.contains(&tree.table);
+        trace.trees = trees.into_iter().filter(is_asked).collect();
     }
     if args.at.is_none() && args.style == Style::Full {
         let at_sizes = show("sizes");

@@ -40,7 +40,7 @@ fn sections(study: &ReplayStudy) -> Vec<Section> {
             let [now, combined, trees, sizes, time, histograms] = parts(only, "t0");
             add("now", "Then and now", false, now);
             add("combined", "Lever's kernels", false, combined);
-            add("trees", "The page cache as trees", false, trees);
+            add("trees", "Pages and buffers in trees", false, trees);
             add("histograms", "Histograms", false, histograms);
             add("size", "Cost over the size of the table", false, sizes);
             add("time", "Cost over time", false, time);

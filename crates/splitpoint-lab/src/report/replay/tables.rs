@@ -131,8 +131,8 @@ fn lines_by_era(trace: &TraceReplay, id: &str) -> Option<Block> {
             Some(Dot { style: style(&it.kernel)?, value, ideal: Some(ideal) })
         };
         let mut dots: Vec<Dot> = tables.iter().filter_map(dot).collect();
-        let tree = trace.trees.iter().find(|tree| tree.tree == "xarray");
-        if let (KernelTable::Page, Some(tree), Some(style)) = (kind, tree, style("6.x")) {
+        let tree = trace.trees.iter().find(|tree| tree.table == kind && tree.tree != "red-black");
+        if let (Some(tree), Some(style)) = (tree, style("6.x")) {
             dots.push(Dot { style, value: tree.lines_per_lookup(), ideal: None });
         }
         groups.push((kind.name().to_owned(), dots));
@@ -232,24 +232,24 @@ fn separated() -> Vec<Line> {
     lines
 }
 
-/// Returns the page cache in trees beside its hash tables.
+/// Returns the trees of pages and buffers beside their hash tables.
 pub(super) fn trees(trace: &TraceReplay) -> Vec<Block> {
-    let mut table = Table::new("Nodes and lines of 64 bytes that a lookup of a page reads")
+    let mut table = Table::new("Nodes and lines of 64 bytes that a lookup reads")
         .words(["structure"])
         .numbers(["nodes", "deepest", "lines"]);
     for tree in &trace.trees {
         table.push(cells![
-            tree.tree.clone(),
+            format!("{}: {}", tree.table.name(), tree.tree),
             fixed(tree.visited_per_lookup(), 3),
             tree.deepest,
             fixed(tree.lines_per_lookup(), 2),
         ]);
     }
-    let pages = trace.tables.iter().filter(|it| it.table == KernelTable::Page);
     let is_any = !table.is_empty();
-    for it in pages {
+    let has_tree = |kind| trace.trees.iter().any(|tree| tree.table == kind);
+    for it in trace.tables.iter().filter(|it| has_tree(it.table)) {
         table.push(cells![
-            format!("{}, {} buckets", name_of(it), grouped(it.bucket_count)),
+            format!("{}: {}, {} buckets", it.table.name(), name_of(it), grouped(it.bucket_count)),
             visits(it.reading.visited_per_lookup()),
             it.reading.largest,
             lines(it).map_or_else(|| "-".to_owned(), |[lines, _]| fixed(lines, 2)),
