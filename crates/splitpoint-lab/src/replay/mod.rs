@@ -46,7 +46,7 @@ pub use study::{
     ReplayStudy, SizeCurve, SizePoint, StreamReplay, SuperblockReplay, TableReplay, TodayReplay,
     TraceReplay,
 };
-pub use table_sizes::{TableSize, TableSizes};
+pub use table_sizes::{TableSize, TableSizes, TaskTable};
 pub use today::{name_attacks, names_that_collide};
 pub use trace::{InodeNumber, Trace};
 pub use trees::{TreeReplay, red_black, xarray};

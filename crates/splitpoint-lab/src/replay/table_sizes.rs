@@ -35,6 +35,40 @@ pub struct TableSizes {
     pub object_count: Option<u64>,
     /// The tables.
     pub tables: Vec<TableSize>,
+    /// The tables of tasks of Linux 2.2.5, if it is among the eras: Lever named them as future work.
+    pub task_tables: Vec<TaskTable>,
+}
+
+/// A table of Linux 2.2.5 whose size follows from how many tasks the kernel was built for.
+///
+/// Its function ends with a mask of the buckets less one, which reaches all of them only where their
+/// number is a power of two.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TaskTable {
+    /// `pid` or `uid`.
+    pub table: &'static str,
+    /// Tasks that the kernel was built for.
+    pub task_count: u64,
+    /// Its buckets.
+    pub bucket_count: u64,
+    /// Buckets that the mask lets through.
+    pub reachable_count: u64,
+}
+
+/// Tasks of a kernel as it came, and of all of Lever's kernels.
+const TASK_COUNTS: [u64; 2] = [512, 4000];
+/// The tables with the tasks for each of their buckets.
+const TASK_TABLES: [(&str, u64); 2] = [("pid", 4), ("uid", 16)];
+
+fn task_tables() -> Vec<TaskTable> {
+    let of = |task_count: u64| {
+        TASK_TABLES.map(|(table, tasks_per_bucket)| {
+            let bucket_count = task_count / tasks_per_bucket;
+            let reachable_count = 1 << (bucket_count - 1).count_ones();
+            TaskTable { table, task_count, bucket_count, reachable_count }
+        })
+    };
+    TASK_COUNTS.map(of).concat()
 }
 
 impl TableSizes {
@@ -59,7 +93,9 @@ impl TableSizes {
                 tables.extend(era.tables.iter().map(of_era));
             }
         }
-        Self { schema: 1, object_count, tables }
+        let has_task_tables = eras.iter().any(|era| era.name == "2.2.5");
+        let task_tables = if has_task_tables { task_tables() } else { Vec::new() };
+        Self { schema: 1, object_count, tables, task_tables }
     }
 }
 
@@ -82,6 +118,18 @@ fn size(memory_bytes: u64, era: &'static Era, it: &EraTable, objects: Option<u64
 mod tests {
     use super::*;
     use crate::replay::ERAS;
+
+    #[test]
+    fn a_mask_of_a_thousand_buckets_reaches_a_quarter_of_them() {
+        for it in task_tables() {
+            let mask = it.bucket_count - 1;
+            let reached: std::collections::BTreeSet<u64> = (0..1 << 16).map(|x| x & mask).collect();
+            assert_eq!(reached.len() as u64, it.reachable_count, "{it:?}");
+        }
+        let of_lever = &task_tables()[2..];
+        let counts = of_lever.iter().map(|it| (it.bucket_count, it.reachable_count));
+        assert!(counts.eq([(1000, 256), (250, 64)]));
+    }
 
     #[test]
     fn the_tables_of_512_mb_take_the_memory_that_they_took() {

@@ -36,7 +36,33 @@ pub fn table_sizes(sizes: &TableSizes) -> Document {
         Some(count) => format!("with {} objects in each", grouped(count)),
         None => "by the rules of each kernel".to_owned(),
     };
-    page("Hash tables of the kernel", subtitle, vec![("sizes", "Sizes", blocks)])
+    let mut sections = vec![("sizes", "Sizes", blocks)];
+    if !sizes.task_tables.is_empty() {
+        sections.push(("tasks", "Tables of tasks", task_tables(sizes)));
+    }
+    page("Hash tables of the kernel", subtitle, sections)
+}
+
+/// Returns the tables of pids and uids, some of whose buckets nothing can reach.
+fn task_tables(sizes: &TableSizes) -> Vec<Block> {
+    let mut table = Table::new("Tables of Linux 2.2.5 that follow from its number of tasks")
+        .words(["table"])
+        .numbers(["tasks", "buckets", "reachable", "of it"]);
+    for it in &sizes.task_tables {
+        let share = it.reachable_count as f64 / it.bucket_count as f64;
+        table.push(cells![
+            it.table,
+            it.task_count,
+            it.bucket_count,
+            it.reachable_count,
+            percent(share)
+        ]);
+    }
+    let words = "Their functions are (id >> 8 ^ id) & (buckets - 1). All of Lever's kernels were built \
+                 for 4000 tasks: then the mask is no row of ones, and three buckets of four stay \
+                 empty whatever the ids are. Today a table of 128 buckets has the uids, and a tree \
+                 the pids.";
+    vec![Block::Table(table), Block::Prose(words.into())]
 }
 
 fn size_row(it: &TableSize) -> Vec<Cell> {
