@@ -310,6 +310,7 @@ mod format;
 mod growing;
 pub mod hash;
 mod health;
+mod horizons;
 mod identify;
 mod index;
 pub mod linear;
@@ -317,6 +318,7 @@ mod live;
 mod log;
 mod options;
 mod piece;
+mod pins;
 mod prefaulter;
 mod recovery;
 #[expect(
