@@ -1,4 +1,7 @@
 //! Find a key's slot: readers without a lock, and the writer.
+//!
+//! The steps of a reader are compiled into each lookup, whatever the compiler would choose: as calls, they
+//! pass lines and results through memory, and `get_many` took half as long again.
 
 use super::Lines;
 use super::line::{Line, LineNumber};
@@ -21,7 +24,7 @@ use crate::linear::BucketIndex;
 ///
 /// Linear hashing with concurrent readers: Ellis 1987, as in the hash index of `PostgreSQL`, with a word
 /// that is read twice in place of latches.
-#[inline]
+#[inline(always)]
 pub(crate) fn find<L: Lines + ?Sized, T>(
     lines: &L,
     hash: u64,
@@ -46,7 +49,7 @@ pub(crate) struct Candidate<'a> {
 }
 
 /// Looks for a slot with the tag of a hash; `None` is a miss, as of [`find`].
-#[inline]
+#[inline(always)]
 pub(crate) fn find_candidate<L: Lines + ?Sized>(
     lines: &L,
     hash: u64,
@@ -72,7 +75,7 @@ pub(crate) fn find_candidate<L: Lines + ?Sized>(
 
 /// Returns the first line of a chain, from `line` on, that has a slot with the tag, the number of lines
 /// before it, and a mask of those slots.
-#[inline]
+#[inline(always)]
 fn next_with_tag<'a, L: Lines + ?Sized>(
     lines: &'a L,
     mut line: &'a Line,
@@ -92,7 +95,7 @@ fn next_with_tag<'a, L: Lines + ?Sized>(
 
 impl<'a> Candidate<'a> {
     /// Finds the record like [`find`], for a caller that has pinned it since.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find<L: Lines + ?Sized, T>(
         self,
         lines: &'a L,
@@ -105,7 +108,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_in_rest<L: Lines + ?Sized, T>(
         &self,
         lines: &'a L,
