@@ -47,11 +47,13 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::format::{HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, Superblock};
 use crate::hash::HashFunction;
+use crate::horizons::Horizon;
 use crate::live::CommitState;
 use crate::log::append::LogPosition;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::log::segment::Segment;
 use crate::options::{Create, Options};
+use crate::pins::Pin;
 use crate::recovery::{open_storage, read_superblock, resolve_hash, unknown_features};
 use crate::region::Region;
 use crate::storage::new_file::NewFile;
@@ -250,7 +252,8 @@ impl<'a> Backup<'a> {
         let progress = &mut self.progress;
         match &self.source {
             Source::Store(store) => {
-                let (region, snapshot) = (&store.region, snapshot_of(store)?);
+                let region = &store.region;
+                let (snapshot, _held) = snapshot_of(store)?;
                 let path = (!region.storage().is_volatile()).then(|| region.storage().path());
                 let options = options_for(&snapshot.superblock, self.hash.as_ref())?;
                 let identity = region.storage().identity();
@@ -290,7 +293,7 @@ impl<'a> Backup<'a> {
         let progress = &mut self.progress;
         match &self.source {
             Source::Store(store) => {
-                let snapshot = snapshot_of(store)?;
+                let (snapshot, _held) = snapshot_of(store)?;
                 let (walked, extents) = scan_log(&store.region, &snapshot, progress)?;
                 stream(&store.region, &snapshot, walked, extents, &mut out, progress)
             }
@@ -337,11 +340,18 @@ impl LogEnd {
     }
 }
 
-/// Returns the last commit of an open handle.
-fn snapshot_of(store: &Store) -> Result<Snapshot> {
+/// What keeps the log of an open handle as it is while it is copied.
+struct Held<'a> {
+    _pin: Pin<'a>,
+    _horizon: Horizon<'a>,
+}
+
+/// Returns the last commit of an open handle, held.
+fn snapshot_of(store: &Store) -> Result<(Snapshot, Held<'_>)> {
     let writer = store.lock()?;
     let end = LogEnd::of_commit(store.region.live().committed());
-    Ok(Snapshot { superblock: writer.superblock.clone(), end })
+    let held = Held { _pin: store.region.pins.pin(), _horizon: store.horizons.open() };
+    Ok((Snapshot { superblock: writer.superblock.clone(), end }, held))
 }
 
 /// Returns how the copy is opened to build its index, if this library can do that.

@@ -10,10 +10,12 @@
 
 use crate::error::Result;
 use crate::format::{Addr, LogStart};
+use crate::horizons::Horizon;
 use crate::index::lookup::{find, is_held};
 use crate::log::append::LogPosition;
 use crate::log::record::Pair;
 use crate::log::scan::{LogWalk, Trust};
+use crate::pins::Bunch;
 use crate::store::Store;
 use crate::value::{Entry, Value};
 
@@ -31,6 +33,10 @@ pub struct Scan<'db> {
     /// Where the log ended when the scan began, and how many segments had been opened.
     end: LogPosition,
     opened_count: usize,
+    /// Pins what the scan reads and what it returns.
+    pins: Bunch<'db>,
+    /// Keeps the records that it has yet to come to.
+    _horizon: Horizon<'db>,
     /// Records read ahead; those from `next` on have not been examined yet.
     ahead: Vec<Candidate<'db>>,
     next: usize,
@@ -45,10 +51,14 @@ struct Candidate<'db> {
 }
 
 impl<'db> Scan<'db> {
+    /// Begins a scan at this moment. For a thread that holds the writer's lock.
     pub(crate) fn new(store: &'db Store, start: LogStart, end: LogPosition) -> Result<Self> {
         let opened_count = store.opened.count();
+        let pins = store.region.pins.bunch();
+        let horizon = store.horizons.open();
         let walk = LogWalk::new(&store.region.view, start, Trust::Published, end.lsn)?;
-        Ok(Self { store, walk, end, opened_count, ahead: Vec::with_capacity(READ_AHEAD), next: 0 })
+        let ahead = Vec::with_capacity(READ_AHEAD);
+        Ok(Self { store, walk, end, opened_count, pins, _horizon: horizon, ahead, next: 0 })
     }
 
     /// Reads the next records ahead, fewer at the end of the scan and before a damaged one. Damage
@@ -125,7 +135,8 @@ impl<'db> Iterator for Scan<'db> {
             match self.is_current(&record) {
                 Ok(true) => {
                     let Pair { key, value } = record.pair;
-                    let (key, value) = (Value::borrowed(key), Value::borrowed(value));
+                    let mut pinned = |bytes| Value::pinned(bytes, self.pins.take());
+                    let (key, value) = (pinned(key), pinned(value));
                     return Some(Ok(Entry { key, value }));
                 }
                 Ok(false) => {}

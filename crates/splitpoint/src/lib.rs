@@ -310,6 +310,7 @@ mod format;
 mod growing;
 pub mod hash;
 mod health;
+mod horizons;
 mod identify;
 mod index;
 mod instrument;
@@ -318,6 +319,7 @@ mod live;
 mod log;
 mod options;
 mod piece;
+mod pins;
 mod prefaulter;
 mod recovery;
 #[expect(

@@ -186,6 +186,12 @@ pub struct Stats {
     pub unsafe_age: Option<Duration>,
     /// The newest checkpoint, if there is one.
     pub checkpoint: Option<Checkpoint>,
+    /// Whether values that this handle has returned, or scans and backups of it, keep records from
+    /// being overwritten.
+    pub is_pinned: bool,
+    /// For how long at least the oldest of them has held back space that is wanted again; `None` if
+    /// nothing waits for them.
+    pub held_up_for: Option<Duration>,
     /// How this handle got its index.
     pub recovery: Recovery,
     /// What the lookups of this handle cost; `None` unless
@@ -234,6 +240,8 @@ impl Stats {
             durable_bytes: 0,
             unsafe_age: None,
             checkpoint: None,
+            is_pinned: false,
+            held_up_for: None,
             recovery: Recovery::Clean,
             lookups: None,
             chains: occupancy.finish(),

@@ -28,11 +28,12 @@ use std::time::Instant;
 
 use crate::atomic::Ordering;
 use crate::error::{Error, Result};
-use crate::format::{GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
+use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
 use crate::hash::HashFunction;
+use crate::horizons::Horizons;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, SLOT_COUNT};
-use crate::index::lookup::{Located, find, for_each_line, locate};
+use crate::index::lookup::{Located, find, find_candidate, for_each_line, locate};
 use crate::index::shape::Shape;
 use crate::index::slot::Tag;
 use crate::index::split::Scratch;
@@ -43,9 +44,10 @@ use crate::log::append::{Appender, OpenedSegments};
 use crate::log::durable::GroupCommit;
 use crate::log::record::Pair;
 use crate::options::{Access, Durability, Options};
-use crate::region::{Extents, Region};
+use crate::region::{Extents, Region, View};
 use crate::stats::{Checkpoint, Lookups, Occupancy, Recovery, SegmentBytes, Stats};
 use crate::storage::fork::Origin;
+use crate::value::Value;
 
 pub(crate) use checkpointing::Checkpointing;
 pub(crate) use closing::Mark;
@@ -65,6 +67,7 @@ pub(crate) struct Store {
     pub(crate) group: GroupCommit,
     pub(crate) opened: Arc<OpenedSegments>,
     instrument: Option<Instrument>,
+    pub(crate) horizons: Horizons,
     writer: Mutex<Writer>,
     /// Held while a superblock is written without the lock of the writer.
     superblock_writes: Mutex<()>,
@@ -159,6 +162,7 @@ impl Store {
             group,
             opened: writer.log.opened().clone(),
             instrument: options.instrument.then(Instrument::new),
+            horizons: Horizons::default(),
             writer: Mutex::new(writer),
             superblock_writes: Mutex::default(),
         }
@@ -200,24 +204,39 @@ impl Store {
         }
     }
 
+    /// Returns the value of a key, pinned.
     #[inline]
-    pub(crate) fn find(&self, key: &[u8]) -> Result<Option<Pair<'_>>> {
+    pub(crate) fn find(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
         self.find_hashed(key, self.hash_of(key))
     }
 
     #[inline]
-    pub(crate) fn find_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
+    pub(crate) fn find_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Value<'_>>> {
+        let Region { view, windows, pins, .. } = &*self.region;
+        if let Some(instrument) = &self.instrument {
+            let pin = pins.pin();
+            let found = self.find_counted(instrument, key, hash)?;
+            return Ok(found.map(|pair| Value::pinned(pair.value, pin)));
+        }
+        let Some(candidate) = find_candidate(windows, hash)? else { return Ok(None) };
+        let pin = pins.pin();
+        match candidate.find(windows, hash, |addr| key_at(view, addr, key)) {
+            Ok(Some(pair)) => Ok(Some(Value::pinned(pair.value, pin))),
+            other => other.map(|_| None),
+        }
+    }
+
+    /// Returns the record of a key, for a caller that holds a pin.
+    #[inline]
+    pub(crate) fn find_while_pinned(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
         if let Some(instrument) = &self.instrument {
             return self.find_counted(instrument, key, hash);
         }
         let Region { view, windows, .. } = &*self.region;
-        find(windows, hash, |addr| {
-            let pair = view.pair(addr)?;
-            Ok((pair.key == key).then_some(pair))
-        })
+        find(windows, hash, |addr| key_at(view, addr, key))
     }
 
-    /// As [`find_hashed`](Self::find_hashed), and adds what it did to the counters.
+    /// Does the same, and adds what it took to the counters.
     #[cold]
     fn find_counted(
         &self,
@@ -230,8 +249,7 @@ impl Store {
         let mut compared_count = 0;
         let found = find(&lines, hash, |addr| {
             compared_count += 1;
-            let pair = view.pair(addr)?;
-            Ok((pair.key == key).then_some(pair))
+            key_at(view, addr, key)
         })?;
         instrument.add(found.is_some(), compared_count, lines.count.get());
         Ok(found)
@@ -415,6 +433,8 @@ impl Store {
                 .superblock
                 .checkpoint
                 .map(|name| Checkpoint { log_bytes: name.lsn, bytes: name.bytes }),
+            is_pinned: region.pins.is_pinned(),
+            held_up_for: region.pins.held_up_for(),
             recovery: self.recovery,
             lookups: self.lookups(),
             chains: occupancy.finish(),
@@ -432,6 +452,13 @@ impl Store {
         let buckets = u128::from(record_count) * 1000 / u128::from(fill_thousandths);
         Geometry::with_bucket_count(u64::try_from(buckets).unwrap_or(u64::MAX))
     }
+}
+
+/// Returns the record at `addr` if it has the key.
+#[inline]
+fn key_at<'a>(view: &'a View, addr: Addr, key: &[u8]) -> Result<Option<Pair<'a>>> {
+    let pair = view.pair(addr)?;
+    Ok((pair.key == key).then_some(pair))
 }
 
 fn checkpoint_bytes(live: Live<'_>) -> u64 {
