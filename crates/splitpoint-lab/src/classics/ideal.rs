@@ -71,7 +71,7 @@ pub(super) fn of(
 /// Returns the mean keys of the bucket that a hash leads to: a divided bucket has half of them, and
 /// half as many hashes lead there.
 fn keys_of_bucket(geometry: Geometry, n: u64) -> f64 {
-    let whole = 0.5_f64.powi(geometry.level() as i32);
+    let whole = 1.0 / (1_u64 << geometry.level()) as f64;
     let divided = 2.0 * geometry.split() as f64;
     let others = geometry.bucket_count() as f64 - divided;
     n as f64 * (divided * whole * whole / 4.0 + others * whole * whole)

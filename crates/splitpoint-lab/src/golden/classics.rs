@@ -44,12 +44,11 @@ fn page_map() -> PageMap {
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    let figures: [(Figure, &str, &[(&str, &str)]); 3] = [
-        (Figure::Trie, ": ", &TRIE),
+    for (figure, separator, parts) in [
+        (Figure::Trie, ": ", &TRIE[..]),
         (Figure::Directory, " -> ", &DIRECTORY),
         (Figure::OverflowPages, ": ", &OVERFLOW_PAGES),
-    ];
-    for (figure, separator, parts) in figures {
+    ] {
         let drawing = figure.draw().unwrap_or_default();
         for (part, published) in parts {
             let start = format!("  {part}{separator}");
@@ -86,9 +85,9 @@ fn addresses() -> [Row; 3] {
 ///
 /// The paper's list is lost. The figures are those that this list has given since it is carried.
 pub fn word_rows<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Vec<Row> {
-    const DIGESTS: u64 = 0;
-    const DIGEST_KEYS_MAX: u64 = 0;
-    const EQUATION: &str = "";
+    const DIGESTS: u64 = 1519;
+    const DIGEST_KEYS_MAX: u64 = 173;
+    const EQUATION: &str = "(12.93 + 4) * 8 = 135.4 < 256";
     let words: Vec<&[u8]> = words.into_iter().collect();
     let (digest_count, digest_keys_max) = digests(words.iter().copied());
     let value_bytes = (1..=words.len()).map(|number| number.to_string().len()).sum::<usize>();

@@ -2,13 +2,16 @@
 
 use maud::{Markup, html};
 
-use super::chart::{Axis, SIDES, at, frame, polyline};
+use super::chart::{Axis, SIDES, frame, polyline};
 use super::cost::mark;
 use super::kernel_tables::page;
-use super::number::{bytes, counted, fixed, grouped, percent, significant};
+use super::number::{bytes, counted, fixed, grouped, percent};
 use super::scale::Scale;
 use crate::classics::{ClassicsReport, ClassicsRow, LoadCurve};
 use crate::document::{Block, Cell, Document, Figure, Line, Table, cells, shown};
+
+/// Longest name of a variant beside which text has room for every column.
+const NAME_MAX: usize = 16;
 
 /// Returns the document of `lab classics`.
 pub fn classics(report: &ClassicsReport) -> Document {
@@ -148,10 +151,15 @@ fn probes(value: f64) -> String {
 }
 
 fn lookups(caption: &str, rows: &[&ClassicsRow]) -> Table {
+    // Names with options leave less room to the text.
+    let is_narrow = rows.iter().any(|row| row.name.len() > NAME_MAX);
     let mut table = Table::new(caption)
         .sortable()
         .words(["variant"])
-        .numbers(["hit", "ideal", "miss", "ideal", "longest", "fill", "stored"]);
+        .numbers(["hit", "ideal", "miss", "ideal", "longest", "fill"])
+        .wide_if(is_narrow)
+        .numbers(["stored"])
+        .wide_if(is_narrow);
     for row in rows {
         let hit = match (row.hit, row.hit_ideal) {
             (Some(hit), Some(ideal)) if hit > ideal * 1.5 => {
@@ -177,15 +185,14 @@ fn lookups(caption: &str, rows: &[&ClassicsRow]) -> Table {
 }
 
 fn seconds(seconds: f64) -> Cell {
-    Cell::ordered(seconds, format!("{} s", significant(seconds)))
+    Cell::ordered(seconds, format!("{} ms", fixed(1000.0 * seconds, 1)))
 }
 
 fn space(rows: &[&ClassicsRow]) -> Table {
     let mut table = Table::new("Space and work")
         .sortable()
         .words(["variant"])
-        .numbers(["places"])
-        .numbers(["splits", "depth", "index", "file", "holes", "store", "hits"]);
+        .numbers(["places", "splits", "depth", "index", "file", "holes", "store", "hits"]);
     for row in rows {
         table.push(cells![
             row.name.as_str(),
@@ -206,7 +213,11 @@ fn work(rows: &[&ClassicsRow]) -> Table {
     let mut table = Table::new("Space and work")
         .sortable()
         .words(["variant"])
-        .numbers(["places", "splits", "moves", "index", "store", "hits"]);
+        .numbers(["places"])
+        .wide()
+        .numbers(["splits"])
+        .wide()
+        .numbers(["moves", "index", "store", "hits"]);
     for row in rows {
         table.push(cells![
             row.name.as_str(),

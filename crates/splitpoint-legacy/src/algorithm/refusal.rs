@@ -128,8 +128,8 @@ impl fmt::Display for Refusal {
             ),
             Self::SplitLimit { split_count, depth, key_count } => write!(
                 f,
-                "colliding keys exceed the page: after {split_count} splits in a row, {key_count} \
-                 keys that agree in {depth} bits of the hash are still on it"
+                "colliding keys exceed the page: {split_count} splits in a row made no room; keys on \
+                 it that agree in {depth} bits of the hash: {key_count}"
             ),
             Self::TableFull { slot_count } => {
                 write!(f, "table full: all {slot_count} slots have an entry")

@@ -204,7 +204,7 @@ impl Sdbm {
             (0..depth).map(|bit| if page >> bit & 1 == 1 { '1' } else { '0' }).collect();
         let indent = 2 * depth;
         if self.trie.is_set(node.trie_bit) {
-            let _ = writeln!(out, "{:indent$}bit {} internal  L{path}", "", node.trie_bit);
+            let _ = writeln!(out, "{:indent$}bit {}: internal", "", node.trie_bit);
             for side in [0, node.mask + 1] {
                 self.show_node(out, node.son(side), page | side, lines);
             }
@@ -214,7 +214,7 @@ impl Sdbm {
         let used = self.form.used_bytes(self.page(page));
         let _ = writeln!(
             out,
-            "{:indent$}bit {} external  L{path} = page {page}: {keys} keys, {used} of {} bytes",
+            "{:indent$}bit {}: external, L{path} = page {page}: {keys} keys, {used} of {} bytes",
             "", node.trie_bit, self.options.page_bytes
         );
     }
@@ -339,8 +339,8 @@ mod tests {
         assert_eq!(refusal.reason(), super::super::Reason::CollidingKeys);
         assert_eq!(
             refusal.to_string(),
-            "colliding keys exceed the page: after 10 splits in a row, 1 keys that agree in 10 \
-             bits of the hash are still on it"
+            "colliding keys exceed the page: 10 splits in a row made no room; keys on it that \
+             agree in 10 bits of the hash: 1"
         );
         assert_eq!(table.fetch(b"a").unwrap().as_deref(), Some(&value[..]));
         assert_eq!(table.len(), 1);

@@ -105,7 +105,8 @@ impl Variant {
     }
 
     /// Returns the name: the module, and its options after hyphens, such as
-    /// `hsearch-div-chained-sortup-uscr`. The defaults of hsearch, MULT and OPEN, are not named.
+    /// `hsearch-div-sortup-uscr`. The defaults of hsearch, MULT and OPEN, are not
+    /// named, nor is CHAINED beside a sort.
     pub fn name(self) -> String {
         let Self::Hsearch { hashing, collisions, has_compare, has_good_digest } = self else {
             return self.module().to_owned();
@@ -118,8 +119,8 @@ impl Variant {
             Collisions::Open => "",
             Collisions::Brent => "-brent",
             Collisions::Chained(Order::Start) => "-chained",
-            Collisions::Chained(Order::Up) => "-chained-sortup",
-            Collisions::Chained(Order::Down) => "-chained-sortdown",
+            Collisions::Chained(Order::Up) => "-sortup",
+            Collisions::Chained(Order::Down) => "-sortdown",
         });
         if has_compare {
             name.push_str("-uscr");
@@ -151,7 +152,7 @@ impl Variant {
     /// use splitpoint_legacy::algorithm::Variant;
     ///
     /// assert_eq!(Variant::by_name("ndbm"), Some(Variant::Ndbm));
-    /// assert!(Variant::by_name("hsearch-div-chained-sortup").is_some());
+    /// assert!(Variant::by_name("hsearch-div-sortup").is_some());
     /// assert!(Variant::by_name("hsearch-brent-chained").is_none());
     /// ```
     pub fn by_name(name: &str) -> Option<Self> {

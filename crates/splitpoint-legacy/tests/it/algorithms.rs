@@ -18,23 +18,23 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 /// each page, and across pages the order changes nothing: a page is split once its pairs exceed
 /// it, whichever came last.
 fn in_page_order(name: &str) -> Pairs {
-    let file = open(&files_of(name)[0]).unwrap();
+    let file = open(&files_of(name)[0]).expect("the sample is read");
     let pair = |entry: splitpoint::Result<splitpoint::Entry>| {
-        let entry = entry.unwrap();
+        let entry = entry.expect("an intact sample");
         (entry.key.to_vec(), entry.value.to_vec())
     };
-    file.scan().unwrap().map(pair).collect()
+    file.scan().expect("the sample is read").map(pair).collect()
 }
 
 fn filled<T: Algorithm>(mut table: T, pairs: &Pairs) -> T {
     for (key, value) in pairs {
-        table.store(key, value, StoreMode::Insert).unwrap();
+        table.store(key, value, StoreMode::Insert).expect("the pair is stored");
     }
     table
 }
 
 fn sample_files(name: &str) -> Vec<Vec<u8>> {
-    files_of(name).iter().map(|path| fs::read(path).unwrap()).collect()
+    files_of(name).iter().map(|path| fs::read(path).expect("the sample is there")).collect()
 }
 
 #[test]
@@ -119,7 +119,11 @@ fn sdbm_follows_perl_through_replacements_and_deletes_byte_for_byte() {
 }
 
 fn has_perl_module(name: &str) -> bool {
-    let found = Command::new("perl").arg(format!("-M{name}")).args(["-e", "1"]).output().unwrap();
+    let found = Command::new("perl")
+        .arg(format!("-M{name}"))
+        .args(["-e", "1"])
+        .output()
+        .expect("perl runs");
     if !found.status.success() {
         left_out(&format!("perl has no {name}; Debian has it in package perl"));
     }
@@ -136,8 +140,8 @@ fn perl_script(module: &str, class: &str, arguments: &str, dir: &Path) -> String
 
 fn run_perl(script: &str, dir: &Path) -> Vec<u8> {
     let path = dir.join("script.pl");
-    fs::write(&path, format!("{script}\nuntie %h;\n")).unwrap();
-    let output = Command::new("perl").arg(&path).output().unwrap();
+    fs::write(&path, format!("{script}\nuntie %h;\n")).expect("the script is written");
+    let output = Command::new("perl").arg(&path).output().expect("perl runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
@@ -145,13 +149,15 @@ fn run_perl(script: &str, dir: &Path) -> Vec<u8> {
 /// Returns a table of gdbm with records of all sizes, some replaced and some deleted.
 fn gdbm_table(block_bytes: usize) -> Box<dyn Algorithm> {
     let parameters = Parameters { page_bytes: Some(block_bytes), ..Parameters::default() };
-    let mut table = Variant::Gdbm.create(&parameters).unwrap();
+    let mut table = Variant::Gdbm.create(&parameters).expect("the size is allowed");
     for number in 0..2000_u32 {
         let key = format!("key{}", number % 1700);
         let value = number.to_string().repeat(1 + number as usize % 200);
-        table.store(key.as_bytes(), value.as_bytes(), StoreMode::Replace).unwrap();
+        table
+            .store(key.as_bytes(), value.as_bytes(), StoreMode::Replace)
+            .expect("the pair is stored");
         if number % 7 == 6 {
-            table.delete(format!("key{}", number / 2).as_bytes()).unwrap();
+            table.delete(format!("key{}", number / 2).as_bytes()).expect("a delete does not fail");
         }
     }
     table
@@ -163,7 +169,7 @@ fn pairs_of_table(table: &mut dyn Algorithm) -> std::collections::BTreeMap<Vec<u
         pairs.insert(key.to_vec(), value.to_vec());
         std::ops::ControlFlow::Continue(())
     };
-    table.walk(&mut visit).unwrap();
+    table.walk(&mut visit).expect("a walk does not fail");
     pairs
 }
 

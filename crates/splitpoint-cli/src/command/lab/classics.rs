@@ -160,7 +160,7 @@ fn by_name(name: &str) -> Result<Variant> {
 fn unknown(name: &str) -> Failure {
     Failure::new(Exit::Usage, format!("there is no algorithm `{name}`")).hint(
         "choose dbm, ndbm, sdbm, gdbm, hsearch, dynahash or hash, or hsearch with options such as \
-         hsearch-div-brent or hsearch-chained-sortup; --show also takes figure-1 to figure-4",
+         hsearch-div-brent or hsearch-sortup; --show also takes figure-1 to figure-4",
     )
 }
 

@@ -16,18 +16,19 @@ const BRENT_THRESHOLD: usize = 2;
 /// Lines of a drawing.
 const LINES_MAX: usize = 64;
 
-/// The slots of a table: numbers of entries.
+/// The slots of a table.
 #[derive(Debug)]
 pub(super) struct Slots {
     bits: u32,
-    slots: Vec<u32>,
+    /// The number of the entry in each slot.
+    numbers: Vec<u32>,
     /// The digest of the entry in each slot, so that most searches need no other memory.
     digests: Vec<u32>,
 }
 
 impl Slots {
     pub(super) fn new(bits: u32) -> Self {
-        Self { bits, slots: vec![EMPTY; 1 << bits], digests: vec![0; 1 << bits] }
+        Self { bits, numbers: vec![EMPTY; 1 << bits], digests: vec![0; 1 << bits] }
     }
 
     fn mask(&self) -> u32 {
@@ -35,7 +36,7 @@ impl Slots {
     }
 
     fn is_free(&self, slot: u32) -> bool {
-        self.slots[slot as usize] >= DELETED
+        self.numbers[slot as usize] >= DELETED
     }
 
     /// Looks for a key at its home and from there in steps, until an empty slot or once around.
@@ -50,9 +51,9 @@ impl Slots {
         mut pass: impl FnMut(u32),
     ) -> (Option<(u32, u32)>, Option<u32>) {
         let (mut slot, mut free) = (wanted.home, None);
-        for _ in 0..self.slots.len() {
+        for _ in 0..self.numbers.len() {
             counts.probes += 1;
-            match self.slots[slot as usize] {
+            match self.numbers[slot as usize] {
                 EMPTY => return (None, free.or(Some(slot))),
                 DELETED => free = free.or(Some(slot)),
                 number => {
@@ -99,14 +100,14 @@ impl Slots {
             return Ok(Some(number));
         }
         let Some(free) = free else {
-            return Err(Refusal::TableFull { slot_count: self.slots.len() as u64 });
+            return Err(Refusal::TableFull { slot_count: self.numbers.len() as u64 });
         };
         let slot = if passed.len() > BRENT_THRESHOLD {
             self.rearrange(wanted, &passed, free, counts)
         } else {
             free
         };
-        self.slots[slot as usize] = entries.add(wanted.digest, wanted.key, value);
+        self.numbers[slot as usize] = entries.add(wanted.digest, wanted.key, value);
         self.digests[slot as usize] = wanted.digest;
         Ok(None)
     }
@@ -131,6 +132,10 @@ impl Slots {
             }
             let digest = self.digests[from as usize];
             let (_, step) = probe_of(wanted.options.hashing, digest, self.bits);
+            // An entry with the same step comes to the same free slot, which gains nothing.
+            if step == wanted.step {
+                continue;
+            }
             let mut to = from;
             for j in 1..cost - i {
                 to = to.wrapping_add(step) & self.mask();
@@ -142,7 +147,7 @@ impl Slots {
             }
         }
         let Some((from, to)) = best else { return free };
-        self.slots[to as usize] = self.slots[from as usize];
+        self.numbers[to as usize] = self.numbers[from as usize];
         self.digests[to as usize] = self.digests[from as usize];
         counts.moves += 1;
         from
@@ -156,18 +161,18 @@ impl Slots {
         counts: &mut Counts,
     ) -> Option<u32> {
         let (number, slot) = self.search(wanted, entries, counts, |_| ()).0?;
-        self.slots[slot as usize] = DELETED;
+        self.numbers[slot as usize] = DELETED;
         Some(number)
     }
 
     /// Returns the entries in the order of their slots.
     pub(super) fn numbers(&self) -> Vec<u32> {
-        self.slots.iter().copied().filter(|&slot| slot < DELETED).collect()
+        self.numbers.iter().copied().filter(|&slot| slot < DELETED).collect()
     }
 
     pub(super) fn show(&self, entries: &Entries) -> String {
         let mut out = String::new();
-        let used = (0..).zip(&self.slots).filter(|(_, slot)| **slot != EMPTY);
+        let used = (0..).zip(&self.numbers).filter(|(_, slot)| **slot != EMPTY);
         let count = used.clone().count();
         for (slot, &number) in used.take(LINES_MAX) {
             let _ = if number == DELETED {
