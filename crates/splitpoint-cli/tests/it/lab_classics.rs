@@ -89,7 +89,7 @@ fn every_algorithm_has_a_row_with_the_ideal_beside() {
     assert!(report["digest_count"].as_u64().expect("a count") < 60);
     let cost = |name: &str| row(name)["hit"].as_f64().expect("a mean");
     assert!(cost("hsearch") > 5.0 && cost("hsearch-brent") > 4.0, "{}", cost("hsearch"));
-    assert!(cost("hsearch-rapidhash") < 1.6);
+    assert!(cost("hsearch-chained-rapidhash") < 1.6);
     assert_eq!(row("ndbm")["hit"], 1.0);
     let curves = report["curves"].as_array().expect("curves");
     assert_eq!((curves.len(), curves[0]["points"].as_array().expect("points").len()), (12, 19));
@@ -104,7 +104,8 @@ fn refused_keys_have_the_reason_of_the_paper() {
     sandbox.write("keys", format!("short\n{}\n{}\n", "x".repeat(600), "y".repeat(600)).as_bytes());
     let args = ["lab", "classics", "keys", "--algorithm", "dbm", "--algorithm", "ndbm"];
     let text = sandbox.run(&args).text();
-    assert!(text.contains("dbm      pair exceeds page     2  xxxxxxxxx"), "{text}");
+    assert!(text.contains("dbm      pair exceeds page     2\n"), "{text}");
+    let text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
     assert!(text.contains("it has 601 bytes, at most 505 fit"), "{text}");
     assert!(text.contains("total key and data size exceed the page size"), "{text}");
     // hcreate takes the number of keys, and more do not fit.
@@ -137,8 +138,11 @@ fn arguments_that_make_no_sense_are_refused() {
     run(&["keys", "--algorithm", "btree"]).check_error(2, "there is no algorithm `btree`");
     run(&["keys", "--show", "figure-9"]).check_error(2, "there is no algorithm `figure-9`");
     run(&["keys", "--show", "figure-1"]).check_error(2, "figure-1 is drawn from keys of its own");
-    run(&["keys", "--page", "70000"]).check_error(2, "dbm: invalid page size: 70000 bytes");
-    run(&["keys", "--fill", "0"]).check_error(2, "dynahash: invalid fill factor: 0");
+    let page =
+        "dbm: invalid page size: 70000 bytes are not 32 to 32768, which offsets of 16 bits reach";
+    run(&["keys", "--page", "70000"]).check_error(2, page);
+    run(&["keys", "--fill", "0"])
+        .check_error(2, "dynahash: invalid fill factor: 0 is not a number of keys per bucket");
     run(&[]).check_error(2, "no file with keys is given");
     sandbox.write("empty", b"");
     run(&["empty"]).check_error(1, "`empty` holds no keys");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 use serde::Serialize;
-use splitpoint_legacy::algorithm::hsearch::{Collisions, Hashing};
+use splitpoint_legacy::algorithm::hsearch::Collisions;
 use splitpoint_legacy::algorithm::{
     Algorithm, Parameters, Reason, Refusal, StoreMode, Unit, Variant,
 };
@@ -156,11 +156,7 @@ pub(super) fn row(
 
 /// Returns whether a probe of the variant reads the next element of an array.
 fn is_array(variant: Variant) -> bool {
-    matches!(
-        variant,
-        Variant::Hsearch { collisions: Collisions::Open | Collisions::Brent, hashing, .. }
-            if hashing == Hashing::Div || hashing == Hashing::Mult
-    )
+    matches!(variant, Variant::Hsearch { collisions: Collisions::Open | Collisions::Brent, .. })
 }
 
 fn mean_pair_bytes(pairs: &Pairs<'_>) -> f64 {
