@@ -21,6 +21,7 @@ mod get;
 mod interrupt;
 mod lab;
 mod lab_choose;
+mod lab_classics;
 mod lab_depth;
 mod lab_kernels;
 mod lab_keys;

@@ -294,6 +294,11 @@ impl Table {
         self
     }
 
+    /// Omits the last column from text if `is_wide`.
+    pub(crate) fn wide_if(self, is_wide: bool) -> Self {
+        if is_wide { self.wide() } else { self }
+    }
+
     /// Lets the reader of a page sort the rows by any column.
     pub(crate) fn sortable(mut self) -> Self {
         self.is_sortable = true;

@@ -88,7 +88,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
 
 /// Returns `hash1` of Berkeley DB 1.85: `h = h*37 ^ (c - 32)`, then modulo 1,048,583.
 pub fn db_hash1(key: &[u8]) -> u32 {
-    hash1_sum(key) % 1_048_583
+    splitpoint_legacy::algorithm::dynahash::hash(key)
 }
 
 /// Returns `hash1` as of 1993, whose remainder is that of a signed number.

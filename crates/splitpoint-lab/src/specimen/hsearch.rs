@@ -4,10 +4,11 @@
 //!
 //! System V `hsearch.c`; glibc `hsearch_r.c`. Written from the formulas.
 
+use splitpoint_legacy::algorithm::hsearch::{Hashing, probe_of};
+
 use super::{Reduction, Specimen};
 
-/// The multiplier of System V's `hsearch`, octal 035761254233 there.
-pub const FACTOR: u32 = 0xefc5_589b;
+pub use splitpoint_legacy::algorithm::hsearch::{FACTOR, digest as sysv_crunch};
 
 /// The functions of this family.
 pub(super) const SPECIMENS: &[Specimen] = &[
@@ -29,11 +30,6 @@ pub(super) const SPECIMENS: &[Specimen] = &[
     .historic(Reduction::PrimeModulus),
 ];
 
-/// Returns System V's crunch of a key: the sum of its bytes plus its length.
-pub fn sysv_crunch(key: &[u8]) -> u32 {
-    key.iter().fold(key.len() as u32, |sum, &byte| sum.wrapping_add(u32::from(byte)))
-}
-
 /// Returns the place of a key in System V's table of `2^bits` entries and the step to the next.
 ///
 /// Both come from one crunch, so that keys that share it share every probe.
@@ -42,9 +38,7 @@ pub fn sysv_crunch(key: &[u8]) -> u32 {
 ///
 /// If `bits` is not 1 to 31.
 pub fn sysv_probe(crunch: u32, bits: u32) -> (u32, u32) {
-    assert!((1..32).contains(&bits), "a table has 2^1 to 2^31 entries");
-    let product = crunch.wrapping_mul(FACTOR);
-    (product >> (32 - bits), ((product << bits) >> (32 - bits)) | 1)
+    probe_of(Hashing::Mult, crunch, bits)
 }
 
 /// Returns glibc's hash: `h = (h << 4) + c` from the last byte, from the length; 1 for 0.
