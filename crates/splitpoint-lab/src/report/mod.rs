@@ -34,6 +34,7 @@ mod number;
 mod paper;
 mod replay;
 mod scale;
+mod seltzer_yigit;
 mod sizes;
 mod slots;
 mod strip;
@@ -53,6 +54,7 @@ pub use self::kernel_tables::{live_kernel, table_sizes};
 pub use self::layouts::layouts;
 pub use self::paper::paper;
 pub use self::replay::replay;
+pub use self::seltzer_yigit::paper_rerun;
 
 /// Returns the document of a study.
 ///
