@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod algorithm;
 mod bdb;
 mod byte_order;
 mod chain;

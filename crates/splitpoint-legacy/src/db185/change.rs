@@ -88,7 +88,7 @@ impl Store {
             store.set_aside(bucket);
             let growth = store.put_at(bucket, place, key, value)?;
             if growth == Growth::Overflow || store.is_over_full() {
-                store.split()?;
+                store.split_counted(growth)?;
             }
             Ok(true)
         })
@@ -124,6 +124,19 @@ impl Store {
             self.poison = Some(error.to_string());
         }
         result
+    }
+
+    /// Splits, and counts why.
+    fn split_counted(&mut self, growth: Growth) -> Result<()> {
+        let earlier = self.shape.max_bucket;
+        self.split()?;
+        let splits = u64::from(self.shape.max_bucket - earlier);
+        let work = self.work.get_mut();
+        match growth {
+            Growth::Overflow => work.overflow_splits += splits,
+            Growth::None => work.fill_splits += splits,
+        }
+        Ok(())
     }
 
     fn count(&mut self, difference: i32) {

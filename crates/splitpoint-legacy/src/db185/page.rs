@@ -149,6 +149,11 @@ impl<'a> Page<'a> {
         self.bytes
     }
 
+    /// Returns the unused bytes, as the page states them.
+    pub(super) fn free_bytes(self) -> usize {
+        self.slot(self.slot_count + 1)
+    }
+
     pub(super) fn is_empty(self) -> bool {
         self.slot_count == 0
     }

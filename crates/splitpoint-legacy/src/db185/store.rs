@@ -1,5 +1,6 @@
 //! An open table, and reading its pages. Changes are in `change`, `split` and `flush`.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::ControlFlow;
 
@@ -11,6 +12,7 @@ use super::extent::needed_end;
 use super::header::{FILL_FACTOR_UNDECIDED, Header};
 use super::overflow::{Bits, Overflow};
 use super::page::{After, Page, PageMut};
+use super::page_map::Work;
 use super::pool::Pool;
 use super::scan::LiveScan;
 use crate::ByteOrder;
@@ -57,6 +59,8 @@ pub(super) struct Store {
     pub(super) scans: Vec<LiveScan>,
     /// Counts changes, so that a caller knows when remembered pages are outdated.
     pub(super) change_count: u64,
+    /// What the table has done. A step along a chain counts, and only looks.
+    pub(super) work: Cell<Work>,
 }
 
 impl fmt::Debug for Store {
@@ -101,6 +105,7 @@ impl Store {
             poison: None,
             scans: Vec::new(),
             change_count: 0,
+            work: Cell::default(),
             shape: header.shape,
         }
     }
@@ -220,6 +225,8 @@ impl Store {
             return Err(Error::Corrupt { what, offset, expected: 0, found: 1 });
         }
         steps.left -= 1;
+        let work = self.work.get();
+        self.work.set(Work { chain_pages: work.chain_pages + 1, ..work });
         Ok(())
     }
 

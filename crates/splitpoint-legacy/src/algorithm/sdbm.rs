@@ -1,0 +1,365 @@
+//! sdbm: a linearised radix trie of bits leads to the page of a key.
+//!
+//! ```text
+//!          A  bit 0                 bit t of the trie is set: this page was split.
+//!        /    \                     Its sons are bits 2t+1, for hashes whose next bit is 0,
+//!     B  1     E  2                 and 2t+2. At a bit that is not set the walk ends, and the
+//!    /   \                          bits of the hash that it used are the number of the page.
+//!  C 3   D 4
+//! ```
+//!
+//! A page that is full is split by the next bit of the hash. If all of its pairs go to one side, it
+//! is split again, ten times at most.
+//!
+//! # Source
+//!
+//! Seltzer and Yigit 1991, section "sdbm", for the access function; the files of Perl, Ruby and
+//! Apache for the limits, the hash function and the order of pairs.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+
+use splitpoint::hash::{self, CharSign};
+
+use super::blocks::Blocks;
+use super::page::PageForm;
+use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored};
+use crate::ByteOrder;
+
+/// Bytes of a page, `PBLKSIZ`.
+pub const PAGE_BYTES_DEFAULT: usize = 1024;
+
+/// Bytes of a block of the trie, `DBLKSIZ`.
+const DIR_BLOCK_BYTES: usize = 4096;
+
+/// Bytes of a page that no pair may take: `PAIRMAX` is 1008 of 1024.
+const PAGE_BYTES_LEFT: usize = 16;
+
+/// Most splits in a row for one pair, `SPLTMAX`.
+pub const SPLITS_MAX: u64 = 10;
+
+/// Lines of a drawing.
+const LINES_MAX: usize = 64;
+
+/// What tells the variants of sdbm apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of a page, 32 to 32768.
+    pub page_bytes: usize,
+    /// Byte order of the offsets: that of the machine.
+    pub byte_order: ByteOrder,
+    /// The multiplier of the hash: 65599 in Perl and Apache, 65587 in Ruby.
+    pub multiplier: u32,
+    /// Sign of `char` on the machine.
+    pub sign: CharSign,
+}
+
+impl Default for Options {
+    /// Returns those of Perl on x86-64.
+    fn default() -> Self {
+        Self {
+            page_bytes: PAGE_BYTES_DEFAULT,
+            byte_order: ByteOrder::Little,
+            multiplier: 65_599,
+            sign: CharSign::Signed,
+        }
+    }
+}
+
+/// A table of sdbm.
+#[derive(Debug)]
+pub struct Sdbm {
+    options: Options,
+    form: PageForm,
+    pages: Blocks,
+    trie: Blocks,
+    record_count: u64,
+    depth: u32,
+    counts: Counts,
+}
+
+/// Where the walk through the trie ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Leaf {
+    /// The bit of the trie, which is not set.
+    trie_bit: u64,
+    /// The bits of the hash that are the number of the page.
+    mask: u64,
+}
+
+impl Leaf {
+    /// Returns the son of this leaf, once its page has been split.
+    fn son(self, hash: u64) -> Self {
+        let is_right = hash & (self.mask + 1) != 0;
+        Self {
+            trie_bit: 2 * self.trie_bit + if is_right { 2 } else { 1 },
+            mask: self.mask << 1 | 1,
+        }
+    }
+}
+
+impl Sdbm {
+    /// Returns an empty table.
+    ///
+    /// # Panics
+    ///
+    /// If [`Options::page_bytes`] is not 32 to 32768.
+    pub fn new(options: Options) -> Self {
+        assert!(super::page::PAGE_BYTES.contains(&options.page_bytes), "pages of 32 to 32768");
+        Self {
+            options,
+            form: PageForm { order: options.byte_order, spare_bytes: 0 },
+            pages: Blocks::new(options.page_bytes),
+            trie: Blocks::new(DIR_BLOCK_BYTES),
+            record_count: 0,
+            depth: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Returns the hash of `key`.
+    pub fn hash(&self, key: &[u8]) -> u32 {
+        hash::sdbm(key, self.options.multiplier, self.options.sign)
+    }
+
+    /// Returns whether a node of the trie is internal: its page was split.
+    pub fn is_split(&self, trie_bit: u64) -> bool {
+        self.trie.is_set(trie_bit)
+    }
+
+    /// Returns the page of a key with `hash`.
+    pub fn page_of(&self, hash: u32) -> u64 {
+        let hash = u64::from(hash);
+        hash & self.leaf_of(hash).mask
+    }
+
+    fn leaf_of(&self, hash: u64) -> Leaf {
+        let mut leaf = Leaf { trie_bit: 0, mask: 0 };
+        while self.trie.is_set(leaf.trie_bit) {
+            leaf = leaf.son(hash);
+        }
+        leaf
+    }
+
+    /// Returns the page of a key, without writing it if it is in a hole.
+    fn page(&self, number: u64) -> &[u8] {
+        // Every page of a table is one, if it has none.
+        const EMPTY: &[u8] = &[0; 1 << 15];
+        self.pages.get(number).unwrap_or(&EMPTY[..self.options.page_bytes])
+    }
+
+    fn find(&mut self, page: u64, key: &[u8]) -> Option<usize> {
+        let (found, compared) = self.form.find(self.page(page), key);
+        self.counts.probes += 1;
+        self.counts.comparisons += compared;
+        found
+    }
+
+    /// Splits the page of `leaf` and its sons until a pair with `hash` has room, and returns its
+    /// page.
+    fn make_room(&mut self, mut leaf: Leaf, hash: u64, pair_bytes: usize) -> Result<u64, Refusal> {
+        for _ in 0..SPLITS_MAX {
+            self.split(leaf, hash & leaf.mask);
+            leaf = leaf.son(hash);
+            if self.form.has_room(self.page(hash & leaf.mask), pair_bytes) {
+                return Ok(hash & leaf.mask);
+            }
+        }
+        let key_count = self.form.pair_count(self.page(hash & leaf.mask)) as u64;
+        Err(Refusal::SplitLimit {
+            split_count: SPLITS_MAX,
+            depth: leaf.mask.count_ones(),
+            key_count,
+        })
+    }
+
+    /// Divides a page by the next bit of the hashes of its keys.
+    fn split(&mut self, leaf: Leaf, page: u64) {
+        let bit = leaf.mask + 1;
+        let old = self.page(page).to_vec();
+        let (mut lower, mut upper) = (vec![0; old.len()], vec![0; old.len()]);
+        for (key, value) in self.form.pairs(&old) {
+            let is_upper = u64::from(self.hash(key)) & bit != 0;
+            self.form.put(if is_upper { &mut upper } else { &mut lower }, key, value);
+        }
+        self.pages.get_mut(page).copy_from_slice(&lower);
+        self.pages.get_mut(page | bit).copy_from_slice(&upper);
+        self.trie.set(leaf.trie_bit);
+        self.depth = self.depth.max(leaf.mask.count_ones() + 1);
+        self.counts.overflow_splits += 1;
+        self.counts.page_writes += 2;
+    }
+
+    fn put(&mut self, page: u64, key: &[u8], value: &[u8]) {
+        self.form.put(self.pages.get_mut(page), key, value);
+        self.counts.page_writes += 1;
+    }
+
+    fn show_node(&self, out: &mut String, node: Leaf, page: u64, lines: &mut usize) {
+        *lines += 1;
+        if *lines > LINES_MAX {
+            return;
+        }
+        let depth = node.mask.count_ones() as usize;
+        let path: String =
+            (0..depth).map(|bit| if page >> bit & 1 == 1 { '1' } else { '0' }).collect();
+        let indent = 2 * depth;
+        if self.trie.is_set(node.trie_bit) {
+            let _ = writeln!(out, "{:indent$}bit {} internal  L{path}", "", node.trie_bit);
+            for side in [0, node.mask + 1] {
+                self.show_node(out, node.son(side), page | side, lines);
+            }
+            return;
+        }
+        let keys = self.form.pair_count(self.page(page));
+        let used = self.form.used_bytes(self.page(page));
+        let _ = writeln!(
+            out,
+            "{:indent$}bit {} external  L{path} = page {page}: {keys} keys, {used} of {} bytes",
+            "", node.trie_bit, self.options.page_bytes
+        );
+    }
+}
+
+impl Algorithm for Sdbm {
+    fn store(&mut self, key: &[u8], value: &[u8], mode: StoreMode) -> Result<Stored, Refusal> {
+        let pair_bytes = key.len() + value.len();
+        let pair_bytes_max = self.options.page_bytes - PAGE_BYTES_LEFT;
+        if pair_bytes > pair_bytes_max {
+            let (pair_bytes, pair_bytes_max) = (pair_bytes as u64, pair_bytes_max as u64);
+            return Err(Refusal::PairExceedsPage { pair_bytes, pair_bytes_max });
+        }
+        let hash = u64::from(self.hash(key));
+        let leaf = self.leaf_of(hash);
+        let mut page = hash & leaf.mask;
+        let mut earlier = None;
+        if let Some(index) = self.find(page, key) {
+            if mode == StoreMode::Insert {
+                return Ok(Stored::Kept);
+            }
+            let form = self.form;
+            earlier = Some(form.pair(self.page(page), index).1.to_vec());
+            form.remove(self.pages.get_mut(page), index);
+        }
+        if !self.form.has_room(self.page(page), pair_bytes) {
+            page = match self.make_room(leaf, hash, pair_bytes) {
+                Ok(page) => page,
+                Err(refusal) => {
+                    // The original loses the old value here. It has room: its page has lost pairs
+                    // since, and got none.
+                    if let Some(earlier) = earlier {
+                        self.put(self.page_of(hash as u32), key, &earlier);
+                    }
+                    return Err(refusal);
+                }
+            };
+        }
+        self.put(page, key, value);
+        if earlier.is_some() {
+            return Ok(Stored::Replaced);
+        }
+        self.record_count += 1;
+        Ok(Stored::New)
+    }
+
+    fn fetch(&mut self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Refusal> {
+        let page = self.page_of(self.hash(key));
+        let found = self.find(page, key);
+        Ok(found.map(|index| self.form.pair(self.page(page), index).1.into()))
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<bool, Refusal> {
+        let page = self.page_of(self.hash(key));
+        let Some(index) = self.find(page, key) else { return Ok(false) };
+        let form = self.form;
+        form.remove(self.pages.get_mut(page), index);
+        self.counts.page_writes += 1;
+        self.record_count -= 1;
+        Ok(true)
+    }
+
+    fn walk(
+        &mut self,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Refusal> {
+        super::walk_pages(&self.pages, self.form, &mut self.counts, visit);
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.record_count
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn footprint(&self) -> Footprint {
+        super::page_footprint(&self.pages, &self.trie, self.form, self.depth)
+    }
+
+    fn show(&self) -> String {
+        let mut out = format!("trie of {} bytes, depth {}\n", self.trie.file_bytes(), self.depth);
+        let mut lines = 0;
+        self.show_node(&mut out, Leaf { trie_bit: 0, mask: 0 }, 0, &mut lines);
+        super::cut(out, lines, LINES_MAX)
+    }
+
+    fn files(&self) -> Vec<(&'static str, Vec<u8>)> {
+        vec![(".pag", self.pages.file()), (".dir", self.trie.file())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keys of one byte are their own hashes, so that their bits can be chosen.
+    #[test]
+    fn a_full_page_is_split_by_the_next_bit_of_the_hash() {
+        let mut table = Sdbm::new(Options { page_bytes: 64, ..Options::default() });
+        for byte in 0..14 {
+            assert_eq!(table.store(&[byte], b"", StoreMode::Insert).unwrap(), Stored::New);
+        }
+        assert!(table.is_split(0) && !table.is_split(1));
+        assert_eq!((table.page_of(4), table.page_of(5)), (0, 1));
+        assert_eq!(table.counts().splits(), 1);
+    }
+
+    #[test]
+    fn ten_splits_in_a_row_are_too_many() {
+        let mut table = Sdbm::new(Options { page_bytes: 64, ..Options::default() });
+        let value = [0; 40];
+        assert!(table.store(b"a", &value, StoreMode::Insert).is_ok());
+        // `a` and a key whose hash agrees with it in 12 bits.
+        let twin = (0_u32..)
+            .map(|n| n.to_string())
+            .find(|key| (table.hash(key.as_bytes()) ^ table.hash(b"a")) & 0xfff == 0);
+        let twin = twin.unwrap();
+        let refusal = table.store(twin.as_bytes(), &value, StoreMode::Insert).unwrap_err();
+        assert_eq!(refusal.reason(), super::super::Reason::CollidingKeys);
+        assert_eq!(
+            refusal.to_string(),
+            "colliding keys exceed the page: after 10 splits in a row, 1 keys that agree in 10 \
+             bits of the hash are still on it"
+        );
+        assert_eq!(table.fetch(b"a").unwrap().as_deref(), Some(&value[..]));
+        assert_eq!(table.len(), 1);
+    }
+
+    /// The original deletes the old value first and loses it.
+    #[test]
+    fn a_refused_replace_keeps_the_old_value() {
+        let mut table = Sdbm::new(Options { page_bytes: 64, ..Options::default() });
+        let twin = (0_u32..)
+            .map(|n| n.to_string())
+            .find(|key| (table.hash(key.as_bytes()) ^ table.hash(b"a")) & 0xfff == 0);
+        let twin = twin.unwrap();
+        table.store(b"a", b"old", StoreMode::Replace).unwrap();
+        table.store(twin.as_bytes(), &[7; 20], StoreMode::Replace).unwrap();
+        assert!(table.store(b"a", &[0; 40], StoreMode::Replace).is_err());
+        assert_eq!(table.fetch(b"a").unwrap().as_deref(), Some(&b"old"[..]));
+        assert_eq!(table.len(), 2);
+    }
+}

@@ -1,0 +1,245 @@
+//! The modules with their options, by name.
+
+use std::cmp::Ordering;
+
+use splitpoint::hash::HashFunction;
+use splitpoint::{Error, Result};
+
+use super::hsearch::{Collisions, Hashing, Hsearch, Order};
+use super::page::PAGE_BYTES;
+use super::{Algorithm, dbm, dynahash, hash, hsearch, sdbm};
+use crate::db185;
+
+/// What a probe of a variant is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A page, or in `gdbm` a bucket or a record: one access of a disk without a cache.
+    Pages,
+    /// A slot of a table in memory, or a key in a chain.
+    Probes,
+}
+
+impl Unit {
+    /// Returns the name of several.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pages => "pages",
+            Self::Probes => "probes",
+        }
+    }
+}
+
+/// One module with its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Variant {
+    /// dbm of the seventh edition.
+    Dbm,
+    /// ndbm of 4.3BSD.
+    Ndbm,
+    /// Yigit's sdbm, as Perl has it.
+    Sdbm,
+    /// hsearch of System V.
+    Hsearch {
+        /// MULT or DIV.
+        hashing: Hashing,
+        /// OPEN, BRENT or CHAINED.
+        collisions: Collisions,
+        /// Whether keys are compared by a function of the user, USCR: here by length first.
+        has_compare: bool,
+        /// Whether the digest is a good hash, rapidhash, and not the original's.
+        has_good_digest: bool,
+    },
+    /// Pitt's dynahash.
+    Dynahash,
+    /// The package itself, db 1.85.
+    Hash,
+}
+
+/// Parameters of a new table. A variant takes those that it has; each has a default of its own.
+///
+/// | parameter | variants that take it | default |
+/// |---|---|---|
+/// | `page_bytes` | dbm, ndbm, sdbm, hash | 512, 1024, 1024, 256 |
+/// | `fill_factor` | dynahash, hash | 1, 8 |
+/// | `expected_records` | hsearch, dynahash, hash | 1: a table that must grow, if it can |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parameters {
+    /// Bytes of a page.
+    pub page_bytes: Option<usize>,
+    /// Mean keys of a bucket above which one bucket is split.
+    pub fill_factor: Option<u32>,
+    /// Expected number of pairs: `nelem`.
+    pub expected_records: Option<u64>,
+}
+
+const EVERY_COLLISIONS: [Collisions; 5] = [
+    Collisions::Open,
+    Collisions::Brent,
+    Collisions::Chained(Order::Start),
+    Collisions::Chained(Order::Up),
+    Collisions::Chained(Order::Down),
+];
+
+impl Variant {
+    /// Returns every variant: the modules, and hsearch with every combination of its options and
+    /// with either digest.
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![Self::Dbm, Self::Ndbm, Self::Sdbm, Self::Dynahash, Self::Hash];
+        for has_good_digest in [false, true] {
+            for has_compare in [false, true] {
+                for hashing in [Hashing::Mult, Hashing::Div] {
+                    all.extend(EVERY_COLLISIONS.map(|collisions| Self::Hsearch {
+                        hashing,
+                        collisions,
+                        has_compare,
+                        has_good_digest,
+                    }));
+                }
+            }
+        }
+        all
+    }
+
+    /// Returns the name: the module, and its options after hyphens, such as
+    /// `hsearch-div-chained-sortup-uscr`. The defaults of hsearch, MULT and OPEN, are not named.
+    pub fn name(self) -> String {
+        let Self::Hsearch { hashing, collisions, has_compare, has_good_digest } = self else {
+            return self.module().to_owned();
+        };
+        let mut name = self.module().to_owned();
+        if hashing == Hashing::Div {
+            name.push_str("-div");
+        }
+        name.push_str(match collisions {
+            Collisions::Open => "",
+            Collisions::Brent => "-brent",
+            Collisions::Chained(Order::Start) => "-chained",
+            Collisions::Chained(Order::Up) => "-chained-sortup",
+            Collisions::Chained(Order::Down) => "-chained-sortdown",
+        });
+        if has_compare {
+            name.push_str("-uscr");
+        }
+        if has_good_digest {
+            name.push_str("-rapidhash");
+        }
+        name
+    }
+
+    /// Returns the name of the module.
+    pub fn module(self) -> &'static str {
+        match self {
+            Self::Dbm => "dbm",
+            Self::Ndbm => "ndbm",
+            Self::Sdbm => "sdbm",
+            Self::Hsearch { .. } => "hsearch",
+            Self::Dynahash => "dynahash",
+            Self::Hash => "hash",
+        }
+    }
+
+    /// Returns the variant of this name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use splitpoint_legacy::algorithm::Variant;
+    ///
+    /// assert_eq!(Variant::by_name("ndbm"), Some(Variant::Ndbm));
+    /// assert!(Variant::by_name("hsearch-div-chained-sortup").is_some());
+    /// assert!(Variant::by_name("hsearch-brent-chained").is_none());
+    /// ```
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::all().into_iter().find(|variant| variant.name() == name)
+    }
+
+    /// Returns what a probe is.
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::Dbm | Self::Ndbm | Self::Sdbm | Self::Hash => Unit::Pages,
+            Self::Hsearch { .. } | Self::Dynahash => Unit::Probes,
+        }
+    }
+
+    /// Returns an empty table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if a parameter is out of the range of the variant.
+    pub fn create(self, parameters: &Parameters) -> Result<Box<dyn Algorithm>> {
+        let expected_records = parameters.expected_records.unwrap_or(1);
+        match self {
+            Self::Dbm => Ok(Box::new(dbm(dbm::Options::dbm(), parameters)?)),
+            Self::Ndbm => Ok(Box::new(dbm(dbm::Options::ndbm(), parameters)?)),
+            Self::Sdbm => {
+                let mut options = sdbm::Options::default();
+                options.page_bytes = page_bytes(parameters, options.page_bytes)?;
+                Ok(Box::new(sdbm::Sdbm::new(options)))
+            }
+            Self::Hsearch { hashing, collisions, has_compare, has_good_digest } => {
+                let digest = if has_good_digest { good_digest } else { hsearch::digest };
+                let compare = has_compare.then_some(by_length as fn(&[u8], &[u8]) -> Ordering);
+                let options = hsearch::Options { hashing, collisions, compare, digest };
+                if expected_records >= hsearch::SLOT_COUNT_MAX {
+                    let most = hsearch::SLOT_COUNT_MAX - 1;
+                    let reason = format!("{expected_records} entries are more than {most}");
+                    return Err(Error::Invalid { what: "nelem", reason });
+                }
+                Ok(Box::new(Hsearch::new(options, expected_records)))
+            }
+            Self::Dynahash => {
+                let fill_factor = fill_factor(parameters, 1)?;
+                let hash = dynahash::hash;
+                let options = dynahash::Options { fill_factor, expected_records, hash };
+                Ok(Box::new(dynahash::Dynahash::new(options)))
+            }
+            Self::Hash => {
+                let page_bytes = parameters.page_bytes.unwrap_or(hash::PAGE_BYTES_DEFAULT as usize);
+                let fill_factor = fill_factor(parameters, hash::FILL_FACTOR_DEFAULT)?;
+                let options = db185::Options::new()
+                    .page_bytes(u32::try_from(page_bytes).unwrap_or(u32::MAX))
+                    .fill_factor(fill_factor)
+                    .expected_records(expected_records);
+                Ok(Box::new(hash::Hash::new(options)?))
+            }
+        }
+    }
+}
+
+fn dbm(mut options: dbm::Options, parameters: &Parameters) -> Result<dbm::Dbm> {
+    options.page_bytes = page_bytes(parameters, options.page_bytes)?;
+    Ok(dbm::Dbm::new(options))
+}
+
+fn page_bytes(parameters: &Parameters, default: usize) -> Result<usize> {
+    let bytes = parameters.page_bytes.unwrap_or(default);
+    if PAGE_BYTES.contains(&bytes) {
+        return Ok(bytes);
+    }
+    let (least, most) = (PAGE_BYTES.start, PAGE_BYTES.end - 1);
+    let reason = format!("{bytes} bytes are not {least} to {most}, which offsets of 16 bits reach");
+    Err(Error::Invalid { what: "page size", reason })
+}
+
+fn fill_factor(parameters: &Parameters, default: u32) -> Result<u32> {
+    let fill_factor = parameters.fill_factor.unwrap_or(default);
+    if fill_factor > 0 {
+        return Ok(fill_factor);
+    }
+    let reason = "0 is not a number of keys per bucket".to_owned();
+    Err(Error::Invalid { what: "fill factor", reason })
+}
+
+/// The digest that mends hsearch: the low half of rapidhash.
+fn good_digest(key: &[u8]) -> u32 {
+    thread_local! {
+        static FUNCTION: HashFunction = HashFunction::rapidhash_v3();
+    }
+    FUNCTION.with(|function| function.hash(key, 0)) as u32
+}
+
+/// A comparison of the user that is cheaper than that of strings: by length first.
+fn by_length(one: &[u8], other: &[u8]) -> Ordering {
+    one.len().cmp(&other.len()).then_with(|| one.cmp(other))
+}

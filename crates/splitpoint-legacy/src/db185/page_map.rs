@@ -1,0 +1,227 @@
+//! What each page of a table is for, and what the table has done.
+
+use std::fmt;
+
+use splitpoint::{Error, Result};
+
+use super::addresses::OverflowAddr;
+use super::store::{At, Store};
+use super::table::Db185;
+
+/// What a page is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PageUse {
+    /// A part of the header.
+    Header,
+    /// The first page of this bucket.
+    Bucket(u32),
+    /// An overflow page of a bucket.
+    Overflow {
+        /// Its address.
+        addr: PageAddr,
+        /// The bucket.
+        bucket: u32,
+    },
+    /// An overflow page with a bitmap of the overflow pages.
+    Bitmap(PageAddr),
+    /// An overflow page that is allocated and not in use.
+    Free(PageAddr),
+    /// Room for a bucket or an overflow page to come: a hole of the file.
+    Hole,
+}
+
+/// The address of an overflow page: a split point, and a position there from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PageAddr {
+    /// The split point: the doubling of the table behind which the page is.
+    pub split_point: u32,
+    /// The position among the overflow pages there.
+    pub position: u32,
+}
+
+/// One page of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRow {
+    /// What it is for.
+    pub what: PageUse,
+    /// Ordinary pairs on it.
+    pub pair_count: u32,
+    /// Bytes in use, of a page with pairs.
+    pub used_bytes: u32,
+}
+
+/// What a table has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Work {
+    /// Pages that lookups, changes and scans came to along the chains of buckets.
+    pub chain_pages: u64,
+    /// Splits because a pair was given a new overflow page: uncontrolled.
+    pub overflow_splits: u64,
+    /// Splits because there were more keys per bucket than the fill factor: controlled.
+    pub fill_splits: u64,
+}
+
+impl PageUse {
+    /// Returns whether the page has pairs of a bucket.
+    pub fn has_pairs(self) -> bool {
+        matches!(self, Self::Bucket(_) | Self::Overflow { .. })
+    }
+}
+
+impl fmt::Display for PageUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header => f.write_str("header"),
+            Self::Bucket(bucket) => write!(f, "bucket {bucket}"),
+            Self::Overflow { addr, bucket } => write!(f, "overflow {addr} of bucket {bucket}"),
+            Self::Bitmap(addr) => write!(f, "overflow {addr}, a bitmap"),
+            Self::Free(addr) => write!(f, "overflow {addr}, free"),
+            Self::Hole => f.write_str("not yet in use"),
+        }
+    }
+}
+
+impl fmt::Display for PageAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.split_point, self.position)
+    }
+}
+
+impl From<OverflowAddr> for PageAddr {
+    fn from(addr: OverflowAddr) -> Self {
+        Self { split_point: addr.split_point(), position: addr.position() }
+    }
+}
+
+impl Db185 {
+    /// Returns what each page of the table is for, in the order of the file.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](splitpoint::ErrorKind::Corrupt) if a chain is damaged.
+    ///
+    /// # Cost
+    ///
+    /// Reads every page of every bucket.
+    pub fn pages(&self) -> Result<Vec<PageRow>> {
+        self.store().page_rows()
+    }
+
+    /// Returns what the table has done.
+    pub fn work(&self) -> Work {
+        self.store().work.get()
+    }
+}
+
+impl Store {
+    fn page_rows(&mut self) -> Result<Vec<PageRow>> {
+        let work = self.work.get();
+        let end = self.shape.page_end().min(self.pool.end().max(1));
+        let unused = PageRow { what: PageUse::Hole, pair_count: 0, used_bytes: 0 };
+        let mut rows = vec![unused; end as usize];
+        rows.iter_mut().take(self.shape.header_pages as usize).for_each(|row| {
+            row.what = PageUse::Header;
+        });
+        for index in 0..self.shape.overflow_count() {
+            let addr = self.shape.overflow_addr(index);
+            self.note(&mut rows, addr, PageUse::Free(addr.into()))?;
+        }
+        for number in 0..self.shape.bitmap_count() as usize {
+            let addr = OverflowAddr(self.shape.bitmaps[number]);
+            self.note(&mut rows, addr, PageUse::Bitmap(addr.into()))?;
+        }
+        for bucket in 0..self.bucket_end() as u32 {
+            self.note_page(&mut rows, bucket, At::Bucket, PageUse::Bucket(bucket))?;
+            for addr in self.chain(bucket)? {
+                let what = PageUse::Overflow { addr: addr.into(), bucket };
+                self.note_page(&mut rows, bucket, At::Overflow(addr), what)?;
+            }
+        }
+        // A picture is no work of the table.
+        self.work.set(work);
+        Ok(rows)
+    }
+
+    fn note(&self, rows: &mut [PageRow], addr: OverflowAddr, what: PageUse) -> Result<()> {
+        let number = self.page_number(0, At::Overflow(addr))?;
+        if let Some(row) = rows.get_mut(number as usize) {
+            row.what = what;
+        }
+        Ok(())
+    }
+
+    fn note_page(
+        &mut self,
+        rows: &mut [PageRow],
+        bucket: u32,
+        at: At,
+        what: PageUse,
+    ) -> Result<()> {
+        let number = self.page_number(bucket, at)?;
+        let page_bytes = self.shape.page_bytes;
+        let end = rows.len() as u64;
+        let page = self.page(bucket, at)?;
+        let Some(row) = rows.get_mut(number as usize) else {
+            let offset = number * u64::from(page_bytes);
+            return Err(Error::Corrupt {
+                what: "page number",
+                offset,
+                expected: end,
+                found: number,
+            });
+        };
+        row.what = what;
+        row.pair_count = page.pair_count() as u32;
+        row.used_bytes = page_bytes.saturating_sub(page.free_bytes() as u32);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use splitpoint::TableExt as _;
+
+    use super::super::Options;
+    use super::*;
+
+    #[test]
+    fn every_page_of_a_new_table_has_a_use() {
+        let table = Options::new().page_bytes(512).in_memory().unwrap();
+        table.put("key", "value").unwrap();
+        let uses: Vec<String> =
+            table.pages().unwrap().iter().map(|row| row.what.to_string()).collect();
+        assert_eq!(uses[0], "header");
+        assert!(uses.contains(&"bucket 0".to_string()) || uses.contains(&"bucket 1".to_string()));
+    }
+
+    #[test]
+    fn splits_are_counted_by_their_cause() {
+        let table = Options::new().page_bytes(256).fill_factor(4).in_memory().unwrap();
+        for number in 0..500 {
+            table.put(format!("key {number}"), "value").unwrap();
+        }
+        let work = table.work();
+        assert!(work.fill_splits > 100, "{work:?}");
+        let buckets = table.pages().unwrap();
+        let buckets = buckets.iter().filter(|row| matches!(row.what, PageUse::Bucket(_))).count();
+        assert_eq!(work.fill_splits + work.overflow_splits + 2, buckets as u64);
+        // A table whose fill factor is out of reach splits when a page overflows.
+        let table = Options::new().page_bytes(256).fill_factor(60_000).in_memory().unwrap();
+        for number in 0..500 {
+            table.put(format!("key {number}"), "value").unwrap();
+        }
+        assert_eq!(table.work().fill_splits, 0);
+        assert!(table.work().overflow_splits > 10);
+    }
+
+    #[test]
+    fn a_hit_on_the_first_page_is_one_page() {
+        let table = Options::new().page_bytes(4096).in_memory().unwrap();
+        table.put("key", "value").unwrap();
+        let before = table.work().chain_pages;
+        assert!(table.get("key").unwrap().is_some());
+        assert_eq!(table.work().chain_pages - before, 1);
+    }
+}
