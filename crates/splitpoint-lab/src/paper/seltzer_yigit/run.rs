@@ -11,12 +11,12 @@ use crate::chance::Moments;
 pub enum PaperFigure {
     /// Figures 5a, 5b and 5c: one set of runs, three times of each.
     BucketSizes,
+    /// The text after Figure 5c: a file that is read again.
+    Reread,
     /// Figure 6: the size known, or grown from one bucket.
     Growth,
     /// Figure 7: bytes of the buffer pool.
     Pool,
-    /// The text after Figure 5c: a file that is read again.
-    Reread,
     /// Figure 8a: the dictionary.
     Dictionary,
     /// Figure 8b: the password file.
@@ -26,7 +26,7 @@ pub enum PaperFigure {
 impl PaperFigure {
     /// All of them, in the order of the paper.
     pub const ALL: [Self; 6] =
-        [Self::BucketSizes, Self::Growth, Self::Pool, Self::Reread, Self::Dictionary, Self::Passwd];
+        [Self::BucketSizes, Self::Reread, Self::Growth, Self::Pool, Self::Dictionary, Self::Passwd];
 
     /// Returns its name in the paper.
     pub fn name(self) -> &'static str {
@@ -65,7 +65,7 @@ impl PaperFigure {
 
 /// What is measured: a store, a library of the machine, or an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum System {
     /// The package of the paper, as released in db 1.85, by this library.
     Hash,

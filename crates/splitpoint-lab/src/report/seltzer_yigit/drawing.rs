@@ -79,25 +79,27 @@ pub(super) fn lines(
     Figure { height: 292.0, ..Figure::new(id, title, summary, drawing) }
 }
 
-/// Returns where the names of the lines stand: at their ends, but not on each other.
+/// Returns where the names of the lines stand: at their ends, but not on each other nor on the axis.
 fn label_heights(curves: &[Curve], scale: Scale) -> Vec<f64> {
-    let end = |curve: &Curve| curve.points.last().map_or(HEIGHTS[0], |point| scale.at(point.1));
-    let mut order: Vec<(usize, f64)> = curves.iter().map(end).enumerate().collect();
-    order.sort_by(|one, other| one.1.total_cmp(&other.1));
-    let mut last = f64::MIN;
-    for (_, height) in &mut order {
-        *height = height.max(last + APART);
-        last = *height;
-    }
-    // What was pushed below the frame comes back up.
-    let mut next = HEIGHTS[0] + 4.0;
-    for (_, height) in order.iter_mut().rev() {
-        *height = height.min(next);
-        next = *height - APART;
-    }
     let mut heights = vec![0.0; curves.len()];
-    for (curve, height) in order {
-        heights[curve] = height;
+    let mut ends: Vec<(usize, usize, f64)> = Vec::new();
+    for (index, curve) in curves.iter().enumerate() {
+        ends.extend(curve.points.last().map(|&(place, value)| (place, index, scale.at(value))));
+    }
+    ends.sort_by(|one, other| one.0.cmp(&other.0).then(one.2.total_cmp(&other.2)));
+    for column in ends.chunk_by_mut(|one, other| one.0 == other.0) {
+        let mut last = f64::MIN;
+        for (_, _, height) in column.iter_mut() {
+            *height = height.max(last + APART);
+            last = *height;
+        }
+        // What was pushed onto the axis comes back up.
+        let mut next = HEIGHTS[0] - 3.0;
+        for (_, index, height) in column.iter_mut().rev() {
+            *height = height.min(next);
+            next = *height - APART;
+            heights[*index] = *height;
+        }
     }
     heights
 }
@@ -183,6 +185,6 @@ mod tests {
         assert!(heights[2] < heights[0] - 50.0);
         heights.sort_by(f64::total_cmp);
         assert!(heights.windows(2).all(|pair| pair[1] - pair[0] >= APART - 1e-9), "{heights:?}");
-        assert!(heights.iter().all(|&height| height <= HEIGHTS[0] + 4.0));
+        assert!(heights.iter().all(|&height| height <= HEIGHTS[0] - 3.0));
     }
 }

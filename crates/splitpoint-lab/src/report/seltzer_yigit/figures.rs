@@ -74,7 +74,7 @@ pub(super) fn bucket_sizes(rerun: &PaperRerun) -> Vec<Block> {
     let mut blocks = vec![
         Block::Prose(
             "The dictionary is stored in a new table of known size and read, with a pool of 1 MiB. Each line \
-             is a bucket size; `native` is the store of this library, whose buckets hold 7 keys."
+             is a bucket size; native is the store of this library, whose buckets hold 7 keys."
                 .into(),
         ),
         Block::Figures(pictures),

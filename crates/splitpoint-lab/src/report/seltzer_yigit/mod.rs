@@ -34,7 +34,9 @@ pub fn paper_rerun(rerun: &PaperRerun) -> Document {
                 ("figure-8b", "Figure 8b: the password file", tables::comparison(rerun, figure))
             }
         };
-        blocks.push(Block::List("What the paper says", beside(rerun, figure)));
+        let picture = blocks.iter().position(|block| matches!(block, Block::Figures(_)));
+        let place = picture.map_or(blocks.len().min(1), |picture| picture + 1);
+        blocks.insert(place, Block::List("What the paper says", beside(rerun, figure)));
         sections.push((id, title, blocks));
     }
     let mut numbers = vec![Block::Table(findings_table(&rerun.findings))];
@@ -81,12 +83,12 @@ fn claims(rerun: &PaperRerun) -> Vec<Block> {
 fn beside(rerun: &PaperRerun, figure: PaperFigure) -> Vec<Line> {
     let of_figure = rerun.claims.iter().filter(|claim| claim.figure == figure);
     let line = |claim: &Claim| {
-        let note = if claim.note.is_empty() { String::new() } else { format!(" ({})", claim.note) };
-        let found = if claim.ours == "-" { "" } else { claim.ours.as_str() };
-        Line::strong(format!("{}: ", claim.verdict.words())).then(format!(
-            "{}, \"{}\". It holds if {}. {found}{note}.",
-            claim.place, claim.words, claim.check
-        ))
+        let Claim { place, words, check, ours, note, .. } = claim;
+        let mut rest = format!("{place}, \"{words}\". Checked: {check}.");
+        for found in [ours, note].into_iter().filter(|it| !it.is_empty() && *it != "-") {
+            rest += &format!(" Found: {found}.").replace("Found: the 95", "The 95");
+        }
+        Line::strong(format!("{}: ", claim.verdict.words())).then(rest)
     };
     of_figure.map(line).collect()
 }

@@ -1,7 +1,7 @@
 //! Figures 8a and 8b: the package beside ndbm and hsearch.
 
-use super::{Claim, ClaimVerdict, Found, Question, clock_name, is_tie};
-use crate::paper::seltzer_yigit::published::{PUBLISHED, PublishedRow, improvement};
+use super::{Claim, Found, Question, all, clock_name, is_less, is_tie, is_under, ratio};
+use crate::paper::seltzer_yigit::published::{PUBLISHED, improvement};
 use crate::paper::seltzer_yigit::run::{Clock, Measurement, PaperFigure, System, Test};
 
 /// Why nothing can be said without the old system.
@@ -17,11 +17,21 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
+    /// Finds the package and the system that it is compared with, or why there is none.
     fn find(found: Found<'a>, figure: PaperFigure, test: Test) -> Result<Self, &'static str> {
-        let (old, why) = match test {
-            Test::CreateRead => (System::Hsearch, NO_HSEARCH),
-            _ => (System::Ndbm, NO_NDBM),
-        };
+        match test {
+            Test::CreateRead => Self::with(found, figure, test, System::Hsearch, NO_HSEARCH),
+            _ => Self::with(found, figure, test, System::Ndbm, NO_NDBM),
+        }
+    }
+
+    fn with(
+        found: Found<'a>,
+        figure: PaperFigure,
+        test: Test,
+        old: System,
+        why: &'static str,
+    ) -> Result<Self, &'static str> {
         let new = found.test(figure, System::Hash, test).ok_or(super::NOT_RUN)?;
         let old = found.test(figure, old, test).ok_or(why)?;
         Ok(Self { new, old })
@@ -31,14 +41,18 @@ impl<'a> Pair<'a> {
         improvement(self.old.time(clock).mean, self.new.time(clock).mean)
     }
 
-    /// Whether the new one is faster by more than the intervals explain.
-    fn is_better(self, clock: Clock) -> bool {
-        let [new, old] = [self.new, self.old].map(|it| it.time(clock));
-        new.mean < old.mean && !is_tie(new, old)
+    /// Whether the new one takes less time; unknown if that may be chance.
+    fn is_better(self, clock: Clock) -> Option<bool> {
+        is_less(self.new.time(clock), self.old.time(clock))
     }
 
-    fn is_worse(self, clock: Clock) -> bool {
-        Self { new: self.old, old: self.new }.is_better(clock)
+    fn is_worse(self, clock: Clock) -> Option<bool> {
+        is_less(self.old.time(clock), self.new.time(clock))
+    }
+
+    /// Whether elapsed time improves by more than `percent`.
+    fn improves_by(self, percent: f64) -> Option<bool> {
+        is_under(ratio(self.new.elapsed, self.old.elapsed), 1.0 - percent / 100.0)
     }
 
     fn words(self, clock: Clock) -> String {
@@ -53,23 +67,18 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Whose ndbm it is: not that of 1991.
-const HEIR: &str = "the machine's ndbm is another library behind the same calls; algorithm:ndbm has the \
-                    algorithm of 1991, in memory";
-
 /// Decides one question about one test.
 fn ask<'a>(
     question: Question,
     found: Found<'a>,
     test: Test,
-    decide: impl Fn(Pair<'a>) -> (bool, String),
+    decide: impl Fn(Pair<'a>) -> (Option<bool>, String),
 ) -> Claim {
     match Pair::find(found, question.figure, test) {
         Err(why) => question.open(why),
         Ok(pair) => {
             let (holds, ours) = decide(pair);
-            let note = if test == Test::CreateRead { "" } else { HEIR };
-            question.answer(holds, ours).note(note)
+            question.decide(holds, ours)
         }
     }
 }
@@ -77,7 +86,7 @@ fn ask<'a>(
 pub(super) fn dictionary(found: Found<'_>) -> Vec<Claim> {
     let figure = PaperFigure::Dictionary;
     let place = "Figure 8a";
-    let claim = |name, words, check, test, decide: fn(Pair<'_>) -> (bool, String)| {
+    let claim = |name, words, check, test, decide: fn(Pair<'_>) -> (Option<bool>, String)| {
         ask(Question { figure, place, name, words, check }, found, test, decide)
     };
     let mut claims = vec![
@@ -87,9 +96,10 @@ pub(super) fn dictionary(found: Found<'_>) -> Vec<Claim> {
             "less user time than ndbm, and elapsed time is over twice user time",
             Test::Create,
             |pair| {
-                let share = pair.new.elapsed.mean / pair.new.user.mean;
-                let ours = format!("{}; elapsed is {share:.1} times user", pair.all_words());
-                (pair.is_better(Clock::User) && share > 2.0, ours)
+                let share = ratio(pair.new.elapsed, pair.new.user);
+                let ours = format!("{}; elapsed is {:.1} times user", pair.all_words(), share.0);
+                let is_bound = is_under(share, 2.0).map(|is_under| !is_under);
+                (all([pair.is_better(Clock::User), is_bound]), ours)
             },
         ),
         claim(
@@ -97,14 +107,14 @@ pub(super) fn dictionary(found: Found<'_>) -> Vec<Claim> {
             "READ benefits from the caching of buckets, by over 80 %",
             "elapsed time improves by over 80 %",
             Test::Read,
-            |pair| (pair.improvement(Clock::Elapsed) > Some(80.0), pair.all_words()),
+            |pair| (pair.improves_by(80.0), pair.all_words()),
         ),
         claim(
             "VERIFY is faster by over 80 %",
             "VERIFY benefits from the caching of buckets, by over 80 %",
             "elapsed time improves by over 80 %",
             Test::Verify,
-            |pair| (pair.improvement(Clock::Elapsed) > Some(80.0), pair.all_words()),
+            |pair| (pair.improves_by(80.0), pair.all_words()),
         ),
         claim(
             "SEQUENTIAL: ndbm takes less user time",
@@ -118,14 +128,14 @@ pub(super) fn dictionary(found: Found<'_>) -> Vec<Claim> {
             "SEQUENTIAL with data: the new package excels in all three timings",
             "less user, system and elapsed time than ndbm",
             Test::SequentialWithData,
-            |pair| (Clock::ALL.iter().all(|&clock| pair.is_better(clock)), pair.all_words()),
+            |pair| (all(Clock::ALL.map(|clock| pair.is_better(clock))), pair.all_words()),
         ),
         claim(
             "in memory, faster by over 50 %",
             "in memory, elapsed time improves by over 50 % on hsearch",
             "elapsed time improves by over 50 %",
             Test::CreateRead,
-            |pair| (pair.improvement(Clock::Elapsed) > Some(50.0), pair.all_words()),
+            |pair| (pair.improves_by(50.0), pair.all_words()),
         ),
         claim(
             "in memory, more system time",
@@ -135,6 +145,7 @@ pub(super) fn dictionary(found: Found<'_>) -> Vec<Claim> {
             |pair| (pair.is_worse(Clock::System), pair.all_words()),
         ),
     ];
+    claims.push(system_v(found));
     claims.push(nearly_all(found, figure, place));
     claims.push(relatives(found));
     claims.push(intervals(found));
@@ -154,10 +165,29 @@ pub(super) fn passwd(found: Found<'_>) -> Vec<Claim> {
     };
     vec![
         ask(create, found, Test::Create, |pair| {
-            (pair.is_better(Clock::User) && pair.is_better(Clock::System), pair.all_words())
+            (all([Clock::User, Clock::System].map(|clock| pair.is_better(clock))), pair.all_words())
         }),
         nearly_all(found, figure, place),
     ]
+}
+
+/// The test in memory beside the algorithm that System V had.
+fn system_v(found: Found<'_>) -> Claim {
+    let question = Question {
+        figure: PaperFigure::Dictionary,
+        place: "Figure 8a",
+        name: "the same beside System V's algorithm",
+        words: "in memory, elapsed time improves by over 50 % on hsearch",
+        check: "elapsed time improves by over 50 % on algorithm:hsearch, System V's as it is compiled by \
+                default",
+    };
+    let why = "algorithm:hsearch was not run";
+    let pair =
+        Pair::with(found, PaperFigure::Dictionary, Test::CreateRead, System::AlgorithmHsearch, why);
+    match pair {
+        Err(why) => question.open(why),
+        Ok(pair) => question.decide(pair.improves_by(50.0), pair.all_words()),
+    }
 }
 
 /// Counts the times that improve.
@@ -167,39 +197,34 @@ fn nearly_all(found: Found<'_>, figure: PaperFigure, place: &'static str) -> Cla
         place,
         name: "better in nearly all cases",
         words: "in nearly all cases, the new routines perform better than the old",
-        check: "of the printed improvements that are not 0, as many have the same sign here, but for one in five",
+        check: "of the printed improvements that are not 0 and are no tie here, four in five have the same sign",
     };
-    let (mut same, mut total) = (0, 0);
+    let (mut same, mut total, mut ties) = (0, 0, 0);
     let mut other = Vec::new();
     for row in PUBLISHED.iter().filter(|row| row.figure == figure) {
         let Ok(pair) = Pair::find(found, figure, row.test) else { continue };
         for clock in Clock::ALL {
-            let Some(is_same) = has_same_sign(row, pair, clock) else { continue };
-            total += 1;
-            same += i32::from(is_same);
-            if !is_same {
-                other.push(format!("{} {}", row.test.name(), clock.name()));
+            let printed = row.percent[clock as usize];
+            match pair.is_better(clock) {
+                _ if printed == 0 => {}
+                None => ties += 1,
+                Some(is_better) => {
+                    total += 1;
+                    if (printed > 0) == is_better {
+                        same += 1;
+                    } else {
+                        other.push(format!("{} {}", row.test.name(), clock.name()));
+                    }
+                }
             }
         }
     }
-    if total == 0 {
+    if total + ties == 0 {
         return question.open(NO_NDBM);
     }
-    let ours = match other.is_empty() {
-        true => format!("{same} of {total}"),
-        false => format!("{same} of {total}; not {}", other.join(", ")),
-    };
-    question.answer(5 * same >= 4 * total, ours)
-}
-
-/// Returns whether an improvement has the sign that is printed; `None` if there is none.
-fn has_same_sign(row: &PublishedRow, pair: Pair<'_>, clock: Clock) -> Option<bool> {
-    let printed = row.percent[clock as usize];
-    if printed == 0 {
-        return None;
-    }
-    let ours = pair.improvement(clock)?;
-    Some((printed > 0) == (ours > 0.0))
+    let not = if other.is_empty() { String::new() } else { format!("; not {}", other.join(", ")) };
+    let ours = format!("{same} of {total}, and {ties} ties{not}");
+    question.decide((total > 0).then_some(5 * same >= 4 * total), ours)
 }
 
 /// "Based on the designs of sdbm and gdbm, they are expected to perform similarly to ndbm."
@@ -249,10 +274,10 @@ fn intervals(found: Found<'_>) -> Claim {
     halves.sort_by(f64::total_cmp);
     match halves.get(halves.len() / 2) {
         None => question.open(super::NOT_RUN),
-        Some(median) => Claim {
-            verdict: ClaimVerdict::of(*median <= 2.0),
-            ..question.answer(true, format!("{median:.1} %, the largest {:.1} %", halves[halves.len() - 1]))
-        }
+        Some(median) => question
+            .answer(*median <= 2.0, {
+                format!("{median:.1} %, the largest {:.1} %", halves[halves.len() - 1])
+            })
         .note("the interval of a mean: Student's quantile times the deviation over the root of the runs"),
     }
 }

@@ -1,6 +1,9 @@
 //! Figures 5a to 5c and the text after them: bucket sizes and fill factors.
 
-use super::{Claim, Found, NOT_RUN, Question, clock_name, is_tie, seconds, transfers};
+use super::{
+    Claim, ClaimVerdict, Found, NOT_RUN, Question, all, clock_name, is_less, is_tie, is_under,
+    ratio, seconds, transfers,
+};
 use crate::number::grouped;
 use crate::paper::seltzer_yigit::run::{Clock, Measurement, PaperFigure, System};
 
@@ -45,6 +48,21 @@ impl<'a> Line<'a> {
     }
 }
 
+impl Line<'_> {
+    /// Whether what is gained beyond equation (1) is little, and less than what is gained up to it;
+    /// unknown if that may be chance.
+    fn ends_at_equation(&self, clock: Clock) -> Option<Option<bool>> {
+        let at = self.threshold.filter(|at| *at > 0 && at + 1 < self.points.len())?;
+        let [first, least] = [0, at].map(|index| self.points[index].time(clock));
+        let beyond = self.points[at + 1..].iter().map(|it| it.time(clock));
+        let best = beyond.min_by(|one, other| one.mean.total_cmp(&other.mean))?;
+        // A share beyond is small if the ratio of the two times is near 1 or above it.
+        let (kept, half) = ratio(best, least);
+        let is_small = is_under((1.0 - kept, half), GAIN_MAX);
+        Some(all([is_small, is_less(least, first)]))
+    }
+}
+
 pub(super) fn bucket_sizes(found: Found<'_>, pair_bytes_mean: f64) -> Vec<Claim> {
     let lines = Line::all(found, pair_bytes_mean);
     let clocks = [("5a", Clock::System), ("5b", Clock::Elapsed)];
@@ -53,7 +71,7 @@ pub(super) fn bucket_sizes(found: Found<'_>, pair_bytes_mean: f64) -> Vec<Claim>
     claims.push(of_transfers(&lines));
     claims.push(of_allocations(&lines));
     claims.push(best(&lines));
-    claims.push(largest(found, &lines));
+    claims.push(largest(found));
     claims
 }
 
@@ -81,7 +99,7 @@ fn of_equation(place: &'static str, clock: Clock, lines: &[Line<'_>]) -> Claim {
              written, below, say the same exactly",
         );
     }
-    let holds = gains.iter().all(|(_, [to, beyond])| *beyond < GAIN_MAX && beyond < to);
+    let holds = all(lines.iter().filter_map(|line| line.ends_at_equation(clock)));
     let ours: Vec<String> = gains
         .iter()
         .map(|(line, [to, beyond])| {
@@ -98,8 +116,8 @@ fn of_equation(place: &'static str, clock: Clock, lines: &[Line<'_>]) -> Claim {
         .filter(|line| line.threshold.is_none())
         .map(|line| line.page_bytes.to_string())
         .collect();
-    let claim = question.answer(holds, format!("{}; {}", clock_name(clock), ours.join("; ")));
-    if unmet.is_empty() {
+    let claim = question.decide(holds, format!("{}; {}", clock_name(clock), ours.join("; ")));
+    if unmet.is_empty() || !claim.note.is_empty() {
         return claim;
     }
     claim.note(format!("no fill factor up to 128 satisfies the equation at {}", unmet.join(", ")))
@@ -193,7 +211,7 @@ fn best(lines: &[Line<'_>]) -> Claim {
     question.answer(is_tie(best.user, claimed.user), ours)
 }
 
-fn largest(found: Found<'_>, lines: &[Line<'_>]) -> Claim {
+fn largest(found: Found<'_>) -> Claim {
     let question = Question {
         figure: PaperFigure::BucketSizes,
         place: "text before 5a",
@@ -206,12 +224,12 @@ fn largest(found: Found<'_>, lines: &[Line<'_>]) -> Claim {
             && it.run.page_bytes > 32_768
             && it.refusal.is_some()
     });
-    match (refused.and_then(|it| it.refusal.as_ref()), lines.last()) {
-        (Some(why), Some(last)) => {
-            let ours = format!("the largest that it takes is {}", grouped(last.page_bytes.into()));
-            question.answer(false, ours).note(why)
+    match refused {
+        Some(it) => {
+            let why = it.refusal.clone().unwrap_or_default();
+            question.answer(false, format!("refused: {why}"))
         }
-        _ => question.open(NOT_RUN),
+        None => question.open(NOT_RUN),
     }
 }
 
@@ -244,11 +262,13 @@ pub(super) fn reread(found: Found<'_>) -> Vec<Claim> {
         seconds(small.elapsed.mean),
         seconds(large.elapsed.mean)
     );
-    let holds = large.elapsed.mean < small.elapsed.mean && !is_tie(small.elapsed, large.elapsed);
     let least = points.iter().min_by(|one, other| one.elapsed.mean.total_cmp(&other.elapsed.mean));
-    let least = least.map_or(0, |it| it.run.page_bytes);
-    let ours = format!("least elapsed time at {least}");
-    let claims = [question.answer(holds, times), best.answer((512..=2048).contains(&least), ours)];
+    let Some(least) = least else { return vec![question.open(NOT_RUN), best.open(NOT_RUN)] };
+    let is_near = (512..=2048).contains(&least.run.page_bytes);
+    let is_best = (is_near || !is_tie(least.elapsed, large.elapsed)).then_some(is_near);
+    let ours = format!("least elapsed time at {}", least.run.page_bytes);
+    let claims =
+        [question.decide(is_less(large.elapsed, small.elapsed), times), best.decide(is_best, ours)];
     let cold = claims.map(|claim| {
         if is_cold {
             let bytes = format!(
@@ -256,9 +276,9 @@ pub(super) fn reread(found: Found<'_>) -> Vec<Claim> {
                 device(small) >> 10,
                 device(large) >> 10
             );
-            return claim.note(bytes);
+            return if claim.note.is_empty() { claim.note(bytes) } else { claim };
         }
-        Claim { verdict: super::ClaimVerdict::CannotTell, ..claim }.note(warm)
+        Claim { verdict: ClaimVerdict::CannotTell, ..claim }.note(warm)
     });
     cold.to_vec()
 }

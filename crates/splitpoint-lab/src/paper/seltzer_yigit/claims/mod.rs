@@ -34,10 +34,6 @@ impl ClaimVerdict {
             Self::CannotTell => "cannot be told here",
         }
     }
-
-    fn of(holds: bool) -> Self {
-        if holds { Self::Held } else { Self::DidNotHold }
-    }
 }
 
 /// A claim of the paper, and what became of it.
@@ -73,7 +69,16 @@ struct Question {
 
 impl Question {
     fn answer(self, holds: bool, ours: impl Into<String>) -> Claim {
-        self.claim(ClaimVerdict::of(holds), ours, "")
+        let verdict = if holds { ClaimVerdict::Held } else { ClaimVerdict::DidNotHold };
+        self.claim(verdict, ours, "")
+    }
+
+    /// Decides it, unless the intervals of the times leave it open.
+    fn decide(self, holds: Option<bool>, ours: impl Into<String>) -> Claim {
+        match holds {
+            Some(holds) => self.answer(holds, ours),
+            None => self.claim(ClaimVerdict::CannotTell, ours, TOO_WIDE),
+        }
     }
 
     /// Leaves it undecided, for a reason.
@@ -100,6 +105,9 @@ impl Claim {
 
 /// Why a figure has no claims decided.
 const NOT_RUN: &str = "the figure was not run, or not all of it";
+/// Why times do not decide a claim.
+const TOO_WIDE: &str =
+    "the 95 % intervals leave it open: make more runs, or on a machine with nothing else to do";
 
 /// Returns all claims, of the figures that were asked for.
 ///
@@ -169,6 +177,29 @@ fn seconds(seconds: f64) -> String {
 /// Returns whether two means differ by less than their intervals explain.
 fn is_tie(one: Spread, other: Spread) -> bool {
     (one.mean - other.mean).abs() <= one.half_interval + other.half_interval
+}
+
+/// Returns whether one mean is less than another; `None` if that may be chance.
+fn is_less(one: Spread, other: Spread) -> Option<bool> {
+    (!is_tie(one, other)).then_some(one.mean < other.mean)
+}
+
+/// Returns whether a number is under a limit; `None` if its interval has the limit in it.
+fn is_under((number, half): (f64, f64), limit: f64) -> Option<bool> {
+    ((number - limit).abs() > half).then_some(number < limit)
+}
+
+/// Returns whether all hold: no if one does not, unknown if one is unknown.
+fn all(parts: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
+    let mut holds = Some(true);
+    for part in parts {
+        match part {
+            Some(false) => return Some(false),
+            None => holds = None,
+            Some(true) => {}
+        }
+    }
+    holds
 }
 
 /// Returns the ratio of two means, with the half of its interval.

@@ -1,8 +1,8 @@
 //! Figures 6 and 7: growing from one bucket, and the buffer pool.
 
-use super::{Claim, Found, NOT_RUN, Question, ratio, seconds, transfers};
+use super::{Claim, Found, NOT_RUN, Question, all, is_under, ratio, seconds, transfers};
 use crate::number::grouped;
-use crate::paper::seltzer_yigit::run::{Measurement, PaperFigure, Spread, System};
+use crate::paper::seltzer_yigit::run::{Measurement, PaperFigure, System};
 
 /// The most that growing may cost to be "little".
 const LITTLE: f64 = 1.15;
@@ -18,7 +18,7 @@ pub(super) fn growth(found: Found<'_>) -> Vec<Claim> {
         words: "once the fill factor is sufficiently high for the page size (8), growing the table dynamically \
                 does little to degrade performance",
         check: "at fill factors of 8 and more, growing takes less than 15 % longer than a table of known \
-                size, as far as the intervals tell",
+                size",
     };
     let claims = [System::Hash, System::AlgorithmDynahash].map(|system| {
         let ratios = ratios(found, system);
@@ -29,12 +29,17 @@ pub(super) fn growth(found: Found<'_>) -> Vec<Claim> {
                 _ => "dynahash was not run",
             });
         }
-        let holds = high.iter().all(|(_, ratio, half)| ratio - half < LITTLE);
+        let holds = all(high.iter().map(|(_, ratio, half)| is_under((*ratio, *half), LITTLE)));
         let ours: Vec<String> = ratios
             .iter()
             .map(|(fill, ratio, half)| format!("{fill}: {ratio:.2} +- {half:.2}"))
             .collect();
-        question.answer(holds, format!("{}, grown / known: {}", system.name(), ours.join("; ")))
+        let ours = format!("{}, grown / known: {}", system.name(), ours.join("; "));
+        let question = match system {
+            System::Hash => question,
+            _ => Question { name: "growing dynahash costs little, too", ..question },
+        };
+        question.decide(holds, ours)
     });
     let mut claims = claims.to_vec();
     claims.push(low_fill(found));
@@ -48,8 +53,7 @@ fn ratios(found: Found<'_>, system: System) -> Vec<(u32, f64, f64)> {
         let fill = known.run.fill_factor;
         let is_grown = |run: &super::Run| run.fill_factor == fill && !run.is_size_known;
         let grown = found.get(PaperFigure::Growth, system, is_grown)?;
-        let cpu = |it: &Measurement| Spread { ..it.elapsed };
-        let (ratio, half) = ratio(cpu(grown), cpu(known));
+        let (ratio, half) = ratio(grown.elapsed, known.elapsed);
         Some((fill, ratio, half))
     };
     known.filter_map(ratio_of).collect()
@@ -65,8 +69,10 @@ fn low_fill(found: Found<'_>) -> Claim {
     };
     let ratios = ratios(found, System::Hash);
     match (ratios.first(), ratios.last()) {
-        (Some(&(4, low, _)), Some(&(fill, high, _))) if fill > 4 => {
-            question.answer(low > high, format!("{low:.2} at 4, {high:.2} at {fill}"))
+        (Some(&(4, low, half)), Some(&(fill, high, other))) if fill > 4 => {
+            let ours = format!("{low:.2} +- {half:.2} at 4, {high:.2} +- {other:.2} at {fill}");
+            let is_more = is_under((high - low, half.hypot(other)), 0.0);
+            question.decide(is_more, ours)
         }
         _ => question.open(NOT_RUN),
     }
@@ -77,7 +83,7 @@ pub(super) fn pool(found: Found<'_>) -> Vec<Claim> {
     let mut points: Vec<&Measurement> = found.of(PaperFigure::Pool, System::Hash).collect();
     points.sort_by_key(|it| it.run.cache_bytes);
     let place = "Figure 7";
-    let all = Question {
+    let none = Question {
         figure: PaperFigure::Pool,
         place,
         name: "no I/O with a pool of 1M",
@@ -100,13 +106,15 @@ pub(super) fn pool(found: Found<'_>) -> Vec<Claim> {
         check: "the longest user time is less than 1.25 times the shortest",
     };
     let (Some(least), Some(most)) = (points.first(), points.last()) else {
-        return [flat, fall, all].map(|it| it.open(NOT_RUN)).to_vec();
+        return [flat, fall, none].map(|it| it.open(NOT_RUN)).to_vec();
     };
     if least.run.cache_bytes != 0 || most.run.cache_bytes != 1 << 20 {
-        return [flat, fall, all].map(|it| it.open(NOT_RUN)).to_vec();
+        return [flat, fall, none].map(|it| it.open(NOT_RUN)).to_vec();
     }
-    let users = || points.iter().map(|it| it.user.mean);
-    let (low, high) = (users().fold(f64::MAX, f64::min), users().fold(0.0, f64::max));
+    let by_user =
+        |one: &&&Measurement, other: &&&Measurement| one.user.mean.total_cmp(&other.user.mean);
+    let low = points.iter().min_by(by_user).map_or(least.user, |it| it.user);
+    let high = points.iter().max_by(by_user).map_or(least.user, |it| it.user);
     let is_falling = points.is_sorted_by(|one, other| transfers(one) >= transfers(other));
     let times = format!(
         "{} pages without a pool, {} with 1 MiB; elapsed {} and {}",
@@ -116,9 +124,13 @@ pub(super) fn pool(found: Found<'_>) -> Vec<Claim> {
         seconds(most.elapsed.mean),
     );
     vec![
-        flat.answer(high < INSENSITIVE * low, format!("{} to {}", seconds(low), seconds(high))),
-        fall.answer(is_falling && 2.0 * most.elapsed.mean < least.elapsed.mean, times)
-            .note("no time is inversely proportional, which would halve it with each doubling"),
-        all.answer(transfers(most) == 0, format!("{} pages", grouped(transfers(most)))),
+        flat.decide(is_under(ratio(high, low), INSENSITIVE), {
+            format!("{} to {}", seconds(low.mean), seconds(high.mean))
+        }),
+        fall.decide(
+            all([Some(is_falling), is_under(ratio(most.elapsed, least.elapsed), 0.5)]),
+            times,
+        ),
+        none.answer(transfers(most) == 0, format!("{} pages", grouped(transfers(most)))),
     ]
 }

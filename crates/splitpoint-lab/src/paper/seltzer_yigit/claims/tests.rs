@@ -39,7 +39,7 @@ fn counts(run: &Run) -> Counts {
 
 /// Times that make each claim hold, roughly those of 1991.
 fn of_1991(run: &Run) -> [f64; 3] {
-    use System::{Hash, Hsearch, Ndbm};
+    use System::{AlgorithmHsearch, Hash, Hsearch, Ndbm};
     match (run.figure, run.system, run.test) {
         (PaperFigure::BucketSizes, ..) => {
             let is_full = 17 * run.fill_factor >= run.page_bytes;
@@ -62,7 +62,7 @@ fn of_1991(run: &Run) -> [f64; 3] {
         (_, Hash, Test::Read | Test::Verify) => [3.4, 1.2, 4.0],
         (_, Ndbm, Test::Read | Test::Verify) => [6.1, 15.3, 21.2],
         (_, Hash, Test::CreateRead) => [6.6, 1.1, 7.8],
-        (_, Hsearch, Test::CreateRead) => [17.2, 0.3, 17.0],
+        (_, Hsearch | AlgorithmHsearch, Test::CreateRead) => [17.2, 0.3, 17.0],
         (_, Hash, _) => [2.7, 0.7, 3.0],
         (_, Ndbm, Test::Sequential) => [1.9, 3.9, 5.0],
         (_, Ndbm, _) => [8.2, 4.3, 12.0],
@@ -125,6 +125,19 @@ fn a_pool_that_saves_nothing_and_a_slow_growth_do_not_hold() {
     assert_eq!(verdict("inversely proportional"), ClaimVerdict::DidNotHold);
     assert_eq!(verdict("virtually insensitive"), ClaimVerdict::Held);
     assert_eq!(verdict("performed no I/O"), ClaimVerdict::Held);
+}
+
+#[test]
+fn times_that_scatter_decide_nothing() {
+    let runs = plan::runs(&[PaperFigure::Growth], true);
+    let mut all = measured(&runs, of_1991);
+    for it in all.iter_mut().filter(|it| !it.run.is_size_known) {
+        it.elapsed.half_interval = 10.0 * it.elapsed.mean;
+    }
+    for it in claims(&all, &[PaperFigure::Growth], 13.0) {
+        assert_eq!(it.verdict, ClaimVerdict::CannotTell, "{it:?}");
+        assert!(it.note.contains("more runs"));
+    }
 }
 
 #[test]
