@@ -20,7 +20,7 @@ pub(crate) const SCHEMA: &str = "docs/lab-schema.json";
 /// Where the types are.
 const SOURCES: &str = "crates/splitpoint-lab/src/";
 /// The types of a complete study: of keys, and of replays; and other results.
-const ROOTS: [&str; 8] = [
+const ROOTS: [&str; 9] = [
     "Study",
     "ReplayStudy",
     "LayoutReport",
@@ -29,6 +29,7 @@ const ROOTS: [&str; 8] = [
     "LiveKernel",
     "PaperReport",
     "PaperRerun",
+    "ClassicsReport",
 ];
 
 const START: &str = "<!-- fields -->";

@@ -20,6 +20,7 @@ pub mod capture;
 pub mod chains;
 pub mod chance;
 pub mod choose;
+pub mod classics;
 pub mod compare;
 pub mod document;
 pub mod drive;

@@ -12,11 +12,13 @@ use crate::reduction::Reduction;
 use crate::specimen::{jhash, linux};
 
 mod bacik;
+mod classics;
 mod lever;
 mod sizes;
 mod slips;
 mod vectors;
 
+pub use classics::word_rows;
 pub(crate) use lever::Histogram;
 pub use slips::{Slip, slips};
 
@@ -82,6 +84,7 @@ pub fn rows() -> Vec<Row> {
     rows.extend(lever::rows());
     rows.extend(sizes::rows());
     rows.extend(lint());
+    rows.extend(classics::rows());
     rows
 }
 

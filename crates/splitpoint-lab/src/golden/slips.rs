@@ -28,7 +28,7 @@ pub fn slips() -> Vec<Slip> {
     let shifts: Vec<u32> = [15, 14, 13].map(|bits| 32 - bits).to_vec();
     let superblock = 0xc3f5_a600_u32;
     let inode_values = 1_u64 << (superblock as u16).count_zeros();
-    vec![
+    let mut slips = vec![
         lever(
             "Table 4 is captioned dentry cache and Table 5 inode cache".to_owned(),
             "they carry each other's rows: Table 4 has the kernel of 12 bits, which the text on inodes \
@@ -58,7 +58,9 @@ pub fn slips() -> Vec<Slip> {
                  {inode_values} of 65536 values of the low 16 bits are left"
             ),
         ),
-    ]
+    ];
+    slips.extend(super::classics::slips());
+    slips
 }
 
 #[cfg(test)]
@@ -69,7 +71,7 @@ mod tests {
     #[test]
     fn the_evidence_is_computed_from_the_data() {
         let slips = slips();
-        assert_eq!(slips.len(), 6);
+        assert_eq!(slips.len(), 6 + 7);
         assert_eq!(slips[2].evidence, "its log: 2644 buffers in 217 buckets");
         assert_eq!(slips[3].evidence, "by his own rule, 32 less the bits, they are [17, 18, 19]");
         assert_eq!(slips[4].evidence, "3 parentheses open and 4 close");

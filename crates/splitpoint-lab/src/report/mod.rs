@@ -18,6 +18,7 @@ mod bars;
 mod chains;
 mod chart;
 mod choices;
+mod classics;
 mod compared;
 mod cost;
 mod curve;
@@ -49,6 +50,7 @@ use crate::document::{Block, Document, Line, Section, shown};
 use crate::study::Study;
 
 pub use self::chains::warning as chains_warning;
+pub use self::classics::classics;
 pub use self::handles::handles;
 pub use self::kernel_tables::{live_kernel, table_sizes};
 pub use self::layouts::layouts;

@@ -21,13 +21,12 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::ops::ControlFlow;
 
 use splitpoint::hash;
 
 use super::blocks::Blocks;
 use super::page::PageForm;
-use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored};
+use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored, Visit};
 use crate::ByteOrder;
 
 /// Bits of a hash.
@@ -244,10 +243,7 @@ impl Algorithm for Dbm {
         Ok(true)
     }
 
-    fn walk(
-        &mut self,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Refusal> {
+    fn walk(&mut self, visit: &mut Visit<'_>) -> Result<(), Refusal> {
         super::walk_pages(&self.pages, self.form, &mut self.counts, visit);
         Ok(())
     }

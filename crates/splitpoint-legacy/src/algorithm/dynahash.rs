@@ -14,9 +14,8 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::ops::ControlFlow;
 
-use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored};
+use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored, Visit};
 
 /// Buckets of a segment.
 const SEGMENT_BUCKETS: usize = 256;
@@ -37,7 +36,7 @@ const NONE: u32 = u32::MAX;
 const LINES_MAX: usize = 64;
 
 /// The parameters of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Mean keys of a bucket above which one bucket is split, at least 1.
     pub fill_factor: u32,
@@ -68,7 +67,7 @@ pub fn hash(key: &[u8]) -> u32 {
 pub struct Dynahash {
     options: Options,
     /// First entry of each bucket.
-    segments: Vec<Box<[u32; SEGMENT_BUCKETS]>>,
+    segments: Vec<[u32; SEGMENT_BUCKETS]>,
     /// Segments that the directory has room for.
     directory_room: usize,
     max_bucket: u32,
@@ -101,7 +100,7 @@ impl Dynahash {
         let segment_count = (buckets as usize).div_ceil(SEGMENT_BUCKETS);
         Self {
             options,
-            segments: (0..segment_count).map(|_| Box::new([NONE; SEGMENT_BUCKETS])).collect(),
+            segments: vec![[NONE; SEGMENT_BUCKETS]; segment_count],
             directory_room: DIRECTORY_SEGMENTS.max(segment_count.next_power_of_two()),
             max_bucket: buckets - 1,
             low_mask: buckets - 1,
@@ -185,7 +184,7 @@ impl Dynahash {
             self.counts.copied_entries += self.directory_room as u64;
             self.directory_room *= 2;
         }
-        self.segments.push(Box::new([NONE; SEGMENT_BUCKETS]));
+        self.segments.push([NONE; SEGMENT_BUCKETS]);
     }
 }
 
@@ -236,10 +235,7 @@ impl Algorithm for Dynahash {
         Ok(true)
     }
 
-    fn walk(
-        &mut self,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Refusal> {
+    fn walk(&mut self, visit: &mut Visit<'_>) -> Result<(), Refusal> {
         for bucket in 0..=self.max_bucket {
             let mut at = self.head(bucket);
             while at != NONE {

@@ -10,11 +10,10 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::ops::ControlFlow;
 
 use splitpoint::{PutMode, Table as _, TableExt as _};
 
-use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored};
+use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored, Visit};
 use crate::db185::{Db185, Options, PageRow, PageUse};
 
 /// Bytes of a page by default, in the paper.
@@ -84,10 +83,7 @@ impl Algorithm for Hash {
         Ok(is_deleted)
     }
 
-    fn walk(
-        &mut self,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Refusal> {
+    fn walk(&mut self, visit: &mut Visit<'_>) -> Result<(), Refusal> {
         for entry in self.table.scan()? {
             let entry = entry?;
             if visit(&entry.key, &entry.value).is_break() {

@@ -27,12 +27,11 @@ mod open;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
-use std::ops::ControlFlow;
 
 use chained::Chains;
 use open::Slots;
 
-use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored};
+use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored, Visit};
 
 /// The multiplier of MULT, octal 035761254233 in the source.
 pub const FACTOR: u32 = 0xefc5_589b;
@@ -71,6 +70,9 @@ pub enum Collisions {
     Chained(Order),
 }
 
+/// A comparison of the user: `hcompar`.
+pub type Compare = fn(&[u8], &[u8]) -> Ordering;
+
 /// The compile-time options.
 #[derive(Clone, Copy)]
 pub struct Options {
@@ -80,7 +82,7 @@ pub struct Options {
     pub collisions: Collisions,
     /// The comparison of the user, USCR: `hcompar`. It replaces the comparison of strings, not the
     /// hash function, whatever the paper says.
-    pub compare: Option<fn(&[u8], &[u8]) -> Ordering>,
+    pub compare: Option<Compare>,
     /// The digest of a key: [`digest`] in the original.
     pub digest: fn(&[u8]) -> u32,
 }
@@ -125,10 +127,7 @@ impl Options {
     /// assert!(Options::of_macros(&["CHAINED", "BRENT"], None).is_err());
     /// # Ok::<(), splitpoint::Error>(())
     /// ```
-    pub fn of_macros(
-        macros: &[&str],
-        compare: Option<fn(&[u8], &[u8]) -> Ordering>,
-    ) -> splitpoint::Result<Self> {
+    pub fn of_macros(macros: &[&str], compare: Option<Compare>) -> splitpoint::Result<Self> {
         const KNOWN: [&str; 8] =
             ["MULT", "DIV", "OPEN", "CHAINED", "BRENT", "SORTUP", "SORTDOWN", "USCR"];
         const EXCLUDED: [(&str, &str); 6] = [
@@ -275,6 +274,11 @@ impl Wanted<'_> {
         self.options.compare(&entry.key, self.key)
     }
 
+    /// Returns whether an entry with this digest can have this key.
+    fn can_be(&self, digest: u32) -> bool {
+        digest == self.digest || self.options.compare.is_some()
+    }
+
     /// Returns whether `entry` has this key. Equal keys have equal digests, except to a comparison
     /// of the user.
     fn is(&self, entry: &Entry) -> bool {
@@ -355,10 +359,7 @@ impl Algorithm for Hsearch {
         Ok(found.is_some())
     }
 
-    fn walk(
-        &mut self,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Refusal> {
+    fn walk(&mut self, visit: &mut Visit<'_>) -> Result<(), Refusal> {
         let numbers = match &self.table {
             Table::Open(slots) => slots.numbers(),
             Table::Chained(chains) => chains.numbers(),

@@ -41,9 +41,12 @@
 //! Seltzer and Yigit, "A new hashing package for UNIX", USENIX Winter 1991, and the formats of the
 //! files that the originals wrote.
 
+pub mod addresses;
 mod blocks;
 pub mod dbm;
 pub mod dynahash;
+mod figures;
+pub mod gdbm;
 pub mod hash;
 pub mod hsearch;
 mod page;
@@ -56,13 +59,18 @@ pub(crate) mod twins;
 mod variant;
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use self::blocks::Blocks;
 use self::page::PageForm;
 
+pub use figures::Figure;
 pub use refusal::{Reason, Refusal};
 pub use variant::{Parameters, Unit, Variant};
+
+/// What a walk calls with each key and its value.
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// One table of one algorithm.
 pub trait Algorithm: Send {
@@ -92,10 +100,7 @@ pub trait Algorithm: Send {
     /// # Errors
     ///
     /// [`Refusal::Failed`] if the package itself, `hash`, fails.
-    fn walk(
-        &mut self,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Refusal>;
+    fn walk(&mut self, visit: &mut Visit<'_>) -> Result<(), Refusal>;
 
     /// Returns the number of pairs.
     fn len(&self) -> u64;
@@ -192,12 +197,7 @@ pub struct Footprint {
 }
 
 /// Calls `visit` with the pairs of all pages, in the order of the file.
-fn walk_pages(
-    pages: &Blocks,
-    form: PageForm,
-    counts: &mut Counts,
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-) {
+fn walk_pages(pages: &Blocks, form: PageForm, counts: &mut Counts, visit: &mut Visit<'_>) {
     for number in pages.numbers() {
         counts.probes += 1;
         let page = pages.get(number).unwrap_or_default();
@@ -227,7 +227,7 @@ fn page_footprint(pages: &Blocks, bits: &Blocks, form: PageForm, depth: u32) -> 
 /// Cuts a drawing of which only the first `most` of `lines` were drawn.
 fn cut(mut drawing: String, lines: usize, most: usize) -> String {
     if lines > most {
-        drawing.push_str(&format!("... {} more\n", lines - most));
+        let _ = writeln!(drawing, "... {} more", lines - most);
     }
     drawing
 }

@@ -18,13 +18,12 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::ops::ControlFlow;
 
 use splitpoint::hash::{self, CharSign};
 
 use super::blocks::Blocks;
 use super::page::PageForm;
-use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored};
+use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored, Visit};
 use crate::ByteOrder;
 
 /// Bytes of a page, `PBLKSIZ`.
@@ -159,19 +158,18 @@ impl Sdbm {
     /// Splits the page of `leaf` and its sons until a pair with `hash` has room, and returns its
     /// page.
     fn make_room(&mut self, mut leaf: Leaf, hash: u64, pair_bytes: usize) -> Result<u64, Refusal> {
-        for _ in 0..SPLITS_MAX {
+        let mut split_count = 0;
+        // Beyond the bits of a hash a split moves nothing.
+        while split_count < SPLITS_MAX && leaf.mask < u64::from(u32::MAX) {
             self.split(leaf, hash & leaf.mask);
+            split_count += 1;
             leaf = leaf.son(hash);
             if self.form.has_room(self.page(hash & leaf.mask), pair_bytes) {
                 return Ok(hash & leaf.mask);
             }
         }
         let key_count = self.form.pair_count(self.page(hash & leaf.mask)) as u64;
-        Err(Refusal::SplitLimit {
-            split_count: SPLITS_MAX,
-            depth: leaf.mask.count_ones(),
-            key_count,
-        })
+        Err(Refusal::SplitLimit { split_count, depth: leaf.mask.count_ones(), key_count })
     }
 
     /// Divides a page by the next bit of the hashes of its keys.
@@ -279,10 +277,7 @@ impl Algorithm for Sdbm {
         Ok(true)
     }
 
-    fn walk(
-        &mut self,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Refusal> {
+    fn walk(&mut self, visit: &mut Visit<'_>) -> Result<(), Refusal> {
         super::walk_pages(&self.pages, self.form, &mut self.counts, visit);
         Ok(())
     }
@@ -315,6 +310,13 @@ impl Algorithm for Sdbm {
 mod tests {
     use super::*;
 
+    /// Returns a key whose hash agrees with that of `key` in twelve bits.
+    fn twin_of(table: &Sdbm, key: &[u8]) -> String {
+        let is_twin =
+            |twin: &String| (table.hash(twin.as_bytes()) ^ table.hash(key)).trailing_zeros() >= 12;
+        (0..1_u32 << 24).map(|number| number.to_string()).find(is_twin).unwrap()
+    }
+
     /// Keys of one byte are their own hashes, so that their bits can be chosen.
     #[test]
     fn a_full_page_is_split_by_the_next_bit_of_the_hash() {
@@ -332,11 +334,7 @@ mod tests {
         let mut table = Sdbm::new(Options { page_bytes: 64, ..Options::default() });
         let value = [0; 40];
         assert!(table.store(b"a", &value, StoreMode::Insert).is_ok());
-        // `a` and a key whose hash agrees with it in 12 bits.
-        let twin = (0_u32..)
-            .map(|n| n.to_string())
-            .find(|key| (table.hash(key.as_bytes()) ^ table.hash(b"a")) & 0xfff == 0);
-        let twin = twin.unwrap();
+        let twin = twin_of(&table, b"a");
         let refusal = table.store(twin.as_bytes(), &value, StoreMode::Insert).unwrap_err();
         assert_eq!(refusal.reason(), super::super::Reason::CollidingKeys);
         assert_eq!(
@@ -352,10 +350,7 @@ mod tests {
     #[test]
     fn a_refused_replace_keeps_the_old_value() {
         let mut table = Sdbm::new(Options { page_bytes: 64, ..Options::default() });
-        let twin = (0_u32..)
-            .map(|n| n.to_string())
-            .find(|key| (table.hash(key.as_bytes()) ^ table.hash(b"a")) & 0xfff == 0);
-        let twin = twin.unwrap();
+        let twin = twin_of(&table, b"a");
         table.store(b"a", b"old", StoreMode::Replace).unwrap();
         table.store(twin.as_bytes(), &[7; 20], StoreMode::Replace).unwrap();
         assert!(table.store(b"a", &[0; 40], StoreMode::Replace).is_err());

@@ -134,6 +134,7 @@ fn keys_that_all_collide_are_stored_or_refused_with_the_reason_of_the_paper() {
         }
         let expected: &[Reason] = match variant {
             Variant::Dbm | Variant::Ndbm | Variant::Sdbm => &[Reason::CollidingKeys],
+            Variant::Gdbm => &[Reason::DirectoryLimit],
             _ => &[],
         };
         assert_eq!(reasons.into_iter().collect::<Vec<_>>(), expected, "{}", variant.name());

@@ -7,7 +7,7 @@ use splitpoint::{Error, Result};
 
 use super::hsearch::{Collisions, Hashing, Hsearch, Order};
 use super::page::PAGE_BYTES;
-use super::{Algorithm, dbm, dynahash, hash, hsearch, sdbm};
+use super::{Algorithm, dbm, dynahash, gdbm, hash, hsearch, sdbm};
 use crate::db185;
 
 /// What a probe of a variant is.
@@ -39,6 +39,8 @@ pub enum Variant {
     Ndbm,
     /// Yigit's sdbm, as Perl has it.
     Sdbm,
+    /// GNU gdbm.
+    Gdbm,
     /// hsearch of System V.
     Hsearch {
         /// MULT or DIV.
@@ -60,7 +62,7 @@ pub enum Variant {
 ///
 /// | parameter | variants that take it | default |
 /// |---|---|---|
-/// | `page_bytes` | dbm, ndbm, sdbm, hash | 512, 1024, 1024, 256 |
+/// | `page_bytes` | dbm, ndbm, sdbm, gdbm, hash | 512, 1024, 1024, 4096, 256 |
 /// | `fill_factor` | dynahash, hash | 1, 8 |
 /// | `expected_records` | hsearch, dynahash, hash | 1: a table that must grow, if it can |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,7 +87,8 @@ impl Variant {
     /// Returns every variant: the modules, and hsearch with every combination of its options and
     /// with either digest.
     pub fn all() -> Vec<Self> {
-        let mut all = vec![Self::Dbm, Self::Ndbm, Self::Sdbm, Self::Dynahash, Self::Hash];
+        let mut all =
+            vec![Self::Dbm, Self::Ndbm, Self::Sdbm, Self::Gdbm, Self::Dynahash, Self::Hash];
         for has_good_digest in [false, true] {
             for has_compare in [false, true] {
                 for hashing in [Hashing::Mult, Hashing::Div] {
@@ -133,6 +136,7 @@ impl Variant {
             Self::Dbm => "dbm",
             Self::Ndbm => "ndbm",
             Self::Sdbm => "sdbm",
+            Self::Gdbm => "gdbm",
             Self::Hsearch { .. } => "hsearch",
             Self::Dynahash => "dynahash",
             Self::Hash => "hash",
@@ -157,7 +161,7 @@ impl Variant {
     /// Returns what a probe is.
     pub fn unit(self) -> Unit {
         match self {
-            Self::Dbm | Self::Ndbm | Self::Sdbm | Self::Hash => Unit::Pages,
+            Self::Dbm | Self::Ndbm | Self::Sdbm | Self::Gdbm | Self::Hash => Unit::Pages,
             Self::Hsearch { .. } | Self::Dynahash => Unit::Probes,
         }
     }
@@ -177,9 +181,21 @@ impl Variant {
                 options.page_bytes = page_bytes(parameters, options.page_bytes)?;
                 Ok(Box::new(sdbm::Sdbm::new(options)))
             }
+            Self::Gdbm => {
+                let block_bytes = parameters.page_bytes.unwrap_or(gdbm::BLOCK_BYTES_DEFAULT);
+                // gdbm takes a smaller size for a wish, and uses its own smallest.
+                let block_bytes = block_bytes.max(gdbm::BLOCK_BYTES_MIN);
+                if block_bytes > gdbm::BLOCK_BYTES_MAX {
+                    let most = gdbm::BLOCK_BYTES_MAX;
+                    let reason = format!("{block_bytes} bytes are more than {most}");
+                    return Err(Error::Invalid { what: "page size", reason });
+                }
+                let options = gdbm::Options { block_bytes, ..gdbm::Options::default() };
+                Ok(Box::new(gdbm::Gdbm::new(options)))
+            }
             Self::Hsearch { hashing, collisions, has_compare, has_good_digest } => {
                 let digest = if has_good_digest { good_digest } else { hsearch::digest };
-                let compare = has_compare.then_some(by_length as fn(&[u8], &[u8]) -> Ordering);
+                let compare = has_compare.then_some(by_length as hsearch::Compare);
                 let options = hsearch::Options { hashing, collisions, compare, digest };
                 if expected_records >= hsearch::SLOT_COUNT_MAX {
                     let most = hsearch::SLOT_COUNT_MAX - 1;

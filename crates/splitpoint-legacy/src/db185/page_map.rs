@@ -1,10 +1,11 @@
 //! What each page of a table is for, and what the table has done.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use splitpoint::{Error, Result};
 
-use super::addresses::OverflowAddr;
+use super::addresses::{OverflowAddr, Shape};
 use super::store::{At, Store};
 use super::table::Db185;
 
@@ -70,6 +71,34 @@ impl PageUse {
     }
 }
 
+impl PageUse {
+    /// Returns the address of an overflow page.
+    pub fn addr(self) -> Option<PageAddr> {
+        match self {
+            Self::Overflow { addr, .. } | Self::Bitmap(addr) | Self::Free(addr) => Some(addr),
+            Self::Header | Self::Bucket(_) | Self::Hole => None,
+        }
+    }
+}
+
+/// The pages of one bucket in the buffer pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PooledBucket {
+    /// The bucket.
+    pub bucket: u32,
+    /// Its pages in memory, by number.
+    pub pages: Vec<PooledPage>,
+}
+
+/// A page in the buffer pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PooledPage {
+    /// Number of the page.
+    pub number: u64,
+    /// Whether it was changed since the last sync.
+    pub is_changed: bool,
+}
+
 impl fmt::Display for PageUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -109,13 +138,61 @@ impl Db185 {
         self.store().page_rows()
     }
 
+    /// Returns what is in the buffer pool, the bucket that was used last first.
+    pub fn pool(&self) -> Vec<PooledBucket> {
+        self.store().pool.buckets()
+    }
+
+    /// Returns the number of buckets.
+    pub fn bucket_count(&self) -> u64 {
+        u64::from(self.store().shape.max_bucket) + 1
+    }
+
+    /// Evicts every page from the pool, changed ones to a temporary file.
+    pub(crate) fn evict_all(&self) -> Result<()> {
+        self.store().pool.evict_all()
+    }
+
+    /// Returns what the pages in the pool are for, by their numbers, without moving any.
+    pub(crate) fn pages_by_number(&self) -> Result<BTreeMap<u64, PageUse>> {
+        self.store().pooled_uses()
+    }
+
     /// Returns what the table has done.
     pub fn work(&self) -> Work {
         self.store().work.get()
     }
 }
 
+/// Returns the page of an overflow address, or `None` if no page has it.
+pub(crate) fn page_of_overflow(shape: &Shape, addr: u16) -> Option<u64> {
+    shape.overflow_page(OverflowAddr(addr))
+}
+
+impl Shape {
+    /// Returns the number of the page of `bucket`.
+    pub(crate) fn bucket_page_number(&self, bucket: u32) -> u64 {
+        self.bucket_page(bucket)
+    }
+}
+
 impl Store {
+    /// The pages that the header and the bitmaps tell of are named by their addresses.
+    fn pooled_uses(&self) -> Result<BTreeMap<u64, PageUse>> {
+        let mut uses = BTreeMap::new();
+        for it in self.pool.buckets() {
+            uses.insert(self.shape.bucket_page(it.bucket), PageUse::Bucket(it.bucket));
+            for index in 0..self.shape.overflow_count() {
+                let addr = self.shape.overflow_addr(index);
+                let number = self.page_number(it.bucket, At::Overflow(addr))?;
+                if it.pages.iter().any(|page| page.number == number) {
+                    uses.insert(number, PageUse::Overflow { addr: addr.into(), bucket: it.bucket });
+                }
+            }
+        }
+        Ok(uses)
+    }
+
     fn page_rows(&mut self) -> Result<Vec<PageRow>> {
         let work = self.work.get();
         let end = self.shape.page_end().min(self.pool.end().max(1));

@@ -19,6 +19,7 @@ use foldhash::fast::FixedState;
 use splitpoint::Result;
 
 use super::disk::{Disk, Spill};
+use super::page_map::{PooledBucket, PooledPage};
 
 /// Contents and work of the cache of a table, to choose its size by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,6 +120,24 @@ impl Pool {
     /// Returns the contents and the work of the cache.
     pub(super) fn cache(&self) -> CacheCounts {
         CacheCounts { bytes: self.frames.len() * self.page_bytes, ..self.counts }
+    }
+
+    /// Returns what is in memory, the bucket that was used last first.
+    pub(super) fn buckets(&self) -> Vec<PooledBucket> {
+        let older = |bucket: &u32| self.groups[bucket].older;
+        let page =
+            |&number: &u64| PooledPage { number, is_changed: self.frames[&number].is_changed };
+        let of = |bucket: u32| PooledBucket {
+            bucket,
+            pages: self.groups[&bucket].pages.iter().map(page).collect(),
+        };
+        std::iter::successors(self.newest, older).map(of).collect()
+    }
+
+    /// Evicts every page.
+    pub(super) fn evict_all(&mut self) -> Result<()> {
+        let numbers: Vec<u64> = self.frames.keys().copied().collect();
+        numbers.into_iter().try_for_each(|number| self.evict(number))
     }
 
     /// Returns page `number`, which belongs to `bucket`.

@@ -2,6 +2,7 @@
 //!
 //! `SPLITPOINT_SLOW=1` runs more rounds and larger sizes; `SPLITPOINT_SEED=n` runs other cases.
 
+mod algorithms;
 mod berkeley;
 mod cut;
 #[cfg(test)]

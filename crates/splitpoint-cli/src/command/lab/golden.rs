@@ -8,12 +8,13 @@ use splitpoint_lab::golden::{self, Row, Slip};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::number::{count, counted};
+use crate::words::Words;
 
 /// Recompute published figures and compare
 ///
 /// Covers Bacik's figures of 2014, Lever's histograms of 2000, the table sizes of Linux 2.2.16,
-/// reductions that cannot reach some buckets, and the test vectors of every hash function. Exits
-/// with code 1 if a figure differs. Lists errors in the published texts at the end.
+/// reductions that cannot reach some buckets, figures and addresses of Seltzer and Yigit's paper of
+/// 1991, and the test vectors of every hash function. Exits with code 1 if a figure differs. Lists errors in the published texts at the end.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -43,7 +44,10 @@ const SUMMED: [&str; 2] = ["vectors", "2.2 buckets"];
 
 /// Computes and compares.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let report = Report { schema: 1, rows: golden::rows(), slips: golden::slips() };
+    let words = Words::bundled();
+    let mut rows = golden::rows();
+    rows.extend(golden::word_rows(words.records().into_iter().map(|(word, _)| word)));
+    let report = Report { schema: 1, rows, slips: golden::slips() };
     let different = count(report.rows.iter().filter(|row| !row.is_equal).count());
     if args.json {
         console::print_json(&report)?;

@@ -1,6 +1,7 @@
 //! `splitpoint lab`: hash functions on the user's own keys, against the ideal.
 
 mod avalanche;
+mod classics;
 mod compare;
 mod gate;
 mod golden;
@@ -46,7 +47,8 @@ Examples:
   splitpoint lab list                              # the functions
   splitpoint lab golden                            # check published figures
   splitpoint lab layout                            # cache lines of chains
-  splitpoint lab live                              # tables of this kernel")]
+  splitpoint lab live                              # tables of this kernel
+  splitpoint lab classics words.txt                # dbm to db 1.85, as in 1991")]
 pub(crate) struct Args {
     /// The command to run
     #[command(subcommand)]
@@ -73,6 +75,7 @@ enum Command {
     Live(live::Args),
     Trace(trace::Args),
     Paper(paper::Args),
+    Classics(Box<classics::Args>),
 }
 
 /// Runs a command of the lab.
@@ -96,5 +99,6 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Live(args) => live::run(args, console),
         Command::Trace(args) => trace::run(args, console),
         Command::Paper(args) => paper::run(args, console),
+        Command::Classics(args) => classics::run(args, console),
     }
 }

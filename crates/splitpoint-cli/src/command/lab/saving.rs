@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use splitpoint::Error;
+use splitpoint_lab::classics::ClassicsReport;
 use splitpoint_lab::handles::HandleReport;
 use splitpoint_lab::live_kernel::LiveKernel;
 use splitpoint_lab::paper::PaperReport;
@@ -75,6 +76,12 @@ impl Saved for PaperRerun {
 impl Saved for PaperReport {
     fn document(&self) -> Document {
         report::paper(self)
+    }
+}
+
+impl Saved for ClassicsReport {
+    fn document(&self) -> Document {
+        report::classics(self)
     }
 }
 

@@ -21,11 +21,13 @@ const LINES_MAX: usize = 64;
 pub(super) struct Slots {
     bits: u32,
     slots: Vec<u32>,
+    /// The digest of the entry in each slot, so that most searches need no other memory.
+    digests: Vec<u32>,
 }
 
 impl Slots {
     pub(super) fn new(bits: u32) -> Self {
-        Self { bits, slots: vec![EMPTY; 1 << bits] }
+        Self { bits, slots: vec![EMPTY; 1 << bits], digests: vec![0; 1 << bits] }
     }
 
     fn mask(&self) -> u32 {
@@ -55,7 +57,9 @@ impl Slots {
                 DELETED => free = free.or(Some(slot)),
                 number => {
                     counts.comparisons += 1;
-                    if wanted.is(&entries.all[number as usize]) {
+                    if wanted.can_be(self.digests[slot as usize])
+                        && wanted.is(&entries.all[number as usize])
+                    {
                         return (Some((number, slot)), free);
                     }
                     pass(slot);
@@ -98,11 +102,12 @@ impl Slots {
             return Err(Refusal::TableFull { slot_count: self.slots.len() as u64 });
         };
         let slot = if passed.len() > BRENT_THRESHOLD {
-            self.rearrange(wanted, &passed, free, entries, counts)
+            self.rearrange(wanted, &passed, free, counts)
         } else {
             free
         };
         self.slots[slot as usize] = entries.add(wanted.digest, wanted.key, value);
+        self.digests[slot as usize] = wanted.digest;
         Ok(None)
     }
 
@@ -116,7 +121,6 @@ impl Slots {
         wanted: &Wanted<'_>,
         passed: &[u32],
         free: u32,
-        entries: &Entries,
         counts: &mut Counts,
     ) -> u32 {
         let (mut best, mut cost) = (None, passed.len());
@@ -125,7 +129,7 @@ impl Slots {
             if i + 1 >= cost {
                 break;
             }
-            let digest = entries.all[self.slots[from as usize] as usize].digest;
+            let digest = self.digests[from as usize];
             let (_, step) = probe_of(wanted.options.hashing, digest, self.bits);
             let mut to = from;
             for j in 1..cost - i {
@@ -139,6 +143,7 @@ impl Slots {
         }
         let Some((from, to)) = best else { return free };
         self.slots[to as usize] = self.slots[from as usize];
+        self.digests[to as usize] = self.digests[from as usize];
         counts.moves += 1;
         from
     }
