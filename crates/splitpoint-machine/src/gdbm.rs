@@ -134,7 +134,7 @@ impl Gdbm {
     }
 
     /// Returns the first key.
-    pub fn first(&mut self) -> Option<&[u8]> {
+    pub fn first_key(&mut self) -> Option<&[u8]> {
         // SAFETY: the table is open.
         let key = unsafe { (self.calls.first)(self.table.as_ptr()) };
         self.key = Some(Taken(key));
@@ -142,7 +142,7 @@ impl Gdbm {
     }
 
     /// Returns the key after the last one returned.
-    pub fn next(&mut self) -> Option<&[u8]> {
+    pub fn next_key(&mut self) -> Option<&[u8]> {
         let last = self.key.take()?;
         last.as_bytes()?;
         // SAFETY: the table is open, and the last key is freed after the call.
@@ -184,11 +184,11 @@ mod tests {
         let mut table = Gdbm::open(&path).unwrap();
         assert_eq!(table.fetch(b"999", <[u8]>::to_vec).as_deref(), Some(&b"value"[..]));
         assert_eq!(table.fetch(b"1000", <[u8]>::len), None);
-        assert_eq!(table.next(), None);
-        let mut count = usize::from(table.first().is_some());
-        while table.next().is_some() {
+        assert_eq!(table.next_key(), None);
+        let mut count = usize::from(table.first_key().is_some());
+        while table.next_key().is_some() {
             count += 1;
         }
-        assert_eq!((count, table.next()), (1000, None));
+        assert_eq!((count, table.next_key()), (1000, None));
     }
 }

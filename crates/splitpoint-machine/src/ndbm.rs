@@ -118,7 +118,7 @@ impl Ndbm {
     }
 
     /// Returns the first key, whose bytes are the library's until the next call.
-    pub fn first(&mut self) -> Option<&[u8]> {
+    pub fn first_key(&mut self) -> Option<&[u8]> {
         // SAFETY: the table is open.
         let key = unsafe { (self.calls.first)(self.table.as_ptr()) };
         // SAFETY: as in `fetch`.
@@ -126,7 +126,7 @@ impl Ndbm {
     }
 
     /// Returns the key after the last one returned, whose bytes are the library's until the next call.
-    pub fn next(&mut self) -> Option<&[u8]> {
+    pub fn next_key(&mut self) -> Option<&[u8]> {
         // SAFETY: the table is open.
         let key = unsafe { (self.calls.next)(self.table.as_ptr()) };
         // SAFETY: as in `fetch`.
@@ -164,8 +164,8 @@ mod tests {
         assert_eq!(table.fetch(b"7"), Some(&b"other"[..]));
         assert_eq!(table.fetch(b"999"), Some(&b"value"[..]));
         assert_eq!(table.fetch(b"1000"), None);
-        let mut count = usize::from(table.first().is_some());
-        while table.next().is_some() {
+        let mut count = usize::from(table.first_key().is_some());
+        while table.next_key().is_some() {
             count += 1;
         }
         assert_eq!(count, 1000);

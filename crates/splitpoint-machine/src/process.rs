@@ -90,10 +90,13 @@ mod tests {
 
     use super::*;
 
-    fn wait(child: &Child) -> (ExitStatus, Usage) {
+    /// Runs a script of the shell to its end.
+    #[expect(clippy::zombie_processes, reason = "`try_wait` is what waits for it")]
+    fn run(script: &str) -> (Child, ExitStatus, Usage) {
+        let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
         loop {
-            if let Some(ended) = try_wait(child).unwrap() {
-                return ended;
+            if let Some((status, usage)) = try_wait(&child).unwrap() {
+                return (child, status, usage);
             }
             std::thread::yield_now();
         }
@@ -101,8 +104,7 @@ mod tests {
 
     #[test]
     fn a_child_is_waited_for_with_its_status_and_its_memory() {
-        let child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
-        let (status, usage) = wait(&child);
+        let (child, status, usage) = run("exit 7");
         assert_eq!(status.code(), Some(7));
         assert!(usage.resident_bytes_max > 0);
         assert!(try_wait(&child).is_err(), "it was waited for");
@@ -110,11 +112,7 @@ mod tests {
 
     #[test]
     fn a_child_that_works_has_used_time() {
-        let child = Command::new("sh")
-            .args(["-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"])
-            .spawn()
-            .unwrap();
-        let (status, usage) = wait(&child);
+        let (_, status, usage) = run("i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done");
         assert!(status.success());
         assert!(usage.user + usage.system > Duration::ZERO);
     }

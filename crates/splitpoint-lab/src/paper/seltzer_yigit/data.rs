@@ -4,6 +4,7 @@
 //! that 4.3BSD gave them, or are those of a file of the user.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -99,7 +100,10 @@ impl DataSet {
                 digest.update(part);
             }
         }
-        let sha256 = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut sha256 = String::new();
+        for byte in digest.finalize() {
+            let _ = write!(sha256, "{byte:02x}");
+        }
         let facts = DataFacts {
             name,
             source,
@@ -116,7 +120,9 @@ impl DataSet {
     /// Takes 24,474 words of `list`, one a line, in its order: of those that have only the letters a to z,
     /// every k-th from a start that `seed` draws. The value of a word is its number, from 1, in decimal.
     ///
-    /// Returns `Err` with the number of such words if they are too few.
+    /// # Errors
+    ///
+    /// The number of such words, if they are too few.
     ///
     /// # Examples
     ///

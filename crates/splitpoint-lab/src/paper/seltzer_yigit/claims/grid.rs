@@ -37,9 +37,14 @@ impl<'a> Line<'a> {
             .collect()
     }
 
+    /// Returns the run that first satisfies equation (1), if there are others before and behind it.
+    fn inner_threshold(&self) -> Option<usize> {
+        self.threshold.filter(|at| *at > 0 && at + 1 < self.points.len())
+    }
+
     /// Returns the share of `time` that larger fill factors save, up to equation (1) and beyond it.
     fn gains(&self, time: impl Fn(&Measurement) -> f64) -> Option<[f64; 2]> {
-        let at = self.threshold.filter(|at| *at > 0 && at + 1 < self.points.len())?;
+        let at = self.inner_threshold()?;
         let times: Vec<f64> = self.points.iter().map(|it| time(it)).collect();
         let (first, least) = (times[0], times[at]);
         let beyond = times[at + 1..].iter().copied().fold(f64::MAX, f64::min);
@@ -49,17 +54,16 @@ impl<'a> Line<'a> {
 }
 
 impl Line<'_> {
-    /// Whether what is gained beyond equation (1) is little, and less than what is gained up to it;
-    /// unknown if that may be chance.
-    fn ends_at_equation(&self, clock: Clock) -> Option<Option<bool>> {
-        let at = self.threshold.filter(|at| *at > 0 && at + 1 < self.points.len())?;
+    /// Whether what is gained beyond equation (1) is little, and something is gained up to it; unknown if
+    /// that may be chance.
+    fn ends_at_equation(&self, at: usize, clock: Clock) -> Option<bool> {
         let [first, least] = [0, at].map(|index| self.points[index].time(clock));
         let beyond = self.points[at + 1..].iter().map(|it| it.time(clock));
         let best = beyond.min_by(|one, other| one.mean.total_cmp(&other.mean))?;
         // A share beyond is small if the ratio of the two times is near 1 or above it.
         let (kept, half) = ratio(best, least);
         let is_small = is_under((1.0 - kept, half), GAIN_MAX);
-        Some(all([is_small, is_less(least, first)]))
+        all([is_small, is_less(least, first)])
     }
 }
 
@@ -99,7 +103,8 @@ fn of_equation(place: &'static str, clock: Clock, lines: &[Line<'_>]) -> Claim {
              written, below, say the same exactly",
         );
     }
-    let holds = all(lines.iter().filter_map(|line| line.ends_at_equation(clock)));
+    let inner = lines.iter().filter_map(|line| Some((line, line.inner_threshold()?)));
+    let holds = all(inner.map(|(line, at)| line.ends_at_equation(at, clock)));
     let ours: Vec<String> = gains
         .iter()
         .map(|(line, [to, beyond])| {

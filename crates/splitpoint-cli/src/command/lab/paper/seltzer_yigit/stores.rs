@@ -132,6 +132,7 @@ fn native(run: &Run, place: &Place) -> Result<Db, NoTable> {
     made.map_err(|error| NoTable::Refused(error.to_string()))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "what `map_err` passes")]
 fn words(error: impl ToString) -> String {
     error.to_string()
 }
@@ -226,13 +227,13 @@ impl Store for Ndbm {
     fn walk(&mut self, has_values: bool) -> Result<u64, String> {
         let mut found = 0;
         // The key is the library's until the next call, which the fetch of its value would be.
-        let mut key = self.first().map(<[u8]>::to_vec);
+        let mut key = self.first_key().map(<[u8]>::to_vec);
         while let Some(last) = key {
             if has_values && Self::fetch(self, &last).is_none() {
                 return Err("a key that was walked over has no value".to_string());
             }
             found += 1;
-            key = self.next().map(<[u8]>::to_vec);
+            key = self.next_key().map(<[u8]>::to_vec);
         }
         Ok(found)
     }
@@ -250,13 +251,13 @@ impl Store for Gdbm {
 
     fn walk(&mut self, has_values: bool) -> Result<u64, String> {
         let mut found = 0;
-        let mut key = self.first().map(<[u8]>::to_vec);
+        let mut key = self.first_key().map(<[u8]>::to_vec);
         while let Some(last) = key {
             if has_values && Self::fetch(self, &last, <[u8]>::len).is_none() {
                 return Err("a key that was walked over has no value".to_string());
             }
             found += 1;
-            key = self.next().map(<[u8]>::to_vec);
+            key = self.next_key().map(<[u8]>::to_vec);
         }
         Ok(found)
     }

@@ -118,7 +118,7 @@ impl Work {
                 _ => meter.elapsed >= TIME_MIN,
             };
             if is_enough {
-                let Calls { read_calls, write_calls, device_bytes } = meter.calls;
+                let Calls { reads: read_calls, writes: write_calls, device_bytes } = meter.calls;
                 let counts = Counts { read_calls, write_calls, device_bytes, ..first };
                 return Ok(RunOutcome::Measured { sample: meter.sample(repetition_count), counts });
             }
@@ -264,8 +264,8 @@ impl Work {
 /// The calls of this process that read and write, as the kernel counts them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Calls {
-    read_calls: Option<u64>,
-    write_calls: Option<u64>,
+    reads: Option<u64>,
+    writes: Option<u64>,
     device_bytes: Option<u64>,
 }
 
@@ -279,11 +279,7 @@ impl Calls {
             let value = |line: &str| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok();
             text.lines().find_map(value)
         };
-        Self {
-            read_calls: field("syscr"),
-            write_calls: field("syscw"),
-            device_bytes: field("read_bytes"),
-        }
+        Self { reads: field("syscr"), writes: field("syscw"), device_bytes: field("read_bytes") }
     }
 
     /// Adds the calls between two readings, of which the first was one itself.
@@ -293,8 +289,8 @@ impl Calls {
                 .zip(to)
                 .map(|(from, to)| sum.unwrap_or(0) + to.saturating_sub(from).saturating_sub(own));
         };
-        add(&mut self.read_calls, from.read_calls, to.read_calls, 1);
-        add(&mut self.write_calls, from.write_calls, to.write_calls, 0);
+        add(&mut self.reads, from.reads, to.reads, 1);
+        add(&mut self.writes, from.writes, to.writes, 0);
         add(&mut self.device_bytes, from.device_bytes, to.device_bytes, 0);
     }
 }
