@@ -11,7 +11,7 @@ const SIZES: [u32; 8] = [128, 256, 512, 1024, 4096, 8192, 16_384, 32_768];
 const SIZES_REFUSED: [u32; 2] = [65_536, 1 << 20];
 /// The same for a quick look.
 const FILLS_QUICK: [u32; 5] = [1, 8, 16, 64, 128];
-const SIZES_QUICK: [u32; 4] = [128, 256, 1024, 8192];
+const SIZES_QUICK: [u32; 4] = [128, 256, 1024, 4096];
 /// The buffer pool of Figures 5 and 6.
 const POOL_BYTES: u64 = 1 << 20;
 /// The default buffer pool.
@@ -94,7 +94,8 @@ fn growth(is_quick: bool) -> Vec<Run> {
 }
 
 fn pool(is_quick: bool) -> Vec<Run> {
-    let kib = (0..=10).map(|power| 1_u64 << power).filter(|kib| !is_quick || kib.ilog2() % 3 != 2);
+    let is_wanted = |power: &u32| !is_quick || matches!(power, 0 | 3 | 6 | 8 | 10);
+    let kib = (0..=10).filter(is_wanted).map(|power| 1_u64 << power);
     let mut runs = Vec::new();
     for kib in std::iter::once(0).chain(kib) {
         let hash = dictionary_run(PaperFigure::Pool, System::Hash, 256, 16);

@@ -71,6 +71,8 @@ pub(super) fn lines(
                     }
                 }
                 @if let Some(last) = curve.points.last() {
+                    // In the middle of the picture it stands above the other lines.
+                    @let height = if last.0 + 1 < places.len() { height - 9.0 } else { height };
                     text x=(at(x_of(last.0) + 7.0)) y=(at(height + 3.5)) { (curve.name) }
                 }
             }

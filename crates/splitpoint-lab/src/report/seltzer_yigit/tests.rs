@@ -62,7 +62,7 @@ fn the_claims_come_first_and_every_figure_has_its_picture_or_its_table() {
         place(&format!("<figure id=\"{id}\""));
     }
     // Lines have their names, bars are stacked.
-    for needle in [">8192</text>", "class=\"bar-rest\"", "not here", "-266"] {
+    for needle in [">4096</text>", "class=\"bar-rest\"", "not here", "-266"] {
         place(needle);
     }
 }

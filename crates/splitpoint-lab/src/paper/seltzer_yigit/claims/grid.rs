@@ -2,7 +2,7 @@
 
 use super::{
     Claim, ClaimVerdict, Found, NOT_RUN, Question, all, clock_name, is_less, is_tie, is_under,
-    ratio, seconds, transfers,
+    seconds, transfers,
 };
 use crate::number::grouped;
 use crate::paper::seltzer_yigit::run::{Clock, Measurement, PaperFigure, System};
@@ -42,14 +42,15 @@ impl<'a> Line<'a> {
         self.threshold.filter(|at| *at > 0 && at + 1 < self.points.len())
     }
 
-    /// Returns the share of `time` that larger fill factors save, up to equation (1) and beyond it.
+    /// Returns what larger fill factors save, up to equation (1) and beyond it, as shares of the time at
+    /// the smallest.
     fn gains(&self, time: impl Fn(&Measurement) -> f64) -> Option<[f64; 2]> {
         let at = self.inner_threshold()?;
         let times: Vec<f64> = self.points.iter().map(|it| time(it)).collect();
         let (first, least) = (times[0], times[at]);
         let beyond = times[at + 1..].iter().copied().fold(f64::MAX, f64::min);
-        let gain = |from: f64, to: f64| if from > 0.0 { 1.0 - to / from } else { 0.0 };
-        Some([gain(first, least), gain(least, beyond)])
+        let share = |gain: f64| if first > 0.0 { gain / first } else { 0.0 };
+        Some([share(first - least), share(least - beyond)])
     }
 }
 
@@ -60,9 +61,9 @@ impl Line<'_> {
         let [first, least] = [0, at].map(|index| self.points[index].time(clock));
         let beyond = self.points[at + 1..].iter().map(|it| it.time(clock));
         let best = beyond.min_by(|one, other| one.mean.total_cmp(&other.mean))?;
-        // A share beyond is small if the ratio of the two times is near 1 or above it.
-        let (kept, half) = ratio(best, least);
-        let is_small = is_under((1.0 - kept, half), GAIN_MAX);
+        let beyond = (least.mean - best.mean) / first.mean.max(f64::MIN_POSITIVE);
+        let half = (least.half_interval + best.half_interval) / first.mean.max(f64::MIN_POSITIVE);
+        let is_small = is_under((beyond, half), GAIN_MAX);
         all([is_small, is_less(least, first)])
     }
 }
@@ -86,8 +87,8 @@ fn of_equation(place: &'static str, clock: Clock, lines: &[Line<'_>]) -> Claim {
         name: "gains end at equation (1)",
         words: "for all bucket sizes, the greatest gains are made by increasing the fill factor until equation \
                 (1) is satisfied",
-        check: "at each size, what is gained beyond the equation is under 5 % and less than what is \
-                gained up to it",
+        check: "at each size there is a gain up to the equation, and what is gained beyond it is under 5 % of the \
+                time at fill factor 1",
     };
     let with_gains = lines.iter().filter_map(|line| {
         let gains = line.gains(|it| it.time(clock).mean)?;
@@ -155,10 +156,7 @@ fn of_transfers(lines: &[Line<'_>]) -> Claim {
     if gains.is_empty() {
         return question.open(NOT_RUN);
     }
-    let share = |at: u64, beyond: f64, first: u64| at as f64 * beyond / first as f64;
-    let holds = gains
-        .iter()
-        .all(|&(_, first, at, to, beyond)| to > 0.0 && share(at, beyond, first) < GAIN_MAX);
+    let holds = gains.iter().all(|(.., to, beyond)| *to > 0.0 && *beyond < GAIN_MAX);
     let ours: Vec<String> = gains
         .iter()
         .map(|(size, first, at, ..)| format!("{size}: {} to {}", grouped(*first), grouped(*at)))

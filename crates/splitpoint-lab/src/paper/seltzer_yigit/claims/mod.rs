@@ -184,6 +184,13 @@ fn is_less(one: Spread, other: Spread) -> Option<bool> {
     (!is_tie(one, other)).then_some(one.mean < other.mean)
 }
 
+/// Returns whether one mean is less than `limit` times another; `None` if that may be chance.
+fn is_ratio_under(one: Spread, other: Spread, limit: f64) -> Option<bool> {
+    let Spread { mean, deviation, half_interval } = other;
+    let [mean, deviation, half_interval] = [mean, deviation, half_interval].map(|it| it * limit);
+    is_less(one, Spread { mean, deviation, half_interval })
+}
+
 /// Returns whether a number is under a limit; `None` if its interval has the limit in it.
 fn is_under((number, half): (f64, f64), limit: f64) -> Option<bool> {
     ((number - limit).abs() > half).then_some(number < limit)

@@ -1,6 +1,8 @@
 //! Figures 6 and 7: growing from one bucket, and the buffer pool.
 
-use super::{Claim, Found, NOT_RUN, Question, all, is_under, ratio, seconds, transfers};
+use super::{
+    Claim, Found, NOT_RUN, Question, all, is_ratio_under, is_under, ratio, seconds, transfers,
+};
 use crate::number::grouped;
 use crate::paper::seltzer_yigit::run::{Measurement, PaperFigure, System};
 
@@ -124,11 +126,11 @@ pub(super) fn pool(found: Found<'_>) -> Vec<Claim> {
         seconds(most.elapsed.mean),
     );
     vec![
-        flat.decide(is_under(ratio(high, low), INSENSITIVE), {
+        flat.decide(is_ratio_under(high, low, INSENSITIVE), {
             format!("{} to {}", seconds(low.mean), seconds(high.mean))
         }),
         fall.decide(
-            all([Some(is_falling), is_under(ratio(most.elapsed, least.elapsed), 0.5)]),
+            all([Some(is_falling), is_ratio_under(most.elapsed, least.elapsed, 0.5)]),
             times,
         ),
         none.answer(transfers(most) == 0, format!("{} pages", grouped(transfers(most)))),
