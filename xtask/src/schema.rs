@@ -20,7 +20,7 @@ pub(crate) const SCHEMA: &str = "docs/lab-schema.json";
 /// Where the types are.
 const SOURCES: &str = "crates/splitpoint-lab/src/";
 /// The types of a complete study: of keys, and of replays; and other results.
-const ROOTS: [&str; 8] = [
+const ROOTS: [&str; 9] = [
     "Study",
     "ReplayStudy",
     "LayoutReport",
@@ -28,6 +28,7 @@ const ROOTS: [&str; 8] = [
     "HandleReport",
     "LiveKernel",
     "PaperReport",
+    "PaperRerun",
     "ClassicsReport",
 ];
 

@@ -24,6 +24,11 @@ impl Words {
         Self::of_text(BUNDLED.as_bytes().to_vec())
     }
 
+    /// Returns the text of the bundled list, one word a line.
+    pub(crate) fn bundled_text() -> &'static [u8] {
+        BUNDLED.as_bytes()
+    }
+
     /// Reads a list from a file, one word a line.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let words = Self::of_text(read_whole(path)?);

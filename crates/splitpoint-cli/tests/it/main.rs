@@ -25,6 +25,7 @@ mod lab_classics;
 mod lab_depth;
 mod lab_kernels;
 mod lab_keys;
+mod lab_paper;
 mod lab_replay;
 mod lab_report;
 mod lab_sweep;

@@ -13,6 +13,7 @@ use crate::golden::{Row, Slip};
 mod dumazet;
 mod lever;
 mod mewburn;
+pub mod seltzer_yigit;
 mod torvalds;
 
 pub use dumazet::dumazet;

@@ -35,6 +35,7 @@ mod number;
 mod paper;
 mod replay;
 mod scale;
+mod seltzer_yigit;
 mod sizes;
 mod slots;
 mod strip;
@@ -55,6 +56,7 @@ pub use self::kernel_tables::{live_kernel, table_sizes};
 pub use self::layouts::layouts;
 pub use self::paper::paper;
 pub use self::replay::replay;
+pub use self::seltzer_yigit::paper_rerun;
 
 /// Returns the document of a study.
 ///

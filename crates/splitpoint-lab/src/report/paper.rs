@@ -19,7 +19,7 @@ pub fn paper(report: &PaperReport) -> Document {
     let lead = Line::from(format!("{} numbers: {}.", report.findings.len(), counts.join(", ")));
     let mut blocks = vec![Block::Lead(lead)];
     for part in report.findings.chunk_by(|one, other| one.part == other.part) {
-        blocks.push(Block::Table(table(part)));
+        blocks.push(Block::Table(findings_table(part)));
         let notes = notes(part);
         if !notes.is_empty() {
             blocks.push(Block::List("", notes));
@@ -27,14 +27,19 @@ pub fn paper(report: &PaperReport) -> Document {
     }
     let mut sections = vec![("numbers", "Numbers", blocks)];
     if !report.slips.is_empty() {
-        let slip = |it: &Slip| Line::strong(&*it.printed).then(format!(": {}", it.evidence));
-        let slips = report.slips.iter().map(slip).collect();
-        sections.push(("slips", "Mistakes in the text", vec![Block::List("", slips)]));
+        sections.push(("slips", "Mistakes in the text", vec![slips_list(&report.slips)]));
     }
     page(report.paper, format!("beside {}", report.subject), sections)
 }
 
-fn table(findings: &[Finding]) -> Table {
+/// Returns mistakes with their arithmetic.
+pub(super) fn slips_list(slips: &[Slip]) -> Block {
+    let slip = |it: &Slip| Line::strong(&*it.printed).then(format!(": {}", it.evidence));
+    Block::List("", slips.iter().map(slip).collect())
+}
+
+/// Returns the numbers of one part.
+pub(super) fn findings_table(findings: &[Finding]) -> Table {
     let mut table = Table::new(findings[0].part).words(["number of", "published", "here", "mark"]);
     for it in findings {
         let mark = match it.mark {
@@ -47,7 +52,7 @@ fn table(findings: &[Finding]) -> Table {
 }
 
 /// Returns each note once, with the numbers that it is about.
-fn notes(part: &[Finding]) -> Vec<Line> {
+pub(super) fn notes(part: &[Finding]) -> Vec<Line> {
     let mut notes: Vec<(&str, Vec<&str>)> = Vec::new();
     for it in part.iter().filter(|it| !it.note.is_empty()) {
         match notes.iter_mut().find(|(note, _)| *note == it.note) {

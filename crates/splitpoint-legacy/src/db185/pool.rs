@@ -29,8 +29,16 @@ pub struct CacheCounts {
     pub bytes: usize,
     /// Pages read from the file.
     pub reads: u64,
+    /// Pages written to the file, which only a sync does; without its bitmaps and its header.
+    pub writes: u64,
     /// Pages evicted.
     pub evictions: u64,
+    /// Changed pages that came back from the temporary file.
+    pub temporary_reads: u64,
+    /// Changed pages that went to the temporary file.
+    pub temporary_writes: u64,
+    /// Pages for which memory was taken: new ones, and each that was read.
+    pub allocations: u64,
 }
 
 /// Fewest pages of a pool.
@@ -74,8 +82,7 @@ pub(super) struct Pool {
     spilled: HashMap<u64, Spilled>,
     /// Pages from this on have never been written.
     end: u64,
-    reads: u64,
-    evictions: u64,
+    counts: CacheCounts,
 }
 
 impl Pool {
@@ -93,8 +100,7 @@ impl Pool {
             spill: None,
             spilled: HashMap::new(),
             end: file_bytes.div_ceil(page_bytes as u64),
-            reads: 0,
-            evictions: 0,
+            counts: CacheCounts::default(),
         }
     }
 
@@ -113,11 +119,7 @@ impl Pool {
 
     /// Returns the contents and the work of the cache.
     pub(super) fn cache(&self) -> CacheCounts {
-        CacheCounts {
-            bytes: self.frames.len() * self.page_bytes,
-            reads: self.reads,
-            evictions: self.evictions,
-        }
+        CacheCounts { bytes: self.frames.len() * self.page_bytes, ..self.counts }
     }
 
     /// Returns what is in memory, the bucket that was used last first.
@@ -207,12 +209,14 @@ impl Pool {
     pub(super) fn write_to_disk(&mut self, number: u64) -> Result<()> {
         let disk = self.disk.as_mut().expect("only a table in a file is synced");
         let offset = number * self.page_bytes as u64;
+        self.counts.writes += 1;
         if let Some(frame) = self.frames.get(&number) {
             return disk.write_at(offset, &frame.bytes);
         }
         let spilled = self.spilled[&number];
         let mut bytes = vec![0; self.page_bytes];
         self.spill.as_ref().expect("a page was spilled").read(spilled.slot, &mut bytes)?;
+        self.counts.temporary_reads += 1;
         disk.write_at(offset, &bytes)
     }
 
@@ -244,13 +248,15 @@ impl Pool {
             spill.read(slot, &mut bytes)?;
             spill.release(slot);
             self.spilled.remove(&number);
+            self.counts.temporary_reads += 1;
             is_changed = true;
         } else if let (Some(disk), Source::Anywhere) = (&self.disk, source)
             && number < self.end
         {
             disk.read_at(number * self.page_bytes as u64, &mut bytes)?;
-            self.reads += 1;
+            self.counts.reads += 1;
         }
+        self.counts.allocations += 1;
         self.frames.insert(number, Frame { bytes, bucket, is_changed, is_checked: false });
         self.enter_group(number, bucket);
         self.touch(bucket);
@@ -284,11 +290,12 @@ impl Pool {
                 }
             };
             let slot = spill.put(&frame.bytes)?;
+            self.counts.temporary_writes += 1;
             self.spilled.insert(number, Spilled { slot, bucket });
         }
         self.frames.remove(&number);
         self.leave_group(number, bucket);
-        self.evictions += 1;
+        self.counts.evictions += 1;
         Ok(())
     }
 
@@ -376,7 +383,13 @@ mod tests {
             }
         }
         assert_eq!(pool.changed_pages().values().map(Vec::len).sum::<usize>(), 100);
-        assert!(pool.cache().evictions > 300);
+        let counts = pool.cache();
+        assert!(counts.evictions > 300);
+        // All are in the temporary file but those in memory, and were there before.
+        assert_eq!(counts.temporary_writes, counts.evictions);
+        assert_eq!(counts.temporary_writes - counts.temporary_reads, 100 - 7);
+        assert_eq!(counts.allocations, 100 + counts.temporary_reads);
+        assert_eq!((counts.reads, counts.writes), (0, 0));
         pool.forget(5);
         assert_eq!(pool.page(5, 1).unwrap()[0], 0);
     }

@@ -1,5 +1,7 @@
 //! `splitpoint lab paper`: published studies of hash tables, number by number.
 
+mod seltzer_yigit;
+
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -21,6 +23,7 @@ use crate::progress::{Phases, ProgressMode, Total};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  splitpoint lab paper seltzer-yigit --html 1991.html
   splitpoint lab paper lever --trace scripts.kct.zst --html lever.html
   splitpoint lab paper dumazet --time
   splitpoint lab paper mewburn --handles handles.txt.zst
@@ -32,6 +35,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Paper {
+    SeltzerYigit(Box<seltzer_yigit::Args>),
     Lever(LeverArgs),
     Dumazet(DumazetArgs),
     Mewburn(MewburnArgs),
@@ -112,6 +116,7 @@ const SHRINK: Shrink = Shrink::Half(100_000);
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let deliver = |output: &PageOutput, report: &PaperReport| output.deliver(report, console);
     match &args.paper {
+        Paper::SeltzerYigit(args) => seltzer_yigit::run(args, console),
         Paper::Lever(args) => {
             args.output.check()?;
             deliver(&args.output, &lever(args, console)?)

@@ -11,6 +11,7 @@ use splitpoint_lab::classics::ClassicsReport;
 use splitpoint_lab::handles::HandleReport;
 use splitpoint_lab::live_kernel::LiveKernel;
 use splitpoint_lab::paper::PaperReport;
+use splitpoint_lab::paper::seltzer_yigit::PaperRerun;
 use splitpoint_lab::replay::{LayoutReport, REPLAY_SCHEMA, ReplayStudy, TableSizes};
 use splitpoint_lab::study::{KeyFacts, Machine, Program, SCHEMA};
 use splitpoint_lab::{Document, Study, document, report};
@@ -63,6 +64,12 @@ impl Saved for HandleReport {
 impl Saved for LiveKernel {
     fn document(&self) -> Document {
         report::live_kernel(self)
+    }
+}
+
+impl Saved for PaperRerun {
+    fn document(&self) -> Document {
+        report::paper_rerun(self)
     }
 }
 
@@ -407,7 +414,7 @@ pub(super) fn replay_study(seed_count: u64, draw_count: u64) -> ReplayStudy {
 }
 
 /// Returns this program and its arguments.
-fn program() -> Program {
+pub(super) fn program() -> Program {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let arguments = std::env::args_os().skip(1);
     Program {
@@ -418,7 +425,7 @@ fn program() -> Program {
 }
 
 /// Returns this machine.
-fn machine() -> Machine {
+pub(super) fn machine() -> Machine {
     // Linux names the processor here; elsewhere only its architecture is available.
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
