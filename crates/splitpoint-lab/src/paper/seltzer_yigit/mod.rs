@@ -26,7 +26,7 @@ pub use data::{ACCOUNT_COUNT, DataFacts, DataName, DataSet, Pair, WORD_COUNT};
 pub use plan::{left_out, runs};
 pub use published::{PUBLISHED, PublishedRow, improvement};
 pub use run::{
-    Clock, Counts, Measurement, PaperFigure, Run, RunOutcome, Sample, Spread, System, Test,
+    Clock, Counts, MeanTime, Measurement, PaperFigure, PaperTest, Run, RunOutcome, Sample, System,
 };
 
 use super::Finding;

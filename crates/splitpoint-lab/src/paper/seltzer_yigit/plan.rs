@@ -1,7 +1,7 @@
 //! Which runs the figures need.
 
 use super::data::{DataName, WORD_COUNT};
-use super::run::{PaperFigure, Run, System, Test};
+use super::run::{PaperFigure, PaperTest, Run, System};
 
 /// Fill factors of Figure 5.
 pub(super) const FILLS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
@@ -56,7 +56,7 @@ fn dictionary_run(figure: PaperFigure, system: System, page_bytes: u32, fill_fac
     Run {
         figure,
         system,
-        test: Test::CreateRead,
+        test: PaperTest::CreateRead,
         data: DataName::Dictionary,
         page_bytes,
         fill_factor,
@@ -102,7 +102,7 @@ fn pool(is_quick: bool) -> Vec<Run> {
         runs.push(Run { cache_bytes: kib << 10, ..hash });
         let native = dictionary_run(PaperFigure::Pool, System::Splitpoint, LINE_BYTES, 4);
         // The bound is on a file; a table in memory has none.
-        let native = Run { test: Test::Create, is_size_known: false, ..native };
+        let native = Run { test: PaperTest::Create, is_size_known: false, ..native };
         runs.push(Run { cache_bytes: kib << 10, ..native });
     }
     runs
@@ -115,7 +115,7 @@ fn reread(is_quick: bool) -> Vec<Run> {
         &[(128, 4), (256, 8), (512, 16), (1024, 32), (2048, 64), (4096, 128), (8192, 256)]
     };
     let run = |&(page, fill): &(u32, u32)| Run {
-        test: Test::Reread,
+        test: PaperTest::Reread,
         ..dictionary_run(PaperFigure::Reread, System::Hash, page, fill)
     };
     pairs.iter().map(run).collect()
@@ -140,9 +140,14 @@ fn comparison(figure: PaperFigure, data: DataName) -> Vec<Run> {
         System::AlgorithmHsearch,
         System::AlgorithmDynahash,
     ];
-    const TESTS: [Test; 5] =
-        [Test::Create, Test::Read, Test::Verify, Test::Sequential, Test::SequentialWithData];
-    let run = |system: System, test: Test| {
+    const TESTS: [PaperTest; 5] = [
+        PaperTest::Create,
+        PaperTest::Read,
+        PaperTest::Verify,
+        PaperTest::Sequential,
+        PaperTest::SequentialWithData,
+    ];
+    let run = |system: System, test: PaperTest| {
         let (page_bytes, fill_factor) = match (system, test.is_in_memory()) {
             (System::Splitpoint, _) => (LINE_BYTES, 4),
             (_, true) => (256, 8),
@@ -160,7 +165,7 @@ fn comparison(figure: PaperFigure, data: DataName) -> Vec<Run> {
         }
     };
     let files = TESTS.iter().flat_map(|&test| FILES.map(|system| run(system, test)));
-    files.chain(MEMORY.map(|system| run(system, Test::CreateRead))).collect()
+    files.chain(MEMORY.map(|system| run(system, PaperTest::CreateRead))).collect()
 }
 
 #[cfg(test)]

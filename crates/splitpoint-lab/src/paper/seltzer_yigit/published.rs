@@ -1,6 +1,6 @@
 //! The numbers of Figures 8a and 8b, as printed.
 
-use super::run::{Clock, PaperFigure, Test};
+use super::run::{Clock, PaperFigure, PaperTest};
 
 /// One test of Figure 8a or 8b: user, system and elapsed time in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -8,7 +8,7 @@ pub struct PublishedRow {
     /// Figure 8a or 8b.
     pub figure: PaperFigure,
     /// The test.
-    pub test: Test,
+    pub test: PaperTest,
     /// The times of the new package.
     pub new: [f64; 3],
     /// The times of ndbm; in memory, of hsearch.
@@ -19,7 +19,7 @@ pub struct PublishedRow {
 
 const fn row(
     figure: PaperFigure,
-    test: Test,
+    test: PaperTest,
     new: [f64; 3],
     old: [f64; 3],
     percent: [i32; 3],
@@ -28,7 +28,7 @@ const fn row(
 }
 
 use PaperFigure::{Dictionary, Passwd};
-use Test::{Create, CreateRead, Read, Sequential, SequentialWithData, Verify};
+use PaperTest::{Create, CreateRead, Read, Sequential, SequentialWithData, Verify};
 
 /// All twelve tests.
 pub const PUBLISHED: [PublishedRow; 12] = [

@@ -124,7 +124,7 @@ impl System {
 /// A test of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Test {
+pub enum PaperTest {
     /// Create a table, store every pair, fetch every pair, discard the table.
     CreateRead,
     /// Create a file, store every pair, flush it to the disk.
@@ -141,7 +141,7 @@ pub enum Test {
     Reread,
 }
 
-impl Test {
+impl PaperTest {
     /// Returns its name in the paper.
     pub fn name(self) -> &'static str {
         match self {
@@ -169,7 +169,7 @@ pub struct Run {
     /// What is measured.
     pub system: System,
     /// The test.
-    pub test: Test,
+    pub test: PaperTest,
     /// The data set.
     pub data: DataName,
     /// Bytes of a page, the paper's bucket size.
@@ -259,7 +259,7 @@ pub enum RunOutcome {
 
 /// The mean of some runs, and how far it can be trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
+pub struct MeanTime {
     /// The mean.
     pub mean: f64,
     /// The standard deviation of the runs.
@@ -274,7 +274,7 @@ const STUDENT: [f64; 20] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
 ];
 
-impl Spread {
+impl MeanTime {
     /// Returns that of `runs`; of one run nothing is known about its spread, which is 0 then.
     ///
     /// # Source
@@ -297,11 +297,11 @@ pub struct Measurement {
     /// What was run.
     pub run: Run,
     /// Time in the program, in seconds.
-    pub user: Spread,
+    pub user: MeanTime,
     /// Time in the kernel, in seconds.
-    pub system: Spread,
+    pub system: MeanTime,
     /// Time that passed, in seconds.
-    pub elapsed: Spread,
+    pub elapsed: MeanTime,
     /// Each run, in the order in which they were made.
     pub samples: Vec<Sample>,
     /// What each run did; null without a run.
@@ -313,7 +313,7 @@ pub struct Measurement {
 impl Measurement {
     /// Starts without any run.
     pub fn new(run: Run) -> Self {
-        let [user, system, elapsed] = [Spread::default(); 3];
+        let [user, system, elapsed] = [MeanTime::default(); 3];
         Self { run, user, system, elapsed, samples: Vec::new(), counts: None, refusal: None }
     }
 
@@ -324,7 +324,7 @@ impl Measurement {
                 self.samples.push(sample);
                 self.counts.get_or_insert(counts);
                 let of = |time: fn(&Sample) -> f64| {
-                    Spread::of(&self.samples.iter().map(time).collect::<Vec<_>>())
+                    MeanTime::of(&self.samples.iter().map(time).collect::<Vec<_>>())
                 };
                 self.user = of(|it| it.user_s);
                 self.system = of(|it| it.system_s);
@@ -342,7 +342,7 @@ impl Measurement {
     }
 
     /// Returns one of its times.
-    pub fn time(&self, clock: Clock) -> Spread {
+    pub fn time(&self, clock: Clock) -> MeanTime {
         match clock {
             Clock::User => self.user,
             Clock::System => self.system,
@@ -383,10 +383,13 @@ mod tests {
 
     #[test]
     fn the_interval_of_five_runs_is_student_s() {
-        let spread = Spread::of(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+        let spread = MeanTime::of(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert!((spread.mean - 3.0).abs() < 1e-12);
         assert!((spread.half_interval - 2.776 * (2.5_f64 / 5.0).sqrt()).abs() < 1e-12);
-        assert_eq!(Spread::of(&[7.0]), Spread { mean: 7.0, deviation: 0.0, half_interval: 0.0 });
-        assert_eq!(Spread::of(&[]), Spread::default());
+        assert_eq!(
+            MeanTime::of(&[7.0]),
+            MeanTime { mean: 7.0, deviation: 0.0, half_interval: 0.0 }
+        );
+        assert_eq!(MeanTime::of(&[]), MeanTime::default());
     }
 }

@@ -4,7 +4,8 @@ use super::milliseconds;
 use crate::document::{Block, Cell, Line, Table, cells};
 use crate::number::{bytes, grouped};
 use crate::paper::seltzer_yigit::{
-    Clock, Measurement, PUBLISHED, PaperFigure, PaperRerun, PublishedRow, System, Test, improvement,
+    Clock, Measurement, PUBLISHED, PaperFigure, PaperRerun, PaperTest, PublishedRow, System,
+    improvement,
 };
 
 /// Returns the figure as printed beside ours, and every system in every test.
@@ -35,7 +36,11 @@ pub(super) fn comparison(rerun: &PaperRerun, figure: PaperFigure) -> Vec<Block> 
     blocks
 }
 
-fn find<'a>(points: &[&'a Measurement], system: System, test: Test) -> Option<&'a Measurement> {
+fn find<'a>(
+    points: &[&'a Measurement],
+    system: System,
+    test: PaperTest,
+) -> Option<&'a Measurement> {
     let is_wanted = |it: &&&Measurement| it.run.system == system && it.run.test == test;
     points.iter().filter(is_wanted).copied().find(|it| it.is_measured())
 }
@@ -52,7 +57,7 @@ fn as_printed(points: &[&Measurement], figure: PaperFigure) -> Table {
 }
 
 fn printed_row(points: &[&Measurement], row: &PublishedRow, clock: Clock) -> Vec<Cell> {
-    let old = if row.test == Test::CreateRead { System::Hsearch } else { System::Ndbm };
+    let old = if row.test == PaperTest::CreateRead { System::Hsearch } else { System::Ndbm };
     let time = |system| find(points, system, row.test).map(|it| it.time(clock).mean);
     let (new, old) = (time(System::Hash), time(old));
     let percent = new.zip(old).and_then(|(new, old)| improvement(old, new));

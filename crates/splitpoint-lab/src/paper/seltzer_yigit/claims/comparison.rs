@@ -2,7 +2,7 @@
 
 use super::{Claim, Found, Question, all, clock_name, is_less, is_ratio_under, is_tie};
 use crate::paper::seltzer_yigit::published::{PUBLISHED, improvement};
-use crate::paper::seltzer_yigit::run::{Clock, Measurement, PaperFigure, System, Test};
+use crate::paper::seltzer_yigit::run::{Clock, Measurement, PaperFigure, PaperTest, System};
 
 /// Why nothing can be said without the old system.
 const NO_NDBM: &str = "no ndbm is on this machine: install libgdbm-compat4t64 or libgdbm-compat4, or \
@@ -18,9 +18,9 @@ struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     /// Finds the package and the system that it is compared with, or why there is none.
-    fn find(found: Found<'a>, figure: PaperFigure, test: Test) -> Result<Self, &'static str> {
+    fn find(found: Found<'a>, figure: PaperFigure, test: PaperTest) -> Result<Self, &'static str> {
         match test {
-            Test::CreateRead => Self::with(found, figure, test, System::Hsearch, NO_HSEARCH),
+            PaperTest::CreateRead => Self::with(found, figure, test, System::Hsearch, NO_HSEARCH),
             _ => Self::with(found, figure, test, System::Ndbm, NO_NDBM),
         }
     }
@@ -28,7 +28,7 @@ impl<'a> Pair<'a> {
     fn with(
         found: Found<'a>,
         figure: PaperFigure,
-        test: Test,
+        test: PaperTest,
         old: System,
         why: &'static str,
     ) -> Result<Self, &'static str> {
@@ -71,7 +71,7 @@ impl<'a> Pair<'a> {
 fn ask<'a>(
     question: Question,
     found: Found<'a>,
-    test: Test,
+    test: PaperTest,
     decide: impl Fn(Pair<'a>) -> (Option<bool>, String),
 ) -> Claim {
     match Pair::find(found, question.figure, test) {
@@ -94,7 +94,7 @@ pub(super) fn dictionary(found: Found<'_>) -> Vec<Claim> {
             "CREATE: less user time, bound by the disk",
             "CREATE has superior user time, but is dominated by the cost of writing the file",
             "less user time than ndbm, and elapsed time is over twice user time",
-            Test::Create,
+            PaperTest::Create,
             |pair| {
                 let share = pair.new.elapsed.mean / pair.new.user.mean;
                 let ours = format!("{}; elapsed is {share:.1} times user", pair.all_words());
@@ -106,42 +106,42 @@ pub(super) fn dictionary(found: Found<'_>) -> Vec<Claim> {
             "READ is faster by over 80 %",
             "READ benefits from the caching of buckets, by over 80 %",
             "elapsed time improves by over 80 %",
-            Test::Read,
+            PaperTest::Read,
             |pair| (pair.improves_by(80.0), pair.all_words()),
         ),
         claim(
             "VERIFY is faster by over 80 %",
             "VERIFY benefits from the caching of buckets, by over 80 %",
             "elapsed time improves by over 80 %",
-            Test::Verify,
+            PaperTest::Verify,
             |pair| (pair.improves_by(80.0), pair.all_words()),
         ),
         claim(
             "SEQUENTIAL: ndbm takes less user time",
             "SEQUENTIAL without data: ndbm does not return the values, so its user time is lower",
             "more user time than ndbm",
-            Test::Sequential,
+            PaperTest::Sequential,
             |pair| (pair.is_worse(Clock::User), pair.all_words()),
         ),
         claim(
             "SEQUENTIAL with data: all times better",
             "SEQUENTIAL with data: the new package excels in all three timings",
             "less user, system and elapsed time than ndbm",
-            Test::SequentialWithData,
+            PaperTest::SequentialWithData,
             |pair| (all(Clock::ALL.map(|clock| pair.is_better(clock))), pair.all_words()),
         ),
         claim(
             "in memory, faster by over 50 %",
             "in memory, elapsed time improves by over 50 % on hsearch",
             "elapsed time improves by over 50 %",
-            Test::CreateRead,
+            PaperTest::CreateRead,
             |pair| (pair.improves_by(50.0), pair.all_words()),
         ),
         claim(
             "in memory, more system time",
             "in memory, the new package pays a small penalty in system time, because it limits its memory",
             "more system time than hsearch",
-            Test::CreateRead,
+            PaperTest::CreateRead,
             |pair| (pair.is_worse(Clock::System), pair.all_words()),
         ),
     ];
@@ -164,7 +164,7 @@ pub(super) fn passwd(found: Found<'_>) -> Vec<Claim> {
         check: "less user and less system time than ndbm",
     };
     vec![
-        ask(create, found, Test::Create, |pair| {
+        ask(create, found, PaperTest::Create, |pair| {
             (all([Clock::User, Clock::System].map(|clock| pair.is_better(clock))), pair.all_words())
         }),
         nearly_all(found, figure, place),
@@ -182,8 +182,13 @@ fn system_v(found: Found<'_>) -> Claim {
                 default",
     };
     let why = "algorithm:hsearch was not run";
-    let pair =
-        Pair::with(found, PaperFigure::Dictionary, Test::CreateRead, System::AlgorithmHsearch, why);
+    let pair = Pair::with(
+        found,
+        PaperFigure::Dictionary,
+        PaperTest::CreateRead,
+        System::AlgorithmHsearch,
+        why,
+    );
     match pair {
         Err(why) => question.open(why),
         Ok(pair) => question.decide(pair.improves_by(50.0), pair.all_words()),
@@ -239,13 +244,13 @@ fn relatives(found: Found<'_>) -> Claim {
         check: "the algorithms, in memory pages, take between half and twice the user time of dbm's to CREATE and \
                 to READ",
     };
-    let user = |system: System, test: Test| {
+    let user = |system: System, test: PaperTest| {
         found.test(PaperFigure::Dictionary, system, test).map(|it| it.user.mean)
     };
     let mut ours = Vec::new();
     let mut holds = true;
     for (system, name) in [(System::AlgorithmSdbm, "sdbm"), (System::AlgorithmGdbm, "gdbm")] {
-        for test in [Test::Create, Test::Read] {
+        for test in [PaperTest::Create, PaperTest::Read] {
             let (Some(dbm), Some(time)) = (user(System::AlgorithmNdbm, test), user(system, test))
             else {
                 return question.open("the algorithms were not run");

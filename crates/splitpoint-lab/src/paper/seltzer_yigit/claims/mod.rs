@@ -11,7 +11,7 @@ mod shape;
 
 use serde::Serialize;
 
-use super::run::{Clock, Counts, Measurement, PaperFigure, Run, Spread, System, Test};
+use super::run::{Clock, Counts, MeanTime, Measurement, PaperFigure, PaperTest, Run, System};
 
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -154,7 +154,7 @@ impl<'a> Found<'a> {
         self.of(figure, system).find(|it| is_wanted(&it.run))
     }
 
-    fn test(self, figure: PaperFigure, system: System, test: Test) -> Option<&'a Measurement> {
+    fn test(self, figure: PaperFigure, system: System, test: PaperTest) -> Option<&'a Measurement> {
         self.get(figure, system, |run| run.test == test)
     }
 }
@@ -175,20 +175,20 @@ fn seconds(seconds: f64) -> String {
 }
 
 /// Returns whether two means differ by less than their intervals explain.
-fn is_tie(one: Spread, other: Spread) -> bool {
+fn is_tie(one: MeanTime, other: MeanTime) -> bool {
     (one.mean - other.mean).abs() <= one.half_interval + other.half_interval
 }
 
 /// Returns whether one mean is less than another; `None` if that may be chance.
-fn is_less(one: Spread, other: Spread) -> Option<bool> {
+fn is_less(one: MeanTime, other: MeanTime) -> Option<bool> {
     (!is_tie(one, other)).then_some(one.mean < other.mean)
 }
 
 /// Returns whether one mean is less than `limit` times another; `None` if that may be chance.
-fn is_ratio_under(one: Spread, other: Spread, limit: f64) -> Option<bool> {
-    let Spread { mean, deviation, half_interval } = other;
+fn is_ratio_under(one: MeanTime, other: MeanTime, limit: f64) -> Option<bool> {
+    let MeanTime { mean, deviation, half_interval } = other;
     let [mean, deviation, half_interval] = [mean, deviation, half_interval].map(|it| it * limit);
-    is_less(one, Spread { mean, deviation, half_interval })
+    is_less(one, MeanTime { mean, deviation, half_interval })
 }
 
 /// Returns whether a number is under a limit; `None` if its interval has the limit in it.
@@ -210,9 +210,9 @@ fn all(parts: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
 }
 
 /// Returns the ratio of two means, with the half of its interval.
-fn ratio(one: Spread, other: Spread) -> (f64, f64) {
+fn ratio(one: MeanTime, other: MeanTime) -> (f64, f64) {
     let ratio = one.mean / other.mean;
-    let relative = |it: Spread| it.half_interval / it.mean.max(f64::MIN_POSITIVE);
+    let relative = |it: MeanTime| it.half_interval / it.mean.max(f64::MIN_POSITIVE);
     (ratio, ratio * relative(one).hypot(relative(other)))
 }
 

@@ -57,14 +57,14 @@ fn of_1991(run: &Run) -> [f64; 3] {
             [10.0, 5.0, 11.0 + f64::from(1 << 20) / (run.cache_bytes + 9_000) as f64]
         }
         (PaperFigure::Reread, ..) => [5.0, 5.0, if run.page_bytes == 1024 { 20.0 } else { 30.0 }],
-        (_, Hash, Test::Create) => [6.4, 32.5, 90.4],
-        (_, Ndbm, Test::Create) => [12.2, 34.7, 99.6],
-        (_, Hash, Test::Read | Test::Verify) => [3.4, 1.2, 4.0],
-        (_, Ndbm, Test::Read | Test::Verify) => [6.1, 15.3, 21.2],
-        (_, Hash, Test::CreateRead) => [6.6, 1.1, 7.8],
-        (_, Hsearch | AlgorithmHsearch, Test::CreateRead) => [17.2, 0.3, 17.0],
+        (_, Hash, PaperTest::Create) => [6.4, 32.5, 90.4],
+        (_, Ndbm, PaperTest::Create) => [12.2, 34.7, 99.6],
+        (_, Hash, PaperTest::Read | PaperTest::Verify) => [3.4, 1.2, 4.0],
+        (_, Ndbm, PaperTest::Read | PaperTest::Verify) => [6.1, 15.3, 21.2],
+        (_, Hash, PaperTest::CreateRead) => [6.6, 1.1, 7.8],
+        (_, Hsearch | AlgorithmHsearch, PaperTest::CreateRead) => [17.2, 0.3, 17.0],
         (_, Hash, _) => [2.7, 0.7, 3.0],
-        (_, Ndbm, Test::Sequential) => [1.9, 3.9, 5.0],
+        (_, Ndbm, PaperTest::Sequential) => [1.9, 3.9, 5.0],
         (_, Ndbm, _) => [8.2, 4.3, 12.0],
         _ => [5.0, 5.0, 10.0],
     }

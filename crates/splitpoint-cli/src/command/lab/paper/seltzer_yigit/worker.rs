@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 use splitpoint_lab::paper::seltzer_yigit::{
-    Counts, DataSet, Pair, Run, RunOutcome, Sample, System, Test,
+    Counts, DataSet, Pair, PaperTest, Run, RunOutcome, Sample, System,
 };
 use splitpoint_machine::Usage;
 
@@ -114,7 +114,7 @@ impl Work {
             }
             let first = *first.get_or_insert(counts);
             let is_enough = match self.run.test {
-                Test::Reread => repetition_count >= REREADS,
+                PaperTest::Reread => repetition_count >= REREADS,
                 _ => meter.elapsed >= TIME_MIN,
             };
             if is_enough {
@@ -173,7 +173,7 @@ impl Work {
                 self.store_all(&mut *store)?;
             }
             let found = self.use_table(&mut *store)?;
-            if self.run.test == Test::Create {
+            if self.run.test == PaperTest::Create {
                 store.sync().map_err(NoTable::Refused)?;
             }
             Ok((store, found))
@@ -184,7 +184,7 @@ impl Work {
         }
         meter.time(|| {
             store.close().map_err(NoTable::Refused)?;
-            if self.run.test == Test::Create { self.sync_files() } else { Ok(()) }
+            if self.run.test == PaperTest::Create { self.sync_files() } else { Ok(()) }
         })?;
         if self.place.file.is_some() && !self.is_held() {
             counts.file_bytes = stores::file_bytes(&self.place);
@@ -194,18 +194,18 @@ impl Work {
 
     /// Whether the test stores the pairs itself.
     fn is_creation(&self) -> bool {
-        matches!(self.run.test, Test::Create | Test::CreateRead)
+        matches!(self.run.test, PaperTest::Create | PaperTest::CreateRead)
     }
 
     /// Brings the files into the state in which the test begins.
     fn clear(&self) {
         match self.run.test {
-            Test::Create => {
+            PaperTest::Create => {
                 for path in stores::files(&self.place) {
                     let _ = fs::remove_file(path);
                 }
             }
-            Test::Reread => self.drop_pages(),
+            PaperTest::Reread => self.drop_pages(),
             _ => {}
         }
     }
@@ -230,11 +230,11 @@ impl Work {
             Ok(found)
         };
         match self.run.test {
-            Test::Create => Ok(self.expected_count()),
-            Test::CreateRead | Test::Read | Test::Reread => fetch(store, false),
-            Test::Verify => fetch(store, true),
-            Test::Sequential => store.walk(false),
-            Test::SequentialWithData => store.walk(true),
+            PaperTest::Create => Ok(self.expected_count()),
+            PaperTest::CreateRead | PaperTest::Read | PaperTest::Reread => fetch(store, false),
+            PaperTest::Verify => fetch(store, true),
+            PaperTest::Sequential => store.walk(false),
+            PaperTest::SequentialWithData => store.walk(true),
         }
         .map_err(NoTable::Refused)
     }
