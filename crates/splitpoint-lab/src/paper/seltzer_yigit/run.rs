@@ -275,17 +275,18 @@ const STUDENT: [f64; 20] = [
 ];
 
 impl MeanTime {
-    /// Returns that of `runs`; of one run nothing is known about its spread, which is 0 then.
+    /// Returns that of `runs`. Of one run nothing is known about its spread: its interval goes from 0 to
+    /// twice its time.
     ///
     /// # Source
     ///
     /// Student, "The probable error of a mean", 1908.
     pub fn of(runs: &[f64]) -> Self {
         let moments = Moments::of(runs);
-        let quantile = match runs.len() {
-            0 | 1 => 0.0,
-            count => STUDENT.get(count - 2).copied().unwrap_or(1.96),
-        };
+        if runs.len() == 1 {
+            return Self { mean: moments.mean, deviation: 0.0, half_interval: moments.mean };
+        }
+        let quantile = STUDENT.get(runs.len().saturating_sub(2)).copied().unwrap_or(1.96);
         let half_interval = quantile * moments.deviation / (runs.len().max(1) as f64).sqrt();
         Self { mean: moments.mean, deviation: moments.deviation, half_interval }
     }

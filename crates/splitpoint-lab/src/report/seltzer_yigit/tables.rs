@@ -12,13 +12,7 @@ use crate::paper::seltzer_yigit::{
 pub(super) fn comparison(rerun: &PaperRerun, figure: PaperFigure) -> Vec<Block> {
     let of_figure = rerun.measurements.iter().filter(|it| it.run.figure == figure);
     let points: Vec<&Measurement> = of_figure.collect();
-    let refused: Vec<Line> = points
-        .iter()
-        .filter_map(|it| {
-            let why = it.refusal.as_ref()?;
-            Some(format!("{}, {}: {why}", it.run.system.name(), it.run.test.name()).into())
-        })
-        .collect();
+    let refused = refused(&points);
     let mut blocks = vec![
         Block::Prose(
             "Tests on files use buckets of 1024 bytes and fill factor 32, the test in memory 256 and 8, both \
@@ -34,6 +28,23 @@ pub(super) fn comparison(rerun: &PaperRerun, figure: PaperFigure) -> Vec<Block> 
         blocks.push(Block::List("Without a run", refused));
     }
     blocks
+}
+
+/// Returns why there is no run, once for each system and reason, with the tests.
+fn refused(points: &[&Measurement]) -> Vec<Line> {
+    let mut reasons: Vec<(System, &str, Vec<&str>)> = Vec::new();
+    for it in points {
+        let Some(why) = it.refusal.as_deref() else { continue };
+        let (system, test) = (it.run.system, it.run.test.name());
+        match reasons.iter_mut().find(|found| (found.0, found.1) == (system, why)) {
+            Some((.., tests)) => tests.push(test),
+            None => reasons.push((system, why, vec![test])),
+        }
+    }
+    let line = |(system, why, tests): (System, &str, Vec<&str>)| {
+        format!("{}, {}: {why}", system.name(), tests.join(", ")).into()
+    };
+    reasons.into_iter().map(line).collect()
 }
 
 fn find<'a>(
