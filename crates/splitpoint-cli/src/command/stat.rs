@@ -143,13 +143,14 @@ impl Watch {
         let now = db.lookups().unwrap_or_default();
         let since = now.since(&self.before);
         let mut out = console::data();
-        let mut line = String::new();
+        let mut heading = String::new();
         if !self.has_heading {
-            line = format!("{:>14} {:>7} {:>9} {:>7}\n", "lookups", "hits, %", "compared", "lines");
+            let [lookups, hits, compared, lines] = ["lookups", "hits, %", "compared", "lines"];
+            heading = format!("{lookups:>14} {hits:>7} {compared:>9} {lines:>7}\n");
             self.has_heading = true;
         }
-        line += &format!(
-            "{:>14} {:>7.1} {:>9.3} {:>7.3}\n",
+        let line = format!(
+            "{heading}{:>14} {:>7.1} {:>9.3} {:>7.3}\n",
             grouped(since.lookup_count),
             percent(since.hit_count, since.lookup_count),
             since.compared_per_lookup(),

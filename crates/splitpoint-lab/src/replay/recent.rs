@@ -36,17 +36,15 @@ pub fn recent_buffers(streams: &Streams) -> TreeReplay {
         if largest.len() <= device {
             largest.resize(device + 1, 0);
         }
-        let (compared, nodes, lines) = match recent.iter().position(|it| *it == key) {
-            Some(at) => {
-                recent.remove(at);
-                (at as u64 + 1, 0, 0)
-            }
-            None => {
-                let levels = levels_of(largest[device]);
-                let node_lines =
-                    (0..levels).map(|level| lines_of(key.block >> (SLOT_BITS * level))).sum();
-                (recent.len() as u64, u64::from(levels), node_lines)
-            }
+        let place = recent.iter().position(|it| *it == key);
+        let (compared, nodes, lines) = if let Some(place) = place {
+            recent.remove(place);
+            (place as u64 + 1, 0, 0)
+        } else {
+            let levels = levels_of(largest[device]);
+            let node_lines =
+                (0..levels).map(|level| lines_of(key.block >> (SLOT_BITS * level))).sum();
+            (recent.len() as u64, u64::from(levels), node_lines)
         };
         recent.insert(0, key);
         recent.truncate(RECENT_COUNT);
@@ -83,7 +81,8 @@ mod tests {
 
     #[test]
     fn the_seventeenth_buffer_drives_the_first_out() {
-        let blocks: String = (0..17).map(|block| format!("B 1 4096 {block}\n")).collect();
+        let blocks: Vec<String> = (0..17).map(|block| format!("B 1 4096 {block}\n")).collect();
+        let blocks = blocks.concat();
         let all = replay(&blocks);
         let again = replay(&format!("{blocks}B 1 4096 0\n"));
         assert_eq!(again.visited - all.visited, 16 + 1, "16 compared in vain, then a node");
