@@ -116,7 +116,8 @@ fn stat_prints_the_lines_of_lever_and_of_vmstat() {
 fn stat_shows_what_lookups_cost() {
     let sandbox = Sandbox::with_words();
     let stored = sandbox.run(&["list", "words.spt"]).text();
-    let asked: String = stored.lines().map(|key| format!("{key}\nnot {key}\n")).collect();
+    let asked: Vec<String> = stored.lines().map(|key| format!("{key}\nnot {key}\n")).collect();
+    let asked = asked.concat();
     sandbox.write("asked", asked.as_bytes());
     let text = sandbox.run(&["stat", "words.spt", "--lookups", "asked"]).text();
     let line = text.lines().find(|line| line.contains("  lookups ")).expect("a line of them");
