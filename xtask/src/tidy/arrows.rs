@@ -28,7 +28,7 @@ const LAYERS: &[&[&str]] = &[
     &["region"],
     &["storage::open"],
     &["live"],
-    &["piece"],
+    &["instrument", "piece"],
     &["index", "log::record", "space", "residency", "table"],
     &["storage"],
     &["prefaulter"],

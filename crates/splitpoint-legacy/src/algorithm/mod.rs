@@ -34,7 +34,7 @@
 //! # Not here
 //!
 //! These are no drop-ins for the libraries. Readers of their files are in the modules of the crate's
-//! root; [`crate::open`] opens what [`Algorithm::files`] returns.
+//! root; [`open`](fn@crate::open) opens what [`Algorithm::files`] returns.
 //!
 //! # Source
 //!
