@@ -318,6 +318,7 @@ impl Gdbm {
     }
 
     fn double_directory(&mut self) {
+        self.counts.copied_entries += self.directory.len() as u64;
         self.directory = self.directory.iter().flat_map(|&bucket| [bucket, bucket]).collect();
         self.depth += 1;
         let bytes = self.directory.len() as u64 * ADDRESS_BYTES;
@@ -328,7 +329,6 @@ impl Gdbm {
             self.release(old, old_bytes);
         }
         self.counts.doublings += 1;
-        self.counts.copied_entries += self.directory.len() as u64;
         self.counts.page_writes += bytes.div_ceil(self.block_bytes as u64);
     }
 

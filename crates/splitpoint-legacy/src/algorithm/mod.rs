@@ -163,7 +163,7 @@ pub struct Counts {
     pub fill_splits: u64,
     /// How often the directory doubled.
     pub doublings: u64,
-    /// Entries of the directory that doublings copied.
+    /// Entries of the old directories that doublings copied.
     pub copied_entries: u64,
     /// Entries that Brent's rearrangement moved.
     pub moves: u64,
@@ -190,7 +190,8 @@ pub struct Footprint {
     pub index_copies: u64,
     /// Bits of the hash that lead to the deepest bucket.
     pub depth: u32,
-    /// Length of the file or files, 0 for tables without.
+    /// Length of the file or files, 0 for tables without. That of `hash` is the length that its table
+    /// in memory would have as a file.
     pub file_bytes: u64,
     /// Bytes of the files that were never written: holes, where the file system has them.
     pub hole_bytes: u64,

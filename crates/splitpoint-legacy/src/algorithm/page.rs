@@ -83,8 +83,22 @@ impl PageForm {
 
     /// Returns whether a pair of `pair_bytes` fits.
     pub(super) fn has_room(self, page: &[u8], pair_bytes: usize) -> bool {
+        self.has_room_without(page, None, pair_bytes)
+    }
+
+    /// Returns whether a pair of `pair_bytes` fits once pair `replaced` is gone.
+    pub(super) fn has_room_without(
+        self,
+        page: &[u8],
+        replaced: Option<usize>,
+        pair_bytes: usize,
+    ) -> bool {
+        let gone = replaced.map_or(0, |index| {
+            let (key, value) = self.pair(page, index);
+            key.len() + value.len() + 2 * SLOT_BYTES
+        });
         let index_end = (self.slot_count(page) + 3) * SLOT_BYTES;
-        self.low(page) >= index_end + self.spare_bytes + pair_bytes
+        self.low(page) + gone >= index_end + self.spare_bytes + pair_bytes
     }
 
     /// Returns the most bytes of a pair that an empty page takes.
