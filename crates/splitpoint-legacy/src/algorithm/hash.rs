@@ -123,6 +123,7 @@ impl Algorithm for Hash {
         let file_bytes = pages.len() as u64 * u64::from(page_bytes);
         Footprint {
             place_count: buckets as u64,
+            page_bytes: u64::from(page_bytes),
             fill: used as f64 / room.max(1) as f64,
             index_bytes: bitmaps as u64 * u64::from(page_bytes),
             index_copies: 0,

@@ -182,6 +182,8 @@ impl Counts {
 pub struct Footprint {
     /// Buckets, pages or slots of the table.
     pub place_count: u64,
+    /// Bytes of a page, 0 for tables without.
+    pub page_bytes: u64,
     /// Share of the pages' bytes that pairs take, or entries per slot or bucket.
     pub fill: f64,
     /// Bytes of the bitmap, trie, directory or array of slots that leads to the pairs.
@@ -216,6 +218,7 @@ fn page_footprint(pages: &Blocks, bits: &Blocks, form: PageForm, depth: u32) -> 
     let page_bytes = numbers.len() * pages.block_bytes();
     Footprint {
         place_count: numbers.len() as u64,
+        page_bytes: pages.block_bytes() as u64,
         fill: used as f64 / page_bytes.max(1) as f64,
         index_bytes: bits.file_bytes(),
         index_copies: 0,

@@ -210,8 +210,10 @@ fn a_directory_that_doubles_copies_its_old_entries() {
 fn every_drawing_says_where_the_keys_are() {
     for variant in Variant::all() {
         let mut table = variant.create(&Parameters::default()).unwrap();
+        let empty = table.show();
         table.store(b"a", b"1", StoreMode::Insert).unwrap();
         let drawing = table.show();
         assert!(drawing.lines().count() > 1, "{}: {drawing}", variant.name());
+        assert_ne!(drawing, empty, "{}", variant.name());
     }
 }

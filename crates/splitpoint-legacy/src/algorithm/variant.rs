@@ -147,7 +147,8 @@ impl Variant {
         }
     }
 
-    /// Returns the variant of this name.
+    /// Returns the variant of this name. `hsearch-mult` and `hsearch-open` are names of `hsearch` with
+    /// its defaults, apart from the module.
     ///
     /// # Examples
     ///
@@ -156,9 +157,11 @@ impl Variant {
     ///
     /// assert_eq!(Variant::by_name("ndbm"), Some(Variant::Ndbm));
     /// assert!(Variant::by_name("hsearch-div-sortup").is_some());
+    /// assert_eq!(Variant::by_name("hsearch-mult"), Variant::by_name("hsearch"));
     /// assert!(Variant::by_name("hsearch-brent-chained").is_none());
     /// ```
     pub fn by_name(name: &str) -> Option<Self> {
+        let name = if matches!(name, "hsearch-mult" | "hsearch-open") { "hsearch" } else { name };
         Self::all().into_iter().find(|variant| variant.name() == name)
     }
 
