@@ -139,7 +139,8 @@ fn values_are_those_of_the_file() {
     // A blank line is no key, so that one value is too many.
     sandbox.write("keys", b"a\n\nb\nc\n");
     let many = sandbox.run(&[&args[..], &["values"]].concat());
-    many.check_error(2, "`values` has 4 values for 3 keys");
+    assert_eq!(many.exit, 2);
+    assert!(many.stderr.contains("`values` has 4 values for 3 keys"), "{}", many.stderr);
 }
 
 #[test]
