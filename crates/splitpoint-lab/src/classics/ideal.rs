@@ -167,7 +167,7 @@ mod tests {
             }
             table.footprint()
         };
-        let [odd, even] = [1000, 1024].map(|page_bytes| footprint(page_bytes));
+        let [odd, even] = [1000, 1024].map(footprint);
         assert_eq!((odd.page_bytes, odd), (1024, even));
         assert!(of(Variant::Hash, 2000, &odd, 9.0).hit.is_some());
         assert!(of(Variant::Hash, 2000, &odd, 3000.0).hit.is_none());
