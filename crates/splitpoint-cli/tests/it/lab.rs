@@ -26,6 +26,7 @@ fn golden_results_are_met_and_slips_are_named() {
         "1991 addresses: 3 of 3 are equal\n",
         "  values of System V's digest: 1519\n",
         "  equation (1) at (256, 8): (12.93 + 4) * 8 = 135.4 < 256\n",
+        "  hsearch-rapidhash, probes of a hit, 24474 words in 2^15: 1.84\n",
         "its log: 2644 buffers in 217 buckets\n",
     ] {
         assert!(text.contains(needle), "no `{needle}` in\n{text}");
@@ -34,7 +35,7 @@ fn golden_results_are_met_and_slips_are_named() {
     let json = sandbox.run(&["lab", "golden", "--json"]).json();
     let rows = json["rows"].as_array().expect("rows");
     assert!(rows.len() > 180 && rows.iter().all(|row| row["is_equal"] == true));
-    assert_eq!(json["slips"].as_array().map(Vec::len), Some(13));
+    assert_eq!(json["slips"].as_array().map(Vec::len), Some(15));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use splitpoint_legacy::algorithm::hsearch::{Collisions, Hashing, Order};
 use splitpoint_legacy::algorithm::{Parameters, StoreMode, Variant};
 
 use super::Pairs;
+use crate::probing::{linear_hit, uniform_hit};
 
 /// Most slots of the table: enough to show the shape.
 const BITS_MAX: u32 = 14;
@@ -20,7 +21,7 @@ pub struct LoadCurve {
     pub name: String,
     /// Whether the digest is a good hash, and not the original's.
     pub has_good_digest: bool,
-    /// Slots of the table, which the first keys fill.
+    /// Slots of the table, which evenly spaced keys fill.
     pub slot_count: u64,
     /// The costs, by rising load.
     pub points: Vec<LoadPoint>,
@@ -35,13 +36,31 @@ pub struct LoadPoint {
     pub hit: f64,
 }
 
-/// Returns a curve for each way to resolve collisions, with each digest. The sorted chains are left
-/// out, since a hit in them costs what it costs in others.
-pub(super) fn curves(pairs: &Pairs<'_>, is_stopped: &dyn Fn() -> bool) -> Vec<LoadCurve> {
+/// Returns what hits cost in the table of `curve` with an ideal hash, by double hashing and by linear
+/// probing.
+pub(crate) fn ideals(curve: &LoadCurve) -> [LoadCurve; 2] {
+    let slots = curve.slot_count;
+    let ideal = |name: &str, hit: fn(u64, u64) -> f64| {
+        let of_load = |point: &LoadPoint| {
+            let keys = (point.load * slots as f64).round() as u64;
+            LoadPoint { load: point.load, hit: hit(keys, slots) }
+        };
+        let points = curve.points.iter().map(of_load).collect();
+        LoadCurve { name: name.to_owned(), points, ..*curve }
+    };
+    [ideal("ideal double hashing", uniform_hit), ideal("ideal linear probing", linear_hit)]
+}
+
+/// Returns a curve for each way to resolve collisions, with each digest, or `None` if it was stopped.
+/// The sorted chains are left out, since a hit in them costs what it costs in others.
+pub(super) fn curves(pairs: &Pairs<'_>, is_stopped: &dyn Fn() -> bool) -> Option<Vec<LoadCurve>> {
     let Some(bits) = (pairs.len() as u64).checked_ilog2().filter(|&bits| bits >= 4) else {
-        return Vec::new();
+        return Some(Vec::new());
     };
     let slots = 1 << bits.min(BITS_MAX);
+    // Of a sorted list the first keys are alike: take keys from all of it.
+    let every = pairs.len() / slots as usize;
+    let pairs: Vec<(&[u8], &[u8])> = pairs.iter().copied().step_by(every).collect();
     let mut curves = Vec::new();
     for has_good_digest in [false, true] {
         for hashing in [Hashing::Mult, Hashing::Div] {
@@ -49,17 +68,17 @@ pub(super) fn curves(pairs: &Pairs<'_>, is_stopped: &dyn Fn() -> bool) -> Vec<Lo
                 [Collisions::Open, Collisions::Brent, Collisions::Chained(Order::Start)]
             {
                 if is_stopped() {
-                    return Vec::new();
+                    return None;
                 }
                 let variant =
                     Variant::Hsearch { hashing, collisions, has_compare: false, has_good_digest };
-                let points = points(pairs, variant, slots);
+                let points = points(&pairs, variant, slots);
                 let name = variant.name();
                 curves.push(LoadCurve { name, has_good_digest, slot_count: slots, points });
             }
         }
     }
-    curves
+    Some(curves)
 }
 
 fn points(pairs: &Pairs<'_>, variant: Variant, slots: u64) -> Vec<LoadPoint> {

@@ -47,7 +47,7 @@ pub struct ClassicsRow {
     pub miss: Option<f64>,
     /// The same for an ideal hash.
     pub miss_ideal: Option<f64>,
-    /// Misses that were measured.
+    /// Misses that were measured: all, or the first in the order of the file if misses are dear.
     pub miss_count: u64,
     /// Most probes of one of these lookups.
     pub longest: u64,
@@ -150,7 +150,7 @@ pub(super) fn row(
     let miss_keys = misses.iter().map(|key| &key[..]);
     let Some(missed) = look_up(&mut *table, miss_keys, is_stopped) else { return Ok(None) };
     let mean_bytes = mean_pair_bytes(pairs);
-    let ideal = ideal::of(variant, table.len(), &table.footprint(), &parameters, mean_bytes);
+    let ideal = ideal::of(variant, table.len(), &table.footprint(), mean_bytes);
     Ok(Some(assemble(variant, &*table, storing, [hits, missed], ideal)))
 }
 

@@ -24,6 +24,7 @@ use std::collections::HashSet;
 use serde::Serialize;
 use splitpoint_legacy::algorithm::{Parameters, Variant, hsearch};
 
+pub(crate) use curve::ideals;
 pub use curve::{LoadCurve, LoadPoint};
 pub use measure::{ClassicsRow, StoreFailure};
 
@@ -136,7 +137,10 @@ pub fn measure(
         report.rows.push(row);
     }
     if plan.variants.iter().any(|variant| variant.module() == "hsearch") {
-        report.curves = curve::curves(pairs, is_stopped);
+        match curve::curves(pairs, is_stopped) {
+            Some(curves) => report.curves = curves,
+            None => report.interruption = Some("the curves of hsearch are missing".to_owned()),
+        }
     }
     Ok(report)
 }

@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use splitpoint_legacy::algorithm::Parameters;
 
 use super::*;
@@ -86,4 +88,41 @@ fn a_stopped_measurement_says_what_is_missing() {
     };
     let report = measure(&[(b"k", b"v")], &plan, &mut |_| (), &|| true).unwrap();
     assert_eq!(report.interruption.as_deref(), Some("0 of 34 variants were measured"));
+}
+
+#[test]
+fn a_measurement_that_is_stopped_in_the_curves_says_so() {
+    let keys = numbers(50);
+    let pairs: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (key.as_bytes(), &b"v"[..])).collect();
+    let variants = vec![Variant::by_name("hsearch").unwrap()];
+    let plan = Plan { source: String::new(), variants, parameters: Parameters::default(), seed: 0 };
+    let looks = Cell::new(0);
+    let stopped_after = |most: u32| {
+        looks.set(0);
+        let is_stopped = || looks.replace(looks.get() + 1) >= most;
+        measure(&pairs, &plan, &mut |_| (), &is_stopped).unwrap()
+    };
+    assert_eq!((stopped_after(u32::MAX).curves.len(), looks.get() > 12), (12, true));
+    let report = stopped_after(looks.get() - 6);
+    assert_eq!((report.rows.len(), report.curves.len()), (1, 0));
+    assert_eq!(report.interruption.as_deref(), Some("the curves of hsearch are missing"));
+}
+
+/// The first keys of a sorted list are alike; the table of the curves has some of all.
+#[test]
+fn curves_take_keys_from_the_whole_list() {
+    let of = |keys: &[String]| {
+        let pairs: Vec<(&[u8], &[u8])> =
+            keys.iter().map(|key| (key.as_bytes(), &b"v"[..])).collect();
+        curve::curves(&pairs, &|| false).unwrap()
+    };
+    let keys = numbers(2 << 14);
+    let every_second: Vec<String> = keys.iter().step_by(2).cloned().collect();
+    let (of_all, of_half) = (of(&keys), of(&every_second));
+    assert_eq!(of_all[0].slot_count, 1 << 14);
+    assert_eq!(of_all, of_half);
+    let [double, linear] = ideals(&of_all[0]);
+    let at = |curve: &LoadCurve| curve.points[14];
+    assert!((at(&double).load - 0.75).abs() < 0.001);
+    assert!((at(&double).hit - 1.85).abs() < 0.01 && (at(&linear).hit - 2.5).abs() < 0.01);
 }

@@ -5,10 +5,11 @@
 //! Seltzer and Yigit, "A new hashing package for UNIX", USENIX Winter 1991.
 
 use splitpoint_legacy::algorithm::addresses::PageMap;
-use splitpoint_legacy::algorithm::{Figure, dbm};
+use splitpoint_legacy::algorithm::{Figure, Parameters, StoreMode, Variant, dbm};
 
 use super::{Row, Slip};
 use crate::classics::digests;
+use crate::paper::seltzer_yigit::{DataSet, WORD_COUNT};
 
 const FIGURES: &str = "1991 figures";
 const ADDRESSES: &str = "1991 addresses";
@@ -88,6 +89,12 @@ pub fn word_rows<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Vec<Row> {
     const DIGESTS: u64 = 1519;
     const DIGEST_KEYS_MAX: u64 = 173;
     const EQUATION: &str = "(12.93 + 4) * 8 = 135.4 < 256";
+    const HITS: [(&str, &str); 4] = [
+        ("hsearch", "36.82"),
+        ("hsearch-brent", "32.98"),
+        ("hsearch-chained", "25.12"),
+        ("hsearch-rapidhash", "1.84"),
+    ];
     let words: Vec<&[u8]> = words.into_iter().collect();
     let (digest_count, digest_keys_max) = digests(words.iter().copied());
     let value_bytes = (1..=words.len()).map(|number| number.to_string().len()).sum::<usize>();
@@ -96,11 +103,34 @@ pub fn word_rows<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Vec<Row> {
     let room = (average + 4.0) * 8.0;
     let sign = if room >= 256.0 { ">=" } else { "<" };
     let equation = format!("({average:.2} + 4) * 8 = {room:.1} {sign} 256");
-    vec![
+    let mut rows = vec![
         Row::new(WORDS, "values of System V's digest", DIGESTS, digest_count),
         Row::new(WORDS, "words of its most frequent value", DIGEST_KEYS_MAX, digest_keys_max),
         Row::new(WORDS, "equation (1) at (256, 8)", EQUATION, equation),
-    ]
+    ];
+    let set = DataSet::dictionary("the words", &words.join(&b'\n'), 1);
+    let keys: Vec<&[u8]> = set.iter().flat_map(|set| &set.pairs).map(|(key, _)| &key[..]).collect();
+    rows.extend(HITS.map(|(name, published)| {
+        let what = format!("{name}, probes of a hit, {WORD_COUNT} words in 2^15");
+        Row::new(WORDS, what, published, hit(name, &keys))
+    }));
+    rows
+}
+
+/// Returns the mean probes of a hit in a table of hsearch that has all of `keys`.
+fn hit(name: &str, keys: &[&[u8]]) -> String {
+    let expected_records = Some(WORD_COUNT as u64);
+    let parameters = Parameters { expected_records, ..Parameters::default() };
+    let table = Variant::by_name(name).map(|variant| variant.create(&parameters));
+    let Some(Ok(mut table)) = table else { return "no table".to_owned() };
+    if keys.iter().any(|key| table.store(key, b"", StoreMode::Insert).is_err()) {
+        return "a key was refused".to_owned();
+    }
+    let before = table.counts().probes;
+    for key in keys {
+        let _ = table.fetch(key);
+    }
+    format!("{:.2}", (table.counts().probes - before) as f64 / keys.len().max(1) as f64)
 }
 
 /// Returns the slips of the paper, apart from those in its measurements.
@@ -120,8 +150,8 @@ pub(super) fn slips() -> Vec<Slip> {
             "OADDR_TO_PAGE ends in + oaddr & 0x7ff;",
             format!(
                 "C adds first, then masks: with seven overflow pages a split point {wrong} of \
-                 {OVERFLOW_ADDRS} addresses lead to a wrong page. The mask needs parentheses, and the \
-                 semicolon does not belong to the macro"
+                 {OVERFLOW_ADDRS} addresses lead to a wrong page, those of the pages beyond 2,047. \
+                 The mask needs parentheses, and the semicolon does not belong to the macro"
             ),
         ),
         slip(
@@ -144,6 +174,14 @@ pub(super) fn slips() -> Vec<Slip> {
             "users may specify their own hash function by defining USCR",
             "hcompare takes two strings: it is a comparison, and no option replaces the hash function"
                 .to_owned(),
+        ),
+        slip(
+            "hsearch with CHAINED: new entries are put at the beginning of a chain by default",
+            "the source of System V appends them, and puts them in front only with START".to_owned(),
+        ),
+        slip(
+            "gdbm: the directory is indexed by hash & mask",
+            "by the top bits of the hash in GNU gdbm, whose files show it".to_owned(),
         ),
         slip(
             "dynahash: maximum bucket and maximum split point are set to nelem, rounded up",

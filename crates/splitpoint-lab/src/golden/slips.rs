@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn the_evidence_is_computed_from_the_data() {
         let slips = slips();
-        assert_eq!(slips.len(), 6 + 7);
+        assert_eq!(slips.len(), 6 + 9);
         assert_eq!(slips[2].evidence, "its log: 2644 buffers in 217 buckets");
         assert_eq!(slips[3].evidence, "by his own rule, 32 less the bits, they are [17, 18, 19]");
         assert_eq!(slips[4].evidence, "3 parentheses open and 4 close");

@@ -7,7 +7,7 @@ use super::cost::mark;
 use super::kernel_tables::page;
 use super::number::{bytes, counted, fixed, grouped, percent};
 use super::scale::Scale;
-use crate::classics::{ClassicsReport, ClassicsRow, LoadCurve};
+use crate::classics::{ClassicsReport, ClassicsRow, LoadCurve, ideals};
 use crate::document::{Block, Cell, Document, Figure, Line, Table, cells, shown};
 
 /// Longest name of a variant beside which text has room for every column.
@@ -69,13 +69,11 @@ fn findings(report: &ClassicsReport) -> Vec<Block> {
     }
     if let Some(row) = row_of(report, "gdbm") {
         lines.push(Line::from(format!(
-            "gdbm: a directory of {}, {} of its entries copies, for {}; it doubled {} and copied {} \
-             entries.",
+            "gdbm: a directory of {}, {} of its entries copies, for {}; {}.",
             bytes(row.index_bytes),
             grouped(row.index_copies),
             counted(row.place_count, "bucket"),
-            times(row.doublings),
-            grouped(row.copied_entries)
+            doublings(row)
         )));
     }
     if let Some(row) = row_of(report, "hash") {
@@ -87,6 +85,17 @@ fn findings(report: &ClassicsReport) -> Vec<Block> {
     }
     blocks.push(Block::List("", lines));
     blocks
+}
+
+fn doublings(row: &ClassicsRow) -> String {
+    if row.doublings == 0 {
+        return "it never doubled".to_owned();
+    }
+    format!(
+        "it doubled {} and copied {} entries",
+        times(row.doublings),
+        grouped(row.copied_entries)
+    )
 }
 
 fn times(count: u64) -> String {
@@ -236,25 +245,31 @@ fn refused(report: &ClassicsReport) -> Vec<Block> {
     let mut table = Table::new("By reason").words(["variant", "reason"]).numbers(["keys"]);
     let mut messages = Vec::new();
     let mut quotes: Vec<(&str, &str)> = Vec::new();
+    let mut unnamed: Vec<&str> = Vec::new();
     for row in &report.rows {
         for failure in &row.failures {
             table.push(cells![row.name.as_str(), failure.reason, failure.key_count]);
             let name = Line::from(format!("{}, ", row.name));
             let key = name.then(Line::code(shown(&failure.first_key)));
             messages.push(key.then(format!(": {}", failure.message)));
-            let quote = failure.in_paper.unwrap_or("the paper does not name this reason");
-            if !quotes.contains(&(failure.reason, quote)) {
-                quotes.push((failure.reason, quote));
+            match failure.in_paper.map(|quote| (failure.reason, quote)) {
+                Some(quote) if !quotes.contains(&quote) => quotes.push(quote),
+                None if !unnamed.contains(&failure.reason) => unnamed.push(failure.reason),
+                _ => {}
             }
         }
     }
     let quotes =
         quotes.into_iter().map(|(reason, quote)| Line::strong(reason).then(format!(": {quote}")));
-    vec![
-        Block::Table(table),
-        Block::List("The first key of each", messages),
-        Block::List("In the words of the paper", quotes.collect()),
-    ]
+    let mut blocks = vec![Block::Table(table), Block::List("The first key of each", messages)];
+    if quotes.len() > 0 {
+        blocks.push(Block::List("In the words of the paper", quotes.collect()));
+    }
+    if !unnamed.is_empty() {
+        let reasons = unnamed.into_iter().map(Line::strong).collect();
+        blocks.push(Block::List("Reasons that the paper does not name", reasons));
+    }
+    blocks
 }
 
 /// Draws the curves of one digest.
@@ -286,11 +301,14 @@ fn figure(curves: &[LoadCurve], is_good: bool) -> Figure {
         5,
         "probes of a hit (ratio scale)",
     );
+    let ideals = curves.first().map(|curve| ideals(curve));
+    let ideals = ["ideal", "line-ideal"].into_iter().zip(ideals.iter().flatten());
     let path = |curve: &LoadCurve| {
         polyline(curve.points.iter().map(|point| [x.scale.at(point.load), y.scale.at(point.hit)]))
     };
     let drawing = html! {
         (frame(&x, &y))
+        @for (class, curve) in ideals.clone() { path class=(class) d=(path(curve)) {} }
         @for (style, curve) in curves.iter().enumerate() {
             g class={ "s" (style) } {
                 path.line d=(path(curve)) {}
@@ -304,13 +322,14 @@ fn figure(curves: &[LoadCurve], is_good: bool) -> Figure {
     };
     let legend =
         curves.iter().enumerate().map(|(style, curve)| (sample(style), curve.name.clone()));
-    let data = Some(data(&curves));
-    Figure {
-        height: 300.0,
-        legend: legend.collect(),
-        data,
-        ..Figure::new(id, title, summary, drawing)
-    }
+    let of_ideals = ideals
+        .clone()
+        .map(|(class, curve)| (html! { path class=(class) d="M0 5H22" {} }, curve.name.clone()));
+    let legend = legend.chain(of_ideals).collect();
+    let with_ideals: Vec<&LoadCurve> =
+        curves.iter().copied().chain(ideals.map(|(_, curve)| curve)).collect();
+    let data = Some(data(&with_ideals));
+    Figure { height: 300.0, legend, data, ..Figure::new(id, title, summary, drawing) }
 }
 
 fn sample(style: usize) -> Markup {
@@ -351,7 +370,8 @@ fn method(report: &ClassicsReport) -> Vec<Block> {
             report.seed
         ),
         "The ideal is that of a hash that spreads keys at random: formulas of Knuth, of Larson for \
-         linear hashing, and for Brent's rearrangement the mean of a simulated table."
+         linear hashing, and for Brent's rearrangement the mean of simulated tables. That of hash fills each page with \
+         pairs of mean size, and is left out where the mean pair exceeds a page."
             .to_owned(),
         "USCR, the comparison of the user, is here by length first. It changes sorted chains only, so \
          the other options have no row with it."

@@ -71,7 +71,7 @@ impl PageMap {
 }
 
 /// The paper's `log2`: the smallest `i` with `2^i >= n`.
-fn ceil_log2(n: u64) -> u32 {
+pub(super) fn ceil_log2(n: u64) -> u32 {
     n.next_power_of_two().trailing_zeros()
 }
 
@@ -117,9 +117,9 @@ mod tests {
     }
 
     #[test]
-    fn the_printed_macro_is_wrong_from_the_second_split_point_on() {
+    fn the_printed_macro_loses_the_pages_beyond_2047() {
         let map = maps().nth(1).unwrap();
-        // At split point 0 the sum is small and the mask does nothing.
+        // While the sum is small, the mask does nothing.
         assert_eq!(map.overflow_to_page_as_printed(1), map.overflow_to_page(1));
         let addr = 1 << 11 | 1;
         assert_eq!(map.overflow_to_page(addr), 11);

@@ -14,6 +14,7 @@
 //!
 //! - Keys that collide in all bits of their hashes and exceed a page are refused. The dbm of 4.3BSD
 //!   splits for ever.
+//! - A refused replacement keeps the old pair. The original deletes it before it refuses.
 //!
 //! # Source
 //!
@@ -141,6 +142,10 @@ impl Dbm {
         if pair_bytes > pair_bytes_max {
             let (pair_bytes, pair_bytes_max) = (pair_bytes as u64, pair_bytes_max as u64);
             return Err(Refusal::PairExceedsPage { pair_bytes, pair_bytes_max });
+        }
+        // A page with room has room for every key of it.
+        if self.form.has_room_without(self.page(page), replaced, pair_bytes) {
+            return Ok(());
         }
         let pairs = self.form.pairs(self.page(page)).enumerate();
         let colliding = pairs

@@ -15,6 +15,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use super::addresses::ceil_log2;
 use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored, Visit};
 
 /// Buckets of a segment.
@@ -27,7 +28,7 @@ const DIRECTORY_SEGMENTS: usize = 256;
 const POINTER_BYTES: u64 = 8;
 
 /// Most buckets that a new table has.
-const FIRST_BUCKETS_MAX: u64 = 1 << 28;
+pub const FIRST_BUCKETS_MAX: u64 = 1 << 28;
 
 /// No entry.
 const NONE: u32 = u32::MAX;
@@ -264,7 +265,7 @@ impl Algorithm for Dynahash {
             place_count: self.bucket_count(),
             fill: self.len() as f64 / self.bucket_count() as f64,
             index_bytes: pointers as u64 * POINTER_BYTES,
-            depth: self.high_mask.count_ones(),
+            depth: ceil_log2(self.bucket_count()),
             ..Footprint::default()
         }
     }

@@ -158,6 +158,17 @@ impl Bucket {
     }
 }
 
+/// Refuses a key or a value whose length the file has no room for.
+fn check_record(key_bytes: u64, value_bytes: u64) -> Result<(), Refusal> {
+    const MOST: u64 = i32::MAX as u64;
+    let longer = key_bytes.max(value_bytes);
+    if longer > MOST {
+        let reason = format!("{longer} bytes are more than {MOST}, the most of a key or a value");
+        return Err(splitpoint::Error::Invalid { what: "record", reason }.into());
+    }
+    Ok(())
+}
+
 fn key_start(key: &[u8]) -> [u8; 4] {
     let mut start = [0; 4];
     let bytes = key.len().min(start.len());
@@ -318,6 +329,7 @@ impl Gdbm {
     }
 
     fn double_directory(&mut self) {
+        self.counts.copied_entries += self.directory.len() as u64;
         self.directory = self.directory.iter().flat_map(|&bucket| [bucket, bucket]).collect();
         self.depth += 1;
         let bytes = self.directory.len() as u64 * ADDRESS_BYTES;
@@ -328,7 +340,6 @@ impl Gdbm {
             self.release(old, old_bytes);
         }
         self.counts.doublings += 1;
-        self.counts.copied_entries += self.directory.len() as u64;
         self.counts.page_writes += bytes.div_ceil(self.block_bytes as u64);
     }
 
@@ -430,6 +441,7 @@ impl Algorithm for Gdbm {
             if mode == StoreMode::Insert {
                 return Ok(Stored::Kept);
             }
+            check_record(key.len() as u64, value.len() as u64)?;
             let number = self.bucket_of(hash);
             let old = self.buckets[number].slots[slot].expect("the key was found there");
             self.release(old.at, old.record_bytes());
@@ -437,6 +449,7 @@ impl Algorithm for Gdbm {
             self.buckets[number].slots[slot] = Some(new);
             return Ok(Stored::Replaced);
         }
+        check_record(key.len() as u64, value.len() as u64)?;
         if self.buckets[self.bucket_of(hash)].count == self.capacity {
             self.check_room(hash)?;
         }
@@ -497,6 +510,7 @@ impl Algorithm for Gdbm {
     fn footprint(&self) -> Footprint {
         let elements = self.buckets.len() * self.capacity;
         Footprint {
+            page_bytes: self.block_bytes as u64,
             place_count: self.buckets.len() as u64,
             fill: self.record_count as f64 / elements as f64,
             index_bytes: self.directory.len() as u64 * ADDRESS_BYTES,
@@ -588,6 +602,16 @@ mod tests {
             table.store(&key, b"", StoreMode::Insert).unwrap();
         }
         assert_eq!((table.depth(), table.counts().doublings), (2, 2));
+    }
+
+    /// The file has lengths of 32 bits with a sign.
+    #[test]
+    fn a_length_that_the_file_cannot_have_is_refused() {
+        assert!(check_record(i32::MAX as u64, i32::MAX as u64).is_ok());
+        for (key_bytes, value_bytes) in [(1 << 31, 0), (0, 1 << 31)] {
+            let refusal = check_record(key_bytes, value_bytes).unwrap_err();
+            assert_eq!(refusal.reason(), Reason::Failed);
+        }
     }
 
     #[test]

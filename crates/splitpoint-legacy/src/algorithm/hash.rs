@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 
 use splitpoint::{PutMode, Table as _, TableExt as _};
 
+use super::addresses::ceil_log2;
 use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored, Visit};
 use crate::db185::{Db185, Options, PageRow, PageUse};
 
@@ -122,10 +123,11 @@ impl Algorithm for Hash {
         let file_bytes = pages.len() as u64 * u64::from(page_bytes);
         Footprint {
             place_count: buckets as u64,
+            page_bytes: u64::from(page_bytes),
             fill: used as f64 / room.max(1) as f64,
             index_bytes: bitmaps as u64 * u64::from(page_bytes),
             index_copies: 0,
-            depth: (buckets as u64).next_power_of_two().trailing_zeros(),
+            depth: ceil_log2(buckets as u64),
             file_bytes,
             hole_bytes: holes as u64 * u64::from(page_bytes),
         }

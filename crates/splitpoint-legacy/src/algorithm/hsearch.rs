@@ -8,13 +8,27 @@
 //! CHAINED: a list at home, newest first, or sorted up or down
 //! ```
 //!
-//! `hcreate(n)` makes a table of the first power of two above n: one slot stays empty. Whichever
+//! `hcreate(n)` makes a table of the first power of two above n. One slot of an open table stays empty,
+//! which ends a search: a table of 2^k slots takes 2^k - 1 entries. Whichever
 //! option a program was compiled with, keys with the same digest share their home and every step.
 //!
 //! # What differs from the original
 //!
 //! - It has no delete and no walk. Here a deleted slot is marked, and searches pass it.
 //! - Several tables can exist.
+//! - CHAINED puts new entries in front of their chain, which the paper calls the default. The source
+//!   appends them, and needs another macro, START, to put them in front. START is not an option here.
+//! - SORTUP and SORTDOWN end a search at the first entry that is not beyond the key. The source takes
+//!   that entry for the key: it returns another entry for a miss, and inserts no key before it.
+//! - BRENT computes steps from the digests of entries only. The source also hashes the key of the
+//!   empty slot, a null pointer.
+//! - Of two moves that cost the same BRENT makes the one of the first entry passed. The source may
+//!   make a later one.
+//! - Macros that exclude each other are refused. In the source OPEN undefines CHAINED, MULT undefines
+//!   DIV, START the sorts, and CHAINED makes BRENT do nothing.
+//! - A key is any bytes, and its digest takes all of them as unsigned. In the source a key ends at a
+//!   NUL, and `char` has the sign of the machine.
+//! - A table for 0 entries has two slots. `hcreate(0)` fails.
 //!
 //! # Source
 //!
@@ -51,7 +65,7 @@ pub enum Hashing {
 /// The order of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// New entries at the front, the default: START.
+    /// New entries at the front: the default of the paper, START in the source.
     Start,
     /// Ascending: SORTUP.
     Up,

@@ -163,7 +163,7 @@ pub struct Counts {
     pub fill_splits: u64,
     /// How often the directory doubled.
     pub doublings: u64,
-    /// Entries of the directory that doublings copied.
+    /// Entries of the old directories that doublings copied.
     pub copied_entries: u64,
     /// Entries that Brent's rearrangement moved.
     pub moves: u64,
@@ -182,6 +182,8 @@ impl Counts {
 pub struct Footprint {
     /// Buckets, pages or slots of the table.
     pub place_count: u64,
+    /// Bytes of a page, 0 for tables without.
+    pub page_bytes: u64,
     /// Share of the pages' bytes that pairs take, or entries per slot or bucket.
     pub fill: f64,
     /// Bytes of the bitmap, trie, directory or array of slots that leads to the pairs.
@@ -190,7 +192,8 @@ pub struct Footprint {
     pub index_copies: u64,
     /// Bits of the hash that lead to the deepest bucket.
     pub depth: u32,
-    /// Length of the file or files, 0 for tables without.
+    /// Length of the file or files, 0 for tables without. That of `hash` is the length that its table
+    /// in memory would have as a file.
     pub file_bytes: u64,
     /// Bytes of the files that were never written: holes, where the file system has them.
     pub hole_bytes: u64,
@@ -215,6 +218,7 @@ fn page_footprint(pages: &Blocks, bits: &Blocks, form: PageForm, depth: u32) -> 
     let page_bytes = numbers.len() * pages.block_bytes();
     Footprint {
         place_count: numbers.len() as u64,
+        page_bytes: pages.block_bytes() as u64,
         fill: used as f64 / page_bytes.max(1) as f64,
         index_bytes: bits.file_bytes(),
         index_copies: 0,

@@ -5,8 +5,9 @@
 //!   ^ n offsets, 16 bits each                      ^ each ends where the one before it starts
 //! ```
 //!
-//! A removed pair leaves its bytes in the unused part, as the originals do, so that pages equal
-//! theirs byte for byte.
+//! A removed pair leaves its bytes in the unused part, as the originals do. Files of sdbm are tested to
+//! equal the originals' byte for byte, those of ndbm in all bytes that are used; of dbm, with pages of
+//! 512 bytes, no original file is there to compare.
 
 use std::ops::Range;
 
@@ -83,8 +84,22 @@ impl PageForm {
 
     /// Returns whether a pair of `pair_bytes` fits.
     pub(super) fn has_room(self, page: &[u8], pair_bytes: usize) -> bool {
+        self.has_room_without(page, None, pair_bytes)
+    }
+
+    /// Returns whether a pair of `pair_bytes` fits once pair `replaced` is gone.
+    pub(super) fn has_room_without(
+        self,
+        page: &[u8],
+        replaced: Option<usize>,
+        pair_bytes: usize,
+    ) -> bool {
+        let gone = replaced.map_or(0, |index| {
+            let (key, value) = self.pair(page, index);
+            key.len() + value.len() + 2 * SLOT_BYTES
+        });
         let index_end = (self.slot_count(page) + 3) * SLOT_BYTES;
-        self.low(page) >= index_end + self.spare_bytes + pair_bytes
+        self.low(page) + gone >= index_end + self.spare_bytes + pair_bytes
     }
 
     /// Returns the most bytes of a pair that an empty page takes.

@@ -26,14 +26,14 @@ pub enum Refusal {
     /// So many splits in a row made no room, because the keys agree in the bits that these looked
     /// at.
     SplitLimit {
-        /// The splits.
+        /// The splits of this store, 0 if earlier ones have used all bits of the hash.
         split_count: u64,
-        /// Bits of the hash in which the keys of the page agree with the new one.
+        /// Lowest bits of the hash in which the keys of the page agree with the new one, by all splits.
         depth: u32,
         /// Keys of the page.
         key_count: u64,
     },
-    /// Every slot of a table of fixed size has an entry.
+    /// Every slot of a table of fixed size has an entry, but for the one that ends a search.
     TableFull {
         /// Slots of the table.
         slot_count: u64,
@@ -126,13 +126,26 @@ impl fmt::Display for Refusal {
                 "colliding keys exceed the page: {key_count} keys with the hash {hash:08x} do not \
                  fit into {page_bytes} bytes"
             ),
-            Self::SplitLimit { split_count, depth, key_count } => write!(
-                f,
-                "colliding keys exceed the page: {split_count} splits in a row made no room; keys on \
-                 it that agree in {depth} bits of the hash: {key_count}"
-            ),
+            Self::SplitLimit { split_count, depth, key_count } => {
+                let s = if *split_count == 1 { "" } else { "s" };
+                let keys = if *key_count == 1 { "key" } else { "keys" };
+                let agree = if *key_count == 1 { "agrees" } else { "agree" };
+                f.write_str("colliding keys exceed the page: ")?;
+                if *split_count > 0 {
+                    write!(f, "{split_count} split{s} in a row made no room: ")?;
+                }
+                write!(
+                    f,
+                    "{key_count} {keys} on the page {agree} with it in the lowest {depth} bits of the \
+                     hash"
+                )
+            }
             Self::TableFull { slot_count } => {
-                write!(f, "table full: all {slot_count} slots have an entry")
+                write!(
+                    f,
+                    "table full: all but one of {slot_count} slots have an entry, and that one must \
+                     stay empty"
+                )
             }
             Self::DirectoryLimit { key_count, depth_max } => write!(
                 f,

@@ -11,6 +11,10 @@
 //! A page that is full is split by the next bit of the hash. If all of its pairs go to one side, it
 //! is split again, ten times at most.
 //!
+//! # What differs from the original
+//!
+//! - A refused replacement keeps the old pair. The original deletes it before it refuses.
+//!
 //! # Source
 //!
 //! Seltzer and Yigit 1991, section "sdbm", for the access function; the files of Perl, Ruby and
@@ -339,8 +343,8 @@ mod tests {
         assert_eq!(refusal.reason(), super::super::Reason::CollidingKeys);
         assert_eq!(
             refusal.to_string(),
-            "colliding keys exceed the page: 10 splits in a row made no room; keys on it that \
-             agree in 10 bits of the hash: 1"
+            "colliding keys exceed the page: 10 splits in a row made no room: 1 key on the page \
+             agrees with it in the lowest 10 bits of the hash"
         );
         assert_eq!(table.fetch(b"a").unwrap().as_deref(), Some(&value[..]));
         assert_eq!(table.len(), 1);

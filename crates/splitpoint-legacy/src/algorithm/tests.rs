@@ -28,10 +28,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Runs `steps` on a table and on a map, and compares them after each.
-fn agrees_with_a_map(variant: Variant, parameters: &Parameters, steps: &[Step]) {
-    let mut table = variant.create(parameters).unwrap();
+fn agrees_with_a_map(name: &str, table: &mut dyn Algorithm, steps: &[Step]) {
     let mut map: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-    let name = variant.name();
     for (number, step) in (0_u8..=255).cycle().zip(steps) {
         match step {
             Step::Store(key, bytes, mode) => {
@@ -63,7 +61,7 @@ fn agrees_with_a_map(variant: Variant, parameters: &Parameters, steps: &[Step]) 
         }
         assert_eq!(table.len(), map.len() as u64, "{name} {step:?}");
     }
-    assert_eq!(walked(&mut *table), map, "{name}");
+    assert_eq!(walked(table), map, "{name}");
     for (key, value) in &map {
         assert_eq!(table.fetch(key).unwrap().as_deref(), Some(&value[..]), "{name}");
     }
@@ -85,10 +83,21 @@ proptest! {
     #[test]
     fn every_variant_agrees_with_a_map(steps in prop::collection::vec(step(), 1..200)) {
         for variant in Variant::all() {
-            agrees_with_a_map(variant, &Parameters::default(), &steps);
             let small = Parameters { page_bytes: Some(64), expected_records: Some(40), ..Parameters::default() };
-            agrees_with_a_map(variant, &small, &steps);
+            for parameters in [Parameters::default(), small] {
+                let mut table = variant.create(&parameters).unwrap();
+                agrees_with_a_map(&variant.name(), &mut *table, &steps);
+            }
         }
+    }
+
+    /// A directory that starts with one entry doubles often.
+    #[test]
+    fn a_gdbm_that_starts_with_one_bucket_agrees_with_a_map(
+        steps in prop::collection::vec(step(), 150..300)
+    ) {
+        let options = gdbm::Options { block_bytes: 512, directory_bits: Some(0), ..gdbm::Options::default() };
+        agrees_with_a_map("gdbm", &mut gdbm::Gdbm::new(options), &steps);
     }
 }
 
@@ -155,14 +164,56 @@ fn parameters_out_of_range_are_refused() {
     assert!(Variant::Hash.create(&page(1 << 20)).is_err());
     let fill = Parameters { fill_factor: Some(0), ..Parameters::default() };
     assert!(Variant::Dynahash.create(&fill).is_err() && Variant::Hash.create(&fill).is_err());
+    let many = Parameters { expected_records: Some(99_999_999_999), ..Parameters::default() };
+    for variant in ["dynahash", "hash", "hsearch", "hsearch-chained"] {
+        let refused = Variant::by_name(variant).unwrap().check(&many).unwrap_err().to_string();
+        let start = "invalid nelem: 99999999999 entries are more than ";
+        assert!(refused.starts_with(start), "{variant}: {refused}");
+    }
+}
+
+/// A check must not make the table: this one would have 2 GiB.
+#[test]
+fn a_large_table_is_checked_without_memory() {
+    let large = Parameters { expected_records: Some((1 << 28) - 1), ..Parameters::default() };
+    for variant in Variant::all() {
+        variant.check(&large).unwrap();
+    }
+    assert_eq!(Variant::by_name("hsearch").unwrap().empty_bytes(&large), 2 << 30);
+    assert_eq!(Variant::Dynahash.empty_bytes(&large), 1 << 30);
+}
+
+#[test]
+fn depths_are_those_of_the_deepest_bucket() {
+    for (expected, depth) in [(1, 0), (2, 1), (256, 8)] {
+        let parameters = Parameters { expected_records: Some(expected), ..Parameters::default() };
+        let table = Variant::Dynahash.create(&parameters).unwrap();
+        assert_eq!(table.footprint().depth, depth, "{expected}");
+    }
+}
+
+/// Both directories copy their old entries when they double.
+#[test]
+fn a_directory_that_doubles_copies_its_old_entries() {
+    let options =
+        gdbm::Options { block_bytes: 512, directory_bits: Some(0), ..gdbm::Options::default() };
+    let mut table = gdbm::Gdbm::new(options);
+    let mut number = 0_u32;
+    while table.counts().doublings < 3 {
+        table.store(&number.to_le_bytes(), b"", StoreMode::Insert).unwrap();
+        number += 1;
+    }
+    assert_eq!(table.counts().copied_entries, 1 + 2 + 4);
 }
 
 #[test]
 fn every_drawing_says_where_the_keys_are() {
     for variant in Variant::all() {
         let mut table = variant.create(&Parameters::default()).unwrap();
+        let empty = table.show();
         table.store(b"a", b"1", StoreMode::Insert).unwrap();
         let drawing = table.show();
         assert!(drawing.lines().count() > 1, "{}: {drawing}", variant.name());
+        assert_ne!(drawing, empty, "{}", variant.name());
     }
 }

@@ -75,7 +75,10 @@ pub struct Parameters {
     pub expected_records: Option<u64>,
 }
 
-const EVERY_COLLISIONS: [Collisions; 5] = [
+/// Most buckets of a new table of `hash`, so that the pages of each can be listed.
+const HASH_BUCKETS_MAX: u64 = 1 << 28;
+
+pub(super) const EVERY_COLLISIONS: [Collisions; 5] = [
     Collisions::Open,
     Collisions::Brent,
     Collisions::Chained(Order::Start),
@@ -144,7 +147,8 @@ impl Variant {
         }
     }
 
-    /// Returns the variant of this name.
+    /// Returns the variant of this name. `hsearch-mult` and `hsearch-open` are names of `hsearch` with
+    /// its defaults, apart from the module.
     ///
     /// # Examples
     ///
@@ -153,9 +157,11 @@ impl Variant {
     ///
     /// assert_eq!(Variant::by_name("ndbm"), Some(Variant::Ndbm));
     /// assert!(Variant::by_name("hsearch-div-sortup").is_some());
+    /// assert_eq!(Variant::by_name("hsearch-mult"), Variant::by_name("hsearch"));
     /// assert!(Variant::by_name("hsearch-brent-chained").is_none());
     /// ```
     pub fn by_name(name: &str) -> Option<Self> {
+        let name = if matches!(name, "hsearch-mult" | "hsearch-open") { "hsearch" } else { name };
         Self::all().into_iter().find(|variant| variant.name() == name)
     }
 
@@ -167,12 +173,73 @@ impl Variant {
         }
     }
 
+    /// Fails where [`create`](Self::create) would, without making a table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if a parameter is out of the range of the variant.
+    pub fn check(self, parameters: &Parameters) -> Result<()> {
+        match self {
+            Self::Dbm => page_bytes(parameters, dbm::Options::dbm().page_bytes).map(drop),
+            Self::Ndbm => page_bytes(parameters, dbm::Options::ndbm().page_bytes).map(drop),
+            Self::Sdbm => page_bytes(parameters, sdbm::PAGE_BYTES_DEFAULT).map(drop),
+            Self::Gdbm => gdbm_options(parameters).map(drop),
+            Self::Hsearch { .. } => expected_records(parameters, hsearch::SLOT_COUNT_MAX - 1),
+            Self::Dynahash => {
+                fill_factor(parameters, 1)?;
+                expected_records(parameters, dynahash::FIRST_BUCKETS_MAX)
+            }
+            Self::Hash => {
+                // A table in memory has no page before the first pair.
+                hash_options(parameters)?.in_memory()?;
+                let fill_factor = fill_factor(parameters, hash::FILL_FACTOR_DEFAULT)?;
+                expected_records(parameters, HASH_BUCKETS_MAX * u64::from(fill_factor))
+            }
+        }
+    }
+
+    /// Returns the bytes of memory that an empty table takes for its slots or buckets. Others have
+    /// none before the first pair, but for a page or two, which are not counted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use splitpoint_legacy::algorithm::{Parameters, Variant};
+    ///
+    /// let parameters = Parameters { expected_records: Some(1 << 20), ..Parameters::default() };
+    /// let hsearch = Variant::by_name("hsearch").expect("a variant");
+    /// // Two numbers of 32 bits for each of 2^21 slots.
+    /// assert_eq!(hsearch.empty_bytes(&parameters), 16 << 20);
+    /// assert_eq!(Variant::Ndbm.empty_bytes(&parameters), 0);
+    /// ```
+    pub fn empty_bytes(self, parameters: &Parameters) -> u64 {
+        const WORD_BYTES: u64 = 4;
+        let expected = parameters.expected_records.unwrap_or(1);
+        match self {
+            Self::Hsearch { collisions, .. } => {
+                let words = if matches!(collisions, Collisions::Chained(_)) { 1 } else { 2 };
+                (words * WORD_BYTES) << hsearch::bits_for(expected)
+            }
+            Self::Dynahash => {
+                WORD_BYTES * expected.clamp(1, dynahash::FIRST_BUCKETS_MAX).next_power_of_two()
+            }
+            // What lists its pages has a row for each.
+            Self::Hash => {
+                let fill = parameters.fill_factor.unwrap_or(hash::FILL_FACTOR_DEFAULT).max(1);
+                let buckets = (expected / u64::from(fill)).clamp(1, HASH_BUCKETS_MAX);
+                buckets.next_power_of_two() * size_of::<db185::PageRow>() as u64
+            }
+            Self::Dbm | Self::Ndbm | Self::Sdbm | Self::Gdbm => 0,
+        }
+    }
+
     /// Returns an empty table.
     ///
     /// # Errors
     ///
     /// [`Error::Invalid`] if a parameter is out of the range of the variant.
     pub fn create(self, parameters: &Parameters) -> Result<Box<dyn Algorithm>> {
+        self.check(parameters)?;
         let expected_records = parameters.expected_records.unwrap_or(1);
         match self {
             Self::Dbm => Ok(Box::new(dbm(dbm::Options::dbm(), parameters)?)),
@@ -182,27 +249,11 @@ impl Variant {
                 options.page_bytes = page_bytes(parameters, options.page_bytes)?;
                 Ok(Box::new(sdbm::Sdbm::new(options)))
             }
-            Self::Gdbm => {
-                let block_bytes = parameters.page_bytes.unwrap_or(gdbm::BLOCK_BYTES_DEFAULT);
-                // gdbm takes a smaller size for a wish, and uses its own smallest.
-                let block_bytes = block_bytes.max(gdbm::BLOCK_BYTES_MIN);
-                if block_bytes > gdbm::BLOCK_BYTES_MAX {
-                    let most = gdbm::BLOCK_BYTES_MAX;
-                    let reason = format!("{block_bytes} bytes are more than {most}");
-                    return Err(Error::Invalid { what: "page size", reason });
-                }
-                let options = gdbm::Options { block_bytes, ..gdbm::Options::default() };
-                Ok(Box::new(gdbm::Gdbm::new(options)))
-            }
+            Self::Gdbm => Ok(Box::new(gdbm::Gdbm::new(gdbm_options(parameters)?))),
             Self::Hsearch { hashing, collisions, has_compare, has_good_digest } => {
                 let digest = if has_good_digest { good_digest } else { hsearch::digest };
                 let compare = has_compare.then_some(by_length as hsearch::Compare);
                 let options = hsearch::Options { hashing, collisions, compare, digest };
-                if expected_records >= hsearch::SLOT_COUNT_MAX {
-                    let most = hsearch::SLOT_COUNT_MAX - 1;
-                    let reason = format!("{expected_records} entries are more than {most}");
-                    return Err(Error::Invalid { what: "nelem", reason });
-                }
                 Ok(Box::new(Hsearch::new(options, expected_records)))
             }
             Self::Dynahash => {
@@ -211,16 +262,39 @@ impl Variant {
                 let options = dynahash::Options { fill_factor, expected_records, hash };
                 Ok(Box::new(dynahash::Dynahash::new(options)))
             }
-            Self::Hash => {
-                let page_bytes = parameters.page_bytes.unwrap_or(hash::PAGE_BYTES_DEFAULT as usize);
-                let fill_factor = fill_factor(parameters, hash::FILL_FACTOR_DEFAULT)?;
-                let options = db185::Options::new()
-                    .page_bytes(u32::try_from(page_bytes).unwrap_or(u32::MAX))
-                    .fill_factor(fill_factor)
-                    .expected_records(expected_records);
-                Ok(Box::new(hash::Hash::new(options)?))
-            }
+            Self::Hash => Ok(Box::new(hash::Hash::new(hash_options(parameters)?)?)),
         }
+    }
+}
+
+fn gdbm_options(parameters: &Parameters) -> Result<gdbm::Options> {
+    let block_bytes = parameters.page_bytes.unwrap_or(gdbm::BLOCK_BYTES_DEFAULT);
+    // gdbm takes a smaller size for a wish, and uses its own smallest.
+    let block_bytes = block_bytes.max(gdbm::BLOCK_BYTES_MIN);
+    if block_bytes > gdbm::BLOCK_BYTES_MAX {
+        let most = gdbm::BLOCK_BYTES_MAX;
+        let reason = format!("{block_bytes} bytes are more than {most}");
+        return Err(Error::Invalid { what: "page size", reason });
+    }
+    Ok(gdbm::Options { block_bytes, ..gdbm::Options::default() })
+}
+
+fn hash_options(parameters: &Parameters) -> Result<db185::Options> {
+    let page_bytes = parameters.page_bytes.unwrap_or(hash::PAGE_BYTES_DEFAULT as usize);
+    Ok(db185::Options::new()
+        .page_bytes(u32::try_from(page_bytes).unwrap_or(u32::MAX))
+        .fill_factor(fill_factor(parameters, hash::FILL_FACTOR_DEFAULT)?)
+        .expected_records(parameters.expected_records.unwrap_or(1)))
+}
+
+/// Refuses more expected records than `most`.
+fn expected_records(parameters: &Parameters, most: u64) -> Result<()> {
+    match parameters.expected_records {
+        Some(expected) if expected > most => {
+            let reason = format!("{expected} entries are more than {most}");
+            Err(Error::Invalid { what: "nelem", reason })
+        }
+        _ => Ok(()),
     }
 }
 

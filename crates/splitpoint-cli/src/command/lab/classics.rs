@@ -15,14 +15,14 @@ use crate::command::shared::parse_seed;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::files::read_whole;
-use crate::number::{count, counted};
+use crate::number::{bytes, count, counted};
 
 /// Run the hashing schemes of the 1991 paper on your own keys
 ///
 /// Stores the keys in dbm, ndbm, sdbm, gdbm, hsearch with every option, dynahash and hash (db 1.85),
 /// as algorithms in memory, and prints for each what a hit and a miss cost beside an ideal hash,
 /// splits, fill, the sizes of index and file, and which keys it refuses and why. The HTML page draws
-/// the probes of hsearch over its load.
+/// the probes of hsearch over its load. A file without keys gives exit status 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,15 +35,18 @@ pub(super) struct Args {
     #[command(flatten)]
     keys: KeyArgs,
 
-    /// A file with a value for each key, one a line [default: the number of the key]
+    /// A file with a value for each key, one a line; of duplicate keys the first counts [default: the
+    /// number of the key]
     #[arg(long, value_name = "FILE")]
     values: Option<PathBuf>,
 
-    /// Bytes of a page, for dbm, ndbm, sdbm, gdbm and hash [default: 512, 1024, 1024, 4096, 256]
+    /// Bytes of a page, for dbm, ndbm, sdbm, gdbm and hash, of which the last two round it up to a
+    /// power of two [default: 512, 1024, 1024, 4096, 256]
     #[arg(long, value_name = "BYTES")]
     page: Option<usize>,
 
-    /// Mean keys of a bucket above which one is split, for dynahash and hash [default: 1, 8]
+    /// Split a bucket when their mean number of keys exceeds this, for dynahash and hash [default: 1,
+    /// 8]
     #[arg(long, value_name = "KEYS")]
     fill: Option<u32>,
 
@@ -52,7 +55,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     nelem: Option<u64>,
 
-    /// Run only this algorithm, or this module with all of its options; repeat it for more
+    /// Run only this algorithm, or this module with all of its options; repeat it for more. hsearch is
+    /// the module, hsearch-mult its algorithm with the defaults
     #[arg(long, value_name = "NAME")]
     algorithm: Vec<String>,
 
@@ -62,7 +66,7 @@ pub(super) struct Args {
 
     /// Draw a table as text instead: figure-1 to figure-4 of the paper, or the table that an
     /// algorithm makes of the keys
-    #[arg(long, value_name = "WHAT", conflicts_with_all = ["json", "html", "markdown"])]
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["json", "html", "markdown", "algorithm", "seed"])]
     show: Option<String>,
 
     #[command(flatten)]
@@ -77,16 +81,28 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
             let message = format!("{} is drawn from keys of its own", figure.name());
             return Err(Failure::new(Exit::Usage, message).hint("omit the file"));
         }
+        if args.values.is_some() || args.parameters() != Parameters::default() {
+            let message = format!("{} has parameters of its own", figure.name());
+            return Err(Failure::new(Exit::Usage, message)
+                .hint("omit --values, --page, --fill and --nelem"));
+        }
         let drawing = figure.draw().map_err(|error| parameter(&error))?;
         return console::print_styled(&drawing);
     }
     let shown = args.show.as_deref().map(by_name).transpose()?;
     args.keys.require_file(None)?;
     args.output.check()?;
-    let variants = chosen(&args.algorithm)?;
-    check_parameters(&variants, &args.parameters())?;
+    if args.keys.keeps_duplicates() {
+        return Err(
+            Failure::new(Exit::Usage, "a table stores a key once").hint("omit --keep-duplicates")
+        );
+    }
+    let variants = shown.map_or_else(|| chosen(&args.algorithm), |shown| Ok(vec![shown]))?;
+    check_parameters(&variants, &args.parameters(), args.keys.memory_bytes / 2)?;
     let mut watching = Watching::new(args.keys.progress, console);
-    let keys = args.keys.read(&mut watching, console)?;
+    // Every key has a value, also one that comes again.
+    let of_values = args.values.as_ref().map(|_| args.keys.with_duplicates());
+    let keys = of_values.as_ref().unwrap_or(&args.keys).read(&mut watching, console)?;
     let Some(held) = keys.held() else {
         let message = format!("`{}` does not fit into memory", args.keys.file().display());
         return Err(Failure::new(Exit::Usage, message)
@@ -150,6 +166,12 @@ fn chosen(names: &[String]) -> Result<Vec<Variant>> {
             }
         }
     }
+    let mut seen = Vec::new();
+    chosen.retain(|variant| {
+        let is_new = !seen.contains(variant);
+        seen.push(*variant);
+        is_new
+    });
     Ok(chosen)
 }
 
@@ -160,7 +182,7 @@ fn by_name(name: &str) -> Result<Variant> {
 fn unknown(name: &str) -> Failure {
     Failure::new(Exit::Usage, format!("there is no algorithm `{name}`")).hint(
         "choose dbm, ndbm, sdbm, gdbm, hsearch, dynahash or hash, or hsearch with options such as \
-         hsearch-div-brent or hsearch-sortup; --show also takes figure-1 to figure-4",
+         hsearch-mult, hsearch-div-brent or hsearch-sortup; --show also takes figure-1 to figure-4",
     )
 }
 
@@ -169,11 +191,28 @@ fn parameter(error: &splitpoint::Error) -> Failure {
         .hint("choose another --page, --fill or --nelem, or fewer algorithms with --algorithm")
 }
 
-/// Fails before the keys are read if a variant does not take the parameters.
-fn check_parameters(variants: &[Variant], parameters: &Parameters) -> Result<()> {
+/// Fails before the keys are read if a variant does not take the parameters, or if its empty table
+/// takes more than `allowed_bytes`.
+fn check_parameters(
+    variants: &[Variant],
+    parameters: &Parameters,
+    allowed_bytes: u64,
+) -> Result<()> {
     for variant in variants {
-        let created = variant.create(parameters);
-        created.map_err(|error| parameter(&error).within(variant.name()))?;
+        let checked = variant.check(parameters);
+        checked.map_err(|error| parameter(&error).within(variant.name()))?;
+        let needed_bytes = variant.empty_bytes(parameters);
+        if needed_bytes > allowed_bytes {
+            let message = format!(
+                "{}: too little memory: an empty table takes {} of {}",
+                variant.name(),
+                bytes(needed_bytes),
+                bytes(allowed_bytes)
+            );
+            return Err(Failure::new(Exit::Usage, message).hint(
+                "choose a smaller --nelem; --memory-bytes allows more, of which half is for keys",
+            ));
+        }
     }
     Ok(())
 }
@@ -212,7 +251,7 @@ impl Values {
         let text = read_whole(path)?;
         let text = text.strip_suffix(b"\n").unwrap_or(&text);
         let lines: Vec<Vec<u8>> = text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
-        if lines.len() < key_count {
+        if lines.len() != key_count {
             let message = format!(
                 "`{}` has {} for {}",
                 path.display(),
@@ -220,7 +259,7 @@ impl Values {
                 counted(count(key_count), "key")
             );
             return Err(Failure::new(Exit::Usage, message)
-                .hint("give a value for each key, one a line; duplicate keys are not counted"));
+                .hint("give a value for each key, one a line, also for duplicates, but not for blank lines"));
         }
         Ok(Self::Lines(lines))
     }

@@ -10,8 +10,9 @@ const EMPTY: u32 = u32::MAX;
 /// A slot whose entry was deleted, which a search passes.
 const DELETED: u32 = u32::MAX - 1;
 
-/// Probes from which Brent's rearrangement is tried: more than this many.
-const BRENT_THRESHOLD: usize = 2;
+/// Entries that a search must pass before Brent's rearrangement is tried. The empty slot behind them
+/// is a probe too: the original tries from three probes on.
+const BRENT_PASSED_MIN: usize = 2;
 
 /// Lines of a drawing.
 const LINES_MAX: usize = 64;
@@ -35,14 +36,14 @@ impl Slots {
         (1 << self.bits) - 1
     }
 
-    fn is_free(&self, slot: u32) -> bool {
+    pub(super) fn is_free(&self, slot: u32) -> bool {
         self.numbers[slot as usize] >= DELETED
     }
 
     /// Looks for a key at its home and from there in steps, until an empty slot or once around.
     ///
     /// Returns the entry with its slot, and the first slot that a new entry may take. Calls `pass`
-    /// with the slots of other entries.
+    /// with the slots of other entries before that slot.
     fn search(
         &self,
         wanted: &Wanted<'_>,
@@ -63,7 +64,9 @@ impl Slots {
                     {
                         return (Some((number, slot)), free);
                     }
-                    pass(slot);
+                    if free.is_none() {
+                        pass(slot);
+                    }
                 }
             }
             slot = slot.wrapping_add(wanted.step) & self.mask();
@@ -80,7 +83,8 @@ impl Slots {
         self.search(wanted, entries, counts, |_| ()).0.map(|(number, _)| number)
     }
 
-    /// Stores an entry unless its key is there, whose number is then returned.
+    /// Stores an entry unless its key is there, whose number is then returned. One slot always stays
+    /// without an entry.
     pub(super) fn store(
         &mut self,
         wanted: &Wanted<'_>,
@@ -99,10 +103,10 @@ impl Slots {
         if let Some((number, _)) = found {
             return Ok(Some(number));
         }
-        let Some(free) = free else {
+        let Some(free) = free.filter(|_| entries.len() + 1 < self.numbers.len()) else {
             return Err(Refusal::TableFull { slot_count: self.numbers.len() as u64 });
         };
-        let slot = if passed.len() > BRENT_THRESHOLD {
+        let slot = if passed.len() >= BRENT_PASSED_MIN {
             self.rearrange(wanted, &passed, free, counts)
         } else {
             free
