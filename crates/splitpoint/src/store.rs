@@ -18,6 +18,7 @@
 mod batch;
 mod checkpointing;
 mod closing;
+mod compacting;
 mod pace;
 mod put;
 mod resize;
@@ -30,6 +31,7 @@ use crate::atomic::Ordering;
 use crate::error::{Error, Result};
 use crate::format::{GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
 use crate::hash::HashFunction;
+use crate::horizons::Horizons;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, SLOT_COUNT};
 use crate::index::lookup::{Located, find, for_each_line, locate};
@@ -48,6 +50,8 @@ use crate::storage::fork::Origin;
 
 pub(crate) use checkpointing::Checkpointing;
 pub(crate) use closing::Mark;
+use compacting::Compacting;
+pub use compacting::Maintenance;
 pub(crate) use pace::{Pace, Step, Written};
 pub(crate) use put::{Put, TOMBSTONE_BYTES};
 
@@ -63,6 +67,9 @@ pub(crate) struct Store {
     pub(crate) recovery: Recovery,
     pub(crate) group: GroupCommit,
     pub(crate) opened: Arc<OpenedSegments>,
+    /// Since when scans and backups go on.
+    pub(crate) horizons: Horizons,
+    grace: Grace,
     writer: Mutex<Writer>,
     /// Held while a superblock is written without the lock of the writer.
     superblock_writes: Mutex<()>,
@@ -81,7 +88,28 @@ pub(crate) struct Writer {
     needs_room: bool,
     pub(crate) is_closed: bool,
     pub(crate) checkpoints: Checkpointing,
+    /// Compaction, where space is used again.
+    compacting: Option<Box<Compacting>>,
+    /// Bytes of dead records whose segments were emptied: they are not in the counts any more.
+    retired_bytes: u64,
     scratch: Scratch,
+}
+
+/// Stands in for the pins of borrowed values, of which there are none yet: so space is used again
+/// only where a program asks for it, which then may not hold a value across changes.
+#[derive(Debug)]
+struct Grace {
+    past: u64,
+}
+
+impl Grace {
+    fn ticket(&self) -> u64 {
+        self.past - 1
+    }
+
+    fn poll(&self) -> u64 {
+        self.past
+    }
 }
 
 impl Writer {
@@ -102,6 +130,8 @@ impl Writer {
             needs_room: false,
             is_closed: false,
             checkpoints: Checkpointing::default(),
+            compacting: None,
+            retired_bytes: 0,
             scratch: Scratch::default(),
         }
     }
@@ -111,7 +141,7 @@ impl Writer {
     /// Returns how much has been written so far.
     #[inline]
     fn written(&self) -> Written {
-        let bytes = self.state.live_bytes + self.state.dead_bytes;
+        let bytes = self.state.live_bytes + self.state.dead_bytes + self.retired_bytes;
         Written { lsn: self.log.position().lsn, bytes }
     }
 }
@@ -142,6 +172,11 @@ impl Store {
         let group = GroupCommit::new(region.health().clone());
         group.start_at(durable_lsn);
         writer.pace = Pace::new(options.async_age_max, writer.written());
+        if region.storage().is_volatile()
+            && let Some(live_share) = options.live_share
+        {
+            writer.begin_compaction(live_share, options);
+        }
         if options.access == Access::ReadWrite && !region.storage().is_volatile() {
             writer.schedule_first_checkpoint(&region, options.checkpoint_bytes_min);
         }
@@ -156,6 +191,8 @@ impl Store {
             recovery,
             group,
             opened: writer.log.opened().clone(),
+            horizons: Horizons::default(),
+            grace: Grace { past: 1 },
             writer: Mutex::new(writer),
             superblock_writes: Mutex::default(),
         }
@@ -355,6 +392,14 @@ impl Store {
                 expected: line_count,
                 found: overflow_line_count,
             })?;
+        let free_bytes = writer.extents.space().free_bytes();
+        // In memory, what was given back to the system has no pages.
+        let returned_bytes = if storage.is_volatile() && writer.compacting.is_some() {
+            free_bytes - writer.extents.warm_bytes()
+        } else {
+            0
+        };
+        let used_file_bytes = region.view.file_bytes() - returned_bytes;
         let private_bytes = if region.is_private() { index + overflow } else { 0 };
         Ok(Stats {
             path: (!storage.is_volatile()).then(|| storage.path().to_path_buf()),
@@ -366,7 +411,7 @@ impl Store {
             overflow_line_free_count: free_line_count,
             live_bytes: writer.state.live_bytes,
             dead_bytes: writer.state.dead_bytes,
-            file_bytes: region.view.file_bytes() + private_bytes,
+            file_bytes: used_file_bytes + private_bytes,
             segments: SegmentBytes {
                 header: HEADER_BYTES,
                 log: live.log_bytes(),
@@ -374,10 +419,12 @@ impl Store {
                 index,
                 overflow,
                 checkpoint: checkpoint_bytes(live),
-                free: writer.extents.space().free_bytes(),
+                waiting: writer.waiting_bytes(),
+                free: free_bytes - returned_bytes,
             },
             hash_name: self.hash.name().to_string(),
             log_bytes: writer.log.position().lsn,
+            moved_bytes: writer.moved_bytes(),
             durable_bytes: self.group.durable_lsn(),
             unsafe_age: self.unsafe_since(writer).map(|since| since.elapsed()),
             checkpoint: writer

@@ -21,6 +21,14 @@ pub(crate) enum Mutant {
     ReplaysTooLate,
     /// Opening trusts the tables of a killed writer although they do not agree with the log.
     TrustsOldTables,
+    /// Compaction takes a segment for emptied before it has read all of it.
+    EmptiesUnread,
+    /// Space is used again while a borrowed value may be there.
+    ReusesPinned,
+    /// Space is used again that a scan has yet to read.
+    ReusesUnderScan,
+    /// Changes pay for segments that are emptied and wait.
+    PaysForWaiting,
 }
 
 /// Returns whether the engine makes this mistake now: never, but in a test that asks for it.
