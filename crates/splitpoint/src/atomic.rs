@@ -2,10 +2,10 @@
 //! loom's when a test enumerates their interleavings.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, fence};
 pub(crate) use std::sync::atomic::Ordering;
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64};
+pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, fence};
 
 /// A place where a test may kill the process: before and after each store of a word that the next
 /// process reads.

@@ -54,6 +54,7 @@ use crate::log::append::LogPosition;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::log::segment::Segment;
 use crate::options::{Create, Durability, Options};
+use crate::pins::Pin;
 use crate::recovery::{open_memory, open_storage, read_superblock, resolve_hash, unknown_features};
 use crate::region::Region;
 use crate::storage::new_file::NewFile;
@@ -351,7 +352,7 @@ struct Kept<'a> {
 
 enum KeptLog<'a> {
     /// The log of the handle.
-    Own { store: &'a Store, _horizon: Horizon<'a> },
+    Own { store: &'a Store, _pin: Pin<'a>, _horizon: Horizon<'a> },
     /// A new one with the same pairs, because the space of the handle's was used again.
     Rewritten(Box<Store>),
 }
@@ -364,10 +365,10 @@ impl<'a> Kept<'a> {
             let snapshot = snapshot_of(&copy, &*copy.lock()?);
             return Ok(Self { snapshot, log: KeptLog::Rewritten(Box::new(copy)) });
         }
-        let horizon = store.horizons.keep(writer.log.position().lsn);
+        let (pin, horizon) = (store.region.pins.pin(), store.horizons.open());
         Ok(Self {
             snapshot: snapshot_of(store, &writer),
-            log: KeptLog::Own { store, _horizon: horizon },
+            log: KeptLog::Own { store, _pin: pin, _horizon: horizon },
         })
     }
 

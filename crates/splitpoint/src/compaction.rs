@@ -36,8 +36,8 @@ const CHANGES_PER_STEP: u32 = 16;
 /// space is far above what is wanted.
 const PACE: u64 = 3;
 const HURRY_MAX: u64 = 6;
-/// A segment with a larger live share than this is not a victim, in thousandths.
-const LIVE_THOUSANDTHS_MAX: u64 = 970;
+/// A segment of which less is dead is not a victim, in thousandths.
+const DEAD_THOUSANDTHS_MIN: u64 = 30;
 /// Segments up to which all are looked at for a victim, and how many are in a larger table.
 const SEGMENTS_LOOKED_AT: u64 = 4096;
 const SEGMENTS_SAMPLED: u64 = 64;
@@ -85,10 +85,18 @@ pub(crate) struct Victim {
 struct Emptied {
     segment: Range<u64>,
     is_big: bool,
-    /// The log sequence number when the last of its records died.
-    lsn: u64,
+    death: Death,
+}
+
+/// When the last record of a segment died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Death {
+    /// Where the log ended.
+    pub(crate) lsn: u64,
     /// The ticket of the grace period.
-    ticket: u64,
+    pub(crate) ticket: u64,
+    /// The stamp for the horizons.
+    pub(crate) stamp: u64,
 }
 
 /// What the writer knows when it looks for space to use again.
@@ -100,15 +108,15 @@ pub(crate) struct Moment {
     pub(crate) replay_lsn: u64,
     /// The ticket below which every grace period is over.
     pub(crate) unpinned: u64,
-    /// Where the log ended when the oldest scan or backup that goes on began.
-    pub(crate) horizon_lsn: Option<u64>,
+    /// The oldest horizon that is open: it needs what died at a larger stamp.
+    pub(crate) oldest_horizon: Option<u64>,
 }
 
 impl Moment {
     /// Returns the moment of a table in memory: nothing of it survives the process, so nothing need
     /// be durable, and nothing is replayed.
-    pub(crate) fn in_memory(unpinned: u64, horizon_lsn: Option<u64>) -> Self {
-        Self { durable_lsn: u64::MAX, replay_lsn: u64::MAX, unpinned, horizon_lsn }
+    pub(crate) fn in_memory(unpinned: u64, oldest_horizon: Option<u64>) -> Self {
+        Self { durable_lsn: u64::MAX, replay_lsn: u64::MAX, unpinned, oldest_horizon }
     }
 }
 
@@ -116,13 +124,17 @@ impl Emptied {
     /// Returns whether the space of the segment may be used again. That it is *emptied*, read to its
     /// end and every live record moved, is the first condition; the others are these.
     fn is_reusable(&self, moment: &Moment) -> bool {
+        let Death { lsn, ticket, stamp } = self.death;
         // Else recovery could end before the death of a record in it.
-        let is_durable = self.lsn <= moment.durable_lsn;
+        let is_durable = lsn <= moment.durable_lsn;
         // Else replay meets the name of a record that is not there any more.
-        let is_replayed_by_none = self.lsn <= moment.replay_lsn;
-        let is_unpinned = self.ticket < moment.unpinned || mutant::is_made(Mutant::ReusesPinned);
-        // A scan that began later never comes here. At the same number it may have begun before.
-        let is_behind_horizon = moment.horizon_lsn.is_none_or(|lsn| self.lsn < lsn)
+        let is_replayed_by_none = lsn <= moment.replay_lsn;
+        // A scan holds a pin as well.
+        let is_unpinned = ticket < moment.unpinned
+            || mutant::is_made(Mutant::ReusesPinned)
+            || mutant::is_made(Mutant::ReusesUnderScan);
+        // A scan that began later never comes here.
+        let is_behind_horizon = moment.oldest_horizon.is_none_or(|oldest| stamp <= oldest)
             || mutant::is_made(Mutant::ReusesUnderScan);
         is_durable && is_replayed_by_none && is_unpinned && is_behind_horizon
     }
@@ -190,9 +202,10 @@ impl Compaction {
     /// Begins to count the changes up to the next step, and returns the bytes of victims that those
     /// since the last one pay for.
     ///
-    /// `used_bytes` are those of the segments in use *without* those that wait: if they counted,
-    /// the writer would compact ever harder for space that is on its way. `live_bytes` are those of
-    /// the records in them.
+    /// `used_bytes` are those of the records in the segments in use, *without* those that wait: if
+    /// they counted, the writer would compact ever harder for space that is on its way. `live_bytes`
+    /// are those of them that are live. The rests at the ends of segments do not count: moving
+    /// records does not gain them.
     pub(crate) fn begin_step(
         &mut self,
         used_bytes: u64,
@@ -266,12 +279,14 @@ impl Compaction {
     }
 
     /// Puts a segment that no slot leads to on the list of those that wait.
-    pub(crate) fn retire(&mut self, segment: Range<u64>, is_big: bool, lsn: u64, ticket: u64) {
-        let is_in_order =
-            self.waiting.back().is_none_or(|last| last.lsn <= lsn && last.ticket <= ticket);
+    pub(crate) fn retire(&mut self, segment: Range<u64>, is_big: bool, death: Death) {
+        let is_in_order = self.waiting.back().is_none_or(|last| {
+            let Death { lsn, ticket, stamp } = last.death;
+            lsn <= death.lsn && ticket <= death.ticket && stamp <= death.stamp
+        });
         assert!(is_in_order, "what was emptied first is used again first");
         self.waiting_bytes += segment.end - segment.start;
-        self.waiting.push_back(Emptied { segment, is_big, lsn, ticket });
+        self.waiting.push_back(Emptied { segment, is_big, death });
         self.has_emptied = true;
     }
 
@@ -301,12 +316,12 @@ pub(crate) fn warm_bytes_max(live_bytes: u64, segment_bytes: u64) -> u64 {
 /// read and moved. The records of an old segment have lasted, so they will not die soon by
 /// themselves.
 fn worth(segment: &TableSegment, next_sequence: u64) -> Option<u64> {
-    let live = segment.live_bytes.saturating_mul(1000) / segment.bytes;
-    if live > LIVE_THOUSANDTHS_MAX {
+    let dead = (segment.dead_bytes.saturating_mul(1000) / segment.bytes).min(1000);
+    if dead < DEAD_THOUSANDTHS_MIN {
         return None;
     }
     let age = u64::from((next_sequence as u32).wrapping_sub(segment.sequence)).max(1);
-    Some((((1000 - live) * age) << 16) / (1000 + live))
+    Some(((dead * age) << 16) / (2000 - dead))
 }
 
 #[cfg(test)]
@@ -316,8 +331,8 @@ mod tests {
     const UNIT: u64 = 65_536;
 
     fn segment(live_bytes: u64, sequence: u32) -> TableSegment {
-        let segment_use = SegmentUse::Log;
-        TableSegment { offset: UNIT, bytes: UNIT, segment_use, live_bytes, sequence }
+        let (segment_use, dead_bytes) = (SegmentUse::Log, UNIT - live_bytes);
+        TableSegment { offset: UNIT, bytes: UNIT, segment_use, live_bytes, dead_bytes, sequence }
     }
 
     #[test]
@@ -337,6 +352,7 @@ mod tests {
             let offset = number * UNIT;
             table.begin(offset..offset + UNIT, SegmentUse::Log, number);
             table.add_live(offset, live_bytes);
+            table.add_dead(offset, 65_000 - live_bytes);
         }
         table.set_use(3 * UNIT, SegmentUse::Damaged);
         let mut compaction = Compaction::new(0.78, 1);
@@ -353,6 +369,7 @@ mod tests {
         for number in 0..2 * SEGMENTS_LOOKED_AT {
             let offset = number * UNIT;
             table.begin(offset..offset + UNIT, SegmentUse::Log, number);
+            table.add_dead(offset, UNIT / 2);
         }
         let mut compaction = Compaction::new(0.78, 1);
         let mut chosen = std::collections::HashSet::new();
@@ -386,30 +403,31 @@ mod tests {
         assert_eq!(compaction.begin_step(1 << 30, 0, UNIT), 24 * 18, "what was buried is paid");
     }
 
-    /// Returns whether a segment that was emptied at 100 under ticket 7 may be used again.
+    /// Returns whether a segment that was emptied at 100, under ticket 7 and at stamp 3, may be used
+    /// again.
     fn is_reusable(moment: Moment) -> bool {
         let mut compaction = Compaction::new(0.8, 1);
-        compaction.retire(0..UNIT, false, 100, 7);
+        compaction.retire(0..UNIT, false, Death { lsn: 100, ticket: 7, stamp: 3 });
         compaction.take_reusable(&moment).is_some()
     }
 
     #[test]
     fn every_condition_alone_holds_a_segment_back() {
         let free =
-            Moment { durable_lsn: 100, replay_lsn: 100, unpinned: 8, horizon_lsn: Some(101) };
+            Moment { durable_lsn: 100, replay_lsn: 100, unpinned: 8, oldest_horizon: Some(3) };
         assert!(is_reusable(free));
-        assert!(is_reusable(Moment { horizon_lsn: None, ..free }));
+        assert!(is_reusable(Moment { oldest_horizon: None, ..free }));
         assert!(!is_reusable(Moment { durable_lsn: 99, ..free }));
         assert!(!is_reusable(Moment { replay_lsn: 99, ..free }));
         assert!(!is_reusable(Moment { unpinned: 7, ..free }));
-        assert!(!is_reusable(Moment { horizon_lsn: Some(100), ..free }));
+        assert!(!is_reusable(Moment { oldest_horizon: Some(2), ..free }));
     }
 
     #[test]
     fn what_waits_is_counted_until_it_is_taken() {
         let mut compaction = Compaction::new(0.8, 1);
-        compaction.retire(0..UNIT, false, 8, 1);
-        compaction.retire(UNIT..UNIT + 4096, true, 8, 2);
+        compaction.retire(0..UNIT, false, Death { lsn: 8, ticket: 1, stamp: 0 });
+        compaction.retire(UNIT..UNIT + 4096, true, Death { lsn: 8, ticket: 2, stamp: 0 });
         assert_eq!(compaction.waiting_bytes(), UNIT + 4096);
         let moment = Moment::in_memory(2, None);
         assert_eq!(compaction.take_reusable(&moment), Some((0..UNIT, false)));

@@ -20,6 +20,7 @@ use crate::log::append::LogPosition;
 use crate::log::record::Pair;
 use crate::log::runs::{self, RunWalk};
 use crate::log::scan::{LogWalk, Trust};
+use crate::pins::Bunch;
 use crate::store::{Store, Writer};
 use crate::value::{Entry, Value};
 
@@ -35,7 +36,9 @@ pub struct Scan<'db> {
     store: &'db Store,
     walk: Option<Walk<'db>>,
     beginning: Beginning,
-    /// Keeps what was current then.
+    /// Pins what the scan reads and what it returns.
+    pins: Bunch<'db>,
+    /// Keeps the records that it has yet to come to.
     _horizon: Horizon<'db>,
     /// Records read ahead; those from `next` on have not been examined yet.
     ahead: Vec<Candidate<'db>>,
@@ -90,9 +93,10 @@ impl<'db> Scan<'db> {
             let opened_count = store.opened.count();
             (walk.map(Walk::Log), Beginning::Log { end, opened_count })
         };
-        let horizon = store.horizons.keep(end.lsn);
+        let pins = store.region.pins.bunch();
+        let horizon = store.horizons.open();
         let ahead = Vec::with_capacity(READ_AHEAD);
-        Ok(Self { store, walk, beginning, _horizon: horizon, ahead, next: 0 })
+        Ok(Self { store, walk, beginning, pins, _horizon: horizon, ahead, next: 0 })
     }
 
     /// Reads the next records ahead, fewer at the end of the scan and before a damaged one. Damage
@@ -172,7 +176,8 @@ impl<'db> Iterator for Scan<'db> {
             match self.is_current(&record) {
                 Ok(true) => {
                     let Pair { key, value } = record.pair;
-                    let (key, value) = (Value::borrowed(key), Value::borrowed(value));
+                    let mut pinned = |bytes| Value::pinned(bytes, self.pins.take());
+                    let (key, value) = (pinned(key), pinned(value));
                     return Some(Ok(Entry { key, value }));
                 }
                 Ok(false) => {}

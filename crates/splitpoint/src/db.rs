@@ -10,6 +10,9 @@ mod miri_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod pace_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod pin_tests;
 mod update;
 
 pub use iter::{Iter, Keys, Values};
@@ -28,6 +31,7 @@ use crate::check::{CheckProgress, CheckReport};
 use crate::cursor::Scan;
 use crate::error::Result;
 use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
+use crate::pins::Bunch;
 use crate::stats::{Recovery, Stats};
 use crate::store::{Maintenance, Opened, Put, Step, Store, Writer};
 use crate::syncer::Syncer;
@@ -185,8 +189,9 @@ impl Db {
     ///
     /// The value is not copied: it borrows from the handle, and through it from the mapped file. It
     /// was current at some moment during the call, and later changes of the key do not change it.
-    /// While it is borrowed, the program must keep the contract of [`Db::open`]; to be independent
-    /// of the file, copy the value with [`Value::into_vec`] or [`get_into`](Self::get_into).
+    /// While it is borrowed, the program must keep the contract of [`Db::open`]. To be independent
+    /// of the file, or to keep a value for long, copy it with [`Value::into_vec`] or
+    /// [`get_into`](Self::get_into).
     ///
     /// This does not verify the checksum of the record, which would read all of a large value.
     /// [`check`](Self::check) verifies every record.
@@ -216,7 +221,7 @@ impl Db {
     /// ```
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value<'_>>> {
-        Ok(self.store.find(key.as_ref())?.map(|pair| Value::borrowed(pair.value)))
+        self.store.find(key.as_ref())
     }
 
     /// Replaces the contents of `buf` with the value of `key`, and returns whether the key exists.
@@ -245,9 +250,9 @@ impl Db {
     /// # }
     /// ```
     pub fn get_into(&self, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
-        let Some(pair) = self.store.find(key.as_ref())? else { return Ok(false) };
+        let Some(value) = self.store.find(key.as_ref())? else { return Ok(false) };
         buf.clear();
-        buf.extend_from_slice(pair.value);
+        buf.extend_from_slice(&value);
         Ok(true)
     }
 
@@ -302,6 +307,7 @@ impl Db {
     ) -> Result<Vec<Option<Value<'_>>>> {
         let mut keys = keys.into_iter().fuse();
         let mut values = Vec::with_capacity(keys.size_hint().0);
+        let mut pins = self.store.region.pins.bunch();
         loop {
             let chunk: [_; CHUNK] = std::array::from_fn(|_| keys.next());
             let mut slices = [&[][..]; CHUNK];
@@ -310,7 +316,7 @@ impl Db {
                 *slice = key.as_ref();
                 count += 1;
             }
-            self.get_chunk(&slices[..count], &mut values)?;
+            self.get_chunk(&slices[..count], &mut pins, &mut values)?;
             if count < CHUNK {
                 return Ok(values);
             }
@@ -320,6 +326,7 @@ impl Db {
     fn get_chunk<'db>(
         &'db self,
         keys: &[&[u8]],
+        pins: &mut Bunch<'db>,
         values: &mut Vec<Option<Value<'db>>>,
     ) -> Result<()> {
         let mut hashes = [0; CHUNK];
@@ -340,8 +347,8 @@ impl Db {
                 ask_for_buckets(&mut hashes[start + GROUP..], next);
             }
             for (&hash, key) in hashes[start..].iter().zip(group) {
-                let found = self.store.find_hashed(key, hash)?;
-                values.push(found.map(|pair| Value::borrowed(pair.value)));
+                let found = self.store.find_while_pinned(key, hash)?;
+                values.push(found.map(|pair| Value::pinned(pair.value, pins.take())));
             }
         }
         Ok(())
@@ -931,7 +938,7 @@ impl Db {
     /// the system.
     ///
     /// Changes compact by themselves, until [`Options::live_share`] of the log is live. This call goes
-    /// on to where less than 3 % of each closed segment is dead. It reads at most about `budget` bytes
+    /// on to where less than 3 % of each closed segment are dead records. It reads at most about `budget` bytes
     /// of segments; [`Maintenance::is_done`] says whether that was enough. Other threads may change
     /// the table meanwhile: the lock is released after every 64 KiB.
     ///
@@ -952,7 +959,7 @@ impl Db {
     ///
     /// ```
     /// # fn main() -> splitpoint::Result<()> {
-    /// let db = splitpoint::Options::new().live_share(0.78).in_memory()?;
+    /// let db = splitpoint::Db::in_memory()?;
     /// for i in 0..50_000_u32 {
     ///     db.put(i.to_le_bytes(), [7; 100])?;
     /// }

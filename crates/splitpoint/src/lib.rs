@@ -319,6 +319,7 @@ mod live;
 mod log;
 mod options;
 mod piece;
+mod pins;
 mod prefaulter;
 mod recovery;
 #[expect(

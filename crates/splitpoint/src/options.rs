@@ -14,6 +14,9 @@ pub const VALUE_BYTES_MAX: u64 = u32::MAX as u64;
 /// Fill factor of a new store, in keys per bucket, unless [`Options::fill_factor`] sets it.
 pub const FILL_FACTOR_DEFAULT: f64 = 4.5;
 
+/// Share of a table in memory that is to be live. Measured in a simulation of W7, for which 0.75 writes
+/// an eighth less and takes 3.5 % more memory.
+const LIVE_SHARE_DEFAULT: f64 = 0.78;
 /// Bytes by which the log must grow before the writer starts a checkpoint.
 const CHECKPOINT_BYTES_MIN: u64 = 64 << 20;
 
@@ -201,7 +204,7 @@ impl Options {
             create: Create::IfMissing,
             segment_bytes_min: crate::format::LOG_SEGMENT_BYTES_MIN,
             checkpoint_bytes_min: CHECKPOINT_BYTES_MIN,
-            live_share: None,
+            live_share: Some(LIVE_SHARE_DEFAULT),
             is_freed_poisoned: false,
             rebuild_index: false,
             on_recovery: None,
@@ -397,7 +400,7 @@ impl Options {
         self
     }
 
-    /// Sets the share of a table in memory that is to be live, from 0.5 to 0.9.
+    /// Sets the share of a table in memory that is to be live, from 0.5 to 0.9; 0.78 by default.
     ///
     /// Replaced and deleted values take space until compaction moves what is live out of their
     /// segments. More live share is less memory and more work for each change: where keys are
@@ -410,7 +413,7 @@ impl Options {
     ///
     /// ```
     /// # fn main() -> splitpoint::Result<()> {
-    /// let db = splitpoint::Options::new().live_share(0.78).in_memory()?;
+    /// let db = splitpoint::Options::new().live_share(0.9).in_memory()?;
     /// for round in 0..100_u32 {
     ///     db.put_many((0..1000_u32).map(|i| (i.to_le_bytes(), round.to_le_bytes())))?;
     /// }

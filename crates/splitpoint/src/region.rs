@@ -7,7 +7,7 @@
 //! | [`Extents`] | granules, free and allocated | the writer |
 //!
 //! [`Region`] holds what the three share: calls to the storage whose errors name the file, syncs,
-//! superblocks.
+//! superblocks, and the pins of readers.
 //!
 //! View and windows move when they outgrow their address space; [`growing`](crate::growing)
 //! explains why a reader never reaches past the end of either. The live header does not move.
@@ -28,6 +28,7 @@ use crate::health::Health;
 use crate::index::line::LINE_BYTES;
 use crate::live::{LineWindow, Live, WORD_COUNT};
 use crate::piece::piece_of;
+use crate::pins::Pins;
 use crate::prefaulter::Prefaulter;
 use crate::storage::failure::io_error;
 use crate::storage::{Backing, Room, Storage, WindowKind, is_of_device, no_room};
@@ -47,6 +48,8 @@ const AGAIN_BYTES: u64 = 1 << 20;
 pub(crate) struct Region {
     pub(crate) view: View,
     pub(crate) windows: Windows,
+    /// What readers of this handle look at.
+    pub(crate) pins: Pins,
     device: Device,
     /// Whether the index is private memory of this handle, because it may not write the file.
     is_private: AtomicBool,
@@ -141,6 +144,7 @@ impl Region {
         Ok(Self {
             view: View::new(storage.clone()),
             windows: Windows::new(storage.clone(), live),
+            pins: Pins::default(),
             device: Device { storage, live, health: Arc::default() },
             is_private: AtomicBool::new(is_private),
             prefaulter: Prefaulter::default(),

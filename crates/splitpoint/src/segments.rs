@@ -65,6 +65,8 @@ pub(crate) struct TableSegment {
     pub(crate) bytes: u64,
     pub(crate) segment_use: SegmentUse,
     pub(crate) live_bytes: u64,
+    /// Bytes of records that no slot holds. What is left at the end of a segment is not among them.
+    pub(crate) dead_bytes: u64,
     /// Low half of the sequence number.
     pub(crate) sequence: u32,
 }
@@ -82,6 +84,8 @@ pub(crate) struct SegmentTable {
     /// log2 of the bytes of a unit.
     unit_shift: u32,
     words: Vec<u64>,
+    /// Dead bytes of segments, at their first units.
+    dead_bytes: Vec<u32>,
     /// Log segments smaller than a unit: the first of a table.
     small: Vec<Range<u64>>,
     /// Segments with one big record each, by their offset, with their size.
@@ -93,7 +97,13 @@ impl SegmentTable {
     pub(crate) fn new(unit_bytes: u64) -> Self {
         assert!(unit_bytes.is_power_of_two());
         let unit_shift = unit_bytes.trailing_zeros();
-        Self { unit_shift, words: Vec::new(), small: Vec::new(), bigs: BTreeMap::new() }
+        Self {
+            unit_shift,
+            words: Vec::new(),
+            dead_bytes: Vec::new(),
+            small: Vec::new(),
+            bigs: BTreeMap::new(),
+        }
     }
 
     /// Returns the first unit of the segment that has the byte at `offset`, and its word.
@@ -115,6 +125,7 @@ impl SegmentTable {
         let units = self.units_of(&segment);
         if self.words.len() < units.end {
             self.words.resize(units.end, 0);
+            self.dead_bytes.resize(units.end, 0);
         }
         if is_small {
             self.small.push(segment);
@@ -128,6 +139,7 @@ impl SegmentTable {
         );
         let size = u64::from(units.len().trailing_zeros()) << USE_BITS;
         self.words[units.clone()].fill(size | segment_use as u64);
+        self.dead_bytes[units.start] = 0;
         self.words[units.start] |= (sequence & u64::from(u32::MAX)) << SEQUENCE_SHIFT;
     }
 
@@ -165,6 +177,15 @@ impl SegmentTable {
         let Some((unit, _)) = self.first_unit(offset) else { return };
         let word = &mut self.words[unit];
         *word -= ((bytes / 8) << LIVE_SHIFT).min(*word & live_mask());
+        self.add_dead(offset, bytes);
+    }
+
+    /// Counts a record of `bytes` at `offset` that no slot has ever held.
+    #[inline]
+    pub(crate) fn add_dead(&mut self, offset: u64, bytes: u64) {
+        let Some((unit, _)) = self.first_unit(offset) else { return };
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.dead_bytes[unit] = self.dead_bytes[unit].saturating_add(bytes);
     }
 
     /// Changes the use of the segment at `offset`.
@@ -199,6 +220,7 @@ impl SegmentTable {
             bytes: (1 << (word >> USE_BITS & ((1 << SIZE_BITS) - 1))) << self.unit_shift,
             segment_use,
             live_bytes: (first & live_mask()) >> LIVE_SHIFT << 3,
+            dead_bytes: self.dead_bytes[unit].into(),
             sequence: (first >> SEQUENCE_SHIFT) as u32,
         })
     }
@@ -274,6 +296,7 @@ mod tests {
             bytes: 4 * UNIT,
             segment_use: SegmentUse::Compacted,
             live_bytes: 48,
+            dead_bytes: 24,
             sequence: 9,
         };
         assert_eq!(segment, expected);

@@ -131,6 +131,12 @@ pub struct Stats {
     pub unsafe_age: Option<Duration>,
     /// The newest checkpoint, if there is one.
     pub checkpoint: Option<Checkpoint>,
+    /// Whether values that this handle has returned, or scans and backups of it, keep records from
+    /// being overwritten.
+    pub is_pinned: bool,
+    /// For how long at least the oldest of them has held back space that is wanted again; `None` if
+    /// nothing waits for them.
+    pub held_up_for: Option<Duration>,
     /// How this handle got its index.
     pub recovery: Recovery,
     /// The lengths of all chains, beside the ideal.
@@ -145,7 +151,7 @@ impl Stats {
     ///
     /// ```
     /// # fn main() -> splitpoint::Result<()> {
-    /// let db = splitpoint::Options::new().live_share(0.78).in_memory()?;
+    /// let db = splitpoint::Db::in_memory()?;
     /// db.put("key", "value")?;
     /// assert_eq!(db.stats()?.write_amplification(), 1.0);
     /// # Ok(())
@@ -194,6 +200,8 @@ impl Stats {
             durable_bytes: 0,
             unsafe_age: None,
             checkpoint: None,
+            is_pinned: false,
+            held_up_for: None,
             recovery: Recovery::Clean,
             chains: occupancy.finish(),
         }

@@ -29,12 +29,12 @@ use std::time::Instant;
 
 use crate::atomic::Ordering;
 use crate::error::{Error, Result};
-use crate::format::{GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
+use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
 use crate::hash::HashFunction;
 use crate::horizons::Horizons;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, SLOT_COUNT};
-use crate::index::lookup::{Located, find, for_each_line, locate};
+use crate::index::lookup::{Located, find, find_candidate, for_each_line, locate};
 use crate::index::shape::Shape;
 use crate::index::slot::Tag;
 use crate::index::split::Scratch;
@@ -44,9 +44,10 @@ use crate::log::append::{Appender, OpenedSegments};
 use crate::log::durable::GroupCommit;
 use crate::log::record::Pair;
 use crate::options::{Access, Durability, Options};
-use crate::region::{Extents, Region};
+use crate::region::{Extents, Region, View};
 use crate::stats::{Checkpoint, Occupancy, Recovery, SegmentBytes, Stats};
 use crate::storage::fork::Origin;
+use crate::value::Value;
 
 pub(crate) use checkpointing::Checkpointing;
 pub(crate) use closing::Mark;
@@ -69,7 +70,6 @@ pub(crate) struct Store {
     pub(crate) opened: Arc<OpenedSegments>,
     /// Since when scans and backups go on.
     pub(crate) horizons: Horizons,
-    grace: Grace,
     writer: Mutex<Writer>,
     /// Held while a superblock is written without the lock of the writer.
     superblock_writes: Mutex<()>,
@@ -93,23 +93,6 @@ pub(crate) struct Writer {
     /// Bytes of dead records whose segments were emptied: they are not in the counts any more.
     retired_bytes: u64,
     scratch: Scratch,
-}
-
-/// Stands in for the pins of borrowed values, of which there are none yet: so space is used again
-/// only where a program asks for it, which then may not hold a value across changes.
-#[derive(Debug)]
-struct Grace {
-    past: u64,
-}
-
-impl Grace {
-    fn ticket(&self) -> u64 {
-        self.past - 1
-    }
-
-    fn poll(&self) -> u64 {
-        self.past
-    }
 }
 
 impl Writer {
@@ -192,7 +175,6 @@ impl Store {
             group,
             opened: writer.log.opened().clone(),
             horizons: Horizons::default(),
-            grace: Grace { past: 1 },
             writer: Mutex::new(writer),
             superblock_writes: Mutex::default(),
         }
@@ -234,18 +216,28 @@ impl Store {
         }
     }
 
+    /// Returns the value of a key, pinned.
     #[inline]
-    pub(crate) fn find(&self, key: &[u8]) -> Result<Option<Pair<'_>>> {
+    pub(crate) fn find(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
         self.find_hashed(key, self.hash_of(key))
     }
 
     #[inline]
-    pub(crate) fn find_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
+    pub(crate) fn find_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Value<'_>>> {
+        let Region { view, windows, pins, .. } = &*self.region;
+        let Some(candidate) = find_candidate(windows, hash)? else { return Ok(None) };
+        let pin = pins.pin();
+        match candidate.find(windows, hash, |addr| key_at(view, addr, key)) {
+            Ok(Some(pair)) => Ok(Some(Value::pinned(pair.value, pin))),
+            other => other.map(|_| None),
+        }
+    }
+
+    /// Returns the record of a key, for a caller that holds a pin.
+    #[inline]
+    pub(crate) fn find_while_pinned(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
         let Region { view, windows, .. } = &*self.region;
-        find(windows, hash, |addr| {
-            let pair = view.pair(addr)?;
-            Ok((pair.key == key).then_some(pair))
-        })
+        find(windows, hash, |addr| key_at(view, addr, key))
     }
 
     /// Returns where a key is or should be. For the writer.
@@ -431,6 +423,8 @@ impl Store {
                 .superblock
                 .checkpoint
                 .map(|name| Checkpoint { log_bytes: name.lsn, bytes: name.bytes }),
+            is_pinned: region.pins.is_pinned(),
+            held_up_for: region.pins.held_up_for(),
             recovery: self.recovery,
             chains: occupancy.finish(),
         })
@@ -447,6 +441,13 @@ impl Store {
         let buckets = u128::from(record_count) * 1000 / u128::from(fill_thousandths);
         Geometry::with_bucket_count(u64::try_from(buckets).unwrap_or(u64::MAX))
     }
+}
+
+/// Returns the record at `addr` if it has the key.
+#[inline]
+fn key_at<'a>(view: &'a View, addr: Addr, key: &[u8]) -> Result<Option<Pair<'a>>> {
+    let pair = view.pair(addr)?;
+    Ok((pair.key == key).then_some(pair))
 }
 
 fn checkpoint_bytes(live: Live<'_>) -> u64 {

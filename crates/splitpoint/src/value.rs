@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::marker::PhantomData;
 use std::ops::Deref;
+
+use crate::pins::Pin;
 
 /// Bytes of a value that `Debug` shows; for a longer value it adds the length.
 const DEBUG_BYTES_MAX: usize = 64;
@@ -19,9 +20,11 @@ const DEBUG_BYTES_MAX: usize = 64;
 /// program writes to the file they may change, and if it truncates the file, reading them raises
 /// `SIGBUS`. [`Db::open`](crate::Db::open) has the whole contract.
 ///
-/// The type is opaque, because a later version may count borrowed values, so that it does not reuse
-/// the space of a record while somebody reads it. Copy a value that you keep for long with
-/// [`into_vec`](Self::into_vec).
+/// A value of a store is *pinned*: until it is dropped, the store overwrites neither its record nor
+/// any other that has been replaced or deleted since the lookup. So copy a value that you keep for
+/// long, with [`into_vec`](Self::into_vec).
+/// [`Stats::held_up_for`](crate::stats::Stats::held_up_for) shows whether space is waiting for one.
+/// A clone is pinned as well. Any thread may drop either; it costs one atomic subtraction.
 ///
 /// # Examples
 ///
@@ -40,29 +43,26 @@ const DEBUG_BYTES_MAX: usize = 64;
 #[derive(Clone)]
 pub struct Value<'table> {
     bytes: Cow<'table, [u8]>,
-    pin: Pin<'table>,
-}
-
-/// The part of a value that will keep the space of its record from reuse. Splitpoint reuses no
-/// space yet, so it does nothing, but its `Drop` makes the compiler treat values today as it must
-/// treat them then.
-#[derive(Clone)]
-struct Pin<'table>(PhantomData<&'table ()>);
-
-impl Drop for Pin<'_> {
-    fn drop(&mut self) {}
+    /// Keeps the bytes from being overwritten, if the table might.
+    pin: Option<Pin<'table>>,
 }
 
 impl<'table> Value<'table> {
-    /// Wraps bytes that the table owns.
+    /// Wraps bytes that the table owns, and neither changes nor moves as long as it lives.
     #[inline]
     pub fn borrowed(bytes: &'table [u8]) -> Self {
-        Self { bytes: Cow::Borrowed(bytes), pin: Pin(PhantomData) }
+        Self { bytes: Cow::Borrowed(bytes), pin: None }
+    }
+
+    /// Wraps bytes that the table owns, and does not change as long as `pin` lives.
+    #[inline]
+    pub(crate) fn pinned(bytes: &'table [u8], pin: Pin<'table>) -> Self {
+        Self { bytes: Cow::Borrowed(bytes), pin: Some(pin) }
     }
 
     /// Wraps bytes that were read for this value only.
     pub fn owned(bytes: Vec<u8>) -> Self {
-        Self { bytes: Cow::Owned(bytes), pin: Pin(PhantomData) }
+        Self { bytes: Cow::Owned(bytes), pin: None }
     }
 
     /// Returns the bytes, and copies them if the table owns them.
@@ -193,7 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_takes_no_room() {
-        assert_eq!(size_of::<Option<Value<'_>>>(), size_of::<Vec<u8>>());
+    fn a_pin_takes_one_word() {
+        let word = size_of::<usize>();
+        assert_eq!(size_of::<Option<Value<'_>>>(), size_of::<Vec<u8>>() + word);
     }
 }

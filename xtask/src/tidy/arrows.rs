@@ -38,7 +38,9 @@ const LAYERS: &[&[&str]] = &[
     &["hash", "linear"],
     &["growing"],
     &["batch"],
-    &["error", "atomic", "bitmap", "storage::fork", "testing::mutant", "value"],
+    &["value"],
+    &["horizons", "pins"],
+    &["error", "atomic", "bitmap", "storage::fork", "testing::mutant"],
     &["file_kind"],
 ];
 

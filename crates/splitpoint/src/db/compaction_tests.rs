@@ -191,6 +191,27 @@ fn big_values_are_given_back_when_they_are_replaced() {
     assert!(stats.file_bytes < 1 << 20, "{:?}", stats.segments);
 }
 
+/// Records of a quarter of a segment leave much of it unused. That is no space to gain: the work
+/// must end.
+#[test]
+fn the_unused_ends_of_segments_are_not_compacted_again_and_again() {
+    let mut run = Run::new();
+    for _ in 0..3000 {
+        let key = run.below(100);
+        run.put(key, 950);
+    }
+    let stats = run.db.stats().unwrap();
+    assert!(stats.write_amplification() < 5.0, "{}", stats.write_amplification());
+    assert!(stats.segments.log < 2 * stats.live_bytes, "{:?}", stats.segments);
+    let mut calls = 0;
+    while !run.db.maintain(64 << 10).unwrap().is_done {
+        calls += 1;
+        assert!(calls < 20, "it ends");
+    }
+    assert_eq!(run.db.maintain(1 << 20).unwrap().moved_bytes, 0, "nothing is left");
+    assert_eq!(content(&run.db), run.model);
+}
+
 #[test]
 fn records_of_every_form_are_moved() {
     let mut run = Run::new();
@@ -304,6 +325,75 @@ fn a_backup_of_a_compacted_table_has_every_pair() {
     assert_eq!(content(&Db::open(&streamed).unwrap()), run.model);
 }
 
+#[test]
+fn readers_find_every_key_while_records_move() {
+    let mut run = Run::new();
+    for key in 0..300 {
+        run.put(key, 60);
+    }
+    let db = run.db.clone();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (db, is_done) = (&db, &is_done);
+            scope.spawn(move || {
+                let mut key = thread;
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    key = (key + 7) % 300;
+                    assert!(db.contains(u64::to_le_bytes(key)).unwrap());
+                    assert!(!db.contains(u64::to_le_bytes(key + 1000)).unwrap());
+                }
+            });
+        }
+        for _ in 0..30_000 {
+            let key = run.below(300);
+            run.put(key, 60);
+        }
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    run.assert_sound();
+}
+
+/// Holds values while every key is overwritten many times, and compares them at the end.
+fn hold_values(run: &mut Run) {
+    for key in 0..500 {
+        run.put(key, 60);
+    }
+    let db = run.db.clone();
+    let mut held = Vec::new();
+    for round in 0..20 {
+        for key in (round..500).step_by(50) {
+            let key = u64::to_le_bytes(key);
+            held.push((db.get(key).unwrap().expect("it is there"), run.model[&key[..]].clone()));
+        }
+        for _ in 0..500 {
+            let key = run.below(500);
+            run.put(key, 60);
+        }
+    }
+    let waiting = db.stats().unwrap().segments.waiting;
+    assert!(waiting > 0, "what was emptied is held back");
+    for (value, expected) in held.drain(..) {
+        assert!(value == expected, "a value that is held does not change");
+    }
+    for _ in 0..2000 {
+        let key = run.below(500);
+        run.put(key, 60);
+    }
+    run.assert_sound();
+    assert!(db.stats().unwrap().segments.waiting < waiting);
+}
+
+#[test]
+fn values_that_are_held_do_not_change_and_hold_space_back_until_they_are_dropped() {
+    hold_values(&mut Run::new());
+}
+
+#[test]
+fn a_value_whose_space_was_used_again_is_noticed() {
+    assert_found(Mutant::ReusesPinned, || hold_values(&mut Run::new()));
+}
+
 /// Asserts that `what` panics with an engine that makes a mistake.
 fn assert_found(mutant: Mutant, what: impl FnOnce() + std::panic::UnwindSafe) {
     let found = std::panic::catch_unwind(|| mutant::with(mutant, what));
@@ -318,6 +408,11 @@ fn a_segment_that_was_not_read_to_its_end_is_missed() {
 #[test]
 fn a_scan_whose_space_was_used_again_is_noticed() {
     assert_found(Mutant::ReusesUnderScan, || scan_under_changes(&mut Run::new()));
+}
+
+#[test]
+fn a_record_that_was_moved_without_a_name_is_missed_by_a_scan() {
+    assert_found(Mutant::MovesWithoutName, || scan_under_changes(&mut Run::new()));
 }
 
 /// Returns the bytes moved for a byte of changes, while the grace period of what was emptied lasts
@@ -357,8 +452,8 @@ fn a_live_share_out_of_bounds_is_refused() {
 }
 
 #[test]
-fn a_table_without_a_live_share_keeps_everything() {
-    let options = Options::new().segment_bytes_min(SEGMENT_BYTES).seed(7);
+fn a_table_that_keeps_dead_records_does_not_move_any() {
+    let options = Options::new().segment_bytes_min(SEGMENT_BYTES).seed(7).keep_dead_records();
     let db = options.in_memory().unwrap();
     let mut first: Option<Value<'_>> = None;
     for i in 0..10_000_u64 {

@@ -58,8 +58,8 @@ impl Db {
     ) -> Result<Option<V>> {
         let (key, durability) = (key.as_ref(), self.store.durability);
         let writer = self.store.lock_for_change()?;
-        let old = self.store.find(key)?.map(|pair| pair.value);
-        let (mut writer, new) = run_locked(writer, || change(old));
+        let old = self.store.find(key)?;
+        let (mut writer, new) = run_locked(writer, move || change(old.as_deref()));
         if let Some(value) = &new {
             let value = value.as_ref();
             self.store.put_at_once(&mut writer, key, value, PutMode::Replace, durability)?;
@@ -111,14 +111,14 @@ impl Db {
             return Ok(value);
         }
         let writer = self.store.lock_for_change()?;
-        if let Some(pair) = self.store.find(key)? {
-            return Ok(Value::borrowed(pair.value));
+        if let Some(value) = self.store.find(key)? {
+            return Ok(value);
         }
         let (mut writer, value) = run_locked(writer, make);
         self.store.put_at_once(&mut writer, key, value.as_ref(), PutMode::New, durability)?;
         let stored = self.store.find(key)?.expect("the lock is held since it was stored");
         self.finish(writer, durability)?;
-        Ok(Value::borrowed(stored.value))
+        Ok(stored)
     }
 
     /// Deletes every key for which `keep` returns `false`, and returns the number of keys it
@@ -232,13 +232,13 @@ impl Db {
         let hash = self.store.hash_of(key);
         let durability = self.store.durability.deferred();
         let mut writer = self.store.lock_for_change()?;
-        let Some(pair) = self.store.find_hashed(key, hash)? else {
+        let Some(value) = self.store.find_hashed(key, hash)? else {
             return Ok(ConditionalDelete::Missing);
         };
         // The read mapping may have moved since `old` was read, so equal values may lie at two
         // addresses.
-        if !std::ptr::eq(pair.value, old) && pair.value != old {
-            return Ok(ConditionalDelete::Other(Value::borrowed(pair.value)));
+        if !std::ptr::eq(value.as_ref(), old) && value != *old {
+            return Ok(ConditionalDelete::Other(value));
         }
         self.store.delete_locked(&mut writer, key, hash, durability)?;
         self.finish(writer, durability)?;

@@ -11,10 +11,11 @@ use crate::linear::BucketIndex;
 
 /// Finds the record of a key, from any thread, while one writer changes the table.
 ///
-/// `is_key` says whether the record at an address has the key that was hashed. A record that is
-/// found was current during the call. A miss counts only if the bucket of the hash is still
-/// the same and nothing that was looked at has been used for something else: `docs/design.md` has the
-/// argument, under "Why is a lock-free miss right?".
+/// `is_key` says whether the record at an address has the key that was hashed. If it reads records
+/// that the writer may use again, the caller holds a [pin](crate::pins); [`find_candidate`] is for one
+/// that does not want to pin for a miss. A record that is found was current during the call. A miss
+/// counts only if the bucket of the hash is still the same and nothing that was looked at has been
+/// used for something else: `docs/design.md` has the argument, under "Why is a lock-free miss right?".
 ///
 /// # Source
 ///
@@ -24,21 +25,111 @@ use crate::linear::BucketIndex;
 pub(crate) fn find<L: Lines + ?Sized, T>(
     lines: &L,
     hash: u64,
-    mut is_key: impl FnMut(Addr) -> Result<Option<T>>,
+    is_key: impl FnMut(Addr) -> Result<Option<T>>,
 ) -> Result<Option<T>> {
-    let mut before = lines.shape().load(Ordering::Acquire);
+    match find_candidate(lines, hash)? {
+        Some(candidate) => candidate.find(lines, hash, is_key),
+        None => Ok(None),
+    }
+}
+
+/// The first line of a chain with a slot that has the tag of a hash. Its records have not been looked
+/// at.
+pub(crate) struct Candidate<'a> {
+    /// The word with the shape that led there.
+    shape: u64,
+    line: &'a Line,
+    /// Lines of the chain before it.
+    line_count: u64,
+    /// The slots that had the tag.
+    slots: u32,
+}
+
+/// Looks for a slot with the tag of a hash; `None` is a miss, as of [`find`].
+#[inline]
+pub(crate) fn find_candidate<L: Lines + ?Sized>(
+    lines: &L,
+    hash: u64,
+) -> Result<Option<Candidate<'_>>> {
+    let mut shape = lines.shape().load(Ordering::Acquire);
     loop {
-        let bucket = Shape::of_word(before).geometry.bucket_of(hash);
-        let found = find_in_chain(lines, bucket, Tag::of_hash(hash), &mut is_key);
-        if let Ok(Some(_)) = found {
-            return found;
-        }
+        let bucket = Shape::of_word(shape).geometry.bucket_of(hash);
+        let missed = match next_with_tag(lines, lines.bucket(bucket), 0, Tag::of_hash(hash)) {
+            Ok(Some((line, line_count, slots))) => {
+                return Ok(Some(Candidate { shape, line, line_count, slots }));
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
         // As with a miss: a chain is too long to be true only if it has not moved under the reader.
         let after = lines.shape().load(Ordering::Acquire);
-        if before == after || is_same_place(before, after, hash) {
-            return found;
+        if shape == after || is_same_place(shape, after, hash) {
+            return missed;
         }
-        before = after;
+        shape = after;
+    }
+}
+
+/// Returns the first line of a chain, from `line` on, that has a slot with the tag, the number of lines
+/// before it, and a mask of those slots.
+#[inline]
+fn next_with_tag<'a, L: Lines + ?Sized>(
+    lines: &'a L,
+    mut line: &'a Line,
+    mut line_count: u64,
+    tag: Tag,
+) -> Result<Option<(&'a Line, u64, u32)>> {
+    loop {
+        let slots = line.match_tag(tag);
+        if slots != 0 {
+            return Ok(Some((line, line_count, slots)));
+        }
+        let Some(next) = line.next() else { return Ok(None) };
+        line_count += 1;
+        line = follow(lines, next, line_count)?;
+    }
+}
+
+impl<'a> Candidate<'a> {
+    /// Finds the record like [`find`], for a caller that has pinned it since.
+    #[inline]
+    pub(crate) fn find<L: Lines + ?Sized, T>(
+        self,
+        lines: &'a L,
+        hash: u64,
+        mut is_key: impl FnMut(Addr) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        match self.find_in_rest(lines, Tag::of_hash(hash), &mut is_key) {
+            Ok(Some(found)) => Ok(Some(found)),
+            missed => settle(lines, hash, self.shape, missed, is_key),
+        }
+    }
+
+    #[inline]
+    fn find_in_rest<L: Lines + ?Sized, T>(
+        &self,
+        lines: &'a L,
+        tag: Tag,
+        is_key: &mut impl FnMut(Addr) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let Self { mut line, mut line_count, mut slots, .. } = *self;
+        loop {
+            while slots != 0 {
+                // Loaded again: what the slot held before the pin may have been used again since.
+                let slot = line.slot(slots.trailing_zeros() as usize);
+                if slot.tag() == tag
+                    && !slot.is_empty()
+                    && let Some(found) = is_key(slot.addr())?
+                {
+                    return Ok(Some(found));
+                }
+                slots &= slots - 1;
+            }
+            let Some(next) = line.next() else { return Ok(None) };
+            line_count += 1;
+            line = follow(lines, next, line_count)?;
+            slots = line.match_tag(tag);
+        }
     }
 }
 
@@ -63,30 +154,28 @@ fn is_same_place(before: u64, after: u64, hash: u64) -> bool {
     before.epoch == after.epoch && before.geometry.bucket_of(hash) == after.geometry.bucket_of(hash)
 }
 
-#[inline]
-fn find_in_chain<L: Lines + ?Sized, T>(
+/// Returns a miss, or an error, if the writer has moved nothing since the reader loaded `shape`; otherwise
+/// looks again. Apart, so that a hit is compiled into the caller.
+#[cold]
+#[inline(never)]
+fn settle<L: Lines + ?Sized, T>(
     lines: &L,
-    bucket: BucketIndex,
-    tag: Tag,
-    is_key: &mut impl FnMut(Addr) -> Result<Option<T>>,
+    hash: u64,
+    mut shape: u64,
+    mut missed: Result<Option<T>>,
+    mut is_key: impl FnMut(Addr) -> Result<Option<T>>,
 ) -> Result<Option<T>> {
-    let mut line = lines.bucket(bucket);
-    let mut line_count = 0;
     loop {
-        let mut candidates = line.match_tag(tag);
-        while candidates != 0 {
-            let slot = line.slot(candidates.trailing_zeros() as usize);
-            if slot.tag() == tag
-                && !slot.is_empty()
-                && let Some(found) = is_key(slot.addr())?
-            {
-                return Ok(Some(found));
-            }
-            candidates &= candidates - 1;
+        let after = lines.shape().load(Ordering::Acquire);
+        if shape == after || is_same_place(shape, after, hash) {
+            return missed;
         }
-        let Some(next) = line.next() else { return Ok(None) };
-        line_count += 1;
-        line = follow(lines, next, line_count)?;
+        let Some(candidate) = find_candidate(lines, hash)? else { return Ok(None) };
+        missed = candidate.find_in_rest(lines, Tag::of_hash(hash), &mut is_key);
+        if let Ok(Some(_)) = missed {
+            return missed;
+        }
+        shape = candidate.shape;
     }
 }
 

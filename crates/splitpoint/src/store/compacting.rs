@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use super::{Store, Writer};
-use crate::compaction::{Compaction, Moment, Victim, warm_bytes_max};
+use crate::compaction::{Compaction, Death, Moment, Victim, warm_bytes_max};
 use crate::error::{Error, Result};
 use crate::format::{Addr, SegmentHeader, big_record_bytes_min, u32_at};
 use crate::index::lookup::locate_addr;
@@ -106,9 +106,11 @@ impl Writer {
 
     /// Counts a tombstone or another record that no slot holds.
     #[inline]
-    pub(super) fn note_appended_dead(&mut self, bytes: u64) {
-        if let Some(compacting) = &mut self.compacting {
-            compacting.state.note_appended(bytes);
+    pub(super) fn note_appended_dead(&mut self, addr: Addr, bytes: u64) {
+        let Some(compacting) = &mut self.compacting else { return };
+        compacting.state.note_appended(bytes);
+        if let Some(segments) = self.extents.segments_mut() {
+            segments.add_dead(addr.offset(), bytes);
         }
     }
 
@@ -138,13 +140,16 @@ impl Writer {
 
     /// Puts a segment on the list of those that wait, in which `record_bytes` are dead.
     fn retire(&mut self, store: &Store, segment: Range<u64>, is_big: bool, record_bytes: u64) {
-        let lsn = self.log.position().lsn;
-        let ticket = store.grace.ticket();
+        let death = Death {
+            lsn: self.log.position().lsn,
+            ticket: store.region.pins.ticket(),
+            stamp: store.horizons.now(),
+        };
         let record_bytes = record_bytes.min(self.state.dead_bytes);
         self.state.dead_bytes -= record_bytes;
         self.retired_bytes += record_bytes;
         let compacting = self.compacting.as_mut().expect("only compaction retires segments");
-        compacting.state.retire(segment, is_big, lsn, ticket);
+        compacting.state.retire(segment, is_big, death);
     }
 
     /// Returns where the records of a table are whose segments are followed, in the order of the
@@ -215,7 +220,7 @@ impl Store {
         let Writer { compacting: Some(compacting), log, state, .. } = &mut *writer else { return };
         let live_bytes = compacting.movable_bytes(state.live_bytes);
         let segment_bytes = log.next_segment_bytes(&self.region);
-        let used_bytes = self.region.live().log_bytes();
+        let used_bytes = live_bytes + state.dead_bytes;
         let budget = compacting.state.begin_step(used_bytes, live_bytes, segment_bytes);
         if budget > 0 {
             // What cannot be moved, for want of memory, is tried again by the next step.
@@ -269,8 +274,11 @@ impl Store {
         let mut candidates = Vec::with_capacity(BATCH);
         let read = self.read_candidates(&mut victim, budget, &mut candidates);
         let moved = read.and_then(|is_end| {
+            // A scan that goes on finds the version of its moment by `prev`.
+            let names_original =
+                self.horizons.oldest().is_some() && !mutant::is_made(Mutant::MovesWithoutName);
             for candidate in &candidates {
-                self.move_if_live(writer, candidate, victim.salt)?;
+                self.move_if_live(writer, candidate, victim.salt, names_original)?;
             }
             Ok(is_end)
         });
@@ -341,13 +349,14 @@ impl Store {
         candidates.push(Candidate { addr: Addr::of_offset(at), hash, pair });
     }
 
-    /// Moves a record if a slot holds it.
+    /// Moves a record if a slot holds it; `names_original` says whether the copy has it as `prev`.
     #[inline]
     fn move_if_live(
         &self,
         writer: &mut Writer,
         candidate: &Candidate<'_>,
         salt: u64,
+        names_original: bool,
     ) -> Result<()> {
         let Candidate { addr, hash, pair } = *candidate;
         let windows = &self.region.windows;
@@ -359,8 +368,7 @@ impl Store {
         let bytes = record.bytes.len() as u64;
         let mut payload = Payload::new(RecordKind::Put, pair.key, pair.value);
         verify(&payload, &record.header, record.bytes, salt, addr)?;
-        // A scan that goes on finds the version of its moment by it.
-        let prev = self.horizons.oldest().is_some().then_some(addr);
+        let prev = names_original.then_some(addr);
         payload.header.prev = prev;
         let moved_bytes = payload.header.record_bytes();
         let Writer { compacting: Some(compacting), extents, .. } = &mut *writer else {
@@ -386,7 +394,7 @@ impl Store {
         if !compacting.state.is_any_waiting() {
             return;
         }
-        let moment = Moment::in_memory(self.grace.poll(), self.horizons.oldest());
+        let moment = Moment::in_memory(self.region.pins.poll(), self.horizons.oldest());
         let live_bytes = compacting.movable_bytes(state.live_bytes);
         let warm_bytes_max = warm_bytes_max(live_bytes, log.next_segment_bytes(&self.region));
         while let Some((segment, is_big)) = compacting.state.take_reusable(&moment) {

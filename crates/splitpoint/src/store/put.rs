@@ -181,7 +181,7 @@ impl Store {
         if payload.header.kind == RecordKind::Put {
             writer.note_appended(addr, record_bytes, is_big);
         } else {
-            writer.note_appended_dead(record_bytes);
+            writer.note_appended_dead(addr, record_bytes);
         }
         Ok((addr, record_bytes))
     }

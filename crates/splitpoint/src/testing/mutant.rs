@@ -1,5 +1,5 @@
-//! Mistakes that the sweeps of `testing::crash_tests` must find: a test can ask the engine to make
-//! one. In any other build the hooks are constants, and nothing is left of them.
+//! Mistakes that the sweeps of `testing::crash_tests`, or loom, must find: a test can ask the engine
+//! to make one. In any other build the hooks are constants, and nothing is left of them.
 //!
 //! # Not here
 //!
@@ -27,20 +27,24 @@ pub(crate) enum Mutant {
     ReusesPinned,
     /// Space is used again that a scan has yet to read.
     ReusesUnderScan,
+    /// A record that is moved under a scan does not name the one that it was.
+    MovesWithoutName,
     /// Changes pay for segments that are emptied and wait.
     PaysForWaiting,
+    /// A grace period looks only at the pins of the parity that it has left.
+    OneLookAtPins,
 }
 
 /// Returns whether the engine makes this mistake now: never, but in a test that asks for it.
-#[cfg(any(not(test), loom))]
+#[cfg(not(test))]
 #[inline(always)]
 pub(crate) fn is_made(_: Mutant) -> bool {
     false
 }
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 pub(crate) use switch::{is_made, with};
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod switch {
     use std::cell::Cell;
 

@@ -439,7 +439,7 @@ impl<const KIND: usize> Sut<KIND> {
         }
         if Self::KIND == Kind::Memory && done.is_done {
             let live_bytes = self.db().stats().unwrap().live_bytes;
-            let bound = live_bytes + live_bytes / 4 + 4 * 4096;
+            let bound = live_bytes + live_bytes / 2 + 4 * 4096;
             assert!(segments.log <= bound, "{} for {live_bytes}", segments.log);
         }
     }

@@ -1,0 +1,298 @@
+//! `Pins`: claims of readers that what they read is not overwritten.
+//!
+//! A reader that has loaded the address of a record may go on reading the record after the writer
+//! has stored another address in the slot. So a reader counts itself *before* it loads the slot: it
+//! holds a [`Pin`], which goes into the [`Value`](crate::Value) that it returns. The writer
+//! *retires* what no slot holds any more, and uses its space again only after a *grace period*: when
+//! every pin is gone that may be older.
+//!
+//! One counter would do, but it is never 0 while threads keep taking values before they drop others.
+//! So each place has two, and a word, the *parity*, says on which one new pins count:
+//!
+//! ```text
+//! pin     p = parity; count[p] += 1; fence; only then load the slot     remembers count[p]
+//! unpin   count[p] -= 1                                                 from any thread
+//! period  slots stored; fence
+//!         look at count[parity ^ 1] of all places, until all are 0
+//!         parity ^= 1
+//!         look at count[old parity] of all places, until all are 0      over
+//! ```
+//!
+//! A *place* belongs to one thread: a cache line with its two counters, so that readers do not
+//! write to the same line. `places` gives threads their places.
+//!
+//! # Why it is right
+//!
+//! - Of the two fences one comes first. If it is the reader's, the writer sees the count, on
+//!   whichever parity it is, and waits for it: it looks at both counters after its fence. If it is
+//!   the writer's, the reader sees the new slot, and never has the old address.
+//! - A look at `count[old parity]` alone would not do. A reader may load the parity, sleep through
+//!   a flip, and only then count and load the slot. The next period then has the other parity as
+//!   the old one, and never looks at that count. A mutant shows that loom finds this.
+//! - What a reader has read happens before the reuse: it leaves with a release, and the writer sees
+//!   the 0 with an acquire.
+//! - It ends: new pins count on the counter that the writer is not waiting for, except those of
+//!   readers that loaded the parity before the flip, which are few.
+//!
+//! # Invariants
+//!
+//! - The writer never waits: [`poll`](Pins::poll) looks once and goes on.
+//! - A copy of a pin counts where the pin counts. It has the same bytes, so it must hold back the
+//!   same period.
+//!
+//! # Source
+//!
+//! Sleepable RCU: `McKenney` 2006. Epochs, the usual way, would not do: a thread that takes a value
+//! before it drops the last one never leaves its first epoch.
+
+mod places;
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::atomic::{AtomicU64, Ordering, fence};
+use crate::testing::mutant::{self, Mutant};
+
+/// Number of places of a handle. Threads beyond it share places.
+#[cfg(not(loom))]
+const PLACE_COUNT: usize = 64;
+#[cfg(loom)]
+const PLACE_COUNT: usize = 2;
+
+/// Pins that a [`Bunch`] counts at a time.
+const BUNCH: u64 = 64;
+
+/// The pins of one handle, and how far the grace periods of its writer are.
+///
+/// Not inherited by a fork in any useful way: a child has the counts of threads that it does not
+/// have, so it may keep space that nobody reads.
+pub(crate) struct Pins {
+    parity: CacheLine<AtomicU64>,
+    places: [CacheLine<[AtomicU64; 2]>; PLACE_COUNT],
+    periods: Mutex<Periods>,
+}
+
+/// A cache line of its own.
+#[repr(align(64))]
+struct CacheLine<T>(T);
+
+impl Default for Pins {
+    fn default() -> Self {
+        let zeros = || CacheLine([AtomicU64::new(0), AtomicU64::new(0)]);
+        Self {
+            parity: CacheLine(AtomicU64::new(0)),
+            places: std::array::from_fn(|_| zeros()),
+            periods: Mutex::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Pins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pins").field("is_pinned", &self.is_pinned()).finish_non_exhaustive()
+    }
+}
+
+impl Pins {
+    /// Pins everything that slots hold from now on, until the pin is dropped.
+    ///
+    /// Load the slot after this call.
+    #[inline]
+    pub(crate) fn pin(&self) -> Pin<'_> {
+        self.pin_at(places::number())
+    }
+
+    #[inline]
+    fn pin_at(&self, place: usize) -> Pin<'_> {
+        let count = self.count_of_new(place);
+        count_up(count, 1);
+        Pin(count)
+    }
+
+    /// Pins like [`pin`](Self::pin), for a caller that hands out many pins.
+    pub(crate) fn bunch(&self) -> Bunch<'_> {
+        let count = self.count_of_new(places::number());
+        count_up(count, BUNCH);
+        Bunch { count, left: BUNCH }
+    }
+
+    /// Returns the counter of a place on which new pins count.
+    #[inline]
+    fn count_of_new(&self, place: usize) -> &AtomicU64 {
+        // Any age will do: the writer looks at both counters.
+        let parity = self.parity.0.load(Ordering::Relaxed);
+        &self.places[place % PLACE_COUNT].0[(parity & 1) as usize]
+    }
+
+    /// Returns the ticket of what the writer retires now: of what no slot holds any more. Its space
+    /// may be used again when [`poll`](Self::poll) returns a larger number.
+    ///
+    /// For the thread that holds the writer's lock, after the stores to the slots.
+    pub(crate) fn ticket(&self) -> u64 {
+        let mut periods = self.periods();
+        periods.is_awaited = true;
+        periods.next
+    }
+
+    /// Advances the grace period as far as the pins allow, and returns the ticket below which every
+    /// period is over. Begins a period only if something was retired; never waits.
+    ///
+    /// For the thread that holds the writer's lock, once in each step of its work.
+    pub(crate) fn poll(&self) -> u64 {
+        let mut periods = self.periods();
+        while periods.advance(self) {}
+        periods.past
+    }
+
+    /// Returns whether anything is pinned. A pin that comes or goes meanwhile may be missed.
+    pub(crate) fn is_pinned(&self) -> bool {
+        !(self.is_clear(0) && self.is_clear(1))
+    }
+
+    /// Returns for how long pins have held up the period that is running, at least: since the first
+    /// look at which it could not go on. `None` if nothing waits.
+    pub(crate) fn held_up_for(&self) -> Option<Duration> {
+        self.periods().held_up_since.map(|since| since.elapsed())
+    }
+
+    /// Returns whether no pin counts on a parity.
+    fn is_clear(&self, parity: u64) -> bool {
+        let used = &self.places[..places::used_count()];
+        used.iter().all(|place| place.0[(parity & 1) as usize].load(Ordering::Acquire) == 0)
+    }
+
+    /// The writer's lock protects more than this one, which makes the calls safe without it.
+    fn periods(&self) -> MutexGuard<'_, Periods> {
+        self.periods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts pins so that every load of the caller that follows comes after it, and the writer's look
+/// at the counter, if it comes later, sees it.
+#[inline]
+fn count_up(count: &AtomicU64, pin_count: u64) {
+    count.fetch_add(pin_count, Ordering::SeqCst);
+    // On x86-64 a locked instruction orders all memory accesses around it, and a second one would
+    // cost as much again.
+    if cfg!(any(loom, miri, not(target_arch = "x86_64"))) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// How far the grace periods are. One runs at a time.
+#[derive(Debug, Default)]
+struct Periods {
+    /// Ticket of what is retired now: it waits for the period after the one that runs.
+    next: u64,
+    /// Whether anything has that ticket.
+    is_awaited: bool,
+    /// Tickets below this one are past their periods.
+    past: u64,
+    step: Step,
+    /// When pins first held up the period that runs.
+    held_up_since: Option<Instant>,
+}
+
+/// What the period that runs waits for.
+#[derive(Clone, Copy, Debug, Default)]
+enum Step {
+    /// No period runs.
+    #[default]
+    Rest,
+    /// Readers that loaded the parity before the last flip: they count on the other parity.
+    Stragglers,
+    /// Readers that count on the parity before the flip of this period.
+    Flipped,
+}
+
+impl Periods {
+    /// Takes one step if the pins allow it, and returns whether it did.
+    fn advance(&mut self, pins: &Pins) -> bool {
+        let parity = pins.parity.0.load(Ordering::Relaxed);
+        let may_go_on = match self.step {
+            Step::Rest => self.is_awaited,
+            Step::Stragglers if mutant::is_made(Mutant::OneLookAtPins) => true,
+            Step::Stragglers | Step::Flipped => pins.is_clear(parity ^ 1),
+        };
+        if !may_go_on {
+            if !matches!(self.step, Step::Rest) {
+                self.held_up_since.get_or_insert_with(Instant::now);
+            }
+            return false;
+        }
+        self.step = match self.step {
+            Step::Rest => {
+                // What was retired before is in no slot that a reader loads after its own fence.
+                fence(Ordering::SeqCst);
+                self.is_awaited = false;
+                self.next += 1;
+                Step::Stragglers
+            }
+            Step::Stragglers => {
+                pins.parity.0.store(parity ^ 1, Ordering::Relaxed);
+                Step::Flipped
+            }
+            Step::Flipped => {
+                self.past = self.next;
+                self.held_up_since = None;
+                Step::Rest
+            }
+        };
+        true
+    }
+}
+
+/// Keeps what the slots held when it was taken, and later, from being overwritten.
+#[derive(Debug)]
+pub(crate) struct Pin<'a>(&'a AtomicU64);
+
+impl Clone for Pin<'_> {
+    #[inline]
+    fn clone(&self) -> Self {
+        // This pin holds the counter above 0 already, so nothing depends on the order.
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Self(self.0)
+    }
+}
+
+impl Drop for Pin<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let before = self.0.fetch_sub(1, Ordering::Release);
+        debug_assert_ne!(before, 0, "a pin is counted until it is dropped");
+    }
+}
+
+/// A pin that hands out copies of itself, and counts many at once.
+#[derive(Debug)]
+pub(crate) struct Bunch<'a> {
+    count: &'a AtomicU64,
+    /// Pins that are counted and not handed out, at least one.
+    left: u64,
+}
+
+impl<'a> Bunch<'a> {
+    /// Returns a pin as old as the bunch.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Pin<'a> {
+        if self.left == 1 {
+            self.count.fetch_add(BUNCH, Ordering::Relaxed);
+            self.left += BUNCH;
+        }
+        self.left -= 1;
+        Pin(self.count)
+    }
+}
+
+impl Drop for Bunch<'_> {
+    fn drop(&mut self) {
+        let before = self.count.fetch_sub(self.left, Ordering::Release);
+        debug_assert!(before >= self.left, "a pin is counted until it is dropped");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
