@@ -391,12 +391,13 @@ impl<'a> Live<'a> {
     pub(crate) fn set_space(self, space: &Space) {
         self.store(EXTENT_COUNT, 0);
         self.store(END, space.end());
-        for (i, extent) in space.free().iter().enumerate() {
+        // A table in memory may have more; nobody reads its list here.
+        let count = space.free().len().min(Space::EXTENT_COUNT_MAX);
+        for (i, extent) in space.free()[..count].iter().enumerate() {
             debug_assert!(extent.granule >> 32 == 0);
-            let count = extent.count.min(u32::MAX.into());
-            self.store(EXTENTS + i, count << 32 | extent.granule);
+            let granule_count = extent.count.min(u32::MAX.into());
+            self.store(EXTENTS + i, granule_count << 32 | extent.granule);
         }
-        let count = space.free().len();
         self.store(EXTENT_COUNT, u64::from(self.space_crc(count)) << 32 | count as u64);
     }
 

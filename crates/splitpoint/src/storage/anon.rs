@@ -114,6 +114,11 @@ impl Memory {
         Ok(())
     }
 
+    /// Gives pages back to the system, to which nothing refers; the bytes are 0 afterwards.
+    fn discard(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.reservation.discard(at, bytes)
+    }
+
     /// Advises the kernel on the size of pages. A kernel without huge pages refuses, which does no
     /// harm.
     fn advise(&self, before: u64, after: u64) {
@@ -148,6 +153,11 @@ impl Memory {
 
     pub(super) fn span(&self) -> Span {
         self.span
+    }
+
+    /// The heap takes no pages back.
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     pub(super) fn commit(&self, bytes: u64) -> io::Result<()> {
@@ -340,6 +350,12 @@ impl Storage for Anon {
 
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let start = self.range(offset, bytes);
+        {
+            let view = &self.areas().view;
+            if view.memory.discard(view.start + offset, bytes).is_ok() {
+                return Ok(());
+            }
+        }
         // SAFETY: `range` proved that the bytes are committed; the caller promises that nothing
         // refers to them.
         unsafe { start.write_bytes(0, bytes as usize) };
@@ -364,7 +380,7 @@ impl Storage for Anon {
         Some(self.tail(offset, bytes, used_bytes))
     }
 
-    /// New memory is zero already.
+    /// What is behind the records of a segment may be anything.
     fn ready_segment(&self, _: u64, _: u64, map: &Tail) -> io::Result<Option<Work>> {
         Ok(map.pages().map(|pages| -> Work { Box::new(move || pages.fault_in()) }))
     }
@@ -377,7 +393,8 @@ impl Storage for Anon {
         Ok(())
     }
 
-    /// Does nothing: new memory is zero, and no segment is used twice in memory.
+    /// Does nothing: new memory is zero. A segment that is used again has the bytes of its last use,
+    /// which nobody reads.
     fn write_zeros(&self, _: u64, _: u64) -> io::Result<()> {
         Ok(())
     }

@@ -34,6 +34,13 @@ struct Member<'a> {
     record_bytes: u64,
 }
 
+impl Member<'_> {
+    /// Returns the record of a pair that was appended, and its size in bytes.
+    fn appended(&self) -> Option<(Addr, u64)> {
+        self.addr.map(|addr| (addr, self.record_bytes))
+    }
+}
+
 impl Store {
     /// Makes all changes or, on an error, none.
     pub(crate) fn apply_locked(&self, writer: &mut Writer, changes: &[Change<'_>]) -> Result<()> {
@@ -47,6 +54,9 @@ impl Store {
         if let Err(error) = self.append_batch(writer, &mut members) {
             // What was appended counts for nothing.
             writer.state.dead_bytes += writer.log.position().lsn - lsn;
+            for (addr, bytes) in members.iter().filter_map(Member::appended) {
+                writer.note_buried(self, addr, bytes);
+            }
             // The log goes on behind it: one change at most may come after a published commit.
             self.commit(writer);
             return Err(error);
@@ -68,6 +78,9 @@ impl Store {
                 (Some(_), Some(_)) => {}
                 (None, _) => self.merge_if_due(writer),
             }
+        }
+        for _ in &members {
+            self.compact_if_due(writer);
         }
         self.checkpoint_if_due(writer);
         Ok(())
@@ -169,6 +182,9 @@ impl Store {
                 writer.state.count_put(member.record_bytes, replaced);
             }
             None => writer.state.count_delete(TOMBSTONE_BYTES, member.prev_bytes),
+        }
+        if let Some(prev) = member.prev {
+            writer.note_buried(self, prev, member.prev_bytes);
         }
         Ok(())
     }

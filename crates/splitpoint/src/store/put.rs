@@ -113,10 +113,14 @@ impl Store {
         );
         let begins_second_line = self.publish(writer, put.hash, &at, Slot::new(tag, addr))?;
         writer.state.count_put(record_bytes, old_bytes);
+        if let (Some(prev), Some(old_bytes)) = (prev, old_bytes) {
+            writer.note_buried(self, prev, old_bytes);
+        }
         self.commit(writer);
         if prev.is_none() {
             self.split_if_due(writer, begins_second_line);
         }
+        self.compact_if_due(writer);
         self.checkpoint_if_due(writer);
         Ok(true)
     }
@@ -140,8 +144,10 @@ impl Store {
         debug_assert_eq!(record_bytes, TOMBSTONE_BYTES);
         self.publish(writer, hash, &at, Slot::EMPTY)?;
         writer.state.count_delete(TOMBSTONE_BYTES, old_bytes);
+        writer.note_buried(self, slot.addr(), old_bytes);
         self.commit(writer);
         self.merge_if_due(writer);
+        self.compact_if_due(writer);
         self.checkpoint_if_due(writer);
         Ok(true)
     }
@@ -165,12 +171,18 @@ impl Store {
         let mut header = payload.header;
         header.prev = prev;
         let record_bytes = header.record_bytes();
-        let addr = if writer.log.is_big(record_bytes, &self.region) {
+        let is_big = writer.log.is_big(record_bytes, &self.region);
+        let addr = if is_big {
             writer.log.append_big(payload, prev, &mut writer.extents)?
         } else {
             writer.log.reserve(record_bytes, &mut writer.extents)?;
             writer.log.append(payload, prev, write_path, &self.region)?
         };
+        if payload.header.kind == RecordKind::Put {
+            writer.note_appended(addr, record_bytes, is_big);
+        } else {
+            writer.note_appended_dead(addr, record_bytes);
+        }
         Ok((addr, record_bytes))
     }
 
