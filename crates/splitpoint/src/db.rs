@@ -13,6 +13,9 @@ mod pace_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod pin_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod shrink_tests;
 mod update;
 
 pub use iter::{Iter, Keys, Values};

@@ -374,6 +374,13 @@ impl<'a> Live<'a> {
         self.store(PIECE_COUNTS[window.number()], piece as u64 + 1);
     }
 
+    /// Removes the last piece of a window, of which nothing is in use.
+    pub(crate) fn remove_piece(self, window: LineWindow) {
+        let piece_count = self.piece_count(window);
+        assert!(piece_count > 0, "a window has the piece");
+        self.store(PIECE_COUNTS[window.number()], piece_count as u64 - 1);
+    }
+
     /// Returns the free space of the file.
     pub(crate) fn space(self) -> Space {
         let count = (self.load(EXTENT_COUNT) as u32 as usize).min(Space::EXTENT_COUNT_MAX);

@@ -282,6 +282,24 @@ fn loom_a_lookup_in_a_merged_bucket_finds_its_key_when_the_lines_are_used_again(
     );
 }
 
+/// The merged bucket was the first of its piece, which goes: its line becomes zeros under the reader.
+#[test]
+fn loom_a_lookup_in_a_merged_bucket_finds_its_key_when_the_piece_goes() {
+    let keys = [key(1, STAYS), key(2, MOVES)];
+    for wanted in keys {
+        find_during(
+            2,
+            &keys,
+            wanted,
+            |_| {},
+            |writer| {
+                writer.merge();
+                writer.table.buckets[1].erase();
+            },
+        );
+    }
+}
+
 /// A replaced slot is one store: the reader sees the old record or the new one.
 #[test]
 fn loom_a_lookup_during_an_overwrite_finds_one_of_the_two() {

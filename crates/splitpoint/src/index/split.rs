@@ -227,7 +227,7 @@ fn shorten_chain<L: Lines + ?Sized>(
 
 /// Joins the bucket `plan.upper` to `plan.lower`.
 ///
-/// The slots are copied down, then the shape is published in a new epoch: a reader that is still
+/// The lower chain is made as short as its slots allow; then the slots are copied down, then the shape is published in a new epoch: a reader that is still
 /// in the upper bucket looks again, whatever becomes of its lines. A process that is killed
 /// before that leaves copies in the lower bucket, which [`repair_last_split`] erases.
 pub(crate) fn merge<L: Lines + ?Sized>(
@@ -236,6 +236,13 @@ pub(crate) fn merge<L: Lines + ?Sized>(
     plan: &Plan,
     scratch: &mut Scratch,
 ) -> Result<()> {
+    // Lines that deletes have emptied go now, or a table that has shrunk to one bucket could keep some.
+    // Before the merge: what a kill leaves twice then is in the bucket that a repair looks at.
+    scratch.read_chain(lines, plan.lower, Plan::NO_BIT, &mut |_| Ok(0))?;
+    if line_count_for(scratch.stay.len()) <= scratch.numbers.len() {
+        let shape = Shape::of_word(lines.shape().load(Ordering::Relaxed));
+        shorten_chain(lines, pool, plan.lower, shape, scratch)?;
+    }
     // Every slot of the upper bucket moves, whatever its hash.
     scratch.read_chain(lines, plan.upper, Plan::NO_BIT, &mut |_| Ok(u64::MAX))?;
     assert!(scratch.stay.is_empty(), "what stays would be lost with its bucket");

@@ -133,7 +133,7 @@ fn a_pin_may_be_dropped_by_another_thread() {
 #[test]
 fn miri_no_thread_sees_a_record_that_is_overwritten() {
     const RECORDS: usize = 4;
-    let rounds = if cfg!(miri) { 60 } else { 100_000 };
+    let reuses_wanted = if cfg!(miri) { 20 } else { 200 };
     let pins = Pins::default();
     let slot = AtomicU64::new(0);
     let records: [[AtomicU64; 2]; RECORDS] = std::array::from_fn(|_| Default::default());
@@ -156,8 +156,10 @@ fn miri_no_thread_sees_a_record_that_is_overwritten() {
         }
         let mut free: Vec<usize> = (1..RECORDS).collect();
         let mut retired = Vec::new();
-        let (mut current, mut reuse_count) = (0, 0);
-        for round in 1..=rounds {
+        let (mut current, mut reuse_count, mut round) = (0, 0, 0);
+        // However seldom the readers run, each drops its pin sooner or later.
+        while reuse_count < reuses_wanted {
+            round += 1;
             let past = pins.poll();
             retired.retain(|&(ticket, record)| {
                 if ticket < past {
@@ -167,7 +169,6 @@ fn miri_no_thread_sees_a_record_that_is_overwritten() {
                 ticket >= past
             });
             let Some(next) = free.pop() else {
-                // On a busy machine a reader may sleep with its pin.
                 std::thread::yield_now();
                 continue;
             };
@@ -179,7 +180,6 @@ fn miri_no_thread_sees_a_record_that_is_overwritten() {
             current = next;
         }
         is_over.store(true, Ordering::Relaxed);
-        assert!(reuse_count > 0, "nothing was used again");
     });
     assert!(!pins.is_pinned());
 }

@@ -17,11 +17,12 @@ use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES, SegmentKind};
 use crate::index::line::LINE_BYTES;
 use crate::index::overflow::LinePool as _;
 use crate::live::LineWindow;
-use crate::piece::piece_of;
+use crate::piece::{lines_of, piece_of};
 use crate::region::LivePool;
 use crate::segments::{SegmentTable, SegmentUse};
 use crate::space::{Extent, Space};
 use crate::storage::{Backing, HUGE_BYTES, Storage};
+use crate::testing::mutant::{self, Mutant};
 
 /// Free extents from this size on are punched out of the file at a close.
 const PUNCH_BYTES_MIN: u64 = 256 << 10;
@@ -299,6 +300,48 @@ impl Extents {
                 return Err(error);
             }
             self.region.live().add_piece(window, offset / GRANULE_BYTES);
+        }
+        Ok(())
+    }
+
+    /// Frees the pieces that a table which has shrunk needs no more: of the buckets while half of the
+    /// others would be enough, so that a table that grows again keeps its pieces; of the overflow lines
+    /// all but the first if no line is in use. What fails is tried again after a later merge.
+    ///
+    /// A process that is killed halfway leaves granules that nothing lists, until the next recovery
+    /// from the log.
+    pub(crate) fn give_back_lines(&mut self) {
+        let region = self.region.clone();
+        let live = region.live();
+        let bucket_count = region.windows.bucket_count();
+        let is_spare = |piece: usize| bucket_count < lines_of(piece) / 2;
+        while live.piece_count(LineWindow::Buckets).checked_sub(1).is_some_and(is_spare) {
+            if self.give_back_last(LineWindow::Buckets).is_err() {
+                return;
+            }
+        }
+        let has_spare_lines = || live.piece_count(LineWindow::Overflow) > 1;
+        if has_spare_lines() && LivePool(&region.windows).reset_if_unused() {
+            while has_spare_lines() && self.give_back_last(LineWindow::Overflow).is_ok() {}
+        }
+    }
+
+    /// Frees the last piece of a window: first no thread can reach it, then nothing lists it, and only
+    /// then can its granules be allocated.
+    fn give_back_last(&mut self, window: LineWindow) -> Result<()> {
+        let live = self.region.live();
+        let piece = live.piece_count(window) - 1;
+        let (offset, lines) = (live.piece(window, piece) * GRANULE_BYTES, piece_of(piece));
+        self.region
+            .write("unmap index space of", |_| self.region.windows.unmap_last(window, piece))?;
+        if mutant::is_made(Mutant::FreesPieceFirst) {
+            self.release(offset, lines.line_count * LINE_BYTES);
+            self.region.live().remove_piece(window);
+            return Ok(());
+        }
+        live.remove_piece(window);
+        if !self.region.is_private() {
+            self.release(offset, lines.line_count * LINE_BYTES);
         }
         Ok(())
     }

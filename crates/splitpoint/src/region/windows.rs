@@ -12,7 +12,8 @@
 //!
 //! # Invariants
 //!
-//! - A pointer is created only to a line that is mapped.
+//! - A pointer is created only to a line that is mapped, or where zeros are mapped in the place of a
+//!   piece that has gone.
 //! - After it has reserved lines, the writer gets its references to lines anew. In memory, a store
 //!   through an older reference is lost; in a file both lead to the same page.
 
@@ -85,6 +86,17 @@ impl Windows {
         Ok(())
     }
 
+    /// Lets go of the last piece of a window, of which no line is in use. Readers that stray there, led
+    /// by what was published before, find empty lines or no lines, and look at the shape again.
+    pub(super) fn unmap_last(&self, window: LineWindow, piece: usize) -> std::io::Result<()> {
+        let Piece { first_line, line_count } = piece_of(piece);
+        debug_assert_eq!(self.line_count(window), first_line + line_count, "the last one");
+        let (at, bytes) = (first_line * LINE_BYTES, line_count * LINE_BYTES);
+        self.storage.unmap_piece(kind_of(window), at, bytes)?;
+        self.lines(window).cut(first_line);
+        Ok(())
+    }
+
     fn lines(&self, window: LineWindow) -> &Growing<Line> {
         match window {
             LineWindow::Buckets => &self.buckets,
@@ -99,8 +111,12 @@ impl Windows {
 
     /// Returns the size in bytes of the buckets and the overflow lines that are in use.
     pub(crate) fn index_bytes(&self) -> u64 {
-        let shape = Shape::of_word(self.shape().load(Ordering::Relaxed));
-        (shape.geometry.bucket_count() + self.live().lines_used()) * LINE_BYTES
+        (self.bucket_count() + self.live().lines_used()) * LINE_BYTES
+    }
+
+    /// Returns the number of buckets. For the writer.
+    pub(super) fn bucket_count(&self) -> u64 {
+        Shape::of_word(self.shape().load(Ordering::Relaxed)).geometry.bucket_count()
     }
 
     /// Returns the offset in the file of a bucket line or an overflow line, for messages.
@@ -157,11 +173,12 @@ impl Lines for Windows {
 
     #[inline]
     fn bucket(&self, bucket: BucketIndex) -> &Line {
-        debug_assert!(bucket.0 < self.line_count(LineWindow::Buckets));
         let line = self.buckets.base().wrapping_add(bucket.0 as usize);
         // SAFETY: the shape never has a bucket that is not mapped. `Live::validate` proved it of
         // the file's shape, and the writer maps a piece, and publishes its base, before it
-        // publishes a bucket in it. The caller has loaded the shape before this loads the base.
+        // publishes a bucket in it. The caller has loaded the shape before this loads the base. A
+        // reader with an older shape may stray into a piece that has gone since: zeros are mapped in
+        // its place, and a window moves only when it outgrows all that it ever had.
         unsafe { &*line }
     }
 
@@ -184,6 +201,20 @@ impl Lines for Windows {
 /// The free overflow lines, as the live header lists them.
 #[derive(Debug)]
 pub(crate) struct LivePool<'a>(pub(crate) &'a Windows);
+
+impl LivePool<'_> {
+    /// Begins anew if no line is in use, and returns whether that is so.
+    pub(super) fn reset_if_unused(&mut self) -> bool {
+        let live = self.0.live();
+        if live.free_lines().1 != live.lines_used() {
+            return false;
+        }
+        // The free list first: it must not name lines that have not been taken.
+        live.set_free_lines(None, 0);
+        live.set_lines_used(0);
+        true
+    }
+}
 
 impl LinePool for LivePool<'_> {
     fn take(&mut self) -> Option<LineNumber> {

@@ -104,6 +104,17 @@ impl Memory {
         Ok(())
     }
 
+    /// Gives memory back to the system; it reads as zeros from now on.
+    fn discard(&self, at: u64, bytes: u64) {
+        let base = self.span().base.wrapping_add(at as usize);
+        assert!(at + bytes <= self.committed_bytes.load(Ordering::Relaxed));
+        // SAFETY: the range is private anonymous memory of ours. Other threads look at it as atomics
+        // only: each finds what was there, or zeros.
+        let _ = unsafe {
+            rustix::mm::madvise(base.cast(), bytes as usize, rustix::mm::Advice::LinuxDontNeed)
+        };
+    }
+
     /// Makes an unused range readable and writable.
     fn open(&self, before: u64, after: u64) -> io::Result<()> {
         let start = self.span().base.wrapping_add(before as usize);
@@ -165,6 +176,14 @@ impl Memory {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         Ok(())
+    }
+
+    fn discard(&self, at: u64, bytes: u64) {
+        let words = self.span.base.wrapping_add(at as usize).cast::<AtomicU64>();
+        for word in 0..bytes as usize / 8 {
+            // SAFETY: the range is ours, aligned to a page, and looked at as atomics only.
+            unsafe { &*words.wrapping_add(word) }.store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -365,6 +384,14 @@ impl Storage for Anon {
     /// Ignores the backing: index pieces are never in the file here.
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, _: Backing) -> io::Result<()> {
         self.areas().windows[kind.number()].reach(at + bytes)
+    }
+
+    fn unmap_piece(&self, kind: WindowKind, at: u64, bytes: u64) -> io::Result<()> {
+        let area = &mut self.areas().windows[kind.number()];
+        area.memory.discard(area.start + at, bytes);
+        // What follows need not be copied when the window moves.
+        area.used_bytes = area.used_bytes.min(at);
+        Ok(())
     }
 
     fn window_pages(&self, kind: WindowKind, at: u64, bytes: u64) -> Option<Pages> {

@@ -208,6 +208,12 @@ impl Storage for Mapped {
         Ok(())
     }
 
+    fn unmap_piece(&self, kind: WindowKind, at: u64, bytes: u64) -> io::Result<()> {
+        self.windows.unmap_piece(kind, at, bytes)?;
+        self.keep_index();
+        Ok(())
+    }
+
     fn split_huge_pages(&self, clean: Option<&Clean<'_>>) {
         self.windows.split_huge_pages(clean);
     }

@@ -296,6 +296,12 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Maps a piece of `bytes` at offset `at` of a window.
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()>;
 
+    /// Replaces the last piece of a window, of `bytes` at offset `at`, by zeros that are not the
+    /// file's, in this memory of the window and in all that it has outgrown. Readers that are still
+    /// there find empty lines, from any moment of the call on. After an error the piece is as it was
+    /// where [`window`](Self::window) shows it.
+    fn unmap_piece(&self, kind: WindowKind, at: u64, bytes: u64) -> io::Result<()>;
+
     /// Takes the page faults of `bytes` from offset `at` of a window on, all mapped, which are
     /// about to be written. All faults at once cost a fraction of one by one.
     fn populate(&self, _kind: WindowKind, _at: u64, _bytes: u64) {}

@@ -196,6 +196,17 @@ impl Reservation {
         mapped.map(drop).map_err(|error| refused(error, bytes))
     }
 
+    /// Maps zeros over `bytes` from `at` on, in place of what is there. No moment is without a mapping.
+    pub(super) fn map_zeros(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let base = self.at(at, bytes);
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+        let protection = Protection::ReadWrite.flags();
+        // SAFETY: the range lies in this reservation, over which a new mapping may be laid.
+        let mapped =
+            unsafe { rustix::mm::mmap_anonymous(base.cast(), bytes as usize, protection, flags) };
+        mapped.map(drop).map_err(|error| refused(error, bytes))
+    }
+
     /// Maps the memory of `other` from `other_at` on here as well, at `at`. It must be one mapping,
     /// created by [`map_memory`](Self::map_memory).
     pub(super) fn map_again(

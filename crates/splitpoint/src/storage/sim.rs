@@ -697,6 +697,14 @@ impl Storage for Sim {
         Ok(())
     }
 
+    fn unmap_piece(&self, kind: WindowKind, at: u64, bytes: u64) -> io::Result<()> {
+        self.call_again()?;
+        self.image.carry();
+        lock(&self.image.pieces).retain(|piece| (piece.kind, piece.at) != (kind, at));
+        copy_to(self.image.windows[kind.number()].span(), at, &vec![0; bytes as usize]);
+        Ok(())
+    }
+
     fn forget_pieces(&self) {
         lock(&self.image.pieces).retain(|piece| piece.kind == WindowKind::Live);
     }

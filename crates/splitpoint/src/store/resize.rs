@@ -88,7 +88,8 @@ impl Store {
             match merge(&region.windows, &mut LivePool(&region.windows), &plan, &mut writer.scratch)
             {
                 Err(Error::Full { .. }) if line_count < 1 << 32 => line_count *= 8,
-                _ => return,
+                Err(_) => return,
+                Ok(()) => return writer.extents.give_back_lines(),
             }
         }
     }

@@ -10,6 +10,7 @@
 //! | [`large`] | all | some by seed; with `SPLITPOINT_SLOW=1` at least 1,000 |
 //! | [`mutants`] | the same sweeps over a broken engine, which they must find | |
 //! | [`stale`] | some, with pages of an earlier one | mounted again, or on the same mount |
+//! | [`shrink`] | around index pieces that go | some by seed |
 //! | [`fault`] | each call to the storage goes wrong | killed, closed, power lost, cache dropped |
 //!
 //! Nothing depends on time, threads or chance: a failure says the seed, the operation and the event,
@@ -18,6 +19,7 @@
 mod fault;
 mod large;
 mod mutants;
+mod shrink;
 mod small;
 mod stale;
 

@@ -33,6 +33,8 @@ pub(crate) enum Mutant {
     PaysForWaiting,
     /// A grace period looks only at the pins of the parity that it has left.
     OneLookAtPins,
+    /// The granules of an index piece are free while the live header still lists the piece.
+    FreesPieceFirst,
 }
 
 /// Returns whether the engine makes this mistake now: never, but in a test that asks for it.

@@ -70,8 +70,16 @@ struct Window {
     start: u64,
     bytes_max: u64,
     pieces: Vec<MappedPiece>,
-    /// Earlier reservations; readers may still be looking at them.
-    outgrown: Vec<Arc<Reservation>>,
+    /// Where it was before; readers may still be looking there.
+    outgrown: Vec<Outgrown>,
+}
+
+/// Where a window was before it moved.
+#[derive(Debug)]
+struct Outgrown {
+    reservation: Arc<Reservation>,
+    start: u64,
+    bytes_max: u64,
 }
 
 /// A piece of a window.
@@ -140,6 +148,20 @@ impl Windows {
             piece.bytes = HEAD_BYTES;
         }
         self.lock()[kind.number()].map(file, self.protection, piece)
+    }
+
+    /// Replaces a piece of a window by zeros, wherever it is mapped.
+    pub(super) fn unmap_piece(&self, kind: WindowKind, at: u64, bytes: u64) -> io::Result<()> {
+        let window = &mut self.lock()[kind.number()];
+        for Outgrown { reservation, start, bytes_max } in &window.outgrown {
+            // A piece that did not fit there was the reason to move.
+            if at + bytes <= *bytes_max {
+                reservation.map_zeros(start + at, bytes)?;
+            }
+        }
+        window.reservation.map_zeros(window.start + at, bytes)?;
+        window.pieces.retain(|piece| piece.at != at);
+        Ok(())
     }
 
     /// Has the kernel keep buckets and overflow lines in memory, if they are at most `bytes_max`;
@@ -316,9 +338,12 @@ impl Window {
                 self.reservation.advise(at, piece.bytes, &[Advice::LinuxDontNeed]);
             }
         }
-        self.bytes_max = larger.span().bytes;
-        self.start = 0;
-        self.outgrown.push(std::mem::replace(&mut self.reservation, Arc::new(larger)));
+        let larger_bytes = larger.span().bytes;
+        self.outgrown.push(Outgrown {
+            reservation: std::mem::replace(&mut self.reservation, Arc::new(larger)),
+            start: std::mem::take(&mut self.start),
+            bytes_max: std::mem::replace(&mut self.bytes_max, larger_bytes),
+        });
         Ok(())
     }
 }
