@@ -104,17 +104,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives memory back to the system; it reads as zeros from now on.
-    fn discard(&self, at: u64, bytes: u64) {
-        let base = self.span().base.wrapping_add(at as usize);
-        assert!(at + bytes <= self.committed_bytes.load(Ordering::Relaxed));
-        // SAFETY: the range is private anonymous memory of ours. Other threads look at it as atomics
-        // only: each finds what was there, or zeros.
-        let _ = unsafe {
-            rustix::mm::madvise(base.cast(), bytes as usize, rustix::mm::Advice::LinuxDontNeed)
-        };
-    }
-
     /// Makes an unused range readable and writable.
     fn open(&self, before: u64, after: u64) -> io::Result<()> {
         let start = self.span().base.wrapping_add(before as usize);
@@ -125,8 +114,9 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives pages back to the system, to which nothing refers; the bytes are 0 afterwards.
+    /// Gives pages back to the system, which nobody reads but as atomics; the bytes are 0 afterwards.
     fn discard(&self, at: u64, bytes: u64) -> io::Result<()> {
+        assert!(at + bytes <= self.committed_bytes.load(Ordering::Relaxed));
         self.reservation.discard(at, bytes)
     }
 
@@ -166,11 +156,6 @@ impl Memory {
         self.span
     }
 
-    /// The heap takes no pages back.
-    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
     pub(super) fn commit(&self, bytes: u64) -> io::Result<()> {
         if bytes > self.committed_bytes.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::OutOfMemory.into());
@@ -178,12 +163,14 @@ impl Memory {
         Ok(())
     }
 
-    fn discard(&self, at: u64, bytes: u64) {
+    /// The heap takes no pages back, but the bytes are 0 afterwards as well.
+    fn discard(&self, at: u64, bytes: u64) -> io::Result<()> {
         let words = self.span.base.wrapping_add(at as usize).cast::<AtomicU64>();
         for word in 0..bytes as usize / 8 {
             // SAFETY: the range is ours, aligned to a page, and looked at as atomics only.
             unsafe { &*words.wrapping_add(word) }.store(0, Ordering::Relaxed);
         }
+        Ok(())
     }
 }
 
@@ -388,7 +375,7 @@ impl Storage for Anon {
 
     fn unmap_piece(&self, kind: WindowKind, at: u64, bytes: u64) -> io::Result<()> {
         let area = &mut self.areas().windows[kind.number()];
-        area.memory.discard(area.start + at, bytes);
+        area.memory.discard(area.start + at, bytes)?;
         // What follows need not be copied when the window moves.
         area.used_bytes = area.used_bytes.min(at);
         Ok(())
