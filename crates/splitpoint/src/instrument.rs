@@ -174,7 +174,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..100 {
                 scope.spawn(|| {
-                    (0..100).for_each(|_| assert!(db.contains("key").expect("it reads")))
+                    (0..100).for_each(|_| assert!(db.contains("key").expect("it reads")));
                 });
             }
         });

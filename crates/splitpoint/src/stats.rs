@@ -137,6 +137,7 @@ impl Lookups {
     }
 
     /// Returns what has been counted since an `earlier` reading of the same handle.
+    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             lookup_count: self.lookup_count.saturating_sub(earlier.lookup_count),
