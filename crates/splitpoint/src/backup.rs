@@ -34,7 +34,7 @@
 //!   then the superblock that says "clean", then the file as a whole, then the name is given, then
 //!   the directory is synced. A power loss before the name is durable leaves no copy, or the one
 //!   that was there.
-//! - Copies keep the uuid: it names the lineage of a log, and the same sequence numbers name the
+//! - Copies keep the uuid, but those of a table in memory that was compacted: it names the lineage of a log, and the same sequence numbers name the
 //!   same records in both up to the commit. Where they go on differently, their segments have
 //!   different salts.
 
@@ -100,6 +100,10 @@ pub fn backup(source: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Backup
 ///
 /// The copy holds every change up to some moment between the beginning and the end of the call,
 /// and none after it. Changes go on meanwhile, in this process and in others, and wait for nothing.
+///
+/// A table in memory whose space was used again has no whole log to copy. Its pairs are copied to a
+/// new table in memory first: changes wait for that, and it takes as much memory as they do. The copy
+/// has a uuid of its own.
 ///
 /// # Examples
 ///

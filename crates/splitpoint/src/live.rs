@@ -265,7 +265,10 @@ impl<'a> Live<'a> {
                 tail_offset: self.load(at + 3),
                 tail_segment: self.load(at + 4),
             };
-            // One commit meanwhile does not touch this state; a second one does.
+            // One commit meanwhile does not touch this state; a second one does. Where records move
+            // without a change, commits of one sequence number follow each other, and two of them
+            // go unnoticed: then live and dead bytes may be of different commits. Nothing is decided
+            // by those of a table in memory; a file needs a count of commits before records move.
             if self.load(COMMIT) == word {
                 return (word & !7, state);
             }
