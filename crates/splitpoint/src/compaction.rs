@@ -38,9 +38,12 @@ const PACE: u64 = 3;
 const HURRY_MAX: u64 = 6;
 /// A segment of which less is dead is not a victim, in thousandths.
 const DEAD_THOUSANDTHS_MIN: u64 = 30;
-/// Segments up to which all are looked at for a victim, and how many are in a larger table.
-const SEGMENTS_LOOKED_AT: u64 = 4096;
-const SEGMENTS_SAMPLED: u64 = 64;
+/// Bytes of victims that a step reads at most, where a segment is not larger.
+const STEP_BYTES_MAX: u64 = 64 << 10;
+/// Units up to which all segments are looked at for a victim: 64 GiB in units of the usual size. Of
+/// a larger table so many units are looked at first.
+const UNITS_LOOKED_AT: u64 = 1 << 20;
+const UNITS_SAMPLED: u64 = 64;
 /// Share of the live bytes that free space may have in pages: one part in so many.
 const WARM_SHARE: u64 = 8;
 
@@ -58,10 +61,13 @@ pub(crate) struct Compaction {
     /// Bytes that the changes since the last step appended, and bytes that died.
     appended_bytes: u64,
     buried_bytes: u64,
+    /// Bytes of victims that changes have paid for and that are not read yet.
+    owed_bytes: u64,
     /// Bytes that were moved since the store was opened.
     moved_bytes: u64,
-    /// Whether anything was ever emptied.
-    has_emptied: bool,
+    /// Whether the log alone does not say what the table holds: something was moved or emptied, or a
+    /// key was deleted without a tombstone.
+    is_log_incomplete: bool,
     /// Whether nobody looks for a victim before the next bytes die: there was none.
     is_resting: bool,
     /// State of the generator that samples segments.
@@ -152,8 +158,9 @@ impl Compaction {
             changes_left: CHANGES_PER_STEP,
             appended_bytes: 0,
             buried_bytes: 0,
+            owed_bytes: 0,
             moved_bytes: 0,
-            has_emptied: false,
+            is_log_incomplete: false,
             is_resting: false,
             sample_state: seed,
         }
@@ -166,10 +173,29 @@ impl Compaction {
         self.changes_left == 0
     }
 
+    /// Counts the changes of a batch; returns whether it is time for a step.
+    pub(crate) fn is_step_due_after(&mut self, change_count: usize) -> bool {
+        let change_count = u32::try_from(change_count).unwrap_or(u32::MAX);
+        self.changes_left = self.changes_left.saturating_sub(change_count);
+        self.changes_left == 0
+    }
+
+    /// Returns the bytes of victims that changes have paid for and that are not read yet.
+    pub(crate) fn owed_bytes(&self) -> u64 {
+        self.owed_bytes
+    }
+
     /// Counts the bytes of a record that was appended for a change.
     #[inline]
     pub(crate) fn note_appended(&mut self, bytes: u64) {
         self.appended_bytes += bytes;
+    }
+
+    /// Counts the bytes of a record that was appended and that no slot will hold.
+    #[inline]
+    pub(crate) fn note_appended_dead(&mut self, bytes: u64) {
+        self.appended_bytes += bytes;
+        self.is_resting = false;
     }
 
     /// Counts the bytes of a record that a change replaced or deleted.
@@ -196,11 +222,17 @@ impl Compaction {
     /// Returns whether the log alone has every record that a slot holds, and every one before it:
     /// nothing was moved or emptied.
     pub(crate) fn is_log_whole(&self) -> bool {
-        self.moved_bytes == 0 && !self.has_emptied
+        self.moved_bytes == 0 && !self.is_log_incomplete
     }
 
-    /// Begins to count the changes up to the next step, and returns the bytes of victims that those
-    /// since the last one pay for.
+    /// Notes that a key is deleted without a tombstone.
+    pub(crate) fn note_log_incomplete(&mut self) {
+        self.is_log_incomplete = true;
+    }
+
+    /// Begins to count the changes up to the next step, and returns the bytes of victims that this
+    /// one reads: what the changes since the last one pay for. What is more than a step may read is
+    /// left to those after the next changes.
     ///
     /// `used_bytes` are those of the records in the segments in use, *without* those that wait: if
     /// they counted, the writer would compact ever harder for space that is on its way. `live_bytes`
@@ -223,10 +255,19 @@ impl Compaction {
         let excess =
             (used_bytes + waiting).saturating_sub(wanted_bytes.saturating_add(2 * segment_bytes));
         if excess == 0 || self.is_resting {
+            self.owed_bytes = 0;
             return 0;
         }
         let hurry = (1 + 2 * excess / segment_bytes).min(HURRY_MAX);
-        change_bytes.saturating_mul(PACE * hurry)
+        let paid_bytes = change_bytes.saturating_mul(PACE * hurry);
+        // No more than there is: a store that was cleared owes nothing for what is gone.
+        let owed_bytes = self.owed_bytes.saturating_add(paid_bytes).min(used_bytes);
+        let budget = owed_bytes.min(STEP_BYTES_MAX.max(segment_bytes));
+        self.owed_bytes = owed_bytes - budget;
+        if self.owed_bytes > 0 {
+            self.changes_left = 1;
+        }
+        budget
     }
 
     /// Returns the segment that is worth most to be emptied, if one is worth it; `heads` are the
@@ -237,30 +278,21 @@ impl Compaction {
         heads: [u64; 2],
         next_sequence: u64,
     ) -> Option<TableSegment> {
-        let mut best = None;
-        let mut consider = |segment: TableSegment| {
+        let worth_of = |segment: TableSegment| {
             let is_closed = matches!(segment.segment_use, SegmentUse::Log | SegmentUse::Compacted)
                 && !heads.contains(&segment.offset);
-            if is_closed
-                && let Some(worth) = worth(&segment, next_sequence)
-                && best.is_none_or(|(most, _)| worth > most)
-            {
-                best = Some((worth, segment));
-            }
+            let worth = is_closed.then(|| worth(&segment, next_sequence)).flatten();
+            worth.map(|worth| (worth, segment))
         };
-        if segments.unit_count() <= SEGMENTS_LOOKED_AT {
-            segments.segments().for_each(&mut consider);
-        } else {
-            let all: Vec<TableSegment> = segments.segments().collect();
-            if all.len() as u64 <= SEGMENTS_LOOKED_AT {
-                all.into_iter().for_each(&mut consider);
-            } else {
-                for _ in 0..SEGMENTS_SAMPLED {
-                    let unit = self.next_sample() % segments.unit_count();
-                    segments.segment_of_unit(unit).into_iter().for_each(&mut consider);
-                }
-            }
+        let unit_count = segments.unit_count();
+        let mut best = None;
+        if unit_count > UNITS_LOOKED_AT {
+            let units = (0..UNITS_SAMPLED).map(|_| self.next_sample() % unit_count);
+            let sampled = units.filter_map(|unit| segments.segment_of_unit(unit));
+            best = sampled.filter_map(worth_of).max_by_key(|&(worth, _)| worth);
         }
+        let best = best
+            .or_else(|| segments.segments().filter_map(worth_of).max_by_key(|&(worth, _)| worth));
         best.map(|(_, segment)| segment)
     }
 
@@ -287,7 +319,7 @@ impl Compaction {
         assert!(is_in_order, "what was emptied first is used again first");
         self.waiting_bytes += segment.end - segment.start;
         self.waiting.push_back(Emptied { segment, is_big, death });
-        self.has_emptied = true;
+        self.is_log_incomplete = true;
     }
 
     /// Returns whether any segment waits.
@@ -363,20 +395,69 @@ mod tests {
         assert_eq!(chosen.map(|chosen| chosen.offset), Some(UNIT));
     }
 
+    /// Returns the table of a log of so many units, in segments of 16, each with `dead_bytes`.
+    fn large_table(dead_bytes: u64) -> SegmentTable {
+        let mut table = SegmentTable::new(4096);
+        for offset in (0..UNITS_LOOKED_AT + 16).step_by(16).map(|unit| unit * 4096) {
+            table.begin(offset..offset + 16 * 4096, SegmentUse::Log, offset);
+            table.add_dead(offset, dead_bytes);
+        }
+        table
+    }
+
     #[test]
     fn a_large_table_is_sampled_and_every_segment_can_be_the_victim() {
-        let mut table = SegmentTable::new(UNIT);
-        for number in 0..2 * SEGMENTS_LOOKED_AT {
-            let offset = number * UNIT;
-            table.begin(offset..offset + UNIT, SegmentUse::Log, number);
-            table.add_dead(offset, UNIT / 2);
-        }
+        let table = large_table(UNIT / 2);
         let mut compaction = Compaction::new(0.78, 1);
         let mut chosen = std::collections::HashSet::new();
         for _ in 0..100 {
             chosen.insert(compaction.choose(&table, [0, 0], 10_000).unwrap().offset);
         }
         assert!(chosen.len() > 30, "{}", chosen.len());
+    }
+
+    #[test]
+    fn the_only_victim_of_a_large_table_is_found() {
+        let mut table = large_table(0);
+        assert_eq!(Compaction::new(0.78, 1).choose(&table, [0, 0], 10_000), None);
+        table.add_dead(777 * UNIT, UNIT / 2);
+        let chosen = Compaction::new(0.78, 1).choose(&table, [0, 0], 10_000);
+        assert_eq!(chosen.map(|chosen| chosen.offset), Some(777 * UNIT));
+    }
+
+    #[test]
+    fn a_step_reads_no_more_than_its_share_and_leaves_the_rest_to_the_next() {
+        let mut compaction = Compaction::new(0.8, 1);
+        compaction.note_appended(100 * STEP_BYTES_MAX);
+        compaction.note_buried(8);
+        let mut step = || {
+            let budget = compaction.begin_step(1 << 40, 0, UNIT / 2);
+            (budget, compaction.is_step_due())
+        };
+        for _ in 1..1800 {
+            assert_eq!(step(), (STEP_BYTES_MAX, true), "due with the next change");
+        }
+        assert_eq!(step(), (STEP_BYTES_MAX, false));
+        assert_eq!(step().0, 0, "all is read");
+    }
+
+    #[test]
+    fn nothing_is_owed_once_enough_is_live() {
+        let mut compaction = Compaction::new(0.8, 1);
+        compaction.note_appended(100 * STEP_BYTES_MAX);
+        assert_eq!(compaction.begin_step(1 << 40, 0, UNIT), STEP_BYTES_MAX);
+        assert_eq!(compaction.begin_step(UNIT, 0, UNIT), 0);
+        assert_eq!(compaction.begin_step(1 << 40, 0, UNIT), 0);
+    }
+
+    #[test]
+    fn records_that_no_slot_holds_end_the_rest() {
+        let mut compaction = Compaction::new(0.8, 1);
+        compaction.rest();
+        compaction.note_appended(1000);
+        assert_eq!(compaction.begin_step(1 << 40, 0, UNIT), 0);
+        compaction.note_appended_dead(1000);
+        assert_eq!(compaction.begin_step(1 << 40, 0, UNIT), 18_000);
     }
 
     #[test]

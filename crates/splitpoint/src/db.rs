@@ -727,7 +727,13 @@ impl Db {
     fn apply_slice(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {
         let mut writer = self.store.lock_for_change()?;
         self.store.apply_locked(&mut writer, changes)?;
-        self.finish(writer, durability)
+        let owed_bytes = writer.owed_bytes();
+        self.finish(writer, durability)?;
+        if owed_bytes > 0 {
+            // The batch is made, whatever becomes of this.
+            let _ = self.store.settle(owed_bytes);
+        }
+        Ok(())
     }
 
     /// Does what the durability of a change requires, after the change has become visible.

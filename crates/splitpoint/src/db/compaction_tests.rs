@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::storage::anon::limit;
 use crate::testing::mutant::{self, Mutant};
 use crate::{Batch, Db, Durability, Options, Value};
 
@@ -75,8 +76,12 @@ impl Run {
         let stats = self.db.stats().unwrap();
         let segments = stats.segments;
         let largest = SEGMENT_BYTES.max(segments.log / 64);
-        let bound = (stats.live_bytes as f64 / LIVE_SHARE) as u64 + 8 * largest;
-        assert!(segments.log <= bound + segments.big, "{segments:?} for {}", stats.live_bytes);
+        // Values up to 1000 bytes are in the log, those from 20,000 in segments of their own.
+        let is_in_log = |(_, value): &(&Vec<u8>, &Vec<u8>)| value.len() <= 1000;
+        let pairs = self.model.iter().filter(is_in_log);
+        let live_bytes: usize = pairs.map(|(key, value)| key.len() + value.len() + 24).sum();
+        let bound = (live_bytes as f64 / LIVE_SHARE) as u64 + 8 * largest;
+        assert!(segments.log <= bound, "{segments:?} for {live_bytes}");
         assert!(segments.log + segments.big >= stats.live_bytes + stats.dead_bytes);
     }
 }
@@ -210,6 +215,202 @@ fn the_unused_ends_of_segments_are_not_compacted_again_and_again() {
     }
     assert_eq!(run.db.maintain(1 << 20).unwrap().moved_bytes, 0, "nothing is left");
     assert_eq!(content(&run.db), run.model);
+}
+
+/// A log of more than 4 MiB has segments of which the next one is prepared.
+#[test]
+fn a_log_whose_segments_are_prepared_is_compacted() {
+    let mut run = Run::new();
+    for key in 0..50_000 {
+        run.put(key, 100);
+    }
+    for _ in 0..100_000 {
+        let key = run.below(50_000);
+        run.put(key, 100);
+    }
+    let stats = run.db.stats().unwrap();
+    assert!(stats.segments.log > 4 << 20 && stats.moved_bytes > 0, "{stats:?}");
+    run.assert_sound();
+}
+
+#[test]
+fn maintenance_of_records_that_do_not_fill_their_segments_ends() {
+    for bytes in [3000, 6000, 13_500] {
+        let db = Options::new().seed(7).in_memory().unwrap();
+        for key in 0..500_u64 {
+            db.put(key.to_le_bytes(), vec![1; bytes]).unwrap();
+        }
+        let done = db.maintain(64 << 20).unwrap();
+        assert!(done.is_done && done.moved_bytes == 0, "{bytes}: {done:?}");
+    }
+}
+
+#[test]
+fn the_log_of_big_values_alone_does_not_grow() {
+    let mut run = Run::new();
+    for _ in 0..20_000 {
+        let key = run.below(5);
+        run.put(key, 20_000);
+    }
+    run.assert_sound();
+    let segments = run.db.stats().unwrap().segments;
+    assert!(segments.log <= 16 * SEGMENT_BYTES, "{segments:?}");
+}
+
+#[test]
+fn a_table_in_memory_keeps_no_list_for_a_sync() {
+    let mut run = Run::new();
+    for _ in 0..5000 {
+        let key = run.below(100);
+        run.put(key, if key == 0 { 20_000 } else { 200 });
+    }
+    let writer = run.db.store.lock().unwrap();
+    assert_eq!((writer.log.unsynced_count(), writer.unsynced_moved_count()), (0, 0));
+}
+
+/// Refuses memory at every size in turn, so also within a step that has moved the view.
+#[test]
+fn no_change_is_lost_where_memory_ends_while_records_move() {
+    for limit_kib in (100..420).step_by(4) {
+        let mut run = Run::with(&options().live_share(0.5));
+        run.put(0, 60);
+        let db = run.db.clone();
+        let held = db.get(0_u64.to_le_bytes()).unwrap().unwrap();
+        for key in 0..1000 {
+            run.put(key, 100);
+        }
+        for key in (0..1000).step_by(3) {
+            run.put(key, 100);
+        }
+        limit::set(limit_kib << 10);
+        let _ = run.db.maintain(1 << 20);
+        for key in 2000..2100_u64 {
+            let (key, value) = (key.to_le_bytes().to_vec(), run.value(100));
+            if run.db.put(&key, &value).is_ok() {
+                run.model.insert(key, value);
+            }
+        }
+        limit::set(u64::MAX);
+        assert_eq!(content(&run.db), run.model, "{limit_kib} KiB");
+        assert!(run.db.check().unwrap().is_clean());
+        drop(held);
+    }
+}
+
+/// Puts new keys until there is no room; returns the number of keys.
+fn fill(run: &mut Run) -> u64 {
+    for key in 0.. {
+        let (key_bytes, value) = (u64::to_le_bytes(key).to_vec(), run.value(100));
+        if let Err(error) = run.db.put(&key_bytes, &value) {
+            assert!(matches!(error.kind(), crate::ErrorKind::Io | crate::ErrorKind::Full));
+            return key;
+        }
+        run.model.insert(key_bytes, value);
+    }
+    unreachable!("memory ends")
+}
+
+#[test]
+fn keys_of_a_full_table_can_be_deleted_and_others_stored() {
+    let mut run = Run::new();
+    limit::set(1 << 20);
+    let count = fill(&mut run);
+    assert!(count > 4000, "{count}");
+    for key in 0..count / 2 {
+        run.delete(key);
+    }
+    for key in 0..count / 4 {
+        run.put(key, 100);
+    }
+    run.db.apply(&Batch::new().put(b"batch", b"1")).unwrap();
+    run.model.insert(b"batch".to_vec(), b"1".to_vec());
+    assert_eq!(content(&run.db), run.model);
+    for key in 0..count {
+        run.delete(key);
+    }
+    limit::set(u64::MAX);
+    assert_eq!(content(&run.db), run.model);
+    assert!(run.db.check().unwrap().is_clean());
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("copy.spt");
+    run.db.backup(&path).unwrap();
+    assert_eq!(content(&Db::open(&path).unwrap()), run.model, "also without tombstones");
+}
+
+#[test]
+fn a_table_that_was_full_while_a_scan_went_on_takes_changes_after_it() {
+    let mut run = Run::new();
+    for key in 0..2000 {
+        run.put(key, 100);
+    }
+    let db = run.db.clone();
+    let scan = db.scan().unwrap();
+    limit::set(1 << 20);
+    let mut key = 0;
+    loop {
+        let (key_bytes, value) = (u64::to_le_bytes(key % 2000).to_vec(), run.value(100));
+        if run.db.put(&key_bytes, &value).is_err() {
+            break;
+        }
+        run.model.insert(key_bytes, value);
+        key += 1;
+    }
+    drop(scan);
+    for key in 0..2000 {
+        run.put(key, 100);
+    }
+    limit::set(u64::MAX);
+    run.assert_sound();
+}
+
+/// The room of what a failed batch had appended is counted once, also of a big value.
+#[test]
+fn a_batch_that_fails_behind_a_big_value_leaves_the_counts_right() {
+    let mut run = Run::new();
+    for key in 0..100 {
+        run.put(key, 100);
+    }
+    for key in 0..50 {
+        run.put(key, 100);
+    }
+    let before = run.db.stats().unwrap();
+    limit::set(run.db.store.region.view.file_bytes() + (128 << 10));
+    let big = vec![1; 20_000];
+    let keys: Vec<[u8; 1]> = (0..100).map(|key| [key]).collect();
+    let batch = keys.iter().fold(Batch::new(), |batch, key| batch.put(key, &big));
+    assert!(run.db.apply(&batch).is_err());
+    limit::set(u64::MAX);
+    let after = run.db.stats().unwrap();
+    assert_eq!(after.live_bytes, before.live_bytes);
+    let gone = run.db.store.lock().unwrap().retired_record_bytes();
+    assert!(after.dead_bytes >= before.dead_bytes.saturating_sub(gone), "{after:?}");
+    assert_eq!(content(&run.db), run.model);
+    run.assert_bounded();
+}
+
+#[test]
+fn a_batch_pays_for_what_it_appends_in_steps() {
+    let mut run = Run::new();
+    for round in 0..20_u64 {
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> =
+            (0..2000_u64).map(|key| (key.to_le_bytes().to_vec(), run.value(100))).collect();
+        let batch = pairs.iter().fold(Batch::new(), |batch, (key, value)| batch.put(key, value));
+        run.db.apply(&batch).unwrap();
+        run.model.extend(pairs);
+        assert!(round == 0 || run.db.store.lock().unwrap().owed_bytes() == 0, "{round}");
+    }
+    run.assert_sound();
+}
+
+#[test]
+fn maintenance_leaves_a_file_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    Options::new().open(&path).unwrap().put(b"key", b"value").unwrap();
+    let db = Options::new().open(&path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    assert!(db.maintain(1 << 20).unwrap().is_done);
+    assert!(std::fs::read(&path).unwrap() == before, "not a byte");
 }
 
 #[test]
@@ -372,10 +573,10 @@ fn hold_values(run: &mut Run) {
         }
     }
     let waiting = db.stats().unwrap().segments.waiting;
-    assert!(waiting > 0, "what was emptied is held back");
     for (value, expected) in held.drain(..) {
         assert!(value == expected, "a value that is held does not change");
     }
+    assert!(waiting > 0, "what was emptied is held back");
     for _ in 0..2000 {
         let key = run.below(500);
         run.put(key, 60);

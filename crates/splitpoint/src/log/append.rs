@@ -318,21 +318,10 @@ impl Appender {
     #[cold]
     fn open_segment(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
         let region = &extents.region().clone();
-        let needed = (SegmentHeader::BYTES + record_bytes + LINK_BYTES).next_power_of_two();
-        let segment_bytes = self.next_segment_bytes(region).max(needed).max(GRANULE_BYTES);
-        let (offset, map) = match self.next.take() {
-            Some(next) if next.segment_bytes == segment_bytes => {
-                extents.take_aside();
-                (next.offset, Ok(finish(next, region)))
-            }
-            next => {
-                self.next = next;
-                self.release_next(extents);
-                let offset = extents.allocate(segment_bytes, segment_bytes)?;
-                (offset, new_tail(offset, segment_bytes, region))
-            }
-        };
+        let (offset, segment_bytes, map) = self.take_segment(record_bytes, extents)?;
         assert!(segment_bytes.is_power_of_two() && offset.is_multiple_of(segment_bytes));
+        // Taking it may have moved a table in memory, and what fails below leaves this tail in use.
+        self.follow_view(region);
         let sequence = region.live().next_sequence();
         let opened = map.and_then(|map| self.begin_segment(offset, segment_bytes, map, region));
         let tail = match opened {
@@ -359,7 +348,7 @@ impl Appender {
         assert_eq!(self.lsn, base_lsn, "the LINK ends where the next segment begins");
         if let Some(old) = self.tail.replace(tail) {
             let (offset, bytes) = (old.unsynced_offset, old.offset - old.unsynced_offset);
-            self.unsynced.push(UnsyncedRange { offset, bytes });
+            self.note_unsynced(UnsyncedRange { offset, bytes }, region);
         }
         if !extents.begin_segment(self.kind, offset, segment_bytes, sequence) {
             self.opened.add(offset, offset + segment_bytes);
@@ -372,6 +361,32 @@ impl Appender {
         let room = self.tail.as_ref().map_or(0, |tail| tail.end - tail.offset);
         assert!(record_bytes + LINK_BYTES <= room, "a new segment has room for its first record");
         Ok(())
+    }
+
+    /// Takes the segment after the tail: where it is, its size and its mapping. In memory it is a
+    /// small one if there is no room for one of the usual size.
+    fn take_segment(
+        &mut self,
+        record_bytes: u64,
+        extents: &mut Extents,
+    ) -> Result<(u64, u64, Result<Tail>)> {
+        let region = &extents.region().clone();
+        let needed = (SegmentHeader::BYTES + record_bytes + LINK_BYTES).next_power_of_two();
+        let usual_bytes = self.next_segment_bytes(region).max(needed).max(GRANULE_BYTES);
+        if let Some(next) = self.next.take_if(|next| next.segment_bytes == usual_bytes) {
+            extents.take_aside();
+            return Ok((next.offset, usual_bytes, Ok(finish(next, region))));
+        }
+        self.release_next(extents);
+        let least_bytes = self.segment_bytes_min.max(needed).max(GRANULE_BYTES);
+        let (offset, segment_bytes) = match extents.allocate(usual_bytes, usual_bytes) {
+            Ok(offset) => (offset, usual_bytes),
+            Err(_) if region.storage().is_volatile() && least_bytes < usual_bytes => {
+                (extents.allocate(least_bytes, least_bytes)?, least_bytes)
+            }
+            Err(error) => return Err(error),
+        };
+        Ok((offset, segment_bytes, new_tail(offset, segment_bytes, region)))
     }
 
     /// Takes the tail, and the segment after it, from where they are now: in a table in memory they are
@@ -425,8 +440,9 @@ impl Appender {
         if let Some(next) = self.next.take() {
             // The thread must be done before the granules get another use.
             drop(finish(next, extents.region()));
+            // Only then: what is set aside may be that of another appender.
+            extents.release_aside();
         }
-        extents.release_aside();
     }
 
     /// Writes the header of a new tail segment.
@@ -549,7 +565,7 @@ impl Appender {
             value[8..].copy_from_slice(&segment_bytes.to_le_bytes());
             let mut naming = Payload::new(RecordKind::BigPut, &[], &value);
             naming.header.is_in_transaction = is_in_transaction;
-            self.unsynced.push(UnsyncedRange { offset, bytes: segment_bytes });
+            self.note_unsynced(UnsyncedRange { offset, bytes: segment_bytes }, region);
             self.append(&naming, prev, WritePath::Mapping, region)
         });
         if let Err(error) = named {
@@ -602,6 +618,19 @@ impl Appender {
             return region.write("write to", |storage| storage.write_at(at, padding));
         }
         region.write("write to", |storage| storage.write_zeros(at, end - at))
+    }
+
+    /// Notes what the next sync must cover. Nobody syncs memory, and the list would only grow.
+    fn note_unsynced(&mut self, range: UnsyncedRange, region: &Region) {
+        if !region.storage().is_volatile() {
+            self.unsynced.push(range);
+        }
+    }
+
+    /// Returns how many ranges the next sync must cover, beside the tail.
+    #[cfg(test)]
+    pub(crate) fn unsynced_count(&self) -> usize {
+        self.unsynced.len()
     }
 
     /// Returns what the next sync must cover, and the log sequence number it makes durable.

@@ -245,6 +245,27 @@ impl Area {
     }
 }
 
+/// A bound on the views of a thread's tables, for tests of what happens when memory is used up.
+#[cfg(test)]
+pub(crate) mod limit {
+    use std::cell::Cell;
+    use std::io;
+
+    thread_local! {
+        static VIEW_BYTES_MAX: Cell<u64> = const { Cell::new(u64::MAX) };
+    }
+
+    /// Refuses to let views grow beyond `bytes` from now on.
+    pub(crate) fn set(bytes: u64) {
+        VIEW_BYTES_MAX.set(bytes);
+    }
+
+    pub(super) fn check(before: u64, bytes: u64) -> io::Result<()> {
+        let is_refused = bytes > before.max(VIEW_BYTES_MAX.get());
+        if is_refused { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
+    }
+}
+
 /// A file in memory, and windows in memory beside it.
 #[derive(Debug)]
 pub(crate) struct Anon {
@@ -339,6 +360,8 @@ impl Storage for Anon {
     }
 
     fn grow(&self, bytes: u64) -> io::Result<()> {
+        #[cfg(test)]
+        limit::check(self.view.count(), bytes)?;
         let view = &mut self.areas().view;
         view.reach(bytes)?;
         self.view.grow(view.base(), bytes);

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use super::{Store, Writer};
 use crate::compaction::{Compaction, Death, Moment, Victim, warm_bytes_max};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Addr, SegmentHeader, big_record_bytes_min, u32_at};
 use crate::index::lookup::locate_addr;
 use crate::index::slot::{Slot, Tag};
@@ -25,15 +25,17 @@ use crate::log::append::{Appender, LogPosition, Payload, WritePath};
 use crate::log::record::{Pair, RecordHeader, RecordKind, finish_crc};
 use crate::log::runs::{Runs, run_of};
 use crate::log::scan::AHEAD_BYTES;
-use crate::options::Options;
+use crate::options::{Access, Options};
 use crate::region::Region;
-use crate::segments::SegmentUse;
+use crate::segments::{SegmentTable, SegmentUse};
 use crate::testing::mutant::{self, Mutant};
 
 /// Records that are looked up together, so that the cache misses of their buckets overlap.
 const BATCH: usize = 32;
 /// Bytes of victims that [`Store::maintain`] reads between two releases of the lock.
 const SLICE_BYTES: u64 = 64 << 10;
+/// Bytes of victims that a change reads at most to find room in a table that is full.
+const ROOM_BYTES_MAX: u64 = 4 << 20;
 /// Looks at the pins after which `maintain` leaves what still waits.
 const LOOKS_AT_PINS: u32 = 4;
 
@@ -47,6 +49,8 @@ pub(crate) struct Compacting {
     big_live_bytes: u64,
     /// The smallest record that may have a segment to itself.
     big_bytes_min: u64,
+    /// Where the segments are that were left because a record in them is damaged.
+    damaged: Vec<u64>,
     /// Whether what is freed is overwritten, for tests.
     is_poisoned: bool,
 }
@@ -86,6 +90,7 @@ impl Writer {
             head: self.log.compacted(),
             big_live_bytes: 0,
             big_bytes_min: big_record_bytes_min(unit_bytes),
+            damaged: Vec::new(),
             is_poisoned: options.is_freed_poisoned,
         }));
     }
@@ -108,10 +113,23 @@ impl Writer {
     #[inline]
     pub(super) fn note_appended_dead(&mut self, addr: Addr, bytes: u64) {
         let Some(compacting) = &mut self.compacting else { return };
-        compacting.state.note_appended(bytes);
+        compacting.state.note_appended_dead(bytes);
         if let Some(segments) = self.extents.segments_mut() {
             segments.add_dead(addr.offset(), bytes);
         }
+    }
+
+    /// Counts the record that names a big one, the last that was appended. Once the big record is in
+    /// its segment nobody needs it.
+    #[cold]
+    pub(super) fn note_named(&mut self) {
+        if self.compacting.is_none() {
+            return;
+        }
+        let offset = self.log.last_record_offset();
+        let bytes = self.log.position().offset - offset;
+        self.state.dead_bytes += bytes;
+        self.note_appended_dead(Addr::of_offset(offset), bytes);
     }
 
     /// Counts a record of `bytes` as dead, after the change of its slot.
@@ -180,6 +198,14 @@ impl Writer {
         [self.log.position(), head.unwrap_or_default()]
     }
 
+    /// Returns whether keys may be deleted without tombstones, as where the log is not read again,
+    /// and notes that from now on the log alone does not say what the table holds.
+    pub(super) fn begin_without_tombstones(&mut self) -> bool {
+        let Some(compacting) = &mut self.compacting else { return false };
+        compacting.state.note_log_incomplete();
+        true
+    }
+
     /// Returns whether the log alone has every record: nothing was moved away from it.
     pub(crate) fn is_log_whole(&self) -> bool {
         self.compacting.as_ref().is_none_or(|compacting| compacting.state.is_log_whole())
@@ -188,6 +214,23 @@ impl Writer {
     /// Returns the bytes of emptied segments that wait.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.compacting.as_ref().map_or(0, |compacting| compacting.state.waiting_bytes())
+    }
+
+    /// Returns how many ranges of moved records a sync would have to cover.
+    #[cfg(test)]
+    pub(crate) fn unsynced_moved_count(&self) -> usize {
+        self.compacting.as_ref().map_or(0, |compacting| compacting.head.unsynced_count())
+    }
+
+    /// Returns the bytes of dead records whose segments were emptied.
+    #[cfg(test)]
+    pub(crate) fn retired_record_bytes(&self) -> u64 {
+        self.retired_bytes
+    }
+
+    /// Returns the bytes of victims that the changes so far have still to read.
+    pub(crate) fn owed_bytes(&self) -> u64 {
+        self.compacting.as_ref().map_or(0, |compacting| compacting.state.owed_bytes())
     }
 
     /// Returns the bytes of records that were moved since the store was opened.
@@ -200,6 +243,13 @@ impl Compacting {
     /// Returns the live bytes of the records that can be moved.
     fn movable_bytes(&self, live_bytes: u64) -> u64 {
         live_bytes.saturating_sub(self.big_live_bytes)
+    }
+
+    /// Returns the dead bytes that cannot be gained.
+    fn stuck_bytes(&self, segments: Option<&SegmentTable>) -> u64 {
+        let Some(segments) = segments else { return 0 };
+        let damaged = self.damaged.iter().filter_map(|&offset| segments.segment_at(offset));
+        damaged.map(|segment| segment.dead_bytes).sum()
     }
 }
 
@@ -217,10 +267,14 @@ impl Store {
     #[inline(never)]
     fn compact_a_step(&self, writer: &mut Writer) {
         self.reuse_emptied(writer);
-        let Writer { compacting: Some(compacting), log, state, .. } = &mut *writer else { return };
+        let Writer { compacting: Some(compacting), extents, log, state, .. } = &mut *writer else {
+            return;
+        };
         let live_bytes = compacting.movable_bytes(state.live_bytes);
         let segment_bytes = log.next_segment_bytes(&self.region);
-        let used_bytes = live_bytes + state.dead_bytes;
+        let dead_bytes =
+            state.dead_bytes.saturating_sub(compacting.stuck_bytes(extents.segments()));
+        let used_bytes = live_bytes + dead_bytes;
         let budget = compacting.state.begin_step(used_bytes, live_bytes, segment_bytes);
         if budget > 0 {
             // What cannot be moved, for want of memory, is tried again by the next step.
@@ -228,22 +282,91 @@ impl Store {
         }
     }
 
+    /// Compacts a step after a batch, if it is time. What it owes then is for
+    /// [`settle`](Self::settle).
+    pub(super) fn compact_after_batch(&self, writer: &mut Writer, change_count: usize) {
+        if let Some(compacting) = &mut writer.compacting
+            && compacting.state.is_step_due_after(change_count)
+        {
+            self.compact_a_step(writer);
+        }
+    }
+
+    /// Compacts what a batch owes, and lets go of the lock after each step. Until that is done,
+    /// or another thread has done as much.
+    #[cold]
+    pub(crate) fn settle(&self, mut owed_bytes: u64) -> Result<()> {
+        while owed_bytes > 0 {
+            let mut writer = self.lock_for_change()?;
+            self.compact_a_step(&mut writer);
+            owed_bytes = writer.owed_bytes().min(owed_bytes.saturating_sub(SLICE_BYTES));
+        }
+        Ok(())
+    }
+
+    /// Tries a change again that found no room, if compaction makes some: what is emptied is used
+    /// again, or a victim is emptied. So deletes go on in a table that is full.
+    ///
+    /// Records move, so the caller looks its keys up again.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn after_room<T>(
+        &self,
+        writer: &mut Writer,
+        error: Error,
+        again: impl Fn(&mut Writer) -> Result<T>,
+    ) -> Result<T> {
+        if !is_want_of_room(&error) || writer.compacting.is_none() || !self.make_room(writer) {
+            return Err(error);
+        }
+        again(writer)
+    }
+
+    /// Frees at least one segment, if that can be done; returns whether.
+    fn make_room(&self, writer: &mut Writer) -> bool {
+        let free_before = writer.extents.space().free_bytes();
+        self.reuse_emptied(writer);
+        let mut read_bytes = 0;
+        while writer.extents.space().free_bytes() <= free_before && read_bytes < ROOM_BYTES_MAX {
+            // The lists of the grace periods move on by one look each.
+            match self.compact(writer, SLICE_BYTES) {
+                Ok(0) | Err(_) => break,
+                Ok(bytes) => read_bytes += bytes,
+            }
+            self.reuse_emptied(writer);
+        }
+        for _ in 0..LOOKS_AT_PINS {
+            self.reuse_emptied(writer);
+        }
+        writer.extents.space().free_bytes() > free_before
+    }
+
     /// Reads `budget` bytes of victims, or a little more, and moves what is live; returns how many
     /// bytes it read. Fewer mean that there is no victim.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room for what is live. What was moved before that stays moved.
     fn compact(&self, writer: &mut Writer, budget: u64) -> Result<u64> {
-        let mut read_bytes = 0;
         if let Some(compacting) = &mut writer.compacting {
             // The view may have moved since the last record was moved.
             compacting.head.follow_view(&self.region);
         }
+        let read = self.compact_victims(writer, budget);
+        if !matches!(read, Ok(0)) {
+            // The same for the log: also before an error a segment may have been opened, and records
+            // moved.
+            writer.log.follow_view(&self.region);
+            self.commit(writer);
+        }
+        read
+    }
+
+    fn compact_victims(&self, writer: &mut Writer, budget: u64) -> Result<u64> {
+        let mut read_bytes = 0;
         while read_bytes < budget {
             let Some(victim) = self.victim(writer)? else { break };
             read_bytes += self.compact_batch(writer, victim, budget - read_bytes)?;
-        }
-        if read_bytes > 0 {
-            // The same for the log, if a segment was opened.
-            writer.log.follow_view(&self.region);
-            self.commit(writer);
         }
         Ok(read_bytes)
     }
@@ -333,8 +456,9 @@ impl Store {
                     self.add_candidate(victim.at, pair, candidates);
                     victim.record_bytes += record_bytes;
                 }
-                RecordKind::Delete | RecordKind::Commit => victim.record_bytes += record_bytes,
-                // A record that names a big one counts with that.
+                RecordKind::Delete | RecordKind::Commit | RecordKind::BigPut => {
+                    victim.record_bytes += record_bytes;
+                }
                 _ => {}
             }
             victim.at += record_bytes;
@@ -412,6 +536,13 @@ impl Store {
     /// and gives memory back.
     pub(crate) fn maintain(&self, budget: u64) -> Result<Maintenance> {
         let mut done = Maintenance::default();
+        if self.access == Access::ReadOnly {
+            return Err(Error::ReadOnly);
+        }
+        if self.lock()?.compacting.is_none() {
+            // Not even marked as changed.
+            return Ok(Maintenance { is_done: true, ..done });
+        }
         let moved_before = self.lock_for_change()?.moved_bytes();
         while done.read_bytes < budget {
             let mut writer = self.lock_for_change()?;
@@ -431,11 +562,14 @@ impl Store {
         }
         done.moved_bytes = writer.moved_bytes() - moved_before;
         done.waiting_bytes = writer.waiting_bytes();
-        if writer.compacting.is_some() {
-            done.returned_bytes = writer.extents.cool();
-        }
+        done.returned_bytes = writer.extents.cool();
         Ok(done)
     }
+}
+
+/// Returns whether an error may be for want of memory.
+pub(super) fn is_want_of_room(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Full | ErrorKind::Io)
 }
 
 /// Leaves a segment as it is in which a live record is damaged: its keys answer what they did.
@@ -446,6 +580,7 @@ fn leave_damaged(writer: &mut Writer, victim: &Victim) {
     }
     if let Some(compacting) = &mut writer.compacting {
         compacting.state.victim = None;
+        compacting.damaged.push(victim.segment.offset);
     }
 }
 
