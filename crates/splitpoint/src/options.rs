@@ -453,7 +453,8 @@ impl Options {
         self
     }
 
-    /// Counts what the lookups of the handle cost: [`Db::lookups`] has the reading. Off by default.
+    /// Counts what the lookups of the handle cost: [`Db::lookups`](crate::Db::lookups) has the
+    /// reading. Off by default.
     ///
     /// A lookup then adds to four counters in a cache line of its thread's own; the threads of a
     /// process beyond the first 63 share one. That takes 10 to
