@@ -34,7 +34,7 @@
 //!   then the superblock that says "clean", then the file as a whole, then the name is given, then
 //!   the directory is synced. A power loss before the name is durable leaves no copy, or the one
 //!   that was there.
-//! - Copies keep the uuid: it names the lineage of a log, and the same sequence numbers name the
+//! - Copies keep the uuid, but those of a table in memory that was compacted: it names the lineage of a log, and the same sequence numbers name the
 //!   same records in both up to the commit. Where they go on differently, their segments have
 //!   different salts.
 
@@ -44,6 +44,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::cursor::Scan;
 use crate::error::{Error, Result};
 use crate::format::{HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, Superblock};
 use crate::hash::HashFunction;
@@ -52,13 +53,15 @@ use crate::live::CommitState;
 use crate::log::append::LogPosition;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::log::segment::Segment;
-use crate::options::{Create, Options};
+use crate::options::{Create, Durability, Options};
 use crate::pins::Pin;
-use crate::recovery::{open_storage, read_superblock, resolve_hash, unknown_features};
+use crate::recovery::{open_memory, open_storage, read_superblock, resolve_hash, unknown_features};
 use crate::region::Region;
 use crate::storage::new_file::NewFile;
 use crate::storage::open::{Observed, Observer, WritersOut, open_to_observe};
-use crate::store::{Mark, Store};
+use crate::store::{Mark, Store, Writer};
+use crate::table::PutMode;
+use crate::value::Entry;
 
 /// Bytes written between two calls of the progress function.
 const CHUNK_BYTES: u64 = 2 << 20;
@@ -97,6 +100,10 @@ pub fn backup(source: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Backup
 ///
 /// The copy holds every change up to some moment between the beginning and the end of the call,
 /// and none after it. Changes go on meanwhile, in this process and in others, and wait for nothing.
+///
+/// A table in memory whose space was used again has no whole log to copy. Its pairs are copied to a
+/// new table in memory first: changes wait for that, and it takes as much memory as they do. The copy
+/// has a uuid of its own.
 ///
 /// # Examples
 ///
@@ -252,14 +259,14 @@ impl<'a> Backup<'a> {
         let progress = &mut self.progress;
         match &self.source {
             Source::Store(store) => {
-                let region = &store.region;
-                let (snapshot, _held) = snapshot_of(store)?;
+                let kept = Kept::of(store)?;
+                let (region, snapshot) = (&kept.store().region, &kept.snapshot);
                 let path = (!region.storage().is_volatile()).then(|| region.storage().path());
                 let options = options_for(&snapshot.superblock, self.hash.as_ref())?;
                 let identity = region.storage().identity();
                 let new = NewFile::begin(dest, self.is_replacing, identity, path)?;
-                let copied = copy_to_file(region, &snapshot, &new, progress)?;
-                finish(new, &snapshot, copied, &options, progress)
+                let copied = copy_to_file(region, snapshot, &new, progress)?;
+                finish(new, snapshot, copied, &options, progress)
             }
             Source::File(path) => {
                 let source = FileSource::open(path)?;
@@ -293,9 +300,10 @@ impl<'a> Backup<'a> {
         let progress = &mut self.progress;
         match &self.source {
             Source::Store(store) => {
-                let (snapshot, _held) = snapshot_of(store)?;
-                let (walked, extents) = scan_log(&store.region, &snapshot, progress)?;
-                stream(&store.region, &snapshot, walked, extents, &mut out, progress)
+                let kept = Kept::of(store)?;
+                let (region, snapshot) = (&kept.store().region, &kept.snapshot);
+                let (walked, extents) = scan_log(region, snapshot, progress)?;
+                stream(region, snapshot, walked, extents, &mut out, progress)
             }
             Source::File(path) => {
                 let source = FileSource::open(path)?;
@@ -340,18 +348,65 @@ impl LogEnd {
     }
 }
 
-/// What keeps the log of an open handle as it is while it is copied.
-struct Held<'a> {
-    _pin: Pin<'a>,
-    _horizon: Horizon<'a>,
+/// The log of an open handle up to its last commit, all of which is kept while this lives.
+struct Kept<'a> {
+    snapshot: Snapshot,
+    log: KeptLog<'a>,
 }
 
-/// Returns the last commit of an open handle, held.
-fn snapshot_of(store: &Store) -> Result<(Snapshot, Held<'_>)> {
-    let writer = store.lock()?;
+enum KeptLog<'a> {
+    /// The log of the handle.
+    Own { store: &'a Store, _pin: Pin<'a>, _horizon: Horizon<'a> },
+    /// A new one with the same pairs, because the space of the handle's was used again.
+    Rewritten(Box<Store>),
+}
+
+impl<'a> Kept<'a> {
+    fn of(store: &'a Store) -> Result<Self> {
+        let writer = store.lock()?;
+        if !writer.is_log_whole() {
+            let copy = rewrite(store, &writer)?;
+            let snapshot = snapshot_of(&copy, &*copy.lock()?);
+            return Ok(Self { snapshot, log: KeptLog::Rewritten(Box::new(copy)) });
+        }
+        let (pin, horizon) = (store.region.pins.pin(), store.horizons.open());
+        Ok(Self {
+            snapshot: snapshot_of(store, &writer),
+            log: KeptLog::Own { store, _pin: pin, _horizon: horizon },
+        })
+    }
+
+    fn store(&self) -> &Store {
+        match &self.log {
+            KeptLog::Own { store, .. } => store,
+            KeptLog::Rewritten(store) => store,
+        }
+    }
+}
+
+/// Returns the last commit of an open handle.
+fn snapshot_of(store: &Store, writer: &Writer) -> Snapshot {
     let end = LogEnd::of_commit(store.region.live().committed());
-    let held = Held { _pin: store.region.pins.pin(), _horizon: store.horizons.open() };
-    Ok((Snapshot { superblock: writer.superblock.clone(), end }, held))
+    Snapshot { superblock: writer.superblock.clone(), end }
+}
+
+/// Copies the pairs of a table into a new one in memory, whose log is whole. Changes wait meanwhile:
+/// the caller holds the lock of the writer.
+fn rewrite(store: &Store, writer: &Writer) -> Result<Store> {
+    let options = Options::new()
+        .hash(store.hash.clone())
+        .seed(store.seed)
+        .fill_factor(f64::from(writer.superblock.fill_thousandths) / 1000.0)
+        .segment_bytes_min(writer.superblock.segment_bytes_min.into())
+        .expected_records(writer.state.record_count);
+    let copy = Store::new(open_memory(&options)?, &options);
+    for entry in Scan::new(store, writer)? {
+        let Entry { key, value } = entry?;
+        let mut to = copy.lock_for_change()?;
+        copy.put_at_once(&mut to, &key, &value, PutMode::New, Durability::Buffered)?;
+    }
+    assert_eq!(copy.region.live().record_count(), writer.state.record_count, "one of each key");
+    Ok(copy)
 }
 
 /// Returns how the copy is opened to build its index, if this library can do that.

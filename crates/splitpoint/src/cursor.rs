@@ -7,16 +7,21 @@
 //! It returns the record that was the current version of its key when the scan began: on the chain
 //! of `prev` from the key's slot, the first record that is not younger than the scan. Exactly one
 //! record of a key satisfies that, so the scan returns each key once.
+//!
+//! Where space is used again the log has no start: the scan walks the segments that there are when it
+//! begins, and a [`Horizon`] keeps them. A record that compaction moves meanwhile names the one that
+//! it was.
 
 use crate::error::Result;
-use crate::format::{Addr, LogStart};
+use crate::format::Addr;
 use crate::horizons::Horizon;
 use crate::index::lookup::{find, is_held};
 use crate::log::append::LogPosition;
 use crate::log::record::Pair;
+use crate::log::runs::{self, RunWalk};
 use crate::log::scan::{LogWalk, Trust};
 use crate::pins::Bunch;
-use crate::store::Store;
+use crate::store::{Store, Writer};
 use crate::value::{Entry, Value};
 
 /// Records that a scan reads ahead, so that the cache misses of their buckets overlap.
@@ -29,10 +34,8 @@ const READ_AHEAD: usize = 32;
 #[derive(Debug)]
 pub struct Scan<'db> {
     store: &'db Store,
-    walk: Option<LogWalk<'db>>,
-    /// Where the log ended when the scan began, and how many segments had been opened.
-    end: LogPosition,
-    opened_count: usize,
+    walk: Option<Walk<'db>>,
+    beginning: Beginning,
     /// Pins what the scan reads and what it returns.
     pins: Bunch<'db>,
     /// Keeps the records that it has yet to come to.
@@ -40,6 +43,34 @@ pub struct Scan<'db> {
     /// Records read ahead; those from `next` on have not been examined yet.
     ahead: Vec<Candidate<'db>>,
     next: usize,
+}
+
+/// What a scan reads.
+#[derive(Debug)]
+enum Walk<'db> {
+    /// The log, from its start to where it ended.
+    Log(LogWalk<'db>),
+    /// The segments of a table whose space is used again.
+    Runs(RunWalk<'db>),
+}
+
+impl<'db> Walk<'db> {
+    #[inline]
+    fn next_pair(&mut self) -> Result<Option<(Addr, Pair<'db>)>> {
+        match self {
+            Self::Log(walk) => walk.next_pair(),
+            Self::Runs(walk) => walk.next_pair(),
+        }
+    }
+}
+
+/// Which records were there when a scan began.
+#[derive(Debug)]
+enum Beginning {
+    /// Those before the end of the log, in the segments that had been opened.
+    Log { end: LogPosition, opened_count: usize },
+    /// Those in these runs.
+    Runs(runs::Runs),
 }
 
 /// A record that the scan returns if the index says that it is current.
@@ -51,14 +82,21 @@ struct Candidate<'db> {
 }
 
 impl<'db> Scan<'db> {
-    /// Begins a scan at this moment. For a thread that holds the writer's lock.
-    pub(crate) fn new(store: &'db Store, start: LogStart, end: LogPosition) -> Result<Self> {
-        let opened_count = store.opened.count();
+    /// Begins a scan while the caller holds the writer's lock.
+    pub(crate) fn new(store: &'db Store, writer: &Writer) -> Result<Self> {
+        let (view, end) = (&store.region.view, writer.log.position());
+        let (walk, beginning) = if let Some(runs) = writer.runs() {
+            (Some(Walk::Runs(RunWalk::new(view, runs.clone()))), Beginning::Runs(runs))
+        } else {
+            let start = writer.superblock.log_start;
+            let walk = LogWalk::new(view, start, Trust::Published, end.lsn)?;
+            let opened_count = store.opened.count();
+            (walk.map(Walk::Log), Beginning::Log { end, opened_count })
+        };
         let pins = store.region.pins.bunch();
         let horizon = store.horizons.open();
-        let walk = LogWalk::new(&store.region.view, start, Trust::Published, end.lsn)?;
         let ahead = Vec::with_capacity(READ_AHEAD);
-        Ok(Self { store, walk, end, opened_count, pins, _horizon: horizon, ahead, next: 0 })
+        Ok(Self { store, walk, beginning, pins, _horizon: horizon, ahead, next: 0 })
     }
 
     /// Reads the next records ahead, fewer at the end of the scan and before a damaged one. Damage
@@ -110,12 +148,15 @@ impl<'db> Scan<'db> {
     /// Returns whether a record was appended after the scan began.
     fn is_younger(&self, addr: Addr) -> bool {
         let offset = addr.offset();
-        let end = self.end;
+        let (end, opened_count) = match &self.beginning {
+            Beginning::Runs(runs) => return !runs::contains(runs, offset),
+            Beginning::Log { end, opened_count } => (*end, *opened_count),
+        };
         let segment_end = end.segment_offset + crate::format::LOG_SEGMENT_BYTES_MAX;
         let is_in_tail = end.segment_offset != 0
             && (end.offset..segment_end).contains(&offset)
             && self.store.tail_segment_end(end.segment_offset) > offset;
-        is_in_tail || self.store.opened.is_after(offset, self.opened_count)
+        is_in_tail || self.store.opened.is_after(offset, opened_count)
     }
 }
 

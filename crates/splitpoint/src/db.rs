@@ -1,5 +1,8 @@
 //! `Db`: a handle to a store, in a file or in memory.
 
+#[cfg(test)]
+#[cfg(not(any(loom, miri)))]
+mod compaction_tests;
 mod iter;
 #[cfg(test)]
 #[cfg(not(loom))]
@@ -33,7 +36,7 @@ use crate::error::Result;
 use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
 use crate::pins::Bunch;
 use crate::stats::{Lookups, Recovery, Stats};
-use crate::store::{Opened, Put, Step, Store, Writer};
+use crate::store::{Maintenance, Opened, Put, Step, Store, Writer};
 use crate::syncer::Syncer;
 use crate::table::{
     BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck,
@@ -724,7 +727,13 @@ impl Db {
     fn apply_slice(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {
         let mut writer = self.store.lock_for_change()?;
         self.store.apply_locked(&mut writer, changes)?;
-        self.finish(writer, durability)
+        let owed_bytes = writer.owed_bytes();
+        self.finish(writer, durability)?;
+        if owed_bytes > 0 {
+            // The batch is made, whatever becomes of this.
+            let _ = self.store.settle(owed_bytes);
+        }
+        Ok(())
     }
 
     /// Does what the durability of a change requires, after the change has become visible.
@@ -821,7 +830,7 @@ impl Db {
     pub fn scan(&self) -> Result<Scan<'_>> {
         // Hold the lock until the scan has noted which segments are younger.
         let writer = self.store.lock()?;
-        Scan::new(&self.store, writer.superblock.log_start, writer.log.position())
+        Scan::new(&self.store, &writer)
     }
 
     /// Returns the number of keys.
@@ -955,6 +964,45 @@ impl Db {
     pub fn stats(&self) -> Result<Stats> {
         let writer = self.store.lock()?;
         self.store.collect_stats(&writer)
+    }
+
+    /// Compacts a table in memory while the program has nothing else to do, and gives memory back to
+    /// the system.
+    ///
+    /// Changes compact by themselves, until [`Options::live_share`] of the log is live. This call goes
+    /// on to where less than 3 % of each closed segment are dead records. It reads at most about `budget` bytes
+    /// of segments; [`Maintenance::is_done`] says whether that was enough. Other threads may change
+    /// the table meanwhile: the lock is released after every 64 KiB.
+    ///
+    /// A store in a file is left as it is: its space is not used again yet.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) on a handle opened for reading only.
+    /// - [`ErrorKind::Full`](crate::ErrorKind::Full) or [`ErrorKind::Io`](crate::ErrorKind::Io) if
+    ///   there is no memory for the records that are moved; no key has changed.
+    /// - [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned) after a failed sync.
+    ///
+    /// # Cost
+    ///
+    /// Reads each segment that it empties once, and one bucket per record; writes what is live.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// let db = splitpoint::Db::in_memory()?;
+    /// for i in 0..50_000_u32 {
+    ///     db.put(i.to_le_bytes(), [7; 100])?;
+    /// }
+    /// db.clear()?;
+    /// while !db.maintain(1 << 20)?.is_done {}
+    /// assert!(db.stats()?.segments.log < 1 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn maintain(&self, budget: u64) -> Result<Maintenance> {
+        self.store.maintain(budget)
     }
 
     /// Verifies every structure against every other, without writing.

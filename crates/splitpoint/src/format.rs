@@ -461,16 +461,21 @@ impl SegmentHeader {
     }
 }
 
-/// Returns the size of the next segment of a log of `log_bytes`: about 1/32 of it, a power of two
-/// from `min` to `max`.
+/// Share of the log that a segment has, one part in so many, where the log only grows.
+pub(crate) const LOG_SHARE: u64 = 32;
+/// The same where space is used again.
+pub(crate) const REUSED_SHARE: u64 = 128;
+
+/// Returns the size of the next segment of a log of `log_bytes`: one part of it in `share`, a power
+/// of two from `min` to `max`.
 ///
 /// The first segments instead double the log, from one granule to [`SMALL_LOG_BYTES`], so that a
 /// store of a few records is a small file.
-pub(crate) fn log_segment_bytes(log_bytes: u64, min: u64, max: u64) -> u64 {
+pub(crate) fn log_segment_bytes(log_bytes: u64, share: u64, min: u64, max: u64) -> u64 {
     if log_bytes < SMALL_LOG_BYTES.min(min) {
         return (1 << log_bytes.max(1).ilog2()).max(GRANULE_BYTES);
     }
-    (1 << (log_bytes / 32).max(1).ilog2()).clamp(min, max)
+    (1 << (log_bytes / share).max(1).ilog2()).clamp(min, max)
 }
 
 /// Returns the size in bytes from which a record gets a segment to itself, if log segments have
@@ -563,13 +568,14 @@ mod tests {
         let (min, max) = (LOG_SEGMENT_BYTES_MIN, LOG_SEGMENT_BYTES_MAX);
         let mut log_bytes = 0;
         let first: [u64; 5] = std::array::from_fn(|_| {
-            let segment_bytes = log_segment_bytes(log_bytes, min, max);
+            let segment_bytes = log_segment_bytes(log_bytes, LOG_SHARE, min, max);
             log_bytes += segment_bytes;
             segment_bytes >> 10
         });
         assert_eq!(first, [4, 4, 8, 64, 64], "in KiB");
-        assert_eq!(log_segment_bytes(4 << 20, min, max), 128 << 10);
-        assert_eq!(log_segment_bytes(1 << 40, min, max), 2 << 20);
+        assert_eq!(log_segment_bytes(4 << 20, LOG_SHARE, min, max), 128 << 10);
+        assert_eq!(log_segment_bytes(1 << 40, LOG_SHARE, min, max), 2 << 20);
+        assert_eq!(log_segment_bytes(43 << 20, REUSED_SHARE, min, max), 256 << 10);
     }
 
     #[test]

@@ -42,15 +42,19 @@ impl Horizons {
 
     /// Returns the stamp of what dies now. For a thread that holds the writer's lock.
     #[inline]
-    #[cfg_attr(not(test), expect(dead_code, reason = "for compaction, which gives space back"))]
     pub(crate) fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }
 
+    /// Returns the oldest open horizon: it needs what died at a larger stamp.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.lock().first().copied()
+    }
+
     /// Returns whether no open horizon needs what died at `stamp`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for compaction, which gives space back"))]
+    #[cfg(test)]
     pub(crate) fn are_past(&self, stamp: u64) -> bool {
-        self.lock().first().is_none_or(|&oldest| stamp <= oldest)
+        self.oldest().is_none_or(|oldest| stamp <= oldest)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {

@@ -44,9 +44,9 @@
 //!
 //! - **It is not ordered.** There are no ranges and no "next key". Use a B-tree for those.
 //! - **One process at a time while one writes.** Any number may have a store open to read.
-//! - **It does not reclaim space by itself yet.** Replaced and deleted records stay in the file.
+//! - **A file does not reclaim space by itself yet.** Replaced and deleted records stay in it.
 //!   [`rehash`](mod@rehash) drops them, with the store locked; so does a copy made with a
-//!   [scan](Db::scan).
+//!   [scan](Db::scan). A table in memory [compacts](Options::live_share).
 //! - **It has no transactions that read and write several keys**, and no snapshots yet. A [`Batch`]
 //!   of changes is atomic, and so is [`Db::update`] of one key.
 //! - **It is not for network file systems**, nor for disks that acknowledge a flush before it is
@@ -302,6 +302,7 @@ mod batch;
 mod bitmap;
 pub mod check;
 mod checkpoint;
+mod compaction;
 mod cursor;
 mod db;
 mod error;
@@ -330,6 +331,7 @@ mod region;
 pub mod rehash;
 pub mod repair;
 mod residency;
+mod segments;
 mod space;
 pub mod stats;
 #[expect(unsafe_code, reason = "memory mappings; listed in ARCHITECTURE.md")]
@@ -354,6 +356,7 @@ pub use stats::Recovery;
 pub use storage::regular::open_regular;
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::{SimDisk, SimFault};
+pub use store::Maintenance;
 pub use table::{
     BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck, TableExt,
 };

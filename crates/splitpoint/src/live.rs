@@ -265,7 +265,10 @@ impl<'a> Live<'a> {
                 tail_offset: self.load(at + 3),
                 tail_segment: self.load(at + 4),
             };
-            // One commit meanwhile does not touch this state; a second one does.
+            // One commit meanwhile does not touch this state; a second one does. Where records move
+            // without a change, commits of one sequence number follow each other, and two of them
+            // go unnoticed: then live and dead bytes may be of different commits. Nothing is decided
+            // by those of a table in memory; a file needs a count of commits before records move.
             if self.load(COMMIT) == word {
                 return (word & !7, state);
             }
@@ -398,12 +401,13 @@ impl<'a> Live<'a> {
     pub(crate) fn set_space(self, space: &Space) {
         self.store(EXTENT_COUNT, 0);
         self.store(END, space.end());
-        for (i, extent) in space.free().iter().enumerate() {
+        // A table in memory may have more; nobody reads its list here.
+        let count = space.free().len().min(Space::EXTENT_COUNT_MAX);
+        for (i, extent) in space.free()[..count].iter().enumerate() {
             debug_assert!(extent.granule >> 32 == 0);
-            let count = extent.count.min(u32::MAX.into());
-            self.store(EXTENTS + i, count << 32 | extent.granule);
+            let granule_count = extent.count.min(u32::MAX.into());
+            self.store(EXTENTS + i, granule_count << 32 | extent.granule);
         }
-        let count = space.free().len();
         self.store(EXTENT_COUNT, u64::from(self.space_crc(count)) << 32 | count as u64);
     }
 

@@ -14,6 +14,9 @@ pub const VALUE_BYTES_MAX: u64 = u32::MAX as u64;
 /// Fill factor of a new store, in keys per bucket, unless [`Options::fill_factor`] sets it.
 pub const FILL_FACTOR_DEFAULT: f64 = 4.5;
 
+/// Share of a table in memory that is to be live. Measured in a simulation of W7, for which 0.75 writes
+/// an eighth less and takes 3.5 % more memory.
+const LIVE_SHARE_DEFAULT: f64 = 0.78;
 /// Bytes by which the log must grow before the writer starts a checkpoint.
 const CHECKPOINT_BYTES_MIN: u64 = 64 << 20;
 
@@ -131,6 +134,8 @@ pub struct Options {
     pub(crate) create: Create,
     pub(crate) segment_bytes_min: u64,
     pub(crate) checkpoint_bytes_min: u64,
+    pub(crate) live_share: Option<f64>,
+    pub(crate) is_freed_poisoned: bool,
     pub(crate) rebuild_index: bool,
     pub(crate) instrument: bool,
     pub(crate) on_recovery: Option<OnRecovery>,
@@ -200,6 +205,8 @@ impl Options {
             create: Create::IfMissing,
             segment_bytes_min: crate::format::LOG_SEGMENT_BYTES_MIN,
             checkpoint_bytes_min: CHECKPOINT_BYTES_MIN,
+            live_share: Some(LIVE_SHARE_DEFAULT),
+            is_freed_poisoned: false,
             rebuild_index: false,
             instrument: false,
             on_recovery: None,
@@ -395,6 +402,34 @@ impl Options {
         self
     }
 
+    /// Sets the share of a table in memory that is to be live, from 0.5 to 0.9; 0.78 by default.
+    ///
+    /// Replaced and deleted values take space until compaction moves what is live out of their
+    /// segments. More live share is less memory and more work for each change: where keys are
+    /// overwritten at random, a byte that is stored costs 1.98 bytes written at 0.7, 2.73 at 0.78,
+    /// 4.12 at 0.85 and 5.35 at 0.9.
+    ///
+    /// A store in a file ignores it: its space is not used again yet.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// let db = splitpoint::Options::new().live_share(0.9).in_memory()?;
+    /// for round in 0..100_u32 {
+    ///     db.put_many((0..1000_u32).map(|i| (i.to_le_bytes(), round.to_le_bytes())))?;
+    /// }
+    /// let stats = db.stats()?;
+    /// assert!(stats.segments.log < 10 * stats.live_bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn live_share(mut self, share: f64) -> Self {
+        self.live_share = Some(share);
+        self
+    }
+
     /// Builds a new index from the log instead of trusting the one in the file, for files of
     /// unknown origin.
     ///
@@ -523,10 +558,33 @@ impl Options {
         self
     }
 
+    /// Sets that a table in memory keeps its dead records, to compare with one that does not.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn keep_dead_records(mut self) -> Self {
+        self.live_share = None;
+        self
+    }
+
+    /// Sets whether a table in memory overwrites what it frees; for tests, which then notice if
+    /// anybody still reads it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn poison_freed(mut self) -> Self {
+        self.is_freed_poisoned = true;
+        self
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         if !(1.0..=7.0).contains(&self.fill_factor) {
             let reason = format!("expected 1 to 7 keys per bucket, found {}", self.fill_factor);
             return Err(Error::Invalid { what: "fill factor", reason });
+        }
+        if let Some(share) = self.live_share
+            && !(0.5..=0.9).contains(&share)
+        {
+            let reason = format!("expected a live share from 0.5 to 0.9, found {share}");
+            return Err(Error::Invalid { what: "live share", reason });
         }
         Ok(())
     }

@@ -129,7 +129,6 @@ impl Pins {
     /// may be used again when [`poll`](Self::poll) returns a larger number.
     ///
     /// For the thread that holds the writer's lock, after the stores to the slots.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for compaction, which retires segments"))]
     pub(crate) fn ticket(&self) -> u64 {
         let mut periods = self.periods();
         periods.is_awaited = true;
@@ -140,7 +139,6 @@ impl Pins {
     /// period is over. Begins a period only if something was retired; never waits.
     ///
     /// For the thread that holds the writer's lock, once in each step of its work.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for compaction, which retires segments"))]
     pub(crate) fn poll(&self) -> u64 {
         let mut periods = self.periods();
         while periods.advance(self) {}

@@ -21,16 +21,24 @@ pub(crate) struct Space {
     free: Vec<Extent>,
     /// The free extent that is reserved for the next segment of the log.
     aside: Option<Extent>,
+    /// Largest number of free extents in the list.
+    extent_count_max: usize,
 }
 
 impl Space {
-    /// Largest number of free extents in the list. Beyond it the smallest is dropped, and its
-    /// granules stay unused until the list is rebuilt.
+    /// Largest number of free extents of a file. Beyond it the smallest is dropped, and its granules
+    /// stay unused until the list is rebuilt.
     pub(crate) const EXTENT_COUNT_MAX: usize = 64;
 
     /// Returns the space of a file that ends at `end` granules, with these free extents.
     pub(crate) fn new(end: u64, free: Vec<Extent>) -> Self {
-        Self { end, free, aside: None }
+        Self { end, free, aside: None, extent_count_max: Self::EXTENT_COUNT_MAX }
+    }
+
+    /// Drops no extent however many there are, for a table in memory: no other process reads its
+    /// list.
+    pub(crate) fn keep_all(&mut self) {
+        self.extent_count_max = usize::MAX;
     }
 
     /// Returns the space that is free beside `used` extents of a file, in any order. They must not
@@ -164,7 +172,7 @@ impl Space {
     }
 
     fn forget_smallest(&mut self) {
-        if self.free.len() > Self::EXTENT_COUNT_MAX {
+        if self.free.len() > self.extent_count_max {
             let smallest = (0..self.free.len())
                 .filter(|&i| self.aside != Some(self.free[i]))
                 .min_by_key(|&i| self.free[i].count);
@@ -273,6 +281,16 @@ mod tests {
         released.release_aside();
         assert!(released.free().contains(&Extent { granule: 20, count: 8 }));
         released.release_aside();
+    }
+
+    #[test]
+    fn a_table_in_memory_forgets_no_extent() {
+        let mut space = Space::new(1000, Vec::new());
+        space.keep_all();
+        for granule in (0..3 * Space::EXTENT_COUNT_MAX as u64).map(|i| 4 + 2 * i) {
+            space.add_free(granule, 1);
+        }
+        assert_eq!(space.free().len(), 3 * Space::EXTENT_COUNT_MAX);
     }
 
     #[test]

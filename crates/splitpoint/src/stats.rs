@@ -76,6 +76,8 @@ pub struct SegmentBytes {
     pub overflow: u64,
     /// Checkpoints of the index, including one that is being written.
     pub checkpoint: u64,
+    /// Segments without a live record that a value, a scan or a backup may still read.
+    pub waiting: u64,
     /// Free space.
     pub free: u64,
 }
@@ -181,6 +183,9 @@ pub struct Stats {
     pub hash_name: String,
     /// Bytes of log since the store was created: its last log sequence number.
     pub log_bytes: u64,
+    /// Bytes of records that compaction has moved since the store was opened. They are not in
+    /// `log_bytes`.
+    pub moved_bytes: u64,
     /// Bytes of log that are durable.
     pub durable_bytes: u64,
     /// Age of the oldest change that is not durable; `None` if all are, and for a table in memory.
@@ -203,6 +208,23 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Returns the bytes that a table in memory has written for a byte of its changes: 1 until
+    /// compaction moves records.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// let db = splitpoint::Db::in_memory()?;
+    /// db.put("key", "value")?;
+    /// assert_eq!(db.stats()?.write_amplification(), 1.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn write_amplification(&self) -> f64 {
+        real(self.log_bytes + self.moved_bytes) / real(self.log_bytes.max(1))
+    }
+
     /// Returns the statistics of a table that has no log, as far as its chains show them.
     ///
     /// The other fields are 0 or empty; set those that the table has.
@@ -238,6 +260,7 @@ impl Stats {
             segments: SegmentBytes::default(),
             hash_name: String::new(),
             log_bytes: 0,
+            moved_bytes: 0,
             durable_bytes: 0,
             unsafe_age: None,
             checkpoint: None,

@@ -18,6 +18,7 @@
 mod batch;
 mod checkpointing;
 mod closing;
+mod compacting;
 mod pace;
 mod put;
 mod resize;
@@ -51,6 +52,8 @@ use crate::value::Value;
 
 pub(crate) use checkpointing::Checkpointing;
 pub(crate) use closing::Mark;
+use compacting::Compacting;
+pub use compacting::Maintenance;
 pub(crate) use pace::{Pace, Step, Written};
 pub(crate) use put::{Put, TOMBSTONE_BYTES};
 
@@ -67,6 +70,7 @@ pub(crate) struct Store {
     pub(crate) group: GroupCommit,
     pub(crate) opened: Arc<OpenedSegments>,
     instrument: Option<Instrument>,
+    /// Since when scans and backups go on.
     pub(crate) horizons: Horizons,
     writer: Mutex<Writer>,
     /// Held while a superblock is written without the lock of the writer.
@@ -86,6 +90,10 @@ pub(crate) struct Writer {
     needs_room: bool,
     pub(crate) is_closed: bool,
     pub(crate) checkpoints: Checkpointing,
+    /// Compaction, where space is used again.
+    compacting: Option<Box<Compacting>>,
+    /// Bytes of dead records whose segments were emptied: they are not in the counts any more.
+    retired_bytes: u64,
     scratch: Scratch,
 }
 
@@ -107,6 +115,8 @@ impl Writer {
             needs_room: false,
             is_closed: false,
             checkpoints: Checkpointing::default(),
+            compacting: None,
+            retired_bytes: 0,
             scratch: Scratch::default(),
         }
     }
@@ -116,7 +126,7 @@ impl Writer {
     /// Returns how much has been written so far.
     #[inline]
     fn written(&self) -> Written {
-        let bytes = self.state.live_bytes + self.state.dead_bytes;
+        let bytes = self.state.live_bytes + self.state.dead_bytes + self.retired_bytes;
         Written { lsn: self.log.position().lsn, bytes }
     }
 }
@@ -147,6 +157,11 @@ impl Store {
         let group = GroupCommit::new(region.health().clone());
         group.start_at(durable_lsn);
         writer.pace = Pace::new(options.async_age_max, writer.written());
+        if region.storage().is_volatile()
+            && let Some(live_share) = options.live_share
+        {
+            writer.begin_compaction(live_share, options);
+        }
         if options.access == Access::ReadWrite && !region.storage().is_volatile() {
             writer.schedule_first_checkpoint(&region, options.checkpoint_bytes_min);
         }
@@ -404,6 +419,14 @@ impl Store {
                 expected: line_count,
                 found: overflow_line_count,
             })?;
+        let free_bytes = writer.extents.space().free_bytes();
+        // In memory, what was given back to the system has no pages.
+        let returned_bytes = if storage.is_volatile() && writer.compacting.is_some() {
+            free_bytes - writer.extents.warm_bytes()
+        } else {
+            0
+        };
+        let used_file_bytes = region.view.file_bytes() - returned_bytes;
         let private_bytes = if region.is_private() { index + overflow } else { 0 };
         Ok(Stats {
             path: (!storage.is_volatile()).then(|| storage.path().to_path_buf()),
@@ -415,7 +438,7 @@ impl Store {
             overflow_line_free_count: free_line_count,
             live_bytes: writer.state.live_bytes,
             dead_bytes: writer.state.dead_bytes,
-            file_bytes: region.view.file_bytes() + private_bytes,
+            file_bytes: used_file_bytes + private_bytes,
             segments: SegmentBytes {
                 header: HEADER_BYTES,
                 log: live.log_bytes(),
@@ -423,10 +446,12 @@ impl Store {
                 index,
                 overflow,
                 checkpoint: checkpoint_bytes(live),
-                free: writer.extents.space().free_bytes(),
+                waiting: writer.waiting_bytes(),
+                free: free_bytes - returned_bytes,
             },
             hash_name: self.hash.name().to_string(),
             log_bytes: writer.log.position().lsn,
+            moved_bytes: writer.moved_bytes(),
             durable_bytes: self.group.durable_lsn(),
             unsafe_age: self.unsafe_since(writer).map(|since| since.elapsed()),
             checkpoint: writer

@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::record::{HEADER_BYTES_MAX, LINK_BYTES, RecordHeader, RecordKind, finish_crc};
 use crate::error::{Error, Result};
 use crate::format::{
-    Addr, GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX, LogStart, SegmentHeader, SegmentKind,
-    big_record_bytes_min, log_segment_bytes,
+    Addr, GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX, LOG_SHARE, LogStart, REUSED_SHARE, SegmentHeader,
+    SegmentKind, big_record_bytes_min, log_segment_bytes,
 };
 use crate::prefaulter::Ticket;
 use crate::region::{Extents, Region, View};
@@ -52,6 +52,8 @@ pub(crate) struct Appender {
     lsn: u64,
     segment_bytes_min: u64,
     segment_bytes_max: u64,
+    /// What its segments are: of the log, or of the records that compaction moved.
+    kind: SegmentKind,
     /// State of the generator of salts.
     salt_state: u64,
     /// Ranges that the next sync must cover, oldest first; the part in the tail is not among them.
@@ -188,11 +190,19 @@ impl Appender {
             lsn: 0,
             segment_bytes_min,
             segment_bytes_max,
+            kind: SegmentKind::Log,
             salt_state: seed,
             unsynced: Vec::new(),
             buf: Vec::new(),
             opened: Arc::default(),
         }
+    }
+
+    /// Returns an appender to segments of records that compaction moves, beside this one. Their
+    /// sequence numbers are their own.
+    pub(crate) fn compacted(&mut self) -> Self {
+        let new = Self::new(self.next_salt(), self.segment_bytes_min, self.segment_bytes_max);
+        Self { kind: SegmentKind::Compacted, ..new }
     }
 
     /// Returns the segments that this appender has opened.
@@ -280,9 +290,12 @@ impl Appender {
             && record_bytes > big_record_bytes_min(self.next_segment_bytes(region))
     }
 
-    fn next_segment_bytes(&self, region: &Region) -> u64 {
+    /// Returns the size of the segment after the tail. Where space is used again segments are
+    /// smaller: a coarse one waits long until it is worth to be emptied.
+    pub(crate) fn next_segment_bytes(&self, region: &Region) -> u64 {
+        let share = if region.storage().is_volatile() { REUSED_SHARE } else { LOG_SHARE };
         let log_bytes = region.live().log_bytes();
-        log_segment_bytes(log_bytes, self.segment_bytes_min, self.segment_bytes_max)
+        log_segment_bytes(log_bytes, share, self.segment_bytes_min, self.segment_bytes_max)
     }
 
     /// Makes room in the tail for a record of this size, in a new segment if need be. On an error
@@ -305,21 +318,11 @@ impl Appender {
     #[cold]
     fn open_segment(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
         let region = &extents.region().clone();
-        let needed = (SegmentHeader::BYTES + record_bytes + LINK_BYTES).next_power_of_two();
-        let segment_bytes = self.next_segment_bytes(region).max(needed).max(GRANULE_BYTES);
-        let (offset, map) = match self.next.take() {
-            Some(next) if next.segment_bytes == segment_bytes => {
-                extents.take_aside();
-                (next.offset, Ok(finish(next, region)))
-            }
-            next => {
-                self.next = next;
-                self.release_next(extents);
-                let offset = extents.allocate(segment_bytes, segment_bytes)?;
-                (offset, new_tail(offset, segment_bytes, region))
-            }
-        };
+        let (offset, segment_bytes, map) = self.take_segment(record_bytes, extents)?;
         assert!(segment_bytes.is_power_of_two() && offset.is_multiple_of(segment_bytes));
+        // Taking it may have moved a table in memory, and what fails below leaves this tail in use.
+        self.follow_view(region);
+        let sequence = region.live().next_sequence();
         let opened = map.and_then(|map| self.begin_segment(offset, segment_bytes, map, region));
         let tail = match opened {
             Ok(tail) => tail,
@@ -345,9 +348,11 @@ impl Appender {
         assert_eq!(self.lsn, base_lsn, "the LINK ends where the next segment begins");
         if let Some(old) = self.tail.replace(tail) {
             let (offset, bytes) = (old.unsynced_offset, old.offset - old.unsynced_offset);
-            self.unsynced.push(UnsyncedRange { offset, bytes });
+            self.note_unsynced(UnsyncedRange { offset, bytes }, region);
         }
-        self.opened.add(offset, offset + segment_bytes);
+        if !extents.begin_segment(self.kind, offset, segment_bytes, sequence) {
+            self.opened.add(offset, offset + segment_bytes);
+        }
         let live = region.live();
         live.set_log_bytes(live.log_bytes() + segment_bytes);
         // What fails here is tried again when the segment is needed.
@@ -358,9 +363,35 @@ impl Appender {
         Ok(())
     }
 
+    /// Takes the segment after the tail: where it is, its size and its mapping. In memory it is a
+    /// small one if there is no room for one of the usual size.
+    fn take_segment(
+        &mut self,
+        record_bytes: u64,
+        extents: &mut Extents,
+    ) -> Result<(u64, u64, Result<Tail>)> {
+        let region = &extents.region().clone();
+        let needed = (SegmentHeader::BYTES + record_bytes + LINK_BYTES).next_power_of_two();
+        let usual_bytes = self.next_segment_bytes(region).max(needed).max(GRANULE_BYTES);
+        if let Some(next) = self.next.take_if(|next| next.segment_bytes == usual_bytes) {
+            extents.take_aside();
+            return Ok((next.offset, usual_bytes, Ok(finish(next, region))));
+        }
+        self.release_next(extents);
+        let least_bytes = self.segment_bytes_min.max(needed).max(GRANULE_BYTES);
+        let (offset, segment_bytes) = match extents.allocate(usual_bytes, usual_bytes) {
+            Ok(offset) => (offset, usual_bytes),
+            Err(_) if region.storage().is_volatile() && least_bytes < usual_bytes => {
+                (extents.allocate(least_bytes, least_bytes)?, least_bytes)
+            }
+            Err(error) => return Err(error),
+        };
+        Ok((offset, segment_bytes, new_tail(offset, segment_bytes, region)))
+    }
+
     /// Takes the tail, and the segment after it, from where they are now: in a table in memory they are
     /// part of the view, which may have moved to make room.
-    fn follow_view(&mut self, region: &Region) {
+    pub(crate) fn follow_view(&mut self, region: &Region) {
         let storage = region.storage();
         if let Some(tail) = &mut self.tail {
             let (offset, bytes) = (tail.segment_offset, tail.end - tail.segment_offset);
@@ -386,6 +417,10 @@ impl Appender {
         if !is_large && !region.storage().prepares_small_segments() {
             return Ok(None);
         }
+        // Only one segment is set aside, and the writer waits for that of the log.
+        if self.kind != SegmentKind::Log {
+            return Ok(None);
+        }
         let offset = extents.set_aside(segment_bytes)?;
         let begun = map_tail(offset, segment_bytes, region).and_then(|map| {
             let work = region.write("clear log segment of", |storage| {
@@ -405,8 +440,9 @@ impl Appender {
         if let Some(next) = self.next.take() {
             // The thread must be done before the granules get another use.
             drop(finish(next, extents.region()));
+            // Only then: what is set aside may be that of another appender.
+            extents.release_aside();
         }
-        extents.release_aside();
     }
 
     /// Writes the header of a new tail segment.
@@ -422,7 +458,7 @@ impl Appender {
             "a segment has room for a LINK"
         );
         let header = SegmentHeader {
-            kind: SegmentKind::Log,
+            kind: self.kind,
             sequence: next_sequence(region),
             segment_bytes,
             base_lsn: self.next_base_lsn(),
@@ -529,14 +565,16 @@ impl Appender {
             value[8..].copy_from_slice(&segment_bytes.to_le_bytes());
             let mut naming = Payload::new(RecordKind::BigPut, &[], &value);
             naming.header.is_in_transaction = is_in_transaction;
-            self.unsynced.push(UnsyncedRange { offset, bytes: segment_bytes });
+            self.note_unsynced(UnsyncedRange { offset, bytes: segment_bytes }, region);
             self.append(&naming, prev, WritePath::Mapping, region)
         });
         if let Err(error) = named {
             extents.release(offset, segment_bytes);
             return Err(error);
         }
-        self.opened.add(offset, offset + segment_bytes);
+        if !extents.begin_segment(SegmentKind::Big, offset, segment_bytes, 0) {
+            self.opened.add(offset, offset + segment_bytes);
+        }
         let live = region.live();
         live.set_big_bytes(live.big_bytes() + segment_bytes);
         Ok(Addr::of_offset(offset + SegmentHeader::BYTES))
@@ -574,7 +612,25 @@ impl Appender {
             at += part.len() as u64;
         }
         assert_eq!(at + pad_bytes as u64, record_offset + header.record_bytes());
+        if region.storage().is_volatile() {
+            // Memory that is used again; what is behind the record may be anything.
+            let padding = &[0; 8][..pad_bytes];
+            return region.write("write to", |storage| storage.write_at(at, padding));
+        }
         region.write("write to", |storage| storage.write_zeros(at, end - at))
+    }
+
+    /// Notes what the next sync must cover. Nobody syncs memory, and the list would only grow.
+    fn note_unsynced(&mut self, range: UnsyncedRange, region: &Region) {
+        if !region.storage().is_volatile() {
+            self.unsynced.push(range);
+        }
+    }
+
+    /// Returns how many ranges the next sync must cover, beside the tail.
+    #[cfg(test)]
+    pub(crate) fn unsynced_count(&self) -> usize {
+        self.unsynced.len()
     }
 
     /// Returns what the next sync must cover, and the log sequence number it makes durable.

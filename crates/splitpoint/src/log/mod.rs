@@ -25,5 +25,6 @@ pub(crate) mod batch;
 pub(crate) mod durable;
 pub(crate) mod record;
 pub(crate) mod resync;
+pub(crate) mod runs;
 pub(crate) mod scan;
 pub(crate) mod segment;

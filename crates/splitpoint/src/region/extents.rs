@@ -5,18 +5,21 @@
 //! - After every call the live header has the list of [`Space`], so a process that is killed
 //!   between two calls leaves no granule with two uses.
 //! - Each handle that writes has one, behind the writer's lock.
+//! - Where space is used again, the [`SegmentTable`] has every segment of the log.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::Region;
 use crate::error::{Error, Result};
-use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES};
+use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES, SegmentKind};
 use crate::index::line::LINE_BYTES;
 use crate::index::overflow::LinePool as _;
 use crate::live::LineWindow;
 use crate::piece::{lines_of, piece_of};
 use crate::region::LivePool;
+use crate::segments::{SegmentTable, SegmentUse};
 use crate::space::{Extent, Space};
 use crate::storage::{Backing, HUGE_BYTES, Storage};
 use crate::testing::mutant::{self, Mutant};
@@ -29,19 +32,95 @@ const PUNCH_BYTES_MIN: u64 = 256 << 10;
 pub(crate) struct Extents {
     region: Arc<Region>,
     space: Space,
+    /// The segments, where space is used again.
+    segments: Option<SegmentTable>,
+    warm: Warm,
+}
+
+/// Free ranges whose pages were not given back: the next segment there waits for no memory.
+#[derive(Debug, Default)]
+struct Warm {
+    /// Granule counts by first granules.
+    extents: BTreeMap<u64, u64>,
+    count: u64,
+}
+
+impl Warm {
+    fn add(&mut self, extent: Extent) {
+        let before = self.extents.insert(extent.granule, extent.count);
+        debug_assert!(before.is_none(), "a range is freed once");
+        self.count += extent.count;
+    }
+
+    /// Removes the granules of a range, which get a use.
+    fn remove(&mut self, range: Range<u64>) {
+        while let Some((&granule, &count)) = self.extents.range(..range.end).next_back()
+            && granule + count > range.start
+        {
+            self.extents.remove(&granule);
+            self.count -= count;
+            for rest in [granule..range.start, range.end..granule + count] {
+                if rest.start < rest.end {
+                    self.add(Extent { granule: rest.start, count: rest.end - rest.start });
+                }
+            }
+        }
+    }
 }
 
 impl Extents {
     /// Continues with the free granules that the live header lists.
     pub(crate) fn of(region: &Arc<Region>) -> Self {
-        Self { region: region.clone(), space: region.live().space() }
+        Self::new(region, region.live().space())
     }
 
     /// Starts with these free granules, and lists them in the live header.
     pub(crate) fn begin(region: &Arc<Region>, space: Space) -> Self {
-        let extents = Self { region: region.clone(), space };
+        let extents = Self::new(region, space);
         extents.publish();
         extents
+    }
+
+    fn new(region: &Arc<Region>, space: Space) -> Self {
+        Self { region: region.clone(), space, segments: None, warm: Warm::default() }
+    }
+
+    /// Begins to follow the segments of a table that has none yet, in units of `unit_bytes`.
+    pub(crate) fn follow_segments(&mut self, unit_bytes: u64) {
+        assert!(self.region.storage().is_volatile(), "the table of a file would have to be in it");
+        self.space.keep_all();
+        self.segments = Some(SegmentTable::new(unit_bytes));
+    }
+
+    /// Returns the segments, where space is used again.
+    #[inline]
+    pub(crate) fn segments(&self) -> Option<&SegmentTable> {
+        self.segments.as_ref()
+    }
+
+    /// Does the same as [`segments`](Self::segments), to change the counts.
+    #[inline]
+    pub(crate) fn segments_mut(&mut self) -> Option<&mut SegmentTable> {
+        self.segments.as_mut()
+    }
+
+    /// Notes that a segment is in use, if anybody follows that; returns whether.
+    pub(crate) fn begin_segment(
+        &mut self,
+        kind: SegmentKind,
+        offset: u64,
+        bytes: u64,
+        sequence: u64,
+    ) -> bool {
+        let Some(segments) = &mut self.segments else { return false };
+        let range = offset..offset + bytes;
+        match kind {
+            SegmentKind::Log => segments.begin(range, SegmentUse::Log, sequence),
+            SegmentKind::Compacted => segments.begin(range, SegmentUse::Compacted, sequence),
+            SegmentKind::Big => segments.begin_big(range),
+            other => unreachable!("a segment of kind {other:?} has no records"),
+        }
+        true
     }
 
     /// Returns their region.
@@ -83,7 +162,9 @@ impl Extents {
             return Err(Error::Full { what: "address space of the file", bytes });
         }
         self.region.extend(end)?;
-        note(Extent { granule, count: bytes / GRANULE_BYTES });
+        let count = bytes / GRANULE_BYTES;
+        note(Extent { granule, count });
+        self.warm.remove(granule..granule + count);
         self.space = after;
         self.publish();
         Ok(granule * GRANULE_BYTES)
@@ -98,6 +179,39 @@ impl Extents {
     pub(crate) fn release(&mut self, offset: u64, bytes: u64) {
         self.space.add_free(offset / GRANULE_BYTES, bytes / GRANULE_BYTES);
         self.publish();
+    }
+
+    /// Frees the granules of a segment that nobody looks at any more. Their pages stay while free
+    /// ones have no more than `warm_bytes_max`, and otherwise go back to the system.
+    pub(crate) fn release_segment(&mut self, segment: Range<u64>, warm_bytes_max: u64) {
+        let (offset, bytes) = (segment.start, segment.end - segment.start);
+        let extent = Extent { granule: offset / GRANULE_BYTES, count: bytes / GRANULE_BYTES };
+        let is_warm = (self.warm.count + extent.count) * GRANULE_BYTES <= warm_bytes_max;
+        // A system that takes no pages back leaves them here.
+        if is_warm || self.region.storage().punch(offset, bytes).is_err() {
+            self.warm.add(extent);
+        }
+        self.release(offset, bytes);
+    }
+
+    /// Gives the pages of all free granules back to the system, and returns their bytes.
+    pub(crate) fn cool(&mut self) -> u64 {
+        let mut bytes_cooled = 0;
+        let warm = std::mem::take(&mut self.warm);
+        for (granule, count) in warm.extents {
+            let (offset, bytes) = (granule * GRANULE_BYTES, count * GRANULE_BYTES);
+            if self.region.storage().punch(offset, bytes).is_ok() {
+                bytes_cooled += bytes;
+            } else {
+                self.warm.add(Extent { granule, count });
+            }
+        }
+        bytes_cooled
+    }
+
+    /// Returns the bytes of free granules that have pages.
+    pub(crate) fn warm_bytes(&self) -> u64 {
+        self.warm.count * GRANULE_BYTES
     }
 
     /// Reserves `bytes` of the file, aligned to their own number, and extends the file if needed.
@@ -253,5 +367,25 @@ impl Extents {
         }
         let line_count = windows.line_count(LineWindow::Overflow) + count - free_count;
         self.reserve_lines(LineWindow::Overflow, line_count)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn granules_that_get_a_use_are_no_longer_warm() {
+        let mut warm = Warm::default();
+        warm.add(Extent { granule: 10, count: 10 });
+        warm.add(Extent { granule: 30, count: 5 });
+        warm.remove(20..30);
+        assert_eq!(warm.count, 15);
+        warm.remove(12..14);
+        assert!(warm.extents.iter().eq([(&10, &2), (&14, &6), (&30, &5)]));
+        warm.remove(0..31);
+        assert!(warm.extents.iter().eq([(&31, &4)]));
+        warm.remove(0..100);
+        assert_eq!((warm.count, warm.extents.len()), (0, 0));
     }
 }

@@ -104,17 +104,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives memory back to the system; it reads as zeros from now on.
-    fn discard(&self, at: u64, bytes: u64) {
-        let base = self.span().base.wrapping_add(at as usize);
-        assert!(at + bytes <= self.committed_bytes.load(Ordering::Relaxed));
-        // SAFETY: the range is private anonymous memory of ours. Other threads look at it as atomics
-        // only: each finds what was there, or zeros.
-        let _ = unsafe {
-            rustix::mm::madvise(base.cast(), bytes as usize, rustix::mm::Advice::LinuxDontNeed)
-        };
-    }
-
     /// Makes an unused range readable and writable.
     fn open(&self, before: u64, after: u64) -> io::Result<()> {
         let start = self.span().base.wrapping_add(before as usize);
@@ -123,6 +112,12 @@ impl Memory {
         unsafe { rustix::mm::mprotect(start.cast(), (after - before) as usize, flags) }?;
         self.advise(before, after);
         Ok(())
+    }
+
+    /// Gives pages back to the system, which nobody reads but as atomics; the bytes are 0 afterwards.
+    fn discard(&self, at: u64, bytes: u64) -> io::Result<()> {
+        assert!(at + bytes <= self.committed_bytes.load(Ordering::Relaxed));
+        self.reservation.discard(at, bytes)
     }
 
     /// Advises the kernel on the size of pages. A kernel without huge pages refuses, which does no
@@ -168,12 +163,14 @@ impl Memory {
         Ok(())
     }
 
-    fn discard(&self, at: u64, bytes: u64) {
+    /// The heap takes no pages back, but the bytes are 0 afterwards as well.
+    fn discard(&self, at: u64, bytes: u64) -> io::Result<()> {
         let words = self.span.base.wrapping_add(at as usize).cast::<AtomicU64>();
         for word in 0..bytes as usize / 8 {
             // SAFETY: the range is ours, aligned to a page, and looked at as atomics only.
             unsafe { &*words.wrapping_add(word) }.store(0, Ordering::Relaxed);
         }
+        Ok(())
     }
 }
 
@@ -245,6 +242,27 @@ impl Area {
         self.bytes_max = larger.span().bytes;
         self.outgrown.push(std::mem::replace(&mut self.memory, Arc::new(larger)));
         Ok(())
+    }
+}
+
+/// A bound on the views of a thread's tables, for tests of what happens when memory is used up.
+#[cfg(test)]
+pub(crate) mod limit {
+    use std::cell::Cell;
+    use std::io;
+
+    thread_local! {
+        static VIEW_BYTES_MAX: Cell<u64> = const { Cell::new(u64::MAX) };
+    }
+
+    /// Refuses to let views grow beyond `bytes` from now on.
+    pub(crate) fn set(bytes: u64) {
+        VIEW_BYTES_MAX.set(bytes);
+    }
+
+    pub(super) fn check(before: u64, bytes: u64) -> io::Result<()> {
+        let is_refused = bytes > before.max(VIEW_BYTES_MAX.get());
+        if is_refused { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
     }
 }
 
@@ -342,6 +360,8 @@ impl Storage for Anon {
     }
 
     fn grow(&self, bytes: u64) -> io::Result<()> {
+        #[cfg(test)]
+        limit::check(self.view.count(), bytes)?;
         let view = &mut self.areas().view;
         view.reach(bytes)?;
         self.view.grow(view.base(), bytes);
@@ -359,6 +379,12 @@ impl Storage for Anon {
 
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let start = self.range(offset, bytes);
+        {
+            let view = &self.areas().view;
+            if view.memory.discard(view.start + offset, bytes).is_ok() {
+                return Ok(());
+            }
+        }
         // SAFETY: `range` proved that the bytes are committed; the caller promises that nothing
         // refers to them.
         unsafe { start.write_bytes(0, bytes as usize) };
@@ -372,7 +398,7 @@ impl Storage for Anon {
 
     fn unmap_piece(&self, kind: WindowKind, at: u64, bytes: u64) -> io::Result<()> {
         let area = &mut self.areas().windows[kind.number()];
-        area.memory.discard(area.start + at, bytes);
+        area.memory.discard(area.start + at, bytes)?;
         // What follows need not be copied when the window moves.
         area.used_bytes = area.used_bytes.min(at);
         Ok(())
@@ -391,7 +417,7 @@ impl Storage for Anon {
         Some(self.tail(offset, bytes, used_bytes))
     }
 
-    /// New memory is zero already.
+    /// What is behind the records of a segment may be anything.
     fn ready_segment(&self, _: u64, _: u64, map: &Tail) -> io::Result<Option<Work>> {
         Ok(map.pages().map(|pages| -> Work { Box::new(move || pages.fault_in()) }))
     }
@@ -404,7 +430,8 @@ impl Storage for Anon {
         Ok(())
     }
 
-    /// Does nothing: new memory is zero, and no segment is used twice in memory.
+    /// Does nothing: new memory is zero. A segment that is used again has the bytes of its last use,
+    /// which nobody reads.
     fn write_zeros(&self, _: u64, _: u64) -> io::Result<()> {
         Ok(())
     }

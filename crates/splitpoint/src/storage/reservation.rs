@@ -242,6 +242,22 @@ impl Reservation {
         }
     }
 
+    /// Gives the pages of a range of private memory back to the system; the bytes are 0 afterwards.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if the range does not consist of whole pages; otherwise what the system says.
+    pub(super) fn discard(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let page_bytes = rustix::param::page_size() as u64;
+        if !at.is_multiple_of(page_bytes) || !bytes.is_multiple_of(page_bytes) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let base = self.at(at, bytes);
+        let advice = Advice::LinuxDontNeed;
+        // SAFETY: the range is ours, and the caller promises that nothing refers to it.
+        Ok(unsafe { rustix::mm::madvise(base.cast(), bytes as usize, advice) }?)
+    }
+
     /// Returns whether the mapping at `at` has huge pages of a file, as far as the kernel says.
     ///
     /// Costs a walk over the mappings of this process.

@@ -34,9 +34,23 @@ struct Member<'a> {
     record_bytes: u64,
 }
 
+impl Member<'_> {
+    /// Returns the record of a pair that was appended, and its size in bytes.
+    fn appended(&self) -> Option<(Addr, u64)> {
+        self.addr.map(|addr| (addr, self.record_bytes))
+    }
+}
+
 impl Store {
     /// Makes all changes or, on an error, none.
     pub(crate) fn apply_locked(&self, writer: &mut Writer, changes: &[Change<'_>]) -> Result<()> {
+        match self.try_apply(writer, changes) {
+            Err(error) => self.after_room(writer, error, |writer| self.try_apply(writer, changes)),
+            applied => applied,
+        }
+    }
+
+    fn try_apply(&self, writer: &mut Writer, changes: &[Change<'_>]) -> Result<()> {
         self.group.check()?;
         let mut members = self.plan_batch(changes)?;
         if members.is_empty() {
@@ -46,7 +60,13 @@ impl Store {
         let lsn = writer.log.position().lsn;
         if let Err(error) = self.append_batch(writer, &mut members) {
             // What was appended counts for nothing.
-            writer.state.dead_bytes += writer.log.position().lsn - lsn;
+            let log_bytes = writer.log.position().lsn - lsn;
+            let record_bytes = members.iter().map(|member| member.record_bytes).sum();
+            let is_followed = writer.compacting.is_some();
+            writer.state.dead_bytes += if is_followed { record_bytes } else { log_bytes };
+            for (addr, bytes) in members.iter().filter_map(Member::appended) {
+                writer.note_buried(self, addr, bytes);
+            }
             // The log goes on behind it: one change at most may come after a published commit.
             self.commit(writer);
             return Err(error);
@@ -69,6 +89,7 @@ impl Store {
                 (None, _) => self.merge_if_due(writer),
             }
         }
+        self.compact_after_batch(writer, members.len());
         self.checkpoint_if_due(writer);
         Ok(())
     }
@@ -150,6 +171,7 @@ impl Store {
         writer.log.reserve(COMMIT_BYTES, &mut writer.extents)?;
         let addr = writer.log.append(&commit, None, WritePath::Mapping, region)?;
         assert_eq!(addr.offset(), writer.log.last_record_offset(), "the COMMIT ends its batch");
+        writer.note_appended_dead(addr, COMMIT_BYTES);
         Ok(())
     }
 
@@ -169,6 +191,9 @@ impl Store {
                 writer.state.count_put(member.record_bytes, replaced);
             }
             None => writer.state.count_delete(TOMBSTONE_BYTES, member.prev_bytes),
+        }
+        if let Some(prev) = member.prev {
+            writer.note_buried(self, prev, member.prev_bytes);
         }
         Ok(())
     }

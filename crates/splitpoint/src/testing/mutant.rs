@@ -21,6 +21,16 @@ pub(crate) enum Mutant {
     ReplaysTooLate,
     /// Opening trusts the tables of a killed writer although they do not agree with the log.
     TrustsOldTables,
+    /// Compaction takes a segment for emptied before it has read all of it.
+    EmptiesUnread,
+    /// Space is used again while a borrowed value may be there.
+    ReusesPinned,
+    /// Space is used again that a scan has yet to read.
+    ReusesUnderScan,
+    /// A record that is moved under a scan does not name the one that it was.
+    MovesWithoutName,
+    /// Changes pay for segments that are emptied and wait.
+    PaysForWaiting,
     /// A grace period looks only at the pins of the parity that it has left.
     OneLookAtPins,
     /// The granules of an index piece are free while the live header still lists the piece.

@@ -13,6 +13,8 @@ mod check;
 #[cfg(test)]
 mod checkpoint;
 #[cfg(test)]
+mod compaction;
+#[cfg(test)]
 mod concurrency;
 #[cfg(test)]
 mod conformance;

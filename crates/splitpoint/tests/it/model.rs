@@ -31,6 +31,7 @@ struct Setup {
     fill_factor: f64,
     hash: u8,
     expected_records: u64,
+    live_share: f64,
 }
 
 impl Setup {
@@ -41,7 +42,12 @@ impl Setup {
             2 => HashFunction::x33(),
             _ => HashFunction::rapidhash_v3(),
         };
-        tiny().fill_factor(self.fill_factor).hash(hash).expected_records(self.expected_records)
+        tiny()
+            .fill_factor(self.fill_factor)
+            .hash(hash)
+            .expected_records(self.expected_records)
+            .live_share(self.live_share)
+            .poison_freed()
     }
 }
 
@@ -100,6 +106,10 @@ enum Transition {
     },
     Sync,
     Check,
+    /// Compact ahead of the changes.
+    Maintain {
+        bytes: u64,
+    },
     /// Close and open again.
     Reopen,
     /// Copy the file, as a killed process leaves it, and continue with the copy.
@@ -123,11 +133,13 @@ impl ReferenceStateMachine for Machine {
             prop::sample::select(vec![1.0, 1.7, 4.5, 7.0]),
             0..4_u8,
             prop::sample::select(vec![0, 200]),
+            prop::sample::select(vec![0.5, 0.78, 0.9]),
         )
-            .prop_map(|(fill_factor, hash, expected_records)| Setup {
+            .prop_map(|(fill_factor, hash, expected_records, live_share)| Setup {
                 fill_factor,
                 hash,
                 expected_records,
+                live_share,
             })
             .boxed()
     }
@@ -158,6 +170,8 @@ impl ReferenceStateMachine for Machine {
             1 => (1..4_u16).prop_map(|one_in| Transition::DeleteWhileScanning { one_in }),
             2 => Just(Transition::Sync),
             2 => Just(Transition::Check),
+            2 => prop::sample::select(vec![0, 1000, 1 << 20])
+                .prop_map(|bytes| Transition::Maintain { bytes }),
             2 => Just(Transition::Reopen),
             2 => any::<bool>().prop_map(|rebuild| Transition::Kill { rebuild }),
             2 => prop_oneof![Just(0), Just(u64::MAX), any::<u64>()]
@@ -399,6 +413,7 @@ impl<const KIND: usize> Sut<KIND> {
                 self.synced();
             }
             Transition::Check => assert_sound(self.db()),
+            Transition::Maintain { bytes } => self.maintain(bytes),
             Transition::Reopen if Self::KIND == Kind::Memory => {}
             Transition::Reopen => {
                 self.db.take().expect("open").close().unwrap();
@@ -411,6 +426,21 @@ impl<const KIND: usize> Sut<KIND> {
             }
             Transition::Kill { rebuild } => self.kill(rebuild),
             Transition::LosePower { seed } => self.lose_power(seed),
+        }
+    }
+
+    /// Compacts; with enough bytes, everything that is worth it.
+    fn maintain(&self, bytes: u64) {
+        let done = self.db().maintain(bytes).unwrap();
+        let segments = self.db().stats().unwrap().segments;
+        if Self::KIND == Kind::Memory {
+            assert_eq!(done.waiting_bytes, 0, "nothing is borrowed");
+            assert_eq!(segments.free, 0, "free space goes back to the system");
+        }
+        if Self::KIND == Kind::Memory && done.is_done {
+            let live_bytes = self.db().stats().unwrap().live_bytes;
+            let bound = live_bytes + live_bytes / 2 + 4 * 4096;
+            assert!(segments.log <= bound, "{} for {live_bytes}", segments.log);
         }
     }
 

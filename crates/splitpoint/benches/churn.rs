@@ -1,0 +1,112 @@
+//! What compaction costs and saves: a table in memory whose values are overwritten again and again,
+//! with compaction and without, by turns.
+//!
+//! ```sh
+//! cargo bench -p splitpoint --bench churn -- [RECORDS [TIMES [ROUNDS]]]
+//! ```
+//!
+//! By default 250,000 records of 16 + 100 bytes, overwritten ten times, three rounds. `skewed` puts four of
+//! five changes on a fifth of the keys.
+
+#![expect(clippy::print_stdout, reason = "a bench prints its results")]
+
+use std::time::Instant;
+
+use splitpoint::{Db, Durability, Options, Result};
+
+const VALUE_BYTES: usize = 100;
+
+/// Returns a well mixed number.
+fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+fn key(number: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    key[8..].copy_from_slice(&mix(number).to_le_bytes());
+    key
+}
+
+fn value(version: u64) -> [u8; VALUE_BYTES] {
+    let mut value = [version as u8; VALUE_BYTES];
+    value[..8].copy_from_slice(&version.to_le_bytes());
+    value
+}
+
+/// Returns the nanoseconds that this thread has been on a processor, 0 where the system does not say.
+fn processor_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
+/// Returns the bytes of memory that this process has in use.
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * 4096
+}
+
+/// Overwrites the records of a new table and prints what that took.
+fn run(name: &str, options: &Options, records: u64, times: u64, is_skewed: bool) -> Result<()> {
+    let before_bytes = resident_bytes();
+    let db: Db = options.in_memory()?;
+    let begun = processor_ns();
+    for number in 0..records {
+        db.put(key(number), value(0))?;
+    }
+    let created = processor_ns();
+    let mut versions = vec![0_u64; records as usize];
+    let mut latencies = Vec::with_capacity((records * times) as usize);
+    for change in 0..records * times {
+        let random = mix(change);
+        let is_hot = is_skewed && random >> 32 & 0xff < 205;
+        let number = random % if is_hot { records / 5 } else { records };
+        versions[number as usize] = change + 1;
+        let before = Instant::now();
+        db.put(key(number), value(change + 1))?;
+        latencies.push(u32::try_from(before.elapsed().as_nanos()).unwrap_or(u32::MAX));
+    }
+    let overwritten = processor_ns();
+    for (number, &version) in versions.iter().enumerate() {
+        assert_eq!(db.get(key(number as u64))?.expect("it was stored"), value(version));
+    }
+    let stats = db.stats()?;
+    latencies.sort_unstable();
+    let quantile = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
+    let of_each = |bytes: u64| bytes as f64 / records as f64;
+    println!(
+        "{name:<18} create {:>5.0} ns  overwrite {:>5.0} ns  median {:>4}  p99 {:>5}  p99.9 {:>6}  worst {:>8} ns  \
+         {:>6.0} B/record in use, {:>6.0} resident  written {:.2}",
+        (created - begun) as f64 / records as f64,
+        (overwritten - created) as f64 / (records * times) as f64,
+        quantile(0.5),
+        quantile(0.99),
+        quantile(0.999),
+        quantile(1.0),
+        of_each(stats.file_bytes),
+        of_each(resident_bytes().saturating_sub(before_bytes)),
+        stats.write_amplification(),
+    );
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let numbers: Vec<u64> = std::env::args().filter_map(|arg| arg.parse().ok()).collect();
+    let number = |i: usize, otherwise| numbers.get(i).copied().unwrap_or(otherwise);
+    let (records, times, rounds) = (number(0, 250_000), number(1, 10), number(2, 3));
+    let options = Options::new().durability(Durability::Buffered);
+    for _ in 0..rounds {
+        for is_skewed in [false, true] {
+            let kind = if is_skewed { "skewed" } else { "uniform" };
+            let plain = options.clone().keep_dead_records();
+            run(&format!("{kind}, kept"), &plain, records, times, is_skewed)?;
+            let compacted = options.clone().live_share(0.78);
+            run(&format!("{kind}, 0.78"), &compacted, records, times, is_skewed)?;
+        }
+    }
+    Ok(())
+}

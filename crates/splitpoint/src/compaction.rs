@@ -1,0 +1,520 @@
+//! What to compact, how fast, and when the space may be used again. Pure.
+//!
+//! Compaction moves the live records of a segment, the *victim*, to the end of another one, and then
+//! uses its space again. The writer does it, a little with each change: what makes it necessary pays
+//! for it, so there is no backlog and no pause.
+//!
+//! ```text
+//! victim   | dead | LIVE | dead | dead | LIVE | LINK |     emptied, waits, is used again
+//!                    |                    `-------------.
+//!                    `-------------.                    |
+//! compacted head   | moved | moved | LIVE               LIVE ...
+//! ```
+//!
+//! # Invariants
+//!
+//! - A segment is emptied only by reading it to its end and asking the index for every record.
+//! - [`Compaction::take_reusable`] alone decides that space is used again.
+//!
+//! # Not here
+//!
+//! `store` reads and moves the records.
+//!
+//! # Source
+//!
+//! Cost and benefit of cleaning a segment: Rosenblum and Ousterhout 1992.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::segments::{SegmentTable, SegmentUse, TableSegment};
+use crate::testing::mutant::{self, Mutant};
+
+/// Changes between two looks at whether there is something to do.
+const CHANGES_PER_STEP: u32 = 16;
+/// Bytes of victims that a byte of a change pays for: this many, and up to six times as many where
+/// space is far above what is wanted.
+const PACE: u64 = 3;
+const HURRY_MAX: u64 = 6;
+/// A segment of which less is dead is not a victim, in thousandths.
+const DEAD_THOUSANDTHS_MIN: u64 = 30;
+/// Bytes of victims that a step reads at most, where a segment is not larger.
+const STEP_BYTES_MAX: u64 = 64 << 10;
+/// Units up to which all segments are looked at for a victim: 64 GiB in units of the usual size. Of
+/// a larger table so many units are looked at first.
+const UNITS_LOOKED_AT: u64 = 1 << 20;
+const UNITS_SAMPLED: u64 = 64;
+/// Share of the live bytes that free space may have in pages: one part in so many.
+const WARM_SHARE: u64 = 8;
+
+/// What is being compacted, and what waits to be used again.
+#[derive(Debug)]
+pub(crate) struct Compaction {
+    /// The share of the log that is to be live, in thousandths.
+    live_thousandths: u64,
+    /// The segment that is being emptied.
+    pub(crate) victim: Option<Victim>,
+    /// Emptied segments, those that were emptied first in front.
+    waiting: VecDeque<Emptied>,
+    waiting_bytes: u64,
+    changes_left: u32,
+    /// Bytes that the changes since the last step appended, and bytes that died.
+    appended_bytes: u64,
+    buried_bytes: u64,
+    /// Bytes of victims that changes have paid for and that are not read yet.
+    owed_bytes: u64,
+    /// Bytes that were moved since the store was opened.
+    moved_bytes: u64,
+    /// Whether the log alone does not say what the table holds: something was moved or emptied, or a
+    /// key was deleted without a tombstone.
+    is_log_incomplete: bool,
+    /// Whether nobody looks for a victim before the next bytes die: there was none.
+    is_resting: bool,
+    /// State of the generator that samples segments.
+    sample_state: u64,
+}
+
+/// A segment whose live records are moved away.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Victim {
+    pub(crate) segment: TableSegment,
+    /// Where the next record is that has not been looked at.
+    pub(crate) at: u64,
+    /// Salt of its records.
+    pub(crate) salt: u64,
+    /// Bytes of the records before `at`.
+    pub(crate) record_bytes: u64,
+}
+
+/// A segment that no slot leads to.
+#[derive(Clone, Debug)]
+struct Emptied {
+    segment: Range<u64>,
+    is_big: bool,
+    death: Death,
+}
+
+/// When the last record of a segment died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Death {
+    /// Where the log ended.
+    pub(crate) lsn: u64,
+    /// The ticket of the grace period.
+    pub(crate) ticket: u64,
+    /// The stamp for the horizons.
+    pub(crate) stamp: u64,
+}
+
+/// What the writer knows when it looks for space to use again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// The log is durable up to this number.
+    pub(crate) durable_lsn: u64,
+    /// Recovery replays the log from this number on.
+    pub(crate) replay_lsn: u64,
+    /// The ticket below which every grace period is over.
+    pub(crate) unpinned: u64,
+    /// The oldest horizon that is open: it needs what died at a larger stamp.
+    pub(crate) oldest_horizon: Option<u64>,
+}
+
+impl Moment {
+    /// Returns the moment of a table in memory: nothing of it survives the process, so nothing need
+    /// be durable, and nothing is replayed.
+    pub(crate) fn in_memory(unpinned: u64, oldest_horizon: Option<u64>) -> Self {
+        Self { durable_lsn: u64::MAX, replay_lsn: u64::MAX, unpinned, oldest_horizon }
+    }
+}
+
+impl Emptied {
+    /// Returns whether the space of the segment may be used again. That it is *emptied*, read to its
+    /// end and every live record moved, is the first condition; the others are these.
+    fn is_reusable(&self, moment: &Moment) -> bool {
+        let Death { lsn, ticket, stamp } = self.death;
+        // Else recovery could end before the death of a record in it.
+        let is_durable = lsn <= moment.durable_lsn;
+        // Else replay meets the name of a record that is not there any more.
+        let is_replayed_by_none = lsn <= moment.replay_lsn;
+        // A scan holds a pin as well.
+        let is_unpinned = ticket < moment.unpinned
+            || mutant::is_made(Mutant::ReusesPinned)
+            || mutant::is_made(Mutant::ReusesUnderScan);
+        // A scan that began later never comes here.
+        let is_behind_horizon = moment.oldest_horizon.is_none_or(|oldest| stamp <= oldest)
+            || mutant::is_made(Mutant::ReusesUnderScan);
+        is_durable && is_replayed_by_none && is_unpinned && is_behind_horizon
+    }
+}
+
+impl Compaction {
+    /// Begins with nothing to do; `live_share` of the log is to be live. `seed` makes the samples.
+    pub(crate) fn new(live_share: f64, seed: u64) -> Self {
+        assert!((0.5..=0.9).contains(&live_share), "the options were checked");
+        Self {
+            live_thousandths: (live_share * 1000.0).round() as u64,
+            victim: None,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            changes_left: CHANGES_PER_STEP,
+            appended_bytes: 0,
+            buried_bytes: 0,
+            owed_bytes: 0,
+            moved_bytes: 0,
+            is_log_incomplete: false,
+            is_resting: false,
+            sample_state: seed,
+        }
+    }
+
+    /// Counts a change; returns whether it is time for a step.
+    #[inline]
+    pub(crate) fn is_step_due(&mut self) -> bool {
+        self.changes_left -= 1;
+        self.changes_left == 0
+    }
+
+    /// Counts the changes of a batch; returns whether it is time for a step.
+    pub(crate) fn is_step_due_after(&mut self, change_count: usize) -> bool {
+        let change_count = u32::try_from(change_count).unwrap_or(u32::MAX);
+        self.changes_left = self.changes_left.saturating_sub(change_count);
+        self.changes_left == 0
+    }
+
+    /// Returns the bytes of victims that changes have paid for and that are not read yet.
+    pub(crate) fn owed_bytes(&self) -> u64 {
+        self.owed_bytes
+    }
+
+    /// Counts the bytes of a record that was appended for a change.
+    #[inline]
+    pub(crate) fn note_appended(&mut self, bytes: u64) {
+        self.appended_bytes += bytes;
+    }
+
+    /// Counts the bytes of a record that was appended and that no slot will hold.
+    #[inline]
+    pub(crate) fn note_appended_dead(&mut self, bytes: u64) {
+        self.appended_bytes += bytes;
+        self.is_resting = false;
+    }
+
+    /// Counts the bytes of a record that a change replaced or deleted.
+    #[inline]
+    pub(crate) fn note_buried(&mut self, bytes: u64) {
+        self.buried_bytes += bytes;
+    }
+
+    /// Counts bytes that were moved.
+    pub(crate) fn note_moved(&mut self, bytes: u64) {
+        self.moved_bytes += bytes;
+    }
+
+    /// Returns the bytes that were moved since the store was opened.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        self.moved_bytes
+    }
+
+    /// Returns the bytes of emptied segments that wait.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.waiting_bytes
+    }
+
+    /// Returns whether the log alone has every record that a slot holds, and every one before it:
+    /// nothing was moved or emptied.
+    pub(crate) fn is_log_whole(&self) -> bool {
+        self.moved_bytes == 0 && !self.is_log_incomplete
+    }
+
+    /// Notes that a key is deleted without a tombstone.
+    pub(crate) fn note_log_incomplete(&mut self) {
+        self.is_log_incomplete = true;
+    }
+
+    /// Begins to count the changes up to the next step, and returns the bytes of victims that this
+    /// one reads: what the changes since the last one pay for. What is more than a step may read is
+    /// left to those after the next changes.
+    ///
+    /// `used_bytes` are those of the records in the segments in use, *without* those that wait: if
+    /// they counted, the writer would compact ever harder for space that is on its way. `live_bytes`
+    /// are those of them that are live. The rests at the ends of segments do not count: moving
+    /// records does not gain them.
+    pub(crate) fn begin_step(
+        &mut self,
+        used_bytes: u64,
+        live_bytes: u64,
+        segment_bytes: u64,
+    ) -> u64 {
+        self.changes_left = CHANGES_PER_STEP;
+        if self.buried_bytes > 0 {
+            self.is_resting = false;
+        }
+        let appended_bytes = std::mem::take(&mut self.appended_bytes);
+        let change_bytes = appended_bytes.max(std::mem::take(&mut self.buried_bytes));
+        let waiting = if mutant::is_made(Mutant::PaysForWaiting) { self.waiting_bytes } else { 0 };
+        let wanted_bytes = live_bytes.saturating_mul(1000) / self.live_thousandths;
+        let excess =
+            (used_bytes + waiting).saturating_sub(wanted_bytes.saturating_add(2 * segment_bytes));
+        if excess == 0 || self.is_resting {
+            self.owed_bytes = 0;
+            return 0;
+        }
+        let hurry = (1 + 2 * excess / segment_bytes).min(HURRY_MAX);
+        let paid_bytes = change_bytes.saturating_mul(PACE * hurry);
+        // No more than there is: a store that was cleared owes nothing for what is gone.
+        let owed_bytes = self.owed_bytes.saturating_add(paid_bytes).min(used_bytes);
+        let budget = owed_bytes.min(STEP_BYTES_MAX.max(segment_bytes));
+        self.owed_bytes = owed_bytes - budget;
+        if self.owed_bytes > 0 {
+            self.changes_left = 1;
+        }
+        budget
+    }
+
+    /// Returns the segment that is worth most to be emptied, if one is worth it; `heads` are the
+    /// segments to which records are appended. `next_sequence` is the number of the next segment.
+    pub(crate) fn choose(
+        &mut self,
+        segments: &SegmentTable,
+        heads: [u64; 2],
+        next_sequence: u64,
+    ) -> Option<TableSegment> {
+        let worth_of = |segment: TableSegment| {
+            let is_closed = matches!(segment.segment_use, SegmentUse::Log | SegmentUse::Compacted)
+                && !heads.contains(&segment.offset);
+            let worth = is_closed.then(|| worth(&segment, next_sequence)).flatten();
+            worth.map(|worth| (worth, segment))
+        };
+        let unit_count = segments.unit_count();
+        let mut best = None;
+        if unit_count > UNITS_LOOKED_AT {
+            let units = (0..UNITS_SAMPLED).map(|_| self.next_sample() % unit_count);
+            let sampled = units.filter_map(|unit| segments.segment_of_unit(unit));
+            best = sampled.filter_map(worth_of).max_by_key(|&(worth, _)| worth);
+        }
+        let best = best
+            .or_else(|| segments.segments().filter_map(worth_of).max_by_key(|&(worth, _)| worth));
+        best.map(|(_, segment)| segment)
+    }
+
+    /// Returns the next number of a splitmix64 sequence.
+    fn next_sample(&mut self) -> u64 {
+        self.sample_state = self.sample_state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed =
+            (self.sample_state ^ self.sample_state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// Notes that there is no victim, so that nobody looks for one before more bytes die.
+    pub(crate) fn rest(&mut self) {
+        self.is_resting = true;
+    }
+
+    /// Puts a segment that no slot leads to on the list of those that wait.
+    pub(crate) fn retire(&mut self, segment: Range<u64>, is_big: bool, death: Death) {
+        let is_in_order = self.waiting.back().is_none_or(|last| {
+            let Death { lsn, ticket, stamp } = last.death;
+            lsn <= death.lsn && ticket <= death.ticket && stamp <= death.stamp
+        });
+        assert!(is_in_order, "what was emptied first is used again first");
+        self.waiting_bytes += segment.end - segment.start;
+        self.waiting.push_back(Emptied { segment, is_big, death });
+        self.is_log_incomplete = true;
+    }
+
+    /// Returns whether any segment waits.
+    #[inline]
+    pub(crate) fn is_any_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes a segment from the list whose space may be used again at `moment`, and whether it is
+    /// one of a big record.
+    pub(crate) fn take_reusable(&mut self, moment: &Moment) -> Option<(Range<u64>, bool)> {
+        let first = self.waiting.front().filter(|first| first.is_reusable(moment))?;
+        let (segment, is_big) = (first.segment.clone(), first.is_big);
+        self.waiting.pop_front();
+        self.waiting_bytes -= segment.end - segment.start;
+        Some((segment, is_big))
+    }
+}
+
+/// Returns how many bytes of free space may keep their pages.
+pub(crate) fn warm_bytes_max(live_bytes: u64, segment_bytes: u64) -> u64 {
+    (live_bytes / WARM_SHARE).max(segment_bytes)
+}
+
+/// Returns what emptying a segment is worth: the space that it gives, times its age, for the bytes
+/// read and moved. The records of an old segment have lasted, so they will not die soon by
+/// themselves.
+fn worth(segment: &TableSegment, next_sequence: u64) -> Option<u64> {
+    let dead = (segment.dead_bytes.saturating_mul(1000) / segment.bytes).min(1000);
+    if dead < DEAD_THOUSANDTHS_MIN {
+        return None;
+    }
+    let age = u64::from((next_sequence as u32).wrapping_sub(segment.sequence)).max(1);
+    Some(((dead * age) << 16) / (2000 - dead))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNIT: u64 = 65_536;
+
+    fn segment(live_bytes: u64, sequence: u32) -> TableSegment {
+        let (segment_use, dead_bytes) = (SegmentUse::Log, UNIT - live_bytes);
+        TableSegment { offset: UNIT, bytes: UNIT, segment_use, live_bytes, dead_bytes, sequence }
+    }
+
+    #[test]
+    fn space_and_age_make_a_segment_worth_emptying() {
+        let (half, most) = (worth(&segment(UNIT / 2, 10), 20), worth(&segment(UNIT / 5, 10), 20));
+        assert!(most > half && half.is_some());
+        assert!(worth(&segment(UNIT / 2, 1), 20) > half, "an older one");
+        assert_eq!(worth(&segment(UNIT - 64, 1), 20), None, "nearly all of it is live");
+        let wrapped = worth(&segment(UNIT / 2, u32::MAX - 4), (1 << 32) + 5);
+        assert_eq!(wrapped, half, "the age is right where the low half of the number wraps");
+    }
+
+    #[test]
+    fn the_best_closed_segment_is_the_victim() {
+        let mut table = SegmentTable::new(UNIT);
+        for (number, live_bytes) in [(1, 60_000), (2, 8_000), (3, 800), (4, 0), (5, 0)] {
+            let offset = number * UNIT;
+            table.begin(offset..offset + UNIT, SegmentUse::Log, number);
+            table.add_live(offset, live_bytes);
+            table.add_dead(offset, 65_000 - live_bytes);
+        }
+        table.set_use(3 * UNIT, SegmentUse::Damaged);
+        let mut compaction = Compaction::new(0.78, 1);
+        let chosen = compaction.choose(&table, [4 * UNIT, 5 * UNIT], 6).unwrap();
+        assert_eq!(chosen.offset, 2 * UNIT, "neither damaged nor a head");
+        table.set_use(2 * UNIT, SegmentUse::Emptied);
+        let chosen = compaction.choose(&table, [4 * UNIT, 5 * UNIT], 6);
+        assert_eq!(chosen.map(|chosen| chosen.offset), Some(UNIT));
+    }
+
+    /// Returns the table of a log of so many units, in segments of 16, each with `dead_bytes`.
+    fn large_table(dead_bytes: u64) -> SegmentTable {
+        let mut table = SegmentTable::new(4096);
+        for offset in (0..UNITS_LOOKED_AT + 16).step_by(16).map(|unit| unit * 4096) {
+            table.begin(offset..offset + 16 * 4096, SegmentUse::Log, offset);
+            table.add_dead(offset, dead_bytes);
+        }
+        table
+    }
+
+    #[test]
+    fn a_large_table_is_sampled_and_every_segment_can_be_the_victim() {
+        let table = large_table(UNIT / 2);
+        let mut compaction = Compaction::new(0.78, 1);
+        let mut chosen = std::collections::HashSet::new();
+        for _ in 0..100 {
+            chosen.insert(compaction.choose(&table, [0, 0], 10_000).unwrap().offset);
+        }
+        assert!(chosen.len() > 30, "{}", chosen.len());
+    }
+
+    #[test]
+    fn the_only_victim_of_a_large_table_is_found() {
+        let mut table = large_table(0);
+        assert_eq!(Compaction::new(0.78, 1).choose(&table, [0, 0], 10_000), None);
+        table.add_dead(777 * UNIT, UNIT / 2);
+        let chosen = Compaction::new(0.78, 1).choose(&table, [0, 0], 10_000);
+        assert_eq!(chosen.map(|chosen| chosen.offset), Some(777 * UNIT));
+    }
+
+    #[test]
+    fn a_step_reads_no_more_than_its_share_and_leaves_the_rest_to_the_next() {
+        let mut compaction = Compaction::new(0.8, 1);
+        compaction.note_appended(100 * STEP_BYTES_MAX);
+        compaction.note_buried(8);
+        let mut step = || {
+            let budget = compaction.begin_step(1 << 40, 0, UNIT / 2);
+            (budget, compaction.is_step_due())
+        };
+        for _ in 1..1800 {
+            assert_eq!(step(), (STEP_BYTES_MAX, true), "due with the next change");
+        }
+        assert_eq!(step(), (STEP_BYTES_MAX, false));
+        assert_eq!(step().0, 0, "all is read");
+    }
+
+    #[test]
+    fn nothing_is_owed_once_enough_is_live() {
+        let mut compaction = Compaction::new(0.8, 1);
+        compaction.note_appended(100 * STEP_BYTES_MAX);
+        assert_eq!(compaction.begin_step(1 << 40, 0, UNIT), STEP_BYTES_MAX);
+        assert_eq!(compaction.begin_step(UNIT, 0, UNIT), 0);
+        assert_eq!(compaction.begin_step(1 << 40, 0, UNIT), 0);
+    }
+
+    #[test]
+    fn records_that_no_slot_holds_end_the_rest() {
+        let mut compaction = Compaction::new(0.8, 1);
+        compaction.rest();
+        compaction.note_appended(1000);
+        assert_eq!(compaction.begin_step(1 << 40, 0, UNIT), 0);
+        compaction.note_appended_dead(1000);
+        assert_eq!(compaction.begin_step(1 << 40, 0, UNIT), 18_000);
+    }
+
+    #[test]
+    fn nothing_is_paid_up_to_the_wanted_share_and_more_the_more_is_used() {
+        let pay = |used_bytes: u64| {
+            let mut compaction = Compaction::new(0.8, 1);
+            compaction.note_appended(1000);
+            compaction.note_buried(900);
+            compaction.begin_step(used_bytes, 80 * UNIT, UNIT)
+        };
+        assert_eq!(pay(102 * UNIT), 0);
+        assert_eq!(pay(102 * UNIT + 8), 3000);
+        assert_eq!(pay(103 * UNIT), 9000);
+        assert_eq!(pay(200 * UNIT), 18_000);
+    }
+
+    #[test]
+    fn deletes_pay_for_what_they_bury() {
+        let mut compaction = Compaction::new(0.8, 1);
+        compaction.note_appended(24);
+        compaction.note_buried(2000);
+        assert_eq!(compaction.begin_step(1 << 30, 0, UNIT), 36_000);
+        compaction.note_appended(24);
+        assert_eq!(compaction.begin_step(1 << 30, 0, UNIT), 24 * 18, "what was buried is paid");
+    }
+
+    /// Returns whether a segment that was emptied at 100, under ticket 7 and at stamp 3, may be used
+    /// again.
+    fn is_reusable(moment: Moment) -> bool {
+        let mut compaction = Compaction::new(0.8, 1);
+        compaction.retire(0..UNIT, false, Death { lsn: 100, ticket: 7, stamp: 3 });
+        compaction.take_reusable(&moment).is_some()
+    }
+
+    #[test]
+    fn every_condition_alone_holds_a_segment_back() {
+        let free =
+            Moment { durable_lsn: 100, replay_lsn: 100, unpinned: 8, oldest_horizon: Some(3) };
+        assert!(is_reusable(free));
+        assert!(is_reusable(Moment { oldest_horizon: None, ..free }));
+        assert!(!is_reusable(Moment { durable_lsn: 99, ..free }));
+        assert!(!is_reusable(Moment { replay_lsn: 99, ..free }));
+        assert!(!is_reusable(Moment { unpinned: 7, ..free }));
+        assert!(!is_reusable(Moment { oldest_horizon: Some(2), ..free }));
+    }
+
+    #[test]
+    fn what_waits_is_counted_until_it_is_taken() {
+        let mut compaction = Compaction::new(0.8, 1);
+        compaction.retire(0..UNIT, false, Death { lsn: 8, ticket: 1, stamp: 0 });
+        compaction.retire(UNIT..UNIT + 4096, true, Death { lsn: 8, ticket: 2, stamp: 0 });
+        assert_eq!(compaction.waiting_bytes(), UNIT + 4096);
+        let moment = Moment::in_memory(2, None);
+        assert_eq!(compaction.take_reusable(&moment), Some((0..UNIT, false)));
+        assert_eq!(compaction.take_reusable(&moment), None);
+        let moment = Moment::in_memory(3, None);
+        assert_eq!(compaction.take_reusable(&moment), Some((UNIT..UNIT + 4096, true)));
+        assert_eq!((compaction.waiting_bytes(), compaction.is_any_waiting()), (0, false));
+    }
+}

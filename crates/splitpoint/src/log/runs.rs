@@ -1,0 +1,117 @@
+//! `RunWalk`: the records of segments that need not follow each other, for tables whose space is
+//! used again.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::record::{Pair, Record, RecordKind};
+use super::scan::AHEAD_BYTES;
+use crate::error::Result;
+use crate::format::{Addr, SegmentHeader};
+use crate::region::View;
+
+/// Where the records of a table are: the bytes of each segment from its first record on, in the order
+/// of the file. Its records end with a LINK, with a big record, or where an open segment ends.
+pub(crate) type Runs = Arc<[Range<u64>]>;
+
+/// Returns whether the record at `offset` is in one of `runs`.
+pub(crate) fn contains(runs: &[Range<u64>], offset: u64) -> bool {
+    let after = runs.partition_point(|run| run.start <= offset);
+    after > 0 && runs[after - 1].contains(&offset)
+}
+
+/// Returns the run of a segment whose records end at `end`.
+pub(crate) fn run_of(segment_offset: u64, end: u64) -> Range<u64> {
+    debug_assert!(segment_offset + SegmentHeader::BYTES <= end, "a segment has a header");
+    segment_offset + SegmentHeader::BYTES..end
+}
+
+/// A walk over the records of runs.
+#[derive(Clone, Debug)]
+pub(crate) struct RunWalk<'a> {
+    view: &'a View,
+    runs: Runs,
+    /// The number of the run after this one.
+    next_run: usize,
+    /// What is left of this run.
+    rest: Range<u64>,
+}
+
+impl<'a> RunWalk<'a> {
+    /// Walks over `runs` from the first record.
+    pub(crate) fn new(view: &'a View, runs: Runs) -> Self {
+        Self { view, runs, next_run: 0, rest: 0..0 }
+    }
+
+    /// Walks over one run.
+    pub(crate) fn of_one(view: &'a View, run: Range<u64>) -> Self {
+        Self { view, runs: Arc::new([]), next_run: 0, rest: run }
+    }
+
+    /// Returns the next record of any kind but LINK, or `None` after the last.
+    pub(crate) fn next_record(&mut self) -> Result<Option<Record<'a>>> {
+        while self.rest.is_empty() {
+            let Some(run) = self.runs.get(self.next_run) else { return Ok(None) };
+            self.rest = run.clone();
+            self.next_run += 1;
+        }
+        let record = self.view.record_before(self.rest.start, self.rest.end)?;
+        if record.header.kind == RecordKind::Link {
+            self.rest = 0..0;
+            return self.next_record();
+        }
+        self.rest.start += record.bytes.len() as u64;
+        if record.header.kind == RecordKind::Big {
+            // It is alone in its segment.
+            self.rest = 0..0;
+        }
+        Ok(Some(record))
+    }
+
+    /// Returns the next record with a key and a value, or `None` after the last.
+    #[inline]
+    pub(crate) fn next_pair(&mut self) -> Result<Option<(Addr, Pair<'a>)>> {
+        let offset = self.rest.start;
+        if let Some((pair, record_bytes)) = self.view.short_pair_before(offset, self.rest.end) {
+            self.view.prefetch_range(offset + AHEAD_BYTES, record_bytes);
+            self.rest.start += record_bytes;
+            return Ok(Some((Addr::of_offset(offset), pair)));
+        }
+        self.next_long_pair()
+    }
+
+    /// As [`next_pair`](Self::next_pair), past records of other kinds.
+    #[cold]
+    fn next_long_pair(&mut self) -> Result<Option<(Addr, Pair<'a>)>> {
+        loop {
+            let Some(record) = self.next_record()? else { return Ok(None) };
+            if matches!(record.header.kind, RecordKind::Put | RecordKind::Big) {
+                let pair = Pair { key: record.key(), value: record.value() };
+                return Ok(Some((record.addr(), pair)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_is_in_a_run_from_its_first_record_to_its_end() {
+        let runs = [run_of(4096, 8192), run_of(16_384, 16_384 + 64), run_of(20_480, 24_576)];
+        for (offset, expected) in [
+            (0, false),
+            (4096, false),
+            (4160, true),
+            (8184, true),
+            (8192, false),
+            (16_448, false),
+            (24_568, true),
+            (1 << 40, false),
+        ] {
+            assert_eq!(contains(&runs, offset), expected, "{offset}");
+        }
+        assert!(!contains(&[], 8));
+    }
+}
