@@ -420,12 +420,7 @@ impl Store {
                 found: overflow_line_count,
             })?;
         let free_bytes = writer.extents.space().free_bytes();
-        // In memory, what was given back to the system has no pages.
-        let returned_bytes = if storage.is_volatile() && writer.compacting.is_some() {
-            free_bytes - writer.extents.warm_bytes()
-        } else {
-            0
-        };
+        let returned_bytes = writer.returned_bytes();
         let used_file_bytes = region.view.file_bytes() - returned_bytes;
         let private_bytes = if region.is_private() { index + overflow } else { 0 };
         Ok(Stats {

@@ -211,6 +211,14 @@ impl Writer {
         self.compacting.as_ref().is_none_or(|compacting| compacting.state.is_log_whole())
     }
 
+    /// Returns the bytes of free space whose pages went back to the system.
+    pub(super) fn returned_bytes(&self) -> u64 {
+        if self.compacting.is_none() {
+            return 0;
+        }
+        self.extents.space().free_bytes() - self.extents.warm_bytes()
+    }
+
     /// Returns the bytes of emptied segments that wait.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.compacting.as_ref().map_or(0, |compacting| compacting.state.waiting_bytes())
