@@ -296,6 +296,7 @@ impl Algorithm for Dynahash {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use splitpoint::linear::{BucketIndex, Geometry};
 
     use super::*;
@@ -310,6 +311,24 @@ mod tests {
                 assert_eq!(BucketIndex(table.bucket_of(hash).into()), expected);
             }
             table.split();
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn addresses_are_those_of_the_store_for_any_size_and_hash(
+            doublings in 0_u32..16,
+            splits in any::<prop::sample::Index>(),
+            hashes in prop::collection::vec(any::<u32>(), 1..50),
+        ) {
+            let expected_records = 1_u64 << doublings;
+            let mut table = Dynahash::new(Options { expected_records, ..Options::default() });
+            (0..splits.index(expected_records as usize)).for_each(|_| table.split());
+            let geometry = Geometry::with_bucket_count(table.bucket_count());
+            for hash in hashes {
+                let expected = geometry.bucket_of(hash.into());
+                prop_assert_eq!(BucketIndex(table.bucket_of(hash).into()), expected);
+            }
         }
     }
 
