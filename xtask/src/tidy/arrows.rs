@@ -34,7 +34,7 @@ const LAYERS: &[&[&str]] = &[
     &["prefaulter"],
     &["background"],
     &["options", "stats"],
-    &["format", "health", "horizons"],
+    &["format", "health"],
     &["hash", "linear"],
     &["growing"],
     &["batch"],

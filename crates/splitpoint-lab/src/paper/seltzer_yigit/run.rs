@@ -387,9 +387,10 @@ mod tests {
         let spread = MeanTime::of(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert!((spread.mean - 3.0).abs() < 1e-12);
         assert!((spread.half_interval - 2.776 * (2.5_f64 / 5.0).sqrt()).abs() < 1e-12);
+        // One run tells nothing of the others: from 0 to twice its time.
         assert_eq!(
             MeanTime::of(&[7.0]),
-            MeanTime { mean: 7.0, deviation: 0.0, half_interval: 0.0 }
+            MeanTime { mean: 7.0, deviation: 0.0, half_interval: 7.0 }
         );
         assert_eq!(MeanTime::of(&[]), MeanTime::default());
     }
