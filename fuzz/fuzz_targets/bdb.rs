@@ -1,4 +1,4 @@
-//! A Berkeley DB hash file, damaged or foreign: opened, listed, looked up, checked, salvaged.
+//! A hash file or a btree of Berkeley DB, damaged or foreign: opened, listed, looked up, checked, salvaged.
 
 #![no_main]
 

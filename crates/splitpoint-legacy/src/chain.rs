@@ -57,21 +57,19 @@ impl Pages {
     ///
     /// # Errors
     ///
-    /// A [`Fault`] if the chain is a loop, having more pages than the file, or leads beyond the end
-    /// of the file; those of `visit`.
+    /// A [`Fault`] if the chain is a loop or leads beyond the end of the file; those of `visit`.
     pub(crate) fn walk(
         &self,
         first: u64,
         budget: &Budget,
         mut visit: impl FnMut(u64, &[u8]) -> Result<Option<u64>>,
     ) -> Result<()> {
-        let mut next = Some(first);
-        for _ in 0..=self.count() {
-            let Some(number) = next else { return Ok(()) };
+        let (mut next, mut visited) = (Some(first), Visited::default());
+        while let Some(number) = next {
+            visited.visit(number, self.offset_of(number))?;
             next = visit(number, &self.read(number, budget)?)?;
         }
-        let (at, most) = (self.offset_of(first), self.count());
-        Err(Fault::new("pages of a chain", at, most, most + 1).into())
+        Ok(())
     }
 
     /// Visits every page from `first` to the end that is not in a hole of the file. `visit` gets
@@ -95,6 +93,40 @@ impl Pages {
     pub(crate) fn after_hole(&self, number: u64) -> u64 {
         let data = self.source.next_data(self.offset_of(number));
         (data / self.page_bytes as u64).max(number)
+    }
+}
+
+/// Finds out whether a chain of pages is a loop.
+///
+/// Keeps one page of the chain, and replaces it after 1, 2, 4, 8 ... pages. A loop comes back to the
+/// page that is kept, after at most three times as many pages as the chain has.
+///
+/// # Source
+///
+/// R. P. Brent, "An improved Monte Carlo factorization algorithm", BIT 20 (1980), section 2.
+#[derive(Debug, Default)]
+pub(crate) struct Visited {
+    kept: Option<u64>,
+    /// Pages since the one that is kept, and how many before it is replaced.
+    since: u64,
+    most: u64,
+}
+
+impl Visited {
+    /// Takes note of the next page of the chain, at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// A [`Fault`] if the chain has come to this page before.
+    pub(crate) fn visit(&mut self, page: u64, offset: u64) -> Result<(), Fault> {
+        if self.kept == Some(page) {
+            return Err(Fault::new("chain of pages, a loop", offset, 1, 2));
+        }
+        if self.since == self.most {
+            (self.kept, self.since, self.most) = (Some(page), 0, (2 * self.most).max(1));
+        }
+        self.since += 1;
+        Ok(())
     }
 }
 
@@ -140,6 +172,20 @@ mod tests {
             Ok(Some(number ^ 1))
         });
         assert!(walked.is_err());
-        assert_eq!(turns, 11);
+        assert_eq!(turns, 3);
+    }
+
+    #[test]
+    fn every_loop_is_found_and_no_other_chain_is_one() {
+        for (before, around) in [(0, 1), (0, 7), (5, 1), (9, 3), (2, 100), (1000, 2)] {
+            let mut visited = Visited::default();
+            let page_of =
+                |step| if step < before { step } else { before + (step - before) % around };
+            let found = (0..10_000).find(|&step| visited.visit(page_of(step), 0).is_err()).unwrap();
+            assert!(found >= before + around, "{before} {around}: {found}");
+            assert!(found <= 3 * (before + around), "{before} {around}: {found}");
+        }
+        let mut visited = Visited::default();
+        assert!((0..10_000).all(|page| visited.visit(page, 0).is_ok()));
     }
 }

@@ -8,40 +8,73 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Files {
     /// The file with the records.
     pub(crate) data: PathBuf,
-    /// The `.dir` beside it.
+    /// The `.dir` beside a `.pag`.
     pub(crate) dir: Option<PathBuf>,
+    /// The index of a table of Python's dbm.dumb, if this may be one.
+    pub(crate) index: Option<Index>,
 }
 
-/// Finds the files of the table at `path`: one file; or a `.pag` with its `.dir`, by either name or
-/// by their common stem; or ndbm's `.db`, by its stem.
-pub(crate) fn files_of(path: &Path) -> Files {
+/// The lists of keys of a table of Python's dbm.dumb, as far as they exist.
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
+    pub(crate) dir: Option<PathBuf>,
+    /// What the `.dir` was before it was written anew.
+    pub(crate) bak: Option<PathBuf>,
+}
+
+/// Lists the files that the table at `path` may have beside or instead of that file, by their names
+/// alone, the most likely first: a `.pag` with its `.dir`, or a `.dat` with its `.dir` or `.bak`, by
+/// each name or by their common stem; ndbm's `.db`, or a `.pag` alone, by its stem.
+pub(crate) fn candidates(path: &Path) -> Vec<Files> {
+    let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
+    let is_file = path.is_file();
     let with = |extension: &str| {
+        if is_file {
+            return path.with_extension(extension);
+        }
         let mut name = OsString::from(path);
+        name.push(".");
         name.push(extension);
         PathBuf::from(name)
     };
-    let alone = Files { data: path.to_path_buf(), dir: None };
-    if path.is_file() {
-        let pair =
-            Files { data: path.with_extension("pag"), dir: Some(path.with_extension("dir")) };
-        let is_of_pair = path.extension().is_some_and(|end| end == "pag" || end == "dir");
-        return if is_of_pair && pair.is_whole() { pair } else { alone };
+    let pair = || Files::pair(with("pag"), with("dir"));
+    let dumb = || Files::dumb(["dat", "dir", "bak"].map(with));
+    let mut found = Vec::new();
+    if !is_file || matches!(end, "pag" | "dir") {
+        found.extend(pair());
     }
-    let pair = Files { data: with(".pag"), dir: Some(with(".dir")) };
-    let db = with(".db");
-    if pair.is_whole() {
-        pair
-    } else if db.is_file() {
-        Files { data: db, dir: None }
-    } else if pair.data.is_file() {
-        Files { data: pair.data, dir: None }
-    } else {
-        alone
+    if !is_file || matches!(end, "dat" | "dir" | "bak") {
+        found.extend(dumb());
     }
+    if !is_file {
+        let alone = ["db", "pag"].map(with).into_iter().filter(|path| path.is_file());
+        found.extend(alone.map(Files::alone));
+    }
+    found
 }
 
 impl Files {
-    fn is_whole(&self) -> bool {
-        self.data.is_file() && self.dir.as_ref().is_some_and(|dir| dir.is_file())
+    /// Returns whether `path` is one of these files.
+    pub(crate) fn contain(&self, path: &Path) -> bool {
+        let index = self.index.as_ref().map_or([&None, &None], |index| [&index.dir, &index.bak]);
+        let [dir, bak] = index;
+        self.data == path || [&self.dir, dir, bak].iter().any(|part| part.as_deref() == Some(path))
+    }
+
+    /// Returns one file as a table.
+    pub(crate) fn alone(data: PathBuf) -> Self {
+        Self { data, dir: None, index: None }
+    }
+
+    fn pair(data: PathBuf, dir: PathBuf) -> Option<Self> {
+        let is_whole = data.is_file() && dir.is_file();
+        is_whole.then_some(Self { data, dir: Some(dir), index: None })
+    }
+
+    /// Returns the files of a table of dbm.dumb, if there is one with its data and an index.
+    fn dumb([data, dir, bak]: [PathBuf; 3]) -> Option<Self> {
+        let [dir, bak] = [dir, bak].map(|path| path.is_file().then_some(path));
+        let is_whole = data.is_file() && (dir.is_some() || bak.is_some());
+        is_whole.then_some(Self { data, dir: None, index: Some(Index { dir, bak }) })
     }
 }

@@ -16,9 +16,10 @@ use splitpoint::{Table, TableExt};
 
 use crate::ByteOrder;
 use crate::Source;
+use crate::dumb::DumbFile;
 use crate::files::Files;
 use crate::identify::by_magic;
-use crate::identity::Format;
+use crate::identity::{Format, Identity};
 use crate::old_file::OldFile;
 use crate::open::by_format;
 use crate::pages::{BLOCK_BYTES, Kind, PagedFile, Shape};
@@ -47,24 +48,40 @@ pub fn sdbm(input: &[u8]) -> usize {
 
 /// A gdbm file.
 pub fn gdbm(input: &[u8]) -> usize {
-    by_magic_number(input, Format::Gdbm)
+    by_magic_number(input, &[Format::Gdbm])
 }
 
 /// A file of krb5's libdb2.
 pub fn krb5(input: &[u8]) -> usize {
-    by_magic_number(input, Format::Krb5Hash)
+    by_magic_number(input, &[Format::Krb5Hash])
 }
 
-/// A Berkeley DB hash file.
+/// A hash file or a btree of Berkeley DB.
 pub fn bdb(input: &[u8]) -> usize {
-    by_magic_number(input, Format::BdbHash)
+    by_magic_number(input, &[Format::BdbHash, Format::BdbBtree])
+}
+
+/// A cdb file.
+pub fn cdb(input: &[u8]) -> usize {
+    by_magic_number(input, &[Format::Cdb])
+}
+
+/// A table of dbm.dumb: an input as of two files, with the `.dir` also as `.bak` if its shape is odd.
+pub fn dumb(input: &[u8]) -> usize {
+    let Some(Pair { shape, dir, pag: data }) = pair(input) else { return 0 };
+    let file_bytes = data.len() + 2 * dir.map_or(0, <[u8]>::len);
+    let bak = dir.filter(|_| shape % 2 == 1).unwrap_or_default();
+    let source = Source::of_bytes(data.to_vec());
+    let identity = Identity::new(Format::Dumb, source.path());
+    let file = DumbFile::of_index(source, identity, dir, bak);
+    read_all(&OldFile::new(Box::new(file)), file_bytes)
 }
 
 /// A file of any format, or of none: an input as of two files, whose first byte means nothing.
 pub fn identify(input: &[u8]) -> usize {
     let Some(Pair { dir, pag: data, .. }) = pair(input) else { return 0 };
     let path = || ":memory:".into();
-    let files = Files { data: path(), dir: dir.map(|_| path()) };
+    let files = Files { data: path(), dir: dir.map(|_| path()), index: None };
     let source = Source::of_bytes(data.to_vec());
     let file_bytes = data.len() + dir.map_or(0, <[u8]>::len);
     let known = by_magic(&source, &files).expect("memory can be read");
@@ -110,12 +127,14 @@ fn blocks(input: &[u8], kinds: &[Kind]) -> usize {
 }
 
 /// Opens the input as a file, normally and for a salvage, and reads all of it in every way.
-fn by_magic_number(input: &[u8], format: Format) -> usize {
-    let files = Files { data: ":memory:".into(), dir: None };
+fn by_magic_number(input: &[u8], formats: &[Format]) -> usize {
+    let files = Files { data: ":memory:".into(), dir: None, index: None };
     for is_salvage in [false, true] {
         let source = Source::of_bytes(input.to_vec());
         let known = by_magic(&source, &files).expect("memory can be read");
-        let Some(identity) = known.filter(|identity| identity.format == format) else { return 0 };
+        let Some(identity) = known.filter(|identity| formats.contains(&identity.format)) else {
+            return 0;
+        };
         if let Ok(reader) = by_format(source, identity, is_salvage) {
             return read_all(&OldFile::new(reader), input.len());
         }
@@ -151,8 +170,16 @@ fn read_all(file: &OldFile, file_bytes: usize) -> usize {
         }
     }
     // A scan, which looks over the file first if a key is out of place, and once more for those.
-    assert!(file.read_bytes() <= 4 * bytes_max as u64, "a scan reads again and again");
+    assert!(file.read_bytes() <= 5 * bytes_max as u64, "a scan reads again and again");
     look_up(file, &scanned);
+    let mut value_bytes = 0;
+    for entry in file.values().filter_map(Result::ok) {
+        let Ok(value) = entry.value else { continue };
+        value_bytes += entry.key.len() + value.len();
+        let is_scanned = scanned.contains_key(&entry.key[..]);
+        assert!(is_scanned || entry.number > 1, "a value of a key that the scan lacks");
+        assert!(value_bytes <= 8 * bytes_max, "values that do not end");
+    }
     let survey = file.survey().expect("memory can be read");
     assert!(survey.pair_count >= scanned.len() as u64, "a check misses pairs");
     let is_told = survey.loss_count > 0 || survey.pair_count > scanned.len() as u64;
@@ -184,25 +211,29 @@ fn look_up(file: &OldFile, scanned: &HashMap<Vec<u8>, Vec<u8>>) {
     let _ = (file.get(b""), file.get(b"key"));
 }
 
-/// Checks that a salvage returns each key once, and everything that the scan returned.
+/// Checks that a salvage returns each value once, and everything that the scan returned.
 fn salvage(file: &OldFile, scanned: &HashMap<Vec<u8>, Vec<u8>>, bytes_max: usize) {
-    let mut saved = HashSet::new();
+    let (mut saved, mut keys) = (HashSet::new(), HashSet::new());
     let mut saved_bytes = 0;
     let read_bytes = file.read_bytes();
-    let outcome = file.salvage(|key, value, is_doubtful| {
+    let outcome = file.salvage(|one, is_doubtful| {
+        let Ok(value) = one.value else { return Ok(()) };
+        let key = one.key.to_vec();
         saved_bytes += key.len() + value.len();
-        // A scan, and what is loose.
-        assert!(saved_bytes <= 2 * bytes_max, "a salvage that does not end");
-        assert!(saved.insert(key.to_vec()), "a salvage gives a key twice");
-        if !is_doubtful {
-            assert!(scanned.get(key).is_some_and(|found| found == value), "not of the scan");
+        // All values, and what is loose.
+        assert!(saved_bytes <= 9 * bytes_max, "a salvage that does not end");
+        let is_first = saved.insert((key.clone(), one.number));
+        assert!(is_first || one.number > 1, "a salvage gives a key twice");
+        if !is_doubtful && one.number == 1 {
+            assert!(scanned.get(&key).is_some_and(|found| **found == *value), "not of the scan");
         }
+        keys.insert(key);
         Ok(())
     });
     outcome.expect("memory can be read");
     let read_bytes = file.read_bytes() - read_bytes;
     assert!(read_bytes <= 4 * bytes_max as u64, "a salvage reads again and again");
-    assert!(scanned.keys().all(|key| saved.contains(key)), "a salvage misses a pair");
+    assert!(scanned.keys().all(|key| keys.contains(key)), "a salvage misses a pair");
 }
 
 #[cfg(test)]
@@ -213,9 +244,11 @@ mod tests {
 
     type Target = fn(&[u8]) -> usize;
 
-    const TARGETS: [(&str, Target); 6] = [
+    const TARGETS: [(&str, Target); 8] = [
         ("bdb", bdb),
+        ("cdb", cdb),
         ("dbm", dbm),
+        ("dumb", dumb),
         ("gdbm", gdbm),
         ("identify", identify),
         ("krb5", krb5),

@@ -397,11 +397,10 @@ impl GdbmFile {
             let found = end.unwrap_or(u64::MAX);
             return Err(Fault::new("end of a pair", 0, self.source.file_bytes(), found));
         }
-        Ok(Item {
-            key: Piece::At { offset, bytes: key_bytes },
-            value: Piece::At { offset: offset + key_bytes, bytes: value_bytes },
-            further_values: 0,
-        })
+        Ok(Item::of(
+            Piece::At { offset, bytes: key_bytes },
+            Piece::At { offset: offset + key_bytes, bytes: value_bytes },
+        ))
     }
 
     /// Returns whether this can be a bucket: at most six free areas, and at least one record, but

@@ -5,10 +5,10 @@ use std::path::Path;
 use splitpoint::{FileKind, Result};
 
 use crate::byte_order::ByteOrder;
-use crate::files::{Files, files_of};
+use crate::files::{self, Files, Index};
 use crate::identity::{Format, Identity};
 use crate::pages::PagedFile;
-use crate::{Source, gdbm};
+use crate::{Source, cdb, dumb, gdbm};
 
 /// Bytes of a file that reveal its format, if any do.
 const HEAD_BYTES: usize = 512;
@@ -22,7 +22,8 @@ const KIND_HEAD_BYTES: usize = 16 << 10;
 /// Returns what the file at `path` is, by its content, or `None` if the library does not recognize
 /// it.
 ///
-/// If the table is in two files, `.dir` and `.pag`, `path` is either of them or their common stem.
+/// If the table is in several files, `.dir` and `.pag`, or `.dir`, `.dat` and `.bak`, `path` is one
+/// of them or their common stem.
 ///
 /// # Errors
 ///
@@ -47,12 +48,73 @@ const KIND_HEAD_BYTES: usize = 16 << 10;
 /// # }
 /// ```
 pub fn identify(path: impl AsRef<Path>) -> Result<Option<Identity>> {
-    let files = files_of(path.as_ref());
-    let source = Source::open(&files.data)?;
-    if let Some(identity) = by_magic(&source, &files)? {
-        return Ok(Some(identity));
+    let Found { files, source, mark } = find(path.as_ref())?;
+    if mark.is_some() {
+        return Ok(mark);
     }
     Ok(PagedFile::recognize(source, &files)?.map(|file| file.identity))
+}
+
+/// The files of a table, and what marks its format.
+pub(crate) struct Found {
+    pub(crate) files: Files,
+    /// The file with the records.
+    pub(crate) source: Source,
+    /// Its identity if it has a mark.
+    pub(crate) mark: Option<Identity>,
+}
+
+/// Finds the files of the table at `path`.
+///
+/// A file belongs to a table beside it only if the content says so: the user must not get another
+/// file than the one that he names.
+pub(crate) fn find(path: &Path) -> Result<Found> {
+    let is_file = path.is_file();
+    for files in files::candidates(path) {
+        match Found::of(files)? {
+            Some(found) if !is_file || found.files.contain(path) => return Ok(found),
+            _ => {}
+        }
+    }
+    let files = Files::alone(path.to_path_buf());
+    let source = Source::open(&files.data)?;
+    let mark = by_magic(&source, &files)?;
+    Ok(Found { files, source, mark })
+}
+
+impl Found {
+    /// Identifies `files`, or returns `None` if their content does not make them one table.
+    fn of(mut files: Files) -> Result<Option<Self>> {
+        if let Some(index) = files.index.take() {
+            return Self::of_dumb(files, &index);
+        }
+        let source = Source::open(&files.data)?;
+        let mark = by_magic(&source, &files)?;
+        if let Some(dir) = &files.dir {
+            let dir = by_magic(&Source::open(dir)?, &Files::alone(dir.clone()))?;
+            let formats = [&mark, &dir].map(|mark| mark.as_ref().map(|mark| mark.format));
+            // Of the formats with a mark, only gdbm has a `.dir`, for programs of ndbm.
+            let is_pair = matches!(
+                formats,
+                [None | Some(Format::Gdbm), None] | [Some(Format::Gdbm), Some(Format::Gdbm)]
+            );
+            if !is_pair {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Self { files, source, mark }))
+    }
+
+    fn of_dumb(mut files: Files, index: &Index) -> Result<Option<Self>> {
+        let Some(index) = dumb::sound_index(index, &files.data)? else { return Ok(None) };
+        let source = Source::open(&files.data)?;
+        if by_magic(&source, &files)?.is_some() {
+            return Ok(None);
+        }
+        let mark = Some(dumb::identity_of(&source, &index));
+        files.index = Some(index);
+        Ok(Some(Self { files, source, mark }))
+    }
 }
 
 /// Identifies a file that may have a foreign format.
@@ -62,7 +124,7 @@ pub(crate) fn kind_of(source: &Source) -> Result<FileKind> {
     Ok(FileKind::of_content(&head[..filled], source.file_bytes()))
 }
 
-/// Identifies a file that begins with a magic number.
+/// Identifies a file that has a mark: a magic number, or the places of tables.
 pub(crate) fn by_magic(source: &Source, files: &Files) -> Result<Option<Identity>> {
     let mut head = [0; HEAD_BYTES];
     source.read_at(0, &mut head)?;
@@ -70,6 +132,10 @@ pub(crate) fn by_magic(source: &Source, files: &Files) -> Result<Option<Identity
     let numbers = |order: ByteOrder| (order.u32_at(&head, 0), order.u32_at(&head, 12));
     if head.starts_with(STORE_MAGIC) {
         return Ok(Some(Identity::new(Format::Store, path)));
+    }
+    // Before the numbers of four bytes: the place of a table may be one of these.
+    if cdb::is_cdb(source)? {
+        return Ok(Some(Identity::new(Format::Cdb, path)));
     }
     for order in ByteOrder::ALL {
         let (first, fourth) = numbers(order);

@@ -33,6 +33,10 @@ pub enum Format {
     Sdbm,
     /// Blocks of dbm or sdbm. The file never split, so no hash function can tell which.
     DbmOrSdbm,
+    /// Bernstein's cdb.
+    Cdb,
+    /// Python's dbm.dumb.
+    Dumb,
     /// A Splitpoint store.
     Store,
 }
@@ -53,6 +57,8 @@ impl Format {
             Self::Dbm => "dbm/ndbm",
             Self::Sdbm => "sdbm",
             Self::DbmOrSdbm => "dbm/ndbm or sdbm",
+            Self::Cdb => "cdb",
+            Self::Dumb => "Python dbm.dumb",
             Self::Store => "Splitpoint store",
         }
     }
@@ -63,14 +69,15 @@ impl Format {
             Self::Db185Hash
             | Self::Krb5Hash
             | Self::BdbHash
+            | Self::BdbBtree
             | Self::Gdbm
             | Self::Dbm
             | Self::Sdbm
             | Self::DbmOrSdbm
+            | Self::Cdb
+            | Self::Dumb
             | Self::Store => true,
-            Self::Db185Btree | Self::BdbBtree | Self::BdbRecno | Self::BdbQueue | Self::BdbHeap => {
-                false
-            }
+            Self::Db185Btree | Self::BdbRecno | Self::BdbQueue | Self::BdbHeap => false,
         }
     }
 }
@@ -82,8 +89,10 @@ pub struct Identity {
     pub format: Format,
     /// The file with the records.
     pub path: PathBuf,
-    /// The `.dir` beside a `.pag`, if there is one.
+    /// The `.dir` beside a `.pag` or a `.dat`, if there is one.
     pub dir_path: Option<PathBuf>,
+    /// The `.bak` beside a `.dat`, if there is one.
+    pub bak_path: Option<PathBuf>,
     /// The order of the bytes in its numbers, if the format has both.
     pub byte_order: Option<ByteOrder>,
     /// Its variant of the format: version, sizes, the program that wrote it.
@@ -93,7 +102,14 @@ pub struct Identity {
 impl Identity {
     pub(crate) fn new(format: Format, path: &Path) -> Self {
         let path = path.to_path_buf();
-        Self { format, path, dir_path: None, byte_order: None, details: Vec::new() }
+        let (dir_path, bak_path) = (None, None);
+        Self { format, path, dir_path, bak_path, byte_order: None, details: Vec::new() }
+    }
+
+    /// Returns every file of the table, the one with the records first.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let others = [&self.dir_path, &self.bak_path].into_iter().flatten();
+        std::iter::once(&self.path).chain(others).map(PathBuf::as_path)
     }
 
     pub(crate) fn order(mut self, order: ByteOrder) -> Self {

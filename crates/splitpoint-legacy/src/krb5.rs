@@ -154,7 +154,7 @@ impl Krb5File {
             let value = usize::from(self.order.u16_at(page, at + 2));
             if key == 0 {
                 let first = Piece::Pages { page: self.page_of_address(value as u64), bytes: None };
-                unit.items.push(Item { key: first.clone(), value: first, further_values: 0 });
+                unit.items.push(Item::of(first.clone(), first));
                 continue;
             }
             if key > end || value > key || value < at + 4 {
@@ -163,11 +163,10 @@ impl Krb5File {
                 return unit.faults.push(fault);
             }
             if end <= present {
-                unit.items.push(Item {
-                    key: Piece::Here(page[key..end].to_vec()),
-                    value: Piece::Here(page[value..key].to_vec()),
-                    further_values: 0,
-                });
+                unit.items.push(Item::of(
+                    Piece::Here(page[key..end].to_vec()),
+                    Piece::Here(page[value..key].to_vec()),
+                ));
             }
             end = value;
         }

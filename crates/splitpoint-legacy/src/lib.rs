@@ -1,4 +1,4 @@
-//! Old hash files as tables: db 1.85, dbm, ndbm, sdbm, gdbm and Berkeley DB.
+//! Old files as tables: db 1.85, dbm, ndbm, sdbm, gdbm, Berkeley DB, cdb and Python's dbm.dumb.
 //!
 //! ```text
 //! file --> Source --> identify --> a reader of that format, which is a splitpoint::Table
@@ -25,11 +25,13 @@
 pub mod algorithm;
 mod bdb;
 mod byte_order;
+mod cdb;
 mod chain;
 #[cfg(test)]
 mod cost_tests;
 pub mod db185;
 mod dbm;
+mod dumb;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -42,16 +44,19 @@ mod old_file;
 mod open;
 mod pages;
 mod reader;
+mod scan;
 mod sdbm;
 mod source;
 mod stated;
 
 pub use byte_order::ByteOrder;
+pub use cdb::CdbWriter;
 pub use identify::identify;
 pub use identity::{Format, Identity};
 pub use old_file::{BucketRow, Doubt, OldFile, Survey};
 pub use open::{open, open_damaged};
 pub use reader::{Fault, Parameter};
+pub use scan::KeyValue;
 pub use source::Source;
 pub use stated::{Counted, Discrepancy, StatedBy};
 

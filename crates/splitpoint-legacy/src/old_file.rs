@@ -15,14 +15,16 @@ use std::sync::OnceLock;
 use splitpoint::linear::{BucketIndex, Geometry};
 use splitpoint::stats::{Ideal, Occupancy, Stats};
 use splitpoint::{
-    Capabilities, Durability, Entries, Entry, Error, PutMode, Result, ScanGuarantee, Table,
-    TableCheck, Value,
+    Capabilities, Durability, Entries, Error, PutMode, Result, ScanGuarantee, Table, TableCheck,
+    Value,
 };
 
 use crate::identity::Identity;
 use crate::reader::{
-    Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit, key_of, or_fault, value_of,
+    Budget, Fault, FurtherValues, Homes, Item, Parameter, Piece, Reader, Unit, key_of, or_fault,
+    value_of,
 };
+use crate::scan::{KeyValue, Scan, Values, values_of_item};
 use crate::stated::{Counted, Discrepancy, StatedBy};
 
 /// Most doubts that a survey lists; it counts further ones.
@@ -48,24 +50,38 @@ pub enum Doubt {
         /// The key.
         key: Vec<u8>,
     },
-    /// A key has several values, which a table cannot hold. The scan returns the first.
-    FurtherValues {
-        /// The key.
-        key: Vec<u8>,
-        /// The number of further values.
-        count: u64,
-    },
     /// A number that the file states differs from the one found.
     Discrepancy(Discrepancy),
     /// The `.dir` is missing, so nothing states the number of blocks. Missing blocks at the end go
     /// unnoticed.
     UnknownExtent,
+    /// The `.dir` of a dbm.dumb table is missing, so its earlier copy, the `.bak`, was read. Changes
+    /// of the last session may be missing.
+    EarlierIndex,
+    /// The `.dir` of a dbm.dumb table lacks keys that its earlier copy, the `.bak`, lists: they were
+    /// deleted, or the program was killed while it wrote the `.dir`. A salvage returns them.
+    ShorterIndex {
+        /// The number of these keys.
+        key_count: u64,
+    },
 }
 
 impl Doubt {
     /// Returns whether a scan lacks something that the file holds or held.
     pub fn is_loss(&self) -> bool {
-        !matches!(self, Self::Stray { .. } | Self::UnknownExtent)
+        !matches!(self, Self::Stray { .. }) && !self.is_reservation()
+    }
+
+    /// Returns whether nothing in the files can settle it, so that a command warns of it and goes
+    /// on.
+    pub fn is_reservation(&self) -> bool {
+        matches!(self, Self::UnknownExtent) || self.is_about_index()
+    }
+
+    /// Returns whether the list of the keys may lack some, so that the table must not be replaced
+    /// by what it lists unless the user says so.
+    pub fn is_about_index(&self) -> bool {
+        matches!(self, Self::EarlierIndex | Self::ShorterIndex { .. })
     }
 }
 
@@ -77,13 +93,23 @@ impl fmt::Display for Doubt {
             Self::Stray { key } => {
                 write!(f, "key `{}` is where a lookup does not find it", key.escape_ascii())
             }
-            Self::FurtherValues { key, count } => {
-                write!(f, "key `{}` has more values: {count}", key.escape_ascii())
-            }
             Self::Discrepancy(discrepancy) => discrepancy.fmt(f),
             Self::UnknownExtent => {
                 f.write_str("there is no .dir, and nothing else states how many blocks there were")
             }
+            Self::EarlierIndex => f.write_str(
+                "there is no .dir, so its earlier copy, the .bak, was read; changes of the last \
+                 session may be missing",
+            ),
+            Self::ShorterIndex { key_count: 1 } => f.write_str(
+                "the .dir lacks a key that its earlier copy, the .bak, lists: it was deleted, or \
+                 the program was killed; salvage saves its record",
+            ),
+            Self::ShorterIndex { key_count } => write!(
+                f,
+                "the .dir lacks {key_count} keys that its earlier copy, the .bak, lists: they were \
+                 deleted, or the program was killed; salvage saves their records",
+            ),
         }
     }
 }
@@ -104,6 +130,10 @@ pub struct BucketRow {
 pub struct Survey {
     /// Pairs that a scan returns.
     pub pair_count: u64,
+    /// Readable values after the first of their key, in formats that have several of a key.
+    pub further_value_count: u64,
+    /// Keys with several values.
+    pub several_values_count: u64,
     /// Buckets or blocks.
     pub bucket_count: u64,
     /// Pages of chains after their first.
@@ -120,14 +150,14 @@ pub struct Survey {
     fault: Option<Fault>,
     /// Keys with a pair out of place, and the place of the pair that counts, unless that is in its
     /// place.
-    strays: HashMap<Vec<u8>, Option<Place>>,
+    pub(crate) strays: HashMap<Vec<u8>, Option<Place>>,
 }
 
 /// An item of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    unit: u64,
-    index: usize,
+pub(crate) struct Place {
+    pub(crate) unit: u64,
+    pub(crate) index: usize,
 }
 
 impl Survey {
@@ -191,6 +221,12 @@ impl OldFile {
         self.reader.identity()
     }
 
+    /// Returns whether a hash leads to the keys of this format, so that the sizes of its buckets
+    /// tell how well the hash function suits them.
+    pub fn is_hashed(&self) -> bool {
+        self.reader.is_hashed()
+    }
+
     /// Returns the parameters of the file, as its format names them.
     pub fn parameters(&self) -> Vec<Parameter> {
         self.reader.parameters()
@@ -228,12 +264,42 @@ impl OldFile {
         Ok(self.survey.get_or_init(|| survey))
     }
 
-    /// Calls `save` with every record that is still readable: each key once, with whether it is in
+    /// Returns the reader of its format.
+    pub(crate) fn reader(&self) -> &dyn Reader {
+        &*self.reader
+    }
+
+    /// Returns every value of every key: a key comes as often as it has values, one after the
+    /// other, in their order. [`scan`](Table::scan) returns the first value of each.
+    ///
+    /// A value that is unreadable comes with its key, so that nobody takes the next one for it.
+    ///
+    /// # Errors
+    ///
+    /// Damage that hides keys, as items; those of a scan.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// let old = splitpoint_legacy::open("tests/fixtures/bdb53-btree-le-512-several.bdb53")?;
+    /// let survey = old.survey()?;
+    /// let value_count = survey.pair_count + survey.further_value_count;
+    /// assert_eq!(old.values().count() as u64, value_count);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn values(&self) -> impl Iterator<Item = Result<KeyValue<'_>>> {
+        Scan::new(self, Values::All)
+    }
+
+    /// Calls `save` with every value of every key that is still readable, and with whether it is in
     /// doubt.
     ///
-    /// First come the records of a scan, which are certain. Then come records with other keys, from
-    /// buckets and pages that nothing in the file leads to any more. Such a record may have been
-    /// deleted or replaced before the damage.
+    /// First come the values that [`values`](Self::values) returns, the unreadable ones included;
+    /// these are certain. Then come other keys with their values, from buckets and pages that
+    /// nothing in the file leads to any more. Such a record may have been deleted or replaced before
+    /// the damage.
     ///
     /// # Errors
     ///
@@ -245,37 +311,51 @@ impl OldFile {
     /// Reads the file three times, and keeps its keys in memory.
     pub fn salvage(
         &self,
-        mut save: impl FnMut(&[u8], &[u8], bool) -> Result<()>,
+        mut save: impl FnMut(KeyValue<'_>, bool) -> Result<()>,
     ) -> Result<Vec<Doubt>> {
         let end = self.reader.stated().fault();
         let mut faults = Vec::new();
         let mut saved: HashSet<Vec<u8>> = HashSet::new();
-        for entry in self.scan()? {
-            match or_fault(entry)? {
-                Ok(entry) => {
-                    if saved.insert(entry.key.to_vec()) {
-                        save(&entry.key, &entry.value, false)?;
+        for one in self.values() {
+            let fault = match or_fault(one)? {
+                Ok(one) => {
+                    let fault = one.value.as_ref().err().copied();
+                    // A key of which nothing is readable may be elsewhere too.
+                    if fault.is_none() && !saved.contains(&*one.key) {
+                        saved.insert(one.key.to_vec());
                     }
+                    save(one, false)?;
+                    fault
                 }
+                Err(fault) => Some(fault),
+            };
+            match fault {
+                None => {}
                 // It is a discrepancy.
-                Err(fault) if Some(fault) == end => {}
-                Err(fault) if faults.len() < DOUBTS_MAX => faults.push(fault),
+                Some(fault) if Some(fault) == end => {}
+                Some(fault) if faults.len() < DOUBTS_MAX => faults.push(fault),
                 // A walk that cannot continue would repeat itself.
-                Err(_) => break,
+                Some(_) => break,
             }
         }
         let reader = &*self.reader;
         // Looking for them and reading them take one each.
         let (looking, reading) = (Budget::new(reader.source()), Budget::new(reader.source()));
         reader.loose_units(&looking, &mut |unit| {
-            for item in &unit.items {
-                let Ok(key) = or_fault(key_of(reader, item, &reading))? else { continue };
+            for item in unit.items {
+                let Ok(key) = or_fault(key_of(reader, &item, &reading))? else { continue };
                 if saved.contains(&key) {
                     continue;
                 }
-                let Ok(value) = or_fault(value_of(reader, item, &reading))? else { continue };
-                save(&key, &value, true)?;
-                saved.insert(key);
+                let mut is_saved = false;
+                for one in values_of_item(reader, &key, item, &reading) {
+                    let one = one?;
+                    is_saved |= one.value.is_ok();
+                    save(one, true)?;
+                }
+                if is_saved {
+                    saved.insert(key);
+                }
             }
             Ok(())
         })?;
@@ -292,7 +372,7 @@ impl OldFile {
     /// of the hash, as many as keys, rounded down to a power of two.
     fn occupancy(&self, reader: &dyn Reader) -> Result<Occupancy> {
         let survey = self.survey()?;
-        if reader.hash_name().is_empty() {
+        if reader.hash_name().is_empty() || !reader.is_hashed() {
             return Ok(occupancy_of_rows(survey));
         }
         let key_count = survey.pair_count;
@@ -334,7 +414,7 @@ fn occupancy_of_rows(survey: &Survey) -> Occupancy {
 fn find_at_home(reader: &dyn Reader, key: &[u8], homes: Homes, budget: &Budget) -> Result<Found> {
     let mut fault = None;
     for home in homes.iter() {
-        let unit = reader.unit(home, budget)?;
+        let unit = reader.unit_of(home, key, budget)?;
         match find(reader, &unit, key, budget)? {
             Ok(Some(item)) => return Ok(Found::Value(value_of(reader, item, budget)?)),
             Ok(None) => fault = fault.or(unit.absence).or(unit.faults.first().copied()),
@@ -365,6 +445,7 @@ fn find<'u>(
             Piece::Here(found) => Some(found.len() as u64),
             Piece::At { bytes, .. } => Some(*bytes),
             Piece::Pages { bytes, .. } => *bytes,
+            Piece::Fault(_) => None,
         };
         if bytes.is_some_and(|bytes| bytes != key.len() as u64) {
             continue;
@@ -420,18 +501,7 @@ impl Table for OldFile {
     }
 
     fn scan(&self) -> Result<Entries<'_>> {
-        let reader = &*self.reader;
-        Ok(Box::new(Scan {
-            file: self,
-            reader,
-            next_unit: 0,
-            place: Place { unit: 0, index: 0 },
-            items: Vec::new().into_iter(),
-            faults: reader.faults().to_vec().into_iter(),
-            end: reader.stated().fault(),
-            seen: HashSet::new(),
-            budget: Budget::new(reader.source()),
-        }))
+        Ok(Box::new(Scan::new(self, Values::First).map(|one| one?.into_entry())))
     }
 
     fn len(&self) -> Result<u64> {
@@ -477,21 +547,24 @@ struct Walk<'a> {
     stated_pairs: u64,
     /// Second pairs of keys that are in the file twice.
     twice_count: u64,
+    /// Whether the place of a key among the others says nothing.
+    has_own_order: bool,
 }
 
 impl<'a> Walk<'a> {
     fn new(reader: &'a dyn Reader) -> Self {
         let budget = Budget::new(reader.source());
         let (survey, sizes) = (Survey::default(), BTreeMap::new());
-        Self { reader, survey, budget, sizes, stated_pairs: 0, twice_count: 0 }
+        let (stated_pairs, twice_count, has_own_order) = (0, 0, false);
+        Self { reader, survey, budget, sizes, stated_pairs, twice_count, has_own_order }
     }
 
     fn run(mut self) -> Result<Survey> {
         for &fault in self.reader.faults() {
             self.survey.doubt(Doubt::Fault(fault));
         }
-        if !self.reader.states_extent() {
-            self.survey.doubt(Doubt::UnknownExtent);
+        if let Some(doubt) = self.reader.reservation() {
+            self.survey.doubt(doubt);
         }
         let mut next = 0;
         while next < self.reader.unit_count() {
@@ -593,14 +666,12 @@ impl<'a> Walk<'a> {
         self.stated_pairs = self.stated_pairs.saturating_add(unit.stated_pairs);
         let mut seen = HashSet::new();
         for (at, item) in unit.items.iter().enumerate() {
-            match or_fault(self.key_of_whole(item))? {
-                Ok(key) => self.pair(Place { unit: index, index: at }, item, key, &mut seen),
-                Err(fault) => {
-                    self.survey.doubt(Doubt::Fault(fault));
-                    if self.budget.is_spent() {
-                        break;
-                    }
-                }
+            match or_fault(key_of(self.reader, item, &self.budget))? {
+                Ok(key) => self.item(Place { unit: index, index: at }, item, key, &mut seen)?,
+                Err(fault) => self.survey.doubt(Doubt::Fault(fault)),
+            }
+            if self.budget.is_spent() {
+                break;
             }
         }
         if unit.is_in_use {
@@ -611,13 +682,46 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Returns the key of a pair if its value is readable too.
-    fn key_of_whole(&self, item: &Item) -> Result<Vec<u8>> {
-        let key = key_of(self.reader, item, &self.budget)?;
-        if let Piece::Pages { .. } = item.value {
-            value_of(self.reader, item, &self.budget)?;
+    /// Counts an item with each of its values.
+    fn item(
+        &mut self,
+        place: Place,
+        item: &Item,
+        key: Vec<u8>,
+        seen: &mut HashSet<Vec<u8>>,
+    ) -> Result<()> {
+        let is_whole = match item.value {
+            Piece::Pages { .. } | Piece::Fault(_) => {
+                let value = or_fault(value_of(self.reader, item, &self.budget))?;
+                value.inspect_err(|fault| self.survey.doubt(Doubt::Fault(*fault))).is_ok()
+            }
+            Piece::Here(_) | Piece::At { .. } => true,
+        };
+        let is_counted = if is_whole {
+            self.pair(place, key, seen)
+        } else if self.reader.homes(&key).first() == Some(place.unit) && !item.further.is_empty() {
+            // The further values belong to the first item with this key.
+            seen.insert(key)
+        } else {
+            !seen.contains(&key)
+        };
+        let (mut readable, mut all) = (0, 0);
+        let mut further = FurtherValues::of(item.further.clone());
+        while let Some(value) = or_fault(further.next(self.reader, &self.budget))?.transpose() {
+            all += 1;
+            match value {
+                Ok(_) => readable += 1,
+                Err(fault) => self.survey.doubt(Doubt::Fault(fault)),
+            }
+            if self.budget.is_spent() {
+                break;
+            }
         }
-        Ok(key)
+        if is_counted {
+            self.survey.further_value_count += readable;
+            self.survey.several_values_count += u64::from(all > 0);
+        }
+        Ok(())
     }
 
     fn twice(&mut self, key: Vec<u8>) {
@@ -625,19 +729,18 @@ impl<'a> Walk<'a> {
         self.survey.doubt(Doubt::Twice { key });
     }
 
-    fn pair(&mut self, place: Place, item: &Item, key: Vec<u8>, seen: &mut HashSet<Vec<u8>>) {
+    /// Counts a pair whose first value is readable. Returns whether a scan returns it, as far as is
+    /// known.
+    fn pair(&mut self, place: Place, key: Vec<u8>, seen: &mut HashSet<Vec<u8>>) -> bool {
         let homes = self.reader.homes(&key);
         if homes.first() == Some(place.unit) {
             if seen.contains(&key) {
-                return self.twice(key);
+                self.twice(key);
+                return false;
             }
             self.survey.pair_count += 1;
-            if item.further_values > 0 {
-                let count = item.further_values;
-                self.survey.doubt(Doubt::FurtherValues { key: key.clone(), count });
-            }
             seen.insert(key);
-            return;
+            return true;
         }
         if let Some(earlier) = self.survey.strays.get_mut(&key) {
             // A lookup tries every home first.
@@ -645,14 +748,12 @@ impl<'a> Walk<'a> {
             if is_at_home(place) && !earlier.is_some_and(is_at_home) {
                 *earlier = Some(place);
             }
-            return self.twice(key);
+            self.twice(key);
+            return false;
         }
         self.survey.pair_count += 1;
-        if item.further_values > 0 {
-            let count = item.further_values;
-            self.survey.doubt(Doubt::FurtherValues { key: key.clone(), count });
-        }
         self.survey.strays.insert(key, Some(place));
+        true
     }
 
     /// Finds the strays that also have a pair in their place, or a better one.
@@ -666,6 +767,11 @@ impl<'a> Walk<'a> {
                 by_home.entry(home).or_default().push(key);
             }
         }
+        if by_home.is_empty() {
+            return Ok(());
+        }
+        let budget = Budget::new(self.reader.source());
+        self.has_own_order = self.reader.has_own_order(&budget)?;
         let budget = Budget::new(self.reader.source());
         for (home, keys) in by_home {
             let unit = self.reader.unit(home, &budget)?;
@@ -696,7 +802,8 @@ impl<'a> Walk<'a> {
         let place = self.survey.strays.get(&key).copied().flatten();
         let homes = self.reader.homes(&key);
         // With the other sign of `char` it is in its place.
-        if !place.is_some_and(|place| homes.iter().any(|home| home == place.unit)) {
+        let is_home = place.is_some_and(|place| homes.iter().any(|home| home == place.unit));
+        if !is_home && !self.has_own_order {
             self.survey.doubt(Doubt::Stray { key });
         }
     }
@@ -709,6 +816,9 @@ impl<'a> Walk<'a> {
         for (&(depth, size), &count) in &self.sizes {
             *by_size.entry(size).or_insert(0) += count;
             *by_depth.entry(depth).or_insert(0) += count;
+        }
+        if !self.reader.is_hashed() {
+            return Vec::new();
         }
         let keys = self.survey.pair_count;
         let ideal_of = |size| {
@@ -725,109 +835,5 @@ impl<'a> Walk<'a> {
             ideal_bucket_count: ideal_of(size),
         })
         .collect()
-    }
-}
-
-/// A scan of an old file.
-struct Scan<'a> {
-    file: &'a OldFile,
-    reader: &'a dyn Reader,
-    next_unit: u64,
-    /// The next item of `items`.
-    place: Place,
-    items: std::vec::IntoIter<Item>,
-    faults: std::vec::IntoIter<Fault>,
-    /// The fault at the end of the file, which the scan returns last.
-    end: Option<Fault>,
-    /// Keys of this unit.
-    seen: HashSet<Vec<u8>>,
-    budget: Budget,
-}
-
-impl Scan<'_> {
-    /// Returns the items of the next unit, or `None` after the last.
-    fn turn(&mut self) -> Result<bool> {
-        // A unit without pairs may be the start of a hole.
-        if self.place.index == 0 {
-            self.next_unit = self.reader.after_hole(self.next_unit);
-        }
-        if self.next_unit >= self.reader.unit_count() {
-            let end = self.end.take();
-            self.faults = Vec::from_iter(end).into_iter();
-            return Ok(end.is_some());
-        }
-        let unit = self.reader.unit(self.next_unit, &self.budget)?;
-        self.place = Place { unit: self.next_unit, index: 0 };
-        self.next_unit += 1;
-        if self.budget.is_spent() {
-            self.next_unit = u64::MAX;
-        }
-        self.seen.clear();
-        self.items = unit.items.into_iter();
-        self.faults = unit.faults.into_iter();
-        Ok(true)
-    }
-
-    fn end(&mut self) {
-        self.next_unit = u64::MAX;
-        self.items = Vec::new().into_iter();
-        self.faults = Vec::new().into_iter();
-        self.end = None;
-    }
-
-    /// Returns the pair of `item`, if it is the one of its key that counts.
-    fn entry(&mut self, item: &Item, place: Place) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let reader = self.reader;
-        let key = key_of(reader, item, &self.budget)?;
-        let is_home = reader.homes(&key).first() == Some(place.unit);
-        if !is_home {
-            match self.file.survey()?.strays.get(&key) {
-                Some(counts) if *counts == Some(place) => {}
-                Some(_) => return Ok(None),
-                // The survey did not get to it, or could not read its value.
-                None => return value_of(reader, item, &self.budget).map(|_| None),
-            }
-        }
-        let value = value_of(reader, item, &self.budget)?;
-        if is_home && !self.seen.insert(key.clone()) {
-            return Ok(None);
-        }
-        Ok(Some((key, value)))
-    }
-}
-
-impl<'a> Iterator for Scan<'a> {
-    type Item = Result<Entry<'a>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(fault) = self.faults.next() {
-                return Some(Err(fault.into()));
-            }
-            let Some(item) = self.items.next() else {
-                match self.turn() {
-                    Ok(true) => continue,
-                    Ok(false) => return None,
-                    Err(error) => {
-                        self.end();
-                        return Some(Err(error));
-                    }
-                }
-            };
-            let place = self.place;
-            self.place.index += 1;
-            match self.entry(&item, place) {
-                Ok(Some((key, value))) => {
-                    return Some(Ok(Entry { key: Value::owned(key), value: Value::owned(value) }));
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    if self.budget.is_spent() {
-                        self.end();
-                    }
-                    return Some(Err(error));
-                }
-            }
-        }
     }
 }

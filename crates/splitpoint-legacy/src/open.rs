@@ -5,11 +5,12 @@ use std::path::Path;
 use splitpoint::{Error, ErrorKind, Options, Result, Table, Unsupported};
 
 use crate::Source;
-use crate::bdb::BdbFile;
+use crate::bdb::{BtreeFile, HashFile};
+use crate::cdb::CdbFile;
 use crate::db185::{self, Db185File};
-use crate::files::files_of;
+use crate::dumb::DumbFile;
 use crate::gdbm::GdbmFile;
-use crate::identify::{by_magic, kind_of};
+use crate::identify::{Found, find, kind_of};
 use crate::identity::{Format, Identity};
 use crate::krb5::Krb5File;
 use crate::old_file::OldFile;
@@ -18,7 +19,8 @@ use crate::reader::Reader;
 
 /// Opens the old file at `path` for reading, whatever its format.
 ///
-/// If the table is in two files, `.dir` and `.pag`, `path` is either of them or their common stem.
+/// If the table is in several files, `.dir` and `.pag`, or `.dir`, `.dat` and `.bak`, `path` is one
+/// of them or their common stem.
 /// The library never writes the file.
 ///
 /// # Errors
@@ -86,9 +88,8 @@ impl OldFile {
 
 /// Opens the db 1.85 file at `path` with `options`.
 fn open_db185(path: &Path, options: &db185::Options) -> Result<OldFile> {
-    let files = files_of(path);
-    let source = Source::open(&files.data)?;
-    match by_magic(&source, &files)? {
+    let Found { source, mark, .. } = find(path)?;
+    match mark {
         Some(identity) if identity.format == Format::Db185Hash => {
             Ok(OldFile::new(Box::new(Db185File::open(identity, options)?)))
         }
@@ -101,9 +102,8 @@ fn open_db185(path: &Path, options: &db185::Options) -> Result<OldFile> {
 }
 
 fn open_as(path: &Path, is_salvage: bool) -> Result<OldFile> {
-    let files = files_of(path);
-    let source = Source::open(&files.data)?;
-    if let Some(identity) = by_magic(&source, &files)? {
+    let Found { files, source, mark } = find(path)?;
+    if let Some(identity) = mark {
         return by_format(source, identity, is_salvage).map(OldFile::new);
     }
     // Before blocks without any mark, which a damaged file can resemble by chance.
@@ -133,7 +133,10 @@ pub(crate) fn by_format(
         }
         Format::Gdbm => Ok(Box::new(GdbmFile::open(source, identity, is_salvage)?)),
         Format::Krb5Hash => Ok(Box::new(Krb5File::open(source, identity)?)),
-        Format::BdbHash => Ok(Box::new(BdbFile::open(source, identity)?)),
+        Format::BdbHash => Ok(Box::new(HashFile::open(source, identity)?)),
+        Format::Cdb => Ok(Box::new(CdbFile::open(source, identity)?)),
+        Format::Dumb => Ok(Box::new(DumbFile::open(source, identity)?)),
+        Format::BdbBtree => Ok(Box::new(BtreeFile::open(source, identity)?)),
         _ => {
             let reason = format!("a {} file is not read", identity.format.name());
             Err(Error::Unsupported { path: identity.path, feature: Unsupported::Format, reason })

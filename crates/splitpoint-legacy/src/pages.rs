@@ -12,12 +12,13 @@
 
 use std::ops::Range;
 
+use splitpoint::Result;
 use splitpoint::hash::{self, CharSign};
-use splitpoint::{Error, Result};
 
 use crate::byte_order::ByteOrder;
 use crate::files::Files;
 use crate::identity::{Format, Identity};
+use crate::old_file::Doubt;
 use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
 use crate::stated::{Counted, Extent, Stated, StatedBy};
 use crate::{Source, dbm, sdbm};
@@ -202,7 +203,7 @@ impl PagedFile {
     /// Treats a file as one of this kind, whatever its content.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn forced(pag: Source, dir: Option<Vec<u8>>, shape: Shape, kind: Kind) -> Self {
-        let files = Files { data: pag.path().to_path_buf(), dir: None };
+        let files = Files { data: pag.path().to_path_buf(), dir: None, index: None };
         let identity = of_blocks(&files, shape, kind);
         let (is_trie_right, faults, stated) = (dir.is_some(), Vec::new(), Stated::default());
         let mut file = Self { identity, pag, dir, shape, kind, is_trie_right, faults, stated };
@@ -216,14 +217,7 @@ impl PagedFile {
 }
 
 fn read_dir(path: &std::path::Path) -> Result<Vec<u8>> {
-    let dir = Source::open(path)?;
-    let (bytes, bytes_max) = (dir.file_bytes(), DIR_BYTES_MAX);
-    if bytes > bytes_max {
-        return Err(Error::TooLarge { what: "the .dir beside the .pag", bytes, bytes_max });
-    }
-    let mut bits = vec![0; bytes as usize];
-    dir.read_at(0, &mut bits)?;
-    Ok(bits)
+    Source::open(path)?.read_all("the .dir beside the .pag", DIR_BYTES_MAX)
 }
 
 impl Reader for PagedFile {
@@ -247,8 +241,8 @@ impl Reader for PagedFile {
         self.stated
     }
 
-    fn states_extent(&self) -> bool {
-        self.dir.is_some()
+    fn reservation(&self) -> Option<Doubt> {
+        self.dir.is_none().then_some(Doubt::UnknownExtent)
     }
 
     fn unit(&self, index: u64, budget: &Budget) -> Result<Unit> {
@@ -274,10 +268,8 @@ impl Reader for PagedFile {
         unit.faults.extend(fault.map(|fault| Fault { offset: offset + fault.offset, ..fault }));
         unit.items = pairs
             .into_iter()
-            .map(|[key, value]| Item {
-                key: Piece::Here(block[key].to_vec()),
-                value: Piece::Here(block[value].to_vec()),
-                further_values: 0,
+            .map(|[key, value]| {
+                Item::of(Piece::Here(block[key].to_vec()), Piece::Here(block[value].to_vec()))
             })
             .collect();
         let leaf = self.trie().map(|dir| self.kind.leaf_of(dir, index));

@@ -14,6 +14,7 @@
 //! - A unit takes memory for its bytes only. Keys and values outside it are read one at a time.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -22,6 +23,7 @@ use splitpoint::{Error, Result};
 
 use crate::Source;
 use crate::identity::Identity;
+use crate::old_file::Doubt;
 use crate::stated::Stated;
 
 /// Something in a file that breaks its format.
@@ -61,8 +63,104 @@ impl From<Fault> for Error {
 pub(crate) struct Item {
     pub(crate) key: Piece,
     pub(crate) value: Piece,
-    /// Number of further values of the same key, in formats that have them.
-    pub(crate) further_values: u64,
+    /// Further values of the same key, in formats that have them.
+    pub(crate) further: Further,
+}
+
+impl Item {
+    /// Returns a key with its only value.
+    pub(crate) fn of(key: Piece, value: Piece) -> Self {
+        Self { key, value, further: Further::default() }
+    }
+}
+
+/// The values of a key after its first, in their order.
+#[derive(Clone, Debug)]
+pub(crate) enum Further {
+    /// In these places.
+    Row(Vec<Piece>),
+    /// On a chain of leaves, from the first to the last, that hold nothing but the values of this
+    /// key, its first value included.
+    Leaves { first: u64, last: u64, page_bytes: u64 },
+}
+
+impl Default for Further {
+    /// There are none.
+    fn default() -> Self {
+        Self::Row(Vec::new())
+    }
+}
+
+impl Further {
+    /// Returns whether there are certainly none.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Self::Row(row) if row.is_empty())
+    }
+}
+
+/// A walk over the further values of a key.
+#[derive(Debug, Default)]
+pub(crate) struct FurtherValues {
+    row: std::vec::IntoIter<Piece>,
+    next_leaf: Option<u64>,
+    last_leaf: u64,
+    page_bytes: u64,
+    /// The fault at the end of the leaves.
+    end: Option<Fault>,
+    /// The leaves so far, so that a loop of them gives no value twice.
+    leaves: HashSet<u64>,
+    /// Values at the start of the first leaf that belong to the item itself.
+    skip: usize,
+}
+
+impl FurtherValues {
+    pub(crate) fn of(further: Further) -> Self {
+        match further {
+            Further::Row(pieces) => Self { row: pieces.into_iter(), ..Self::default() },
+            Further::Leaves { first, last, page_bytes } => Self {
+                next_leaf: Some(first),
+                last_leaf: last,
+                page_bytes,
+                skip: 1,
+                ..Self::default()
+            },
+        }
+    }
+
+    /// Returns the next value, or `None` after the last.
+    ///
+    /// # Errors
+    ///
+    /// A [`Fault`] if the value is unreadable. The next call returns the value behind it.
+    pub(crate) fn next(&mut self, reader: &dyn Reader, budget: &Budget) -> Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(value) = self.row.next() {
+                return piece(reader, &value, false, budget).map(Some);
+            }
+            if let Some(fault) = self.end.take() {
+                return Err(fault.into());
+            }
+            let Some(leaf) = self.next_leaf.take() else { return Ok(None) };
+            let offset = leaf.saturating_mul(self.page_bytes);
+            if !self.leaves.insert(leaf) {
+                return Err(Fault::new("chain of leaves, a loop", offset, 1, 2).into());
+            }
+            let mut values = Vec::new();
+            let next = reader.values_of_leaf(leaf, budget, &mut values)?;
+            let is_last = leaf == self.last_leaf;
+            if is_last == next.is_none() {
+                self.next_leaf = next;
+            } else {
+                let expected = if is_last { 0 } else { self.last_leaf };
+                let found = next.unwrap_or_default();
+                self.end = Some(Fault::new("next leaf of a key's values", offset, expected, found));
+            }
+            // The first leaves may hold nothing but deleted values.
+            let skipped = self.skip.min(values.len());
+            self.skip -= skipped;
+            self.row = values.split_off(skipped).into_iter();
+        }
+    }
 }
 
 /// The place of a key or a value.
@@ -75,6 +173,8 @@ pub(crate) enum Piece {
     /// On a separate chain of pages that begins with this one. `bytes` is its length, if the format
     /// states it.
     Pages { page: u64, bytes: Option<u64> },
+    /// Unreadable.
+    Fault(Fault),
 }
 
 /// The contents of a unit.
@@ -170,9 +270,9 @@ pub(crate) trait Reader: fmt::Debug + Send + Sync {
     /// The numbers that the file states.
     fn stated(&self) -> Stated;
 
-    /// Whether anything states the number of units.
-    fn states_extent(&self) -> bool {
-        true
+    /// Returns a doubt about the file as a whole that is no loss in itself.
+    fn reservation(&self) -> Option<Doubt> {
+        None
     }
 
     /// Returns the first unit from `index` on that is not in a hole of a sparse file. Units in a
@@ -213,6 +313,33 @@ pub(crate) trait Reader: fmt::Debug + Send + Sync {
         _budget: &Budget,
     ) -> Result<Vec<u8>> {
         Err(Fault::new("page of a big pair", first, 0, first).into())
+    }
+
+    /// Reads the values on a page of [`Further::Leaves`], and returns the page that follows it.
+    fn values_of_leaf(
+        &self,
+        leaf: u64,
+        _budget: &Budget,
+        _values: &mut Vec<Piece>,
+    ) -> Result<Option<u64>> {
+        Err(Fault::new("leaf of further values", leaf, 0, leaf).into())
+    }
+
+    /// Reads of unit `index` what a lookup of `key` needs.
+    fn unit_of(&self, index: u64, _key: &[u8], budget: &Budget) -> Result<Unit> {
+        self.unit(index, budget)
+    }
+
+    /// Whether a hash leads to a unit. If not, the units are parts of an order of the keys, and
+    /// their sizes say nothing about a hash function.
+    fn is_hashed(&self) -> bool {
+        true
+    }
+
+    /// Whether the keys are in another order than that of their bytes, so that the place of a key
+    /// among the others says nothing.
+    fn has_own_order(&self, _budget: &Budget) -> Result<bool> {
+        Ok(false)
     }
 
     /// Returns the places where the original would look for `key`.
@@ -258,6 +385,7 @@ fn piece(reader: &dyn Reader, piece: &Piece, is_key: bool, budget: &Budget) -> R
             run_of(reader.source(), *offset, *bytes)
         }
         Piece::Pages { page, bytes } => reader.pages(*page, *bytes, is_key, budget),
+        Piece::Fault(fault) => Err((*fault).into()),
     }
 }
 

@@ -107,6 +107,22 @@ impl Source {
         data.min(self.file_bytes.max(offset))
     }
 
+    /// Reads the whole file, which may have up to `bytes_max` bytes. `what` names it in an error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`] if it has more; [`Error::Io`] if a system call fails.
+    pub fn read_all(&self, what: &'static str, bytes_max: u64) -> Result<Vec<u8>> {
+        let bytes = self.file_bytes;
+        if bytes > bytes_max {
+            return Err(Error::TooLarge { what, bytes, bytes_max });
+        }
+        let mut bytes = vec![0; bytes as usize];
+        let filled = self.read_at(0, &mut bytes)?;
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+
     /// Reads `bytes.len()` bytes at `offset`; those beyond the end of the file are 0.
     ///
     /// Returns how many the file has, because old files are sparse and may end in a short page.

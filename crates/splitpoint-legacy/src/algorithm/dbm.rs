@@ -25,8 +25,8 @@ use std::fmt::Write as _;
 
 use splitpoint::hash;
 
-use super::blocks::Blocks;
 use super::page::PageForm;
+use super::paged::Paged;
 use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored, Visit};
 use crate::ByteOrder;
 
@@ -63,12 +63,8 @@ impl Options {
 #[derive(Debug)]
 pub struct Dbm {
     options: Options,
-    form: PageForm,
-    pages: Blocks,
-    bitmap: Blocks,
-    record_count: u64,
-    depth: u32,
-    counts: Counts,
+    /// The bits are the bitmap.
+    paged: Paged,
 }
 
 /// Returns the bit of the bitmap for page `page`, if `mask` has the bits of the hash that lead there:
@@ -84,22 +80,15 @@ impl Dbm {
     ///
     /// If [`Options::page_bytes`] is not 32 to 32768, or the blocks of the bitmap have no bytes.
     pub fn new(options: Options) -> Self {
-        assert!(super::page::PAGE_BYTES.contains(&options.page_bytes), "pages of 32 to 32768");
         assert!(options.bitmap_block_bytes > 0, "the bitmap has blocks");
-        Self {
-            options,
-            form: PageForm { order: options.byte_order, spare_bytes: 1 },
-            pages: Blocks::new(options.page_bytes),
-            bitmap: Blocks::new(options.bitmap_block_bytes),
-            record_count: 0,
-            depth: 0,
-            counts: Counts::default(),
-        }
+        let form = PageForm { order: options.byte_order, spare_bytes: 1 };
+        let paged = Paged::new(form, options.page_bytes, options.bitmap_block_bytes);
+        Self { options, paged }
     }
 
     /// Returns whether bit `bit` of the bitmap is set: its page was split.
     pub fn is_split(&self, bit: u64) -> bool {
-        self.bitmap.is_set(bit)
+        self.paged.bits.is_set(bit)
     }
 
     /// Returns the page of a key with `hash`.
@@ -110,22 +99,10 @@ impl Dbm {
     /// Returns the bits of `hash` that are the number of its page.
     fn mask_of(&self, hash: u32) -> u64 {
         let (hash, mut mask) = (u64::from(hash), 0);
-        while self.bitmap.is_set(bit_of(hash & mask, mask)) {
+        while self.paged.bits.is_set(bit_of(hash & mask, mask)) {
             mask = mask << 1 | 1;
         }
         mask
-    }
-
-    fn page(&self, number: u64) -> &[u8] {
-        const EMPTY: &[u8] = &[0; 1 << 15];
-        self.pages.get(number).unwrap_or(&EMPTY[..self.options.page_bytes])
-    }
-
-    fn find(&mut self, page: u64, key: &[u8]) -> Option<usize> {
-        let (found, compared) = self.form.find(self.page(page), key);
-        self.counts.probes += 1;
-        self.counts.comparisons += compared;
-        found
     }
 
     /// Refuses a pair that no split can make room for: it and the pairs with the same hash exceed
@@ -138,16 +115,16 @@ impl Dbm {
         replaced: Option<usize>,
     ) -> Result<(), Refusal> {
         let page_bytes = self.options.page_bytes;
-        let pair_bytes_max = self.form.pair_bytes_max(page_bytes);
+        let pair_bytes_max = self.paged.form.pair_bytes_max(page_bytes);
         if pair_bytes > pair_bytes_max {
             let (pair_bytes, pair_bytes_max) = (pair_bytes as u64, pair_bytes_max as u64);
             return Err(Refusal::PairExceedsPage { pair_bytes, pair_bytes_max });
         }
         // A page with room has room for every key of it.
-        if self.form.has_room_without(self.page(page), replaced, pair_bytes) {
+        if self.paged.form.has_room_without(self.paged.page(page), replaced, pair_bytes) {
             return Ok(());
         }
-        let pairs = self.form.pairs(self.page(page)).enumerate();
+        let pairs = self.paged.form.pairs(self.paged.page(page)).enumerate();
         let colliding = pairs
             .filter(|(index, (key, _))| Some(*index) != replaced && hash::dbm(key) == hash)
             .map(|(_, (key, value))| key.len() + value.len());
@@ -163,8 +140,8 @@ impl Dbm {
 
     /// Divides page `page` by the next bit of the hashes of its keys.
     fn split(&mut self, page: u64, mask: u64) {
-        let (bit, form) = (mask + 1, self.form);
-        let mut lower = self.page(page).to_vec();
+        let (bit, form) = (mask + 1, self.paged.form);
+        let mut lower = self.paged.page(page).to_vec();
         let mut upper = vec![0; lower.len()];
         let mut index = 0;
         while index < form.pair_count(&lower) {
@@ -176,16 +153,11 @@ impl Dbm {
             form.put(&mut upper, key, value);
             form.remove(&mut lower, index);
         }
-        self.pages.get_mut(page).copy_from_slice(&lower);
-        self.pages.get_mut(page | bit).copy_from_slice(&upper);
-        self.bitmap.set(bit_of(page, mask));
-        self.depth = self.depth.max(mask.count_ones() + 1);
-        self.counts.overflow_splits += 1;
-        self.counts.page_writes += 2;
+        self.paged.write_halves(page, mask, bit_of(page, mask), [&lower, &upper]);
     }
 
     fn show_bitmap(&self, out: &mut String) {
-        for depth in 0..=self.depth {
+        for depth in 0..=self.paged.depth {
             let mask = (1_u64 << depth) - 1;
             let shown = (mask + 1).min(64);
             let bits: String = (0..shown)
@@ -208,75 +180,63 @@ impl Algorithm for Dbm {
         let hash = hash::dbm(key);
         let mut mask = self.mask_of(hash);
         let mut page = u64::from(hash) & mask;
-        let found = self.find(page, key);
+        let found = self.paged.find(page, key);
         if found.is_some() && mode == StoreMode::Insert {
             return Ok(Stored::Kept);
         }
         self.check_room(hash, pair_bytes, page, found)?;
-        let form = self.form;
         if let Some(index) = found {
-            form.remove(self.pages.get_mut(page), index);
+            self.paged.remove(page, index);
         }
-        while !form.has_room(self.page(page), pair_bytes) {
+        while !self.paged.form.has_room(self.paged.page(page), pair_bytes) {
             assert!(mask.count_ones() < HASH_BITS, "keys with other hashes leave the page");
             self.split(page, mask);
             mask = mask << 1 | 1;
             page = u64::from(hash) & mask;
         }
-        form.put(self.pages.get_mut(page), key, value);
-        self.counts.page_writes += 1;
-        if found.is_some() {
-            return Ok(Stored::Replaced);
-        }
-        self.record_count += 1;
-        Ok(Stored::New)
+        self.paged.put(page, key, value);
+        Ok(self.paged.note_stored(found.is_some()))
     }
 
     fn fetch(&mut self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Refusal> {
         let page = self.page_of(hash::dbm(key));
-        let found = self.find(page, key);
-        Ok(found.map(|index| self.form.pair(self.page(page), index).1.into()))
+        Ok(self.paged.fetch(page, key))
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<bool, Refusal> {
         let page = self.page_of(hash::dbm(key));
-        let Some(index) = self.find(page, key) else { return Ok(false) };
-        let form = self.form;
-        form.remove(self.pages.get_mut(page), index);
-        self.counts.page_writes += 1;
-        self.record_count -= 1;
-        Ok(true)
+        Ok(self.paged.delete(page, key))
     }
 
     fn walk(&mut self, visit: &mut Visit<'_>) -> Result<(), Refusal> {
-        super::walk_pages(&self.pages, self.form, &mut self.counts, visit);
+        self.paged.walk(visit);
         Ok(())
     }
 
     fn len(&self) -> u64 {
-        self.record_count
+        self.paged.record_count
     }
 
     fn counts(&self) -> Counts {
-        self.counts
+        self.paged.counts
     }
 
     fn footprint(&self) -> Footprint {
-        super::page_footprint(&self.pages, &self.bitmap, self.form, self.depth)
+        self.paged.footprint()
     }
 
     fn show(&self) -> String {
-        let mut out = format!("bitmap of {} bytes\n", self.bitmap.file_bytes());
+        let mut out = format!("bitmap of {} bytes\n", self.paged.bits.file_bytes());
         self.show_bitmap(&mut out);
         out.push_str("pages\n");
-        let numbers = self.pages.numbers();
+        let numbers = self.paged.pages.numbers();
         for &number in numbers.iter().take(LINES_MAX) {
-            let page = self.page(number);
+            let page = self.paged.page(number);
             let _ = writeln!(
                 out,
                 "  page {number}: {} keys, {} of {} bytes",
-                self.form.pair_count(page),
-                self.form.used_bytes(page),
+                self.paged.form.pair_count(page),
+                self.paged.form.used_bytes(page),
                 self.options.page_bytes
             );
         }
@@ -284,7 +244,7 @@ impl Algorithm for Dbm {
     }
 
     fn files(&self) -> Vec<(&'static str, Vec<u8>)> {
-        vec![(".pag", self.pages.file()), (".dir", self.bitmap.file())]
+        self.paged.files()
     }
 }
 
@@ -312,7 +272,7 @@ mod tests {
         for number in 0..2000_u32 {
             table.store(number.to_string().as_bytes(), b"value", StoreMode::Insert).unwrap();
         }
-        let bitmap = table.bitmap.file();
+        let bitmap = table.paged.bits.file();
         for hash in (0..100_000_u32).map(|n| n.wrapping_mul(0x9e37_79b9)) {
             let (page, depth) = crate::dbm::leaf_of(&bitmap, hash.into());
             assert_eq!((table.page_of(hash), table.mask_of(hash).count_ones()), (page, depth));

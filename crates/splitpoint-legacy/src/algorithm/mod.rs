@@ -50,6 +50,7 @@ pub mod gdbm;
 pub mod hash;
 pub mod hsearch;
 mod page;
+mod paged;
 mod refusal;
 pub mod sdbm;
 #[cfg(test)]
@@ -61,9 +62,6 @@ mod variant;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
-
-use self::blocks::Blocks;
-use self::page::PageForm;
 
 pub use figures::Figure;
 pub use refusal::{Reason, Refusal};
@@ -197,35 +195,6 @@ pub struct Footprint {
     pub file_bytes: u64,
     /// Bytes of the files that were never written: holes, where the file system has them.
     pub hole_bytes: u64,
-}
-
-/// Calls `visit` with the pairs of all pages, in the order of the file.
-fn walk_pages(pages: &Blocks, form: PageForm, counts: &mut Counts, visit: &mut Visit<'_>) {
-    for number in pages.numbers() {
-        counts.probes += 1;
-        let page = pages.get(number).unwrap_or_default();
-        if form.pairs(page).any(|(key, value)| visit(key, value).is_break()) {
-            return;
-        }
-    }
-}
-
-/// Returns the footprint of a table of pages and the bits that lead to them.
-fn page_footprint(pages: &Blocks, bits: &Blocks, form: PageForm, depth: u32) -> Footprint {
-    let numbers = pages.numbers();
-    let used = numbers.iter().filter_map(|&number| pages.get(number));
-    let used: usize = used.map(|page| form.used_bytes(page)).sum();
-    let page_bytes = numbers.len() * pages.block_bytes();
-    Footprint {
-        place_count: numbers.len() as u64,
-        page_bytes: pages.block_bytes() as u64,
-        fill: used as f64 / page_bytes.max(1) as f64,
-        index_bytes: bits.file_bytes(),
-        index_copies: 0,
-        depth,
-        file_bytes: pages.file_bytes().saturating_add(bits.file_bytes()),
-        hole_bytes: pages.hole_bytes().saturating_add(bits.hole_bytes()),
-    }
 }
 
 /// Cuts a drawing of which only the first `most` of `lines` were drawn.

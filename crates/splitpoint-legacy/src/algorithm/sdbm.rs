@@ -25,8 +25,8 @@ use std::fmt::Write as _;
 
 use splitpoint::hash::{self, CharSign};
 
-use super::blocks::Blocks;
 use super::page::PageForm;
+use super::paged::Paged;
 use super::{Algorithm, Counts, Footprint, Refusal, StoreMode, Stored, Visit};
 use crate::ByteOrder;
 
@@ -74,12 +74,8 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Sdbm {
     options: Options,
-    form: PageForm,
-    pages: Blocks,
-    trie: Blocks,
-    record_count: u64,
-    depth: u32,
-    counts: Counts,
+    /// The bits are the trie.
+    paged: Paged,
 }
 
 /// Where the walk through the trie ends.
@@ -109,16 +105,8 @@ impl Sdbm {
     ///
     /// If [`Options::page_bytes`] is not 32 to 32768.
     pub fn new(options: Options) -> Self {
-        assert!(super::page::PAGE_BYTES.contains(&options.page_bytes), "pages of 32 to 32768");
-        Self {
-            options,
-            form: PageForm { order: options.byte_order, spare_bytes: 0 },
-            pages: Blocks::new(options.page_bytes),
-            trie: Blocks::new(DIR_BLOCK_BYTES),
-            record_count: 0,
-            depth: 0,
-            counts: Counts::default(),
-        }
+        let form = PageForm { order: options.byte_order, spare_bytes: 0 };
+        Self { options, paged: Paged::new(form, options.page_bytes, DIR_BLOCK_BYTES) }
     }
 
     /// Returns the hash of `key`.
@@ -128,7 +116,7 @@ impl Sdbm {
 
     /// Returns whether a node of the trie is internal: its page was split.
     pub fn is_split(&self, trie_bit: u64) -> bool {
-        self.trie.is_set(trie_bit)
+        self.paged.bits.is_set(trie_bit)
     }
 
     /// Returns the page of a key with `hash`.
@@ -139,24 +127,10 @@ impl Sdbm {
 
     fn leaf_of(&self, hash: u64) -> Leaf {
         let mut leaf = Leaf { trie_bit: 0, mask: 0 };
-        while self.trie.is_set(leaf.trie_bit) {
+        while self.paged.bits.is_set(leaf.trie_bit) {
             leaf = leaf.son(hash);
         }
         leaf
-    }
-
-    /// Returns the page of a key, without writing it if it is in a hole.
-    fn page(&self, number: u64) -> &[u8] {
-        // Every page of a table is one, if it has none.
-        const EMPTY: &[u8] = &[0; 1 << 15];
-        self.pages.get(number).unwrap_or(&EMPTY[..self.options.page_bytes])
-    }
-
-    fn find(&mut self, page: u64, key: &[u8]) -> Option<usize> {
-        let (found, compared) = self.form.find(self.page(page), key);
-        self.counts.probes += 1;
-        self.counts.comparisons += compared;
-        found
     }
 
     /// Splits the page of `leaf` and its sons until a pair with `hash` has room, and returns its
@@ -168,34 +142,24 @@ impl Sdbm {
             self.split(leaf, hash & leaf.mask);
             split_count += 1;
             leaf = leaf.son(hash);
-            if self.form.has_room(self.page(hash & leaf.mask), pair_bytes) {
+            if self.paged.form.has_room(self.paged.page(hash & leaf.mask), pair_bytes) {
                 return Ok(hash & leaf.mask);
             }
         }
-        let key_count = self.form.pair_count(self.page(hash & leaf.mask)) as u64;
+        let key_count = self.paged.form.pair_count(self.paged.page(hash & leaf.mask)) as u64;
         Err(Refusal::SplitLimit { split_count, depth: leaf.mask.count_ones(), key_count })
     }
 
     /// Divides a page by the next bit of the hashes of its keys.
     fn split(&mut self, leaf: Leaf, page: u64) {
         let bit = leaf.mask + 1;
-        let old = self.page(page).to_vec();
+        let old = self.paged.page(page).to_vec();
         let (mut lower, mut upper) = (vec![0; old.len()], vec![0; old.len()]);
-        for (key, value) in self.form.pairs(&old) {
+        for (key, value) in self.paged.form.pairs(&old) {
             let is_upper = u64::from(self.hash(key)) & bit != 0;
-            self.form.put(if is_upper { &mut upper } else { &mut lower }, key, value);
+            self.paged.form.put(if is_upper { &mut upper } else { &mut lower }, key, value);
         }
-        self.pages.get_mut(page).copy_from_slice(&lower);
-        self.pages.get_mut(page | bit).copy_from_slice(&upper);
-        self.trie.set(leaf.trie_bit);
-        self.depth = self.depth.max(leaf.mask.count_ones() + 1);
-        self.counts.overflow_splits += 1;
-        self.counts.page_writes += 2;
-    }
-
-    fn put(&mut self, page: u64, key: &[u8], value: &[u8]) {
-        self.form.put(self.pages.get_mut(page), key, value);
-        self.counts.page_writes += 1;
+        self.paged.write_halves(page, leaf.mask, leaf.trie_bit, [&lower, &upper]);
     }
 
     fn show_node(&self, out: &mut String, node: Leaf, page: u64, lines: &mut usize) {
@@ -207,15 +171,15 @@ impl Sdbm {
         let path: String =
             (0..depth).map(|bit| if page >> bit & 1 == 1 { '1' } else { '0' }).collect();
         let indent = 2 * depth;
-        if self.trie.is_set(node.trie_bit) {
+        if self.paged.bits.is_set(node.trie_bit) {
             let _ = writeln!(out, "{:indent$}bit {}: internal", "", node.trie_bit);
             for side in [0, node.mask + 1] {
                 self.show_node(out, node.son(side), page | side, lines);
             }
             return;
         }
-        let keys = self.form.pair_count(self.page(page));
-        let used = self.form.used_bytes(self.page(page));
+        let keys = self.paged.form.pair_count(self.paged.page(page));
+        let used = self.paged.form.used_bytes(self.paged.page(page));
         let _ = writeln!(
             out,
             "{:indent$}bit {}: external, L{path} = page {page}: {keys} keys, {used} of {} bytes",
@@ -236,77 +200,67 @@ impl Algorithm for Sdbm {
         let leaf = self.leaf_of(hash);
         let mut page = hash & leaf.mask;
         let mut earlier = None;
-        if let Some(index) = self.find(page, key) {
+        if let Some(index) = self.paged.find(page, key) {
             if mode == StoreMode::Insert {
                 return Ok(Stored::Kept);
             }
-            let form = self.form;
-            earlier = Some(form.pair(self.page(page), index).1.to_vec());
-            form.remove(self.pages.get_mut(page), index);
+            earlier = Some(self.paged.form.pair(self.paged.page(page), index).1.to_vec());
+            self.paged.remove(page, index);
         }
-        if !self.form.has_room(self.page(page), pair_bytes) {
+        if !self.paged.form.has_room(self.paged.page(page), pair_bytes) {
             page = match self.make_room(leaf, hash, pair_bytes) {
                 Ok(page) => page,
                 Err(refusal) => {
                     // The original loses the old value here. It has room: its page has lost pairs
                     // since, and got none.
                     if let Some(earlier) = earlier {
-                        self.put(self.page_of(hash as u32), key, &earlier);
+                        self.paged.put(self.page_of(hash as u32), key, &earlier);
                     }
                     return Err(refusal);
                 }
             };
         }
-        self.put(page, key, value);
-        if earlier.is_some() {
-            return Ok(Stored::Replaced);
-        }
-        self.record_count += 1;
-        Ok(Stored::New)
+        self.paged.put(page, key, value);
+        Ok(self.paged.note_stored(earlier.is_some()))
     }
 
     fn fetch(&mut self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Refusal> {
         let page = self.page_of(self.hash(key));
-        let found = self.find(page, key);
-        Ok(found.map(|index| self.form.pair(self.page(page), index).1.into()))
+        Ok(self.paged.fetch(page, key))
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<bool, Refusal> {
         let page = self.page_of(self.hash(key));
-        let Some(index) = self.find(page, key) else { return Ok(false) };
-        let form = self.form;
-        form.remove(self.pages.get_mut(page), index);
-        self.counts.page_writes += 1;
-        self.record_count -= 1;
-        Ok(true)
+        Ok(self.paged.delete(page, key))
     }
 
     fn walk(&mut self, visit: &mut Visit<'_>) -> Result<(), Refusal> {
-        super::walk_pages(&self.pages, self.form, &mut self.counts, visit);
+        self.paged.walk(visit);
         Ok(())
     }
 
     fn len(&self) -> u64 {
-        self.record_count
+        self.paged.record_count
     }
 
     fn counts(&self) -> Counts {
-        self.counts
+        self.paged.counts
     }
 
     fn footprint(&self) -> Footprint {
-        super::page_footprint(&self.pages, &self.trie, self.form, self.depth)
+        self.paged.footprint()
     }
 
     fn show(&self) -> String {
-        let mut out = format!("trie of {} bytes, depth {}\n", self.trie.file_bytes(), self.depth);
+        let mut out =
+            format!("trie of {} bytes, depth {}\n", self.paged.bits.file_bytes(), self.paged.depth);
         let mut lines = 0;
         self.show_node(&mut out, Leaf { trie_bit: 0, mask: 0 }, 0, &mut lines);
         super::cut(out, lines, LINES_MAX)
     }
 
     fn files(&self) -> Vec<(&'static str, Vec<u8>)> {
-        vec![(".pag", self.pages.file()), (".dir", self.trie.file())]
+        self.paged.files()
     }
 }
 

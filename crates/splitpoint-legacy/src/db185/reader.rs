@@ -63,7 +63,7 @@ impl Db185File {
     pub(crate) fn open_unmarked(path: &Path) -> Result<Option<Self>> {
         let details = vec!["known by its pages".to_string()];
         let (format, path) = (Format::Db185Hash, path.to_path_buf());
-        let identity = Identity { format, path, dir_path: None, byte_order: None, details };
+        let identity = Identity { details, ..Identity::new(format, &path) };
         Self::open_damaged(identity)
     }
 
@@ -195,7 +195,7 @@ impl Reader for Db185File {
 impl Item {
     /// Makes an item of a pair that is in memory.
     pub(super) fn here((key, value): (Vec<u8>, Vec<u8>)) -> Self {
-        Self { key: Piece::Here(key), value: Piece::Here(value), further_values: 0 }
+        Self::of(Piece::Here(key), Piece::Here(value))
     }
 }
 

@@ -5,25 +5,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use splitpoint::{Error, Table, TableExt};
-use splitpoint_legacy::{Doubt, OldFile, open};
+use splitpoint_legacy::{Format, OldFile, open};
 
 use crate::support::{is_installed, pairs_of};
 
 /// Pairs in the order in which they are loaded: a key may be there several times.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Loads pairs into a new file by Debian's `db5.3_load`; `None` if it is not installed.
-fn load(dir: &Path, options: &[&str], pairs: &Pairs) -> Option<PathBuf> {
+/// Loads pairs into a new file of `kind` by Debian's `db5.3_load`; `None` if it is not installed.
+fn load(dir: &Path, kind: &str, options: &[&str], pairs: &Pairs) -> Option<PathBuf> {
     if !is_installed("db5.3_load", "db5.3-util") {
         return None;
     }
     let path = dir.join("made.db");
     let mut command = Command::new("db5.3_load");
-    command.args(["-t", "hash"]);
+    command.args(["-t", kind]);
     for option in options {
         command.args(["-c", option]);
     }
-    let head = ["VERSION=3", "format=bytevalue", "type=hash"].into_iter();
+    let kind = format!("type={kind}");
+    let head = ["VERSION=3", "format=bytevalue", &kind].into_iter();
     let duplicates = options.iter().copied().filter(|option| option.starts_with("dup"));
     let mut lines: Vec<String> = head.chain(duplicates).map(str::to_owned).collect();
     lines.push("HEADER=END".to_owned());
@@ -70,7 +71,12 @@ fn duplicates() -> Pairs {
             odd => odd,
         };
         for value in 0..values {
-            let value = format!("value {value:03} of {key}").into_bytes();
+            let mut value = format!("value {value:03} of {key}").into_bytes();
+            // Some are on pages of their own.
+            value.resize(
+                if key % 10 == 7 && value.ends_with(b"0 of 7") { 600 } else { value.len() },
+                b'.',
+            );
             pairs.push((format!("key {key}").into_bytes(), value));
         }
     }
@@ -95,15 +101,36 @@ fn assert_content(file: &OldFile, pairs: &Pairs, what: &str) {
         let value = file.get(key).expect("a lookup");
         assert!(value.as_deref() == Some(first), "{what}: {}", key.escape_ascii());
     }
-    // What a table cannot hold is named, key by key.
-    let mut further = BTreeMap::new();
-    for doubt in &file.survey().expect("a check").doubts {
-        let Doubt::FurtherValues { key, count } = doubt else { panic!("{what}: {doubt}") };
-        further.insert(key.clone(), *count);
+    // All values of a key follow each other, in their order.
+    let mut values: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
+    let mut keys = Vec::new();
+    for entry in file.values() {
+        let entry = entry.expect("an entry");
+        if keys.last() != Some(&entry.key.to_vec()) {
+            keys.push(entry.key.to_vec());
+        }
+        let value = entry.value.expect("a value").to_vec();
+        values.entry(entry.key.to_vec()).or_default().push(value);
     }
-    let expected = expected.into_iter().filter(|(_, (_, count))| *count > 1);
-    let expected: BTreeMap<_, _> = expected.map(|(key, (_, count))| (key, count - 1)).collect();
-    assert!(further == expected, "{what}: further values");
+    assert_eq!(keys.len(), values.len(), "{what}: a key comes back");
+    if file.identity().format == Format::BdbBtree {
+        assert!(keys.is_sorted(), "{what}: not in order");
+    }
+    assert!(values == all(pairs), "{what}: all values");
+    let survey = file.survey().expect("a check");
+    assert_eq!(survey.doubt_count, 0, "{what}: {:?}", survey.doubts);
+    let value_count = survey.pair_count + survey.further_value_count;
+    assert_eq!(value_count, pairs.len() as u64, "{what}");
+    let several = values.values().filter(|values| values.len() > 1).count();
+    assert_eq!(survey.several_values_count, several as u64, "{what}");
+}
+
+fn all(pairs: &Pairs) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
+    let mut all: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
+    for (key, value) in pairs {
+        all.entry(key.clone()).or_default().push(value.clone());
+    }
+    all
 }
 
 #[test]
@@ -116,13 +143,13 @@ fn what_the_original_loads_is_read() {
         &["db_pagesize=65536", "h_nelem=10000"],
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let Some(path) = load(dir.path(), options, &plain()) else { return };
+        let Some(path) = load(dir.path(), "hash", options, &plain()) else { return };
         assert_content(&open(&path).unwrap(), &plain(), &format!("{options:?}"));
     }
 }
 
 #[test]
-fn of_a_key_with_several_values_the_first_is_read_and_the_others_are_counted() {
+fn all_values_of_a_key_are_read_in_their_order() {
     for options in [
         &["db_pagesize=512", "duplicates=1"][..],
         &["db_pagesize=1024", "duplicates=1", "db_lorder=4321"],
@@ -130,8 +157,53 @@ fn of_a_key_with_several_values_the_first_is_read_and_the_others_are_counted() {
         &["db_pagesize=2048", "duplicates=1", "dupsort=1", "chksum=1"],
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let Some(path) = load(dir.path(), options, &duplicates()) else { return };
+        let Some(path) = load(dir.path(), "hash", options, &duplicates()) else { return };
         assert_content(&open(&path).unwrap(), &duplicates(), &format!("{options:?}"));
+    }
+}
+
+#[test]
+fn a_btree_that_the_original_loads_is_read_in_the_order_of_its_keys() {
+    for options in [
+        &["db_pagesize=512"][..],
+        &["db_pagesize=512", "chksum=1", "db_lorder=4321"],
+        &["db_pagesize=1024", "db_lorder=4321", "bt_minkey=4"],
+        &["db_pagesize=512", "recnum=1"],
+        &["db_pagesize=65536"],
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(path) = load(dir.path(), "btree", options, &plain()) else { return };
+        assert_content(&open(&path).unwrap(), &plain(), &format!("{options:?}"));
+    }
+    for options in [
+        &["db_pagesize=512", "duplicates=1"][..],
+        &["db_pagesize=1024", "duplicates=1", "db_lorder=4321", "chksum=1"],
+        &["db_pagesize=512", "duplicates=1", "dupsort=1"],
+        &["db_pagesize=4096", "duplicates=1", "dupsort=1", "db_lorder=4321"],
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(path) = load(dir.path(), "btree", options, &duplicates()) else { return };
+        assert_content(&open(&path).unwrap(), &duplicates(), &format!("{options:?}"));
+    }
+}
+
+/// Cuts a btree after each of its pages: whatever is lost is reported, and what is left is as it
+/// was.
+#[test]
+fn a_btree_that_was_cut_short_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = load(dir.path(), "btree", &["db_pagesize=512"], &plain()) else { return };
+    let sound = std::fs::read(&path).unwrap();
+    let expected = firsts(&plain());
+    for pages in 2..sound.len() / 512 {
+        std::fs::write(&path, &sound[..512 * pages]).unwrap();
+        let file = open(&path).unwrap();
+        let entries = file.scan().unwrap().filter_map(Result::ok);
+        let found: Vec<_> =
+            entries.map(|entry| (entry.key.to_vec(), entry.value.to_vec())).collect();
+        assert!(found.iter().all(|(key, value)| expected[key].0 == *value), "{pages}");
+        let is_told = file.survey().unwrap().loss_count > 0;
+        assert!(is_told || found.len() == expected.len(), "{pages}: {} found", found.len());
     }
 }
 
@@ -139,7 +211,7 @@ fn of_a_key_with_several_values_the_first_is_read_and_the_others_are_counted() {
 #[test]
 fn the_versions_with_the_same_pages_are_read() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(path) = load(dir.path(), &["db_pagesize=512"], &plain()) else { return };
+    let Some(path) = load(dir.path(), "hash", &["db_pagesize=512"], &plain()) else { return };
     let sound = std::fs::read(&path).unwrap();
     for version in [7, 8, 9, 10] {
         let mut bytes = sound.clone();
@@ -163,7 +235,7 @@ fn the_versions_with_the_same_pages_are_read() {
 #[test]
 fn what_cannot_be_read_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(path) = load(dir.path(), &["db_pagesize=512"], &plain()) else { return };
+    let Some(path) = load(dir.path(), "hash", &["db_pagesize=512"], &plain()) else { return };
     let sound = std::fs::read(&path).unwrap();
     for (at, byte, name) in [(24, 1, "encrypted"), (26, 2, "partitions"), (26, 4, "partitions")] {
         let mut bytes = sound.clone();
@@ -181,7 +253,9 @@ fn what_cannot_be_read_is_refused_by_name() {
 fn a_wrong_checksum_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let pairs = plain();
-    let Some(path) = load(dir.path(), &["db_pagesize=512", "chksum=1"], &pairs) else { return };
+    let Some(path) = load(dir.path(), "hash", &["db_pagesize=512", "chksum=1"], &pairs) else {
+        return;
+    };
     let sound = std::fs::read(&path).unwrap();
     let expected = firsts(&pairs);
     let mut told = 0;

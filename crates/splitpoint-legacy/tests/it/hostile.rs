@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use splitpoint::{Error, Table, TableExt};
-use splitpoint_legacy::{ByteOrder, open};
+use splitpoint_legacy::{ByteOrder, KeyValue, open};
 
 use crate::support::{expected, files_of, pairs_of};
 
@@ -178,8 +178,9 @@ fn a_salvage_finds_the_buckets_that_nothing_leads_to() {
         victim.write(&bytes);
         let file = splitpoint_legacy::open_damaged(&victim.path).unwrap();
         let mut saved = std::collections::BTreeMap::new();
-        let save = |key: &[u8], value: &[u8], _is_doubtful: bool| {
-            assert_eq!(saved.insert(key.to_vec(), value.to_vec()), None, "{name}: twice");
+        let save = |one: KeyValue<'_>, _is_doubtful: bool| {
+            let earlier = saved.insert(one.key.to_vec(), one.value?.to_vec());
+            assert_eq!(earlier, None, "{name}: twice");
             Ok(())
         };
         file.salvage(save).unwrap();
@@ -206,7 +207,7 @@ fn the_holes_of_a_sparse_file_are_skipped() {
         assert!(file.get(b"not there").unwrap().is_none(), "{name}");
         assert_eq!(file.survey().unwrap().pair_count, expected.len() as u64, "{name}");
         let mut saved = 0;
-        file.salvage(|_, _, is_doubtful| {
+        file.salvage(|_, is_doubtful| {
             saved += usize::from(!is_doubtful);
             Ok(())
         })

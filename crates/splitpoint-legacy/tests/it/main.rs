@@ -4,9 +4,12 @@
 
 mod algorithms;
 mod berkeley;
+mod btree;
+mod cdb;
 mod cut;
 #[cfg(test)]
 mod db185;
+mod dumb;
 mod facts;
 mod fixtures;
 mod hostile;

@@ -35,7 +35,7 @@ pub(crate) fn fixtures() -> PathBuf {
 
 /// Returns the files of the sample `name`, the one with the pairs first.
 pub(crate) fn files_of(name: &str) -> Vec<PathBuf> {
-    let endings = [".pag", ".dir", ".gdbm", ".db", ".bdb53"];
+    let endings = [".pag", ".dat", ".dir", ".gdbm", ".db", ".bdb53", ".cdb"];
     let candidates = endings.map(|ending| fixtures().join(format!("{name}{ending}")));
     candidates.into_iter().filter(|path| path.is_file()).collect()
 }
@@ -55,8 +55,12 @@ pub(crate) fn names() -> Vec<String> {
 
 /// Returns what is in the sample `name`.
 pub(crate) fn expected(name: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let path = fixtures().join(format!("{name}.expect.txt"));
-    let text = std::fs::read_to_string(path).expect("the list of its pairs");
+    listed(&format!("{name}.expect.txt")).into_iter().collect()
+}
+
+/// Returns the pairs that a file of this directory lists, line by line.
+pub(crate) fn listed(file: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let text = std::fs::read_to_string(fixtures().join(file)).expect("the list of its pairs");
     let pairs = text.lines().map(|line| {
         let (key, value) = line.split_once(' ').expect("key and value");
         (unhex(key), unhex(value))

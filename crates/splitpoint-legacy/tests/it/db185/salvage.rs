@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use splitpoint::{ErrorKind, TableExt};
-use splitpoint_legacy::ByteOrder;
 use splitpoint_legacy::db185::Options;
+use splitpoint_legacy::{ByteOrder, KeyValue};
 
 use super::{Content, expected, fixture, fixture_names};
 
@@ -19,7 +19,8 @@ struct Salvaged {
 fn salvage(path: &Path) -> Salvaged {
     let file = splitpoint_legacy::open_damaged(path).expect("the pages are known");
     let (mut pairs, mut doubtful) = (Content::new(), 0);
-    let save = |key: &[u8], value: &[u8], is_doubtful: bool| {
+    let save = |one: KeyValue<'_>, is_doubtful: bool| {
+        let (key, value) = (one.key, one.value?);
         let earlier = pairs.insert(key.to_vec(), value.to_vec());
         assert_eq!(earlier, None, "key {} twice", key.escape_ascii());
         doubtful += usize::from(is_doubtful);
