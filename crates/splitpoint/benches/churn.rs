@@ -1,15 +1,18 @@
-//! What compaction costs and saves: a table in memory whose values are overwritten again and again,
-//! with compaction and without, by turns.
+//! What compaction costs and saves: a table whose values are overwritten again and again, with
+//! compaction and without, by turns.
 //!
 //! ```sh
-//! cargo bench -p splitpoint --bench churn -- [RECORDS [TIMES [ROUNDS]]]
+//! cargo bench -p splitpoint --bench churn -- [memory] [file] [RECORDS [TIMES [ROUNDS]]]
 //! ```
 //!
-//! By default 250,000 records of 16 + 100 bytes, overwritten ten times, three rounds. `skewed` puts four of
-//! five changes on a fifth of the keys.
+//! By default in memory, 250,000 records of 16 + 100 bytes, overwritten ten times, three rounds. `skewed`
+//! puts four of five changes on a fifth of the keys. Of a file it prints the largest size while it was
+//! used, and the blocks that it has when it is closed, by record.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::Instant;
 
 use splitpoint::{Db, Durability, Options, Result};
@@ -51,9 +54,19 @@ fn resident_bytes() -> u64 {
 }
 
 /// Overwrites the records of a new table and prints what that took.
-fn run(name: &str, options: &Options, records: u64, times: u64, is_skewed: bool) -> Result<()> {
+fn run(
+    name: &str,
+    options: &Options,
+    path: Option<&Path>,
+    (records, times): (u64, u64),
+    is_skewed: bool,
+) -> Result<()> {
     let before_bytes = resident_bytes();
-    let db: Db = options.in_memory()?;
+    let db: Db = match path {
+        Some(path) => options.open(path)?,
+        None => options.in_memory()?,
+    };
+    let mut largest_bytes = 0;
     let begun = processor_ns();
     for number in 0..records {
         db.put(key(number), value(0))?;
@@ -69,6 +82,11 @@ fn run(name: &str, options: &Options, records: u64, times: u64, is_skewed: bool)
         let before = Instant::now();
         db.put(key(number), value(change + 1))?;
         latencies.push(u32::try_from(before.elapsed().as_nanos()).unwrap_or(u32::MAX));
+        if let Some(path) = path
+            && change % 65_536 == 0
+        {
+            largest_bytes = allocated_bytes(path).max(largest_bytes);
+        }
     }
     let overwritten = processor_ns();
     for (number, &version) in versions.iter().enumerate() {
@@ -91,7 +109,29 @@ fn run(name: &str, options: &Options, records: u64, times: u64, is_skewed: bool)
         of_each(resident_bytes().saturating_sub(before_bytes)),
         stats.write_amplification(),
     );
+    if let Some(path) = path {
+        db.close()?;
+        let begun = Instant::now();
+        let db = Db::open(path)?;
+        let opened = begun.elapsed();
+        assert_eq!(db.len(), records);
+        db.close()?;
+        println!(
+            "{:<18} file {:>6.0} B/record at most, {:>6.0} closed, opened in {:.2} ms",
+            "",
+            of_each(largest_bytes),
+            of_each(allocated_bytes(path)),
+            opened.as_secs_f64() * 1000.0,
+        );
+        let removed = std::fs::remove_file(path);
+        removed.expect("the file was closed");
+    }
     Ok(())
+}
+
+/// Returns the bytes of the blocks that a file has.
+fn allocated_bytes(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |metadata| metadata.blocks() * 512)
 }
 
 fn main() -> Result<()> {
@@ -99,13 +139,19 @@ fn main() -> Result<()> {
     let number = |i: usize, otherwise| numbers.get(i).copied().unwrap_or(otherwise);
     let (records, times, rounds) = (number(0, 250_000), number(1, 10), number(2, 3));
     let options = Options::new().durability(Durability::Buffered);
+    let has = |word: &str| std::env::args().any(|arg| arg == word);
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("churn.spt");
+    let places = [(has("memory") || !has("file"), None), (has("file"), Some(&*file))];
     for _ in 0..rounds {
-        for is_skewed in [false, true] {
-            let kind = if is_skewed { "skewed" } else { "uniform" };
-            let plain = options.clone().keep_dead_records();
-            run(&format!("{kind}, kept"), &plain, records, times, is_skewed)?;
-            let compacted = options.clone().live_share(0.78);
-            run(&format!("{kind}, 0.78"), &compacted, records, times, is_skewed)?;
+        for (_, path) in places.into_iter().filter(|(is_asked, _)| *is_asked) {
+            for is_skewed in [false, true] {
+                let kind = if is_skewed { "skewed" } else { "uniform" };
+                let plain = options.clone().keep_dead_records();
+                run(&format!("{kind}, kept"), &plain, path, (records, times), is_skewed)?;
+                let compacted = options.clone().live_share(0.78);
+                run(&format!("{kind}, 0.78"), &compacted, path, (records, times), is_skewed)?;
+            }
         }
     }
     Ok(())

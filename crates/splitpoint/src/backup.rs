@@ -3,17 +3,28 @@
 //! [`Db::backup`](crate::Db::backup) copies an open store; [`backup`](fn@backup) copies a file, also one that
 //! another process writes. [`Backup`] has the options of both.
 //!
+//! # A store that was never compacted
+//!
 //! ```text
 //! source | header | log | index | log | big | index | log (tail)  P ... |
 //!                   |             |     |             |           ^ last commit
 //! copy   | header | log | hole  | log | big | hole  | log (tail)  0 ... |
 //! ```
 //!
-//! Bytes of the log before the last commit never change and are never freed, so the log up
-//! to some commit *is* a snapshot of the store, and copying it needs no lock: not the mutex of a
-//! handle, not the lock of the file. The segments are copied to the offsets they have, because
+//! Bytes of the log before the last commit never change, so the log up to some commit *is* a snapshot
+//! of the store, and copying it needs no lock: not the mutex of a handle, not the lock of the file. The segments are copied to the offsets they have, because
 //! checksums and addresses depend on them; the tail is cut behind the commit. The index is left
 //! out and built again from the copied log.
+//!
+//! The handle of an open store pins the log, which it may begin to compact meanwhile. Without a handle
+//! nothing is pinned: so both superblocks say that a store is compacted before any of its log is given
+//! away, and a copy counts only if they do not say so after the last byte was read.
+//!
+//! # A store that was compacted
+//!
+//! Space was used again, so the log has gaps. `pairs` copies what a scan finds to a new store,
+//! which is compact and has a uuid of its own: of an open handle, while changes go on; of a file, while
+//! writers are kept out.
 //!
 //! # Where the last commit is found
 //!
@@ -34,9 +45,11 @@
 //!   then the superblock that says "clean", then the file as a whole, then the name is given, then
 //!   the directory is synced. A power loss before the name is durable leaves no copy, or the one
 //!   that was there.
-//! - Copies keep the uuid, but those of a table in memory that was compacted: it names the lineage of a log, and the same sequence numbers name the
-//!   same records in both up to the commit. Where they go on differently, their segments have
+//! - Copies of a whole log keep the uuid: it names the lineage of a log, and the same sequence numbers
+//!   name the same records in both up to the commit. Where they go on differently, their segments have
 //!   different salts.
+
+mod pairs;
 
 use std::fmt;
 use std::io;
@@ -44,24 +57,24 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cursor::Scan;
+use pairs::{copy_pairs, stream_pairs};
+
 use crate::error::{Error, Result};
-use crate::format::{HEADER_BYTES, LogStart, SUPERBLOCK_BYTES, Superblock};
+use crate::format::{HEADER_BYTES, LIVE_OFFSET, LogStart, SUPERBLOCK_BYTES, Superblock};
 use crate::hash::HashFunction;
 use crate::horizons::Horizon;
 use crate::live::CommitState;
 use crate::log::append::LogPosition;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::log::segment::Segment;
-use crate::options::{Create, Durability, Options};
+use crate::options::{Create, Options};
 use crate::pins::Pin;
-use crate::recovery::{open_memory, open_storage, read_superblock, resolve_hash, unknown_features};
+use crate::recovery::{open_file, open_storage, read_superblock, resolve_hash, unknown_features};
 use crate::region::Region;
+use crate::storage::Storage;
 use crate::storage::new_file::NewFile;
 use crate::storage::open::{Observed, Observer, WritersOut, open_to_observe};
-use crate::store::{Mark, Store, Writer};
-use crate::table::PutMode;
-use crate::value::Entry;
+use crate::store::{Mark, Store};
 
 /// Bytes written between two calls of the progress function.
 const CHUNK_BYTES: u64 = 2 << 20;
@@ -101,9 +114,13 @@ pub fn backup(source: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Backup
 /// The copy holds every change up to some moment between the beginning and the end of the call,
 /// and none after it. Changes go on meanwhile, in this process and in others, and wait for nothing.
 ///
-/// A table in memory whose space was used again has no whole log to copy. Its pairs are copied to a
-/// new table in memory first: changes wait for that, and it takes as much memory as they do. The copy
-/// has a uuid of its own.
+/// A store whose space was used again has no whole log to copy: its pairs are copied to a new store
+/// instead, which has a uuid of its own and no more than the pairs. To a stream that goes through a
+/// file without a name in the directory for temporary files. Only of a table in memory changes
+/// wait for it, and progress is told at its beginning and its end.
+///
+/// Such a store in a file cannot be copied while another process writes to it; that process can, with
+/// [`Db::backup`](crate::Db::backup).
 ///
 /// # Examples
 ///
@@ -173,7 +190,7 @@ pub struct BackupReport {
     pub record_count: u64,
     /// Log sequence number of the commit that the copy holds: bytes of log.
     pub log_bytes: u64,
-    /// Bytes of segments that were copied.
+    /// Bytes of segments that were copied; of records, if the space of the source was used again.
     pub copied_bytes: u64,
     /// Size of the copy in bytes, holes included.
     pub file_bytes: u64,
@@ -239,7 +256,7 @@ impl<'a> Backup<'a> {
     /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the source is damaged before its last
     ///   commit. Its index is not looked at.
     /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if the source was being made or recovered
-    ///   for two seconds.
+    ///   for two seconds, or its space is used again and another process writes to it.
     /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if the hash function of the
     ///   source is not known, see [`hash`](Self::hash).
     /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses, the disk is full,
@@ -253,40 +270,73 @@ impl<'a> Backup<'a> {
     /// # Cost
     ///
     /// Reads the log of the source once and writes it once, then replays the copy: two passes over
-    /// its log. Memory does not grow with the log, except by 16 bytes a segment during the replay.
+    /// its log. Memory does not grow with the log, except by 16 bytes a segment during the replay. Of
+    /// a store whose space was used again: one pass over its segments, one bucket for each record, and
+    /// a put for each key.
     pub fn write(mut self, dest: impl AsRef<Path>) -> Result<BackupReport> {
         let dest = dest.as_ref();
-        let progress = &mut self.progress;
-        match &self.source {
-            Source::Store(store) => {
-                let kept = Kept::of(store)?;
-                let (region, snapshot) = (&kept.store().region, &kept.snapshot);
-                let path = (!region.storage().is_volatile()).then(|| region.storage().path());
-                let options = options_for(&snapshot.superblock, self.hash.as_ref())?;
-                let identity = region.storage().identity();
-                let new = NewFile::begin(dest, self.is_replacing, identity, path)?;
-                let copied = copy_to_file(region, snapshot, &new, progress)?;
-                finish(new, snapshot, copied, &options, progress)
-            }
-            Source::File(path) => {
-                let source = FileSource::open(path)?;
-                let superblock = read_superblock(source.region.storage())?;
-                let options = options_for(&superblock, self.hash.as_ref())?;
-                let identity = source.region.storage().identity();
-                let new = NewFile::begin(dest, self.is_replacing, identity, Some(path))?;
-                let (snapshot, copied) = source.with_snapshot(|region, snapshot| {
-                    new.set_bytes(0)?;
-                    copy_to_file(region, snapshot, &new, progress)
-                })?;
-                finish(new, &snapshot, copied, &options, progress)
-            }
+        if let Source::Store(store) = self.source {
+            let Some(kept) = Kept::of(store)? else { return self.write_pairs(store, dest) };
+            let new = self.begin(store.region.storage(), dest)?;
+            let (snapshot, progress) = (&kept.snapshot, &mut self.progress);
+            let options = options_for(&snapshot.superblock, self.hash.as_ref())?;
+            let copied = copy_to_file(&store.region, snapshot, &new, progress)?;
+            return finish(new, snapshot, copied, &options, progress);
         }
+        let source = self.open_source()?;
+        let superblock = read_superblock(source.region.storage())?;
+        let options = options_for(&superblock, self.hash.as_ref())?;
+        let new = self.begin(source.region.storage(), dest)?;
+        let progress = &mut self.progress;
+        let copied = source.with_snapshot(|region, snapshot| {
+            new.set_bytes(0)?;
+            copy_to_file(region, snapshot, &new, progress)
+        })?;
+        let Some((snapshot, copied)) = copied else {
+            drop(new);
+            let store = self.open_compacted(&source)?;
+            return self.write_pairs(&store, dest);
+        };
+        finish(new, &snapshot, copied, &options, progress)
+    }
+
+    fn open_source(&self) -> Result<FileSource> {
+        let Source::File(path) = &self.source else { unreachable!("a handle is no file") };
+        FileSource::open(path)
+    }
+
+    /// Opens a store whose space was used again, which keeps writers out.
+    fn open_compacted(&self, source: &FileSource) -> Result<Store> {
+        let mut options = Options::new().create(Create::Never).read_only();
+        if let Some(hash) = &self.hash {
+            options = options.hash(hash.clone());
+        }
+        match open_file(source.region.storage().path(), &options) {
+            Err(Error::Locked { path, pid }) => Err(Error::LockedCompacted { path, pid }),
+            opened => Ok(Store::new(opened?, &options)),
+        }
+    }
+
+    /// Begins the file of the copy of what is in `source`.
+    fn begin(&self, source: &dyn Storage, dest: &Path) -> Result<NewFile> {
+        let path = (!source.is_volatile()).then(|| source.path());
+        NewFile::begin(dest, self.is_replacing, source.identity(), path)
+    }
+
+    /// Makes the copy of a store whose space was used again.
+    fn write_pairs(&mut self, store: &Store, dest: &Path) -> Result<BackupReport> {
+        let new = self.begin(store.region.storage(), dest)?;
+        let storage = new.storage()?;
+        let report = copy_pairs(store, storage, BackupStage::Copy, &mut self.progress)?;
+        new.publish()?;
+        Ok(report)
     }
 
     /// Writes the copy to a stream, zeros where the file has holes.
     ///
     /// A stream cannot be given an index, so the first open of that file replays its
-    /// log once, as after a power loss.
+    /// log once, as after a power loss. A store whose space was used again is copied to a file without
+    /// a name first, in the directory for temporary files (`TMPDIR`), which is streamed with its index.
     ///
     /// # Errors
     ///
@@ -297,21 +347,26 @@ impl<'a> Backup<'a> {
     ///
     /// Two passes over the log of the source; 16 bytes of memory for each run of adjacent segments.
     pub fn write_to(mut self, mut out: impl io::Write) -> Result<BackupReport> {
-        let progress = &mut self.progress;
-        match &self.source {
-            Source::Store(store) => {
-                let kept = Kept::of(store)?;
-                let (region, snapshot) = (&kept.store().region, &kept.snapshot);
-                let (walked, extents) = scan_log(region, snapshot, progress)?;
-                stream(region, snapshot, walked, extents, &mut out, progress)
-            }
-            Source::File(path) => {
-                let source = FileSource::open(path)?;
-                let (snapshot, (walked, extents)) = source
-                    .with_snapshot(|region, snapshot| scan_log(region, snapshot, progress))?;
-                stream(&source.region, &snapshot, walked, extents, &mut out, progress)
-            }
+        if let Source::Store(store) = self.source {
+            let progress = &mut self.progress;
+            let Some(kept) = Kept::of(store)? else {
+                return stream_pairs(store, &mut out, progress);
+            };
+            let (walked, extents) = scan_log(&store.region, &kept.snapshot, progress)?;
+            return stream(&store.region, &kept.snapshot, walked, extents, &mut out, progress);
         }
+        let source = self.open_source()?;
+        let progress = &mut self.progress;
+        let scanned =
+            source.with_snapshot(|region, snapshot| scan_log(region, snapshot, progress))?;
+        let Some((snapshot, (walked, extents))) = scanned else {
+            let store = self.open_compacted(&source)?;
+            return stream_pairs(&store, &mut out, &mut self.progress);
+        };
+        let report = stream(&source.region, &snapshot, walked, extents, &mut out, progress)?;
+        // What was verified may have been moved away since, and its space used again.
+        source.expect_whole_log()?;
+        Ok(report)
     }
 }
 
@@ -351,62 +406,30 @@ impl LogEnd {
 /// The log of an open handle up to its last commit, all of which is kept while this lives.
 struct Kept<'a> {
     snapshot: Snapshot,
-    log: KeptLog<'a>,
-}
-
-enum KeptLog<'a> {
-    /// The log of the handle.
-    Own { store: &'a Store, _pin: Pin<'a>, _horizon: Horizon<'a> },
-    /// A new one with the same pairs, because the space of the handle's was used again.
-    Rewritten(Box<Store>),
+    _pin: Pin<'a>,
+    _horizon: Horizon<'a>,
 }
 
 impl<'a> Kept<'a> {
-    fn of(store: &'a Store) -> Result<Self> {
+    /// Keeps the log of a handle; `None` if its space was used again.
+    fn of(store: &'a Store) -> Result<Option<Self>> {
         let writer = store.lock()?;
         if !writer.is_log_whole() {
-            let copy = rewrite(store, &writer)?;
-            let snapshot = snapshot_of(&copy, &*copy.lock()?);
-            return Ok(Self { snapshot, log: KeptLog::Rewritten(Box::new(copy)) });
+            return Ok(None);
         }
         let (pin, horizon) = (store.region.pins.pin(), store.horizons.open());
-        Ok(Self {
-            snapshot: snapshot_of(store, &writer),
-            log: KeptLog::Own { store, _pin: pin, _horizon: horizon },
-        })
-    }
-
-    fn store(&self) -> &Store {
-        match &self.log {
-            KeptLog::Own { store, .. } => store,
-            KeptLog::Rewritten(store) => store,
-        }
+        let end = LogEnd::of_commit(store.region.live().committed());
+        let snapshot = Snapshot { superblock: writer.superblock.clone(), end };
+        Ok(Some(Self { snapshot, _pin: pin, _horizon: horizon }))
     }
 }
 
-/// Returns the last commit of an open handle.
-fn snapshot_of(store: &Store, writer: &Writer) -> Snapshot {
-    let end = LogEnd::of_commit(store.region.live().committed());
-    Snapshot { superblock: writer.superblock.clone(), end }
-}
-
-/// Copies the pairs of a table into a new one in memory, whose log is whole. Changes wait meanwhile:
-/// the caller holds the lock of the writer.
-fn rewrite(store: &Store, writer: &Writer) -> Result<Store> {
-    let options = Options::new()
-        .hash(store.hash.clone())
-        .seed(store.seed)
-        .fill_factor(f64::from(writer.superblock.fill_thousandths) / 1000.0)
-        .segment_bytes_min(writer.superblock.segment_bytes_min.into())
-        .expected_records(writer.state.record_count);
-    let copy = Store::new(open_memory(&options)?, &options);
-    for entry in Scan::new(store, writer)? {
-        let Entry { key, value } = entry?;
-        let mut to = copy.lock_for_change()?;
-        copy.put_at_once(&mut to, &key, &value, PutMode::New, Durability::Buffered)?;
+/// Compares the numbers of keys of a store and of its copy.
+fn expect_count(expected: u64, found: u64) -> Result<()> {
+    if expected == found {
+        return Ok(());
     }
-    assert_eq!(copy.region.live().record_count(), writer.state.record_count, "one of each key");
-    Ok(copy)
+    Err(Error::Corrupt { what: "record count", offset: LIVE_OFFSET, expected, found })
 }
 
 /// Returns how the copy is opened to build its index, if this library can do that.
@@ -440,23 +463,35 @@ impl FileSource {
     }
 
     /// Calls `copy` with a snapshot of the store, again if the store turns out to have changed its
-    /// identity meanwhile: it was being made, closed or recovered.
+    /// identity meanwhile: it was being made, closed or recovered. Returns `None` if its space was
+    /// used again, before or meanwhile.
+    ///
+    /// Both superblocks say so before the first byte of the log is given away. So what was read while
+    /// the newest did not say so is right.
     fn with_snapshot<T>(
         &self,
         mut copy: impl FnMut(&Region, &Snapshot) -> Result<T>,
-    ) -> Result<(Snapshot, T)> {
+    ) -> Result<Option<(Snapshot, T)>> {
         for _ in 0..LOOKS {
+            if read_superblock(self.region.storage())?.is_compacted {
+                return Ok(None);
+            }
             let Some((snapshot, lock)) = self.look()? else {
                 std::thread::sleep(LOOK_AGAIN);
                 continue;
             };
             let copied = copy(&self.region, &snapshot);
             drop(lock);
+            // Not before all of the log was read.
+            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
             let now = read_superblock(self.region.storage())?;
+            if now.is_compacted {
+                return Ok(None);
+            }
             let before = &snapshot.superblock;
             let is_same = (now.uuid, now.log_start) == (before.uuid, before.log_start);
             match copied {
-                Ok(copied) if is_same => return Ok((snapshot, copied)),
+                Ok(copied) if is_same => return Ok(Some((snapshot, copied))),
                 // What looked like damage may have been a header in the middle of a change.
                 Err(Error::Corrupt { .. }) if now.generation != before.generation || !is_same => {}
                 Ok(_) => {}
@@ -465,6 +500,16 @@ impl FileSource {
         }
         let path = self.region.storage().path().to_path_buf();
         Err(Error::Locked { path, pid: self.observer.writer_pid() })
+    }
+
+    /// Returns an error if the space of the store may have been used again by now.
+    fn expect_whole_log(&self) -> Result<()> {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        if !read_superblock(self.region.storage())?.is_compacted {
+            return Ok(());
+        }
+        let path = self.region.storage().path().to_path_buf();
+        Err(Error::LockedCompacted { path, pid: self.observer.writer_pid() })
     }
 
     /// Looks for the end of the log once; `None` while the file is being made or recovered.
@@ -608,6 +653,8 @@ fn walk(
         let record = log.read_next(added_keys, |step| match step {
             Step::Segment(next) => passed = Some(std::mem::replace(&mut segment, next)),
             Step::Big(big) => passed = Some(big),
+            // Only in a log that was compacted, which nobody walks from its start.
+            Step::Moved(..) => {}
             // A file made to harm may delete what it never had.
             Step::Change(keys) => {
                 report.record_count = report.record_count.saturating_add_signed(keys);
@@ -631,7 +678,7 @@ fn walk(
 fn added_keys(change: Logged<'_>) -> i64 {
     match change {
         Logged::Put { prev: None, .. } => 1,
-        Logged::Put { .. } => 0,
+        Logged::Put { .. } | Logged::Move { .. } => 0,
         Logged::Delete { .. } => -1,
     }
 }
@@ -800,3 +847,6 @@ fn stream(
 fn write_zeros(out: &mut impl io::Write, bytes: u64) -> io::Result<()> {
     io::copy(&mut io::Read::take(io::repeat(0), bytes), out).map(drop)
 }
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests;

@@ -104,6 +104,9 @@ impl CheckReport {
     }
 }
 
+/// Where the offset of the checkpoint is in a superblock.
+const CHECKPOINT_FIELD: u64 = 144;
+
 /// What a check is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -159,7 +162,11 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::Io`] if `watch` stops it.
-    pub(crate) fn check<'a>(&'a self, writer: &Writer, watch: Watch<'a>) -> Result<CheckReport> {
+    pub(crate) fn check<'a>(
+        &'a self,
+        writer: &mut Writer,
+        watch: Watch<'a>,
+    ) -> Result<CheckReport> {
         let file_bytes = self.region.view.file_bytes();
         let mut check = Check {
             store: self,
@@ -174,10 +181,16 @@ impl Store {
         };
         check.check_superblocks();
         check.check_live_header();
-        if writer.is_log_whole() {
+        let is_log_whole = writer.is_log_whole();
+        if is_log_whole {
             check.read_log(writer.superblock.log_start, writer.log.position())?;
         }
-        check.read_segments(writer)?;
+        if !is_log_whole && let Err(error) = writer.find_segments() {
+            check.report.note_error(&error);
+        }
+        if !is_log_whole || self.region.storage().is_volatile() {
+            check.read_segments(writer)?;
+        }
         check.check_space();
         check.read_index(writer.state.record_count)?;
         Ok(check.report)
@@ -217,11 +230,12 @@ impl Check<'_> {
         let _no_writes = store.superblock_writes();
         let blocks = SUPERBLOCK_OFFSETS.map(|offset| storage.read(offset, SUPERBLOCK_BYTES));
         let copies = blocks.each_ref().map(|block| Superblock::decode(block));
+        let is_new = newest(&copies).is_none_or(|superblock| !superblock.is_compacted);
         for ((offset, block), copy) in SUPERBLOCK_OFFSETS.into_iter().zip(&blocks).zip(&copies) {
             match *copy {
                 Ok(_) => {}
                 // A new store has written only one of them.
-                Err(_) if block.iter().all(|&byte| byte == 0) => {}
+                Err(_) if is_new && block.iter().all(|&byte| byte == 0) => {}
                 Err(SuperblockFault::Field { what, offset: at, expected, found }) => {
                     report.note(what, offset + at, expected, found);
                 }
@@ -230,18 +244,23 @@ impl Check<'_> {
         }
         match newest(&copies) {
             None => report.note("superblocks", 0, 1, 0),
-            Some(superblock) => {
-                if let Some(name) = superblock.checkpoint {
-                    self.check_checkpoint(name);
+            Some(superblock) => match superblock.checkpoint {
+                Some(name) => self.check_checkpoint(name, superblock.is_compacted),
+                // The log alone does not have all.
+                None if superblock.is_compacted => {
+                    let offset = superblock.offset() + CHECKPOINT_FIELD;
+                    report.note("checkpoint offset", offset, HEADER_BYTES, 0);
                 }
-            }
+                None => {}
+            },
         }
     }
 
-    /// Verifies the checkpoint that a recovery would begin with.
-    fn check_checkpoint(&mut self, name: CheckpointName) {
+    /// Verifies the checkpoint that a recovery would begin with. One of an older version is passed
+    /// over, but not where the log alone does not have all.
+    fn check_checkpoint(&mut self, name: CheckpointName, is_compacted: bool) {
         let region = &self.store.region;
-        if is_of_older_version(&region.view, name) {
+        if !is_compacted && is_of_older_version(&region.view, name) {
             return;
         }
         let checked = Image::open(&region.view, name).and_then(|image| {
@@ -275,7 +294,8 @@ impl Check<'_> {
             }
             // A killed process may have noted one before it was allocated, or after it was freed.
             let checkpoints = live.checkpoint_extents().into_iter().flatten();
-            used.extend(checkpoints.filter(|&extent| !space.is_free(extent)));
+            let noted = checkpoints.chain(live.segment_table());
+            used.extend(noted.filter(|&extent| !space.is_free(extent)));
         }
         let last = used.iter().map(|extent| extent.granule + extent.count).max();
         if let Some(last) = last.filter(|&last| last > space.end()) {

@@ -7,7 +7,7 @@
 //! # Invariants
 //!
 //! - A superblock names a checkpoint only when all of it is durable, and the log up to its commit.
-//! - The segment of the one before is freed only when that superblock is durable, or by a close,
+//! - The segment of the one before is freed only when no superblock names it any more, or by a close,
 //!   after which nothing is allocated before the superblock that names none.
 //! - Nothing in an image is used before the checksum of its block was verified.
 //!
@@ -29,15 +29,14 @@ pub(crate) use writer::CheckpointWriter;
 
 use crate::error::{Error, Result};
 use crate::format::{
-    Addr, CheckpointName, FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentHeader,
+    Addr, CheckpointName, FILE_BYTES_MAX, GRANULE_BYTES, LSN_MAX, LogStart, SegmentHeader,
     SegmentKind, put_u64, u32_at, u64_at,
 };
 use crate::index::slot::{Slot, Tag};
 use crate::linear::{BucketIndex, Geometry, low_mask};
-use crate::live::{CommitState, LineWindow};
-use crate::piece::piece_of;
+use crate::live::CommitState;
 use crate::region::{Extents, View};
-use crate::space::{Extent, between};
+use crate::space::Extent;
 
 /// Size of a block of an image in bytes; the last one may be shorter.
 pub(crate) const BLOCK_BYTES: usize = 64 << 10;
@@ -51,29 +50,26 @@ const LEFT_OVER_BYTES: usize = ENTRY_HEAD_BYTES + GROUP_BUCKETS as usize + 8 * G
 const ENTRY_HEAD_BYTES: usize = 5;
 /// Most slots of a bucket in one entry, which counts them in a byte.
 const ENTRY_SLOTS_MAX: usize = u8::MAX as usize;
-/// Most extents that fit the state.
-const EXTENT_COUNT_MAX: usize = ((GRANULE_BYTES - STATE_OFFSET) / 8) as usize - STATE_WORDS;
 /// Where the state begins.
 const STATE_OFFSET: u64 = SegmentHeader::BYTES;
-/// Words of the state before its list of extents.
-const STATE_WORDS: usize = 13;
 
 /// What a checkpoint says beside the slots: the table and the file as of its commit.
 ///
 /// ```text
 /// offset  size  field
-///      0    64  segment header, kind 6; its log sequence number is that of the commit
+///      0    64  segment header, kind 7; its log sequence number is that of the commit
 ///     64     8  bucket count
 ///     72    24  record count, live bytes, dead bytes, 8 bytes each
 ///     96    24  where replay continues: offset of the log segment, its salt, offset of the record
 ///    120     8  sequence number of the next segment
 ///    128    16  bytes in log segments, bytes in big segments
-///    144     8  number of extents in use
+///    144     8  words of the segment table
 ///    152     8  bits of an address in a slot of the image
 ///    160     8  crc32c of the granule with this field zero, then of the salt
-///    168     -  extents in use, except index extents and checkpoints: first granule (bits 0-31),
-///               granule count (32-63)
-///   4096     -  blocks of 64 KiB, the last one shorter
+///    168    16  the compacted head: offset of its segment, offset of the next record; 0 for none
+///    184     8  crc32c of the segment table, then of the salt
+///   4096     -  segment table, zeros up to a granule
+///      -     -  blocks of 64 KiB, the last one shorter
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CheckpointState {
@@ -85,41 +81,42 @@ pub(crate) struct CheckpointState {
     pub(crate) log_bytes: u64,
     pub(crate) big_bytes: u64,
     pub(crate) packing: Packing,
-    /// Granules that recovery must leave alone.
-    pub(crate) used: Vec<Extent>,
+    /// The words of the segment table.
+    pub(crate) segments: Vec<u64>,
 }
 
 pub(crate) const CRC_OFFSET: usize = 160;
-const EXTENTS_OFFSET: usize = 168;
-const _: () = assert!(EXTENTS_OFFSET as u64 == STATE_OFFSET + 8 * STATE_WORDS as u64);
+/// Where the words after the checksum begin.
+const HEAD_OFFSET: usize = 168;
+/// Where the number of words of the segment table is, and their checksum.
+pub(crate) const TABLE_WORDS_OFFSET: usize = 144;
+pub(crate) const TABLE_CRC_OFFSET: usize = 184;
 
 impl CheckpointState {
-    /// Returns the state of a table between two changes.
+    /// Returns the state of a table between two changes; `None` if its segments are not known,
+    /// because headers of the log are damaged.
     pub(crate) fn of(
         extents: &Extents,
         geometry: Geometry,
         commit: CommitState,
         replay_start: LogStart,
-    ) -> Self {
-        let (live, space) = (extents.region().live(), extents.space());
-        let mut unused = space.free().to_vec();
-        for window in LineWindow::ALL {
-            for piece in 0..live.piece_count(window) {
-                let count = piece_of(piece).granule_count();
-                unused.push(Extent { granule: live.piece(window, piece), count });
-            }
-        }
-        unused.extend(live.checkpoint_extents().into_iter().flatten());
-        Self {
+    ) -> Option<Self> {
+        let live = extents.region().live();
+        Some(Self {
             geometry,
             commit,
             replay_start,
             next_sequence: live.next_sequence(),
             log_bytes: live.log_bytes(),
             big_bytes: live.big_bytes(),
-            packing: Packing::new(geometry, address_bits(space.end())),
-            used: between(HEADER_BYTES / GRANULE_BYTES, space.end(), unused),
-        }
+            packing: Packing::new(geometry, address_bits(extents.space().end())),
+            segments: extents.segments()?.to_words(),
+        })
+    }
+
+    /// Returns the size in bytes of what is before the blocks.
+    fn head_bytes(&self) -> u64 {
+        GRANULE_BYTES + (self.segments.len() as u64 * 8).next_multiple_of(GRANULE_BYTES)
     }
 
     /// Returns the size in bytes of a segment that has room for the image, whoever captures which
@@ -141,16 +138,15 @@ impl CheckpointState {
         // A block ends where the next entry does not fit.
         let block_bytes = (BLOCK_BYTES - BLOCK_HEAD_BYTES - LEFT_OVER_BYTES) as u64;
         let block_count = bytes.div_ceil(block_bytes) + thread_count;
-        GRANULE_BYTES + block_count * BLOCK_BYTES as u64
+        self.head_bytes() + block_count * BLOCK_BYTES as u64
     }
 
     fn encode(&self, header: SegmentHeader) -> Vec<u8> {
-        assert!(self.used.len() <= EXTENT_COUNT_MAX, "`CheckpointWriter::begin` has looked");
         assert_eq!(
             header.base_lsn, self.replay_start.lsn,
             "the segment has the number of its commit"
         );
-        let mut block = vec![0; GRANULE_BYTES as usize];
+        let mut block = vec![0; self.head_bytes() as usize];
         block[..SegmentHeader::BYTES as usize].copy_from_slice(&header.encode());
         let CommitState { record_count, live_bytes, dead_bytes, .. } = self.commit;
         let words = [
@@ -164,23 +160,33 @@ impl CheckpointState {
             self.next_sequence,
             self.log_bytes,
             self.big_bytes,
-            self.used.len() as u64,
+            self.segments.len() as u64,
             self.packing.address_bits.into(),
         ];
         for (i, word) in words.into_iter().enumerate() {
             put_u64(&mut block, STATE_OFFSET as usize + 8 * i, word);
         }
-        for (i, extent) in self.used.iter().enumerate() {
-            put_u64(&mut block, EXTENTS_OFFSET + 8 * i, extent.count << 32 | extent.granule);
+        let (first, table) = block.split_at_mut(GRANULE_BYTES as usize);
+        for (i, &word) in self.segments.iter().enumerate() {
+            put_u64(table, 8 * i, word);
         }
-        let crc = state_crc(&block, header.salt);
-        put_u64(&mut block, CRC_OFFSET, crc.into());
+        put_u64(first, HEAD_OFFSET, self.commit.head_segment);
+        put_u64(first, HEAD_OFFSET + 8, self.commit.head_offset);
+        let table_bytes = &table[..8 * self.segments.len()];
+        put_u64(first, TABLE_CRC_OFFSET, state_crc(table_bytes, header.salt).into());
+        let crc = state_crc(first, header.salt);
+        put_u64(first, CRC_OFFSET, crc.into());
         block
     }
 
-    /// Decodes the first granule of the checkpoint `name` of a file of `file_bytes`; nothing has
-    /// vouched for it.
-    fn decode(block: &[u8], name: CheckpointName, file_bytes: u64) -> Result<Self> {
+    /// Decodes the first granule of the checkpoint `name` of a file of `file_bytes`, without the
+    /// segment table; nothing has vouched for it. Returns also the size of the table in bytes, and
+    /// its checksum.
+    pub(crate) fn decode(
+        block: &[u8],
+        name: CheckpointName,
+        file_bytes: u64,
+    ) -> Result<(Self, u64, u64)> {
         let offset = name.offset;
         let corrupt = |what, at: usize, expected, found| {
             Err(Error::Corrupt { what, offset: offset + at as u64, expected, found })
@@ -213,24 +219,23 @@ impl CheckpointState {
         }
         // Figures for `stat`, for which a killed process's live header is taken at its word.
         let figure = |i: usize| word(i).min(file_bytes);
-        let count = word(10).min(EXTENT_COUNT_MAX as u64);
-        if count != word(10) {
-            return corrupt("checkpoint extents", 144, count, word(10));
+        // The file may be shorter by now than when the checkpoint was made: a close cuts it where what
+        // had been emptied was free. `SegmentTable::mend` removes what is behind the end.
+        let word_count_max = name.bytes.saturating_sub(GRANULE_BYTES) / 16 * 2;
+        if word(10) > word_count_max || !word(10).is_multiple_of(2) {
+            return corrupt(
+                "segment table of the checkpoint",
+                TABLE_WORDS_OFFSET,
+                word_count_max,
+                word(10),
+            );
         }
         let bits = word(11).min(Addr::BITS.into());
         if bits != word(11) {
             return corrupt("bits of an address", 152, bits, word(11));
         }
-        let used = (0..count as usize).map(|i| u64_at(block, EXTENTS_OFFSET + 8 * i));
-        let used = used.map(|word| Extent { granule: word & 0xffff_ffff, count: word >> 32 });
-        let used: Vec<Extent> = used.collect();
-        let granule_count = file_bytes.div_ceil(GRANULE_BYTES);
-        let ends = used.iter().map(|extent| extent.granule + extent.count);
-        if let Some(end) = ends.max().filter(|&end| end > granule_count) {
-            return corrupt("checkpoint extents", EXTENTS_OFFSET, granule_count, end);
-        }
         let [segment_offset, salt, record_offset] = [4, 5, 6].map(word);
-        Ok(Self {
+        let state = Self {
             geometry,
             commit: CommitState {
                 record_count: word(1),
@@ -238,14 +243,17 @@ impl CheckpointState {
                 dead_bytes: figure(3),
                 tail_offset: record_offset,
                 tail_segment: segment_offset,
+                head_segment: u64_at(block, HEAD_OFFSET),
+                head_offset: u64_at(block, HEAD_OFFSET + 8),
             },
             replay_start: LogStart { segment_offset, salt, lsn: name.lsn, record_offset },
-            next_sequence: word(7),
+            next_sequence: word(7).min(LSN_MAX),
             log_bytes: figure(8),
             big_bytes: figure(9),
             packing: Packing::new(geometry, bits as u32),
-            used,
-        })
+            segments: Vec::new(),
+        };
+        Ok((state, 8 * word(10), u64_at(block, TABLE_CRC_OFFSET)))
     }
 }
 
@@ -347,10 +355,19 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Reads the first granule of a checkpoint that a superblock names.
+    /// Reads the first granule and the segment table of a checkpoint that a superblock names.
     pub(crate) fn open(view: &View, name: CheckpointName) -> Result<Self> {
         let block = view.checkpoint_bytes("checkpoint offset", name, 0, GRANULE_BYTES)?;
-        let state = CheckpointState::decode(block, name, view.file_bytes())?;
+        let (mut state, table_bytes, found) =
+            CheckpointState::decode(block, name, view.file_bytes())?;
+        let what = "segment table of the checkpoint";
+        let table = view.checkpoint_bytes(what, name, GRANULE_BYTES, table_bytes)?;
+        let expected = state_crc(table, name.salt).into();
+        if found != expected {
+            let offset = name.offset + TABLE_CRC_OFFSET as u64;
+            return Err(Error::Corrupt { what, offset, expected, found });
+        }
+        state.segments = table.chunks_exact(8).map(|word| u64_at(word, 0)).collect();
         Ok(Self { name, state })
     }
 
@@ -371,7 +388,7 @@ impl Image {
         mut read: impl FnMut(u64),
     ) -> Result<()> {
         let mut left = self.state.commit.record_count;
-        let mut at = GRANULE_BYTES;
+        let mut at = self.state.head_bytes();
         let mut slots = Vec::with_capacity(ENTRY_SLOTS_MAX);
         while left > 0 {
             let offset = self.name.offset + at;

@@ -99,6 +99,8 @@ struct Emptied {
 pub(crate) struct Death {
     /// Where the log ended.
     pub(crate) lsn: u64,
+    /// How many checkpoints had been begun.
+    pub(crate) checkpoint: u64,
     /// The ticket of the grace period.
     pub(crate) ticket: u64,
     /// The stamp for the horizons.
@@ -110,8 +112,9 @@ pub(crate) struct Death {
 pub(crate) struct Moment {
     /// The log is durable up to this number.
     pub(crate) durable_lsn: u64,
-    /// Recovery replays the log from this number on.
-    pub(crate) replay_lsn: u64,
+    /// Recovery replays the log from the checkpoint of this number on, counted from 1 since the store
+    /// was opened; 0 if that is not known.
+    pub(crate) replay_checkpoint: u64,
     /// The ticket below which every grace period is over.
     pub(crate) unpinned: u64,
     /// The oldest horizon that is open: it needs what died at a larger stamp.
@@ -122,7 +125,7 @@ impl Moment {
     /// Returns the moment of a table in memory: nothing of it survives the process, so nothing need
     /// be durable, and nothing is replayed.
     pub(crate) fn in_memory(unpinned: u64, oldest_horizon: Option<u64>) -> Self {
-        Self { durable_lsn: u64::MAX, replay_lsn: u64::MAX, unpinned, oldest_horizon }
+        Self { durable_lsn: u64::MAX, replay_checkpoint: u64::MAX, unpinned, oldest_horizon }
     }
 }
 
@@ -130,11 +133,14 @@ impl Emptied {
     /// Returns whether the space of the segment may be used again. That it is *emptied*, read to its
     /// end and every live record moved, is the first condition; the others are these.
     fn is_reusable(&self, moment: &Moment) -> bool {
-        let Death { lsn, ticket, stamp } = self.death;
+        let Death { lsn, checkpoint, ticket, stamp } = self.death;
         // Else recovery could end before the death of a record in it.
-        let is_durable = lsn <= moment.durable_lsn;
-        // Else replay meets the name of a record that is not there any more.
-        let is_replayed_by_none = lsn <= moment.replay_lsn;
+        let is_durable = lsn <= moment.durable_lsn || mutant::is_made(Mutant::ReusesUndurable);
+        // Else replay meets the name of a record that is not there any more, or the checkpoint takes the
+        // segment for one with records.
+        let is_replayed_by_none = checkpoint < moment.replay_checkpoint
+            || mutant::is_made(Mutant::ReusesReplayed)
+            || mutant::is_made(Mutant::ReusesUndurable);
         // A scan holds a pin as well.
         let is_unpinned = ticket < moment.unpinned
             || mutant::is_made(Mutant::ReusesPinned)
@@ -313,8 +319,11 @@ impl Compaction {
     /// Puts a segment that no slot leads to on the list of those that wait.
     pub(crate) fn retire(&mut self, segment: Range<u64>, is_big: bool, death: Death) {
         let is_in_order = self.waiting.back().is_none_or(|last| {
-            let Death { lsn, ticket, stamp } = last.death;
-            lsn <= death.lsn && ticket <= death.ticket && stamp <= death.stamp
+            let Death { lsn, checkpoint, ticket, stamp } = last.death;
+            lsn <= death.lsn
+                && checkpoint <= death.checkpoint
+                && ticket <= death.ticket
+                && stamp <= death.stamp
         });
         assert!(is_in_order, "what was emptied first is used again first");
         self.waiting_bytes += segment.end - segment.start;
@@ -488,18 +497,18 @@ mod tests {
     /// again.
     fn is_reusable(moment: Moment) -> bool {
         let mut compaction = Compaction::new(0.8, 1);
-        compaction.retire(0..UNIT, false, Death { lsn: 100, ticket: 7, stamp: 3 });
+        compaction.retire(0..UNIT, false, Death { lsn: 100, checkpoint: 2, ticket: 7, stamp: 3 });
         compaction.take_reusable(&moment).is_some()
     }
 
     #[test]
     fn every_condition_alone_holds_a_segment_back() {
         let free =
-            Moment { durable_lsn: 100, replay_lsn: 100, unpinned: 8, oldest_horizon: Some(3) };
+            Moment { durable_lsn: 100, replay_checkpoint: 3, unpinned: 8, oldest_horizon: Some(3) };
         assert!(is_reusable(free));
         assert!(is_reusable(Moment { oldest_horizon: None, ..free }));
         assert!(!is_reusable(Moment { durable_lsn: 99, ..free }));
-        assert!(!is_reusable(Moment { replay_lsn: 99, ..free }));
+        assert!(!is_reusable(Moment { replay_checkpoint: 2, ..free }));
         assert!(!is_reusable(Moment { unpinned: 7, ..free }));
         assert!(!is_reusable(Moment { oldest_horizon: Some(2), ..free }));
     }
@@ -507,8 +516,12 @@ mod tests {
     #[test]
     fn what_waits_is_counted_until_it_is_taken() {
         let mut compaction = Compaction::new(0.8, 1);
-        compaction.retire(0..UNIT, false, Death { lsn: 8, ticket: 1, stamp: 0 });
-        compaction.retire(UNIT..UNIT + 4096, true, Death { lsn: 8, ticket: 2, stamp: 0 });
+        compaction.retire(0..UNIT, false, Death { lsn: 8, checkpoint: 0, ticket: 1, stamp: 0 });
+        compaction.retire(
+            UNIT..UNIT + 4096,
+            true,
+            Death { lsn: 8, checkpoint: 0, ticket: 2, stamp: 0 },
+        );
         assert_eq!(compaction.waiting_bytes(), UNIT + 4096);
         let moment = Moment::in_memory(2, None);
         assert_eq!(compaction.take_reusable(&moment), Some((0..UNIT, false)));

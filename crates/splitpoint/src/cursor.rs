@@ -1,24 +1,26 @@
 //! Scans: they return every key of a store with its value, in the order of the file.
 //!
-//! A scan walks the log from its start to the end that the log had when the scan began, and asks
-//! the index for each record whether to return it. It never visits buckets in order, so splits and
-//! merges do not affect it.
+//! A scan walks the segments that there are when it begins, up to where records were appended then,
+//! and asks the index for each record whether to return it. It never visits buckets in order, so
+//! splits and merges do not affect it.
 //!
 //! It returns the record that was the current version of its key when the scan began: on the chain
 //! of `prev` from the key's slot, the first record that is not younger than the scan. Exactly one
 //! record of a key satisfies that, so the scan returns each key once.
 //!
-//! Where space is used again the log has no start: the scan walks the segments that there are when it
-//! begins, and a [`Horizon`] keeps them. A record that compaction moves meanwhile names the one that
-//! it was.
+//! A [`Horizon`] keeps the segments. A record that compaction moves meanwhile names the one that it
+//! was.
+//!
+//! Where damaged headers hide segments, the scan walks along the log and ends at the damage.
 
-use crate::error::Result;
+use std::ops::Range;
+
+use crate::error::{Error, Result};
 use crate::format::Addr;
 use crate::horizons::Horizon;
 use crate::index::lookup::{find, is_held};
-use crate::log::append::LogPosition;
 use crate::log::record::Pair;
-use crate::log::runs::{self, RunWalk};
+use crate::log::runs::{self, RunWalk, Runs};
 use crate::log::scan::{LogWalk, Trust};
 use crate::pins::Bunch;
 use crate::store::{Store, Writer};
@@ -35,7 +37,8 @@ const READ_AHEAD: usize = 32;
 pub struct Scan<'db> {
     store: &'db Store,
     walk: Option<Walk<'db>>,
-    beginning: Beginning,
+    /// Where the records are that were there when the scan began.
+    runs: Runs,
     /// Pins what the scan reads and what it returns.
     pins: Bunch<'db>,
     /// Keeps the records that it has yet to come to.
@@ -48,10 +51,10 @@ pub struct Scan<'db> {
 /// What a scan reads.
 #[derive(Debug)]
 enum Walk<'db> {
-    /// The log, from its start to where it ended.
-    Log(LogWalk<'db>),
-    /// The segments of a table whose space is used again.
+    /// The segments.
     Runs(RunWalk<'db>),
+    /// The log, from its start to where it ended: of a store whose segments cannot be found.
+    Log(LogWalk<'db>),
 }
 
 impl<'db> Walk<'db> {
@@ -64,15 +67,6 @@ impl<'db> Walk<'db> {
     }
 }
 
-/// Which records were there when a scan began.
-#[derive(Debug)]
-enum Beginning {
-    /// Those before the end of the log, in the segments that had been opened.
-    Log { end: LogPosition, opened_count: usize },
-    /// Those in these runs.
-    Runs(runs::Runs),
-}
-
 /// A record that the scan returns if the index says that it is current.
 #[derive(Clone, Copy, Debug)]
 struct Candidate<'db> {
@@ -83,20 +77,22 @@ struct Candidate<'db> {
 
 impl<'db> Scan<'db> {
     /// Begins a scan while the caller holds the writer's lock.
-    pub(crate) fn new(store: &'db Store, writer: &Writer) -> Result<Self> {
-        let (view, end) = (&store.region.view, writer.log.position());
-        let (walk, beginning) = if let Some(runs) = writer.runs() {
-            (Some(Walk::Runs(RunWalk::new(view, runs.clone()))), Beginning::Runs(runs))
-        } else {
-            let start = writer.superblock.log_start;
-            let walk = LogWalk::new(view, start, Trust::Published, end.lsn)?;
-            let opened_count = store.opened.count();
-            (walk.map(Walk::Log), Beginning::Log { end, opened_count })
+    pub(crate) fn new(store: &'db Store, writer: &mut Writer) -> Result<Self> {
+        let view = &store.region.view;
+        let found = writer.find_segments();
+        let runs = writer.runs().unwrap_or_default();
+        let walk = match found {
+            Ok(()) => Some(Walk::Runs(RunWalk::new(view, runs.clone()))),
+            Err(Error::Corrupt { .. }) if !writer.superblock.is_compacted => {
+                let (start, end) = (writer.superblock.log_start, writer.log.position());
+                LogWalk::new(view, start, Trust::Published, end.lsn)?.map(Walk::Log)
+            }
+            Err(error) => return Err(error),
         };
         let pins = store.region.pins.bunch();
         let horizon = store.horizons.open();
         let ahead = Vec::with_capacity(READ_AHEAD);
-        Ok(Self { store, walk, beginning, pins, _horizon: horizon, ahead, next: 0 })
+        Ok(Self { store, walk, runs, pins, _horizon: horizon, ahead, next: 0 })
     }
 
     /// Reads the next records ahead, fewer at the end of the scan and before a damaged one. Damage
@@ -137,58 +133,77 @@ impl<'db> Scan<'db> {
         let newest = find(&region.windows, record.hash, |addr| {
             Ok((region.view.pair(addr)?.key == record.pair.key).then_some(addr))
         })?;
-        let Some(mut version) = newest else { return Ok(false) };
+        let Some(newest) = newest else { return Ok(false) };
+        Ok(self.version_at_begin(newest)? == Some(record.addr))
+    }
+
+    /// Returns the record of a key that was current when the scan began, if it had one: `newest` or
+    /// one before it.
+    pub(crate) fn version_at_begin(&self, newest: Addr) -> Result<Option<Addr>> {
+        let mut version = newest;
         while self.is_younger(version) {
-            let Some(prev) = region.view.version(version)?.header.prev else { return Ok(false) };
+            let prev = self.store.region.view.version(version)?.header.prev;
+            let Some(prev) = prev else { return Ok(None) };
             version = prev;
         }
-        Ok(version == record.addr)
+        Ok(Some(version))
+    }
+
+    /// Returns where the records are that were there when the scan began.
+    pub(crate) fn runs(&self) -> &[Range<u64>] {
+        &self.runs
+    }
+
+    /// Returns the next record to return.
+    #[inline]
+    pub(crate) fn next_current(&mut self) -> Result<Option<(Addr, Pair<'db>)>> {
+        loop {
+            if self.next == self.ahead.len() {
+                let read = self.read_ahead();
+                if read.is_err() {
+                    self.end();
+                }
+                read?;
+            }
+            let Some(record) = self.ahead.get(self.next).copied() else { return Ok(None) };
+            self.next += 1;
+            match self.is_current(&record) {
+                Ok(true) => return Ok(Some((record.addr, record.pair))),
+                Ok(false) => {}
+                Err(error) => {
+                    self.end();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Ends the scan after an error.
+    #[cold]
+    fn end(&mut self) {
+        self.walk = None;
+        self.ahead.clear();
+        self.next = 0;
     }
 
     /// Returns whether a record was appended after the scan began.
     fn is_younger(&self, addr: Addr) -> bool {
-        let offset = addr.offset();
-        let (end, opened_count) = match &self.beginning {
-            Beginning::Runs(runs) => return !runs::contains(runs, offset),
-            Beginning::Log { end, opened_count } => (*end, *opened_count),
-        };
-        let segment_end = end.segment_offset + crate::format::LOG_SEGMENT_BYTES_MAX;
-        let is_in_tail = end.segment_offset != 0
-            && (end.offset..segment_end).contains(&offset)
-            && self.store.tail_segment_end(end.segment_offset) > offset;
-        is_in_tail || self.store.opened.is_after(offset, opened_count)
+        !runs::contains(&self.runs, addr.offset())
     }
 }
 
 impl<'db> Iterator for Scan<'db> {
     type Item = Result<Entry<'db>>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if self.next == self.ahead.len()
-                && let Err(error) = self.read_ahead()
-            {
-                self.walk = None;
-                return Some(Err(error));
-            }
-            let record = *self.ahead.get(self.next)?;
-            self.next += 1;
-            match self.is_current(&record) {
-                Ok(true) => {
-                    let Pair { key, value } = record.pair;
-                    let mut pinned = |bytes| Value::pinned(bytes, self.pins.take());
-                    let (key, value) = (pinned(key), pinned(value));
-                    return Some(Ok(Entry { key, value }));
-                }
-                Ok(false) => {}
-                Err(error) => {
-                    self.walk = None;
-                    self.ahead.clear();
-                    self.next = 0;
-                    return Some(Err(error));
-                }
-            }
-        }
+        let (_, Pair { key, value }) = match self.next_current().transpose()? {
+            Ok(current) => current,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut pinned = |bytes| Value::pinned(bytes, self.pins.take());
+        let (key, value) = (pinned(key), pinned(value));
+        Some(Ok(Entry { key, value }))
     }
 }
 

@@ -70,6 +70,13 @@ pub enum Error {
         /// The process that holds the lock, if the file names it.
         pid: Option<u32>,
     },
+    /// Another process writes to the store, whose space is used again: only it can copy it.
+    LockedCompacted {
+        /// The file.
+        path: PathBuf,
+        /// The process that holds the lock, if the file names it.
+        pid: Option<u32>,
+    },
     /// A key, a value or another argument is over its limit; nothing was written.
     TooLarge {
         /// `key`, `value` or the name of the argument.
@@ -160,7 +167,7 @@ pub enum ErrorKind {
     Version,
     /// [`Error::Corrupt`].
     Corrupt,
-    /// [`Error::Locked`].
+    /// [`Error::Locked`] and [`Error::LockedCompacted`].
     Locked,
     /// [`Error::TooLarge`].
     TooLarge,
@@ -211,6 +218,7 @@ impl Error {
             | Self::NotAStore { path, .. }
             | Self::Version { path, .. }
             | Self::Locked { path, .. }
+            | Self::LockedCompacted { path, .. }
             | Self::Exists { path }
             | Self::Unsupported { path, .. } => Some(path),
             Self::Corrupt { .. }
@@ -251,7 +259,7 @@ impl Error {
             Self::NotAStore { .. } => ErrorKind::NotAStore,
             Self::Version { .. } => ErrorKind::Version,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
-            Self::Locked { .. } => ErrorKind::Locked,
+            Self::Locked { .. } | Self::LockedCompacted { .. } => ErrorKind::Locked,
             Self::TooLarge { .. } => ErrorKind::TooLarge,
             Self::HashMismatch { .. } => ErrorKind::HashMismatch,
             Self::ReadOnly => ErrorKind::ReadOnly,
@@ -298,6 +306,17 @@ impl fmt::Display for Error {
             }
             Self::Locked { path, pid: None } => {
                 write!(f, "`{}` is locked by another handle", path.display())
+            }
+            Self::LockedCompacted { path, pid } => {
+                let path = path.display();
+                match pid {
+                    Some(pid) => write!(f, "process {pid} writes to `{path}`")?,
+                    None => write!(f, "another process writes to `{path}`")?,
+                }
+                f.write_str(
+                    ", whose space is used again: call `Db::backup` in that program, or try again \
+                     when it has closed the store",
+                )
             }
             Self::TooLarge { what, bytes, bytes_max } => {
                 write!(f, "{what} of {bytes} bytes is over the limit of {bytes_max} bytes")

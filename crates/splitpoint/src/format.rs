@@ -132,8 +132,8 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///    160     8  file size in bytes at a clean close
 ///    168     4  crc32c of the live header at a clean close
 ///    172     4  reserved, 0
-///    176     8  features that a reader must know, one bit each: none yet
-///    184     8  features that a writer must know, one bit each: none yet
+///    176     8  features that a reader must know, one bit each: bit 0, the store was compacted
+///    184     8  features that a writer must know, one bit each: bit 0, the same
 ///    192     8  checkpoint: log sequence number of the commit that it holds
 ///    200     8  checkpoint: salt of its segment
 ///    208  3888  reserved, 0
@@ -155,7 +155,9 @@ pub(crate) struct Superblock {
     pub(crate) checkpoint: Option<CheckpointName>,
     pub(crate) file_bytes: u64,
     pub(crate) live_crc: u32,
-    /// Features that a writer must know; if not 0, this version may only read the file.
+    /// Whether records were moved, so that the log alone does not have all.
+    pub(crate) is_compacted: bool,
+    /// Other features that a writer must know; if not 0, this version may only read the file.
     pub(crate) write_features: u64,
 }
 
@@ -213,6 +215,7 @@ pub(crate) fn newest(copies: &Superblocks) -> Option<&Superblock> {
 
 impl Superblock {
     const CLEAN: u32 = 1;
+    const COMPACTED: u64 = 1;
 
     /// Returns the offset in the file of the copy with this generation.
     pub(crate) fn offset(&self) -> u64 {
@@ -248,7 +251,9 @@ impl Superblock {
         }
         put_u64(&mut block, 160, self.file_bytes);
         put_u32(&mut block, 168, self.live_crc);
-        put_u64(&mut block, 184, self.write_features);
+        let compacted = if self.is_compacted { Self::COMPACTED } else { 0 };
+        put_u64(&mut block, 176, compacted);
+        put_u64(&mut block, 184, self.write_features | compacted);
         let crc = crc32c::crc32c(&block);
         put_u32(&mut block, 12, crc);
         block
@@ -274,8 +279,9 @@ impl Superblock {
         };
         field("superblock checksum", 12, expected.into(), found.into())?;
         field("granule size", 28, GRANULE_BYTES, u32_at(block, 28).into())?;
-        if u64_at(block, 176) != 0 {
-            return Err(SuperblockFault::Features(u64_at(block, 176)));
+        let features = u64_at(block, 176);
+        if features & !Self::COMPACTED != 0 {
+            return Err(SuperblockFault::Features(features));
         }
         let name = &block[72..104];
         let name_bytes = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
@@ -306,7 +312,8 @@ impl Superblock {
             }),
             file_bytes: u64_at(block, 160),
             live_crc: u32_at(block, 168),
-            write_features: u64_at(block, 184),
+            is_compacted: features & Self::COMPACTED != 0,
+            write_features: u64_at(block, 184) & !Self::COMPACTED,
         };
         superblock.validate_fields(field)?;
         Ok(superblock)
@@ -353,16 +360,16 @@ impl Superblock {
 pub(crate) enum SegmentKind {
     /// Records of the main stream.
     Log = 1,
-    /// Records moved by compaction. Reserved.
+    /// Records moved by compaction.
     Compacted = 2,
     /// One big record.
     Big = 3,
-    /// Segment and granule tables. Reserved.
+    /// The segment table.
     Map = 4,
-    /// Checkpoint of an older version, which nothing reads.
+    /// Checkpoint of an older version, which nothing reads; 6 as well.
     OldCheckpoint = 5,
     /// Checkpoint of the index.
-    Checkpoint = 6,
+    Checkpoint = 7,
 }
 
 /// Header of a segment.
@@ -373,8 +380,8 @@ pub(crate) enum SegmentKind {
 /// ```text
 /// offset  size  field
 ///      0     4  magic: "SEGM"
-///      4     1  kind: 1 log, 2 compacted, 3 big, 4 map, 5 checkpoint of
-///               an older version, 6 checkpoint
+///      4     1  kind: 1 log, 2 compacted, 3 big, 4 segment table, 5 or 6 checkpoint of an older
+///               version, 7 checkpoint
 ///      5     3  reserved, 0
 ///      8     8  segment sequence number: one more for each new segment
 ///     16     8  size in bytes, header included
@@ -433,8 +440,8 @@ impl SegmentHeader {
             2 => SegmentKind::Compacted,
             3 => SegmentKind::Big,
             4 => SegmentKind::Map,
-            5 => SegmentKind::OldCheckpoint,
-            6 => SegmentKind::Checkpoint,
+            5 | 6 => SegmentKind::OldCheckpoint,
+            7 => SegmentKind::Checkpoint,
             other => return corrupt("segment kind", 4, 1, other.into()),
         };
         let segment_bytes = u64_at(bytes, 16);
@@ -445,6 +452,11 @@ impl SegmentHeader {
         {
             return corrupt("segment size", 16, room, segment_bytes);
         }
+        // Others are one more than these.
+        let sequence = u64_at(bytes, 8);
+        if sequence > LSN_MAX {
+            return corrupt("segment number", 8, LSN_MAX, sequence);
+        }
         let base_lsn = u64_at(bytes, 24);
         let expected = base_lsn.min(LSN_MAX) / 8 * 8;
         if base_lsn != expected {
@@ -452,7 +464,7 @@ impl SegmentHeader {
         }
         Ok(Self {
             kind,
-            sequence: u64_at(bytes, 8),
+            sequence,
             segment_bytes,
             base_lsn,
             previous_offset: u64_at(bytes, 32),
@@ -505,6 +517,7 @@ mod tests {
             checkpoint: Some(CheckpointName { offset: 1 << 20, bytes: 1 << 16, lsn: 800, salt: 5 }),
             file_bytes: 131_072,
             live_crc: 5,
+            is_compacted: true,
             write_features: 6,
         }
     }

@@ -10,7 +10,9 @@
 //! # Invariants
 //!
 //! - A new base shows everything that the old one shows: the same pages, or a copy of bytes to
-//!   which the writer no longer stores.
+//!   which the writer no longer stores. A reader to whom a later store matters has to learn of the
+//!   move: of the lines of an index by the epoch of the shape, of the view never, since published
+//!   records do not change.
 //! - The writer stores the base before the count, and the count before anything that leads a reader
 //!   past the old count: a slot, the number of an overflow line, the shape of the table. All of
 //!   these are release stores, in that order.

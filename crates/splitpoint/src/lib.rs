@@ -32,6 +32,7 @@
 //! - [Errors](#errors)
 //! - [Limits](#limits)
 //! - [Backup, check and repair](#backup-check-and-repair)
+//! - [Space](#space)
 //! - [Tables in memory](#tables-in-memory)
 //! - [Other access methods](#other-access-methods)
 //! - [Statistics and hash functions](#statistics-and-hash-functions)
@@ -44,9 +45,6 @@
 //!
 //! - **It is not ordered.** There are no ranges and no "next key". Use a B-tree for those.
 //! - **One process at a time while one writes.** Any number may have a store open to read.
-//! - **A file does not reclaim space by itself yet.** Replaced and deleted records stay in it.
-//!   [`rehash`](mod@rehash) drops them, with the store locked; so does a copy made with a
-//!   [scan](Db::scan). A table in memory [compacts](Options::live_share).
 //! - **It has no transactions that read and write several keys**, and no snapshots yet. A [`Batch`]
 //!   of changes is atomic, and so is [`Db::update`] of one key.
 //! - **It is not for network file systems**, nor for disks that acknowledge a flush before it is
@@ -253,6 +251,14 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Space
+//!
+//! Replaced and deleted records give their space back, in files and in memory: each change pays for
+//! a little *compaction*, which moves live records out of segments that are mostly dead.
+//! [`Options::live_share`] says how much of the log is to be live, and [`Db::maintain`] compacts ahead
+//! while the program has nothing else to do. A value, a scan or a backup that is held keeps the space
+//! of what it may still read: copy what you keep for long.
 //!
 //! # Tables in memory
 //!

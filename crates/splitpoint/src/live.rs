@@ -36,8 +36,12 @@ pub(crate) const WORD_COUNT: usize = (LIVE_BYTES / 8) as usize;
 ///    136     8  durable log sequence number
 ///    144     8  reserved: reader epoch
 ///    152     8  1 after a sync has failed: pages may be neither durable nor dirty
+///    160     8  segment table: first granule of its segment (bits 0-31), granule count (32-63);
+///               0 for none
+///    168     8  sequence number of the next segment when the segment table changed last
+///    176     8  crc32c of the segment table at a clean close
 ///    192    64  commit state 0: record count, live bytes, dead bytes, tail offset, offset of the
-///               tail segment, 8 bytes each; 24 reserved
+///               tail segment, 8 bytes each; the same two of the compacted head; 8 reserved
 ///    256    64  commit state 1
 ///    320     8  overflow lines allocated so far, free ones included
 ///    328     8  first free overflow line, 0 for none
@@ -72,6 +76,9 @@ const SHAPE: usize = 8;
 const COMMIT: usize = 16;
 const DURABLE: usize = 17;
 const SYNC_FAILED: usize = 19;
+pub(crate) const SEGMENT_TABLE: usize = 20;
+const TABLE_SEQUENCE: usize = 21;
+pub(crate) const TABLE_CRC: usize = 22;
 const COMMIT_STATES: [usize; 2] = [24, 32];
 const LINES_USED: usize = 40;
 const FREE_LINE: usize = 41;
@@ -107,6 +114,10 @@ pub(crate) struct CommitState {
     pub(crate) tail_offset: u64,
     /// Offset of the tail segment, 0 in an empty log.
     pub(crate) tail_segment: u64,
+    /// Where the next record goes that compaction moves; 0 before the first one.
+    pub(crate) head_offset: u64,
+    /// Offset of the segment of that, or 0.
+    pub(crate) head_segment: u64,
 }
 
 /// Updates of the counts. They saturate, because those of a malicious file need not add up; `check`
@@ -246,6 +257,8 @@ impl<'a> Live<'a> {
         words[2].store(state.dead_bytes, Ordering::Relaxed);
         words[3].store(state.tail_offset, Ordering::Relaxed);
         words[4].store(state.tail_segment, Ordering::Relaxed);
+        words[5].store(state.head_offset, Ordering::Relaxed);
+        words[6].store(state.head_segment, Ordering::Relaxed);
         may_be_killed();
         self.0[COMMIT].store(lsn | number, Ordering::Release);
         may_be_killed();
@@ -264,11 +277,13 @@ impl<'a> Live<'a> {
                 dead_bytes: self.load(at + 2),
                 tail_offset: self.load(at + 3),
                 tail_segment: self.load(at + 4),
+                head_offset: self.load(at + 5),
+                head_segment: self.load(at + 6),
             };
             // One commit meanwhile does not touch this state; a second one does. Where records move
-            // without a change, commits of one sequence number follow each other, and two of them
-            // go unnoticed: then live and dead bytes may be of different commits. Nothing is decided
-            // by those of a table in memory; a file needs a count of commits before records move.
+            // in memory, without a record in the log, commits of one sequence number follow each
+            // other, and two of them go unnoticed: then the counts may be of different commits, that
+            // of records too where deletes leave no tombstone. Nothing is decided by those.
             if self.load(COMMIT) == word {
                 return (word & !7, state);
             }
@@ -329,6 +344,37 @@ impl<'a> Live<'a> {
 
     pub(crate) fn set_next_sequence(self, sequence: u64) {
         self.store(NEXT_SEQUENCE, sequence);
+    }
+
+    /// Returns the segment of the file that the segment table is in.
+    pub(crate) fn segment_table(self) -> Option<Extent> {
+        let word = self.load(SEGMENT_TABLE);
+        (word != 0).then_some(Extent { granule: word & u64::from(u32::MAX), count: word >> 32 })
+    }
+
+    /// Records where the segment table is.
+    pub(crate) fn set_segment_table(self, extent: Option<Extent>) {
+        let word = extent.map_or(0, |extent| extent.count << 32 | extent.granule);
+        self.store(SEGMENT_TABLE, word);
+    }
+
+    /// Returns the sequence number of the next segment when the segment table changed last.
+    pub(crate) fn table_sequence(self) -> u64 {
+        self.load(TABLE_SEQUENCE)
+    }
+
+    /// Records that the segment table has every segment so far.
+    pub(crate) fn note_table_changed(self) {
+        self.store(TABLE_SEQUENCE, self.next_sequence());
+    }
+
+    /// Returns the checksum of the segment table at a clean close.
+    pub(crate) fn table_crc(self) -> u64 {
+        self.load(TABLE_CRC)
+    }
+
+    pub(crate) fn set_table_crc(self, crc: u32) {
+        self.store(TABLE_CRC, crc.into());
     }
 
     /// Returns the number of overflow lines allocated so far, free ones included.
@@ -502,6 +548,10 @@ impl<'a> Live<'a> {
             });
             check(is_inside, "checkpoint segment", CHECKPOINTS + 2 * place, end)?;
         }
+        let is_inside = self.segment_table().is_none_or(|extent| {
+            extent.granule >= 4 && extent.count > 0 && extent.granule + extent.count <= end
+        });
+        check(is_inside, "segment table", SEGMENT_TABLE, end)?;
         let (lsn, state) = self.committed();
         check(lsn <= LSN_MAX, "commit sequence number", COMMIT, LSN_MAX)?;
         // Sums of these must not overflow, even in a malicious file.
@@ -519,11 +569,17 @@ impl<'a> Live<'a> {
             check(self.load(word) <= most, what, word, most)?;
         }
         let tail = COMMIT_STATES[(self.load(COMMIT) & 1) as usize] + 3;
-        let is_inside = state.tail_segment <= state.tail_offset
-            && state.tail_offset <= end * GRANULE_BYTES
-            && state.tail_offset.is_multiple_of(8)
-            && state.tail_segment.is_multiple_of(GRANULE_BYTES);
-        check(is_inside, "tail of the log", tail, end * GRANULE_BYTES)
+        let is_inside = |offset: u64, segment: u64| {
+            segment <= offset
+                && offset <= end * GRANULE_BYTES
+                && offset.is_multiple_of(8)
+                && segment.is_multiple_of(GRANULE_BYTES)
+        };
+        let file_end = end * GRANULE_BYTES;
+        let is_tail = is_inside(state.tail_offset, state.tail_segment);
+        check(is_tail, "tail of the log", tail, file_end)?;
+        let is_head = is_inside(state.head_offset, state.head_segment);
+        check(is_head, "compacted head", tail + 2, file_end)
     }
 }
 

@@ -402,14 +402,17 @@ impl Options {
         self
     }
 
-    /// Sets the share of a table in memory that is to be live, from 0.5 to 0.9; 0.78 by default.
+    /// Sets the share of the log that is to be live, from 0.5 to 0.9; 0.78 by default.
     ///
     /// Replaced and deleted values take space until compaction moves what is live out of their
-    /// segments. More live share is less memory and more work for each change: where keys are
+    /// segments. More live share is less space and more work for each change: where keys are
     /// overwritten at random, a byte that is stored costs 1.98 bytes written at 0.7, 2.73 at 0.78,
     /// 4.12 at 0.85 and 5.35 at 0.9.
     ///
-    /// A store in a file ignores it: its space is not used again yet.
+    /// A file keeps no record of the share: it counts for this handle. A file is compacted at all only
+    /// once that gains something; from then on it has a checkpoint whenever it is closed, and libraries
+    /// from before 2026-11-23 refuse it. What is emptied is free after the next checkpoint: until then
+    /// the file takes more than its share.
     ///
     /// # Examples
     ///
@@ -430,10 +433,13 @@ impl Options {
         self
     }
 
-    /// Builds a new index from the log instead of trusting the one in the file, for files of
-    /// unknown origin.
+    /// Builds a new index instead of trusting the one in the file, for files of unknown origin.
     ///
-    /// It costs a pass over the log.
+    /// A store that was never compacted gets it from its log alone. One that was compacted gets it from
+    /// its checkpoint and the log after it, which have checksums: without a valid checkpoint the open
+    /// fails.
+    ///
+    /// It costs a pass over the log, or over the checkpoint and the log after it.
     ///
     /// # Examples
     ///
@@ -558,7 +564,7 @@ impl Options {
         self
     }
 
-    /// Sets that a table in memory keeps its dead records, to compare with one that does not.
+    /// Sets that dead records are kept, to compare with a store that does not keep them.
     #[doc(hidden)]
     #[must_use]
     pub fn keep_dead_records(mut self) -> Self {
@@ -566,8 +572,8 @@ impl Options {
         self
     }
 
-    /// Sets whether a table in memory overwrites what it frees; for tests, which then notice if
-    /// anybody still reads it.
+    /// Sets that what compaction frees is overwritten; for tests, which then notice if anybody still
+    /// reads it.
     #[doc(hidden)]
     #[must_use]
     pub fn poison_freed(mut self) -> Self {

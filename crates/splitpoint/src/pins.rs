@@ -25,7 +25,9 @@
 //!
 //! - Of the two fences one comes first. If it is the reader's, the writer sees the count, on
 //!   whichever parity it is, and waits for it: it looks at both counters after its fence. If it is
-//!   the writer's, the reader sees the new slot, and never has the old address.
+//!   the writer's, the reader sees the new slot, and never has the old address. For that it has to
+//!   load what leads to the slot after the pin as well. A lookup that has its line from before looks
+//!   at the shape again, which has another epoch if the line left its chain or moved.
 //! - A look at `count[old parity]` alone would not do. A reader may load the parity, sleep through
 //!   a flip, and only then count and load the slot. The next period then has the other parity as
 //!   the old one, and never looks at that count. A mutant shows that loom finds this.
@@ -97,7 +99,7 @@ impl fmt::Debug for Pins {
 impl Pins {
     /// Pins everything that slots hold from now on, until the pin is dropped.
     ///
-    /// Load the slot after this call.
+    /// Load the slot after this call, and what leads to it, or look whether that is still the same.
     #[inline]
     pub(crate) fn pin(&self) -> Pin<'_> {
         self.pin_at(places::number())

@@ -22,7 +22,7 @@ mod replay;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use log_scan::KeyHash;
+use log_scan::{KeyHash, LogScan};
 use replay::apply_change;
 
 use crate::atomic::Ordering;
@@ -108,17 +108,30 @@ pub(crate) fn open_storage(
     };
     if !options.rebuild_index {
         match opening.state_of_tables(&region) {
-            Tables::Clean => return opening.open_clean(&region),
+            Tables::Clean => {
+                if let Some((extents, found)) = opening.open_clean(&region)? {
+                    return Ok(opening.finish(extents, found));
+                }
+            }
             // A read-only handle cannot finish the last change: it builds a private index.
             Tables::Left if options.access == Access::ReadOnly && !opening.is_settled(&region) => {}
             Tables::Left => {
-                // On damage, fall back to the log.
-                if let Ok((state, recovery, durable_lsn)) = opening.warm_restart(&region) {
-                    let found = (state, recovery, durable_lsn);
-                    let mut opened = opening.finish(Extents::of(&region), found);
-                    // The superblock says so, though perhaps in the cache alone.
-                    opened.writer.mark = Mark::NotClean;
-                    return Ok(opened);
+                match opening.warm_restart(&region) {
+                    Ok((extents, found)) => {
+                        let mut opened = opening.finish(extents, found);
+                        // The superblock says so, though perhaps in the cache alone.
+                        opened.writer.mark = Mark::NotClean;
+                        return Ok(opened);
+                    }
+                    // What the tables have may be nowhere else.
+                    Err(error)
+                        if opening.superblock.is_compacted
+                            && !matches!(error, Error::Corrupt { .. }) =>
+                    {
+                        return Err(error);
+                    }
+                    // On damage, fall back to the log.
+                    Err(_) => {}
                 }
             }
             Tables::Unknown => {}
@@ -311,6 +324,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         checkpoint: None,
         file_bytes: 0,
         live_crc: 0,
+        is_compacted: false,
         write_features: 0,
     };
     storage.grow(HEADER_BYTES).map_err(|source| io_error("extend", storage.path(), source))?;
@@ -369,6 +383,9 @@ enum Tables {
     Unknown,
 }
 
+/// What an opening has found: the counts, how it went, how much of the log is durable.
+type FoundState = (CommitState, Recovery, u64);
+
 impl Opening {
     fn state_of_tables(&self, region: &Region) -> Tables {
         let live = region.live();
@@ -391,11 +408,7 @@ impl Opening {
         if live.is_of(region.storage().identity()) { Tables::Left } else { Tables::Unknown }
     }
 
-    fn finish(
-        self,
-        extents: Extents,
-        (state, recovery, durable_lsn): (CommitState, Recovery, u64),
-    ) -> Opened {
+    fn finish(self, extents: Extents, (state, recovery, durable_lsn): FoundState) -> Opened {
         let region = extents.region().clone();
         // The number of the process is for messages: where there is no room for it, there is none.
         if self.access == Access::ReadWrite && region.claim_live().is_ok() {
@@ -405,14 +418,36 @@ impl Opening {
         Opened { region, hash: self.hash, writer, recovery, durable_lsn }
     }
 
-    fn open_clean(mut self, region: &Arc<Region>) -> Result<Opened> {
+    /// Goes on with the tables of a store that was closed; `None` if its segment table is damaged.
+    fn open_clean(&mut self, region: &Arc<Region>) -> Result<Option<(Extents, FoundState)>> {
         assert!(self.superblock.is_clean, "only a close vouches for the tables");
+        let mut extents = Extents::of(region);
+        if self.load_segments(&mut extents).is_err() {
+            return Ok(None);
+        }
         region.windows.map_listed_pieces()?;
         let (lsn, state) = region.live().committed();
         let position =
             LogPosition { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
         self.resume(region, position)?;
-        Ok(self.finish(Extents::of(region), (state, Recovery::Clean, lsn)))
+        Ok(Some((extents, (state, Recovery::Clean, lsn))))
+    }
+
+    /// Reads the segment table, if this handle may write and there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if it is damaged, or missing in a store that was compacted.
+    fn load_segments(&self, extents: &mut Extents) -> Result<()> {
+        if self.access == Access::ReadOnly {
+            return Ok(());
+        }
+        let is_loaded = extents.load_segments(&self.superblock, true)?;
+        if is_loaded || !self.superblock.is_compacted {
+            return Ok(());
+        }
+        let (what, offset) = ("segment table", LIVE_OFFSET + 160);
+        Err(Error::Corrupt { what, offset, expected: 1, found: 0 })
     }
 
     /// Goes on at the tail, if this handle may write.
@@ -457,34 +492,43 @@ impl Opening {
     }
 
     /// Goes on with the tables of a killed writer.
-    fn warm_restart(&mut self, region: &Arc<Region>) -> Result<(CommitState, Recovery, u64)> {
+    fn warm_restart(&mut self, region: &Arc<Region>) -> Result<(Extents, FoundState)> {
         assert!(!self.superblock.is_clean, "a store that was closed needs no recovery");
         region.windows.map_listed_pieces()?;
         let live = region.live();
         let (mut position, mut state) = self.committed_position(region);
         // Before anything is written: it may turn out that the log is to be replayed.
-        let unpublished = self.compare_with_log(region, position)?;
+        let mut unpublished = self.compare_with_log(region, position)?;
         let records = unpublished.records;
+        let mut extents = Extents::of(region);
         let mut durable_lsn = live.durable_lsn().min(live.committed().0);
         if self.access == Access::ReadWrite {
-            region.claim_stores(None)?;
+            region.claim_stores([].into_iter())?;
             // No checksum vouches for it, and with too high a number a sync would do nothing.
             durable_lsn = 0;
-            self.settle_checkpoints(region)?;
+            self.load_segments(&mut extents)?;
+            let head = unpublished.scan.head.map(|(head_segment, _)| head_segment);
+            let head = head.unwrap_or(state.head_segment);
+            settle_segments(&mut extents, &mut unpublished.scan, head)?;
+            self.settle_checkpoints(&mut extents)?;
             let hash_of = &mut |addr: Addr| Ok(self.hash_of(region.view.pair(addr)?.key));
             let shape = Shape::of_word(region.windows.shape().load(Ordering::Relaxed));
             repair_last_split(&region.windows, shape.geometry, hash_of)?;
             if position.segment_offset != 0 {
-                let mut extents = Extents::of(region);
-                let extents = Mutex::new(&mut extents);
-                for change in &unpublished.changes {
-                    apply_change(region, change, &extents)?;
+                {
+                    let extents = Mutex::new(&mut extents);
+                    for change in &unpublished.changes {
+                        apply_change(region, change, &extents)?;
+                    }
                 }
-                state = unpublished.counts.after(&region.view, state, unpublished.end)?;
+                state = unpublished.scan.counts.after(&region.view, state, unpublished.end)?;
                 assert!(position.lsn <= unpublished.end.lsn, "what was published stays");
                 position = unpublished.end;
                 (state.tail_offset, state.tail_segment) =
                     (position.offset, position.segment_offset);
+                if let Some((head_segment, head_offset)) = unpublished.scan.head {
+                    (state.head_segment, state.head_offset) = (head_segment, head_offset);
+                }
                 live.commit(position.lsn, &state);
             }
         }
@@ -496,7 +540,7 @@ impl Opening {
         if durable_lsn < position.lsn {
             self.log.mark_file_unsynced(region.view.file_bytes());
         }
-        Ok((state, Recovery::WarmRestart { records }, durable_lsn))
+        Ok((extents, (state, Recovery::WarmRestart { records }, durable_lsn)))
     }
 
     fn hash_of(&self, key: &[u8]) -> u64 {
@@ -509,20 +553,45 @@ impl Opening {
 
     /// Keeps the checkpoint that the superblock names, unless its segment was freed, and
     /// frees that of one which was not finished.
-    fn settle_checkpoints(&mut self, region: &Arc<Region>) -> Result<()> {
+    fn settle_checkpoints(&mut self, extents: &mut Extents) -> Result<()> {
+        let region = extents.region().clone();
         let live = region.live();
-        let mut extents = Extents::of(region);
         let is_kept = |name: CheckpointName| {
             let extent = extent_of(name);
             live.checkpoint_extents().contains(&Some(extent)) && !extents.space().is_free(extent)
         };
-        if self.superblock.checkpoint.is_some_and(|name| !is_kept(name)) {
+        let is_freed = self.superblock.checkpoint.is_some_and(|name| !is_kept(name));
+        if self.superblock.is_compacted {
+            if is_freed || self.superblock.checkpoint.is_none() {
+                let (what, offset) = ("checkpoint segment", LIVE_OFFSET + 448);
+                return Err(Error::Corrupt { what, offset, expected: 1, found: 0 });
+            }
+            // The one before is about to be freed, and the killed process may not have synced the
+            // superblock that names this one.
+            region.write_superblock(&mut self.superblock, false)?;
+        } else if is_freed {
             self.superblock.checkpoint = None;
             region.write_superblock(&mut self.superblock, false)?;
         }
-        release_all_but(&mut extents, self.superblock.checkpoint);
+        release_all_but(extents, self.superblock.checkpoint);
         Ok(())
     }
+}
+
+/// Adds the segments that a killed process has begun and named to the table, and removes those of
+/// compacted records that it has not named: `head_segment` is the last one that counts.
+fn settle_segments(extents: &mut Extents, scan: &mut LogScan, head_segment: u64) -> Result<()> {
+    let region = extents.region().clone();
+    let Some(segments) = extents.segments_mut() else { return Ok(()) };
+    for found in &scan.found {
+        found.add_to(segments)?;
+    }
+    scan.counts.add_to(&region.view, segments);
+    let head = if head_segment == 0 { None } else { Some(region.view.segment(head_segment)?) };
+    segments.end_compacted_after(head.map_or(0, |header| header.sequence));
+    extents.free_the_rest();
+    extents.publish();
+    Ok(())
 }
 
 #[cfg(all(test, not(loom)))]
@@ -633,7 +702,7 @@ mod tests {
 
     #[test]
     fn a_superblock_with_unknown_features_is_not_passed_over_for_the_older_copy() {
-        let disk = with_newest_word(176, 1);
+        let disk = with_newest_word(176, 2);
         for options in [Options::new(), Options::new().read_only()] {
             let error = disk.open(&options).expect_err("a feature of a later version");
             assert!(error.to_string().contains("newer version"), "{error}");
@@ -642,7 +711,7 @@ mod tests {
 
     #[test]
     fn a_store_with_unknown_write_features_may_be_read_only() {
-        let disk = with_newest_word(184, 1);
+        let disk = with_newest_word(184, 2);
         assert!(disk.open(&Options::new()).is_err());
         let db = disk.open(&Options::new().read_only()).unwrap();
         assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));

@@ -212,14 +212,14 @@ impl Region {
         }
     }
 
-    /// Ensures that stores to the live header, the index and `tail` find their blocks, or that the
+    /// Ensures that stores to the live header, the index and `tails` find their blocks, or that the
     /// file system has enough left.
     ///
     /// # Errors
     ///
     /// [`Error::Io`](crate::Error::Io) if there is no room, because a store could then raise a
     /// signal.
-    pub(crate) fn claim_stores(&self, tail: Option<Range<u64>>) -> Result<Room> {
+    pub(crate) fn claim_stores(&self, tails: impl Iterator<Item = Range<u64>>) -> Result<Room> {
         let live = std::iter::once(LIVE_OFFSET..LIVE_OFFSET + LIVE_BYTES);
         let pieces = LineWindow::ALL.into_iter().flat_map(|window| {
             let pieces = 0..self.live().piece_count(window);
@@ -229,8 +229,12 @@ impl Region {
             })
         });
         let pieces = pieces.filter(|_| !self.is_private());
+        let table = self.live().segment_table().filter(|_| !self.is_private()).map(|extent| {
+            let start = extent.granule * GRANULE_BYTES;
+            start..start + extent.count * GRANULE_BYTES
+        });
         let mut room = Room::Claimed;
-        for range in live.chain(pieces).chain(tail) {
+        for range in live.chain(pieces).chain(table).chain(tails) {
             let claimed = self.write("allocate blocks of", |storage| {
                 storage.claim_stores(range.start, range.end - range.start)
             })?;

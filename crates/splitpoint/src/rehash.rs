@@ -8,6 +8,9 @@
 //!                                                                          FILE
 //! ```
 //!
+//! Of a store that was compacted the log does not have all: its segments are read one after the
+//! other, in the order of the file.
+//!
 //! The slots of the index say which records are live. A scan instead asks the index about each
 //! record, which walks the chain of its bucket each time: seconds for 100,000 keys that were chosen
 //! to collide, and such keys are the reason to rehash a store.
@@ -19,17 +22,18 @@
 //!   it before then.
 //! - Log and index agree: each slot holds a record of the log that nothing has replaced, each
 //!   checksum is right, and both have as many records as the live header says. Otherwise the old
-//!   store stays as it is.
+//!   store stays as it is. Of a compacted store, which records were replaced is not known; that no key
+//!   has two slots is.
 //! - The new store gets its name only when it is complete, closed and durable.
 
 use std::fmt;
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 use crate::atomic::Ordering;
 use crate::error::{Error, Result};
-use crate::format::{Addr, LIVE_OFFSET};
+use crate::format::{Addr, LIVE_OFFSET, SegmentHeader};
 use crate::hash::HashFunction;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, SLOT_COUNT};
@@ -37,6 +41,7 @@ use crate::index::lookup::for_each_line;
 use crate::index::shape::Shape;
 use crate::linear::BucketIndex;
 use crate::log::record::{Record, RecordKind};
+use crate::log::runs::RunWalk;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::options::{Access, Create, Durability, Options};
 use crate::recovery::{open_file, open_storage};
@@ -80,7 +85,8 @@ pub fn rehash(path: impl AsRef<Path>) -> Result<RehashReport> {
 /// Moves a store to another hash function or seed: set options, then [`run`](Self::run) it.
 ///
 /// It is the remedy for keys that were chosen to collide; `docs/hashing.md` says which function to
-/// take. The live records stay the same, in the same order; replaced and deleted ones are dropped.
+/// take. The live records stay the same, in the same order, which is that of the file if its space was
+/// used again; replaced and deleted ones are dropped.
 ///
 /// # Examples
 ///
@@ -320,12 +326,20 @@ fn rewrite(
     expect_count("record count", record_count, source.region.live().record_count())?;
     let options = options.clone().expected_records(record_count);
     let target = Store::new(open_storage(storage, &options, true)?, &options);
-    let (start, end) = {
-        let writer = source.lock()?;
-        (writer.superblock.log_start, writer.log.position())
+    let (start, end, runs) = {
+        let mut writer = source.lock()?;
+        let runs = if writer.is_log_whole() {
+            None
+        } else {
+            writer.find_segments()?;
+            writer.runs()
+        };
+        (writer.superblock.log_start, writer.log.position(), runs)
     };
     let mut copy = Copy { source, target: &target, held, records: 0, big_bytes: 0 };
-    if let Some(walk) = LogWalk::new(&source.region.view, start, Trust::Verified, end.lsn)? {
+    if let Some(runs) = runs {
+        copy.read_runs(&runs, watch)?;
+    } else if let Some(walk) = LogWalk::new(&source.region.view, start, Trust::Verified, end.lsn)? {
         copy.read(walk, end.lsn, watch)?;
     }
     expect_count("slot count", copy.records, record_count)?;
@@ -467,11 +481,37 @@ impl<'a> Copy<'a> {
         watch.report(self.source, now)
     }
 
+    /// Reads the segments of a store whose log does not have all.
+    fn read_runs(&mut self, runs: &[Range<u64>], watch: &mut Watch<'_>) -> Result<()> {
+        let (source, stage) = (self.source, RehashStage::Copy);
+        let bytes_total = runs.iter().map(|run| run.end - run.start).sum();
+        let (mut bytes, mut reported_bytes) = (0, 0);
+        for run in runs {
+            let salt = source.region.view.segment(run.start - SegmentHeader::BYTES)?.salt;
+            let mut walk = RunWalk::of_one(&source.region.view, run.clone());
+            while let Some(record) = walk.next_record()? {
+                record.verify(salt)?;
+                let is_pair = matches!(record.header.kind, RecordKind::Put | RecordKind::Big);
+                if is_pair && self.held.has(record.addr()) {
+                    self.put(&record)?;
+                }
+            }
+            bytes += run.end - run.start;
+            if bytes - reported_bytes >= BYTES_PER_CALL || bytes == bytes_total {
+                reported_bytes = bytes;
+                let records = self.records;
+                watch.report(source, RehashProgress { stage, records, bytes, bytes_total })?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes one change that counts: one outside a batch, or of a committed batch.
     fn take(&mut self, change: Logged<'_>) -> Result<()> {
         let (pair, prev) = match change {
             Logged::Put { pair, prev } => (Some(pair), prev),
             Logged::Delete { prev, .. } => (None, Some(prev)),
+            Logged::Move { pair, from } => (Some(pair), Some(from.from)),
         };
         if let Some(prev) = prev.filter(|prev| self.held.has_elsewhere(*prev)) {
             let (what, offset) = ("slot of a replaced record", prev.offset());

@@ -8,7 +8,10 @@
 //!                                                                             new store
 //! ```
 //!
-//! Nothing in the file is needed but records and something that leads to them: a superblock, the
+//! Of a store that was compacted the log does not have all: `compacted` saves what the index leads to,
+//! or the checkpoint and the log after it, or every valid record.
+//!
+//! Of any other, nothing in the file is needed but records and something that leads to them: a superblock, the
 //! header of a segment or the link to it. The index and the live header are not read for content.
 //!
 //! # Invariants
@@ -22,6 +25,7 @@
 
 mod batches;
 mod bigs;
+mod compacted;
 mod marks;
 mod reader;
 mod replaced;
@@ -52,6 +56,7 @@ use crate::storage::raw::ReadAt;
 
 use batches::Undone;
 use bigs::{Bigs, big_header};
+use compacted::Compacted;
 use reader::Reader;
 use replaced::Replaced;
 pub use report::{DamagedRange, RepairProgress, RepairReport};
@@ -135,8 +140,13 @@ pub fn repair_with(
     let source = RawFile::open(source.as_ref())?;
     let mut reader = Reader::new(&source, &mut watch);
     reader.ask()?;
-    let found = find(&mut reader, options)?;
-    let report = found.save_into(&mut reader, Box::new(new.storage()?), options)?;
+    let report = if let Some(compacted) = Compacted::find(&mut reader, options)? {
+        let options = compacted.options(options);
+        save_into(Box::new(new.storage()?), &options, |db| compacted.save(&mut reader, db, true))?
+    } else {
+        let found = find(&mut reader, options)?;
+        found.save_into(&mut reader, Box::new(new.storage()?), options)?
+    };
     new.publish()?;
     Ok(report)
 }
@@ -149,6 +159,11 @@ pub(crate) fn repair_in_memory(
 ) -> Result<(Db, RepairReport)> {
     let mut watch = |_| ControlFlow::Continue(());
     let mut reader = Reader::new(source, &mut watch);
+    if let Some(compacted) = Compacted::find(&mut reader, options)? {
+        let db = compacted.options(options).in_memory()?;
+        let report = compacted.save(&mut reader, &db, false)?;
+        return Ok((db, report));
+    }
     let found = find(&mut reader, options)?;
     let db = found.options(options).in_memory()?;
     let report = found.save(&mut reader, &db)?;
@@ -258,30 +273,16 @@ fn read_end(reader: &mut Reader<'_>, superblock: Option<&Superblock>) -> Option<
 impl Found {
     /// Returns the options of the new store.
     fn options(&self, options: &Options) -> Options {
-        let mut options = options.clone();
-        if let Some(superblock) = &self.superblock {
-            options = options.fill_factor(f64::from(superblock.fill_thousandths) / 1000.0);
-            if let Some(hash) = &self.hash {
-                options = options.hash(hash.clone()).seed(superblock.seed);
-            }
-        }
-        options
+        options_of(self.superblock.as_ref(), self.hash.as_ref(), options)
     }
 
-    /// Creates the new store in an empty storage and closes it: when this returns a report, all
-    /// that the report counts is durable.
     fn save_into(
         self,
         reader: &mut Reader<'_>,
         storage: Box<dyn Storage>,
         options: &Options,
     ) -> Result<RepairReport> {
-        let options = self.options(options).create(Create::New).durability(Durability::Buffered);
-        let db = Db::from_opened(open_storage(storage, &options, true)?, &options);
-        let report = self.save(reader, &db)?;
-        let is_closed = db.close()?;
-        assert!(is_closed, "nobody else has a handle to the new store");
-        Ok(report)
+        save_into(storage, &self.options(options), |db| self.save(reader, db))
     }
 
     /// Stores the newest value of each key in `db`, which is empty.
@@ -310,6 +311,35 @@ impl Found {
         self.report.unreadable_count = reader.unreadable.len() as u64;
         Ok(self.report)
     }
+}
+
+/// Returns the options of a new store that takes the place of one with such a superblock.
+fn options_of(
+    superblock: Option<&Superblock>,
+    hash: Option<&HashFunction>,
+    options: &Options,
+) -> Options {
+    let Some(superblock) = superblock else { return options.clone() };
+    let options = options.clone().fill_factor(f64::from(superblock.fill_thousandths) / 1000.0);
+    match hash {
+        Some(hash) => options.hash(hash.clone()).seed(superblock.seed),
+        None => options,
+    }
+}
+
+/// Creates the new store in an empty storage, has `save` fill it and closes it: when this returns a
+/// report, all that the report counts is durable.
+fn save_into(
+    storage: Box<dyn Storage>,
+    options: &Options,
+    save: impl FnOnce(&Db) -> Result<RepairReport>,
+) -> Result<RepairReport> {
+    let options = options.clone().create(Create::New).durability(Durability::Buffered);
+    let db = Db::from_opened(open_storage(storage, &options, true)?, &options);
+    let report = save(&db)?;
+    let is_closed = db.close()?;
+    assert!(is_closed, "nobody else has a handle to the new store");
+    Ok(report)
 }
 
 /// Returns the hash function that a superblock names: the one that is given, or one of this library.

@@ -1,13 +1,26 @@
 //! `SegmentTable`: what the units of a table are used for, and how many of their bytes are live.
-//! Pure.
 //!
-//! A *unit* is as large as the smallest log segment. The table has one word for each, so that one
-//! load leads from the address of a record to the segment that it is in: segments are aligned to
-//! their size, and the word has that size.
+//! A *unit* is as large as the smallest log segment, 64 KiB at most. The table has an entry of two
+//! words for each, so that one load leads from the address of a record to the segment that it is in:
+//! segments are aligned to their size, and the entry has that size.
+//!
+//! ```text
+//! offset  size  field
+//!      0     8  use (bits 0-2): 1 log, 2 compacted, 3 log segments smaller than a unit, 4 emptied,
+//!               5 damaged; log2 of the units of the segment (3-7); live bytes / 8 (8-31); low half
+//!               of the sequence number (32-63)
+//!      8     8  dead bytes (bits 0-31); granules of big segments and of log segments smaller than a
+//!               unit, one bit each (32-47); which of them are the first ones (48-63)
+//! ```
+//!
+//! Only the first entry of a segment has its use and its counts; the others have a use that is not 0
+//! and the same size. A file that compacts has the table in a segment of kind 4, mapped; a table in
+//! memory, and a handle of a file that has none, have it in private memory.
 //!
 //! # Invariants
 //!
-//! - The words of a segment agree on its use and its size; only the first has its counts.
+//! - A process that is killed between two stores leaves a segment in the table or leaves none: its
+//!   first entry is stored last and erased first. [`SegmentTable::mend`] removes the rest.
 //! - The live bytes of a segment are those of the records in it that a slot holds, between two
 //!   changes. They choose what to compact. Nothing is freed because they are 0.
 //!
@@ -15,8 +28,13 @@
 //!
 //! Which granules are free is in [`space`](crate::space).
 
-use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::atomic::may_be_killed;
+use crate::format::GRANULE_BYTES;
+use crate::space::Extent;
+use crate::storage::WordMap;
 
 /// The use of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,16 +65,26 @@ impl SegmentUse {
             _ => Self::None,
         }
     }
+
+    /// Returns whether an entry with this use is of a segment of whole units.
+    fn is_whole(self) -> bool {
+        !matches!(self, Self::None | Self::Small)
+    }
 }
 
-/// Bits of a word, from the lowest up: the use; log2 of the number of units; live bytes / 8; the low
-/// half of the sequence number.
+/// Bits of the first word, from the lowest up: the use; log2 of the number of units; live bytes / 8;
+/// the low half of the sequence number.
 const USE_BITS: u32 = 3;
 const SIZE_BITS: u32 = 5;
 const LIVE_BITS: u32 = 24;
 const LIVE_SHIFT: u32 = USE_BITS + SIZE_BITS;
 const SEQUENCE_SHIFT: u32 = LIVE_SHIFT + LIVE_BITS;
 const _: () = assert!(SEQUENCE_SHIFT == 32);
+/// Bits of the second word: dead bytes; granules of parts; first granules of parts.
+const PARTS_SHIFT: u32 = 32;
+const FIRSTS_SHIFT: u32 = 48;
+/// Most granules of a unit.
+const GRANULES_MAX: u64 = 16;
 
 /// A segment as the table has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,36 +111,174 @@ impl TableSegment {
 pub(crate) struct SegmentTable {
     /// log2 of the bytes of a unit.
     unit_shift: u32,
-    words: Vec<u64>,
-    /// Dead bytes of segments, at their first units.
-    dead_bytes: Vec<u32>,
-    /// Log segments smaller than a unit: the first of a table.
-    small: Vec<Range<u64>>,
-    /// Segments with one big record each, by their offset, with their size.
-    bigs: BTreeMap<u64, u64>,
+    words: Words,
+}
+
+/// Where the entries are.
+#[derive(Debug)]
+enum Words {
+    Private(Vec<AtomicU64>),
+    /// A segment of the file, mapped; the entries begin behind its header.
+    File(WordMap),
+}
+
+impl Words {
+    #[inline]
+    fn all(&self) -> &[AtomicU64] {
+        match self {
+            Self::Private(words) => words,
+            Self::File(map) => &map.words()[SegmentTable::MAP_HEAD_WORDS..],
+        }
+    }
+}
+
+/// The words of an entry.
+#[derive(Clone, Copy)]
+struct Entry<'a>(&'a [AtomicU64; 2]);
+
+impl Entry<'_> {
+    #[inline]
+    fn word(self) -> u64 {
+        self.0[0].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn set_word(self, word: u64) {
+        self.0[0].store(word, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn second(self) -> u64 {
+        self.0[1].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn set_second(self, word: u64) {
+        self.0[1].store(word, Ordering::Relaxed);
+    }
+
+    fn segment_use(self) -> SegmentUse {
+        SegmentUse::of_word(self.word())
+    }
+
+    fn parts(self) -> u64 {
+        self.second() >> PARTS_SHIFT & 0xffff
+    }
+
+    fn firsts(self) -> u64 {
+        self.second() >> FIRSTS_SHIFT
+    }
+
+    fn set_parts(self, parts: u64, firsts: u64) {
+        may_be_killed();
+        let dead_bytes = self.second() & u64::from(u32::MAX);
+        self.set_second(firsts << FIRSTS_SHIFT | parts << PARTS_SHIFT | dead_bytes);
+        may_be_killed();
+    }
 }
 
 impl SegmentTable {
-    /// Returns the table of a file without segments; `unit_bytes` is a power of two.
+    /// Size of an entry in bytes.
+    pub(crate) const ENTRY_BYTES: u64 = 16;
+    /// Words of a segment of the file before the entries: its header.
+    const MAP_HEAD_WORDS: usize = 8;
+
+    /// Returns the size in bytes of the units of a store with such log segments.
+    pub(crate) fn unit_bytes_for(segment_bytes_min: u64) -> u64 {
+        segment_bytes_min.min(GRANULES_MAX * GRANULE_BYTES)
+    }
+
+    /// Returns the table of a file without segments, in private memory; `unit_bytes` is a power of
+    /// two.
     pub(crate) fn new(unit_bytes: u64) -> Self {
-        assert!(unit_bytes.is_power_of_two());
-        let unit_shift = unit_bytes.trailing_zeros();
-        Self {
-            unit_shift,
-            words: Vec::new(),
-            dead_bytes: Vec::new(),
-            small: Vec::new(),
-            bigs: BTreeMap::new(),
+        Self::of_words(unit_bytes, Vec::new())
+    }
+
+    /// Returns a table in private memory with these entries.
+    pub(crate) fn of_words(unit_bytes: u64, words: Vec<u64>) -> Self {
+        assert!(unit_bytes.is_power_of_two() && words.len().is_multiple_of(2));
+        assert!((GRANULE_BYTES..=GRANULES_MAX * GRANULE_BYTES).contains(&unit_bytes));
+        let words = words.into_iter().map(AtomicU64::new).collect();
+        Self { unit_shift: unit_bytes.trailing_zeros(), words: Words::Private(words) }
+    }
+
+    /// Returns the table that a mapped segment of the file has.
+    pub(crate) fn of_map(unit_bytes: u64, map: WordMap) -> Self {
+        Self { words: Words::File(map), ..Self::new(unit_bytes) }
+    }
+
+    /// Returns the size in bytes of a segment of the file that has room for the entries of a file of
+    /// `file_bytes`, and of twice as many.
+    pub(crate) fn map_bytes(&self, file_bytes: u64) -> u64 {
+        let unit_count = file_bytes.div_ceil(1 << self.unit_shift);
+        let bytes = Self::MAP_HEAD_WORDS as u64 * 8 + unit_count * Self::ENTRY_BYTES;
+        (2 * bytes).next_power_of_two().max(GRANULE_BYTES)
+    }
+
+    /// Returns whether the table has room for every segment of a file of `file_bytes`.
+    pub(crate) fn has_room(&self, file_bytes: u64) -> bool {
+        match &self.words {
+            Words::Private(_) => true,
+            Words::File(_) => file_bytes.div_ceil(1 << self.unit_shift) <= self.unit_count(),
         }
     }
 
-    /// Returns the first unit of the segment that has the byte at `offset`, and its word.
+    /// Returns whether the table is in the file.
+    pub(crate) fn is_in_file(&self) -> bool {
+        matches!(self.words, Words::File(_))
+    }
+
+    /// Returns a copy of the words of all entries, without those at the end that are 0.
+    pub(crate) fn to_words(&self) -> Vec<u64> {
+        let mut words: Vec<u64> =
+            self.words.all().iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        let used = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
+        words.truncate(used.next_multiple_of(2));
+        words
+    }
+
+    /// Returns the checksum of the table.
+    pub(crate) fn crc(&self) -> u32 {
+        let words = self.to_words();
+        words.iter().fold(0, |crc, word| crc32c::crc32c_append(crc, &word.to_le_bytes()))
+    }
+
+    /// Returns the table with its entries in `map`, a segment of the file whose entries are 0.
+    pub(crate) fn moved_to(&self, map: WordMap) -> Self {
+        let moved = Self { unit_shift: self.unit_shift, words: Words::File(map) };
+        let from = self.to_words();
+        assert!(from.len() <= moved.words.all().len(), "`map_bytes` has made room");
+        for (to, from) in moved.words.all().iter().zip(from) {
+            to.store(from, Ordering::Relaxed);
+        }
+        moved
+    }
+
     #[inline]
-    fn first_unit(&self, offset: u64) -> Option<(usize, u64)> {
+    fn entry(&self, unit: usize) -> Option<Entry<'_>> {
+        let words = self.words.all().get(2 * unit..2 * unit + 2)?;
+        Some(Entry(words.first_chunk().expect("two words")))
+    }
+
+    fn entry_of(&self, unit: usize) -> Entry<'_> {
+        self.entry(unit).expect("the table has room for the unit")
+    }
+
+    /// Returns the first unit of the segment that has the byte at `offset`, and its entry.
+    #[inline]
+    fn first_unit(&self, offset: u64) -> Option<(usize, Entry<'_>)> {
         let unit = offset >> self.unit_shift;
-        let word = *self.words.get(unit as usize)?;
-        let size_shift = word >> USE_BITS & ((1 << SIZE_BITS) - 1);
-        Some(((unit >> size_shift << size_shift) as usize, word))
+        let size_shift = self.entry(unit as usize)?.word() >> USE_BITS & ((1 << SIZE_BITS) - 1);
+        let first = (unit >> size_shift << size_shift) as usize;
+        Some((first, self.entry(first)?))
+    }
+
+    fn make_room(&mut self, unit_count: usize) {
+        if let Words::Private(words) = &mut self.words
+            && words.len() < 2 * unit_count
+        {
+            words.resize_with(2 * unit_count, AtomicU64::default);
+        }
     }
 
     /// Adds a segment of the log or of compacted records.
@@ -120,27 +286,27 @@ impl SegmentTable {
         let bytes = segment.end - segment.start;
         assert!(matches!(segment_use, SegmentUse::Log | SegmentUse::Compacted));
         assert!(bytes.is_power_of_two() && segment.start.is_multiple_of(bytes));
-        let is_small = bytes < 1 << self.unit_shift;
-        let segment_use = if is_small { SegmentUse::Small } else { segment_use };
-        let units = self.units_of(&segment);
-        if self.words.len() < units.end {
-            self.words.resize(units.end, 0);
-            self.dead_bytes.resize(units.end, 0);
-        }
-        if is_small {
-            self.small.push(segment);
-            let live = self.words[units.start] & live_mask();
-            self.words[units.start] = live | segment_use as u64;
+        if bytes < 1 << self.unit_shift {
+            let units = self.units_of(&segment);
+            self.make_room(units.end);
+            let entry = self.entry_of(units.start);
+            entry.set_word(entry.word() & live_mask() | SegmentUse::Small as u64);
+            self.begin_part(&segment);
             return;
         }
-        debug_assert!(
-            self.words[units.clone()].iter().all(|&word| word == 0),
-            "a unit is in one segment"
-        );
+        let units = self.units_of(&segment);
+        self.make_room(units.end);
+        let is_unused = |unit| self.entry_of(unit).segment_use() == SegmentUse::None;
+        debug_assert!(units.clone().all(is_unused), "a unit is in one segment");
         let size = u64::from(units.len().trailing_zeros()) << USE_BITS;
-        self.words[units.clone()].fill(size | segment_use as u64);
-        self.dead_bytes[units.start] = 0;
-        self.words[units.start] |= (sequence & u64::from(u32::MAX)) << SEQUENCE_SHIFT;
+        let sequence = (sequence & u64::from(u32::MAX)) << SEQUENCE_SHIFT;
+        for unit in units.clone().rev() {
+            let first = if unit == units.start { sequence } else { 0 };
+            self.entry_of(unit).set_second(0);
+            may_be_killed();
+            self.entry_of(unit).set_word(first | size | segment_use as u64);
+            may_be_killed();
+        }
     }
 
     fn units_of(&self, segment: &Range<u64>) -> Range<usize> {
@@ -148,87 +314,235 @@ impl SegmentTable {
         (segment.start >> self.unit_shift) as usize..(end >> self.unit_shift) as usize
     }
 
+    /// Returns the bits of the granules that a range has in a unit.
+    fn granules_in(&self, range: &Range<u64>, unit: usize) -> u64 {
+        let start = (unit as u64) << self.unit_shift;
+        let end = start + (1 << self.unit_shift);
+        let granule = |at: u64| (at.clamp(start, end) - start) / GRANULE_BYTES;
+        (1 << granule(range.end)) - (1 << granule(range.start))
+    }
+
+    fn begin_part(&self, range: &Range<u64>) {
+        let units = self.units_of(range);
+        for unit in units.clone().rev() {
+            let (entry, granules) = (self.entry_of(unit), self.granules_in(range, unit));
+            debug_assert_eq!(entry.parts() & granules, 0, "a granule is in one segment");
+            let first = if unit == units.start { granules & granules.wrapping_neg() } else { 0 };
+            entry.set_parts(entry.parts() | granules, entry.firsts() | first);
+        }
+    }
+
     /// Adds a segment of one big record.
     pub(crate) fn begin_big(&mut self, segment: Range<u64>) {
-        let before = self.bigs.insert(segment.start, segment.end - segment.start);
-        assert!(before.is_none(), "a segment begins once");
+        self.make_room(self.units_of(&segment).end);
+        self.begin_part(&segment);
+    }
+
+    /// Notes that the record of the segment at `offset` is dead, if it is a big one, and returns where
+    /// it is.
+    pub(crate) fn bury_big(&mut self, offset: u64) -> Option<Range<u64>> {
+        let range = self.part_at(offset)?;
+        let unit = (offset >> self.unit_shift) as usize;
+        let (entry, first) = (self.entry_of(unit), self.granules_in(&first_of(offset), unit));
+        entry.set_parts(entry.parts() & !first, entry.firsts());
+        Some(range)
     }
 
     /// Removes the segment at `offset`, if it is one of a big record, and returns where it was.
     pub(crate) fn end_big(&mut self, offset: u64) -> Option<Range<u64>> {
-        self.bigs.remove(&offset).map(|bytes| offset..offset + bytes)
+        let range = self.part_at(offset)?;
+        for unit in self.units_of(&range) {
+            let (entry, granules) = (self.entry_of(unit), self.granules_in(&range, unit));
+            entry.set_parts(entry.parts() & !granules, entry.firsts() & !granules);
+        }
+        Some(range)
+    }
+
+    /// Returns the part that begins at `offset`, if one does.
+    fn part_at(&self, offset: u64) -> Option<Range<u64>> {
+        let unit = (offset >> self.unit_shift) as usize;
+        let first = self.granules_in(&first_of(offset), unit);
+        let is_first = self.entry(unit)?.firsts() & first != 0;
+        (is_first && offset.is_multiple_of(GRANULE_BYTES)).then(|| offset..self.end_of_part(offset))
+    }
+
+    /// Returns where the part ends that begins at `offset`.
+    fn end_of_part(&self, offset: u64) -> u64 {
+        let mut end = offset + GRANULE_BYTES;
+        loop {
+            let unit = (end >> self.unit_shift) as usize;
+            let Some(entry) = self.entry(unit) else { return end };
+            let at = self.granules_in(&first_of(end), unit);
+            // The granules from there on that do not belong to the part.
+            let others = (!entry.parts() | entry.firsts()) & !(at - 1);
+            let count = others.trailing_zeros().min(self.granule_count()) - at.trailing_zeros();
+            end += u64::from(count) * GRANULE_BYTES;
+            if !end.is_multiple_of(1 << self.unit_shift) || count == 0 {
+                return end;
+            }
+        }
+    }
+
+    /// Returns the number of granules of a unit.
+    fn granule_count(&self) -> u32 {
+        1 << (self.unit_shift - GRANULE_BYTES.trailing_zeros())
+    }
+
+    /// Adds a segment that a walk along the log has found, unless the table has it; returns whether it
+    /// is new.
+    ///
+    /// # Errors
+    ///
+    /// The offset of a segment that has a part of it.
+    pub(crate) fn adopt(
+        &mut self,
+        segment: Range<u64>,
+        segment_use: Option<SegmentUse>,
+        sequence: u64,
+    ) -> Result<bool, u64> {
+        let units = self.units_of(&segment);
+        self.make_room(units.end);
+        if !self.has_room(segment.end) {
+            return Err(segment.start);
+        }
+        let is_known = match (segment_use, self.segment_at(segment.start)) {
+            (Some(_), Some(known)) => known.range() == segment,
+            _ => self.part_at(segment.start).is_some_and(|part| part == segment),
+        };
+        if is_known {
+            return Ok(false);
+        }
+        for unit in units.clone() {
+            let entry = self.entry_of(unit);
+            let is_free = !entry.segment_use().is_whole()
+                && (entry.parts() | entry.firsts()) & self.granules_in(&segment, unit) == 0;
+            if !is_free {
+                return Err((unit as u64) << self.unit_shift);
+            }
+        }
+        match segment_use {
+            Some(segment_use) => self.begin(segment, segment_use, sequence),
+            None => self.begin_big(segment),
+        }
+        Ok(true)
+    }
+
+    /// Removes everything that was emptied or is dead, after a recovery: no slot leads there, and no
+    /// record that is replayed.
+    pub(crate) fn end_all_emptied(&mut self) {
+        for segment in self.emptied() {
+            match segment {
+                (segment, true) => drop(self.end_big(segment.start)),
+                (segment, false) => self.end(segment.start),
+            }
+        }
+    }
+
+    /// Returns the segments that were emptied, and those of dead big records, each with whether it is
+    /// one of these.
+    pub(crate) fn emptied(&self) -> Vec<(Range<u64>, bool)> {
+        let whole = self.segments().filter(|found| found.segment_use == SegmentUse::Emptied);
+        let dead = self.parts().filter(|&(_, is_dead)| is_dead);
+        let whole = whole.map(|segment| (segment.range(), false));
+        whole.chain(dead.map(|(part, _)| (part, true))).collect()
+    }
+
+    /// Removes the segments of compacted records that are younger than `sequence`: a process was
+    /// killed before the log named a record there.
+    pub(crate) fn end_compacted_after(&mut self, sequence: u64) {
+        let is_younger = |found: &TableSegment| {
+            let age = (sequence as u32).wrapping_sub(found.sequence);
+            found.segment_use == SegmentUse::Compacted && age > u32::MAX / 2
+        };
+        let younger: Vec<TableSegment> = self.segments().filter(is_younger).collect();
+        for segment in younger {
+            self.set_use(segment.offset, SegmentUse::Emptied);
+            self.end(segment.offset);
+        }
+    }
+
+    /// Adds to the counts of the segment that has the unit of `offset`.
+    pub(crate) fn add_counts(&mut self, offset: u64, live_bytes: i64, dead_bytes: u64) {
+        let change = live_bytes.unsigned_abs();
+        if live_bytes >= 0 {
+            self.add_live(offset, change);
+        } else if let Some((_, entry)) = self.first_unit(offset) {
+            let word = entry.word();
+            entry.set_word(word - ((change / 8) << LIVE_SHIFT).min(word & live_mask()));
+        }
+        self.add_dead(offset, dead_bytes);
     }
 
     /// Counts a record of `bytes` at `offset` as live. Records of big segments are not counted.
     #[inline]
     pub(crate) fn add_live(&mut self, offset: u64, bytes: u64) {
         debug_assert!(bytes.is_multiple_of(8));
-        let Some((unit, word)) = self.first_unit(offset) else { return };
+        let Some((_, entry)) = self.first_unit(offset) else { return };
+        let word = entry.word();
         if SegmentUse::of_word(word) != SegmentUse::None {
-            let word = &mut self.words[unit];
-            let room = live_mask() - (*word & live_mask());
-            *word += ((bytes / 8) << LIVE_SHIFT).min(room);
+            let room = live_mask() - (word & live_mask());
+            entry.set_word(word + ((bytes / 8) << LIVE_SHIFT).min(room));
         }
     }
 
     /// Counts a record as dead that was counted as live.
     #[inline]
     pub(crate) fn remove_live(&mut self, offset: u64, bytes: u64) {
-        let Some((unit, _)) = self.first_unit(offset) else { return };
-        let word = &mut self.words[unit];
-        *word -= ((bytes / 8) << LIVE_SHIFT).min(*word & live_mask());
-        self.add_dead(offset, bytes);
+        let Some((_, entry)) = self.first_unit(offset) else { return };
+        let word = entry.word();
+        entry.set_word(word - ((bytes / 8) << LIVE_SHIFT).min(word & live_mask()));
+        add_dead_to(entry, bytes);
     }
 
     /// Counts a record of `bytes` at `offset` that no slot has ever held.
     #[inline]
     pub(crate) fn add_dead(&mut self, offset: u64, bytes: u64) {
-        let Some((unit, _)) = self.first_unit(offset) else { return };
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.dead_bytes[unit] = self.dead_bytes[unit].saturating_add(bytes);
+        if let Some((_, entry)) = self.first_unit(offset) {
+            add_dead_to(entry, bytes);
+        }
     }
 
     /// Changes the use of the segment at `offset`.
     pub(crate) fn set_use(&mut self, offset: u64, segment_use: SegmentUse) {
         let segment = self.segment_at(offset).expect("the table has the segment");
-        assert_eq!(segment.offset, offset);
-        for unit in self.units_of(&segment.range()) {
-            let word = &mut self.words[unit];
-            *word = *word >> USE_BITS << USE_BITS | segment_use as u64;
-        }
+        assert!(segment.offset == offset && segment_use.is_whole());
+        let entry = self.entry_of((offset >> self.unit_shift) as usize);
+        may_be_killed();
+        entry.set_word(entry.word() >> USE_BITS << USE_BITS | segment_use as u64);
+        may_be_killed();
     }
 
     /// Removes the segment at `offset`.
     pub(crate) fn end(&mut self, offset: u64) {
         let segment = self.segment_at(offset).expect("the table has the segment");
         assert_eq!(segment.segment_use, SegmentUse::Emptied, "a segment is emptied before it ends");
-        let units = self.units_of(&segment.range());
-        self.words[units].fill(0);
+        for unit in self.units_of(&segment.range()) {
+            may_be_killed();
+            self.entry_of(unit).set_word(0);
+        }
+        may_be_killed();
     }
 
     /// Returns the segment that has the byte at `offset`; `None` for one of a big record, and for
     /// those smaller than a unit.
     pub(crate) fn segment_at(&self, offset: u64) -> Option<TableSegment> {
-        let (unit, word) = self.first_unit(offset)?;
+        let (unit, entry) = self.first_unit(offset)?;
+        let word = entry.word();
         let segment_use = SegmentUse::of_word(word);
-        if matches!(segment_use, SegmentUse::None | SegmentUse::Small) {
-            return None;
-        }
-        let first = self.words[unit];
-        Some(TableSegment {
+        segment_use.is_whole().then(|| TableSegment {
             offset: (unit as u64) << self.unit_shift,
             bytes: (1 << (word >> USE_BITS & ((1 << SIZE_BITS) - 1))) << self.unit_shift,
             segment_use,
-            live_bytes: (first & live_mask()) >> LIVE_SHIFT << 3,
-            dead_bytes: self.dead_bytes[unit].into(),
-            sequence: (first >> SEQUENCE_SHIFT) as u32,
+            live_bytes: (word & live_mask()) >> LIVE_SHIFT << 3,
+            dead_bytes: entry.second() & u64::from(u32::MAX),
+            sequence: (word >> SEQUENCE_SHIFT) as u32,
         })
     }
 
     /// Returns the segments, in the order of the file: not those of big records, nor those smaller
     /// than a unit.
     pub(crate) fn segments(&self) -> impl Iterator<Item = TableSegment> + '_ {
-        let end = (self.words.len() as u64) << self.unit_shift;
+        let end = self.unit_count() << self.unit_shift;
         let mut at = 0;
         std::iter::from_fn(move || {
             while at < end {
@@ -242,9 +556,32 @@ impl SegmentTable {
         })
     }
 
-    /// Returns the number of units.
+    /// Returns the segments of big records and the log segments smaller than a unit, in the order of
+    /// the file, each with whether its record is dead.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (Range<u64>, bool)> + '_ {
+        (0..self.unit_count() as usize).flat_map(move |unit| {
+            let (firsts, parts) = (self.entry_of(unit).firsts(), self.entry_of(unit).parts());
+            let start = (unit as u64) << self.unit_shift;
+            let has_first = move |granule: &u64| firsts >> granule & 1 != 0;
+            (0..GRANULES_MAX).filter(has_first).map(move |granule| {
+                let offset = start + granule * GRANULE_BYTES;
+                (offset..self.end_of_part(offset), parts >> granule & 1 == 0)
+            })
+        })
+    }
+
+    /// Returns the granules of all segments.
+    pub(crate) fn used(&self) -> impl Iterator<Item = Extent> + '_ {
+        let parts = self.parts().map(|(part, _)| part);
+        self.segments().map(|segment| segment.range()).chain(parts).map(|range| {
+            let (granule, end) = (range.start / GRANULE_BYTES, range.end / GRANULE_BYTES);
+            Extent { granule, count: end - granule }
+        })
+    }
+
+    /// Returns the number of units that the table has entries for.
     pub(crate) fn unit_count(&self) -> u64 {
-        self.words.len() as u64
+        self.words.all().len() as u64 / 2
     }
 
     /// Returns the segment of a unit, as [`segment_at`](Self::segment_at).
@@ -252,15 +589,69 @@ impl SegmentTable {
         self.segment_at(unit << self.unit_shift)
     }
 
-    /// Returns the log segments that are smaller than a unit.
-    pub(crate) fn small(&self) -> &[Range<u64>] {
-        &self.small
+    /// Removes what a killed process has begun to add or to remove, and everything that makes no
+    /// sense: nothing has vouched for the entries. `file_bytes` is the size of the file.
+    pub(crate) fn mend(&mut self, file_bytes: u64) {
+        let mut in_segment = 0..0;
+        let mut in_part = false;
+        for unit in 0..self.unit_count() as usize {
+            let entry = self.entry_of(unit);
+            if !in_segment.contains(&unit) {
+                let segment = self.segment_at((unit as u64) << self.unit_shift);
+                let size = |entry: Entry<'_>| entry.word() >> USE_BITS & ((1 << SIZE_BITS) - 1);
+                let whole = segment.filter(|segment| {
+                    let units = self.units_of(&segment.range());
+                    let agrees = |unit| {
+                        let other = self.entry(unit);
+                        other.is_some_and(|other| {
+                            other.segment_use().is_whole() && size(other) == size(entry)
+                        })
+                    };
+                    let is_inside = segment.range().end <= file_bytes;
+                    is_inside && units.start == unit && units.clone().all(agrees)
+                });
+                if let Some(segment) = whole {
+                    in_segment = self.units_of(&segment.range());
+                } else if entry.segment_use() != SegmentUse::Small && entry.word() != 0 {
+                    entry.set_word(0);
+                }
+            }
+            let (parts, firsts) = (entry.parts(), entry.firsts());
+            let (mut kept, mut kept_firsts) = (0, 0);
+            for granule in 0..self.granule_count() {
+                let at = ((unit as u64) << self.unit_shift) + u64::from(granule) * GRANULE_BYTES;
+                let is_inside = at + GRANULE_BYTES <= file_bytes && !in_segment.contains(&unit);
+                let is_first = firsts >> granule & 1 != 0;
+                let is_part = parts >> granule & 1 != 0;
+                in_part = is_inside && (is_first || in_part && is_part);
+                kept |= u64::from(in_part && is_part) << granule;
+                kept_firsts |= u64::from(in_part && is_first) << granule;
+            }
+            if (parts, firsts) != (kept, kept_firsts) {
+                entry.set_parts(kept, kept_firsts);
+            }
+            if entry.segment_use() == SegmentUse::Small {
+                // They are in one unit, whatever a damaged entry says.
+                let word = entry.word() & (live_mask() | ((1 << USE_BITS) - 1));
+                let mended = if kept_firsts == 0 { 0 } else { word };
+                if mended != entry.word() {
+                    entry.set_word(mended);
+                }
+            }
+        }
     }
+}
 
-    /// Returns the segments of big records.
-    pub(crate) fn bigs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.bigs.iter().map(|(&offset, &bytes)| offset..offset + bytes)
-    }
+/// Returns the granule that begins at `offset`.
+fn first_of(offset: u64) -> Range<u64> {
+    offset..offset + GRANULE_BYTES
+}
+
+#[inline]
+fn add_dead_to(entry: Entry<'_>, bytes: u64) {
+    let second = entry.second();
+    let room = u64::from(u32::MAX) - (second & u64::from(u32::MAX));
+    entry.set_second(second + bytes.min(room));
 }
 
 const fn live_mask() -> u64 {
@@ -313,7 +704,8 @@ mod tests {
         }
         table.add_live(16_384 + 64, 80);
         assert_eq!(table.segment_at(16_384 + 64), None, "smaller than a unit");
-        assert_eq!(table.small(), [16_384..20_480, 24_576..32_768]);
+        let parts = [16_384..20_480, 24_576..32_768, 2 * UNIT..2 * UNIT + 20_480];
+        assert!(table.parts().map(|part| part.0).eq(parts));
         assert!(table.segments().all(|segment| segment.live_bytes == 0));
     }
 
@@ -345,8 +737,99 @@ mod tests {
     #[test]
     fn a_big_segment_ends_once() {
         let mut table = table();
-        assert_eq!(table.bigs().count(), 1);
+        assert_eq!(table.parts().count(), 3);
         assert_eq!(table.end_big(2 * UNIT), Some(2 * UNIT..2 * UNIT + 20_480));
         assert_eq!(table.end_big(2 * UNIT), None);
+        assert_eq!(table.parts().count(), 2);
+    }
+
+    #[test]
+    fn parts_end_where_the_next_begins_and_run_over_units() {
+        let mut table = SegmentTable::new(UNIT);
+        let parts =
+            [4096..8192, 8192..3 * UNIT + 4096, 3 * UNIT + 8192..4 * UNIT, 4 * UNIT..5 * UNIT];
+        for part in parts.iter().rev() {
+            table.begin_big(part.clone());
+        }
+        assert!(table.parts().eq(parts.clone().map(|part| (part, false))));
+        assert_eq!(table.end_big(8192), Some(parts[1].clone()));
+        assert!(table.parts().map(|part| part.0).eq([0, 2, 3].map(|i: usize| parts[i].clone())));
+        assert_eq!(table.bury_big(4 * UNIT), Some(parts[3].clone()));
+        assert!(table.emptied().into_iter().eq([(parts[3].clone(), true)]));
+        assert_eq!(table.end_big(4 * UNIT), Some(parts[3].clone()));
+        assert_eq!(table.end_big(3 * UNIT + 8192), Some(parts[2].clone()));
+        assert!(table.parts().eq([(parts[0].clone(), false)]));
+    }
+
+    #[test]
+    fn a_table_survives_its_words() {
+        let mut before = table();
+        before.add_live(4 * UNIT + 64, 24);
+        let mut after = SegmentTable::of_words(UNIT, before.to_words());
+        after.mend(8 * UNIT);
+        assert!(after.segments().eq(before.segments()) && after.parts().eq(before.parts()));
+        assert_eq!(after.crc(), before.crc());
+    }
+
+    /// Each place between two stores of an addition or a removal.
+    #[test]
+    #[cfg(not(loom))]
+    fn a_killed_process_leaves_a_segment_or_none() {
+        use crate::atomic::kill_points::is_killed;
+
+        type Change = fn(&mut SegmentTable);
+        let changes: [Change; 4] = [
+            |table| table.begin(8 * UNIT..16 * UNIT, SegmentUse::Log, 77),
+            |table| table.begin_big(2 * UNIT + 24_576..3 * UNIT + 8192),
+            |table| {
+                table.end_big(2 * UNIT);
+            },
+            |table| {
+                table.set_use(4 * UNIT, SegmentUse::Emptied);
+                table.end(4 * UNIT);
+            },
+        ];
+        for change in changes {
+            let mut after = table();
+            change(&mut after);
+            let counts =
+                [table(), after].map(|table| table.segments().count() + table.parts().count());
+            let mut killed_count = 0;
+            for at in 0.. {
+                let mut killed = table();
+                let is_killed = is_killed(at, || change(&mut killed));
+                let mut killed = SegmentTable::of_words(UNIT, killed.to_words());
+                killed.mend(16 * UNIT);
+                let count = killed.segments().count() + killed.parts().count();
+                assert!(counts.contains(&count), "place {at}: {count} of {counts:?}");
+                if !is_killed {
+                    break;
+                }
+                killed_count += 1;
+            }
+            assert!(killed_count >= 2);
+        }
+    }
+
+    /// Whatever the words say, what is left can be walked, is inside the file and has one use.
+    #[test]
+    fn entries_that_make_no_sense_are_removed() {
+        let mut state = 7_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state ^ state >> 29
+        };
+        for _ in 0..500 {
+            let words =
+                (0..64).map(|_| if next() % 3 == 0 { next() & next() } else { 0 }).collect();
+            let mut table = SegmentTable::of_words(UNIT, words);
+            table.mend(30 * UNIT + 4096);
+            let whole = table.segments().map(|segment| segment.range());
+            let mut ranges: Vec<_> = whole.chain(table.parts().map(|part| part.0)).collect();
+            ranges.sort_by_key(|range| range.start);
+            assert!(ranges.iter().all(|range| range.start < range.end));
+            assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
+            assert!(ranges.last().is_none_or(|last| last.end <= 30 * UNIT + 4096));
+        }
     }
 }

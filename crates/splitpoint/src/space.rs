@@ -46,13 +46,38 @@ impl Space {
     pub(crate) fn complement(start: u64, mut used: Vec<Extent>) -> Self {
         used.sort_unstable_by_key(|extent| extent.granule);
         let mut space = Self::new(start, Vec::new());
+        space.keep_all();
         for extent in used {
             if extent.granule > space.end {
-                space.add_free(space.end, extent.granule - space.end);
+                let count = extent.granule - space.end;
+                space.free.push(Extent { granule: space.end, count });
             }
             space.end = space.end.max(extent.granule + extent.count);
         }
         space
+    }
+
+    /// Takes over what `before` has set aside, which is free in this list.
+    pub(crate) fn keep_aside(&mut self, before: &Self) {
+        let Some(aside) = before.aside else { return };
+        let whole = self.free.iter().position(|free| {
+            free.granule <= aside.granule
+                && aside.granule + aside.count <= free.granule + free.count
+        });
+        let free = self.free.swap_remove(whole.expect("what is set aside is free"));
+        let (end, free_end) = (aside.granule + aside.count, free.granule + free.count);
+        self.add_free(free.granule, aside.granule - free.granule);
+        self.add_free(end, free_end - end);
+        self.free.push(aside);
+        self.aside = Some(aside);
+    }
+
+    /// Makes the file end at `end` granules or behind, and the new ones free.
+    pub(crate) fn extend_to(&mut self, end: u64) {
+        if let Some(count) = end.checked_sub(self.end) {
+            let granule = std::mem::replace(&mut self.end, end);
+            self.add_free(granule, count);
+        }
     }
 
     /// Returns whether any granule of `extent` is free or behind the end.
@@ -65,11 +90,13 @@ impl Space {
                 .any(|free| free.granule < after(extent) && extent.granule < after(*free))
     }
 
-    /// Removes the free granules at the end, and returns whether there were any. No extent may be
-    /// set aside.
+    /// Removes the free granules at the end, and returns whether there were any; an extent that is set
+    /// aside stays.
     pub(crate) fn trim(&mut self) -> bool {
-        assert!(self.aside.is_none());
-        let last = self.free.iter().position(|extent| extent.granule + extent.count == self.end);
+        let is_last = |extent: &Extent| {
+            extent.granule + extent.count == self.end && self.aside != Some(*extent)
+        };
+        let last = self.free.iter().position(is_last);
         if let Some(last) = last {
             self.end = self.free.swap_remove(last).granule;
         }
@@ -84,6 +111,11 @@ impl Space {
     /// Returns the free extents, including the one that is set aside.
     pub(crate) fn free(&self) -> &[Extent] {
         &self.free
+    }
+
+    /// Returns the free extents that are not set aside.
+    pub(crate) fn unreserved(&self) -> impl Iterator<Item = &Extent> {
+        self.free.iter().filter(|extent| self.aside != Some(**extent))
     }
 
     /// Returns the number of free bytes before the end.

@@ -76,6 +76,8 @@ pub struct SegmentBytes {
     pub overflow: u64,
     /// Checkpoints of the index, including one that is being written.
     pub checkpoint: u64,
+    /// The segment table, which a file has once it is compacted or its log is long.
+    pub segment_table: u64,
     /// Segments without a live record that a value, a scan or a backup may still read.
     pub waiting: u64,
     /// Free space.
@@ -183,8 +185,10 @@ pub struct Stats {
     pub hash_name: String,
     /// Bytes of log since the store was created: its last log sequence number.
     pub log_bytes: u64,
+    /// Bytes of log since the store was opened.
+    pub appended_bytes: u64,
     /// Bytes of records that compaction has moved since the store was opened. They are not in
-    /// `log_bytes`.
+    /// `appended_bytes`, except for the records in the log that name them, about 8 bytes each.
     pub moved_bytes: u64,
     /// Bytes of log that are durable.
     pub durable_bytes: u64,
@@ -208,8 +212,8 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Returns the bytes that a table in memory has written for a byte of its changes: 1 until
-    /// compaction moves records.
+    /// Returns the bytes that a store has written since it was opened for a byte of its log: 1 until
+    /// compaction moves records. Checkpoints do not count.
     ///
     /// # Examples
     ///
@@ -222,7 +226,8 @@ impl Stats {
     /// # }
     /// ```
     pub fn write_amplification(&self) -> f64 {
-        real(self.log_bytes + self.moved_bytes) / real(self.log_bytes.max(1))
+        let appended_bytes = self.appended_bytes.max(1);
+        real(appended_bytes + self.moved_bytes) / real(appended_bytes)
     }
 
     /// Returns the statistics of a table that has no log, as far as its chains show them.
@@ -260,6 +265,7 @@ impl Stats {
             segments: SegmentBytes::default(),
             hash_name: String::new(),
             log_bytes: 0,
+            appended_bytes: 0,
             moved_bytes: 0,
             durable_bytes: 0,
             unsafe_age: None,

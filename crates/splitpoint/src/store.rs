@@ -15,13 +15,18 @@
 //! open store this module has reading and waiting for the device; changes are in `put` and `batch`,
 //! splits and merges in `resize`, checkpoints in `checkpointing`, the mark "clean" in `closing`.
 
+mod accounting;
 mod batch;
 mod checkpointing;
 mod closing;
+
 mod compacting;
+mod maintaining;
 mod pace;
 mod put;
 mod resize;
+mod room;
+mod segments;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +46,7 @@ use crate::index::split::Scratch;
 use crate::instrument::{CountedLines, Instrument};
 use crate::linear::{BucketIndex, Geometry};
 use crate::live::{CommitState, LINES_USED_OFFSET, LineWindow, Live};
-use crate::log::append::{Appender, OpenedSegments};
+use crate::log::append::Appender;
 use crate::log::durable::GroupCommit;
 use crate::log::record::Pair;
 use crate::options::{Access, Durability, Options};
@@ -53,7 +58,7 @@ use crate::value::Value;
 pub(crate) use checkpointing::Checkpointing;
 pub(crate) use closing::Mark;
 use compacting::Compacting;
-pub use compacting::Maintenance;
+pub use maintaining::Maintenance;
 pub(crate) use pace::{Pace, Step, Written};
 pub(crate) use put::{Put, TOMBSTONE_BYTES};
 
@@ -68,7 +73,6 @@ pub(crate) struct Store {
     fill_thousandths: u64,
     pub(crate) recovery: Recovery,
     pub(crate) group: GroupCommit,
-    pub(crate) opened: Arc<OpenedSegments>,
     instrument: Option<Instrument>,
     /// Since when scans and backups go on.
     pub(crate) horizons: Horizons,
@@ -85,6 +89,8 @@ pub(crate) struct Writer {
     pub(crate) state: CommitState,
     pub(crate) superblock: Superblock,
     pub(crate) mark: Mark,
+    /// Where the log ended when the store was opened.
+    opened_lsn: u64,
     pub(crate) pace: Pace,
     /// Whether each store takes room of the file system.
     needs_room: bool,
@@ -106,6 +112,7 @@ impl Writer {
     ) -> Self {
         let is_new = superblock.log_start == LogStart::default();
         Self {
+            opened_lsn: log.position().lsn,
             log,
             extents,
             state,
@@ -157,15 +164,10 @@ impl Store {
         let group = GroupCommit::new(region.health().clone());
         group.start_at(durable_lsn);
         writer.pace = Pace::new(options.async_age_max, writer.written());
-        if region.storage().is_volatile()
-            && let Some(live_share) = options.live_share
-        {
-            writer.begin_compaction(live_share, options);
-        }
         if options.access == Access::ReadWrite && !region.storage().is_volatile() {
             writer.schedule_first_checkpoint(&region, options.checkpoint_bytes_min);
         }
-        Self {
+        let store = Self {
             region,
             hash,
             seed: writer.superblock.seed,
@@ -175,12 +177,18 @@ impl Store {
             fill_thousandths: writer.superblock.fill_thousandths.into(),
             recovery,
             group,
-            opened: writer.log.opened().clone(),
             instrument: options.instrument.then(Instrument::new),
             horizons: Horizons::default(),
             writer: Mutex::new(writer),
             superblock_writes: Mutex::default(),
+        };
+        if options.access == Access::ReadWrite
+            && let Some(live_share) = options.live_share
+        {
+            let mut writer = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            writer.begin_compaction(&store, live_share, options);
         }
+        store
     }
 
     /// Waits until no superblock is being written, and keeps it so. A caller that needs the lock of
@@ -235,7 +243,7 @@ impl Store {
         }
         let Some(candidate) = find_candidate(windows, hash)? else { return Ok(None) };
         let pin = pins.pin();
-        match candidate.find(windows, hash, |addr| key_at(view, addr, key)) {
+        match candidate.find_pinned(windows, hash, |addr| key_at(view, addr, key)) {
             Ok(Some(pair)) => Ok(Some(Value::pinned(pair.value, pin))),
             other => other.map(|_| None),
         }
@@ -320,7 +328,7 @@ impl Store {
         self.group.wait_for(lsn, || {
             let (ranges, lsn) = {
                 let mut writer = self.lock()?;
-                let (ranges, lsn) = writer.log.take_unsynced(is_awaited);
+                let (ranges, lsn) = writer.take_unsynced(is_awaited);
                 let written = writer.written();
                 self.group.set_syncing_since(writer.pace.begin_sync(written));
                 debug_assert_eq!(
@@ -392,9 +400,12 @@ impl Store {
     }
 
     /// Counts chains and collects what the writer knows.
-    pub(crate) fn collect_stats(&self, writer: &Writer) -> Result<Stats> {
+    pub(crate) fn collect_stats(&self, writer: &mut Writer) -> Result<Stats> {
+        if writer.superblock.is_compacted {
+            // What waits, and what is free, the table knows.
+            writer.find_segments()?;
+        }
         let region = &self.region;
-        let live = region.live();
         let geometry = self.shape().geometry;
         let mut occupancy = Occupancy::new(geometry, SLOT_COUNT as u64);
         let mut overflow_line_count = 0;
@@ -419,10 +430,10 @@ impl Store {
                 expected: line_count,
                 found: overflow_line_count,
             })?;
-        let free_bytes = writer.extents.space().free_bytes();
-        let returned_bytes = writer.returned_bytes();
-        let used_file_bytes = region.view.file_bytes() - returned_bytes;
+        let used_file_bytes = region.view.file_bytes() - writer.returned_bytes();
         let private_bytes = if region.is_private() { index + overflow } else { 0 };
+        // Pins that have gone since the last change hold up nothing.
+        region.pins.poll();
         Ok(Stats {
             path: (!storage.is_volatile()).then(|| storage.path().to_path_buf()),
             record_count: writer.state.record_count,
@@ -434,18 +445,10 @@ impl Store {
             live_bytes: writer.state.live_bytes,
             dead_bytes: writer.state.dead_bytes,
             file_bytes: used_file_bytes + private_bytes,
-            segments: SegmentBytes {
-                header: HEADER_BYTES,
-                log: live.log_bytes(),
-                big: live.big_bytes(),
-                index,
-                overflow,
-                checkpoint: checkpoint_bytes(live),
-                waiting: writer.waiting_bytes(),
-                free: free_bytes - returned_bytes,
-            },
+            segments: SegmentBytes { index, overflow, ..self.segment_bytes(writer) },
             hash_name: self.hash.name().to_string(),
             log_bytes: writer.log.position().lsn,
+            appended_bytes: writer.log.position().lsn - writer.opened_lsn,
             moved_bytes: writer.moved_bytes(),
             durable_bytes: self.group.durable_lsn(),
             unsafe_age: self.unsafe_since(writer).map(|since| since.elapsed()),
@@ -461,9 +464,20 @@ impl Store {
         })
     }
 
-    /// Returns the end of the log segment at `offset`.
-    pub(crate) fn tail_segment_end(&self, offset: u64) -> u64 {
-        self.region.view.segment(offset).map_or(offset, |header| offset + header.segment_bytes)
+    /// Returns the bytes of the file by their use, without those of the index.
+    fn segment_bytes(&self, writer: &Writer) -> SegmentBytes {
+        let live = self.region.live();
+        let table = live.segment_table();
+        SegmentBytes {
+            header: HEADER_BYTES,
+            log: live.log_bytes(),
+            big: live.big_bytes(),
+            checkpoint: checkpoint_bytes(live),
+            segment_table: table.map_or(0, |extent| extent.count * GRANULE_BYTES),
+            waiting: writer.waiting_bytes(),
+            free: writer.extents.space().free_bytes() - writer.returned_bytes(),
+            ..SegmentBytes::default()
+        }
     }
 
     /// Returns the number of buckets that `record_count` records ask for.

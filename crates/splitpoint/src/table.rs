@@ -87,7 +87,7 @@ impl Capabilities {
 }
 
 /// Iterator over keys with their values, in the order of the access method.
-pub type Entries<'table> = Box<dyn Iterator<Item = Result<Entry<'table>>> + 'table>;
+pub type Entries<'table> = Box<dyn Iterator<Item = Result<Entry<'table>>> + Send + 'table>;
 
 /// What a check found, for every access method.
 ///

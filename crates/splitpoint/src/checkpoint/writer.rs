@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::claims::{Claims, GROUP_BUCKETS};
 use super::{
     BLOCK_BYTES, BLOCK_HEAD_BYTES, CheckpointState, ENTRY_HEAD_BYTES, ENTRY_SLOTS_MAX,
-    EXTENT_COUNT_MAX, GROUP_SLOTS_MAX, Packing, block_crc, extent_of, release,
+    GROUP_SLOTS_MAX, Packing, block_crc, extent_of, release,
 };
 use crate::error::{Error, Result};
 use crate::format::{CheckpointName, GRANULE_BYTES, SegmentHeader, SegmentKind, put_u32};
@@ -74,9 +74,6 @@ impl CheckpointWriter {
         thread_count: u64,
     ) -> Result<Self> {
         let region = &extents.region().clone();
-        if state.used.len() > EXTENT_COUNT_MAX {
-            return Err(Error::Full { what: "checkpoint extents", bytes: GRANULE_BYTES });
-        }
         assert!(state.replay_start.segment_offset != 0, "a checkpoint is of a log");
         let bytes = state.segment_bytes_max(thread_count);
         let live = region.live();
@@ -95,8 +92,8 @@ impl CheckpointWriter {
                 bucket_count,
                 record_count: state.commit.record_count,
                 claims: Claims::new(bucket_count),
-                next_block: AtomicU64::new(GRANULE_BYTES),
-                end: AtomicU64::new(GRANULE_BYTES),
+                next_block: AtomicU64::new(state.head_bytes()),
+                end: AtomicU64::new(state.head_bytes()),
                 has_failed: AtomicBool::new(false),
             }),
             name: segment,

@@ -526,6 +526,22 @@ fn a_backup_of_a_compacted_table_has_every_pair() {
     assert_eq!(content(&Db::open(&streamed).unwrap()), run.model);
 }
 
+/// Each big value has a small record in the log that names it, dead from the first: thousands of them
+/// fill segments that compaction would take away.
+#[test]
+fn a_backup_of_a_compacted_table_of_big_values_has_every_pair() {
+    let mut run = Run::new();
+    for key in 0..600 {
+        run.put(key, 17_000);
+    }
+    run.put(0, 17_000);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("copy.spt");
+    let report = run.db.backup(&path).unwrap();
+    assert_eq!(report.record_count, 600);
+    assert_eq!(content(&Db::open(&path).unwrap()), run.model);
+}
+
 #[test]
 fn readers_find_every_key_while_records_move() {
     let mut run = Run::new();

@@ -2,6 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use crate::index::Lines;
+use crate::index::lookup::find_candidate;
+use crate::linear::BucketIndex;
 use crate::{Db, Entry, Options, Value};
 
 fn capitals() -> Db {
@@ -28,9 +31,10 @@ fn a_value_is_pinned_until_it_and_its_copies_are_dropped() {
     assert!(db.stats().unwrap().held_up_for.is_some());
     assert_eq!(copy, "Paris");
     assert_eq!(copy.into_vec(), b"Paris");
-    assert!(is_free_to_reuse(&db));
+    // No change has looked at the pins since.
     let stats = db.stats().unwrap();
     assert!(!stats.is_pinned && stats.held_up_for.is_none());
+    assert!(is_free_to_reuse(&db));
 }
 
 #[test]
@@ -122,4 +126,37 @@ fn values_and_scans_may_be_sent_and_shared() {
         scope.spawn(|| drop(value));
     });
     assert!(is_free_to_reuse(&db), "another thread has dropped it");
+}
+
+/// The reader is interrupted between its candidate and its pin. Meanwhile the buckets move, and the space
+/// of every record is used again.
+#[test]
+fn a_lookup_that_pins_after_its_buckets_moved_finds_its_key() {
+    let options = Options::new().seed(1).fill_factor(1.0).segment_bytes_min(4096);
+    let db = options.poison_freed().in_memory().unwrap();
+    let region = &db.store().region;
+    let first_bucket = || std::ptr::from_ref(region.windows.bucket(BucketIndex(0)));
+    let before_move = first_bucket();
+    let key = |i: u64| i.to_le_bytes();
+    (0..500).for_each(|i| db.put(key(i), [1; 20]).unwrap());
+    assert_eq!(first_bucket(), before_move, "a small table is in one block");
+    let candidate = |i| {
+        let hash = db.store().hash_of(&key(i));
+        (i, hash, find_candidate(&region.windows, hash).unwrap().expect("the tag is there"))
+    };
+    let candidates: Vec<_> = (0..500).map(candidate).collect();
+    // No more than it takes: splits change the epoch as well.
+    let mut added = 500..600;
+    while first_bucket() == before_move {
+        db.put(key(added.next().expect("it outgrows its block")), [1; 20]).unwrap();
+    }
+    (0..20).for_each(|_| (0..500).for_each(|i| db.put(key(i), [2; 20]).unwrap()));
+    for (i, hash, candidate) in candidates {
+        let _pin = region.pins.pin();
+        let found = candidate.find_pinned(&region.windows, hash, |addr| {
+            let pair = region.view.pair(addr)?;
+            Ok((pair.key == key(i)).then_some(pair.value))
+        });
+        assert_eq!(found.unwrap(), Some(&[2; 20][..]), "key {i}");
+    }
 }

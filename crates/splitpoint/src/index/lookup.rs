@@ -31,7 +31,7 @@ pub(crate) fn find<L: Lines + ?Sized, T>(
     is_key: impl FnMut(Addr) -> Result<Option<T>>,
 ) -> Result<Option<T>> {
     match find_candidate(lines, hash)? {
-        Some(candidate) => candidate.find(lines, hash, is_key),
+        Some(candidate) => candidate.find_if(true, lines, hash, is_key),
         None => Ok(None),
     }
 }
@@ -95,15 +95,33 @@ fn next_with_tag<'a, L: Lines + ?Sized>(
 
 impl<'a> Candidate<'a> {
     /// Finds the record like [`find`], for a caller that has pinned it since.
+    ///
+    /// The line may have left its chain before the pin, or its buckets may have moved in memory: then it
+    /// still has the slots of that time, and their records may have been used again. Both change the
+    /// epoch first.
     #[inline(always)]
-    pub(crate) fn find<L: Lines + ?Sized, T>(
+    pub(crate) fn find_pinned<L: Lines + ?Sized, T>(
         self,
+        lines: &'a L,
+        hash: u64,
+        is_key: impl FnMut(Addr) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let is_current = lines.shape().load(Ordering::Acquire) == self.shape;
+        self.find_if(is_current, lines, hash, is_key)
+    }
+
+    /// Looks at the records if the candidate `is_current`, and otherwise begins anew.
+    #[inline(always)]
+    fn find_if<L: Lines + ?Sized, T>(
+        self,
+        is_current: bool,
         lines: &'a L,
         hash: u64,
         mut is_key: impl FnMut(Addr) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        match self.find_in_rest(lines, Tag::of_hash(hash), &mut is_key) {
-            Ok(Some(found)) => Ok(Some(found)),
+        let looked = is_current.then(|| self.find_in_rest(lines, Tag::of_hash(hash), &mut is_key));
+        match looked {
+            Some(Ok(Some(found))) => Ok(Some(found)),
             missed => settle(lines, hash, self.shape, missed, is_key),
         }
     }
@@ -158,26 +176,30 @@ fn is_same_place(before: u64, after: u64, hash: u64) -> bool {
 }
 
 /// Returns a miss, or an error, if the writer has moved nothing since the reader loaded `shape`; otherwise
-/// looks again. Apart, so that a hit is compiled into the caller.
+/// looks again, as it does if the reader has not looked at all. Apart, so that a hit is compiled into the
+/// caller.
 #[cold]
 #[inline(never)]
 fn settle<L: Lines + ?Sized, T>(
     lines: &L,
     hash: u64,
     mut shape: u64,
-    mut missed: Result<Option<T>>,
+    mut missed: Option<Result<Option<T>>>,
     mut is_key: impl FnMut(Addr) -> Result<Option<T>>,
 ) -> Result<Option<T>> {
     loop {
-        let after = lines.shape().load(Ordering::Acquire);
-        if shape == after || is_same_place(shape, after, hash) {
-            return missed;
+        if let Some(missed) = missed {
+            let after = lines.shape().load(Ordering::Acquire);
+            if shape == after || is_same_place(shape, after, hash) {
+                return missed;
+            }
         }
         let Some(candidate) = find_candidate(lines, hash)? else { return Ok(None) };
-        missed = candidate.find_in_rest(lines, Tag::of_hash(hash), &mut is_key);
-        if let Ok(Some(_)) = missed {
-            return missed;
+        let looked = candidate.find_in_rest(lines, Tag::of_hash(hash), &mut is_key);
+        if let Ok(Some(_)) = looked {
+            return looked;
         }
+        missed = Some(looked);
         shape = candidate.shape;
     }
 }

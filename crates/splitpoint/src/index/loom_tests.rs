@@ -7,20 +7,22 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p splitpoint --release --lib loom
 //! ```
 
+use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
 use super::Lines;
 use super::line::{Line, LineNumber};
-use super::lookup::{find, locate};
+use super::lookup::{find, find_candidate, locate};
 use super::overflow::LinePool;
 use super::shape::Shape;
 use super::slot::{Slot, Tag};
-use super::split::{Scratch, insert, merge, split};
+use super::split::{Scratch, change_epoch, insert, merge, split};
 use crate::atomic::{AtomicU64, Ordering};
 use crate::error::Result;
 use crate::format::Addr;
 use crate::linear::{BucketIndex, Geometry};
+use crate::pins::Pins;
 
 /// A key is its address and its hash: the addresses below are numbered by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -338,4 +340,143 @@ fn loom_a_lookup_of_a_missing_key_ends() {
         writer.split();
         reader.join().unwrap();
     });
+}
+
+/// A table in memory: its buckets can move, and the space of its two records is used again. The slots
+/// hold the numbers of the records, from 1.
+struct TableInMemory {
+    shape: AtomicU64,
+    /// Where the buckets are now.
+    base: AtomicU64,
+    buckets: [[Line; 2]; 2],
+    pins: Pins,
+    /// Loom fails when one thread writes to a cell that another may be reading.
+    records: [UnsafeCell<()>; 2],
+}
+
+impl Lines for TableInMemory {
+    fn shape(&self) -> &AtomicU64 {
+        &self.shape
+    }
+
+    fn bucket(&self, bucket: BucketIndex) -> &Line {
+        &self.buckets[self.base.load(Ordering::Acquire) as usize][bucket.0 as usize]
+    }
+
+    fn overflow(&self, _: LineNumber) -> Option<&Line> {
+        None
+    }
+
+    fn overflow_line_count(&self) -> u64 {
+        0
+    }
+}
+
+/// A pool whose line nobody takes: buckets with one key need none, but a merge asks how many there are.
+struct NoLines;
+
+impl LinePool for NoLines {
+    fn take(&mut self) -> Option<LineNumber> {
+        None
+    }
+
+    fn give(&mut self, _: LineNumber) {}
+
+    fn free_count(&self) -> u64 {
+        1
+    }
+}
+
+impl TableInMemory {
+    /// Returns a table with record 1 of a key.
+    fn new(bucket_count: u64, hash: u64) -> Self {
+        let shape = Shape { geometry: Geometry::with_bucket_count(bucket_count), epoch: 0 };
+        let table = Self {
+            shape: AtomicU64::new(shape.word()),
+            base: AtomicU64::new(0),
+            buckets: std::array::from_fn(|_| std::array::from_fn(|_| Line::new())),
+            pins: Pins::default(),
+            records: std::array::from_fn(|_| UnsafeCell::new(())),
+        };
+        let bucket = table.bucket(shape.geometry.bucket_of(hash));
+        bucket.set_slot(0, Slot::new(Tag::of_hash(hash), Addr(1)));
+        table
+    }
+
+    /// Looks the key up like `Store::find_hashed`, which pins only when it has a candidate.
+    fn read(&self, hash: u64) {
+        let candidate = find_candidate(self, hash).unwrap().expect("the tag is there");
+        let pin = self.pins.pin();
+        let found = candidate.find_pinned(self, hash, |addr| {
+            self.records[addr.0 as usize - 1].with(|_| ());
+            Ok(Some(()))
+        });
+        assert_eq!(found.unwrap(), Some(()));
+        drop(pin);
+    }
+
+    /// Copies the buckets to where they stay from now on.
+    fn move_buckets(&self) {
+        for (from, to) in self.buckets[0].iter().zip(&self.buckets[1]) {
+            for (i, slot) in from.slots_in_use() {
+                to.set_slot(i, slot);
+            }
+        }
+        self.base.store(1, Ordering::Release);
+    }
+
+    fn merge(&self) {
+        let shape = Shape::of_word(self.shape.load(Ordering::Relaxed));
+        let plan = shape.geometry.plan_merge().unwrap();
+        merge(self, &mut NoLines, &plan, &mut Scratch::default()).unwrap();
+    }
+
+    /// Replaces record 1 of the key by record 2, and uses its space again as soon as the pins allow it.
+    fn replace(&self, hash: u64) {
+        let at = locate(self, hash, |addr| Ok(addr.0 == 1)).unwrap();
+        let (line, i, slot) = at.found.expect("the key is there");
+        line.set_slot(i, Slot::new(slot.tag(), Addr(2)));
+        let ticket = self.pins.ticket();
+        if self.pins.poll() > ticket {
+            self.records[0].with_mut(|_| ());
+        }
+    }
+}
+
+/// Looks a key up while its bucket is moved or merged and then the key gets another record.
+fn read_during(bucket_count: u64, hash: u64, change: fn(&TableInMemory)) {
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 20_000;
+    builder.preemption_bound = Some(preemptions());
+    builder.check(move || {
+        let table = Arc::new(TableInMemory::new(bucket_count, hash));
+        let reader = {
+            let table = table.clone();
+            thread::spawn(move || table.read(hash))
+        };
+        change(&table);
+        table.replace(hash);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_lookup_that_pins_after_its_bucket_moved_reads_nothing_that_is_used_again() {
+    read_during(1, STAYS, |table| {
+        table.move_buckets();
+        change_epoch(table);
+    });
+}
+
+/// The bucket that is merged away keeps its slots.
+#[test]
+fn loom_a_lookup_that_pins_after_its_bucket_was_merged_reads_nothing_that_is_used_again() {
+    read_during(2, MOVES, TableInMemory::merge);
+}
+
+/// Shows that the first of the two can fail: a reader that pins too late learns of a move by the epoch.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn loom_a_lookup_does_not_see_a_move_in_the_same_epoch() {
+    read_during(1, STAYS, TableInMemory::move_buckets);
 }

@@ -15,6 +15,8 @@
 //!   A reader that missed because of the erase sees the new shape when it looks again.
 //! - An overflow line or a bucket is used again only after the reuse epoch in the shape has
 //!   changed, so a reader that strayed into it looks again as well.
+//! - The epoch changes before the next store to a line when lines have moved, and what they left
+//!   behind keeps its slots.
 //!
 //! `docs/design.md` shows why these make a lookup without a lock right.
 //!

@@ -7,7 +7,8 @@ const COUNT_BITS: u32 = 33;
 /// The shape of a table, as one word: `epoch << 33 | bucket count`.
 ///
 /// The epoch changes before anything that a reader may be looking at is used for something else:
-/// an overflow line that left its chain, a bucket that a merge took away.
+/// an overflow line that left its chain, a bucket that a merge took away. It also changes when lines
+/// have moved in memory, so that a reader does not go on with the copy that they left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) geometry: Geometry,

@@ -135,6 +135,12 @@ pub(crate) fn split<L: Lines + ?Sized>(
     shorten_chain(lines, pool, plan.lower, shape, scratch)
 }
 
+/// Tells readers that what they have looked at may be used for something else from now on, so that they
+/// look again.
+pub(crate) fn change_epoch<L: Lines + ?Sized>(lines: &L) {
+    publish(lines, Shape::of_word(lines.shape().load(Ordering::Relaxed)).in_next_epoch());
+}
+
 /// Stores the shape of the table, after everything stored before.
 fn publish<L: Lines + ?Sized>(lines: &L, shape: Shape) {
     may_be_killed();

@@ -1,8 +1,6 @@
 //! Append records at the tail of the log.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock};
 
 use super::record::{HEADER_BYTES_MAX, LINK_BYTES, RecordHeader, RecordKind, finish_crc};
 use crate::error::{Error, Result};
@@ -10,6 +8,7 @@ use crate::format::{
     Addr, GRANULE_BYTES, LOG_SEGMENT_BYTES_MAX, LOG_SHARE, LogStart, REUSED_SHARE, SegmentHeader,
     SegmentKind, big_record_bytes_min, log_segment_bytes,
 };
+use crate::live::CommitState;
 use crate::prefaulter::Ticket;
 use crate::region::{Extents, Region, View};
 use crate::storage::Tail;
@@ -26,6 +25,9 @@ pub(crate) enum WritePath {
 /// A segment is prepared if it is at least this many times as large as the smallest: for a small one
 /// the thread costs more than the faults. The bound was not measured.
 const PREPARED_GROWTH: u64 = 8;
+
+/// Smallest segments that a log has at least where the segment table is in the file.
+const TABLED_SEGMENTS: u64 = 64;
 
 /// A range of the file that is not durable yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,46 +56,14 @@ pub(crate) struct Appender {
     segment_bytes_max: u64,
     /// What its segments are: of the log, or of the records that compaction moved.
     kind: SegmentKind,
+    /// Whether the space of a file is used again.
+    is_reused: bool,
     /// State of the generator of salts.
     salt_state: u64,
     /// Ranges that the next sync must cover, oldest first; the part in the tail is not among them.
     unsynced: Vec<UnsyncedRange>,
     /// A buffer for records that go by `write`.
     buf: Vec<u8>,
-    /// Segments opened by this handle, in order.
-    opened: Arc<OpenedSegments>,
-}
-
-/// The segments that a handle has opened: which records are younger than some moment.
-#[derive(Debug, Default)]
-pub(crate) struct OpenedSegments(RwLock<BTreeMap<u64, OpenedSegment>>);
-
-#[derive(Clone, Copy, Debug)]
-struct OpenedSegment {
-    end: u64,
-    ordinal: usize,
-}
-
-impl OpenedSegments {
-    fn add(&self, offset: u64, end: u64) {
-        let mut opened = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let ordinal = opened.len();
-        assert!(offset < end, "a segment has bytes");
-        let before = opened.insert(offset, OpenedSegment { end, ordinal });
-        assert!(before.is_none(), "a segment of the log is never used again");
-    }
-
-    /// Returns how many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// Returns whether the record at `offset` is in a segment opened after the first `count`.
-    pub(crate) fn is_after(&self, offset: u64, count: usize) -> bool {
-        let opened = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let before = opened.range(..=offset).next_back();
-        before.is_some_and(|(_, segment)| offset < segment.end && segment.ordinal >= count)
-    }
 }
 
 /// The open segment.
@@ -160,12 +130,16 @@ pub(crate) struct LogPosition {
 /// Returns the header of the log segment that `position` is in. Position and header must agree on
 /// the log sequence number, and there must be room for a LINK record, as there always is.
 pub(crate) fn segment_of(view: &View, position: LogPosition) -> Result<SegmentHeader> {
+    segment_of_kind(view, position, SegmentKind::Log)
+}
+
+fn segment_of_kind(view: &View, position: LogPosition, kind: SegmentKind) -> Result<SegmentHeader> {
     let LogPosition { segment_offset, offset, lsn } = position;
     let header = view.segment(segment_offset)?;
     let corrupt =
         |what, at, expected, found| Err(Error::Corrupt { what, offset: at, expected, found });
-    if header.kind != SegmentKind::Log {
-        let (expected, found) = (SegmentKind::Log as u64, header.kind as u64);
+    if header.kind != kind {
+        let (expected, found) = (kind as u64, header.kind as u64);
         return corrupt("segment kind", segment_offset + 4, expected, found);
     }
     let first = segment_offset + SegmentHeader::BYTES;
@@ -191,23 +165,23 @@ impl Appender {
             segment_bytes_min,
             segment_bytes_max,
             kind: SegmentKind::Log,
+            is_reused: false,
             salt_state: seed,
             unsynced: Vec::new(),
             buf: Vec::new(),
-            opened: Arc::default(),
         }
     }
 
-    /// Returns an appender to segments of records that compaction moves, beside this one. Their
-    /// sequence numbers are their own.
+    /// Returns an appender to segments of records that compaction moves, beside this one. They have log
+    /// sequence numbers of their own.
     pub(crate) fn compacted(&mut self) -> Self {
         let new = Self::new(self.next_salt(), self.segment_bytes_min, self.segment_bytes_max);
-        Self { kind: SegmentKind::Compacted, ..new }
+        Self { kind: SegmentKind::Compacted, is_reused: true, ..new }
     }
 
-    /// Returns the segments that this appender has opened.
-    pub(crate) fn opened(&self) -> &Arc<OpenedSegments> {
-        &self.opened
+    /// Begins smaller segments from now on, because space is used again.
+    pub(crate) fn note_reused(&mut self) {
+        self.is_reused = true;
     }
 
     /// Notes that no byte of the file may count as durable: a killed process has written to it.
@@ -223,7 +197,7 @@ impl Appender {
         if position.segment_offset == 0 {
             return Ok(());
         }
-        let header = segment_of(&region.view, position)?;
+        let header = segment_of_kind(&region.view, position, self.kind)?;
         let map = region.write("map the tail of", |storage| {
             let used_bytes = position.offset - position.segment_offset;
             storage.open_tail(position.segment_offset, header.segment_bytes, used_bytes)
@@ -241,6 +215,20 @@ impl Appender {
         });
         assert_eq!(self.position(), position, "the next record goes where the log ends");
         Ok(())
+    }
+
+    /// Goes on with the segments of compacted records where `state` says, if there are any.
+    pub(crate) fn resume_compacted(&mut self, region: &Region, state: &CommitState) -> Result<()> {
+        assert!(self.tail.is_none() && self.kind == SegmentKind::Compacted);
+        let (segment_offset, offset) = (state.head_segment, state.head_offset);
+        if segment_offset == 0 {
+            return Ok(());
+        }
+        let header = region.view.segment(segment_offset)?;
+        let first = segment_offset + SegmentHeader::BYTES;
+        // Their sequence numbers count bytes of their own stream.
+        let lsn = header.base_lsn.saturating_add(offset.saturating_sub(first));
+        self.resume(region, LogPosition { segment_offset, offset, lsn })
     }
 
     /// Sets where the log ends, for a handle that only reads.
@@ -293,7 +281,8 @@ impl Appender {
     /// Returns the size of the segment after the tail. Where space is used again segments are
     /// smaller: a coarse one waits long until it is worth to be emptied.
     pub(crate) fn next_segment_bytes(&self, region: &Region) -> u64 {
-        let share = if region.storage().is_volatile() { REUSED_SHARE } else { LOG_SHARE };
+        let is_reused = region.storage().is_volatile() || self.is_reused;
+        let share = if is_reused { REUSED_SHARE } else { LOG_SHARE };
         let log_bytes = region.live().log_bytes();
         log_segment_bytes(log_bytes, share, self.segment_bytes_min, self.segment_bytes_max)
     }
@@ -302,11 +291,23 @@ impl Appender {
     /// the log is as before; a sequence number may be used up.
     #[inline]
     pub(crate) fn reserve(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
-        let room = self.tail.as_ref().map_or(0, |tail| tail.end - tail.offset);
-        if record_bytes + LINK_BYTES <= room {
+        if self.has_room(record_bytes) {
             return Ok(());
         }
         self.open_segment(record_bytes, extents)
+    }
+
+    /// Returns whether a record of this size fits the tail segment.
+    #[inline]
+    pub(crate) fn has_room(&self, record_bytes: u64) -> bool {
+        let room = self.tail.as_ref().map_or(0, |tail| tail.end - tail.offset);
+        record_bytes + LINK_BYTES <= room
+    }
+
+    /// Returns the offset of the tail segment, which there is, and its salt.
+    pub(crate) fn segment_and_salt(&self) -> (u64, u64) {
+        let tail = self.tail.as_ref().expect("a record was appended");
+        (tail.segment_offset, tail.salt)
     }
 
     /// Begins a new segment, whatever room there is in this one: after recovery, bytes behind the
@@ -337,8 +338,7 @@ impl Appender {
             value[..8].copy_from_slice(&offset.to_le_bytes());
             value[8..].copy_from_slice(&tail.salt.to_le_bytes());
             let link = Payload::new(RecordKind::Link, &[], &value);
-            // Through the file: in a table in memory, allocating the new segment may have moved the
-            // tail (`follow_view` runs below).
+            // Through the file, wherever the tail is mapped by now.
             if let Err(error) = self.append(&link, None, WritePath::Write, region) {
                 extents.release(offset, segment_bytes);
                 return Err(error);
@@ -350,17 +350,25 @@ impl Appender {
             let (offset, bytes) = (old.unsynced_offset, old.offset - old.unsynced_offset);
             self.note_unsynced(UnsyncedRange { offset, bytes }, region);
         }
-        if !extents.begin_segment(self.kind, offset, segment_bytes, sequence) {
-            self.opened.add(offset, offset + segment_bytes);
-        }
+        extents.begin_segment(self.kind, offset, segment_bytes, sequence);
         let live = region.live();
         live.set_log_bytes(live.log_bytes() + segment_bytes);
+        if self.kind == SegmentKind::Log && live.log_bytes() >= self.tabled_bytes() {
+            // Without room for the table it stays in memory, and is found again by the next session.
+            let _ = extents.keep_segments_in_file();
+        }
         // What fails here is tried again when the segment is needed.
         self.next = self.prepare_next(extents).ok().flatten();
         self.follow_view(region);
         let room = self.tail.as_ref().map_or(0, |tail| tail.end - tail.offset);
         assert!(record_bytes + LINK_BYTES <= room, "a new segment has room for its first record");
         Ok(())
+    }
+
+    /// Returns the size in bytes from which on a log has its segment table in the file. That of a
+    /// smaller one is found as quickly by a walk along the log, and would take a granule.
+    fn tabled_bytes(&self) -> u64 {
+        TABLED_SEGMENTS * self.segment_bytes_min
     }
 
     /// Takes the segment after the tail: where it is, its size and its mapping. In memory it is a
@@ -572,9 +580,7 @@ impl Appender {
             extents.release(offset, segment_bytes);
             return Err(error);
         }
-        if !extents.begin_segment(SegmentKind::Big, offset, segment_bytes, 0) {
-            self.opened.add(offset, offset + segment_bytes);
-        }
+        extents.begin_segment(SegmentKind::Big, offset, segment_bytes, 0);
         let live = region.live();
         live.set_big_bytes(live.big_bytes() + segment_bytes);
         Ok(Addr::of_offset(offset + SegmentHeader::BYTES))
@@ -686,7 +692,7 @@ fn fault_in(map: &Tail) {
 
 /// Joins ranges that follow each other with gaps of a segment at most: each range costs a
 /// flush of the device, and what lies in the gaps, index pieces, is little.
-fn coalesce(mut ranges: Vec<UnsyncedRange>) -> Vec<UnsyncedRange> {
+pub(crate) fn coalesce(mut ranges: Vec<UnsyncedRange>) -> Vec<UnsyncedRange> {
     ranges.sort_unstable_by_key(|range| (range.offset, range.bytes));
     let mut joined: Vec<UnsyncedRange> = Vec::new();
     for range in ranges {
@@ -752,24 +758,6 @@ mod tests {
         let mut appender = Appender::new(7, 4096, 1 << 21);
         let salts: BTreeSet<u64> = (0..10_000).map(|_| appender.next_salt()).collect();
         assert_eq!(salts.len(), 10_000);
-    }
-
-    #[test]
-    fn a_record_opened_after_a_count_is_after_it() {
-        let segments = OpenedSegments::default();
-        segments.add(131_072, 196_608);
-        let count = segments.count();
-        // Segments need not lie in the order in which they were opened.
-        segments.add(65_536, 131_072);
-        assert_eq!((count, segments.count()), (1, 2));
-        for offset in [65_536, 65_600, 131_071] {
-            assert!(segments.is_after(offset, count) && !segments.is_after(offset, 2));
-        }
-        for offset in [131_072, 196_607] {
-            assert!(!segments.is_after(offset, count) && segments.is_after(offset, 0));
-        }
-        // In segments of handles before this one.
-        assert!(!segments.is_after(65_535, 0) && !segments.is_after(196_608, 0));
     }
 
     #[test]

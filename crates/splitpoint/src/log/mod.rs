@@ -24,6 +24,7 @@ pub(crate) mod append;
 pub(crate) mod batch;
 pub(crate) mod durable;
 pub(crate) mod record;
+pub(crate) mod relocation;
 pub(crate) mod resync;
 pub(crate) mod runs;
 pub(crate) mod scan;

@@ -16,8 +16,14 @@ pub(crate) type Runs = Arc<[Range<u64>]>;
 
 /// Returns whether the record at `offset` is in one of `runs`.
 pub(crate) fn contains(runs: &[Range<u64>], offset: u64) -> bool {
+    run_at(runs, offset).is_some()
+}
+
+/// Returns which of `runs` has the record at `offset`.
+#[inline]
+pub(crate) fn run_at(runs: &[Range<u64>], offset: u64) -> Option<&Range<u64>> {
     let after = runs.partition_point(|run| run.start <= offset);
-    after > 0 && runs[after - 1].contains(&offset)
+    after.checked_sub(1).map(|last| &runs[last]).filter(|run| run.contains(&offset))
 }
 
 /// Returns the run of a segment whose records end at `end`.
@@ -50,16 +56,18 @@ impl<'a> RunWalk<'a> {
 
     /// Returns the next record of any kind but LINK, or `None` after the last.
     pub(crate) fn next_record(&mut self) -> Result<Option<Record<'a>>> {
-        while self.rest.is_empty() {
-            let Some(run) = self.runs.get(self.next_run) else { return Ok(None) };
-            self.rest = run.clone();
-            self.next_run += 1;
-        }
-        let record = self.view.record_before(self.rest.start, self.rest.end)?;
-        if record.header.kind == RecordKind::Link {
+        let record = loop {
+            while self.rest.is_empty() {
+                let Some(run) = self.runs.get(self.next_run) else { return Ok(None) };
+                self.rest = run.clone();
+                self.next_run += 1;
+            }
+            let record = self.view.record_before(self.rest.start, self.rest.end)?;
+            if record.header.kind != RecordKind::Link {
+                break record;
+            }
             self.rest = 0..0;
-            return self.next_record();
-        }
+        };
         self.rest.start += record.bytes.len() as u64;
         if record.header.kind == RecordKind::Big {
             // It is alone in its segment.

@@ -4,6 +4,7 @@
 use super::append::{LogPosition, segment_of};
 use super::batch::Batches;
 use super::record::{Pair, Record, RecordKind};
+use super::relocation::{Moved, Relocation};
 use super::segment::Segment;
 use crate::error::{Error, Result};
 use crate::format::{Addr, LogStart, SegmentHeader, SegmentKind, u64_at};
@@ -144,13 +145,28 @@ impl<'a> LogWalk<'a> {
             let offset = segment_offset + SegmentHeader::BYTES;
             self.position = LogPosition { segment_offset, offset, lsn };
         } else {
-            if record.header.kind == RecordKind::BigPut && self.trust != Trust::Published {
-                big_record(self.view, &record)?;
+            if self.trust != Trust::Published {
+                self.verify_named(&record)?;
             }
             self.position.offset += record.bytes.len() as u64;
             self.position.lsn = lsn;
         }
         Ok(record)
+    }
+}
+
+impl LogWalk<'_> {
+    /// Verifies what a record names outside of the log.
+    #[inline]
+    fn verify_named(&self, record: &Record<'_>) -> Result<()> {
+        match record.header.kind {
+            RecordKind::BigPut => big_record(self.view, record).map(drop),
+            RecordKind::Relocate => {
+                let relocation = Relocation::decode(record)?;
+                relocation.for_each_copy(self.view, true, |_, _| {}).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -166,6 +182,13 @@ pub(crate) enum Logged<'a> {
     },
     /// The pair at `prev` was deleted, whose key has that hash.
     Delete { hash: u64, prev: Addr },
+    /// A pair was moved.
+    Move {
+        /// The copy.
+        pair: Record<'a>,
+        /// The record that it was.
+        from: Moved,
+    },
 }
 
 impl<'a> Logged<'a> {
@@ -190,6 +213,8 @@ pub(crate) enum Step<T> {
     Segment(Segment),
     /// A big record has this one.
     Big(Segment),
+    /// Records were moved to this one, the last of which ends there.
+    Moved(Segment, u64),
     /// A change counts now, which may have been held back with its batch.
     Change(T),
 }
@@ -240,11 +265,16 @@ impl<'a, T> Changes<'a, T> {
     #[inline]
     pub(crate) fn read_next(
         &mut self,
-        of_change: impl FnOnce(Logged<'a>) -> T,
+        of_change: impl Fn(Logged<'a>) -> T,
         mut visit: impl FnMut(Step<T>),
     ) -> Result<Option<Record<'a>>> {
         let Some(record) = self.walk.next_record()? else { return Ok(None) };
         self.record_count += 1;
+        if record.header.kind == RecordKind::Relocate {
+            self.batches.add(&record, None, |change| visit(Step::Change(change)));
+            self.read_moved(&record, of_change, visit)?;
+            return Ok(Some(record));
+        }
         match record.header.kind {
             RecordKind::Link => {
                 let segment = self.walk.segment();
@@ -261,6 +291,23 @@ impl<'a, T> Changes<'a, T> {
         let change = Logged::of(self.walk.view, &record)?.map(of_change);
         self.batches.add(&record, change, |change| visit(Step::Change(change)));
         Ok(Some(record))
+    }
+
+    #[cold]
+    fn read_moved(
+        &mut self,
+        record: &Record<'a>,
+        of_change: impl Fn(Logged<'a>) -> T,
+        mut visit: impl FnMut(Step<T>),
+    ) -> Result<()> {
+        let (view, relocation) = (self.walk.view, Relocation::decode(record)?);
+        let segment = Segment::new(relocation.segment_offset, &relocation.segment(view)?);
+        self.record_count += relocation.moved().len() as u64;
+        let end = relocation.for_each_copy(view, false, |pair, from| {
+            visit(Step::Change(of_change(Logged::Move { pair, from })));
+        })?;
+        visit(Step::Moved(segment, end));
+        Ok(())
     }
 }
 

@@ -20,14 +20,17 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::Opening;
-use super::log_scan::{Counts, KeyHash, NO_RECORD, SlotChange};
+use super::log_scan::{KeyHash, LogScan, NO_RECORD, SlotChange};
 use crate::error::{Error, Result};
-use crate::format::{SegmentHeader, SegmentKind};
+use crate::format::{Addr, SegmentHeader, SegmentKind};
 use crate::index::lookup::is_held;
+use crate::live::CommitState;
 use crate::log::append::{LogPosition, segment_of};
 use crate::log::batch::Batches;
 use crate::log::record::{Record, RecordKind};
+use crate::log::relocation::Relocation;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
+use crate::log::segment::Segment;
 use crate::region::{Region, View};
 use crate::testing::mutant::{self, Mutant};
 
@@ -42,7 +45,7 @@ const VERIFIED_SEGMENTS_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Unpublished {
     pub(super) changes: Vec<SlotChange>,
-    pub(super) counts: Counts,
+    pub(super) scan: LogScan,
     /// Records of any kind, links included.
     pub(super) records: u64,
     /// Where the log ends.
@@ -63,16 +66,19 @@ impl Opening {
     ) -> Result<Unpublished> {
         let mut unpublished = Unpublished {
             changes: Vec::new(),
-            counts: Counts::default(),
+            scan: LogScan::new(self.unit_bytes()),
             records: 0,
             end: published,
         };
         if published.segment_offset == 0 {
+            compare_head(region, self.key_hash(), None)?;
             return Ok(unpublished);
         }
         let durable_lsn = region.live().durable_lsn();
-        let last = last_changes(&region.view, published, durable_lsn)?;
+        let is_compacted = self.superblock.is_compacted;
+        let last = last_changes(&region.view, published, durable_lsn, is_compacted)?;
         unpublished.read(&region.view, self.key_hash())?;
+        compare_head(region, self.key_hash(), unpublished.scan.head)?;
         if mutant::is_made(Mutant::TrustsOldTables) {
             return Ok(unpublished);
         }
@@ -82,7 +88,7 @@ impl Opening {
 }
 
 /// Returns the segment to begin with, so that enough of the log before `published` is verified.
-fn first_verified(view: &View, published: LogPosition) -> Result<LogPosition> {
+fn first_verified(view: &View, published: LogPosition, is_compacted: bool) -> Result<LogPosition> {
     let mut header = segment_of(view, published)?;
     let mut segment_offset = published.segment_offset;
     for _ in 1..VERIFIED_SEGMENTS_MAX {
@@ -90,8 +96,20 @@ fn first_verified(view: &View, published: LogPosition) -> Result<LogPosition> {
         if is_enough || header.previous_offset == 0 {
             break;
         }
-        let previous = view.segment(header.previous_offset)?;
-        if previous.kind != SegmentKind::Log || previous.base_lsn >= header.base_lsn {
+        let previous = match view.segment(header.previous_offset) {
+            // Its space has another use now, and may hold anything.
+            Err(_) if is_compacted => break,
+            previous => previous?,
+        };
+        let is_log = previous.kind == SegmentKind::Log && previous.base_lsn < header.base_lsn;
+        let follows = Segment::new(header.previous_offset, &previous)
+            .link_before(&Segment::new(segment_offset, &header))
+            .is_some();
+        if !(is_log && follows) {
+            if is_compacted {
+                // Its space has another use now.
+                break;
+            }
             return Err(disagreement(
                 "previous segment",
                 segment_offset,
@@ -112,8 +130,9 @@ fn last_changes(
     view: &View,
     published: LogPosition,
     durable_lsn: u64,
+    is_compacted: bool,
 ) -> Result<VecDeque<Record<'_>>> {
-    let first = first_verified(view, published)?;
+    let first = first_verified(view, published, is_compacted)?;
     let mut walk = LogWalk::from_position(view, first, Trust::Published, published.lsn)?;
     let mut batches = Batches::default();
     let mut last = VecDeque::with_capacity(LAST_CHANGES + 1);
@@ -148,8 +167,54 @@ fn last_changes(
     Ok(last)
 }
 
+/// Verifies where moved records end: the next ones are written there. `unpublished` are segment and
+/// end of those that the log names behind what was published.
+fn compare_head(
+    region: &Region,
+    key_hash: KeyHash<'_>,
+    unpublished: Option<(u64, u64)>,
+) -> Result<()> {
+    let (_, CommitState { head_segment, head_offset, .. }) = region.live().committed();
+    let view = &region.view;
+    if head_segment == 0 {
+        let is_none = head_offset == 0;
+        return if is_none {
+            Ok(())
+        } else {
+            Err(disagreement("compacted head", 0, 0, head_offset))
+        };
+    }
+    let header = view.segment(head_segment)?;
+    if header.kind != SegmentKind::Compacted {
+        let (expected, found) = (SegmentKind::Compacted as u64, header.kind as u64);
+        return Err(disagreement("segment kind", head_segment + 4, expected, found));
+    }
+    let (mut at, end) = (head_segment + SegmentHeader::BYTES, head_segment + header.segment_bytes);
+    while at < head_offset {
+        at += view.record_before(at, end)?.bytes.len() as u64;
+    }
+    if at != head_offset {
+        return Err(disagreement("compacted head", head_segment, at, head_offset));
+    }
+    // What follows was copied by a process that was killed before it named it: no slot holds it.
+    if let Some((_, named_end)) = unpublished.filter(|&(segment, _)| segment == head_segment) {
+        at = named_end;
+    }
+    while let Ok(record) = view.record_before(at, end) {
+        if record.header.kind != RecordKind::Put || record.verify(header.salt).is_err() {
+            break;
+        }
+        if is_held(&region.windows, key_hash.of(record.key()), record.addr())? {
+            return Err(disagreement("compacted head", head_segment, at, head_offset));
+        }
+        at += record.bytes.len() as u64;
+    }
+    Ok(())
+}
+
 fn is_change(record: &Record<'_>) -> bool {
-    matches!(record.header.kind, RecordKind::Put | RecordKind::BigPut | RecordKind::Delete)
+    use RecordKind::{BigPut, Delete, Put, Relocate};
+    matches!(record.header.kind, Put | BigPut | Delete | Relocate)
 }
 
 impl Unpublished {
@@ -163,10 +228,9 @@ impl Unpublished {
         while let Some(record) = log.read_next(
             |change| key_hash.effect_of(change),
             |step| {
-                if let Step::Change(effect) = step {
-                    self.counts.add(view, &effect);
-                    self.changes.push(effect.change);
-                }
+                let Step::Change(effect) = step else { return self.scan.add_step(&step) };
+                self.scan.counts.add(view, &effect);
+                self.changes.push(effect.change);
             },
         )? {
             let is_link = record.header.kind == RecordKind::Link;
@@ -179,7 +243,7 @@ impl Unpublished {
         self.records = log.record_count();
         self.end = log.position();
         assert!(published.lsn <= self.end.lsn, "a walk goes forward");
-        assert!(self.changes.len() as u64 <= self.records, "each change is of a record");
+        assert!(self.changes.len() as u64 <= self.records, "each change is of a record or a copy");
         Ok(())
     }
 }
@@ -193,15 +257,29 @@ fn compare_with_index(
     unpublished: &[SlotChange],
 ) -> Result<()> {
     let mut later: HashSet<u64> = unpublished.iter().map(|change| change.hash).collect();
+    // Records that were moved since; an unpublished move may have its slots stored or not.
+    let mut moved: HashSet<Addr> = unpublished.iter().map(|change| change.prev).collect();
     for record in last.iter().rev() {
-        let Some(change) = Logged::of(&region.view, record)? else { continue };
+        if record.header.kind == RecordKind::Relocate {
+            moved.extend(Relocation::decode(record)?.moved().map(|moved| moved.from));
+            continue;
+        }
+        let change = match Logged::of(&region.view, record) {
+            // A big record that has been replaced since, in space that has another use now.
+            Err(Error::Corrupt { .. }) if record.header.kind == RecordKind::BigPut => continue,
+            change => change?,
+        };
+        let Some(change) = change else { continue };
         let SlotChange { hash, addr, prev } = key_hash.effect_of(change).change;
         // A later change of the same key counts, or of another with an equal hash.
-        if !later.insert(hash) {
+        if !later.insert(hash) || moved.contains(&addr) {
             continue;
         }
         let agrees = if addr == NO_RECORD {
             !is_held(&region.windows, hash, prev)?
+                || is_moved_to(region, last, record, |copy: Record<'_>| {
+                    copy.addr() == prev && key_hash.of(copy.key()) == hash
+                })
         } else {
             is_held(&region.windows, hash, addr)?
         };
@@ -211,6 +289,27 @@ fn compare_with_index(
         }
     }
     Ok(())
+}
+
+/// Returns whether compaction has made a copy that `is_meant` since `record` was written: the space was
+/// used again.
+fn is_moved_to(
+    region: &Region,
+    last: &VecDeque<Record<'_>>,
+    record: &Record<'_>,
+    is_meant: impl Fn(Record<'_>) -> bool,
+) -> bool {
+    let later = last.iter().rev().take_while(|later| later.offset != record.offset);
+    let mut moves = later.filter(|later| later.header.kind == RecordKind::Relocate);
+    moves.any(|record| {
+        let mut is_there = false;
+        // Copies whose space has another use by now are those of a later record.
+        let _ = Relocation::decode(record).and_then(|relocation| {
+            let each = |copy: Record<'_>, _| is_there |= is_meant(copy);
+            relocation.for_each_copy(&region.view, false, each)
+        });
+        is_there
+    })
 }
 
 /// Nobody reads it: the log is replayed instead.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::halves::{beside, has_halves};
 use super::report_progress;
 use crate::error::{Error, Result};
-use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES};
+use crate::format::{Addr, GRANULE_BYTES, SegmentHeader, SegmentKind};
 use crate::hash::HashFunction;
 use crate::live::CommitState;
 use crate::log::append::LogPosition;
@@ -17,13 +17,15 @@ use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
 use crate::log::segment::{Segment, backwards, log_segment_at};
 use crate::options::{OnRecovery, RecoveryProgress};
 use crate::region::{Region, View};
-use crate::space::{Extent, Space};
+use crate::segments::{SegmentTable, SegmentUse};
 use crate::store::TOMBSTONE_BYTES;
 
 /// Changes that are held in memory at a time, of 24 bytes each.
 pub(super) const CHANGES_MAX: usize = 1 << 21;
 /// Replaced records that are prefetched together.
 const READ_AHEAD: usize = 32;
+/// Smallest record that has a segment to itself in any store.
+const BIG_BYTES_MIN: u64 = 1 << 10;
 /// Bytes read between two reports of progress. Not measured.
 const PROGRESS_BYTES: u64 = 4 << 20;
 /// Most segments that are looked at to find the beginning of a part.
@@ -47,6 +49,44 @@ pub(super) const NO_RECORD: Addr = Addr(0);
 pub(super) struct Effect {
     pub(super) change: SlotChange,
     record_bytes: u64,
+    /// Size in bytes of the record that it replaces, if the log says that.
+    replaced_bytes: Option<u64>,
+}
+
+/// What records have done to the counts of segments, by units.
+#[derive(Debug, Default)]
+struct UnitCounts {
+    unit_shift: u32,
+    /// Bytes that became live, or dead if there are fewer than none; and bytes that died.
+    counts: Vec<(i64, u64)>,
+}
+
+impl UnitCounts {
+    #[inline]
+    fn add(&mut self, offset: u64, live_bytes: i64, dead_bytes: u64) {
+        let unit = (offset >> self.unit_shift) as usize;
+        if unit >= self.counts.len() {
+            self.counts.resize(unit + 1, (0, 0));
+        }
+        let (live, dead) = &mut self.counts[unit];
+        *live += live_bytes;
+        *dead += dead_bytes;
+    }
+
+    fn append(&mut self, later: &Self) {
+        for (unit, &(live_bytes, dead_bytes)) in later.counts.iter().enumerate() {
+            if (live_bytes, dead_bytes) != (0, 0) {
+                self.add((unit as u64) << self.unit_shift, live_bytes, dead_bytes);
+            }
+        }
+    }
+
+    /// Adds them to a table that has the segments.
+    fn add_to(&self, table: &mut SegmentTable) {
+        for (unit, &(live_bytes, dead_bytes)) in self.counts.iter().enumerate() {
+            table.add_counts((unit as u64) << self.unit_shift, live_bytes, dead_bytes);
+        }
+    }
 }
 
 /// What records have done to the counts.
@@ -59,11 +99,21 @@ pub(super) struct Counts {
     replaced_bytes: u64,
     /// Records that were replaced, whose sizes are not known yet.
     replaced: Vec<Addr>,
+    /// Big records that were.
+    buried: Vec<Addr>,
+    units: UnitCounts,
 }
 
 impl Counts {
+    /// Counts nothing yet; segments have units of `unit_bytes`.
+    pub(super) fn new(unit_bytes: u64) -> Self {
+        let units = UnitCounts { unit_shift: unit_bytes.trailing_zeros(), counts: Vec::new() };
+        Self { units, ..Self::default() }
+    }
+
     pub(super) fn add(&mut self, view: &View, effect: &Effect) {
-        let Effect { change: SlotChange { addr, prev, .. }, record_bytes } = *effect;
+        let Effect { change: SlotChange { addr, prev, .. }, record_bytes, replaced_bytes } =
+            *effect;
         if addr == NO_RECORD {
             self.deleted_count += 1;
             self.tombstone_bytes += TOMBSTONE_BYTES;
@@ -71,7 +121,14 @@ impl Counts {
             self.inserted_count += 1;
         }
         self.added_bytes += record_bytes;
-        if prev == NO_RECORD {
+        if addr != NO_RECORD {
+            self.units.add(addr.offset(), record_bytes.cast_signed(), 0);
+        }
+        if prev == NO_RECORD || prev.offset() >= view.file_bytes() {
+            return;
+        }
+        if let Some(bytes) = replaced_bytes {
+            self.count_replaced(prev, bytes);
             return;
         }
         view.prefetch_record(prev);
@@ -81,11 +138,32 @@ impl Counts {
         }
     }
 
+    fn count_replaced(&mut self, addr: Addr, bytes: u64) {
+        self.replaced_bytes += bytes;
+        if bytes > BIG_BYTES_MIN {
+            self.buried.push(addr);
+        }
+        self.units.add(addr.offset(), -bytes.cast_signed(), bytes);
+    }
+
+    /// Adds the segments' part of the counts to a table that has them.
+    pub(super) fn add_to(&mut self, view: &View, table: &mut SegmentTable) {
+        self.add_replaced(view);
+        self.units.add_to(table);
+        for addr in &self.buried {
+            let offset = addr.offset().saturating_sub(SegmentHeader::BYTES);
+            // Others are in the log.
+            if view.segment(offset).is_ok_and(|header| header.kind == SegmentKind::Big) {
+                let _ = table.bury_big(offset);
+            }
+        }
+    }
+
     fn add_replaced(&mut self, view: &View) {
-        for addr in self.replaced.drain(..) {
+        for addr in std::mem::take(&mut self.replaced) {
             // Damage to a dead record matters to these counts alone.
             let record = view.record(addr);
-            self.replaced_bytes += record.map_or(0, |record| record.bytes.len() as u64);
+            self.count_replaced(addr, record.map_or(0, |record| record.bytes.len() as u64));
         }
     }
 
@@ -97,6 +175,8 @@ impl Counts {
         self.tombstone_bytes += later.tombstone_bytes;
         self.replaced_bytes += later.replaced_bytes;
         self.replaced.extend(later.replaced);
+        self.buried.extend(later.buried);
+        self.units.append(&later.units);
     }
 
     /// Returns the counts at `end`, given those `before` these records.
@@ -105,7 +185,7 @@ impl Counts {
     ///
     /// [`Error::Corrupt`] if more was deleted or replaced than was ever stored.
     pub(super) fn after(
-        mut self,
+        &mut self,
         view: &View,
         before: CommitState,
         end: LogPosition,
@@ -147,53 +227,122 @@ impl KeyHash<'_> {
     /// Returns the effect of a logged change.
     #[inline]
     pub(super) fn effect_of(self, change: Logged<'_>) -> Effect {
-        let (change, record_bytes) = match change {
+        let (change, record_bytes, replaced_bytes) = match change {
             Logged::Put { pair, prev } => {
                 let (hash, prev) = (self.of(pair.key()), prev.unwrap_or(NO_RECORD));
-                (SlotChange { hash, addr: pair.addr(), prev }, pair.bytes.len() as u64)
+                (SlotChange { hash, addr: pair.addr(), prev }, pair.bytes.len() as u64, None)
             }
-            Logged::Delete { hash, prev } => (SlotChange { hash, addr: NO_RECORD, prev }, 0),
+            Logged::Delete { hash, prev } => (SlotChange { hash, addr: NO_RECORD, prev }, 0, None),
+            Logged::Move { pair, from } => {
+                let change =
+                    SlotChange { hash: self.of(pair.key()), addr: pair.addr(), prev: from.from };
+                (change, pair.bytes.len() as u64, Some(from.from_bytes))
+            }
         };
-        Effect { change, record_bytes }
+        Effect { change, record_bytes, replaced_bytes }
+    }
+}
+
+/// A segment that the log names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    segment: Segment,
+    /// `None` for one of a big record.
+    segment_use: Option<SegmentUse>,
+}
+
+impl Found {
+    /// Adds the segment to a table, unless it is there; returns its bytes if it is one of moved
+    /// records that is new.
+    pub(super) fn add_to(&self, table: &mut SegmentTable) -> Result<u64> {
+        let Segment { offset, bytes, sequence, .. } = self.segment;
+        let is_aligned = bytes.is_power_of_two() && offset.is_multiple_of(bytes);
+        let adopted = if is_aligned || self.segment_use.is_none() {
+            table.adopt(offset..offset + bytes, self.segment_use, sequence)
+        } else {
+            Err(offset)
+        };
+        let is_new = adopted.map_err(|found| Error::Corrupt {
+            what: "segment with granules of another",
+            offset,
+            expected: bytes,
+            found,
+        })?;
+        let is_compacted = self.segment_use == Some(SegmentUse::Compacted);
+        Ok(if is_new && is_compacted { bytes } else { 0 })
     }
 }
 
 /// What a pass over the log finds: where it ends, what it uses, what it does.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LogScan {
     pub(super) end: LogPosition,
-    pub(super) used: Vec<Extent>,
+    pub(super) found: Vec<Found>,
     pub(super) records: u64,
     pub(super) counts: Counts,
+    /// Bytes of log segments; of those of moved records only what the checkpoint has.
     pub(super) log_bytes: u64,
     pub(super) big_bytes: u64,
     pub(super) next_sequence: u64,
     pub(super) dropped_bytes: u64,
+    /// Segment and end of the last records that were moved, if any were.
+    pub(super) head: Option<(u64, u64)>,
     /// The first changes, part after part, and where the others begin.
     pub(super) changes: Vec<Vec<SlotChange>>,
     pub(super) unread_from: Option<LogPosition>,
+    pub(super) unit_bytes: u64,
 }
 
 impl LogScan {
+    /// Returns the scan of no log; segments have units of `unit_bytes`.
+    pub(super) fn new(unit_bytes: u64) -> Self {
+        Self {
+            end: LogPosition::default(),
+            found: Vec::new(),
+            records: 0,
+            counts: Counts::new(unit_bytes),
+            log_bytes: 0,
+            big_bytes: 0,
+            next_sequence: 1,
+            dropped_bytes: 0,
+            head: None,
+            changes: Vec::new(),
+            unread_from: None,
+            unit_bytes,
+        }
+    }
+
     pub(super) fn add_segment(&mut self, segment: &Segment) {
         self.log_bytes += segment.bytes;
-        self.add_used(segment);
+        self.add_found(segment, Some(SegmentUse::Log));
     }
 
     fn add_big(&mut self, segment: &Segment) {
         self.big_bytes += segment.bytes;
-        self.add_used(segment);
+        self.add_found(segment, None);
     }
 
-    fn add_used(&mut self, segment: &Segment) {
+    fn add_compacted(&mut self, segment: &Segment, end: u64) {
+        if self.head.is_none_or(|(offset, _)| offset != segment.offset) {
+            self.add_found(segment, Some(SegmentUse::Compacted));
+        }
+        self.head = Some((segment.offset, end));
+    }
+
+    fn add_found(&mut self, segment: &Segment, segment_use: Option<SegmentUse>) {
         debug_assert!(segment.bytes.is_multiple_of(GRANULE_BYTES), "its header was checked");
-        let count = segment.bytes / GRANULE_BYTES;
-        self.used.push(Extent { granule: segment.offset / GRANULE_BYTES, count });
+        self.found.push(Found { segment: *segment, segment_use });
         self.next_sequence = self.next_sequence.max(segment.sequence + 1);
     }
 
-    pub(super) fn space(&self) -> Space {
-        Space::complement(HEADER_BYTES / GRANULE_BYTES, self.used.clone())
+    /// Takes what a step of the walk says, except changes.
+    pub(super) fn add_step<T>(&mut self, step: &Step<T>) {
+        match step {
+            Step::Segment(segment) => self.add_segment(segment),
+            Step::Big(segment) => self.add_big(segment),
+            Step::Moved(segment, end) => self.add_compacted(segment, *end),
+            Step::Change(_) => {}
+        }
     }
 
     /// Reads the log from `walk` on, which is where this scan has come to.
@@ -212,8 +361,10 @@ impl LogScan {
         let second_start = middle_of_log(region, start);
         let changes_max = CHANGES_MAX / (1 + usize::from(second_start.is_some()));
         let read_bytes = AtomicU64::new(0);
+        let unit_bytes = self.unit_bytes;
         let part = |walk: LogWalk<'_>, until| {
-            Part::read(region, key_hash, walk, (until, changes_max), |bytes| {
+            let scan = Self::new(unit_bytes);
+            Part::read(region, key_hash, (walk, scan), (until, changes_max), |bytes| {
                 let bytes = bytes + read_bytes.fetch_add(bytes, Ordering::Relaxed);
                 if until.is_some() || second_start.is_none() {
                     report_progress(on_recovery, RecoveryProgress::ReadLog { bytes });
@@ -244,7 +395,8 @@ impl LogScan {
     fn append(&mut self, later: Self) {
         assert!(self.end.lsn <= later.end.lsn, "what is appended was read behind this");
         self.end = later.end;
-        self.used.extend(later.used);
+        self.found.extend(later.found);
+        self.head = later.head.or(self.head);
         self.records += later.records;
         self.counts.append(later.counts);
         self.log_bytes += later.log_bytes;
@@ -292,11 +444,10 @@ impl Part {
     fn read(
         region: &Region,
         key_hash: KeyHash<'_>,
-        walk: LogWalk<'_>,
+        (walk, mut scan): (LogWalk<'_>, LogScan),
         (until, changes_max): (Option<LogPosition>, usize),
         read: impl Fn(u64),
     ) -> Result<Self> {
-        let mut scan = LogScan::default();
         let mut own_changes = Vec::new();
         let mut reported_lsn = walk.position().lsn;
         let mut log = Changes::new(walk);
@@ -314,14 +465,11 @@ impl Part {
             }
             let record = log.read_next(
                 |change| key_hash.effect_of(change),
-                |step| match step {
-                    Step::Segment(segment) => scan.add_segment(&segment),
-                    Step::Big(segment) => scan.add_big(&segment),
-                    Step::Change(effect) => {
-                        scan.counts.add(&region.view, &effect);
-                        if scan.unread_from.is_none() {
-                            own_changes.push(effect.change);
-                        }
+                |step| {
+                    let Step::Change(effect) = step else { return scan.add_step(&step) };
+                    scan.counts.add(&region.view, &effect);
+                    if scan.unread_from.is_none() {
+                        own_changes.push(effect.change);
                     }
                 },
             )?;
@@ -355,7 +503,7 @@ mod tests {
         let view = &opened.region.view;
         let before = CommitState { record_count: 2, live_bytes: 100, ..CommitState::default() };
         let end = LogPosition { segment_offset: 65_536, offset: 65_600, lsn: 8 };
-        let after = |counts: Counts| counts.after(view, before, end);
+        let after = |mut counts: Counts| counts.after(view, before, end);
 
         let most = Counts { deleted_count: 2, replaced_bytes: 100, ..Counts::default() };
         let state = after(most).unwrap();

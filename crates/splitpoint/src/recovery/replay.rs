@@ -21,7 +21,7 @@ use super::log_scan::{CHANGES_MAX, KeyHash, LogScan, NO_RECORD, SlotChange};
 use super::{Opened, Opening, report_progress, set_geometry};
 use crate::checkpoint::{GROUP_BUCKETS, Image, extent_of};
 use crate::error::{Error, Result};
-use crate::format::{CheckpointName, GRANULE_BYTES, LogStart};
+use crate::format::{CheckpointName, GRANULE_BYTES, HEADER_BYTES, LogStart, SUPERBLOCK_OFFSETS};
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, Line, SLOT_COUNT};
 use crate::index::lookup::{Located, locate_addr, locate_end};
@@ -33,7 +33,9 @@ use crate::live::{CommitState, LineWindow};
 use crate::log::append::LogPosition;
 use crate::log::scan::{Changes, LogWalk, Step, Trust};
 use crate::options::{Access, RecoveryProgress};
-use crate::region::{Extents, LivePool, Region};
+use crate::region::{Extents, LivePool, Region, View};
+use crate::segments::SegmentTable;
+use crate::space::{Extent, Space};
 use crate::stats::Recovery;
 use crate::store::{Mark, Store};
 use crate::testing::mutant::{self, Mutant};
@@ -55,6 +57,31 @@ struct Rebuilt {
 struct Base {
     image: Option<Image>,
     scan: LogScan,
+    /// The segments of both.
+    segments: SegmentTable,
+}
+
+impl Base {
+    /// Adds the segments that the log names to those that the image has.
+    fn new(
+        view: &View,
+        image: Option<Image>,
+        mut scan: LogScan,
+        mut segments: SegmentTable,
+    ) -> Result<Self> {
+        for found in &scan.found {
+            // A record may name what the image has, and two threads the same.
+            scan.log_bytes += found.add_to(&mut segments)?;
+        }
+        scan.counts.add_to(view, &mut segments);
+        Ok(Self { image, scan, segments })
+    }
+
+    /// Returns the granules of all segments, and of the image.
+    fn used(&self) -> Vec<Extent> {
+        let image = self.image.iter().map(|image| extent_of(image.name()));
+        image.chain(self.segments.used()).collect()
+    }
 }
 
 impl Opening {
@@ -62,15 +89,25 @@ impl Opening {
     /// it, or from the whole log where there is no checkpoint or it is damaged.
     pub(super) fn replay(mut self, region: &Arc<Region>, is_log_alone: bool) -> Result<Opened> {
         let has_failed_sync = region.live().has_failed_sync();
-        let name = self.superblock.checkpoint.filter(|_| !is_log_alone && !has_failed_sync);
+        // The log of a store that was compacted does not have all.
+        let is_compacted = self.superblock.is_compacted;
+        let may_begin = is_compacted || !is_log_alone && !has_failed_sync;
+        let name = self.superblock.checkpoint.filter(|_| may_begin);
         // Nothing has been written yet, and a private index is made without the file.
-        let base = name.and_then(|name| self.scan_from_checkpoint(region, name).ok());
+        let base = name.map(|name| self.scan_from_checkpoint(region, name));
+        let base = match base {
+            Some(Err(error)) if is_compacted => return Err(error),
+            None if is_compacted => return Err(no_checkpoint()),
+            base => base.and_then(Result::ok),
+        };
         match self.access {
             Access::ReadWrite => {
                 region.claim_live()?;
                 if has_failed_sync {
                     // So that the next sync writes it.
-                    for used in &self.scan_whole_log(region)?.scan.used {
+                    let whole =
+                        if is_compacted { None } else { Some(self.scan_whole_log(region)?) };
+                    for used in whole.iter().chain(&base).flat_map(Base::used) {
                         let (offset, bytes) = (used.granule, used.count);
                         region.write_again(offset * GRANULE_BYTES, bytes * GRANULE_BYTES)?;
                     }
@@ -84,7 +121,7 @@ impl Opening {
         if let Some(base) = base {
             match self.rebuild(region, base) {
                 // What is wrong with a checkpoint does not matter to the log.
-                Err(Error::Corrupt { .. }) => {}
+                Err(Error::Corrupt { .. }) if !is_compacted => {}
                 rebuilt => {
                     let rebuilt = rebuilt?;
                     return self.go_on(rebuilt);
@@ -105,14 +142,19 @@ impl Opening {
         let image = Image::open(&region.view, name)?;
         let state = &image.state;
         let start = state.replay_start;
+        let unit_bytes = self.unit_bytes();
+        let mut segments = SegmentTable::of_words(unit_bytes, state.segments.clone());
+        segments.mend(region.view.file_bytes());
+        if self.superblock.is_compacted {
+            // What was emptied before the checkpoint may have been used again since.
+            segments.end_all_emptied();
+        }
         let mut scan = LogScan {
-            used: state.used.clone(),
             log_bytes: state.log_bytes,
             big_bytes: state.big_bytes,
             next_sequence: state.next_sequence,
-            ..LogScan::default()
+            ..LogScan::new(unit_bytes)
         };
-        scan.used.push(extent_of(name));
         // The log was durable that far: without it there is damage, and more of it before.
         let mut walk =
             LogWalk::new(&region.view, start, Trust::Nothing, 0)?.ok_or(Error::Corrupt {
@@ -126,18 +168,27 @@ impl Opening {
         }
         scan.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
         assert!(start.lsn <= scan.end.lsn, "the log has all that the checkpoint has");
-        Ok(Base { image: Some(image), scan })
+        if self.superblock.is_compacted {
+            // There is nothing else to begin with: nothing is written before all of it is known good.
+            let no_slots = |_, _: &[Slot]| Ok(());
+            image.for_each_entry(&region.view, |_| false, no_slots, |_| {}, |_| {})?;
+        }
+        Base::new(&region.view, Some(image), scan, segments)
+    }
+
+    pub(super) fn unit_bytes(&self) -> u64 {
+        SegmentTable::unit_bytes_for(self.superblock.segment_bytes_min.into())
     }
 
     /// Reads the whole log.
     fn scan_whole_log(&self, region: &Region) -> Result<Base> {
-        let mut scan = LogScan { next_sequence: 1, ..LogScan::default() };
+        let mut scan = LogScan::new(self.unit_bytes());
         let start = self.superblock.log_start;
         if let Some(walk) = LogWalk::new(&region.view, start, Trust::Nothing, 0)? {
             scan.add_segment(&walk.segment());
             scan.read(region, self.key_hash(), &walk, self.on_recovery.as_ref())?;
         }
-        Ok(Base { image: None, scan })
+        Base::new(&region.view, None, scan, SegmentTable::new(self.unit_bytes()))
     }
 
     /// Collects the changes of the log from `rest` on, whose checksums have been verified; returns
@@ -172,7 +223,8 @@ impl Opening {
 
     /// Builds the index: the image of the checkpoint, then what the log did after it.
     fn rebuild(&self, region: &Arc<Region>, base: Base) -> Result<Rebuilt> {
-        let Base { image, mut scan } = base;
+        let space = Space::complement(HEADER_BYTES / GRANULE_BYTES, base.used());
+        let Base { image, mut scan, segments } = base;
         let live = region.live();
         live.clear_identity();
         live.initialize();
@@ -180,7 +232,8 @@ impl Opening {
             live.set_identity(region.storage().identity());
         }
         region.windows.forget_pieces();
-        let mut extents = Extents::begin(region, scan.space());
+        let mut extents = Extents::begin(region, space);
+        extents.set_segments(segments);
         // Figures that a checkpoint has from the live header of a killed process, for which nothing
         // vouched: no more than the space that is in use.
         let space = extents.space();
@@ -190,7 +243,7 @@ impl Opening {
         live.set_next_sequence(scan.next_sequence);
         let before = image.as_ref().map_or(CommitState::default(), |image| image.state.commit);
         let start_lsn = image.as_ref().map_or(0, |image| image.state.replay_start.lsn);
-        let mut state = std::mem::take(&mut scan.counts).after(&region.view, before, scan.end)?;
+        let mut state = scan.counts.after(&region.view, before, scan.end)?;
         state.live_bytes = state.live_bytes.min(used_bytes);
         state.dead_bytes = state.dead_bytes.min(used_bytes);
         let geometry = Store::geometry_for(state.record_count, self.superblock.fill_thousandths);
@@ -212,6 +265,9 @@ impl Opening {
         let end = scan.end;
         assert!(start_lsn <= end.lsn, "the log has all that the checkpoint has");
         (state.tail_offset, state.tail_segment) = (end.offset, end.segment_offset);
+        if let Some((head_segment, head_offset)) = scan.head {
+            (state.head_segment, state.head_offset) = (head_segment, head_offset);
+        }
         live.commit(end.lsn, &state);
         let recovery = Recovery::Replayed {
             checkpoint_keys: image.map_or(0, |image| image.state.commit.record_count),
@@ -230,6 +286,9 @@ impl Opening {
         if self.access == Access::ReadOnly {
             assert!(region.is_private(), "a handle that only reads stores to no file");
             return Ok(self.finish(extents, (state, recovery, end.lsn)));
+        }
+        if self.superblock.is_compacted {
+            extents.keep_segments_in_file()?;
         }
         if end.segment_offset != 0 {
             // Nothing shows which of it a killed process, or a copy, left unsynced.
@@ -288,7 +347,7 @@ impl Opening {
             })?;
             records += parts.iter().map(|changes| changes.len() as u64).sum::<u64>();
             // Links and what was not committed count as applied with the last.
-            assert!(records <= records_total, "each change is of a record");
+            assert!(records <= records_total, "each change is of a record or a copy");
             let records = if scan.unread_from.is_some() { records } else { records_total };
             report_progress(
                 self.on_recovery.as_ref(),
@@ -301,6 +360,12 @@ impl Opening {
             scan.unread_from = self.collect(region, rest, scan.end, changes)?;
         }
     }
+}
+
+/// Returns the error of a store that was compacted and has no checkpoint, which no writer leaves.
+fn no_checkpoint() -> Error {
+    let (what, offset) = ("checkpoint offset", SUPERBLOCK_OFFSETS[0] + 144);
+    Error::Corrupt { what, offset, expected: HEADER_BYTES, found: 0 }
 }
 
 /// A share of the buckets, and of what goes to them: each is the business of one thread.

@@ -5,7 +5,8 @@
 //! - After every call the live header has the list of [`Space`], so a process that is killed
 //!   between two calls leaves no granule with two uses.
 //! - Each handle that writes has one, behind the writer's lock.
-//! - Where space is used again, the [`SegmentTable`] has every segment of the log.
+//! - Before the first change the [`SegmentTable`] has every segment with records. It follows each
+//!   new one, after the records before name it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +14,9 @@ use std::sync::Arc;
 
 use super::Region;
 use crate::error::{Error, Result};
-use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES, SegmentKind};
+use crate::format::{
+    FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, SegmentHeader, SegmentKind, Superblock, u64_at,
+};
 use crate::index::line::LINE_BYTES;
 use crate::index::overflow::LinePool as _;
 use crate::live::LineWindow;
@@ -21,7 +24,7 @@ use crate::piece::{lines_of, piece_of};
 use crate::region::LivePool;
 use crate::segments::{SegmentTable, SegmentUse};
 use crate::space::{Extent, Space};
-use crate::storage::{Backing, HUGE_BYTES, Storage};
+use crate::storage::{Backing, HUGE_BYTES, Storage, WordMap};
 use crate::testing::mutant::{self, Mutant};
 
 /// Free extents from this size on are punched out of the file at a close.
@@ -32,7 +35,7 @@ const PUNCH_BYTES_MIN: u64 = 256 << 10;
 pub(crate) struct Extents {
     region: Arc<Region>,
     space: Space,
-    /// The segments, where space is used again.
+    /// The segments with records, from the first time on that somebody needs them.
     segments: Option<SegmentTable>,
     warm: Warm,
 }
@@ -85,14 +88,148 @@ impl Extents {
         Self { region: region.clone(), space, segments: None, warm: Warm::default() }
     }
 
-    /// Begins to follow the segments of a table that has none yet, in units of `unit_bytes`.
+    /// Begins to follow the segments of a table in memory, which has none yet, in units of
+    /// `unit_bytes`.
     pub(crate) fn follow_segments(&mut self, unit_bytes: u64) {
-        assert!(self.region.storage().is_volatile(), "the table of a file would have to be in it");
+        assert!(self.region.storage().is_volatile(), "a file has segments");
         self.space.keep_all();
         self.segments = Some(SegmentTable::new(unit_bytes));
     }
 
-    /// Returns the segments, where space is used again.
+    /// Takes the segments, which somebody has found in the file. What the table of the file would
+    /// have is not free.
+    pub(crate) fn set_segments(&mut self, segments: SegmentTable) {
+        self.segments = Some(segments);
+    }
+
+    /// Reads the segment table of the file, if it has one that is up to date, and returns whether;
+    /// then the granules are free that nothing uses. `may_write` if the table may be changed from now
+    /// on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if the table is damaged.
+    pub(crate) fn load_segments(
+        &mut self,
+        superblock: &Superblock,
+        may_write: bool,
+    ) -> Result<bool> {
+        let region = self.region.clone();
+        let live = region.live();
+        let Some(extent) = live.segment_table() else { return Ok(false) };
+        // An older version does not know of the table, and adds segments to a store that was not
+        // compacted.
+        if !superblock.is_compacted && live.table_sequence() != live.next_sequence() {
+            return Ok(false);
+        }
+        let unit_bytes = SegmentTable::unit_bytes_for(superblock.segment_bytes_min.into());
+        let (offset, bytes) = (extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
+        let header = region.view.segment(offset)?;
+        if header.kind != SegmentKind::Map || header.segment_bytes != bytes {
+            let (what, expected) = ("segment table", SegmentKind::Map as u64);
+            return Err(Error::Corrupt { what, offset, expected, found: header.kind as u64 });
+        }
+        let file_bytes = self.space.end() * GRANULE_BYTES;
+        let mut table = if may_write {
+            SegmentTable::of_map(unit_bytes, map_words(&region, offset, bytes)?)
+        } else {
+            let content = region.storage().read(offset, bytes);
+            let words = content[SegmentHeader::BYTES as usize..].chunks_exact(8);
+            SegmentTable::of_words(unit_bytes, words.map(|word| u64_at(word, 0)).collect())
+        };
+        let (what, found) = ("segment table checksum", table.crc().into());
+        if superblock.is_clean && live.table_crc() != found {
+            return Err(Error::Corrupt { what, offset, expected: live.table_crc(), found });
+        }
+        if !table.has_room(file_bytes) {
+            let what = "size of the segment table";
+            return Err(Error::Corrupt { what, offset, expected: file_bytes, found: bytes });
+        }
+        table.mend(file_bytes);
+        self.segments = Some(table);
+        self.free_the_rest();
+        Ok(true)
+    }
+
+    /// Makes everything free that has no use: what a killed process has left, and what the list of
+    /// the live header has no room for.
+    pub(crate) fn free_the_rest(&mut self) {
+        let live = self.region.live();
+        let mut used: Vec<Extent> = self.segments.iter().flat_map(SegmentTable::used).collect();
+        used.extend(live.segment_table());
+        let end = self.space.end();
+        // A killed process may have noted one that it did not allocate.
+        let is_inside = |extent: &Extent| extent.granule + extent.count <= end;
+        used.extend(live.checkpoint_extents().into_iter().flatten().filter(is_inside));
+        for window in LineWindow::ALL {
+            used.extend((0..live.piece_count(window)).map(|piece| Extent {
+                granule: live.piece(window, piece),
+                count: piece_of(piece).granule_count(),
+            }));
+        }
+        let mut space = Space::complement(HEADER_BYTES / GRANULE_BYTES, used);
+        space.extend_to(end);
+        space.keep_aside(&self.space);
+        self.space = space;
+    }
+
+    /// Moves the segment table to the file, if it is not there, with room for one that grows.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file; then the table stays where it was.
+    pub(crate) fn keep_segments_in_file(&mut self) -> Result<()> {
+        let is_private = self.segments.as_ref().is_some_and(|segments| !segments.is_in_file());
+        if !is_private || self.region.storage().is_volatile() {
+            return Ok(());
+        }
+        self.move_table(self.space.end() * GRANULE_BYTES)?;
+        self.free_the_rest();
+        self.publish();
+        Ok(())
+    }
+
+    /// Moves the segment table to a segment of the file with room for a file of `file_bytes`.
+    fn move_table(&mut self, file_bytes: u64) -> Result<()> {
+        let region = self.region.clone();
+        let live = region.live();
+        let segments = self.segments.as_ref().expect("a table that is moved is there");
+        let bytes = segments.map_bytes(file_bytes);
+        let offset = self.take(bytes, |space| space.allocate(bytes / GRANULE_BYTES, 1), |_| {})?;
+        let header = SegmentHeader {
+            kind: SegmentKind::Map,
+            sequence: live.next_sequence(),
+            segment_bytes: bytes,
+            base_lsn: 0,
+            previous_offset: 0,
+            salt: 0,
+        };
+        let made = region
+            .write("clear the segment table of", |storage| storage.write_zeros(offset, bytes))
+            .and_then(|()| {
+                let action = "write the segment table of";
+                region.write(action, |storage| storage.write_at(offset, &header.encode()))
+            })
+            .and_then(|()| map_words(&region, offset, bytes));
+        let map = match made {
+            Ok(map) => map,
+            Err(error) => {
+                self.release(offset, bytes);
+                return Err(error);
+            }
+        };
+        self.segments = self.segments.take().map(|segments| segments.moved_to(map));
+        let before = live.segment_table();
+        let (granule, count) = (offset / GRANULE_BYTES, bytes / GRANULE_BYTES);
+        live.set_segment_table(Some(Extent { granule, count }));
+        live.note_table_changed();
+        if let Some(Extent { granule, count }) = before {
+            self.release(granule * GRANULE_BYTES, count * GRANULE_BYTES);
+        }
+        Ok(())
+    }
+
+    /// Returns the segments, if they were looked for.
     #[inline]
     pub(crate) fn segments(&self) -> Option<&SegmentTable> {
         self.segments.as_ref()
@@ -104,15 +241,15 @@ impl Extents {
         self.segments.as_mut()
     }
 
-    /// Notes that a segment is in use, if anybody follows that; returns whether.
+    /// Notes that a segment is in use.
     pub(crate) fn begin_segment(
         &mut self,
         kind: SegmentKind,
         offset: u64,
         bytes: u64,
         sequence: u64,
-    ) -> bool {
-        let Some(segments) = &mut self.segments else { return false };
+    ) {
+        let Some(segments) = &mut self.segments else { return };
         let range = offset..offset + bytes;
         match kind {
             SegmentKind::Log => segments.begin(range, SegmentUse::Log, sequence),
@@ -120,7 +257,31 @@ impl Extents {
             SegmentKind::Big => segments.begin_big(range),
             other => unreachable!("a segment of kind {other:?} has no records"),
         }
-        true
+        self.note_table_changed();
+    }
+
+    /// Removes the segment at `offset`, one of a big record or one that was emptied.
+    pub(crate) fn end_segment(&mut self, offset: u64, is_big: bool) {
+        let Some(segments) = &mut self.segments else { return };
+        if is_big {
+            segments.end_big(offset);
+        } else {
+            segments.end(offset);
+        }
+        self.note_table_changed();
+    }
+
+    /// Stores the checksum of the segment table in the live header, for a close.
+    pub(crate) fn note_table_crc(&self) {
+        if let Some(segments) = self.segments.as_ref().filter(|segments| segments.is_in_file()) {
+            self.region.live().set_table_crc(segments.crc());
+        }
+    }
+
+    fn note_table_changed(&self) {
+        if self.segments.as_ref().is_some_and(SegmentTable::is_in_file) {
+            self.region.live().note_table_changed();
+        }
     }
 
     /// Returns their region.
@@ -152,6 +313,21 @@ impl Extents {
     fn change(
         &mut self,
         bytes: u64,
+        take: impl Fn(&mut Space) -> u64,
+        note: impl FnOnce(Extent),
+    ) -> Result<u64> {
+        let mut after = self.space.clone();
+        take(&mut after);
+        let end = after.end() * GRANULE_BYTES;
+        if self.segments.as_ref().is_some_and(|segments| !segments.has_room(end)) {
+            self.move_table(end)?;
+        }
+        self.take(bytes, take, note)
+    }
+
+    fn take(
+        &mut self,
+        bytes: u64,
         take: impl FnOnce(&mut Space) -> u64,
         note: impl FnOnce(Extent),
     ) -> Result<u64> {
@@ -171,7 +347,7 @@ impl Extents {
     }
 
     /// Stores the list in the live header.
-    fn publish(&self) {
+    pub(crate) fn publish(&self) {
         self.region.live().set_space(&self.space);
     }
 
@@ -231,6 +407,14 @@ impl Extents {
     pub(crate) fn release_aside(&mut self) {
         self.space.release_aside();
         self.publish();
+    }
+
+    /// Removes the free granules at the end of the file from the list, so that the next ones are taken
+    /// before them.
+    pub(crate) fn forget_end(&mut self) {
+        if self.space.trim() {
+            self.publish();
+        }
     }
 
     /// Removes the free granules at the end of the file from the list; [`shrink`](Self::shrink)
@@ -368,6 +552,12 @@ impl Extents {
         let line_count = windows.line_count(LineWindow::Overflow) + count - free_count;
         self.reserve_lines(LineWindow::Overflow, line_count)
     }
+}
+
+fn map_words(region: &Region, offset: u64, bytes: u64) -> Result<WordMap> {
+    let map = region
+        .write("map the segment table of", |storage| storage.open_tail(offset, bytes, bytes))?;
+    Ok(map.into_words())
 }
 
 #[cfg(all(test, not(loom)))]

@@ -15,7 +15,8 @@
 //! - A pointer is created only to a line that is mapped, or where zeros are mapped in the place of a
 //!   piece that has gone.
 //! - After it has reserved lines, the writer gets its references to lines anew. In memory, a store
-//!   through an older reference is lost; in a file both lead to the same page.
+//!   through an older reference is lost; in a file both lead to the same page. So in memory the epoch
+//!   of the [`Shape`] changes when a window has moved, before the next store to a line.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, Line, LineNumber};
 use crate::index::overflow::LinePool;
 use crate::index::shape::Shape;
+use crate::index::split::change_epoch;
 use crate::linear::BucketIndex;
 use crate::live::{LineWindow, Live};
 use crate::piece::{Piece, piece_count_for, piece_of};
@@ -81,8 +83,13 @@ impl Windows {
         let kind = kind_of(window);
         let (at, bytes) = (first_line * LINE_BYTES, line_count * LINE_BYTES);
         map_piece(&*self.storage, kind, at, bytes, backing)?;
-        let base = self.storage.window(kind).base;
-        self.lines(window).set(base.cast(), first_line + line_count);
+        let base = self.storage.window(kind).base.cast();
+        let has_moved = base != self.lines(window).base();
+        self.lines(window).set(base, first_line + line_count);
+        if has_moved && self.storage.is_volatile() {
+            // Readers must not take slots of the old copy for those of now.
+            change_epoch(self);
+        }
         Ok(())
     }
 
@@ -209,9 +216,11 @@ impl LivePool<'_> {
         if live.free_lines().1 != live.lines_used() {
             return false;
         }
-        // The free list first: it must not name lines that have not been taken.
-        live.set_free_lines(None, 0);
+        // Until the list is empty, it names lines that have not been taken, so a header that a killed
+        // process leaves is not valid, and the index is built again. In the other order the next process
+        // would take all lines for used.
         live.set_lines_used(0);
+        live.set_free_lines(None, 0);
         true
     }
 }

@@ -12,8 +12,9 @@ const ENOSPC: i32 = 28;
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
+/// Options for a store whose log has all.
 fn options() -> Options {
-    Options::new().segment_bytes_min(4096).seed(7)
+    Options::new().segment_bytes_min(4096).seed(7).keep_dead_records()
 }
 
 /// Returns a closed store with everything that a log can hold: replaced, deleted and empty keys,
@@ -261,4 +262,32 @@ fn rehash_replaces_and_restores_a_user_hash() {
         Rehash::of_file("unused").new_options(&source).unwrap().hash.unwrap().name(),
         "siphash-1-3"
     );
+}
+
+/// Space of the source was used again, so that its log does not have all.
+#[test]
+fn the_records_of_a_compacted_store_are_found_by_its_segments() {
+    let disk = SimDisk::new();
+    let options = Options::new().segment_bytes_min(4096).durability(Durability::Buffered);
+    let db = disk.open(&options).expect("a new store");
+    for round in 0..30_u64 {
+        for i in 0..150_u64 {
+            let bytes = if i % 50 == 0 { 5000 } else { 40 };
+            db.put(i.to_le_bytes(), vec![(i + round) as u8; bytes]).expect("there is room");
+        }
+        db.maintain(u64::MAX).expect("nothing fails");
+    }
+    db.close().expect("nothing fails");
+    let expected: std::collections::BTreeMap<_, _> =
+        pairs(&disk.open(&options).expect("it opens")).into_iter().collect();
+    let source = open_source(&disk);
+    assert!(!source.lock().expect("nothing fails").is_log_whole());
+    let target = SimDisk::new();
+    let storage = target.storage().expect("nothing fails");
+    let new = Options::new().hash(HashFunction::siphash_1_3());
+    let report = rewrite(&source, storage, &new, &mut Watch(None)).expect("it is sound");
+    assert_eq!(report.record_count, 150);
+    drop(source);
+    let found = pairs(&target.open(&Options::new()).expect("it opens")).into_iter().collect();
+    assert!(expected == found, "other pairs");
 }

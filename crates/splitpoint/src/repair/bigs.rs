@@ -119,7 +119,7 @@ fn take(taken: &mut BTreeMap<u64, u64>, segment: &Segment) -> bool {
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Returns the header of the record in a big segment, if it is valid.
-fn verify_big(reader: &mut Reader<'_>, segment: &Segment) -> Option<RecordHeader> {
+pub(super) fn verify_big(reader: &mut Reader<'_>, segment: &Segment) -> Option<RecordHeader> {
     let (header, record_bytes) = big_header(reader, segment)?;
     let first = segment.first();
     let (mut chunk, head_bytes) = (Vec::new(), header.header_bytes());

@@ -59,6 +59,9 @@ pub struct RepairReport {
     pub uncommitted_count: u64,
     /// Deletes whose key is not known: that many keys may have come back.
     pub unknown_delete_count: u64,
+    /// Whether the index and the checkpoint of a store that was compacted are both lost. Then every
+    /// valid record was looked at: deleted keys may have come back, and values be older than the last.
+    pub is_order_lost: bool,
     /// Segments with a valid header that are not part of the log: what an earlier recovery dropped,
     /// or what was never finished.
     pub ignored_segment_count: u64,
@@ -84,12 +87,17 @@ impl RepairReport {
             && self.doubtful_count == 0
             && self.doubtful_batched_count == 0
             && self.unknown_delete_count == 0
+            && !self.is_order_lost
             && self.unreadable_count == 0
     }
 
     /// Returns an upper bound of the keys that may have come back after they were deleted, or have
-    /// an older value than the last: one for each record that fits in what is missing.
+    /// an older value than the last: one for each record that fits in what is missing, and every key
+    /// if [`is_order_lost`](Self::is_order_lost).
     pub fn stale_max(&self) -> u64 {
+        if self.is_order_lost {
+            return self.key_count;
+        }
         let at_least_each = self.lost_segment_count + self.lost_big_count;
         self.unknown_delete_count
             + self.doubtful_count

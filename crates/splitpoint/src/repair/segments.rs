@@ -131,6 +131,7 @@ impl Part {
 pub(super) struct Headers {
     logs: BTreeMap<u64, Segment>,
     bigs: BTreeMap<u64, Segment>,
+    compacted: BTreeMap<u64, Segment>,
 }
 
 impl Headers {
@@ -157,13 +158,15 @@ impl Headers {
         let Ok(header) = SegmentHeader::decode(bytes, offset, FILE_BYTES_MAX) else { return };
         let segment = Segment::new(offset, &header);
         match header.kind {
-            SegmentKind::Log => {
+            SegmentKind::Log | SegmentKind::Compacted => {
                 let bytes = header.segment_bytes;
                 let is_possible = bytes <= LOG_SEGMENT_BYTES_MAX
                     && bytes.is_power_of_two()
                     && offset.is_multiple_of(bytes);
-                if is_possible {
+                if is_possible && header.kind == SegmentKind::Log {
                     self.logs.insert(offset, segment);
+                } else if is_possible {
+                    self.compacted.insert(offset, segment);
                 }
             }
             SegmentKind::Big => {
@@ -177,6 +180,31 @@ impl Headers {
     /// Returns whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.logs.is_empty() && self.bigs.is_empty()
+    }
+
+    /// Returns the segments of the log.
+    pub(super) fn logs(&self) -> impl Iterator<Item = &Segment> {
+        self.logs.values()
+    }
+
+    /// Returns the segments of records that compaction moved.
+    pub(super) fn compacted(&self) -> impl Iterator<Item = &Segment> {
+        self.compacted.values()
+    }
+
+    /// Returns all segments with records.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Segment> {
+        self.logs.values().chain(self.compacted.values()).chain(self.bigs.values())
+    }
+
+    /// Returns whether a segment has records that compaction moved.
+    pub(super) fn is_compacted(&self, segment: &Segment) -> bool {
+        self.compacted.contains_key(&segment.offset)
+    }
+
+    /// Returns whether a segment is of one big record.
+    pub(super) fn is_big(&self, segment: &Segment) -> bool {
+        self.bigs.contains_key(&segment.offset)
     }
 
     /// Returns the segments that lead to the known end of the log, itself included.

@@ -24,11 +24,13 @@ pub(crate) mod regular;
 mod reservation;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod sim;
+pub(crate) mod unnamed_file;
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use rustix::io::Errno;
 
@@ -122,10 +124,41 @@ impl Tail {
         }
     }
 
+    /// Returns the memory as words that only the writer stores to: no log segment, but the segment
+    /// table.
+    pub(crate) fn into_words(self) -> WordMap {
+        let Self { base, bytes, owner, .. } = self;
+        WordMap { base: base.cast_const().cast(), count: (bytes / 8) as usize, _owner: owner }
+    }
+
     /// Notes that the bytes before `at` have been written to the file by other means.
     pub(crate) fn skip_to(&mut self, at: u64) {
         assert!(at >= self.free_from && at <= self.bytes);
         self.free_from = at;
+    }
+}
+
+/// Words of the file, shared with other processes that map them.
+#[derive(Debug)]
+pub(crate) struct WordMap {
+    base: *const AtomicU64,
+    count: usize,
+    /// Keeps the memory, if it is not the storage that does.
+    _owner: Option<Arc<dyn Owner>>,
+}
+
+// SAFETY: the words are only ever used as atomics.
+unsafe impl Send for WordMap {}
+// SAFETY: as above.
+unsafe impl Sync for WordMap {}
+
+impl WordMap {
+    /// Returns the words.
+    #[inline]
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: `Tail::new` was promised that the memory is mapped as long as its owner or the
+        // storage lives; the words are aligned to a page, and atomic.
+        unsafe { std::slice::from_raw_parts(self.base, self.count) }
     }
 }
 
@@ -392,6 +425,13 @@ pub(crate) fn is_of_device(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| of_device.contains(&Errno::from_raw_os_error(code)))
 }
 
+/// Returns whether an error of the system says that space or memory is used up: the file system's,
+/// the user's by quota or `ulimit`, or the machine's.
+pub(crate) fn is_no_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge | OutOfMemory)
+}
+
 /// Returns the system's error for a full disk.
 pub(crate) fn no_room() -> io::Error {
     Errno::NOSPC.into()
@@ -453,7 +493,7 @@ mod tests {
         for code in [edquot, efbig, eintr] {
             assert!(!is_of_device(&io::Error::from_raw_os_error(code)), "{code}");
         }
-        assert!(!is_of_device(&no_room()));
+        assert!(!is_of_device(&no_room()) && is_no_room(&no_room()));
         let (eio, erofs) = (5, 30);
         assert!(
             [eio, erofs].into_iter().map(io::Error::from_raw_os_error).all(|e| is_of_device(&e))

@@ -10,13 +10,18 @@
 //! - From the moment an image is complete until its superblock is durable, or could not be written,
 //!   nothing else writes a superblock: a close waits for the thread.
 
+use std::time::Duration;
+
 use super::{Store, Writer};
 use crate::checkpoint::{self, CheckpointState, CheckpointWriter, extent_of, is_of_older_version};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{CheckpointName, GRANULE_BYTES, Superblock};
 use crate::linear::BucketIndex;
 use crate::region::Region;
+use crate::testing::mutant::{self, Mutant};
 
+/// How long to wait for a checkpoint that the thread makes, before another look.
+const THREAD_WAIT: Duration = Duration::from_millis(1);
 /// Buckets that the writer walks at a time.
 const WALK_BUCKETS: u64 = 16;
 /// Buckets that one change walks at most.
@@ -31,6 +36,11 @@ const GRACE_SHARE: u64 = 64;
 /// A checkpoint stays while the store is closed if it takes less than this share of the file.
 const KEPT_SHARE: u64 = 25;
 
+/// Least bytes of log between two checkpoints of a store that is compacted, if the options allow that:
+/// what is emptied waits for the next one. Otherwise it is one part of the live bytes in so many.
+const COMPACTED_BYTES_MIN: u64 = 4 << 20;
+const COMPACTED_SHARE: u64 = 4;
+
 /// What the writer knows of checkpoints.
 #[derive(Debug)]
 pub(crate) struct Checkpointing {
@@ -39,6 +49,12 @@ pub(crate) struct Checkpointing {
     /// Least bytes of log between two.
     bytes_min: u64,
     progress: Progress,
+    /// How many this handle has begun.
+    pub(super) begun_count: u64,
+    /// How many had been begun when the last one became durable.
+    finished_count: u64,
+    /// Which of them both superblocks name, counted from 1; 0 if they are not known to agree.
+    pub(super) replay_checkpoint: u64,
 }
 
 #[derive(Debug)]
@@ -65,7 +81,14 @@ enum Walking {
 impl Default for Checkpointing {
     /// None, ever: a table in memory, a handle that only reads.
     fn default() -> Self {
-        Self { due_lsn: u64::MAX, bytes_min: u64::MAX, progress: Progress::Idle }
+        Self {
+            due_lsn: u64::MAX,
+            bytes_min: u64::MAX,
+            progress: Progress::Idle,
+            begun_count: 0,
+            finished_count: 0,
+            replay_checkpoint: 0,
+        }
     }
 }
 
@@ -102,9 +125,17 @@ impl Checkpointing {
     }
 
     /// Returns by how many bytes the log grows between two checkpoints: a recovery reads about as
-    /// much of the log as of the index.
-    fn interval(&self, region: &Region) -> u64 {
-        self.bytes_min.max(region.windows.index_bytes())
+    /// much of the log as of the index. `live_bytes` are those of a store that is compacted.
+    fn interval(&self, region: &Region, live_bytes: Option<u64>) -> u64 {
+        let interval = self.bytes_min.max(region.windows.index_bytes());
+        let compacted =
+            |live_bytes| COMPACTED_BYTES_MIN.min(self.bytes_min).max(live_bytes / COMPACTED_SHARE);
+        live_bytes.map_or(interval, |live_bytes| interval.min(compacted(live_bytes)))
+    }
+
+    /// Returns whether nobody makes a checkpoint.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.progress, Progress::Idle)
     }
 }
 
@@ -113,16 +144,28 @@ impl Writer {
     pub(super) fn schedule_first_checkpoint(&mut self, region: &Region, bytes_min: u64) {
         assert!(matches!(self.checkpoints.progress, Progress::Idle), "a handle begins with none");
         self.checkpoints.bytes_min = bytes_min;
-        let interval = self.checkpoints.interval(region);
+        let interval = self.checkpoint_interval(region);
         let base_lsn = self.superblock.checkpoint.map_or(0, |name| name.lsn);
         let lsn = self.log.position().lsn;
         self.checkpoints.due_lsn = (base_lsn + interval).max(lsn + interval / GRACE_SHARE);
     }
 
+    fn checkpoint_interval(&self, region: &Region) -> u64 {
+        let is_compacted = self.compacting.is_some() && self.superblock.is_compacted;
+        self.checkpoints.interval(region, is_compacted.then_some(self.state.live_bytes))
+    }
+
+    /// Makes a checkpoint due with the next change, if nobody makes one.
+    pub(super) fn hurry_checkpoint(&mut self) {
+        if self.checkpoints.is_idle() {
+            self.checkpoints.due_lsn = self.checkpoints.due_lsn.min(self.log.position().lsn);
+        }
+    }
+
     /// Makes no checkpoint any more, and returns the one that stays while the store is closed, if any:
     /// the next session changes the index at once, and after a power loss before its first checkpoint
     /// there would be nothing but the whole log. One that takes much room, beside small records, is
-    /// freed.
+    /// freed, unless the log is not whole.
     pub(super) fn end_checkpoints(&mut self) -> Option<CheckpointName> {
         let file_bytes = self.extents.space().end() * GRANULE_BYTES;
         let region = self.extents.region().clone();
@@ -131,7 +174,9 @@ impl Writer {
             let is_small = name.bytes * KEPT_SHARE < file_bytes;
             is_there && is_small && !is_of_older_version(&region.view, *name)
         };
-        let kept = self.superblock.checkpoint.filter(is_of_use);
+        // The log of a store that was compacted is not enough to build the index.
+        let is_needed = self.superblock.is_compacted;
+        let kept = self.superblock.checkpoint.filter(|name| is_needed || is_of_use(name));
         self.checkpoints = Checkpointing::default();
         checkpoint::release_all_but(&mut self.extents, kept);
         kept
@@ -205,11 +250,13 @@ impl Store {
         assert_eq!(replay_start.lsn, lsn, "the image is as of the last change");
         let geometry = self.shape().geometry;
         let state = CheckpointState::of(&writer.extents, geometry, writer.state, replay_start);
+        let state = state.ok_or(Error::Full { what: "segment table", bytes: 0 })?;
         let salt = writer.log.next_salt();
         let may_have_thread = region.storage().may_sync_in_background();
         let thread_count = if may_have_thread { 2 } else { 1 };
         let image = CheckpointWriter::begin(&mut writer.extents, state, salt, thread_count)?;
         let by = Walking::Thread { is_asked: false };
+        writer.checkpoints.begun_count += 1;
         writer.checkpoints.progress = Progress::Walking { image: Box::new(image), by };
         writer.checkpoints.due_lsn = u64::MAX;
         if !may_have_thread {
@@ -220,7 +267,7 @@ impl Store {
 
     /// Leaves a checkpoint that has begun to the writer.
     pub(crate) fn walk_without_thread(&self, writer: &mut Writer) {
-        let interval = writer.checkpoints.interval(&self.region);
+        let interval = writer.checkpoint_interval(&self.region);
         if let Progress::Walking { image, by } = &mut writer.checkpoints.progress {
             let step_count = image.bucket_count().div_ceil(WALK_BUCKETS);
             let step_bytes = (interval / WALK_SHARE / step_count).max(1);
@@ -232,8 +279,12 @@ impl Store {
     /// Walks the buckets of a checkpoint that has begun, beside the writer. `go_on` is called some
     /// thousand times a second; the checkpoint is given up when it returns `false`.
     pub(crate) fn walk_checkpoint(&self, go_on: impl FnMut() -> bool) -> Result<()> {
-        let walker = match &self.lock()?.checkpoints.progress {
-            Progress::Walking { image, by: Walking::Thread { .. } } => image.walker(),
+        let walker = match &mut self.lock()?.checkpoints.progress {
+            Progress::Walking { image, by: Walking::Thread { is_asked } } => {
+                // Nobody else walks them from now on.
+                *is_asked = true;
+                image.walker()
+            }
             _ => return Ok(()),
         };
         // Without the lock: changes go on.
@@ -265,7 +316,7 @@ impl Store {
         if let Progress::Walking { image, .. } | Progress::Written { image, .. } = progress {
             image.release(&mut writer.extents);
         }
-        let interval = writer.checkpoints.interval(&self.region);
+        let interval = writer.checkpoint_interval(&self.region);
         writer.checkpoints.due_lsn = writer.log.position().lsn + interval / WALK_SHARE;
     }
 
@@ -297,23 +348,96 @@ impl Store {
         let writer = &mut *writer;
         assert!(matches!(writer.checkpoints.progress, Progress::Syncing), "a close waits for this");
         assert_eq!(superblock.checkpoint, Some(name), "the one before is released");
+        let is_first = superblock.is_compacted && !writer.superblock.is_compacted;
         writer.superblock = superblock;
+        // One is made at a time.
+        writer.checkpoints.finished_count = writer.checkpoints.begun_count;
+        if writer.superblock.is_compacted {
+            writer.checkpoints.replay_checkpoint = writer.checkpoints.begun_count;
+        }
         checkpoint::release_all_but(&mut writer.extents, Some(name));
         writer.checkpoints.progress = Progress::Idle;
-        writer.checkpoints.due_lsn = name.lsn + writer.checkpoints.interval(&self.region);
+        writer.checkpoints.due_lsn = name.lsn + writer.checkpoint_interval(&self.region);
+        if is_first {
+            writer.log.note_reused();
+            self.retire_dead_bigs(writer);
+        }
         Ok(())
     }
 
-    /// Syncs the log up to the commit of a checkpoint, then the checkpoint, then a superblock.
+    /// Syncs the log up to the commit of a checkpoint, then the checkpoint, then a superblock; both
+    /// of a store that is compacted.
     fn make_durable(&self, name: CheckpointName) -> Result<Superblock> {
         self.wait_durable(name.lsn, false)?;
         assert!(name.lsn <= self.group.durable_lsn(), "a checkpoint needs the log before it");
         let CheckpointName { offset, bytes, .. } = name;
         self.region.sync_range(offset, bytes)?;
-        let mut superblock = self.lock()?.superblock.clone();
-        superblock.checkpoint = Some(name);
+        let mut superblock = {
+            let writer = self.lock()?;
+            let is_compacted = writer.superblock.is_compacted || writer.wants_to_compact();
+            Superblock { is_compacted, checkpoint: Some(name), ..writer.superblock.clone() }
+        };
         let _writing = self.superblock_writes();
         self.region.write_superblock(&mut superblock, false)?;
+        if superblock.is_compacted && !mutant::is_made(Mutant::OneSuperblock) {
+            // Space is used again that the checkpoint of the older copy leads to.
+            self.region.write_superblock(&mut superblock, false)?;
+        }
         Ok(superblock)
+    }
+
+    /// Makes a checkpoint of what there is now, and waits until it is durable. Changes wait while the
+    /// buckets are walked; one that is under way is finished before.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file. Those of the syncs poison the handle.
+    pub(super) fn checkpoint_now(&self) -> Result<()> {
+        let wanted = self.lock()?.checkpoints.begun_count + 1;
+        loop {
+            self.group.check()?;
+            let mut writer = self.lock()?;
+            match &writer.checkpoints.progress {
+                Progress::Idle if writer.checkpoints.finished_count >= wanted => return Ok(()),
+                Progress::Idle => {
+                    let lsn = writer.log.position().lsn;
+                    self.begin_checkpoint(&mut writer, lsn)?;
+                    self.walk_to_end(&mut writer)?;
+                }
+                // The thread is at it.
+                Progress::Walking { by: Walking::Thread { is_asked: true }, .. }
+                | Progress::Syncing => {
+                    drop(writer);
+                    std::thread::sleep(THREAD_WAIT);
+                    continue;
+                }
+                Progress::Walking { .. } => self.walk_to_end(&mut writer)?,
+                Progress::Written { .. } => {}
+            }
+            drop(writer);
+            self.finish_checkpoint()?;
+        }
+    }
+
+    /// Walks the buckets that a checkpoint which has begun has not, without the thread.
+    pub(super) fn walk_to_end(&self, writer: &mut Writer) -> Result<()> {
+        writer.checkpoints.due_lsn = u64::MAX;
+        let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Idle);
+        let Progress::Walking { mut image, .. } = progress else {
+            writer.checkpoints.progress = progress;
+            return Ok(());
+        };
+        match image.advance(&mut writer.extents, u64::from(u32::MAX) + 1) {
+            Ok(true) => {
+                writer.checkpoints.progress = Progress::Written { image, is_asked: true };
+                Ok(())
+            }
+            walked => {
+                let by = Walking::Writer { step_bytes: 1 };
+                writer.checkpoints.progress = Progress::Walking { image, by };
+                self.abandon_checkpoint(writer);
+                walked.map(drop)
+            }
+        }
     }
 }

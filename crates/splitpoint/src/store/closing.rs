@@ -2,7 +2,7 @@
 //! close.
 
 use super::{Store, Writer};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{LogStart, Superblock};
 use crate::options::Access;
 use crate::storage::Room;
@@ -28,7 +28,16 @@ impl Store {
         assert!(self.access == Access::ReadWrite, "only the writer stores to the file");
         assert!(!writer.is_closed, "the last handle closes the store");
         self.group.check()?;
-        let room = self.region.claim_stores(writer.log.rest_of_tail())?;
+        if !self.region.storage().is_volatile() {
+            match writer.find_segments() {
+                // Changes go on; nothing is compacted.
+                Err(Error::Corrupt { .. }) if !writer.superblock.is_compacted => {}
+                found => found?,
+            }
+        }
+        let head = writer.compacting.as_ref().and_then(|compacting| compacting.rest_of_head());
+        let tails = writer.log.rest_of_tail().into_iter().chain(head);
+        let room = self.region.claim_stores(tails)?;
         writer.needs_room = room == Room::OfFileSystem;
         // What fails here is tried again by the next change.
         if writer.mark == Mark::NotCleanDurably {
@@ -89,12 +98,16 @@ impl Store {
         if writer.mark == Mark::Clean {
             return Ok(());
         }
+        drop(writer);
+        self.compact_at_close()?;
+        let mut writer = self.lock()?;
         // The log may have gone on without a commit, into a segment for a change that was not made.
         self.commit(&mut writer);
         let kept = writer.end_checkpoints();
         let Writer { log, extents, .. } = &mut *writer;
         log.release_next(extents);
         extents.trim();
+        extents.note_table_crc();
         let lsn = writer.log.position().lsn;
         let written = writer.written();
         self.group.set_syncing_since(writer.pace.begin_sync(written));

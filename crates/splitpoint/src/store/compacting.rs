@@ -8,6 +8,8 @@
 //!
 //! - A record is copied completely before its slot leads to the copy.
 //! - An error leaves every key where it was.
+//! - The compacted head begins a segment for a copy only, once there is room for the record that names
+//!   it: nothing fails between the two. A replay needs the segment before until it is behind that name.
 //!
 //! # Not here
 //!
@@ -16,59 +18,51 @@
 use std::ops::Range;
 
 use super::{Store, Writer};
-use crate::compaction::{Compaction, Death, Moment, Victim, warm_bytes_max};
-use crate::error::{Error, ErrorKind, Result};
-use crate::format::{Addr, SegmentHeader, big_record_bytes_min, u32_at};
-use crate::index::lookup::locate_addr;
-use crate::index::slot::{Slot, Tag};
-use crate::log::append::{Appender, LogPosition, Payload, WritePath};
+use crate::compaction::{Compaction, Victim};
+use crate::error::{Error, Result};
+use crate::format::{Addr, SegmentHeader, SegmentKind, u32_at};
+use crate::index::line::Line;
+use crate::index::lookup::{is_held, locate_addr};
+use crate::index::slot::Slot;
+use crate::log::append::{Appender, Payload, WritePath};
 use crate::log::record::{Pair, RecordHeader, RecordKind, finish_crc};
-use crate::log::runs::{Runs, run_of};
+use crate::log::relocation::{Moved, Relocation};
 use crate::log::scan::AHEAD_BYTES;
-use crate::options::{Access, Options};
-use crate::region::Region;
 use crate::segments::{SegmentTable, SegmentUse};
 use crate::testing::mutant::{self, Mutant};
 
 /// Records that are looked up together, so that the cache misses of their buckets overlap.
 const BATCH: usize = 32;
 /// Bytes of victims that [`Store::maintain`] reads between two releases of the lock.
-const SLICE_BYTES: u64 = 64 << 10;
-/// Bytes of victims that a change reads at most to find room in a table that is full.
-const ROOM_BYTES_MAX: u64 = 4 << 20;
-/// Looks at the pins after which `maintain` leaves what still waits.
-const LOOKS_AT_PINS: u32 = 4;
+pub(super) const SLICE_BYTES: u64 = 64 << 10;
 
 /// What the writer has for compaction.
 #[derive(Debug)]
 pub(crate) struct Compacting {
     pub(crate) state: Compaction,
     /// Where moved records go.
-    head: Appender,
+    pub(super) head: Appender,
     /// Live bytes of big records, which are not moved.
-    big_live_bytes: u64,
+    pub(super) big_live_bytes: u64,
     /// The smallest record that may have a segment to itself.
-    big_bytes_min: u64,
+    pub(super) big_bytes_min: u64,
     /// Where the segments are that were left because a record in them is damaged.
-    damaged: Vec<u64>,
+    pub(super) damaged: Vec<u64>,
     /// Whether what is freed is overwritten, for tests.
-    is_poisoned: bool,
+    pub(super) is_poisoned: bool,
+    /// Whether a store that was never compacted has become worth it.
+    pub(super) is_wanted: bool,
 }
 
-/// What [`Db::maintain`](crate::Db::maintain) did, and what is left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Maintenance {
-    /// Bytes of segments that were read.
-    pub read_bytes: u64,
-    /// Bytes of live records that were moved.
-    pub moved_bytes: u64,
-    /// Bytes of emptied segments that wait: a value, a scan or a backup may still read them.
-    pub waiting_bytes: u64,
-    /// Bytes of memory that were given back to the system.
-    pub returned_bytes: u64,
-    /// Whether nothing is left to compact. Space may still wait.
-    pub is_done: bool,
+/// A copy of a live record that no slot leads to yet, and the slot that will.
+struct Copied<'a> {
+    hash: u64,
+    line: &'a Line,
+    i: usize,
+    slot: Slot,
+    from: Moved,
+    to: Addr,
+    bytes: u64,
 }
 
 /// A record of the victim that may be live.
@@ -78,183 +72,19 @@ struct Candidate<'a> {
     pair: Pair<'a>,
 }
 
-impl Writer {
-    /// Begins to compact, in a table that has no record yet.
-    pub(super) fn begin_compaction(&mut self, live_share: f64, options: &Options) {
-        assert_eq!(self.log.position().lsn, 0, "the segment table begins with the log");
-        let unit_bytes = u64::from(self.superblock.segment_bytes_min);
-        self.extents.follow_segments(unit_bytes);
-        let seed = self.log.next_salt();
-        self.compacting = Some(Box::new(Compacting {
-            state: Compaction::new(live_share, seed),
-            head: self.log.compacted(),
-            big_live_bytes: 0,
-            big_bytes_min: big_record_bytes_min(unit_bytes),
-            damaged: Vec::new(),
-            is_poisoned: options.is_freed_poisoned,
-        }));
-    }
-
-    /// Counts a record of `bytes` that was appended for a change, before its slot is stored.
-    #[inline]
-    pub(super) fn note_appended(&mut self, addr: Addr, bytes: u64, is_big: bool) {
-        let Some(compacting) = &mut self.compacting else { return };
-        if is_big {
-            compacting.big_live_bytes += bytes;
-        } else {
-            compacting.state.note_appended(bytes);
-            if let Some(segments) = self.extents.segments_mut() {
-                segments.add_live(addr.offset(), bytes);
-            }
-        }
-    }
-
-    /// Counts a tombstone or another record that no slot holds.
-    #[inline]
-    pub(super) fn note_appended_dead(&mut self, addr: Addr, bytes: u64) {
-        let Some(compacting) = &mut self.compacting else { return };
-        compacting.state.note_appended_dead(bytes);
-        if let Some(segments) = self.extents.segments_mut() {
-            segments.add_dead(addr.offset(), bytes);
-        }
-    }
-
-    /// Counts the record that names a big one, the last that was appended. Once the big record is in
-    /// its segment nobody needs it.
-    #[cold]
-    pub(super) fn note_named(&mut self) {
-        if self.compacting.is_none() {
-            return;
-        }
-        let offset = self.log.last_record_offset();
-        let bytes = self.log.position().offset - offset;
-        self.state.dead_bytes += bytes;
-        self.note_appended_dead(Addr::of_offset(offset), bytes);
-    }
-
-    /// Counts a record of `bytes` as dead, after the change of its slot.
-    #[inline]
-    pub(super) fn note_buried(&mut self, store: &Store, addr: Addr, bytes: u64) {
-        let Some(compacting) = &mut self.compacting else { return };
-        let Some(segments) = self.extents.segments_mut() else { return };
-        if bytes > compacting.big_bytes_min
-            && let Some(segment) = segments.end_big(addr.offset() - SegmentHeader::BYTES)
-        {
-            compacting.big_live_bytes = compacting.big_live_bytes.saturating_sub(bytes);
-            self.retire_big(store, segment, bytes);
-            return;
-        }
-        compacting.state.note_buried(bytes);
-        segments.remove_live(addr.offset(), bytes);
-    }
-
-    /// Retires the segment of a big record of `bytes`, which is dead.
-    #[cold]
-    fn retire_big(&mut self, store: &Store, segment: Range<u64>, bytes: u64) {
-        let live = store.region.live();
-        live.set_big_bytes(live.big_bytes().saturating_sub(segment.end - segment.start));
-        self.retire(store, segment, true, bytes);
-    }
-
-    /// Puts a segment on the list of those that wait, in which `record_bytes` are dead.
-    fn retire(&mut self, store: &Store, segment: Range<u64>, is_big: bool, record_bytes: u64) {
-        let death = Death {
-            lsn: self.log.position().lsn,
-            ticket: store.region.pins.ticket(),
-            stamp: store.horizons.now(),
-        };
-        let record_bytes = record_bytes.min(self.state.dead_bytes);
-        self.state.dead_bytes -= record_bytes;
-        self.retired_bytes += record_bytes;
-        let compacting = self.compacting.as_mut().expect("only compaction retires segments");
-        compacting.state.retire(segment, is_big, death);
-    }
-
-    /// Returns where the records of a table are whose segments are followed, in the order of the
-    /// file.
-    pub(crate) fn runs(&self) -> Option<Runs> {
-        let segments = self.extents.segments()?;
-        let heads = self.heads();
-        let end_of = |segment: Range<u64>| {
-            let head = heads.iter().find(|head| head.segment_offset == segment.start);
-            head.map_or(segment.end, |head| head.offset)
-        };
-        let followed = segments
-            .segments()
-            .filter(|segment| segment.segment_use != SegmentUse::Emptied)
-            .map(|segment| segment.range());
-        let mut runs: Vec<Range<u64>> = followed
-            .chain(segments.small().iter().cloned())
-            .chain(segments.bigs())
-            .map(|segment| run_of(segment.start, end_of(segment)))
-            .collect();
-        runs.sort_unstable_by_key(|run| run.start);
-        Some(runs.into())
-    }
-
-    /// Returns where records are appended: the log, and the compacted head.
-    fn heads(&self) -> [LogPosition; 2] {
-        let head = self.compacting.as_ref().map(|compacting| compacting.head.position());
-        [self.log.position(), head.unwrap_or_default()]
-    }
-
-    /// Returns whether keys may be deleted without tombstones, as where the log is not read again,
-    /// and notes that from now on the log alone does not say what the table holds.
-    pub(super) fn begin_without_tombstones(&mut self) -> bool {
-        let Some(compacting) = &mut self.compacting else { return false };
-        compacting.state.note_log_incomplete();
-        true
-    }
-
-    /// Returns whether the log alone has every record: nothing was moved away from it.
-    pub(crate) fn is_log_whole(&self) -> bool {
-        self.compacting.as_ref().is_none_or(|compacting| compacting.state.is_log_whole())
-    }
-
-    /// Returns the bytes of free space whose pages went back to the system.
-    pub(super) fn returned_bytes(&self) -> u64 {
-        if self.compacting.is_none() {
-            return 0;
-        }
-        self.extents.space().free_bytes() - self.extents.warm_bytes()
-    }
-
-    /// Returns the bytes of emptied segments that wait.
-    pub(crate) fn waiting_bytes(&self) -> u64 {
-        self.compacting.as_ref().map_or(0, |compacting| compacting.state.waiting_bytes())
-    }
-
-    /// Returns how many ranges of moved records a sync would have to cover.
-    #[cfg(test)]
-    pub(crate) fn unsynced_moved_count(&self) -> usize {
-        self.compacting.as_ref().map_or(0, |compacting| compacting.head.unsynced_count())
-    }
-
-    /// Returns the bytes of dead records whose segments were emptied.
-    #[cfg(test)]
-    pub(crate) fn retired_record_bytes(&self) -> u64 {
-        self.retired_bytes
-    }
-
-    /// Returns the bytes of victims that the changes so far have still to read.
-    pub(crate) fn owed_bytes(&self) -> u64 {
-        self.compacting.as_ref().map_or(0, |compacting| compacting.state.owed_bytes())
-    }
-
-    /// Returns the bytes of records that were moved since the store was opened.
-    pub(crate) fn moved_bytes(&self) -> u64 {
-        self.compacting.as_ref().map_or(0, |compacting| compacting.state.moved_bytes())
-    }
-}
-
 impl Compacting {
+    /// Returns where the next records go that are moved, whole pages.
+    pub(super) fn rest_of_head(&self) -> Option<Range<u64>> {
+        self.head.rest_of_tail()
+    }
+
     /// Returns the live bytes of the records that can be moved.
-    fn movable_bytes(&self, live_bytes: u64) -> u64 {
+    pub(super) fn movable_bytes(&self, live_bytes: u64) -> u64 {
         live_bytes.saturating_sub(self.big_live_bytes)
     }
 
     /// Returns the dead bytes that cannot be gained.
-    fn stuck_bytes(&self, segments: Option<&SegmentTable>) -> u64 {
+    pub(super) fn stuck_bytes(&self, segments: Option<&SegmentTable>) -> u64 {
         let Some(segments) = segments else { return 0 };
         let damaged = self.damaged.iter().filter_map(|&offset| segments.segment_at(offset));
         damaged.map(|segment| segment.dead_bytes).sum()
@@ -273,7 +103,7 @@ impl Store {
     }
 
     #[inline(never)]
-    fn compact_a_step(&self, writer: &mut Writer) {
+    pub(super) fn compact_a_step(&self, writer: &mut Writer) {
         self.reuse_emptied(writer);
         let Writer { compacting: Some(compacting), extents, log, state, .. } = &mut *writer else {
             return;
@@ -284,9 +114,63 @@ impl Store {
             state.dead_bytes.saturating_sub(compacting.stuck_bytes(extents.segments()));
         let used_bytes = live_bytes + dead_bytes;
         let budget = compacting.state.begin_step(used_bytes, live_bytes, segment_bytes);
-        if budget > 0 {
+        if budget > 0 && !writer.may_compact(self) {
+            self.start_compacting(writer);
+        } else if budget > 0 {
             // What cannot be moved, for want of memory, is tried again by the next step.
             let _ = self.compact(writer, budget);
+        }
+    }
+
+    /// Prepares a store in a file that was never compacted: the segment table is in the file from now
+    /// on, big records that are dead are noted there, and the next checkpoint says in both superblocks
+    /// that the log alone does not have all.
+    #[cold]
+    pub(super) fn start_compacting(&self, writer: &mut Writer) {
+        if writer.wants_to_compact() {
+            return writer.hurry_checkpoint();
+        }
+        // The image of a checkpoint under way has none of what is noted here.
+        if !writer.checkpoints.is_idle() {
+            return;
+        }
+        let is_in_file =
+            writer.extents.segments().is_some() && writer.extents.keep_segments_in_file().is_ok();
+        // Of a damaged record nobody knows the key: nothing is compacted.
+        if is_in_file && self.note_dead_bigs(writer).is_ok() {
+            writer.hurry_checkpoint();
+            if let Some(compacting) = &mut writer.compacting {
+                compacting.is_wanted = true;
+            }
+        }
+    }
+
+    /// Notes in the segment table which big records are dead.
+    fn note_dead_bigs(&self, writer: &mut Writer) -> Result<()> {
+        let Some(segments) = writer.extents.segments_mut() else { return Ok(()) };
+        let parts: Vec<(Range<u64>, bool)> = segments.parts().collect();
+        for (part, is_dead) in parts {
+            let header = self.region.view.segment(part.start)?;
+            if is_dead || header.kind != SegmentKind::Big {
+                continue;
+            }
+            let at = part.start + SegmentHeader::BYTES;
+            let record = self.region.view.record_before(at, part.end)?;
+            if !is_held(&self.region.windows, self.hash_of(record.key()), record.addr())? {
+                segments.bury_big(part.start);
+            }
+        }
+        Ok(())
+    }
+
+    /// Retires the big records that died before the store was compacted.
+    #[cold]
+    pub(super) fn retire_dead_bigs(&self, writer: &mut Writer) {
+        let emptied = writer.extents.segments().map(SegmentTable::emptied).unwrap_or_default();
+        for (segment, _) in emptied.into_iter().filter(|&(_, is_big)| is_big) {
+            let at = segment.start + SegmentHeader::BYTES;
+            let record = self.region.view.record_before(at, segment.end);
+            writer.retire_big(self, segment, record.map_or(0, |record| record.bytes.len() as u64));
         }
     }
 
@@ -306,47 +190,11 @@ impl Store {
     pub(crate) fn settle(&self, mut owed_bytes: u64) -> Result<()> {
         while owed_bytes > 0 {
             let mut writer = self.lock_for_change()?;
+            self.group.check()?;
             self.compact_a_step(&mut writer);
             owed_bytes = writer.owed_bytes().min(owed_bytes.saturating_sub(SLICE_BYTES));
         }
         Ok(())
-    }
-
-    /// Tries a change again that found no room, if compaction makes some: what is emptied is used
-    /// again, or a victim is emptied. So deletes go on in a table that is full.
-    ///
-    /// Records move, so the caller looks its keys up again.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn after_room<T>(
-        &self,
-        writer: &mut Writer,
-        error: Error,
-        again: impl Fn(&mut Writer) -> Result<T>,
-    ) -> Result<T> {
-        if !is_want_of_room(&error) || writer.compacting.is_none() || !self.make_room(writer) {
-            return Err(error);
-        }
-        again(writer)
-    }
-
-    /// Frees at least one segment, if that can be done; returns whether.
-    fn make_room(&self, writer: &mut Writer) -> bool {
-        let free_before = writer.extents.space().free_bytes();
-        self.reuse_emptied(writer);
-        let mut read_bytes = 0;
-        while writer.extents.space().free_bytes() <= free_before && read_bytes < ROOM_BYTES_MAX {
-            // The lists of the grace periods move on by one look each.
-            match self.compact(writer, SLICE_BYTES) {
-                Ok(0) | Err(_) => break,
-                Ok(bytes) => read_bytes += bytes,
-            }
-            self.reuse_emptied(writer);
-        }
-        for _ in 0..LOOKS_AT_PINS {
-            self.reuse_emptied(writer);
-        }
-        writer.extents.space().free_bytes() > free_before
     }
 
     /// Reads `budget` bytes of victims, or a little more, and moves what is live; returns how many
@@ -355,7 +203,10 @@ impl Store {
     /// # Errors
     ///
     /// If there is no room for what is live. What was moved before that stays moved.
-    fn compact(&self, writer: &mut Writer, budget: u64) -> Result<u64> {
+    pub(super) fn compact(&self, writer: &mut Writer, budget: u64) -> Result<u64> {
+        if !writer.may_compact(self) {
+            return Ok(0);
+        }
         if let Some(compacting) = &mut writer.compacting {
             // The view may have moved since the last record was moved.
             compacting.head.follow_view(&self.region);
@@ -380,7 +231,7 @@ impl Store {
     }
 
     /// Returns the victim, and chooses one if there is none.
-    fn victim(&self, writer: &mut Writer) -> Result<Option<Victim>> {
+    pub(super) fn victim(&self, writer: &mut Writer) -> Result<Option<Victim>> {
         let heads = writer.heads().map(|head| head.segment_offset);
         let Writer { compacting: Some(compacting), extents, .. } = writer else { return Ok(None) };
         if compacting.state.victim.is_some() {
@@ -405,12 +256,7 @@ impl Store {
         let mut candidates = Vec::with_capacity(BATCH);
         let read = self.read_candidates(&mut victim, budget, &mut candidates);
         let moved = read.and_then(|is_end| {
-            // A scan that goes on finds the version of its moment by `prev`.
-            let names_original =
-                self.horizons.oldest().is_some() && !mutant::is_made(Mutant::MovesWithoutName);
-            for candidate in &candidates {
-                self.move_if_live(writer, candidate, victim.salt, names_original)?;
-            }
+            self.move_live(writer, &candidates, victim.salt)?;
             Ok(is_end)
         });
         let is_end = match moved {
@@ -426,7 +272,11 @@ impl Store {
             unreachable!("a victim is of compaction");
         };
         compacting.state.victim = (!is_end).then_some(victim);
-        if is_end || mutant::is_made(Mutant::EmptiesUnread) {
+        let is_none_counted = victim.segment.live_bytes == 0;
+        if is_end
+            || mutant::is_made(Mutant::EmptiesUnread)
+            || is_none_counted && mutant::is_made(Mutant::FreesByCount)
+        {
             let segment = victim.segment.range();
             compacting.state.victim = None;
             extents.segments_mut().expect("followed").set_use(segment.start, SegmentUse::Emptied);
@@ -464,7 +314,10 @@ impl Store {
                     self.add_candidate(victim.at, pair, candidates);
                     victim.record_bytes += record_bytes;
                 }
-                RecordKind::Delete | RecordKind::Commit | RecordKind::BigPut => {
+                RecordKind::Delete
+                | RecordKind::Commit
+                | RecordKind::BigPut
+                | RecordKind::Relocate => {
                     victim.record_bytes += record_bytes;
                 }
                 _ => {}
@@ -481,103 +334,116 @@ impl Store {
         candidates.push(Candidate { addr: Addr::of_offset(at), hash, pair });
     }
 
-    /// Moves a record if a slot holds it; `names_original` says whether the copy has it as `prev`.
-    #[inline]
-    fn move_if_live(
+    /// Moves the records of a batch that a slot holds: first the copies, then, in a file, the record in
+    /// the log that names them, then the slots.
+    ///
+    /// # Errors
+    ///
+    /// What was moved before stays moved; of the rest there may be copies that nobody knows.
+    fn move_live(
         &self,
+        writer: &mut Writer,
+        candidates: &[Candidate<'_>],
+        salt: u64,
+    ) -> Result<()> {
+        // A scan that goes on finds the version of its moment by `prev`.
+        let names_original =
+            self.horizons.oldest().is_some() && !mutant::is_made(Mutant::MovesWithoutName);
+        let is_logged = !self.region.storage().is_volatile();
+        if is_logged {
+            let bytes = relocation_bytes(candidates.len());
+            writer.log.reserve(bytes, &mut writer.extents)?;
+        }
+        let mut copies: Vec<Copied<'_>> = Vec::with_capacity(candidates.len());
+        for candidate in candidates {
+            let copied = self.copy_if_live(writer, candidate, salt, names_original, &mut copies);
+            if let Err(error) = copied {
+                self.store_slots(writer, &mut copies)?;
+                return Err(error);
+            }
+        }
+        self.store_slots(writer, &mut copies)
+    }
+
+    /// Copies a record if a slot holds it; `names_original` says whether the copy has it as `prev`.
+    /// Where the copy does not fit the segment of the last ones, those are moved first.
+    #[inline]
+    fn copy_if_live<'a>(
+        &'a self,
         writer: &mut Writer,
         candidate: &Candidate<'_>,
         salt: u64,
         names_original: bool,
+        copies: &mut Vec<Copied<'a>>,
     ) -> Result<()> {
         let Candidate { addr, hash, pair } = *candidate;
         let windows = &self.region.windows;
         let Some((line, i, slot)) = locate_addr(windows, hash, addr)?.found else { return Ok(()) };
-        if slot.tag() != Tag::of_hash(hash) {
-            return Ok(());
-        }
         let record = self.region.view.record(addr)?;
-        let bytes = record.bytes.len() as u64;
+        let from_bytes = record.bytes.len() as u64;
         let mut payload = Payload::new(RecordKind::Put, pair.key, pair.value);
         verify(&payload, &record.header, record.bytes, salt, addr)?;
         let prev = names_original.then_some(addr);
         payload.header.prev = prev;
-        let moved_bytes = payload.header.record_bytes();
+        let bytes = payload.header.record_bytes();
+        let has_room = |writer: &Writer| {
+            writer.compacting.as_ref().is_some_and(|compacting| compacting.head.has_room(bytes))
+        };
+        if !has_room(writer) && !copies.is_empty() {
+            self.store_slots(writer, copies)?;
+            let left = relocation_bytes(BATCH);
+            if !self.region.storage().is_volatile() {
+                writer.log.reserve(left, &mut writer.extents)?;
+            }
+        }
         let Writer { compacting: Some(compacting), extents, .. } = &mut *writer else {
             unreachable!("a victim is of compaction");
         };
-        compacting.head.reserve(moved_bytes, extents)?;
+        compacting.head.reserve(bytes, extents)?;
         let to = compacting.head.append(&payload, prev, WritePath::Mapping, &self.region)?;
-        compacting.state.note_moved(moved_bytes);
-        let segments = extents.segments_mut().expect("a victim is in the table");
-        segments.add_live(to.offset(), moved_bytes);
-        self.capture_bucket_of(writer, hash);
-        line.set_slot(i, Slot::new(slot.tag(), to));
-        writer.extents.segments_mut().expect("as above").remove_live(addr.offset(), bytes);
-        writer.state.count_put(moved_bytes, Some(bytes));
+        let from = Moved { from: addr, from_bytes };
+        copies.push(Copied { hash, line, i, slot, from, to, bytes });
         Ok(())
     }
 
-    /// Frees the emptied segments that nobody looks at any more.
-    fn reuse_emptied(&self, writer: &mut Writer) {
-        let Writer { compacting: Some(compacting), extents, state, log, .. } = writer else {
-            return;
-        };
-        if !compacting.state.is_any_waiting() {
-            return;
+    /// Names the copies in the log and lets the slots lead to them.
+    fn store_slots(&self, writer: &mut Writer, copies: &mut Vec<Copied<'_>>) -> Result<()> {
+        let Some(first) = copies.first() else { return Ok(()) };
+        if !self.region.storage().is_volatile() && !mutant::is_made(Mutant::MovesUnnamed) {
+            let compacting = writer.compacting.as_ref().expect("copies are of compaction");
+            let (segment_offset, salt) = compacting.head.segment_and_salt();
+            let moved: Vec<Moved> = copies.iter().map(|copied| copied.from).collect();
+            let first = first.to.offset();
+            let value = Relocation::encode(segment_offset, salt, first, &moved);
+            let named = Payload::new(RecordKind::Relocate, &[], &value);
+            let bytes = named.header.record_bytes();
+            let at = writer.log.append(&named, None, WritePath::Mapping, &self.region)?;
+            writer.state.dead_bytes += bytes;
+            writer.note_appended_dead(at, bytes);
         }
-        let moment = Moment::in_memory(self.region.pins.poll(), self.horizons.oldest());
-        let live_bytes = compacting.movable_bytes(state.live_bytes);
-        let warm_bytes_max = warm_bytes_max(live_bytes, log.next_segment_bytes(&self.region));
-        while let Some((segment, is_big)) = compacting.state.take_reusable(&moment) {
-            if !is_big {
-                extents.segments_mut().expect("it is in the table").end(segment.start);
-            }
-            if compacting.is_poisoned {
-                poison(&self.region, &segment);
-            }
-            extents.release_segment(segment, warm_bytes_max);
+        for Copied { hash, line, i, slot, from, to, bytes } in copies.drain(..) {
+            let Writer { compacting: Some(compacting), extents, .. } = &mut *writer else {
+                unreachable!("copies are of compaction");
+            };
+            compacting.state.note_moved(bytes);
+            let segments = extents.segments_mut().expect("a victim is in the table");
+            segments.add_live(to.offset(), bytes);
+            self.capture_bucket_of(writer, hash);
+            debug_assert_eq!(line.slot(i), slot, "nothing changes the slots of a batch");
+            line.set_slot(i, Slot::new(slot.tag(), to));
+            let segments = writer.extents.segments_mut().expect("as above");
+            segments.remove_live(from.from.offset(), from.from_bytes);
+            writer.state.count_put(bytes, Some(from.from_bytes));
         }
-    }
-
-    /// Compacts everything that is worth it, reading `budget` bytes of segments or a little more,
-    /// and gives memory back.
-    pub(crate) fn maintain(&self, budget: u64) -> Result<Maintenance> {
-        let mut done = Maintenance::default();
-        if self.access == Access::ReadOnly {
-            return Err(Error::ReadOnly);
-        }
-        if self.lock()?.compacting.is_none() {
-            // Not even marked as changed.
-            return Ok(Maintenance { is_done: true, ..done });
-        }
-        let moved_before = self.lock_for_change()?.moved_bytes();
-        while done.read_bytes < budget {
-            let mut writer = self.lock_for_change()?;
-            self.group.check()?;
-            self.reuse_emptied(&mut writer);
-            let slice = SLICE_BYTES.min(budget - done.read_bytes);
-            let read_bytes = self.compact(&mut writer, slice)?;
-            done.read_bytes += read_bytes;
-            if read_bytes < slice {
-                done.is_done = true;
-                break;
-            }
-        }
-        let mut writer = self.lock_for_change()?;
-        for _ in 0..LOOKS_AT_PINS {
-            self.reuse_emptied(&mut writer);
-        }
-        done.moved_bytes = writer.moved_bytes() - moved_before;
-        done.waiting_bytes = writer.waiting_bytes();
-        done.returned_bytes = writer.extents.cool();
-        Ok(done)
+        self.commit(writer);
+        Ok(())
     }
 }
 
-/// Returns whether an error may be for want of memory.
-pub(super) fn is_want_of_room(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Full | ErrorKind::Io)
+/// Returns the most that the record in the log takes which names so many copies.
+fn relocation_bytes(count: usize) -> u64 {
+    let value_bytes = Relocation::value_bytes(count.max(1));
+    RecordHeader::new(RecordKind::Relocate, 0, value_bytes).record_bytes()
 }
 
 /// Leaves a segment as it is in which a live record is damaged: its keys answer what they did.
@@ -610,10 +476,4 @@ fn verify(
     }
     let (expected, found) = (expected.into(), found.into());
     Err(Error::Corrupt { what: "record checksum", offset: addr.offset(), expected, found })
-}
-
-/// Overwrites what is freed, so that a test that still reads it finds out.
-fn poison(region: &Region, segment: &Range<u64>) {
-    let bytes = vec![0xdb; (segment.end - segment.start) as usize];
-    let _ = region.storage().write_at(segment.start, &bytes);
 }

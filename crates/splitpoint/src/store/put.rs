@@ -5,7 +5,7 @@
 //! second lookup alone makes it 12 % longer (callgrind: 33.8 instead of 30.2 million instructions
 //! for 20,000 puts).
 
-use super::compacting::is_want_of_room;
+use super::room::is_want_of_room;
 use super::{Store, Writer};
 use crate::error::{Error, Result};
 use crate::format::Addr;
@@ -162,7 +162,7 @@ impl Store {
         let again =
             |writer: &mut Writer| self.try_delete(writer, key, hash, Some(WritePath::Mapping));
         match self.after_room(writer, error, again) {
-            Err(error) if is_want_of_room(&error) && writer.begin_without_tombstones() => {
+            Err(error) if is_want_of_room(&error) && writer.begin_without_tombstones(self) => {
                 self.try_delete(writer, key, hash, None)
             }
             deleted => deleted,
@@ -263,6 +263,7 @@ impl Store {
         debug_assert!(position.segment_offset <= position.offset);
         writer.state.tail_offset = position.offset;
         writer.state.tail_segment = position.segment_offset;
+        writer.note_head();
         self.region.live().commit(position.lsn, &writer.state);
         writer.pace.note_change();
     }

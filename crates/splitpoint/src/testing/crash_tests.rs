@@ -11,11 +11,13 @@
 //! | [`mutants`] | the same sweeps over a broken engine, which they must find | |
 //! | [`stale`] | some, with pages of an earlier one | mounted again, or on the same mount |
 //! | [`shrink`] | around index pieces that go | some by seed |
+//! | [`compact`] | all, while records move and space is used again | some by seed |
 //! | [`fault`] | each call to the storage goes wrong | killed, closed, power lost, cache dropped |
 //!
 //! Nothing depends on time, threads or chance: a failure says the seed, the operation and the event,
 //! and happens again with `SPLITPOINT_SEED` set to that seed.
 
+mod compact;
 mod fault;
 mod large;
 mod mutants;
@@ -57,8 +59,9 @@ fn mix(seed: u64, i: u64) -> u64 {
     (mixed ^ mixed >> 32).clamp(1, u64::MAX - 1)
 }
 
-/// Most records that a takeover applies: the largest batch, what commits it and a link.
-const TAKEN_OVER_MAX: u64 = 8;
+/// Most records that a takeover applies: the copies of a step of compaction, which are more than the
+/// largest batch, what names them and a link.
+const TAKEN_OVER_MAX: u64 = 34;
 
 /// One operation of a program.
 #[derive(Clone, Debug)]
@@ -70,6 +73,10 @@ enum Op {
     Sync,
     /// What the thread in the background does: a sync, then the end of a checkpoint that is written.
     SyncInBackground,
+    /// Compacts by reading so many bytes; if that is all, makes a checkpoint and uses space again.
+    Maintain(u64),
+    /// Operations while a value is held and a scan goes on that began before them.
+    WhileHeld(Vec<u8>, Vec<Op>),
     Reopen,
     /// The process is killed, and the next one opens the store.
     Kill,
@@ -462,8 +469,55 @@ fn step(db: &Db, op: &Op, shared: &Shared) -> crate::Result<bool> {
             shared.settle(true);
             db.store().finish_checkpoint().map(|()| true)
         }
+        Op::Maintain(bytes) => db.maintain(*bytes).map(|_| false),
+        Op::WhileHeld(key, ops) => {
+            let before = shared.history.borrow().newest().clone();
+            let step_of = |op: &Op| {
+                let is_synced = step(db, op, shared)?;
+                shared.settle(is_synced);
+                Ok(())
+            };
+            hold(db, &before, key, ops, step_of).map(|()| false)
+        }
         Op::Reopen | Op::Kill | Op::LosePower(_) => unreachable!("the caller does these"),
     }
+}
+
+/// Does operations while the value of a key is held and, up to the first maintenance, a scan goes on.
+/// Both must show the content `before` the operations.
+fn hold(
+    db: &Db,
+    before: &Content,
+    key: &[u8],
+    ops: &[Op],
+    mut step: impl FnMut(&Op) -> crate::Result<()>,
+) -> crate::Result<()> {
+    let held = db.get(key)?;
+    let mut scan = Some(db.scan()?);
+    let mut found = Content::new();
+    let mut note = |entry: crate::Entry<'_>| {
+        let earlier = found.insert(entry.key.to_vec(), entry.value.to_vec());
+        assert_eq!(earlier, None, "a scan returns a key twice");
+    };
+    for (i, op) in ops.iter().enumerate() {
+        if i.is_multiple_of(4)
+            && let Some(entry) = scan.as_mut().and_then(Iterator::next)
+        {
+            note(entry?);
+        }
+        step(op)?;
+        if matches!(op, Op::Maintain(_)) {
+            for entry in scan.take().into_iter().flatten() {
+                note(entry?);
+            }
+        }
+    }
+    for entry in scan.into_iter().flatten() {
+        note(entry?);
+    }
+    assert!(found == *before, "a scan shows changes that were made after its beginning");
+    assert!(held.as_deref() == before.get(key).map(|value| &value[..]), "a held value changes");
+    Ok(())
 }
 
 fn change((key, value): &(Vec<u8>, Option<Vec<u8>>)) -> Change<'_> {

@@ -8,6 +8,8 @@ use std::rc::Rc;
 
 use crate::atomic::kill_points::observe;
 use crate::hash::{HashFunction, HashId};
+use crate::index::overflow::LinePool as _;
+use crate::region::LivePool;
 use crate::{Create, Db, Durability, Options, Recovery, SimDisk};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -109,6 +111,41 @@ fn a_kill_at_any_store_leaves_the_change_made_or_not_made() {
         assert_eq!(content(db.as_ref().unwrap()), model);
     }
     assert!(kill_count > 1500, "{kill_count}");
+}
+
+/// The free list and the count of overflow lines that were handed out are words of their own. A process
+/// that is killed between the two must leave a header that the next one does not trust, or it would take
+/// the lines for used as long as the index lives.
+#[test]
+fn a_kill_while_overflow_lines_begin_anew_loses_none() {
+    const LINES: u64 = 200;
+    let disk = Rc::new(SimDisk::new());
+    let db = disk.open(&options(7.0)).unwrap();
+    db.put(b"key", b"value").unwrap();
+    let store = db.store();
+    let mut writer = store.lock().unwrap();
+    writer.extents.reserve_overflow_lines(LINES).unwrap();
+    let mut pool = LivePool(&store.region.windows);
+    let lines: Vec<_> = (0..LINES).map(|_| pool.take().unwrap()).collect();
+    for line in lines {
+        pool.give(line);
+    }
+    let copies = Rc::new(RefCell::new(Vec::new()));
+    let observer = {
+        let (disk, copies) = (disk.clone(), copies.clone());
+        move || copies.borrow_mut().push(disk.kill())
+    };
+    observe(observer, || writer.extents.give_back_lines());
+    let copies = copies.take();
+    assert!(copies.len() > 6, "{}", copies.len());
+    for (place, copy) in copies.iter().enumerate() {
+        let db = copy.open(&options(7.0)).unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]), "place {place}");
+        let report = db.check().unwrap();
+        assert!(report.is_clean(), "place {place}: {:?}", report.damages);
+        let live = db.store().region.live();
+        assert_eq!(live.free_lines().1, live.lines_used(), "place {place}");
+    }
 }
 
 /// No checksum covers the durable position in the live header. Damage there may say of everything,

@@ -23,6 +23,8 @@ pub(crate) enum Mutant {
     TrustsOldTables,
     /// Compaction takes a segment for emptied before it has read all of it.
     EmptiesUnread,
+    /// Compaction takes a segment for emptied, unread, of which no byte is counted as live.
+    FreesByCount,
     /// Space is used again while a borrowed value may be there.
     ReusesPinned,
     /// Space is used again that a scan has yet to read.
@@ -35,6 +37,16 @@ pub(crate) enum Mutant {
     OneLookAtPins,
     /// The granules of an index piece are free while the live header still lists the piece.
     FreesPieceFirst,
+    /// Space is used again when one superblock names a checkpoint that does not need it.
+    OneSuperblock,
+    /// Space is used again before the log says durably that it is empty.
+    ReusesUndurable,
+    /// Space is used again that a replay of the log reads.
+    ReusesReplayed,
+    /// Slots lead to copies that the log does not name.
+    MovesUnnamed,
+    /// A sync leaves out the copies that the log names.
+    SyncsWithoutCopies,
 }
 
 /// Returns whether the engine makes this mistake now: never, but in a test that asks for it.

@@ -15,6 +15,7 @@ use splitpoint::{Change, Create, Db, Durability, ErrorKind, Options, Recovery, S
 
 use crate::support::{
     Content, Rng, assert_content, assert_sound, bad_hash, content, rounds, seed, tiny,
+    tiny_with_whole_log,
 };
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_BACKUP";
@@ -50,9 +51,16 @@ fn make(db: &Db, number: u64) -> splitpoint::Result<()> {
     db.put(COUNTER, &number.to_le_bytes())
 }
 
+/// Options for a store whose space is not used again: one that another process writes to can be
+/// copied.
+fn log_alone() -> Options {
+    tiny_with_whole_log()
+}
+
 /// Returns a store with the first `count` changes.
 fn store_with(path: &Path, count: u64) -> Db {
-    let db = tiny().durability(Durability::Buffered).open(path).expect("a new store");
+    let options = log_alone().durability(Durability::Buffered);
+    let db = options.open(path).expect("a new store");
     (1..=count).for_each(|number| make(&db, number).expect("there is room"));
     db
 }
@@ -162,7 +170,7 @@ fn other_process_works_until_it_is_killed() {
     };
     let mut report = std::io::stderr().lock();
     if what == "write" {
-        let db = tiny().open(path).unwrap();
+        let db = log_alone().open(path).unwrap();
         for number in assert_prefix(&db) + 1.. {
             make(&db, number).unwrap();
             report.write_all(&number.to_le_bytes()).unwrap();
@@ -277,7 +285,7 @@ fn backups_beside_opening_closing_and_recovery_are_prefixes_or_refused() {
                 if is_done.load(Ordering::SeqCst) {
                     return;
                 }
-                let options = tiny().durability(Durability::Buffered);
+                let options = log_alone().durability(Durability::Buffered);
                 let options = if round % 2 == 0 { options.rebuild_index() } else { options };
                 let db = loop {
                     // A backup that reads an unclosed store keeps writers out.
@@ -490,7 +498,7 @@ fn a_backup_that_is_given_up_leaves_nothing() {
 fn a_store_with_a_function_of_the_user_asks_for_it() {
     let dir = tempfile::tempdir().unwrap();
     let (path, copy) = (dir.path().join("a.spt"), dir.path().join("copy.spt"));
-    let options = tiny().hash(bad_hash());
+    let options = tiny_with_whole_log().hash(bad_hash());
     let db = options.open(&path).unwrap();
     (1..=100).for_each(|number| make(&db, number).unwrap());
     let error = splitpoint::backup::backup(&path, &copy).unwrap_err();

@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 use splitpoint::check::{CheckReport, CheckStage};
 use splitpoint::{Create, Db, Durability, Error, Options, SimDisk};
 
-use crate::support::{Rng, changes, is_slow, rounds, seed, tiny};
+use crate::support::{Rng, changes, is_slow, rounds, seed, tiny_with_whole_log};
 
 const LIVE: usize = 8192;
 const LINE: usize = 64;
@@ -185,7 +185,7 @@ fn check(bytes: &[u8]) -> CheckReport {
 }
 
 fn options() -> Options {
-    tiny().fill_factor(3.0).durability(Durability::Buffered)
+    tiny_with_whole_log().fill_factor(3.0).durability(Durability::Buffered)
 }
 
 fn word(bytes: &[u8], at: usize) -> usize {

@@ -7,7 +7,7 @@ use crate::support::{Content, Rng, assert_content};
 /// Options under which a checkpoint is due with every other kilobyte of the log.
 fn options() -> Options {
     let options = Options::new().seed(7).segment_bytes_min(4096).fill_factor(2.0);
-    options.checkpoint_bytes_min(2048).durability(Durability::Buffered)
+    options.checkpoint_bytes_min(2048).durability(Durability::Buffered).keep_dead_records()
 }
 
 /// Applies random changes that grow, overwrite and shrink the table, and returns its contents.
@@ -141,7 +141,8 @@ fn a_checkpoint_that_takes_little_room_is_there_after_a_close() {
 fn a_file_that_two_threads_recover_has_the_same_content() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("large.spt");
-    let options = Options::new().checkpoint_bytes_min(4 << 20).durability(Durability::Buffered);
+    let options = Options::new().checkpoint_bytes_min(4 << 20).keep_dead_records();
+    let options = options.durability(Durability::Buffered);
     let db = options.open(&path).unwrap();
     let mut expected = Content::new();
     for i in 0..220_000_u32 {

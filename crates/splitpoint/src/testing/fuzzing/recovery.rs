@@ -71,6 +71,8 @@ impl Program {
         let fill_factor = if how & 1 == 0 { 1.0 } else { 7.0 };
         let checkpoint_bytes = if how & 2 == 0 { 1500 } else { 64 << 20 };
         let options = Options::new().segment_bytes_min(4096).fill_factor(fill_factor).seed(7);
+        let live_share = if how & 4 == 0 { 0.9 } else { 0.5 };
+        let options = options.live_share(live_share).poison_freed();
         let options = options.checkpoint_bytes_min(checkpoint_bytes);
         let disk = SimDisk::new();
         let db = disk.open(&options).expect("a new store");
@@ -92,6 +94,8 @@ impl Program {
     fn step(&mut self, source: &mut Source<'_>) {
         let what = source.byte();
         match what % 16 {
+            // So that what follows compacts.
+            0 if what >= 128 => self.maintain(),
             0..=5 => self.put(source, Durability::Buffered),
             6 => self.put(source, Durability::Sync),
             7 | 8 => self.delete(source.byte()),
@@ -112,6 +116,13 @@ impl Program {
                 let errno = ERRNOS[usize::from(how & 1)];
                 self.disk.fail_call(u64::from(call) + 1, errno, how & 2 != 0);
             }
+        }
+    }
+
+    /// Compacts and makes checkpoints; that may fail as any change.
+    fn maintain(&mut self) {
+        if let Err(error) = self.db().maintain(u64::MAX) {
+            self.after_error(error.kind());
         }
     }
 

@@ -65,6 +65,7 @@ impl Round {
         let fill_factor = [1.0, 4.5, 7.0][(self.store / 3 % 3) as usize];
         let durability = [Durability::Buffered, Durability::Async][(self.store % 2) as usize];
         let options = tiny().hash(hash).fill_factor(fill_factor).checkpoint_bytes_min(8 << 10);
+        let options = options.live_share([0.9, 0.78][(self.store % 2) as usize]).poison_freed();
         options.durability(durability).create(Create::IfMissing)
     }
 
@@ -118,6 +119,7 @@ pub(super) fn run(round: &Round) {
         work(&db, &oracle, round, &mut rng);
         let stats = db.stats().expect("the store can be counted");
         oracle.add(Word::Checkpoints, u64::from(stats.checkpoint.is_some()));
+        oracle.add(Word::Moves, u64::from(stats.moved_bytes > 0));
         oracle.begin_close(stats.geometry.bucket_count());
         if rng.below(2) == 0 {
             db.close().expect("the store closes");
@@ -192,7 +194,10 @@ fn write(
                 db.sync().expect("nothing fails here");
                 oracle.add(Word::Syncs, 1);
             }
-            1..=4 => put_batch(db, oracle, (number, of), &mut rng),
+            1 => {
+                db.maintain(u64::MAX).expect("nothing fails here");
+            }
+            2..=5 => put_batch(db, oracle, (number, of), &mut rng),
             _ => {
                 let is_put = rng.below(10) < if is_growing { 8 } else { 2 };
                 let mut key = 0;

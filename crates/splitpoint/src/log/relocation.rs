@@ -1,0 +1,162 @@
+//! `Relocation`: the record in the log that says which records compaction moved.
+
+use super::record::{Record, RecordKind};
+use super::scan::link_target;
+use super::segment::Segment;
+use crate::error::{Error, Result};
+use crate::format::{Addr, SegmentHeader, SegmentKind, u64_at};
+use crate::region::View;
+
+/// Bytes of the value before its entries.
+const HEAD_BYTES: usize = 24;
+/// Most records that one names.
+pub(crate) const MOVED_MAX: usize = 256;
+
+/// A record that was moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    /// Where it was, and its size in bytes there.
+    pub(crate) from: Addr,
+    pub(crate) from_bytes: u64,
+}
+
+/// Records that were moved to one place after the other in a segment of compacted records.
+///
+/// It counts only if every copy is valid, as a record that names a big one.
+///
+/// ```text
+/// offset  size  field
+///      0     8  offset of the segment
+///      8     8  its salt
+///     16     8  offset of the first copy in the file
+///     24     -  for each copy, 8 bytes: address of the original (bits 0-39), its size / 8 (40-63)
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Relocation<'a> {
+    pub(crate) segment_offset: u64,
+    pub(crate) salt: u64,
+    pub(crate) first: u64,
+    entries: &'a [u8],
+}
+
+impl<'a> Relocation<'a> {
+    /// Returns the size in bytes of the value of one that names so many copies.
+    pub(crate) fn value_bytes(count: usize) -> u64 {
+        (HEAD_BYTES + 8 * count) as u64
+    }
+
+    /// Encodes the value of the record that names copies from `first` on.
+    pub(crate) fn encode(segment_offset: u64, salt: u64, first: u64, moved: &[Moved]) -> Vec<u8> {
+        assert!((1..=MOVED_MAX).contains(&moved.len()));
+        let mut value = Vec::with_capacity(HEAD_BYTES + 8 * moved.len());
+        let entries = moved.iter().map(|moved| {
+            debug_assert!(moved.from_bytes / 8 < 1 << (64 - Addr::BITS));
+            (moved.from_bytes / 8) << Addr::BITS | moved.from.0
+        });
+        for word in [segment_offset, salt, first].into_iter().chain(entries) {
+            value.extend_from_slice(&word.to_le_bytes());
+        }
+        value
+    }
+
+    /// Decodes a record of the log.
+    pub(crate) fn decode(record: &Record<'a>) -> Result<Self> {
+        let value = record.value();
+        let is_whole = value.len() > HEAD_BYTES && value.len().is_multiple_of(8);
+        if !is_whole || record.header.key_bytes != 0 {
+            let (expected, found) = (HEAD_BYTES as u64 + 8, value.len() as u64);
+            let offset = record.offset + 6;
+            return Err(Error::Corrupt { what: "record value size", offset, expected, found });
+        }
+        Ok(Self {
+            segment_offset: u64_at(value, 0),
+            salt: u64_at(value, 8),
+            first: u64_at(value, 16),
+            entries: &value[HEAD_BYTES..],
+        })
+    }
+
+    /// Returns where the first copy is.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Returns the salt of the segment of the copies.
+    pub(crate) fn salt(&self) -> u64 {
+        self.salt
+    }
+
+    /// Returns the records that were moved.
+    pub(crate) fn moved(&self) -> impl ExactSizeIterator<Item = Moved> + use<'a> {
+        self.entries.chunks_exact(8).map(|entry| {
+            let word = u64_at(entry, 0);
+            let from = Addr(word & ((1 << Addr::BITS) - 1));
+            Moved { from, from_bytes: (word >> Addr::BITS) * 8 }
+        })
+    }
+
+    /// Returns the segment of the copies, if it is the one that was meant.
+    pub(crate) fn segment(&self, view: &View) -> Result<SegmentHeader> {
+        let header = view.segment(self.segment_offset)?;
+        let corrupt = |what, at, expected, found| {
+            Err(Error::Corrupt { what, offset: self.segment_offset + at, expected, found })
+        };
+        if header.kind != SegmentKind::Compacted {
+            let (expected, found) = (SegmentKind::Compacted as u64, header.kind as u64);
+            return corrupt("segment kind", 4, expected, found);
+        }
+        if header.salt != self.salt {
+            return corrupt("segment salt", 40, self.salt, header.salt);
+        }
+        Ok(header)
+    }
+
+    /// Calls `each` with every copy and what was moved there; returns where the last one ends. With
+    /// `is_verified` every checksum is looked at before.
+    pub(crate) fn for_each_copy<'v>(
+        &self,
+        view: &'v View,
+        is_verified: bool,
+        mut each: impl FnMut(Record<'v>, Moved),
+    ) -> Result<u64> {
+        let header = self.segment(view)?;
+        if is_verified {
+            self.verify_link(view, &header)?;
+        }
+        let end = self.segment_offset + header.segment_bytes;
+        let mut at = self.first.max(self.segment_offset + SegmentHeader::BYTES) / 8 * 8;
+        for moved in self.moved() {
+            let copy = view.record_before(at, end)?;
+            if copy.header.kind != RecordKind::Put || moved.from.0 == 0 {
+                let (expected, found) = (RecordKind::Put as u64, copy.header.kind as u64);
+                let offset = at + 4;
+                return Err(Error::Corrupt { what: "moved record", offset, expected, found });
+            }
+            if is_verified {
+                copy.verify(header.salt)?;
+            }
+            each(copy, moved);
+            at += copy.bytes.len() as u64;
+        }
+        Ok(at)
+    }
+
+    /// Verifies that the segment before this one ends with a LINK to it, if the first copies here are
+    /// meant: else nothing would say where its records end.
+    fn verify_link(&self, view: &View, header: &SegmentHeader) -> Result<()> {
+        let segment = Segment::new(self.segment_offset, header);
+        if self.first != segment.first() || segment.previous_offset == 0 {
+            return Ok(());
+        }
+        let (what, offset) = ("previous segment", self.segment_offset + 32);
+        let found = segment.previous_offset;
+        let before = Segment::new(found, &view.segment(found)?);
+        let wrong = Error::Corrupt { what, offset, expected: header.base_lsn, found };
+        let Some(at) = before.link_before(&segment) else { return Err(wrong) };
+        let link = view.record_before(at, before.end())?;
+        link.verify(before.salt)?;
+        let is_meant = link.header.kind == RecordKind::Link
+            && link_target(&link)? == (self.segment_offset, self.salt);
+        if is_meant { Ok(()) } else { Err(wrong) }
+    }
+}

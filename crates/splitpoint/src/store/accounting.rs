@@ -1,0 +1,255 @@
+//! What the writer counts for compaction: what a change makes live or dead, which segments were
+//! emptied and when, and where moved records go.
+
+use std::ops::Range;
+
+use super::compacting::Compacting;
+use super::{Store, Writer};
+use crate::compaction::{Compaction, Death};
+use crate::format::{Addr, SegmentHeader, big_record_bytes_min};
+use crate::live::CommitState;
+use crate::log::append::{LogPosition, UnsyncedRange, coalesce};
+use crate::options::Options;
+use crate::segments::{SegmentTable, SegmentUse, TableSegment};
+use crate::testing::mutant::{self, Mutant};
+
+impl Writer {
+    /// Begins to compact, or goes on where the last handle ended.
+    pub(super) fn begin_compaction(&mut self, store: &Store, live_share: f64, options: &Options) {
+        let segment_bytes_min = u64::from(self.superblock.segment_bytes_min);
+        let (region, live) = (&store.region, store.region.live());
+        let mut head = self.log.compacted();
+        if region.storage().is_volatile() {
+            assert_eq!(self.log.position().lsn, 0, "the segment table begins with the log");
+            self.extents.follow_segments(SegmentTable::unit_bytes_for(segment_bytes_min));
+        } else if head.resume_compacted(region, &self.state).is_err() {
+            // Nothing is moved behind what cannot be read; `check` names it.
+            return;
+        }
+        if self.superblock.is_compacted {
+            self.log.note_reused();
+        }
+        let mut state = Compaction::new(live_share, self.log.next_salt());
+        let mut damaged = Vec::new();
+        if let Some(segments) = self.extents.segments() {
+            // Nobody knows when they died.
+            let death = self.death(store);
+            let emptied =
+                if self.superblock.is_compacted { segments.emptied() } else { Vec::new() };
+            for (segment, is_big) in emptied {
+                state.retire(segment, is_big, death);
+            }
+            let is_damaged = |segment: &TableSegment| segment.segment_use == SegmentUse::Damaged;
+            damaged.extend(segments.segments().filter(is_damaged).map(|segment| segment.offset));
+        }
+        self.compacting = Some(Box::new(Compacting {
+            state,
+            head,
+            big_live_bytes: live.big_bytes().min(self.state.live_bytes),
+            big_bytes_min: big_record_bytes_min(segment_bytes_min),
+            damaged,
+            is_poisoned: options.is_freed_poisoned,
+            is_wanted: false,
+        }));
+    }
+
+    /// Returns what is known of a record that dies now.
+    pub(super) fn death(&self, store: &Store) -> Death {
+        Death {
+            lsn: self.log.position().lsn,
+            checkpoint: self.checkpoints.begun_count,
+            ticket: store.region.pins.ticket(),
+            stamp: store.horizons.now(),
+        }
+    }
+
+    /// Returns whether the next checkpoint is to say that the log alone does not have all.
+    pub(super) fn wants_to_compact(&self) -> bool {
+        self.compacting.as_ref().is_some_and(|compacting| compacting.is_wanted)
+    }
+
+    /// Returns whether segments may be emptied and used again: in a file only when both superblocks
+    /// say so, and name a checkpoint.
+    pub(super) fn may_compact(&self, store: &Store) -> bool {
+        store.region.storage().is_volatile() || self.superblock.is_compacted
+    }
+
+    /// Returns what the next sync must cover, and the log sequence number it makes durable: also the
+    /// copies that the log names.
+    pub(super) fn take_unsynced(&mut self, is_awaited: bool) -> (Vec<UnsyncedRange>, u64) {
+        let (mut ranges, lsn) = self.log.take_unsynced(is_awaited);
+        if let Some(compacting) = &mut self.compacting
+            && !mutant::is_made(Mutant::SyncsWithoutCopies)
+        {
+            let (moved, _) = compacting.head.take_unsynced(false);
+            ranges = coalesce(ranges.into_iter().chain(moved).collect());
+        }
+        (ranges, lsn)
+    }
+
+    /// Takes where the next record goes that is moved, to publish it with a commit.
+    #[inline]
+    pub(super) fn note_head(&mut self) {
+        if let Some(compacting) = &self.compacting {
+            let head = compacting.head.position();
+            self.state.head_offset = head.offset;
+            self.state.head_segment = head.segment_offset;
+        }
+    }
+
+    /// Counts a record of `bytes` that was appended for a change, before its slot is stored.
+    #[inline]
+    pub(super) fn note_appended(&mut self, addr: Addr, bytes: u64, is_big: bool) {
+        if !is_big && let Some(segments) = self.extents.segments_mut() {
+            segments.add_live(addr.offset(), bytes);
+        }
+        let Some(compacting) = &mut self.compacting else { return };
+        if is_big {
+            compacting.big_live_bytes += bytes;
+        } else {
+            compacting.state.note_appended(bytes);
+        }
+    }
+
+    /// Counts a tombstone or another record that no slot holds.
+    #[inline]
+    pub(super) fn note_appended_dead(&mut self, addr: Addr, bytes: u64) {
+        if let Some(segments) = self.extents.segments_mut() {
+            segments.add_dead(addr.offset(), bytes);
+        }
+        if let Some(compacting) = &mut self.compacting {
+            compacting.state.note_appended_dead(bytes);
+        }
+    }
+
+    /// Counts the record that names a big one, the last that was appended. Once the big record is in
+    /// its segment nobody needs it.
+    #[cold]
+    pub(super) fn note_named(&mut self) {
+        if self.compacting.is_none() {
+            return;
+        }
+        let offset = self.log.last_record_offset();
+        let bytes = self.log.position().offset - offset;
+        self.state.dead_bytes += bytes;
+        self.note_appended_dead(Addr::of_offset(offset), bytes);
+    }
+
+    /// Counts a record of `bytes` as dead, after the change of its slot.
+    #[inline]
+    pub(super) fn note_buried(&mut self, store: &Store, addr: Addr, bytes: u64) {
+        let Some(segments) = self.extents.segments_mut() else { return };
+        let Some(compacting) = &mut self.compacting else {
+            // A later handle retires it.
+            let least_bytes = big_record_bytes_min(self.superblock.segment_bytes_min.into());
+            let is_big = bytes > least_bytes
+                && segments.bury_big(addr.offset() - SegmentHeader::BYTES).is_some();
+            if !is_big {
+                segments.remove_live(addr.offset(), bytes);
+            }
+            return;
+        };
+        if bytes > compacting.big_bytes_min
+            && let Some(segment) = segments.bury_big(addr.offset() - SegmentHeader::BYTES)
+        {
+            compacting.big_live_bytes = compacting.big_live_bytes.saturating_sub(bytes);
+            // Before, `start_compacting` finds it.
+            if self.may_compact(store) {
+                self.retire_big(store, segment, bytes);
+            }
+            return;
+        }
+        compacting.state.note_buried(bytes);
+        segments.remove_live(addr.offset(), bytes);
+    }
+
+    /// Retires the segment of a big record of `bytes`, which is dead.
+    #[cold]
+    pub(super) fn retire_big(&mut self, store: &Store, segment: Range<u64>, bytes: u64) {
+        let live = store.region.live();
+        live.set_big_bytes(live.big_bytes().saturating_sub(segment.end - segment.start));
+        self.retire(store, segment, true, bytes);
+    }
+
+    /// Puts a segment on the list of those that wait, in which `record_bytes` are dead.
+    pub(super) fn retire(
+        &mut self,
+        store: &Store,
+        segment: Range<u64>,
+        is_big: bool,
+        record_bytes: u64,
+    ) {
+        let death = self.death(store);
+        let record_bytes = record_bytes.min(self.state.dead_bytes);
+        self.state.dead_bytes -= record_bytes;
+        self.retired_bytes += record_bytes;
+        let compacting = self.compacting.as_mut().expect("only compaction retires segments");
+        compacting.state.retire(segment, is_big, death);
+    }
+
+    /// Returns where records are appended: the log, and the compacted head.
+    pub(crate) fn heads(&self) -> [LogPosition; 2] {
+        let CommitState { head_segment: segment_offset, head_offset: offset, .. } = self.state;
+        let head = self.compacting.as_ref().map(|compacting| compacting.head.position());
+        [self.log.position(), head.unwrap_or(LogPosition { segment_offset, offset, lsn: 0 })]
+    }
+
+    /// Returns whether keys may be deleted without tombstones, as in memory, where the log is not read
+    /// again, and notes that from now on the log alone does not say what the table holds.
+    pub(super) fn begin_without_tombstones(&mut self, store: &Store) -> bool {
+        if !store.region.storage().is_volatile() {
+            return false;
+        }
+        let Some(compacting) = &mut self.compacting else { return false };
+        compacting.state.note_log_incomplete();
+        true
+    }
+
+    /// Returns whether the log alone has every record: nothing was moved away from it.
+    pub(crate) fn is_log_whole(&self) -> bool {
+        let is_whole = |compacting: &Compacting| compacting.state.is_log_whole();
+        !self.superblock.is_compacted && self.compacting.as_deref().is_none_or(is_whole)
+    }
+
+    /// Returns the bytes of free space of a table in memory whose pages went back to the system.
+    pub(super) fn returned_bytes(&self) -> u64 {
+        if self.compacting.is_none() || !self.extents.region().storage().is_volatile() {
+            return 0;
+        }
+        self.extents.space().free_bytes() - self.extents.warm_bytes()
+    }
+
+    /// Returns the bytes of emptied segments that wait.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        match (&self.compacting, self.extents.segments()) {
+            (Some(compacting), _) => compacting.state.waiting_bytes(),
+            // A handle that only reads, or does not compact: nobody frees them.
+            (None, Some(segments)) if self.superblock.is_compacted => {
+                segments.emptied().iter().map(|(segment, _)| segment.end - segment.start).sum()
+            }
+            (None, _) => 0,
+        }
+    }
+
+    /// Returns how many ranges of moved records a sync would have to cover.
+    #[cfg(test)]
+    pub(crate) fn unsynced_moved_count(&self) -> usize {
+        self.compacting.as_ref().map_or(0, |compacting| compacting.head.unsynced_count())
+    }
+
+    /// Returns the bytes of dead records whose segments were emptied.
+    #[cfg(test)]
+    pub(crate) fn retired_record_bytes(&self) -> u64 {
+        self.retired_bytes
+    }
+
+    /// Returns the bytes of victims that the changes so far have still to read.
+    pub(crate) fn owed_bytes(&self) -> u64 {
+        self.compacting.as_ref().map_or(0, |compacting| compacting.state.owed_bytes())
+    }
+
+    /// Returns the bytes of records that were moved since the store was opened.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        self.compacting.as_ref().map_or(0, |compacting| compacting.state.moved_bytes())
+    }
+}

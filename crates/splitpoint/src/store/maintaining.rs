@@ -1,0 +1,199 @@
+//! Compaction that is not paid by changes: by [`Db::maintain`](crate::Db::maintain), and at a close.
+
+use super::compacting::SLICE_BYTES;
+use super::room::LOOKS_AT_PINS;
+use super::{Store, Writer};
+use crate::compaction::Victim;
+use crate::error::{Error, Result};
+use crate::format::{GRANULE_BYTES, SegmentHeader};
+use crate::live::LineWindow;
+use crate::options::Access;
+use crate::segments::{SegmentUse, TableSegment};
+use crate::space::Extent;
+
+/// About what a key takes in a checkpoint, in bytes.
+const IMAGE_BYTES_PER_KEY: u64 = 6;
+/// Bytes that wait at a close, from which on a checkpoint is made to free them.
+const CLOSING_BYTES_MIN: u64 = 64 << 10;
+/// What is free of a file, at least, when its last segments are moved to its beginning: one part in so
+/// many.
+const LOOSE_SHARE: u64 = 8;
+
+/// What [`Db::maintain`](crate::Db::maintain) did, and what is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Maintenance {
+    /// Bytes of segments that were read.
+    pub read_bytes: u64,
+    /// Bytes of live records that were moved.
+    pub moved_bytes: u64,
+    /// Bytes of emptied segments that wait: a value, a scan or a backup may still read them.
+    pub waiting_bytes: u64,
+    /// Bytes of memory, or of the disk, that were given back to the system.
+    pub returned_bytes: u64,
+    /// Whether nothing is left to compact. Space may still wait.
+    pub is_done: bool,
+}
+
+impl Store {
+    /// Compacts everything that is worth it, reading `budget` bytes of segments or a little more,
+    /// and gives memory, or room of the file, back.
+    pub(crate) fn maintain(&self, budget: u64) -> Result<Maintenance> {
+        let mut done = Maintenance::default();
+        if self.access == Access::ReadOnly {
+            return Err(Error::ReadOnly);
+        }
+        if !self.is_worth_maintaining()? {
+            // Not even marked as changed.
+            return Ok(Maintenance { is_done: true, ..done });
+        }
+        let is_in_file = !self.region.storage().is_volatile();
+        let writer = self.lock_for_change()?;
+        let moved_before = writer.moved_bytes();
+        let mut is_started = writer.may_compact(self);
+        drop(writer);
+        // A checkpoint that was under way says nothing of it.
+        for _ in 0..2 {
+            if !is_started {
+                self.start_compacting(&mut *self.lock_for_change()?);
+                self.checkpoint_now()?;
+                is_started = self.lock()?.may_compact(self);
+            }
+        }
+        // What is freed at the end of a round may make room before the last segments.
+        let mut lowest = u64::MAX;
+        let mut writer = loop {
+            done.is_done = self.compact_within(budget, &mut done.read_bytes, &mut lowest)?;
+            if is_in_file && done.is_done && self.lock()?.waiting_bytes() > 0 {
+                self.checkpoint_now()?;
+            }
+            let mut writer = self.lock_for_change()?;
+            for _ in 0..LOOKS_AT_PINS {
+                self.reuse_emptied(&mut writer);
+            }
+            if !done.is_done || self.last_to_move(&writer, lowest).is_none() {
+                break writer;
+            }
+        };
+        done.moved_bytes = writer.moved_bytes() - moved_before;
+        done.waiting_bytes = writer.waiting_bytes();
+        if done.is_done {
+            done.returned_bytes = writer.extents.cool();
+        }
+        Ok(done)
+    }
+
+    /// Compacts until `read_bytes` come to the budget, or nothing is left to compact; returns whether
+    /// that is so. `lowest` is where the last segment of the file was that it moved.
+    fn compact_within(&self, budget: u64, read_bytes: &mut u64, lowest: &mut u64) -> Result<bool> {
+        while *read_bytes < budget {
+            let mut writer = self.lock_for_change()?;
+            self.group.check()?;
+            self.reuse_emptied(&mut writer);
+            let slice = SLICE_BYTES.min(budget - *read_bytes);
+            let slice_bytes = self.compact(&mut writer, slice)?;
+            *read_bytes += slice_bytes;
+            if slice_bytes < slice && !self.choose_last(&mut writer, lowest)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether there may be anything to compact or to give back.
+    fn is_worth_maintaining(&self) -> Result<bool> {
+        let mut writer = self.lock()?;
+        if writer.compacting.is_none() {
+            return Ok(false);
+        }
+        if !self.region.storage().is_volatile() {
+            writer.find_segments()?;
+        }
+        let is_idle = self.victim(&mut writer)?.is_none() && writer.waiting_bytes() == 0;
+        let dead_bigs = writer.state.dead_bytes > 0 && !writer.may_compact(self);
+        let is_loose = self.last_to_move(&writer, u64::MAX).is_some();
+        Ok(!is_idle || dead_bigs || is_loose || writer.extents.warm_bytes() > 0)
+    }
+
+    /// Chooses the last segment of the file as the victim, if that helps to cut the file; returns
+    /// whether it did.
+    fn choose_last(&self, writer: &mut Writer, lowest: &mut u64) -> Result<bool> {
+        let Some(last) = self.last_to_move(writer, *lowest) else { return Ok(false) };
+        // Its records shall not go behind it.
+        writer.extents.forget_end();
+        let header = self.region.view.segment(last.offset)?;
+        let at = last.offset + SegmentHeader::BYTES;
+        let victim = Victim { segment: last, at, salt: header.salt, record_bytes: 0 };
+        let Some(compacting) = &mut writer.compacting else { return Ok(false) };
+        compacting.state.victim = Some(victim);
+        *lowest = last.offset;
+        Ok(true)
+    }
+
+    /// Returns the last segment of the file, if it is before `lowest`, nothing but a checkpoint is
+    /// behind it, much of the file is free and what it has fits before it. Not one that records are
+    /// appended to: those are left for a record, which names the next one.
+    fn last_to_move(&self, writer: &Writer, lowest: u64) -> Option<TableSegment> {
+        let (extents, live) = (&writer.extents, self.region.live());
+        let compacting = writer.compacting.as_ref().filter(|_| writer.may_compact(self))?;
+        if self.region.storage().is_volatile() {
+            return None;
+        }
+        let space = extents.space();
+        let free_count: u64 = space.unreserved().map(|free| free.count).sum();
+        let segments = extents.segments()?;
+        let last = segments.segments().max_by_key(|found| found.offset)?;
+        let is_moved = matches!(last.segment_use, SegmentUse::Log | SegmentUse::Compacted);
+        let is_head = writer.heads().iter().any(|head| head.segment_offset == last.offset);
+        if free_count < space.end() / LOOSE_SHARE || !is_moved || is_head || last.offset >= lowest {
+            return None;
+        }
+        let granule = last.offset / GRANULE_BYTES;
+        let is_big_behind = segments.parts().any(|(part, _)| part.start > last.offset);
+        let mut pieces = LineWindow::ALL.into_iter().flat_map(|window| {
+            (0..live.piece_count(window)).map(move |piece| live.piece(window, piece))
+        });
+        let is_table_behind = live.segment_table().is_some_and(|table| table.granule > granule);
+        if is_big_behind || is_table_behind || pieces.any(|piece| piece > granule) {
+            return None;
+        }
+        let needed_bytes = 2 * last.bytes.max(compacting.head.next_segment_bytes(&self.region));
+        let is_room =
+            |free: &Extent| free.granule < granule && free.count * GRANULE_BYTES >= needed_bytes;
+        space.unreserved().any(is_room).then_some(last)
+    }
+
+    /// Compacts what the last changes of a handle owe, and frees what is emptied, if that gains more
+    /// than the checkpoint takes that it needs.
+    ///
+    /// # Errors
+    ///
+    /// Those of the syncs, which poison the handle.
+    pub(super) fn compact_at_close(&self) -> Result<()> {
+        let is_due = {
+            let mut writer = self.lock()?;
+            if self.region.storage().is_volatile() || writer.compacting.is_none() {
+                return Ok(());
+            }
+            self.compact_a_step(&mut writer);
+            // The thread that made them is gone.
+            writer.checkpoints.set_asked(false);
+            let image_bytes = writer.state.record_count * IMAGE_BYTES_PER_KEY;
+            let is_worth = writer.waiting_bytes() > CLOSING_BYTES_MIN.max(image_bytes / 2);
+            writer.wants_to_compact() && !writer.may_compact(self) || is_worth
+        };
+        if !is_due {
+            return Ok(());
+        }
+        if let Err(error) = self.checkpoint_now() {
+            // Without room for it everything stays as it is.
+            self.group.check()?;
+            drop(error);
+        }
+        let mut writer = self.lock()?;
+        for _ in 0..LOOKS_AT_PINS {
+            self.reuse_emptied(&mut writer);
+        }
+        Ok(())
+    }
+}

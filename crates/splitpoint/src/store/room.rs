@@ -1,0 +1,107 @@
+//! Room: segments that were emptied are used again, and a change that finds none makes some.
+//!
+//! Whether a segment may be used again is decided by
+//! [`Compaction::take_reusable`](crate::compaction::Compaction::take_reusable).
+
+use std::ops::Range;
+
+use super::compacting::SLICE_BYTES;
+use super::{Store, Writer};
+use crate::compaction::{Moment, warm_bytes_max};
+use crate::error::{Error, ErrorKind, Result};
+use crate::region::Region;
+use crate::storage::is_no_room;
+
+/// Looks at the pins after which what still waits is left.
+pub(super) const LOOKS_AT_PINS: u32 = 4;
+/// Bytes of victims that a change reads at most to find room in a table that is full.
+const ROOM_BYTES_MAX: u64 = 4 << 20;
+
+impl Store {
+    /// Tries a change again that found no room, if compaction makes some: what is emptied is used
+    /// again, or a victim is emptied. So deletes go on in a table that is full.
+    ///
+    /// Records move, so the caller looks its keys up again.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn after_room<T>(
+        &self,
+        writer: &mut Writer,
+        error: Error,
+        again: impl Fn(&mut Writer) -> Result<T>,
+    ) -> Result<T> {
+        if !is_want_of_room(&error) || writer.compacting.is_none() || !self.make_room(writer) {
+            return Err(error);
+        }
+        again(writer)
+    }
+
+    /// Frees at least one segment, if that can be done; returns whether.
+    fn make_room(&self, writer: &mut Writer) -> bool {
+        let free_before = writer.extents.space().free_bytes();
+        self.reuse_emptied(writer);
+        if !self.region.storage().is_volatile() {
+            // What is emptied now waits for the checkpoint after this one.
+            writer.hurry_checkpoint();
+            return writer.extents.space().free_bytes() > free_before;
+        }
+        let mut read_bytes = 0;
+        while writer.extents.space().free_bytes() <= free_before && read_bytes < ROOM_BYTES_MAX {
+            // The lists of the grace periods move on by one look each.
+            match self.compact(writer, SLICE_BYTES) {
+                Ok(0) | Err(_) => break,
+                Ok(bytes) => read_bytes += bytes,
+            }
+            self.reuse_emptied(writer);
+        }
+        for _ in 0..LOOKS_AT_PINS {
+            self.reuse_emptied(writer);
+        }
+        writer.extents.space().free_bytes() > free_before
+    }
+
+    /// Frees the emptied segments that nobody looks at any more.
+    pub(super) fn reuse_emptied(&self, writer: &mut Writer) {
+        let Writer { compacting: Some(compacting), extents, state, log, checkpoints, .. } = writer
+        else {
+            return;
+        };
+        if !compacting.state.is_any_waiting() {
+            return;
+        }
+        let (unpinned, oldest_horizon) = (self.region.pins.poll(), self.horizons.oldest());
+        let moment = if self.region.storage().is_volatile() {
+            Moment::in_memory(unpinned, oldest_horizon)
+        } else {
+            Moment {
+                durable_lsn: self.group.durable_lsn(),
+                replay_checkpoint: checkpoints.replay_checkpoint,
+                unpinned,
+                oldest_horizon,
+            }
+        };
+        let live_bytes = compacting.movable_bytes(state.live_bytes);
+        let warm_bytes_max = warm_bytes_max(live_bytes, log.next_segment_bytes(&self.region));
+        while let Some((segment, is_big)) = compacting.state.take_reusable(&moment) {
+            extents.end_segment(segment.start, is_big);
+            if compacting.is_poisoned {
+                poison(&self.region, &segment);
+            }
+            extents.release_segment(segment, warm_bytes_max);
+        }
+    }
+}
+
+/// Returns whether an error is for want of space or memory, of which compaction may make some.
+pub(super) fn is_want_of_room(error: &Error) -> bool {
+    match error {
+        Error::Io { source, .. } => is_no_room(source),
+        other => other.kind() == ErrorKind::Full,
+    }
+}
+
+/// Overwrites what is freed, so that a test that still reads it finds out.
+fn poison(region: &Region, segment: &Range<u64>) {
+    let bytes = vec![0xdb; (segment.end - segment.start) as usize];
+    let _ = region.storage().write_at(segment.start, &bytes);
+}

@@ -1,0 +1,176 @@
+//! Find the segments of a store whose file has no segment table: one that was never compacted.
+//!
+//! Its log is whole, so the headers lead from the tail back to the first log segment, one page each.
+//! What has no other use and begins like a big segment is one.
+
+use std::ops::Range;
+
+use super::Writer;
+use crate::error::{Error, Result};
+use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, SegmentKind};
+use crate::live::{CommitState, LineWindow};
+use crate::log::record::RecordKind;
+use crate::log::runs::{Runs, run_of};
+use crate::log::scan::{LogWalk, Trust, big_target};
+use crate::log::segment::{Segment, log_segment_at, segments_before};
+use crate::piece::piece_of;
+use crate::region::Region;
+use crate::segments::{SegmentTable, SegmentUse};
+use crate::space::{Extent, between};
+
+impl Writer {
+    /// Looks for the segments with records, unless that was done: in the segment table of the file or,
+    /// where there is none, along the log.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if the headers of the log do not lead to its start.
+    pub(crate) fn find_segments(&mut self) -> Result<()> {
+        if self.extents.segments().is_some() {
+            return Ok(());
+        }
+        if self.extents.load_segments(&self.superblock, false)? {
+            self.end_unnamed();
+            return Ok(());
+        }
+        let region = self.extents.region().clone();
+        let unit_bytes = SegmentTable::unit_bytes_for(self.superblock.segment_bytes_min.into());
+        let mut table = SegmentTable::new(unit_bytes);
+        let segments = self.log_segments(&region)?;
+        for segment in &segments {
+            table.begin(segment.offset..segment.end(), SegmentUse::Log, segment.sequence);
+        }
+        for big in self.big_segments(&region, &segments)? {
+            table.begin_big(big);
+        }
+        assume_mean(&mut table, &segments, &self.state);
+        self.extents.set_segments(table);
+        Ok(())
+    }
+
+    /// Removes the segments of compacted records that a killed process had begun and not named.
+    fn end_unnamed(&mut self) {
+        let head = self.extents.region().view.segment(self.state.head_segment);
+        if let Some(segments) = self.extents.segments_mut() {
+            segments.end_compacted_after(head.map_or(0, |header| header.sequence));
+        }
+    }
+
+    /// Returns the segments of a log that is whole, the last one first.
+    fn log_segments(&self, region: &Region) -> Result<Vec<Segment>> {
+        let (start, end) = (self.superblock.log_start, self.log.position());
+        if end.segment_offset == 0 {
+            return Ok(Vec::new());
+        }
+        let view = &region.view;
+        let segments: Vec<Segment> =
+            segments_before(end, |offset| log_segment_at(view, offset)).collect();
+        let first = segments.last().map_or(0, |segment| segment.offset);
+        let is_aligned = |segment: &Segment| {
+            segment.bytes.is_power_of_two() && segment.offset.is_multiple_of(segment.bytes)
+        };
+        if first == start.segment_offset && segments.iter().all(is_aligned) {
+            return Ok(segments);
+        }
+        let (expected, offset) = (start.segment_offset, end.segment_offset);
+        Err(Error::Corrupt { what: "previous segment", offset, expected, found: first })
+    }
+
+    /// Returns the segments of big records: what is neither free nor in use for anything else.
+    fn big_segments(&self, region: &Region, segments: &[Segment]) -> Result<Vec<Range<u64>>> {
+        let live = region.live();
+        let extent = |offset, bytes| Extent {
+            granule: offset / GRANULE_BYTES,
+            count: bytes / GRANULE_BYTES,
+        };
+        let mut others: Vec<Extent> =
+            segments.iter().map(|segment| extent(segment.offset, segment.bytes)).collect();
+        others.extend(self.extents.space().free());
+        others.extend(live.checkpoint_extents().into_iter().flatten());
+        if !region.is_private() {
+            others.extend(LineWindow::ALL.into_iter().flat_map(|window| {
+                (0..live.piece_count(window)).map(move |piece| Extent {
+                    granule: live.piece(window, piece),
+                    count: piece_of(piece).granule_count(),
+                })
+            }));
+        }
+        let end = region.view.file_bytes() / GRANULE_BYTES;
+        let mut bigs = Vec::new();
+        for extent in between(HEADER_BYTES / GRANULE_BYTES, end, others) {
+            let end = (extent.granule + extent.count) * GRANULE_BYTES;
+            let mut at = extent.granule * GRANULE_BYTES;
+            while at < end {
+                let header = region.view.segment(at).ok();
+                let is_big = |bytes: &u64| at + bytes <= end;
+                let bytes = header
+                    .filter(|header| header.kind == SegmentKind::Big)
+                    .map(|header| header.segment_bytes)
+                    .filter(is_big);
+                // Granules that nobody knows any more, or a damaged header.
+                let Some(bytes) = bytes else { return self.named_bigs(region) };
+                bigs.push(at..at + bytes);
+                at += bytes;
+            }
+        }
+        let bytes: u64 = bigs.iter().map(|big| big.end - big.start).sum();
+        // A process was killed before it had named one: the log knows.
+        if bytes == live.big_bytes() { Ok(bigs) } else { self.named_bigs(region) }
+    }
+
+    /// Returns the segments of big records that the log names.
+    fn named_bigs(&self, region: &Region) -> Result<Vec<Range<u64>>> {
+        let (start, end) = (self.superblock.log_start, self.log.position());
+        let mut bigs = Vec::new();
+        let Some(mut walk) = LogWalk::new(&region.view, start, Trust::Published, end.lsn)? else {
+            return Ok(bigs);
+        };
+        while let Some(record) = walk.next_record()? {
+            if record.header.kind == RecordKind::BigPut {
+                let (offset, bytes) = big_target(&record)?;
+                let is_inside = offset.saturating_add(bytes) <= FILE_BYTES_MAX;
+                if is_inside && offset.is_multiple_of(GRANULE_BYTES) && bytes >= GRANULE_BYTES {
+                    bigs.push(offset..offset + bytes);
+                }
+            }
+        }
+        bigs.sort_unstable_by_key(|big| big.start);
+        bigs.dedup_by_key(|big| big.start);
+        Ok(bigs)
+    }
+
+    /// Returns where the records of a table are, in the order of the file, if its segments were
+    /// looked for.
+    pub(crate) fn runs(&self) -> Option<Runs> {
+        let segments = self.extents.segments()?;
+        let heads = self.heads();
+        let end_of = |segment: Range<u64>| {
+            let head = heads.iter().find(|head| head.segment_offset == segment.start);
+            head.map_or(segment.end, |head| head.offset)
+        };
+        let followed = segments
+            .segments()
+            .filter(|segment| segment.segment_use != SegmentUse::Emptied)
+            .map(|segment| segment.range());
+        let mut runs: Vec<Range<u64>> = followed
+            .chain(segments.parts().filter(|&(_, is_dead)| !is_dead).map(|(part, _)| part))
+            .map(|segment| run_of(segment.start, end_of(segment)))
+            .collect();
+        runs.sort_unstable_by_key(|run| run.start);
+        Some(runs.into())
+    }
+}
+
+/// Counts the bytes of log segments, of which nobody knows more than the sums of the store: each has
+/// the mean.
+fn assume_mean(table: &mut SegmentTable, segments: &[Segment], state: &CommitState) {
+    let all_bytes = state.live_bytes.saturating_add(state.dead_bytes).max(1);
+    for segment in segments {
+        let record_bytes = segment.bytes.min(all_bytes);
+        let live_bytes =
+            u128::from(record_bytes) * u128::from(state.live_bytes) / u128::from(all_bytes);
+        let live_bytes = live_bytes as u64 / 8 * 8;
+        table.add_live(segment.offset, live_bytes);
+        table.add_dead(segment.offset, record_bytes - live_bytes);
+    }
+}
