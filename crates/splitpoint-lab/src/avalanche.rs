@@ -14,6 +14,7 @@ use std::collections::HashSet;
 use crate::Specimen;
 use crate::bit_counts::BitCounts;
 use crate::key_positions::KeySample;
+use crate::keys::KeyBatch;
 use crate::number::{counted, p_is};
 use crate::probability::{coin_two_sided, sidak, wilson_interval};
 use crate::study::{Avalanche, FlipRate, Neighbors};
@@ -22,6 +23,8 @@ use crate::study::{Avalanche, FlipRate, Neighbors};
 pub const KEY_BITS_MAX: usize = 1024;
 /// Keys that suffice to distinguish a rate of 0.47 from a half.
 pub const SAMPLE_KEYS: usize = 4096;
+/// Bytes of flipped keys that are hashed at once.
+const FLIPPED_BYTES: u64 = 4 << 20;
 /// Standard deviations of the middle 99 % of the normal.
 const Z_99: f64 = 2.575_829_303_548_901;
 
@@ -32,27 +35,27 @@ impl Avalanche {
     ///
     /// A hash for each bit of each key: half a million for 4096 keys of 16 bytes.
     pub fn new(specimen: &Specimen, seed: u64, sample: &KeySample) -> Self {
-        let bits_of = |key: &[u8]| (8 * key.len()).min(KEY_BITS_MAX);
         let bit_count = sample.keys().map(bits_of).max().unwrap_or(0);
-        let mut counts = vec![BitCounts::default(); bit_count];
-        let mut key_counts = vec![0_u64; bit_count];
-        let mut flipped = Vec::new();
+        let mut counts = Flips::new(bit_count);
         let sampled: HashSet<&[u8]> = sample.keys().collect();
-        for key in sample.keys() {
-            let hash = specimen.hash(key, seed);
-            flipped.clear();
-            flipped.extend_from_slice(key);
+        let hashes = specimen.hashes(sample.keys(), seed);
+        let (mut flipped, mut origins) = (KeyBatch::default(), Vec::new());
+        for (key, hash) in sample.keys().zip(hashes) {
+            let Some(hash) = hash else { continue };
             for bit in 0..bits_of(key) {
-                flipped[bit / 8] ^= 1 << (bit % 8);
+                flipped.push_flipped(key, bit / 8, 1 << (bit % 8));
                 // If two keys are each other's flip, we count one of the two flips, because
                 // counting the same pair twice would make an ideal hash look uneven.
-                if flipped.as_slice() > key || !sampled.contains(flipped.as_slice()) {
-                    counts[bit].add(hash ^ specimen.hash(&flipped, seed));
-                    key_counts[bit] += 1;
-                }
-                flipped[bit / 8] ^= 1 << (bit % 8);
+                let other = flipped.key(flipped.len() - 1);
+                let is_counted = other > key || !sampled.contains(other);
+                origins.push(is_counted.then_some((bit, hash)));
+            }
+            if flipped.key_bytes() > FLIPPED_BYTES {
+                counts.add(specimen, seed, &mut flipped, &mut origins);
             }
         }
+        counts.add(specimen, seed, &mut flipped, &mut origins);
+        let Flips { counts, key_counts } = counts;
         let flips: Vec<Vec<u64>> = counts
             .iter()
             .map(|counts| counts.ones()[..specimen.width_bits() as usize].to_vec())
@@ -69,7 +72,7 @@ impl Avalanche {
             worst,
             mean_rate: if tries == 0 { 0.0 } else { all as f64 / tries as f64 },
             worst_p,
-            test_count: flips.iter().map(|row| row.len() as u64).sum(),
+            test_count: tests(&flips, &key_counts),
             key_counts,
             neighbors: None,
         }
@@ -79,7 +82,9 @@ impl Avalanche {
     pub fn in_words(&self) -> Vec<String> {
         let mut words = Vec::new();
         let Some(worst) = self.worst else {
-            return vec!["no key of the sample has a bit to flip".to_owned()];
+            let why = "no key of the sample has a bit to flip, or the hashes of flipped keys are \
+                       not known: only the function itself can give them";
+            return vec![why.to_owned()];
         };
         let never = self.bits_where(|rates| rates.iter().all(|&rate| rate == 0.0));
         let partly = self.bits_where(|rates| {
@@ -124,6 +129,47 @@ impl Avalanche {
     }
 }
 
+fn bits_of(key: &[u8]) -> usize {
+    (8 * key.len()).min(KEY_BITS_MAX)
+}
+
+/// Counts of the bits of the hash that flip, by the bit of the key that was flipped.
+struct Flips {
+    counts: Vec<BitCounts>,
+    key_counts: Vec<u64>,
+}
+
+impl Flips {
+    fn new(bit_count: usize) -> Self {
+        Self { counts: vec![BitCounts::default(); bit_count], key_counts: vec![0; bit_count] }
+    }
+
+    /// Hashes the flipped keys and counts them, each beside the flipped bit and the hash of its
+    /// origin, unless that is `None`. Clears both lists.
+    fn add(
+        &mut self,
+        specimen: &Specimen,
+        seed: u64,
+        flipped: &mut KeyBatch,
+        origins: &mut Vec<Option<(usize, u64)>>,
+    ) {
+        let hashes = specimen.hashes(flipped.iter(), seed);
+        for (origin, hash) in origins.drain(..).zip(hashes) {
+            if let (Some((bit, origin)), Some(hash)) = (origin, hash) {
+                self.counts[bit].add(origin ^ hash);
+                self.key_counts[bit] += 1;
+            }
+        }
+        flipped.clear();
+    }
+}
+
+/// Returns the number of entries that have a rate.
+fn tests(flips: &[Vec<u64>], key_counts: &[u64]) -> u64 {
+    let rows = flips.iter().zip(key_counts).filter(|(_, count)| **count > 0);
+    rows.map(|(row, _)| row.len() as u64).sum()
+}
+
 fn rates(flips: &[Vec<u64>], key_counts: &[u64]) -> Vec<Vec<f64>> {
     let of_row = |(row, &count): (&Vec<u64>, &u64)| {
         row.iter().map(|&flips| flips as f64 / count.max(1) as f64).collect()
@@ -134,7 +180,7 @@ fn rates(flips: &[Vec<u64>], key_counts: &[u64]) -> Vec<Vec<f64>> {
 /// Returns the entry farthest from a half, and the probability that the worst of all is as bad.
 fn worst_entry(flips: &[Vec<u64>], key_counts: &[u64]) -> (Option<FlipRate>, f64) {
     let mut worst: Option<(f64, usize, usize)> = None;
-    for (bit, row) in flips.iter().enumerate() {
+    for (bit, row) in flips.iter().enumerate().filter(|(bit, _)| key_counts[*bit] > 0) {
         let n = key_counts[bit] as f64;
         for (at, &count) in row.iter().enumerate() {
             let z = (2.0 * count as f64 - n).abs() / n.sqrt();
@@ -145,7 +191,7 @@ fn worst_entry(flips: &[Vec<u64>], key_counts: &[u64]) -> (Option<FlipRate>, f64
     }
     let Some((_, bit, at)) = worst else { return (None, 1.0) };
     let (count, of) = (flips[bit][at], key_counts[bit]);
-    let tests: usize = flips.iter().map(Vec::len).sum();
+    let tests = tests(flips, key_counts);
     let entry = FlipRate {
         key_bit: bit as u64,
         hash_bit: at as u32,
@@ -164,7 +210,7 @@ impl Neighbors {
         seed: u64,
         keys: impl IntoIterator<Item = &'k [u8]>,
     ) -> Option<Self> {
-        let mut hashes = keys.into_iter().map(|key| specimen.hash(key, seed));
+        let mut hashes = specimen.hashes(keys, seed).into_iter().flatten();
         let mut last = hashes.next()?;
         let (mut pair_count, mut bits) = (0_u64, 0_u64);
         for hash in hashes {

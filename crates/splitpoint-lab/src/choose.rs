@@ -7,8 +7,8 @@
 //!
 //! The table is chained: an array of bucket heads, 8 bytes each, and a cache line for each key. The
 //! cost ratio is the worst over seven sizes around the requested one and, if the function has a
-//! seed, three seeds. It counts only where chance does not explain it. A distribution better than
-//! chance counts as ideal, because other keys will not have it.
+//! seed, three seeds. It counts only where chance does not explain it, by the verdict that all
+//! commands share. A structured distribution counts as ideal, because other keys will not have it.
 //!
 //! # Not here
 //!
@@ -18,8 +18,9 @@ use splitpoint::linear::Geometry;
 use splitpoint::stats::Ideal;
 
 use crate::line_load::LINE_BYTES;
+use crate::measure::{Evidence, Grade};
 use crate::partial::occupancy;
-use crate::probability::{bits_of, sidak};
+use crate::probability::sidak;
 use crate::specimen::{Seeding, Stability};
 use crate::study::{Choice, Manner, Spread, Study, Wishes};
 use crate::{Error, Reducer, Reduction, Specimen};
@@ -38,12 +39,8 @@ const HEAD_BYTES: u64 = 8;
 const COUNTER_BYTES: u64 = size_of::<u32>() as u64;
 /// Bits of the widest hashes.
 const WIDTH_BITS_MAX: u32 = u64::BITS;
-/// Coin tosses of a p value that rules out chance, over all trials; and standard deviations below
-/// the mean at which buckets are too even for chance.
-const FAILURE_BITS: f64 = 20.0;
-const MORE_EVEN_Z: f64 = -4.0;
 /// Choices whose costs differ by less than this factor are equally good.
-const TIE: f64 = 1.05;
+pub(crate) const TIE: f64 = 1.05;
 /// The usual defaults, and where people find them.
 const POPULAR: [(&str, &str); 6] = [
     ("fnv1a-64", "FNV-1a"),
@@ -119,9 +116,9 @@ pub struct Distribution {
     worst_ratio: f64,
     worst_bucket_count: u64,
     least_p: f64,
-    least_p_here: f64,
-    trial_count_here: u64,
-    is_structured: bool,
+    /// The worst verdict at all sizes, and at the requested one.
+    grade: Grade,
+    grade_here: Grade,
 }
 
 impl Distribution {
@@ -146,9 +143,8 @@ impl Distribution {
             worst_ratio: 0.0,
             worst_bucket_count: bucket_count,
             least_p: 1.0,
-            least_p_here: 1.0,
-            trial_count_here: 0,
-            is_structured: false,
+            grade: Grade::Fits,
+            grade_here: Grade::Fits,
         })
     }
 
@@ -184,35 +180,32 @@ impl Distribution {
             counters[reducer.bucket_of(hash) as usize] += 1;
         }
         let occupancy = occupancy(reducer, || counters.iter().map(|&keys| u64::from(keys)));
-        let (ratio, p) = (occupancy.cost_ratio(), occupancy.spread_p());
+        let (ratio, evidence) = (occupancy.cost_ratio(), Evidence::of(&occupancy));
+        let grade = evidence.judge().grade();
         self.trial_count += 1;
-        self.least_p = self.least_p.min(p);
+        self.least_p = self.least_p.min(evidence.worse_p);
+        self.grade = self.grade.max(grade);
         if reducer.bucket_count() == self.bucket_count {
-            self.trial_count_here += 1;
-            self.least_p_here = self.least_p_here.min(p);
+            self.grade_here = self.grade_here.max(grade);
         }
         if ratio > self.worst_ratio {
             (self.worst_ratio, self.worst_bucket_count) = (ratio, reducer.bucket_count());
         }
-        self.is_structured |= occupancy.chi_square().is_some_and(|test| test.z < MORE_EVEN_Z);
     }
 
     fn manner(&self) -> Manner {
-        let fails = |p: f64, trials: u64| bits_of(sidak(p, trials as f64)) > FAILURE_BITS;
-        if fails(self.least_p_here, self.trial_count_here) {
-            Manner::Worse
-        } else if fails(self.least_p, self.trial_count) {
-            Manner::FailsElsewhere
-        } else if self.is_structured {
-            Manner::Structured
-        } else {
-            Manner::Fits
+        match self.grade {
+            Grade::Fits => Manner::Fits,
+            Grade::Structured => Manner::Structured,
+            Grade::Slight => Manner::Slight,
+            Grade::Worse if self.grade_here.is_worse() => Manner::Worse,
+            Grade::Worse => Manner::FailsElsewhere,
         }
     }
 
-    /// Returns this as a choice, for a function that takes `hash_ns` and a table whose lines take
-    /// `line_ns`.
-    pub fn choice(&self, specimen: &Specimen, hash_ns: f64, line_ns: &Spread) -> Choice {
+    /// Returns this as a choice, for a function that takes `hash_ns`, if that could be measured, and
+    /// a table whose lines take `line_ns`.
+    pub fn choice(&self, specimen: &Specimen, hash_ns: Option<f64>, line_ns: &Spread) -> Choice {
         let manner = self.manner();
         let ideal = match self.reduction {
             Reduction::Split => {
@@ -221,15 +214,17 @@ impl Distribution {
             _ => Ideal::uniform(self.bucket_count, self.key_count),
         };
         let charged = match manner {
-            Manner::Worse | Manner::FailsElsewhere => self.worst_ratio.max(1.0),
+            Manner::Worse | Manner::FailsElsewhere | Manner::Slight => self.worst_ratio.max(1.0),
             Manner::Fits | Manner::Structured => 1.0,
         };
+        let (is_timed, hash_ns) = (hash_ns.is_some(), hash_ns.unwrap_or(0.0));
         let line_count = 1.0 + ideal.probes_hit(1) * charged;
         Choice {
             hash: specimen.name().to_owned(),
             reduction: self.reduction.to_string(),
             bucket_count: self.bucket_count,
             hash_ns,
+            is_timed,
             line_count,
             line_ns: line_ns.median,
             table_bytes: table_bytes(self.bucket_count, self.key_count),
@@ -239,17 +234,24 @@ impl Distribution {
             worst_p: sidak(self.least_p, self.trial_count as f64),
             trial_count: self.trial_count,
             manner,
-            caution: self.caution(specimen, manner),
+            caution: self.caution(specimen, manner, is_timed),
         }
     }
 
-    fn caution(&self, specimen: &Specimen, manner: Manner) -> String {
+    fn caution(&self, specimen: &Specimen, manner: Manner, is_timed: bool) -> String {
         let (ratio, size) = (self.worst_ratio, self.worst_bucket_count);
         let mut cautions = Vec::new();
+        if !is_timed {
+            cautions.push("its own time is not known and not counted".to_owned());
+        }
         match manner {
             Manner::Fits => {}
             Manner::Structured => {
-                cautions.push("better than random: other keys will not be".to_owned());
+                cautions
+                    .push("keeps a structure of these keys: others will not have it".to_owned());
+            }
+            Manner::Slight => {
+                cautions.push(format!("a little less even than chance: x{ratio:.2} at {size}"));
             }
             Manner::FailsElsewhere => {
                 cautions.push(format!("fits here, but costs x{ratio:.2} at {size} buckets"));
@@ -266,15 +268,28 @@ impl Distribution {
     }
 }
 
-/// Sorts choices, the cheapest first.
+/// Sorts choices, the cheapest first; those whose time is not known come last.
 pub fn rank(choices: &mut [Choice]) {
-    choices.sort_by(|one, other| one.lookup_ns.total_cmp(&other.lookup_ns));
+    choices.sort_by(|one, other| {
+        other.is_timed.cmp(&one.is_timed).then(one.lookup_ns.total_cmp(&other.lookup_ns))
+    });
 }
 
 impl Choice {
-    /// Returns whether its distribution will hold with other keys and at other sizes.
+    /// Returns whether its distribution will hold with other keys and at other sizes, and its time
+    /// is known.
     pub fn is_sound(&self) -> bool {
-        self.manner == Manner::Fits
+        self.manner == Manner::Fits && self.is_timed
+    }
+
+    /// Returns the verdict at all sizes and seeds that were tried.
+    pub fn grade(&self) -> Grade {
+        match self.manner {
+            Manner::Fits => Grade::Fits,
+            Manner::Structured => Grade::Structured,
+            Manner::Slight => Grade::Slight,
+            Manner::FailsElsewhere | Manner::Worse => Grade::Worse,
+        }
     }
 
     fn named(&self) -> String {
@@ -301,6 +316,7 @@ impl Study {
         let mut reasons = vec![why(winner)];
         reasons.extend(self.passed_over(winner));
         reasons.extend(self.ties(winner));
+        reasons.extend(self.untimed(winner));
         reasons.extend(POPULAR.iter().filter_map(|&(name, known_as)| {
             (name != winner.hash).then(|| self.why_not(name, known_as, winner)).flatten()
         }));
@@ -340,6 +356,34 @@ impl Study {
         Some(format!("as good within {percent:.0} %: {}", names.join(", ")))
     }
 
+    /// Says what functions are worth whose own time is not known.
+    fn untimed(&self, winner: &Choice) -> Vec<String> {
+        let mut seen = Vec::new();
+        let mut words = Vec::new();
+        for choice in self.choices.iter().filter(|choice| !choice.is_timed) {
+            if seen.contains(&&choice.hash) {
+                continue;
+            }
+            seen.push(&choice.hash);
+            let allowed_ns = winner.lookup_ns - choice.lookup_ns;
+            words.push(match choice.grade() {
+                Grade::Fits if allowed_ns > 0.0 => format!(
+                    "{} fits as well, at all sizes and seeds; its time is not known: take it if it \
+                     hashes a key in less than {allowed_ns:.1} ns",
+                    choice.named()
+                ),
+                grade => format!(
+                    "not {}, whose time is not known: {} at {} buckets, where a hit costs x{:.2}",
+                    choice.named(),
+                    grade.word(),
+                    choice.worst_bucket_count,
+                    choice.cost_ratio
+                ),
+            });
+        }
+        words
+    }
+
     fn why_not(&self, name: &str, known_as: &str, winner: &Choice) -> Option<String> {
         let specimen = Specimen::by_name(name).ok()?;
         if let Some(refusal) = refusal(self.wishes, specimen) {
@@ -347,10 +391,10 @@ impl Study {
         }
         let best = self.choices.iter().find(|choice| choice.hash == name)?;
         let reason = match best.manner {
-            Manner::Structured => "its distribution is better than random here, which means that \
-                                   it keeps a structure of these keys"
+            Manner::Structured => "it is structured: it keeps a structure of these keys, which \
+                                   others will not have"
                 .to_owned(),
-            Manner::FailsElsewhere | Manner::Worse => format!(
+            Manner::Slight | Manner::FailsElsewhere | Manner::Worse => format!(
                 "at {} buckets a hit costs x{:.2}",
                 best.worst_bucket_count, best.cost_ratio
             ),
@@ -371,10 +415,10 @@ fn why(winner: &Choice) -> String {
             "over {} sizes and seeds it is indistinguishable from an ideal hash",
             winner.trial_count
         ),
-        Manner::Structured => "it is more even than chance on these keys, as all others that are \
-                               as cheap; test it on other keys"
+        Manner::Structured => "it is structured on these keys, as all others that are as cheap; \
+                               test it on other keys"
             .to_owned(),
-        Manner::FailsElsewhere | Manner::Worse => format!(
+        Manner::Slight | Manner::FailsElsewhere | Manner::Worse => format!(
             "none fits at all sizes; its worst is x{:.2} at {} buckets",
             winner.cost_ratio, winner.worst_bucket_count
         ),
@@ -419,7 +463,7 @@ mod tests {
         for reduction in REDUCTIONS {
             let distribution = distribution("xxh3-64", reduction, &numbered());
             let specimen = Specimen::by_name("xxh3-64").unwrap();
-            let choice = distribution.choice(specimen, 5.0, &line());
+            let choice = distribution.choice(specimen, Some(5.0), &line());
             assert_eq!((choice.manner, choice.trial_count), (Manner::Fits, 21), "{choice:?}");
             // A bucket that has been divided counts less than a whole one.
             let by_chance = (20_000.0 - 1.0) / (2.0 * choice.bucket_count as f64);
@@ -434,7 +478,7 @@ mod tests {
     fn the_byte_sum_pays_for_its_worst_size() {
         let distribution = distribution("netbsd-byte-sum", Reduction::LowMask, &numbered());
         let specimen = Specimen::by_name("netbsd-byte-sum").unwrap();
-        let choice = distribution.choice(specimen, 5.0, &line());
+        let choice = distribution.choice(specimen, Some(5.0), &line());
         assert_eq!((choice.manner, choice.trial_count), (Manner::Worse, 7));
         assert_eq!(choice.worst_bucket_count, 32_768 << SIZES, "{choice:?}");
         assert!(choice.cost_ratio > 50.0 && choice.line_count > 50.0, "{choice:?}");
@@ -501,7 +545,7 @@ mod tests {
         {
             let distribution = distribution(name, Reduction::LowMask, &keys);
             let specimen = Specimen::by_name(name).unwrap();
-            study.choices.push(distribution.choice(specimen, hash_ns, &line()));
+            study.choices.push(distribution.choice(specimen, Some(hash_ns), &line()));
         }
         rank(&mut study.choices);
         assert!(study.choices.is_sorted_by(|one, other| one.lookup_ns <= other.lookup_ns));

@@ -6,10 +6,10 @@
 //! runs, because the medians in the report depend on them too.
 
 use crate::chance::{ranks_p, split_p};
-use crate::measure::Report;
+use crate::measure::{FAILURE_BITS, Report};
 use crate::study::{Difference, Spread, Study, Timing};
 
-/// Probability below which chance does not explain a difference.
+/// Probability below which chance does not explain a difference of times.
 pub const CHANCE_P: f64 = 0.001;
 
 /// Shortest time that counts, in nanoseconds. The time of a function is what remains without the
@@ -145,7 +145,11 @@ pub fn studies(left: &Study, right: &Study) -> Comparison {
     };
     comparison.add(&left.reports, &right.reports, of_report, reports);
     let of_timing = |timing: &Timing| format!("{}, {}", timing.hash, lengths(timing));
-    comparison.add(&left.timings, &right.timings, of_timing, timings);
+    // The two were timed at different moments, so the ranks of their runs prove nothing.
+    let untested = |subject: &str, left: &Timing, right: &Timing| {
+        timings(subject, left, right).into_iter().map(|it| Difference { p: None, ..it }).collect()
+    };
+    comparison.add(&left.timings, &right.timings, of_timing, untested);
     comparison
 }
 
@@ -180,9 +184,15 @@ impl Difference {
         if self.figure.ends_with(", ns") { RESOLUTION_NS } else { 0.0 }
     }
 
+    /// Returns the probability below which chance does not explain the difference: that of the
+    /// verdicts, `2^-20`, or of times, which have few runs, [`CHANCE_P`].
+    pub fn threshold_p(&self) -> f64 {
+        if self.resolution() > 0.0 { CHANCE_P } else { 2_f64.powf(-FAILURE_BITS) }
+    }
+
     /// Returns whether chance does not explain the difference, as far as a test exists.
     pub fn is_beyond_chance(&self) -> bool {
-        self.differs() && self.p.is_some_and(|p| p < CHANCE_P)
+        self.differs() && self.p.is_some_and(|p| p < self.threshold_p())
     }
 }
 

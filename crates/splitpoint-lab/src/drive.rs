@@ -245,22 +245,25 @@ impl Cell {
 
     fn count(&mut self, window: KeySlice<'_>) {
         let part = window.part(self.part, self.part_count);
-        if let [(_, stats)] = &mut self.stats[..] {
-            part.iter().for_each(|key| stats.add(key));
-            return;
-        }
         let Some((_, first)) = self.stats.first() else { return };
         let (specimen, seed) = (first.setup().specimen(), first.setup().seed());
         let mut keys = part.iter();
         loop {
             self.hashes.clear();
             let hashed = keys.by_ref().take(HASHED_KEYS);
-            self.hashes.extend(hashed.map(|key| (specimen.hash(key, seed), key.len() as u64)));
+            if specimen.is_foreign() {
+                let batch: Vec<&[u8]> = hashed.collect();
+                let hashes = specimen.hashes(batch.iter().copied(), seed);
+                let known = hashes.into_iter().map(Option::unwrap_or_default);
+                self.hashes.extend(known.zip(batch.iter().map(|key| key.len() as u64)));
+            } else {
+                self.hashes.extend(hashed.map(|key| (specimen.hash(key, seed), key.len() as u64)));
+            }
             if self.hashes.is_empty() {
                 break;
             }
             for (_, stats) in &mut self.stats {
-                self.hashes.iter().for_each(|&(hash, bytes)| stats.add_hash(hash, bytes));
+                stats.add_hashes(&self.hashes);
             }
         }
     }

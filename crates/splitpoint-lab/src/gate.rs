@@ -30,7 +30,8 @@ pub struct Limits {
     pub utilization_min: Option<f64>,
     /// Keys that are not the first of their bucket.
     pub dupes_max: Option<u64>,
-    /// Pairs of keys whose hashes are equal in all bits.
+    /// Pairs of keys whose hashes are equal in all bits. A report of a sample of the hashes knows only
+    /// the pairs of the sample.
     pub collisions_max: Option<u64>,
 }
 

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
+use crate::keys::KeyBatch;
 use crate::partial::{Setup, mixed};
 
 /// Bytes of a key that are examined, from its start.
@@ -203,7 +204,8 @@ pub struct BitBlame {
 pub struct Blame {
     /// Bits that differ between keys, in their first 256 bytes.
     pub varied_count: u64,
-    /// Those of them that the lab flipped.
+    /// Those of them that the lab flipped; of a function that is known by its hashes alone those
+    /// whose flips are keys as well.
     pub tested_count: u64,
     /// Those of them that do not reach the bucket number as they should.
     pub bits: Vec<BitBlame>,
@@ -211,6 +213,8 @@ pub struct Blame {
 
 /// Most bits that the lab flips.
 const TESTED_MAX: usize = 1024;
+/// Bits that are flipped before their keys are hashed.
+const BITS_AT_ONCE: usize = 128;
 /// Fewest keys with a bit before the lab judges it.
 const FLIPPED_MIN: u64 = 64;
 
@@ -223,8 +227,15 @@ impl Blame {
     pub fn new(setup: &Setup, positions: &KeyPositions, sample: &KeySample) -> Self {
         let varied = positions.varied_bits();
         let tested = &varied[..varied.len().min(TESTED_MAX)];
-        let bits = tested.iter().filter_map(|&bit| blame_of(setup, bit, sample)).collect();
-        Self { varied_count: varied.len() as u64, tested_count: tested.len() as u64, bits }
+        let hashes = setup.specimen().hashes(sample.keys(), setup.seed());
+        let mut blame = Self { varied_count: varied.len() as u64, ..Self::default() };
+        for bits in tested.chunks(BITS_AT_ONCE) {
+            for (bit, moves) in bits.iter().zip(moves(setup, bits, sample, &hashes)) {
+                blame.tested_count += u64::from(moves.sample_count > 0);
+                blame.bits.extend(moves.blame(*bit, setup.reducer().bucket_count()));
+            }
+        }
+        blame
     }
 
     /// Returns the bits with this fault.
@@ -233,48 +244,74 @@ impl Blame {
     }
 }
 
-fn blame_of(setup: &Setup, key_bit: u64, sample: &KeySample) -> Option<BitBlame> {
-    let (offset, mask) = ((key_bit / 8) as usize, 1_u8 << (key_bit % 8));
-    let bucket_count = setup.reducer().bucket_count();
-    let bucket = |key: &[u8]| setup.reducer().bucket_of(setup.specimen().hash(key, setup.seed()));
-    let (mut sample_count, mut moved_count) = (0_u64, 0_u64);
-    let (mut sums, mut bits) = (BTreeSet::new(), BTreeSet::new());
-    let mut flipped = Vec::new();
-    for key in sample.keys().filter(|key| key.len() > offset) {
-        flipped.clear();
-        flipped.extend_from_slice(key);
-        flipped[offset] ^= mask;
-        let (from, to) = (bucket(key), bucket(&flipped));
-        sample_count += 1;
-        moved_count += u64::from(from != to);
-        sums.insert((to + bucket_count - from) % bucket_count);
-        bits.insert(from ^ to);
+/// Where the keys go when one of their bits flips.
+#[derive(Default)]
+struct Moves {
+    sample_count: u64,
+    moved_count: u64,
+    /// The differences of the bucket numbers, and their XORs.
+    sums: BTreeSet<u64>,
+    xors: BTreeSet<u64>,
+}
+
+/// Flips each of `bits` in all keys that have it. `hashes` are those of the keys as they are.
+fn moves(setup: &Setup, bits: &[u64], sample: &KeySample, hashes: &[Option<u64>]) -> Vec<Moves> {
+    let mut flipped = KeyBatch::default();
+    let mut origins = Vec::new();
+    for (of_bit, bit) in bits.iter().enumerate() {
+        let (offset, mask) = ((bit / 8) as usize, 1_u8 << (bit % 8));
+        for (key, hash) in sample.keys().zip(hashes).filter(|(key, _)| key.len() > offset) {
+            flipped.push_flipped(key, offset, mask);
+            origins.push((of_bit, *hash));
+        }
     }
-    if sample_count < FLIPPED_MIN || bucket_count < 2 {
-        return None;
+    let mut moves: Vec<Moves> = bits.iter().map(|_| Moves::default()).collect();
+    let reached = setup.specimen().hashes(flipped.iter(), setup.seed());
+    for ((of_bit, origin), hash) in origins.into_iter().zip(reached) {
+        if let (Some(origin), Some(hash)) = (origin, hash) {
+            moves[of_bit].add([origin, hash].map(|hash| setup.reducer().bucket_of(hash)), setup);
+        }
     }
-    let (n, m) = (sample_count as f64, bucket_count as f64);
-    let (moved_share, moved_share_ideal) = (moved_count as f64 / n, 1.0 - 1.0 / m);
-    let distance_count = sums.len().min(bits.len()) as u64;
-    let distance_count_ideal = m * -(n * (-1.0 / m).ln_1p()).exp_m1();
-    let fault = if moved_count == 0 {
-        Fault::Unused
-    } else if moved_share < moved_share_ideal / 2.0 {
-        Fault::Rare
-    } else if (distance_count as f64) < distance_count_ideal / 8.0 {
-        Fault::Additive
-    } else {
-        return None;
-    };
-    Some(BitBlame {
-        key_bit,
-        fault,
-        sample_count,
-        moved_share,
-        moved_share_ideal,
-        distance_count,
-        distance_count_ideal,
-    })
+    moves
+}
+
+impl Moves {
+    fn add(&mut self, [from, to]: [u64; 2], setup: &Setup) {
+        let bucket_count = setup.reducer().bucket_count();
+        self.sample_count += 1;
+        self.moved_count += u64::from(from != to);
+        self.sums.insert((to + bucket_count - from) % bucket_count);
+        self.xors.insert(from ^ to);
+    }
+
+    fn blame(&self, key_bit: u64, bucket_count: u64) -> Option<BitBlame> {
+        let Self { sample_count, moved_count, .. } = *self;
+        if sample_count < FLIPPED_MIN || bucket_count < 2 {
+            return None;
+        }
+        let (n, m) = (sample_count as f64, bucket_count as f64);
+        let (moved_share, moved_share_ideal) = (moved_count as f64 / n, 1.0 - 1.0 / m);
+        let distance_count = self.sums.len().min(self.xors.len()) as u64;
+        let distance_count_ideal = m * -(n * (-1.0 / m).ln_1p()).exp_m1();
+        let fault = if moved_count == 0 {
+            Fault::Unused
+        } else if moved_share < moved_share_ideal / 2.0 {
+            Fault::Rare
+        } else if (distance_count as f64) < distance_count_ideal / 8.0 {
+            Fault::Additive
+        } else {
+            return None;
+        };
+        Some(BitBlame {
+            key_bit,
+            fault,
+            sample_count,
+            moved_share,
+            moved_share_ideal,
+            distance_count,
+            distance_count_ideal,
+        })
+    }
 }
 
 /// Returns bits of a key in words, by their bytes: `bytes 0 to 3, bits 0 to 5 of byte 4`.

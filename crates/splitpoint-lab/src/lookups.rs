@@ -45,14 +45,17 @@ pub struct LookupCost {
 impl Lookups {
     /// Counts lookups in the table of `stats`, which has counted all of its keys.
     ///
-    /// The caller, which has the keys, says with each lookup whether it is a hit.
+    /// The caller, which has the keys, says with each lookup whether it is a hit. The hash of a
+    /// [foreign](crate::specimen::Foreign) function counts as 0 where it is not known.
     pub fn count<'k>(
         stats: &PartialStats,
         lookups: impl IntoIterator<Item = (&'k [u8], bool)>,
     ) -> Self {
         let (setup, mut counted) = (stats.setup(), Self::default());
-        for (key, is_hit) in lookups {
-            let hash = setup.specimen().hash(key, setup.seed());
+        let lookups: Vec<(&[u8], bool)> = lookups.into_iter().collect();
+        let hashes = setup.specimen().hashes(lookups.iter().map(|(key, _)| *key), setup.seed());
+        for ((_, is_hit), hash) in lookups.into_iter().zip(hashes) {
+            let hash = hash.unwrap_or_default();
             let size = stats.keys_of(setup.reducer().bucket_of(hash));
             let by_size = if is_hit && size > 0 {
                 &mut counted.hits_by_size

@@ -25,8 +25,8 @@ mod verdict;
 pub use bits::{BitBias, BitPair};
 pub use collisions::{Collisions, EqualHashes};
 pub use shape::{CELLS_MAX, ItemShare, Strip};
-pub(crate) use verdict::FAILURE_BITS;
 pub use verdict::{Alternative, Grade, Verdict, Words};
+pub(crate) use verdict::{Evidence, FAILURE_BITS};
 
 /// The figures of one measurement, with those of an ideal hash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -175,15 +175,40 @@ impl PartialStats {
 
     /// Counts one key of `key_bytes` bytes by its hash.
     #[inline]
-    pub(crate) fn add_hash(&mut self, hash: u64, key_bytes: u64) {
+    fn add_hash(&mut self, hash: u64, key_bytes: u64) {
+        let bucket = self.note(hash, key_bytes);
+        self.add_to_bucket(bucket, 1);
+    }
+
+    /// Counts a hash in everything but the table, and returns its bucket.
+    #[inline]
+    fn note(&mut self, hash: u64, key_bytes: u64) -> u64 {
         self.key_count += 1;
         self.key_bytes += key_bytes;
         self.bits.add(hash);
         if is_sampled(hash, self.setup.sampling) {
             self.hashes.push(hash);
         }
-        let bucket = self.setup.reducer.bucket_of(hash);
-        self.add_to_bucket(bucket, 1);
+        self.setup.reducer.bucket_of(hash)
+    }
+
+    /// Counts keys by their hashes and lengths.
+    ///
+    /// # Cost
+    ///
+    /// A counter in a large table is not in the cache. The loop over them does nothing else, so
+    /// that the processor waits for many at a time.
+    pub(crate) fn add_hashes(&mut self, hashes: &[(u64, u64)]) {
+        const AT_A_TIME: usize = 256;
+        for hashes in hashes.chunks(AT_A_TIME) {
+            let mut buckets = [0; AT_A_TIME];
+            for (bucket, &(hash, key_bytes)) in buckets.iter_mut().zip(hashes) {
+                *bucket = self.note(hash, key_bytes);
+            }
+            for &bucket in &buckets[..hashes.len()] {
+                self.add_to_bucket(bucket, 1);
+            }
+        }
     }
 
     #[inline]

@@ -177,7 +177,7 @@ pub struct Interruption {
 }
 
 /// The time of a function on keys of some lengths.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// The function.
     pub hash: String,
@@ -306,6 +306,9 @@ pub struct Choice {
     pub bucket_count: u64,
     /// Time to hash a key of the set if the next key depends on the hash.
     pub hash_ns: f64,
+    /// Whether that time is known; if not, it counts as 0.
+    #[serde(default = "known")]
+    pub is_timed: bool,
     /// Cache lines that a hit reads: one of the bucket, and one of each key that it compares.
     ///
     /// This is the number of an ideal hash, times the worst cost ratio if chance does not explain
@@ -336,6 +339,10 @@ pub struct Choice {
     pub caution: String,
 }
 
+fn known() -> bool {
+    true
+}
+
 /// How the distribution of a function does over sizes and seeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -346,6 +353,8 @@ pub enum Manner {
     /// It is never worse than chance, but not random at some, because the hash keeps a structure of
     /// the keys.
     Structured,
+    /// It is worse than chance at some, but a hit hardly costs more.
+    Slight,
     /// It fits at the requested size and is worse than chance at others.
     FailsElsewhere,
     /// It is worse than chance at the requested size.

@@ -1,7 +1,8 @@
-//! What only the machine has: its hash libraries, and the times of its processes.
+//! What only the machine has: its hash libraries, the user's own, and the times of its processes.
 //!
 //! ```text
 //! Ndbm, Gdbm, Hsearch --> Library: dlopen, dlsym      Usage: getrusage, wait4
+//! HashLibrary: one function of the user's
 //! ```
 //!
 //! Nothing is linked. A library is loaded when it is asked for, and a machine without it gets
@@ -16,6 +17,7 @@
 //! linked with it.
 
 mod gdbm;
+mod hash_library;
 mod hsearch;
 mod library;
 mod ndbm;
@@ -24,6 +26,7 @@ mod process;
 use std::fmt;
 
 pub use gdbm::Gdbm;
+pub use hash_library::HashLibrary;
 pub use hsearch::Hsearch;
 pub use ndbm::Ndbm;
 pub use process::{Usage, try_wait};

@@ -79,6 +79,9 @@ fn block(block: &Block) -> Markup {
         Block::Figures(figures) => html! {
             div.charts { @for one in figures { (figure(one)) } }
         },
+        Block::Beside(words, proof) => html! {
+            div.beside { div { (blocks(words)) } div { (figure(proof)) } }
+        },
         Block::Fold(Fold { summary, is_headed, is_open, blocks: inner }) => html! {
             details.depth[*is_headed] open[*is_open] {
                 summary {

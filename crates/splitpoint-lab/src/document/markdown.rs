@@ -44,6 +44,10 @@ fn blocks(blocks: &[Block], out: &mut String) {
                 let figures: Vec<String> = figures.iter().map(figure).collect();
                 write!(out, "{}", figures.join("\n"))
             }
+            Block::Beside(words, proof) => {
+                self::blocks(words, out);
+                write!(out, "\n{}", figure(proof))
+            }
             Block::Fold(Fold { summary, blocks: inner, .. }) => {
                 let _ = writeln!(out, "<details><summary>\n\n{}\n\n</summary>", line(summary));
                 self::blocks(inner, out);

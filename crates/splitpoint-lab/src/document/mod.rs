@@ -100,6 +100,8 @@ pub(crate) enum Block {
     /// Small tables that may stand beside each other.
     Pair(Vec<Table>),
     Figures(Vec<Figure>),
+    /// Words with the picture that proves them; they stand beside each other where there is room.
+    Beside(Vec<Block>, Box<Figure>),
     Fold(Fold),
 }
 

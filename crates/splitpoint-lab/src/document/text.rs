@@ -129,8 +129,9 @@ impl Text<'_> {
                 }
             }
             Block::Grades(lines) => {
-                for (_, words) in lines {
-                    self.wrap(words, "- ", "  ");
+                for (grade, words) in lines {
+                    let mark = self.paint(tone_of(*grade), "-");
+                    self.wrap(words, &format!("{mark} "), "  ");
                 }
             }
             Block::Facts(facts) => {
@@ -150,6 +151,11 @@ impl Text<'_> {
                 for figure in figures {
                     self.figure(figure);
                 }
+            }
+            Block::Beside(words, proof) => {
+                self.blocks(words);
+                self.gap();
+                self.figure(proof);
             }
             Block::Fold(fold) if self.look.is_whole => {
                 self.gap();
@@ -202,11 +208,7 @@ impl Text<'_> {
             }
             Span::Strong(text) => paint(Tone::Heading, text),
             Span::Alarm(text) => paint(Tone::Bad, &format!("!{text}")),
-            Span::Grade(grade) => match grade {
-                Grade::Fits => paint(Tone::Good, grade.word()),
-                Grade::Structured | Grade::Slight => paint(Tone::Doubtful, grade.word()),
-                Grade::Worse => paint(Tone::Bad, grade.word()),
-            },
+            Span::Grade(grade) => paint(tone_of(*grade), grade.word()),
         };
         line.0.iter().map(span).collect()
     }
@@ -284,6 +286,14 @@ pub(super) fn drawn(bar: Bar, scale: f64, width: usize) -> String {
         letters[ideal] = '|';
     }
     letters.iter().collect::<String>().trim_end().to_string()
+}
+
+fn tone_of(grade: Grade) -> Tone {
+    match grade {
+        Grade::Fits => Tone::Good,
+        Grade::Structured | Grade::Slight => Tone::Doubtful,
+        Grade::Worse => Tone::Bad,
+    }
 }
 
 impl Block {

@@ -37,6 +37,30 @@ impl KeyBatch {
         self.ends.push(self.bytes.len());
     }
 
+    /// Adds a key with the bits of `mask` flipped in the byte at `offset`.
+    ///
+    /// # Panics
+    ///
+    /// If the key has no such byte.
+    pub(crate) fn push_flipped(&mut self, key: &[u8], offset: usize, mask: u8) {
+        let start = self.bytes.len();
+        self.push(key);
+        self.bytes[start..][offset] ^= mask;
+    }
+
+    /// Adds all keys of another batch at the end.
+    pub(super) fn append(&mut self, other: &Self) {
+        let before = self.bytes.len();
+        self.bytes.extend_from_slice(&other.bytes);
+        self.ends.extend(other.ends.iter().map(|end| before + end));
+    }
+
+    /// Gives memory back that no key needs.
+    pub(super) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+
     /// Adds the key that `write` appends to its argument, or none if `write` fails.
     pub(super) fn push_with<E>(
         &mut self,
@@ -49,12 +73,6 @@ impl KeyBatch {
             Err(_) => self.bytes.truncate(start),
         }
         written
-    }
-
-    /// Removes the last key.
-    pub(super) fn pop(&mut self) {
-        self.ends.pop();
-        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
     }
 
     /// Removes the keys whose indexes `is_kept` refuses.

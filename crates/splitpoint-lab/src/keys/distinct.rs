@@ -4,63 +4,125 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::KeyBatch;
 
-/// The distinct keys of a batch.
-#[derive(Debug, Default)]
-pub(super) struct ExactSet {
-    /// Indexes of keys plus one; 0 is an empty slot. Probed linearly; a power of two long.
-    slots: Vec<u64>,
-    len: usize,
+/// Keys of a part, about: what is kept of them for the comparison fits into the cache of a core.
+const PART_KEYS: usize = 1 << 14;
+/// Most parts. Each has a place in memory to which its keys are written in turn.
+const PART_BITS_MAX: u32 = 12;
+
+/// A key: its hash, and its index in the batch.
+type Hashed = (u64, u64);
+
+/// Returns the memory that [`repeated`] takes for `len` keys, in bytes. Only keys chosen to collide
+/// make it take more.
+pub(super) fn repeated_memory_bytes(len: usize) -> u64 {
+    let slots = 4 * (len >> part_bits(len));
+    let bytes = size_of::<Hashed>() * len + size_of::<u32>() * slots;
+    bytes as u64 + Bitmap::memory_bytes(len as u64)
+}
+
+/// Returns the number of bits of a hash that say to which part of `len` keys it belongs.
+fn part_bits(len: usize) -> u32 {
+    (len / PART_KEYS).max(1).ilog2().min(PART_BITS_MAX)
+}
+
+/// Marks the keys of a batch that are equal to an earlier one, and counts them.
+///
+/// The hashes of the keys are cut into parts first, by their highest bits. Then all that one part
+/// needs is in the cache, and two keys are compared only if their hashes are equal.
+///
+/// # Source
+///
+/// Shatdal, Kant and Naughton, "Cache conscious algorithms for relational query processing", 1994.
+pub(super) fn repeated(batch: &KeyBatch) -> (Bitmap, u64) {
+    let part_bits = part_bits(batch.len());
+    let part_index = |hash: u64| (hash >> 1 >> (63 - part_bits)) as usize;
+    let mut ends = vec![0; 1 << part_bits];
+    for key in batch.iter() {
+        ends[part_index(xxh3_64(key))] += 1;
+    }
+    let mut start = 0;
+    for end in &mut ends {
+        let len = std::mem::replace(end, start);
+        start += len;
+    }
+    // Each end is still the start of its part, and moves as the part is filled.
+    let mut hashed: Vec<Hashed> = vec![(0, 0); batch.len()];
+    for (index, key) in (0..).zip(batch.iter()) {
+        let hash = xxh3_64(key);
+        let end = &mut ends[part_index(hash)];
+        hashed[*end] = (hash, index);
+        *end += 1;
+    }
+    let mut part = Part {
+        batch,
+        slots: vec![0; (2 * (batch.len() >> part_bits)).next_power_of_two()],
+        used: 0,
+        marks: Bitmap::new(batch.len() as u64),
+        count: 0,
+    };
+    let mut start = 0;
+    for end in ends {
+        part.mark(&hashed[start..end]);
+        start = end;
+    }
+    (part.marks, part.count)
+}
+
+/// What is found, and the set of the keys of one part after the other.
+struct Part<'b> {
+    batch: &'b KeyBatch,
+    /// Indexes of the part plus one; 0 is an empty slot. Probed linearly; a power of two long.
+    slots: Vec<u32>,
+    used: usize,
+    marks: Bitmap,
+    count: u64,
+}
+
+impl Part<'_> {
+    /// Marks the keys of a part that are equal to an earlier one of it.
+    fn mark(&mut self, hashed: &[Hashed]) {
+        self.slots.fill(0);
+        self.used = 0;
+        for (number, &(hash, index)) in (1_u32..).zip(hashed) {
+            if (self.used + 1) * LOAD_MAX.1 > self.slots.len() * LOAD_MAX.0 {
+                self.grow(hashed);
+            }
+            let key = self.batch.key(index as usize);
+            let mut slot = hash as usize & (self.slots.len() - 1);
+            loop {
+                let Some(earlier) = (self.slots[slot] as usize).checked_sub(1) else {
+                    self.slots[slot] = number;
+                    self.used += 1;
+                    break;
+                };
+                let (other, earlier) = hashed[earlier];
+                if other == hash && self.batch.key(earlier as usize) == key {
+                    self.marks.set(index);
+                    self.count += 1;
+                    break;
+                }
+                slot = (slot + 1) & (self.slots.len() - 1);
+            }
+        }
+    }
+
+    fn grow(&mut self, hashed: &[Hashed]) {
+        let slot_count = (2 * self.slots.len()).max(SLOTS_MIN);
+        let old = std::mem::replace(&mut self.slots, vec![0; slot_count]);
+        for number in old.into_iter().filter(|&number| number != 0) {
+            let mut slot = hashed[number as usize - 1].0 as usize & (slot_count - 1);
+            while self.slots[slot] != 0 {
+                slot = (slot + 1) & (slot_count - 1);
+            }
+            self.slots[slot] = number;
+        }
+    }
 }
 
 /// Slots of the smallest set that holds a key.
 const SLOTS_MIN: usize = 64;
 /// A set grows when more than 3/4 of its slots are used.
 const LOAD_MAX: (usize, usize) = (3, 4);
-
-impl ExactSet {
-    /// Returns the most memory that a set of `len` keys takes, also while it grows, in bytes.
-    pub(super) fn memory_bytes(len: usize) -> u64 {
-        let slots = (len * LOAD_MAX.1 / LOAD_MAX.0 + 1).next_power_of_two();
-        let slots = slots.max(SLOTS_MIN) as u64;
-        8 * (slots + slots / 2)
-    }
-
-    /// Adds the last key of `batch`, and returns true unless the set has an equal key.
-    pub(super) fn insert_last(&mut self, batch: &KeyBatch) -> bool {
-        debug_assert!(!batch.is_empty(), "the batch has a last key");
-        if (self.len + 1) * LOAD_MAX.1 > self.slots.len() * LOAD_MAX.0 {
-            self.grow(batch);
-        }
-        let index = batch.len() - 1;
-        let key = batch.key(index);
-        let mut slot = self.home(key);
-        while self.slots[slot] != 0 {
-            if batch.key(self.slots[slot] as usize - 1) == key {
-                return false;
-            }
-            slot = (slot + 1) & (self.slots.len() - 1);
-        }
-        self.slots[slot] = index as u64 + 1;
-        self.len += 1;
-        true
-    }
-
-    fn home(&self, key: &[u8]) -> usize {
-        xxh3_64(key) as usize & (self.slots.len() - 1)
-    }
-
-    fn grow(&mut self, batch: &KeyBatch) {
-        let slot_count = (2 * self.slots.len()).max(SLOTS_MIN);
-        let old = std::mem::replace(&mut self.slots, vec![0; slot_count]);
-        for index in old.into_iter().filter(|&index| index != 0) {
-            let mut slot = self.home(batch.key(index as usize - 1));
-            while self.slots[slot] != 0 {
-                slot = (slot + 1) & (slot_count - 1);
-            }
-            self.slots[slot] = index;
-        }
-    }
-}
 
 /// Returns the 128 bits that identify a key.
 pub(super) fn fingerprint(key: &[u8]) -> u128 {
@@ -166,34 +228,21 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn both_sets_agree_with_that_of_the_standard_library() {
-        let (mut batch, mut exact, mut model) =
-            (KeyBatch::default(), ExactSet::default(), HashSet::new());
-        let mut fingerprints = FingerprintSet::new(4000);
-        for n in 0..10_000_u64 {
-            let key = (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 3001).to_string();
-            batch.push(key.as_bytes());
-            let is_new = model.insert(key.clone());
-            assert_eq!(exact.insert_last(&batch), is_new, "{key}");
-            assert_eq!(fingerprints.insert(fingerprint(key.as_bytes())), Ok(is_new), "{key}");
-        }
-        assert_eq!(exact.len, model.len());
-        assert!(8 * exact.slots.len() as u64 <= ExactSet::memory_bytes(exact.len));
-    }
-
-    #[test]
-    fn a_set_that_grows_stays_within_its_memory() {
-        let (mut batch, mut set) = (KeyBatch::default(), ExactSet::default());
-        for n in 0..2000_u64 {
-            // The second is a duplicate, for which the set may grow as well.
-            for is_new in [true, false] {
-                let old = set.slots.len();
-                batch.push(&n.to_le_bytes());
-                assert_eq!(set.insert_last(&batch), is_new);
-                let new = set.slots.len();
-                let held = if new == old { new } else { old + new };
-                assert!(8 * held as u64 <= ExactSet::memory_bytes(set.len), "{n}: {old} to {new}");
+    fn repeated_keys_are_those_of_a_set_in_one_part_and_in_many() {
+        for (len, distinct) in [(0, 1), (1, 1), (10_000, 3001), (100_000, 70_001), (100_000, 1)] {
+            let (mut batch, mut model) = (KeyBatch::default(), HashSet::new());
+            let mut fingerprints = FingerprintSet::new(2 * distinct + 1000);
+            let mut are_new = Vec::new();
+            for n in 0..len as u64 {
+                let key = (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % distinct as u64).to_string();
+                batch.push(key.as_bytes());
+                are_new.push(model.insert(key.clone()));
+                let is_new = fingerprints.insert(fingerprint(key.as_bytes()));
+                assert_eq!(is_new, Ok(are_new[n as usize]), "{key}");
             }
+            let (marks, count) = repeated(&batch);
+            assert_eq!(count as usize, len - model.len());
+            assert!((0..).zip(are_new).all(|(index, is_new)| marks.has(index) != is_new));
         }
     }
 

@@ -39,7 +39,8 @@ pub use read::{KEY_BYTES_MAX, KeyInput, Noticed, Place, ReadError, reader};
 pub use shown::{escaped, shown};
 
 use distinct::{
-    Bitmap, ExactSet, FINGERPRINT_BYTES, FingerprintSet, collision_p_max, fingerprint, part_of,
+    Bitmap, FINGERPRINT_BYTES, FingerprintSet, collision_p_max, fingerprint, part_of, repeated,
+    repeated_memory_bytes,
 };
 use facts::Tally;
 
@@ -186,7 +187,8 @@ impl<'s> Keys<'s> {
     ///
     /// # Cost
     ///
-    /// One pass over the source while the keys fit; otherwise `1 + keys * 22 B / memory_bytes`.
+    /// One pass over the source while the keys fit, with 24 bytes for each key beside it; otherwise
+    /// `1 + keys * 22 B / memory_bytes` passes.
     pub fn read(
         source: Box<dyn KeySource + 's>,
         policy: DuplicatePolicy,
@@ -352,7 +354,6 @@ struct FirstPass {
     policy: DuplicatePolicy,
     is_distinct: bool,
     held: KeyBatch,
-    exact: ExactSet,
     tally: Tally,
     duplicate_count: u64,
     /// Keys that a pass over the stream will find.
@@ -368,7 +369,6 @@ impl FirstPass {
             policy,
             is_distinct,
             held: KeyBatch::default(),
-            exact: ExactSet::default(),
             tally: Tally::default(),
             duplicate_count: 0,
             stream_count: 0,
@@ -387,42 +387,50 @@ impl FirstPass {
         loop {
             batch.clear();
             let has_more = input.read_batch(&mut batch)?;
-            for key in batch.iter() {
-                self.add(key);
-            }
+            self.held.append(&batch);
+            self.read_count += batch.len() as u64;
             tell(watch, READ, self.read_count, None, input.offset())?;
             if !has_more {
+                self.find_repeated();
                 return Ok(true);
             }
             if self.memory_bytes() > memory_bytes {
-                return Ok(false);
+                if self.policy == DuplicatePolicy::Keep || self.is_distinct {
+                    return Ok(false);
+                }
+                self.find_repeated();
+                self.held.shrink();
+                // Less than half would be full again soon, and looked through again.
+                if self.memory_bytes() > memory_bytes / 2 {
+                    return Ok(false);
+                }
             }
         }
     }
 
     fn memory_bytes(&self) -> u64 {
-        let set = if self.is_distinct { 0 } else { ExactSet::memory_bytes(self.held.len()) };
-        self.held.memory_bytes() + set
+        let compared = if self.is_distinct { 0 } else { repeated_memory_bytes(self.held.len()) };
+        self.held.memory_bytes() + compared
     }
 
-    fn add(&mut self, key: &[u8]) {
-        self.read_count += 1;
-        self.held.push(key);
-        if !self.is_distinct && !self.exact.insert_last(&self.held) {
-            self.duplicate_count += 1;
-            if self.policy == DuplicatePolicy::Remove {
-                self.held.pop();
-                return;
-            }
+    /// Counts the keys that occurred before, and removes them if that is wanted.
+    fn find_repeated(&mut self) {
+        if self.is_distinct {
+            return;
         }
-        self.tally.add(key);
+        let (marks, count) = repeated(&self.held);
+        self.duplicate_count += count;
+        if count > 0 && self.policy == DuplicatePolicy::Remove {
+            self.held.retain(|index| !marks.has(index as u64));
+        }
     }
 
-    fn into_keys<'s>(self, noticed: Noticed) -> Keys<'s> {
+    fn into_keys<'s>(mut self, noticed: Noticed) -> Keys<'s> {
         let duplicates = match self.policy {
             DuplicatePolicy::Keep => Duplicates::Kept,
             DuplicatePolicy::Remove => Duplicates::Removed,
         };
+        self.held.iter().for_each(|key| self.tally.add(key));
         let facts = facts_of(self.tally, noticed, duplicates, self.duplicate_count);
         Keys { place: Held::Memory(self.held), facts, noticed }
     }
@@ -434,8 +442,8 @@ impl FirstPass {
         source: &dyn KeySource,
         watch: &mut dyn Watch,
     ) -> Result<(), ReadError> {
-        self.exact = ExactSet::default();
         let held = std::mem::take(&mut self.held);
+        held.iter().for_each(|key| self.tally.add(key));
         let mut spill = source.spill()?;
         if let Some(spill) = &mut spill {
             // The duplicates among them are gone and have been counted.

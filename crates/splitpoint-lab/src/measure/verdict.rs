@@ -14,11 +14,10 @@ use crate::reduction::{Reduction, prime_at_least};
 
 /// Cost of a hit, in units of the ideal, below which a hash that is worse than chance may do.
 const SLIGHT_COST: f64 = 1.05;
-/// Standard deviations below the mean at which buckets are too even for chance.
-const MORE_EVEN_Z: f64 = -4.0;
 /// Coin tosses of a p value that rules out chance. `SMHasher3` fails a function at the same value.
 pub(crate) const FAILURE_BITS: f64 = 20.0;
-/// Number of p values of which the smallest decides whether a hash is worse than random.
+/// Number of p values of which the smallest decides whether a hash is worse than random, and of
+/// those that decide whether it is structured.
 const DECIDING_TESTS: f64 = 2.0;
 
 /// The verdict on a hash, for these keys at this size.
@@ -123,35 +122,59 @@ pub struct Alternative {
     pub verdict: Verdict,
 }
 
+/// What decides on a verdict: the one place that makes it, for every command.
+///
 /// Only the statistics of the buckets decide, because a table may work well although some hashes
-/// are equal, or some bits that the reduction does not use are dead.
-struct Evidence {
-    /// The smallest of the deciding p values, corrected for their number.
-    p: f64,
-    chi_square: Option<Test>,
-    fit: Option<Test>,
+/// are equal, or some bits that the reduction does not use are dead. A p value decides below
+/// `2^-FAILURE_BITS`, after correction for the tests of its kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Evidence {
+    /// The smaller p value of a spread as uneven and of a bucket as full, corrected.
+    pub(crate) worse_p: f64,
+    /// The smaller p value of a spread as even and of the fit of the sizes, corrected.
+    pub(crate) structured_p: f64,
+    /// Probability that an ideal hash spreads the keys as evenly, corrected.
+    even_p: f64,
     cost_ratio: f64,
 }
 
 impl Evidence {
-    fn new(spread_p: f64, longest_p: f64, of: (Option<Test>, Option<Test>), cost: f64) -> Self {
-        let p = sidak(spread_p.min(longest_p), DECIDING_TESTS);
-        Self { p, chi_square: of.0, fit: of.1, cost_ratio: cost }
+    /// Returns the evidence of the sizes of the buckets.
+    pub(crate) fn of(occupancy: &Occupancy) -> Self {
+        let longest_p = occupancy.ideal().longest_at_least(occupancy.longest());
+        let even_and_fit = [occupancy.even_p(), fit_p(occupancy.fit())];
+        Self::new([occupancy.spread_p(), longest_p], even_and_fit, occupancy.cost_ratio())
+    }
+
+    /// `worse` are the p values of spread and fullest bucket, `structured` of evenness and fit.
+    fn new(worse: [f64; 2], structured: [f64; 2], cost_ratio: f64) -> Self {
+        let least = |[one, other]: [f64; 2]| sidak(one.min(other), DECIDING_TESTS);
+        let even_p = sidak(structured[0], DECIDING_TESTS);
+        Self { worse_p: least(worse), structured_p: least(structured), even_p, cost_ratio }
     }
 
     fn is_too_even(&self) -> bool {
-        self.chi_square.is_some_and(|test| test.z < MORE_EVEN_Z)
+        is_beyond_chance(self.even_p)
     }
 
-    fn judge(&self) -> Verdict {
-        if bits_of(self.p) > FAILURE_BITS {
+    /// Returns the verdict.
+    pub(crate) fn judge(&self) -> Verdict {
+        if is_beyond_chance(self.worse_p) {
             Verdict::Worse { cost_ratio: self.cost_ratio }
-        } else if self.is_too_even() || self.fit.is_some_and(|fit| bits_of(fit.p) > FAILURE_BITS) {
+        } else if is_beyond_chance(self.structured_p) {
             Verdict::Structured
         } else {
             Verdict::Fits
         }
     }
+}
+
+fn is_beyond_chance(p: f64) -> bool {
+    bits_of(p) > FAILURE_BITS
+}
+
+fn fit_p(fit: Option<Test>) -> f64 {
+    fit.map_or(1.0, |fit| fit.p)
 }
 
 /// Counts the kept hashes with other reductions; returns nothing if some were not kept.
@@ -178,19 +201,17 @@ pub(super) fn alternatives(stats: &PartialStats) -> Vec<Alternative> {
             counters[other.bucket_of(hash) as usize] += 1;
         }
         let occupancy = Occupancy::uniform(by_size(counters.into_iter().map(u64::from)));
-        let longest_p = occupancy.ideal().longest_at_least(occupancy.longest());
-        let of = (occupancy.chi_square(), occupancy.fit());
         let cost_ratio = occupancy.cost_ratio();
-        let verdict = Evidence::new(occupancy.spread_p(), longest_p, of, cost_ratio).judge();
+        let verdict = Evidence::of(&occupancy).judge();
         Some(Alternative { reduction: reduction.to_string(), bucket_count, cost_ratio, verdict })
     };
     others.into_iter().filter(|&reduction| reduction != own).filter_map(of_reduction).collect()
 }
 
 impl Report {
-    fn evidence(&self) -> Evidence {
-        let of = (self.chi_square, self.fit);
-        Evidence::new(self.spread_p, self.longest_p, of, self.cost_ratio)
+    pub(crate) fn evidence(&self) -> Evidence {
+        let worse = [self.spread_p, self.longest_p];
+        Evidence::new(worse, [self.even_p, fit_p(self.fit)], self.cost_ratio)
     }
 
     /// Returns whether the keys are spread more evenly than by chance.
@@ -208,32 +229,30 @@ impl Report {
 
     fn verdict_in_words(&self) -> String {
         let (evidence, buckets) = (self.evidence(), grouped(self.bucket_count));
-        let tests = format!("{} over {DECIDING_TESTS} tests", p_is(evidence.p));
+        let tests = |p: f64| format!("{} over {DECIDING_TESTS} tests", p_is(p));
+        let (worse, structured) = (tests(evidence.worse_p), tests(evidence.structured_p));
         match self.verdict {
             Verdict::Fits => {
-                format!("fits: indistinguishable from an ideal hash at {buckets} buckets ({tests})")
+                format!("fits: indistinguishable from an ideal hash at {buckets} buckets ({worse})")
             }
             Verdict::Structured if evidence.is_too_even() => {
-                let z = evidence.chi_square.map_or(0.0, |test| test.z);
                 format!(
-                    "better than random at {buckets} buckets: the keys are spread more evenly than \
-                     by chance (z {z:+.1} of chi-square, 1 test); they are structured, the hash \
-                     keeps the structure, and this will not survive other keys"
+                    "structured at {buckets} buckets: the keys are spread more evenly than by \
+                     chance ({structured}); they have a structure, the hash keeps it, and this \
+                     will not survive other keys"
                 )
             }
             Verdict::Structured => {
-                let p = self.fit.map_or(1.0, |fit| fit.p);
                 format!(
                     "structured at {buckets} buckets: a hit costs no more than with an ideal hash, \
-                     but the sizes of the buckets are not those of chance ({}, 1 test); this will \
-                     not survive other keys",
-                    p_is(p)
+                     but the sizes of the buckets are not those of chance ({structured}); this \
+                     will not survive other keys"
                 )
             }
             Verdict::Worse { cost_ratio } => format!(
                 "{} by x{cost_ratio:.2} at {buckets} buckets: a hit looks at {:.2} keys, with \
-                 an ideal hash at {:.2}, and the fullest bucket holds {}, ideally {:.1} ({tests})",
-                if self.verdict.is_slight() { "slightly worse" } else { "worse" },
+                 an ideal hash at {:.2}, and the fullest bucket holds {}, ideally {:.1} ({worse})",
+                self.verdict.grade().word(),
                 self.probes_hit,
                 self.probes_hit_ideal,
                 grouped(self.longest),
@@ -326,7 +345,14 @@ impl Report {
                  most, {ideal:.0} are ideal), so that changes of other bits undo it"
             ));
         }
-        if blame.bits.is_empty() {
+        if blame.tested_count == 0 && blame.varied_count > 0 {
+            blamed.push(
+                "which bits of the key do it cannot be said: only the hashes of the keys are known, \
+                 and none of keys with one bit flipped; give the function itself, by \
+                 --hash-command or --hash-library"
+                    .to_owned(),
+            );
+        } else if blame.bits.is_empty() {
             blamed.push(format!(
                 "no single bit is to blame: each of the {} bits tested of the {} in which the keys \
                  differ moves them as it should",
@@ -469,7 +495,7 @@ mod tests {
         let keys = numbers(50_000, 1);
         check(
             &report(&keys, "linux-uid", Reduction::LowMask, 1 << 16),
-            "better than random at 65,536 buckets",
+            "structured at 65,536 buckets: the keys are spread more evenly",
             &[],
             "keep it if all keys will be of this kind",
         );
@@ -482,7 +508,7 @@ mod tests {
     fn buckets_out_of_reach_are_named() {
         check(
             &report(&numbers(30_000, 7919), "linux-hash32", Reduction::Shift(17), 1 << 17),
-            "slightly worse by x1.02",
+            "slight by x1.02",
             &["`shift:17` reaches 32,768 of 131,072 buckets (25.0 %) with a hash of 32 bits"],
             "the same hashes cost x",
         );

@@ -9,8 +9,8 @@
 //! All little-endian. Equal counts have equal bytes, in whatever order the keys were counted.
 
 use super::{PartialStats, Setup};
-use crate::Error;
 use crate::bit_counts::BitCounts;
+use crate::{Error, Specimen};
 
 const MAGIC: [u8; 4] = *b"SPLP";
 const VERSION: u16 = 1;
@@ -53,19 +53,8 @@ impl PartialStats {
     /// - [`Error::Malformed`] if the bytes are damaged or of another version;
     /// - [`Error::Different`] if they are of another measurement.
     pub fn decode(bytes: &[u8], setup: Setup) -> Result<Self, Error> {
-        let content = bytes.len().saturating_sub(8);
-        let mut reader = Reader { bytes: &bytes[..content], offset: 0 };
-        if reader.take::<4>()? != MAGIC {
-            return Err(Error::Malformed { what: "another magic number", offset: 0 });
-        }
-        if u16::from_le_bytes(reader.take()?) != VERSION {
-            return Err(Error::Malformed { what: "another version", offset: 4 });
-        }
-        if checksum(&bytes[..content]).to_le_bytes() != bytes[content..] {
-            return Err(reader.malformed("a wrong checksum"));
-        }
-        let description_bytes = u16::from_le_bytes(reader.take()?);
-        if reader.take_slice(usize::from(description_bytes))? != setup.description().as_bytes() {
+        let (description, mut reader) = described(bytes)?;
+        if description != setup.description().as_bytes() {
             return Err(Error::Different { what: "setup" });
         }
         let mut stats = Self::new(setup);
@@ -90,11 +79,69 @@ impl PartialStats {
             return Err(reader.malformed("buckets that do not add up"));
         }
         stats.hashes = reader.hashes(stats.key_count)?;
-        if reader.offset != content {
+        if reader.offset != reader.bytes.len() {
             return Err(reader.malformed("bytes after the end"));
         }
         Ok(stats)
     }
+
+    /// Returns the setup of which untrusted bytes are the counts, to decode them with.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Malformed`] if the bytes are damaged or of another version;
+    /// - [`Error::UnknownHash`] and others if this version lacks the function or the reduction.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use splitpoint_lab::{PartialStats, Reduction, Setup, Specimen};
+    ///
+    /// let setup = Setup::new(Specimen::by_name("fnv1a-32")?, 0, Reduction::LowMask, 256)?;
+    /// let bytes = setup.count(["a", "b"].map(str::as_bytes)).encode();
+    /// let counts = PartialStats::decode(&bytes, PartialStats::setup_of(&bytes)?)?;
+    /// assert_eq!(counts.key_count(), 2);
+    /// # Ok::<(), splitpoint_lab::Error>(())
+    /// ```
+    pub fn setup_of(bytes: &[u8]) -> Result<Setup, Error> {
+        let (description, reader) = described(bytes)?;
+        let unknown = || reader.malformed("a setup that is none");
+        let text = std::str::from_utf8(description).map_err(|_| unknown())?;
+        let words: Vec<&str> = text.split(' ').collect();
+        let [name, seed, reduction, bucket_count, sampling] = words[..] else {
+            return Err(unknown());
+        };
+        let specimen = Specimen::by_name(name)?;
+        let historic = specimen.historic_reduction().filter(|it| it.to_string() == reduction);
+        let reduction = historic.map_or_else(|| reduction.parse(), Ok)?;
+        let seed = u64::from_str_radix(seed, 16).map_err(|_| unknown())?;
+        let bucket_count: u64 = bucket_count.parse().map_err(|_| unknown())?;
+        // Each bucket takes a byte, so that damaged bytes do not ask for memory.
+        if bucket_count > bytes.len() as u64 {
+            return Err(unknown());
+        }
+        let setup = Setup::new(specimen, seed, reduction, bucket_count)?;
+        Ok(setup.sample_hashes(sampling.parse().map_err(|_| unknown())?))
+    }
+}
+
+/// Checks the frame of encoded counts, and returns the description of their setup and a reader of
+/// what follows.
+fn described(bytes: &[u8]) -> Result<(&[u8], Reader<'_>), Error> {
+    let content = bytes.len().saturating_sub(8);
+    let mut reader = Reader { bytes: &bytes[..content], offset: 0 };
+    if reader.take::<4>()? != MAGIC {
+        return Err(Error::Malformed { what: "another magic number", offset: 0 });
+    }
+    if u16::from_le_bytes(reader.take()?) != VERSION {
+        return Err(Error::Malformed { what: "another version", offset: 4 });
+    }
+    if checksum(&bytes[..content]).to_le_bytes() != bytes[content..] {
+        return Err(reader.malformed("a wrong checksum"));
+    }
+    let description_bytes = u16::from_le_bytes(reader.take()?);
+    let description = reader.take_slice(usize::from(description_bytes))?;
+    Ok((description, reader))
 }
 
 fn checksum(bytes: &[u8]) -> u64 {
@@ -171,7 +218,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Reduction, Specimen};
+    use crate::Reduction;
 
     fn counted() -> PartialStats {
         let specimen = Specimen::by_name("xxh3-64").expect("is there");
@@ -190,6 +237,22 @@ mod tests {
         assert_eq!(again.encode(), bytes);
         assert_eq!(again.chains().max(), stats.chains().max());
         assert!(again.chains().max() > Some(u64::from(u32::MAX)));
+    }
+
+    #[test]
+    fn the_setup_comes_back_from_the_bytes() {
+        let golden = Specimen::all().filter_map(|specimen| {
+            let reduction = specimen.historic_reduction()?;
+            Setup::new(specimen, 7, reduction, 256).ok().map(|setup| setup.sample_hashes(3))
+        });
+        let setups: Vec<Setup> = golden.chain([*counted().setup()]).collect();
+        assert!(setups.len() > 3);
+        for setup in setups {
+            let bytes = PartialStats::new(setup).encode();
+            let again = PartialStats::setup_of(&bytes).unwrap();
+            assert_eq!(again.description(), setup.description());
+            assert!(PartialStats::setup_of(&bytes[..bytes.len() - 1]).is_err());
+        }
     }
 
     #[test]

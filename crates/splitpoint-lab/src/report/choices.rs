@@ -4,8 +4,7 @@ use std::collections::HashSet;
 
 use super::number::{fixed, grouped, ratio};
 use crate::document::{Block, Cell, Fold, Line, Table, cells, shown};
-use crate::measure::Grade;
-use crate::study::{Choice, Manner, Study};
+use crate::study::{Choice, Study};
 
 /// Functions that are shown at once.
 const SHOWN: usize = 16;
@@ -56,23 +55,18 @@ fn table(caption: &str, choices: &[&Choice]) -> Table {
             choice.hash.as_str(),
             choice.reduction.as_str(),
             Cell::ordered(choice.lookup_ns, fixed(choice.lookup_ns, 1)),
-            Cell::ordered(choice.hash_ns, fixed(choice.hash_ns, 2)),
+            if choice.is_timed {
+                Cell::ordered(choice.hash_ns, fixed(choice.hash_ns, 2))
+            } else {
+                Cell::ordered(f64::MAX, "?")
+            },
             Cell::ordered(choice.line_count, fixed(choice.line_count, 3)),
             Cell::ordered(choice.line_ns, fixed(choice.line_ns, 1)),
             Cell::ordered(choice.cost_ratio, ratio(choice.cost_ratio)),
             Cell::ordered(choice.bucket_count as f64, grouped(choice.bucket_count)),
-            manner(choice.manner),
+            Line::from(choice.grade()),
             shown(&choice.caution),
         ]);
     }
     table
-}
-
-fn manner(manner: Manner) -> Line {
-    match manner {
-        Manner::Fits => Grade::Fits.into(),
-        Manner::Structured => Grade::Structured.into(),
-        Manner::FailsElsewhere => Line::from(Grade::Worse).then(" elsewhere"),
-        Manner::Worse => Grade::Worse.into(),
-    }
 }

@@ -3,7 +3,7 @@
 use super::number::{counted, fixed, probability, ratio};
 use crate::compare::CHANCE_P;
 use crate::document::{Block, Cell, Line, Table, cells};
-use crate::measure::Report;
+use crate::measure::{FAILURE_BITS, Report};
 use crate::study::{Difference, Study};
 
 /// Returns the conclusion from the differences, and a table of them for each subject.
@@ -30,8 +30,11 @@ pub(super) fn section(study: &Study) -> Vec<Block> {
         blocks.push(Block::Table(table(sides, group)));
     }
     if !all.is_empty() {
-        let words = "p: how often chance makes so large a difference; those below";
-        blocks.push(Block::Prose(format!("{words} {CHANCE_P} have a star.").into()));
+        let words = format!(
+            "p: how often chance makes so large a difference. A star: below 2^-{FAILURE_BITS}, as in \
+             all verdicts; of times, which are tested by the ranks of their runs, below {CHANCE_P}."
+        );
+        blocks.push(Block::Prose(words.into()));
     }
     blocks
 }
@@ -73,7 +76,12 @@ fn conclusion(left: &str, right: &str, differences: &[Difference]) -> Vec<Line> 
             String::new()
         };
         let line = Line::from(format!("{what}: ")).then(Line::strong(name));
-        lines.push(line.then(format!(" is better{times} (p below {CHANCE_P})")));
+        let threshold = if found.resolution() > 0.0 {
+            CHANCE_P.to_string()
+        } else {
+            format!("2^-{FAILURE_BITS}")
+        };
+        lines.push(line.then(format!(" is better{times} (p below {threshold})")));
     }
     lines
 }

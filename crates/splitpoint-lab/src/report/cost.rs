@@ -28,11 +28,13 @@ pub(super) fn section(entries: &[Entry<'_>], reports: &[Report]) -> Option<Vec<B
         return None;
     }
     let mut by_hash: BTreeMap<&str, Vec<&Entry<'_>>> = BTreeMap::new();
-    for entry in entries {
+    // A line needs two points.
+    let has_line = |entry: &&Entry<'_>| entry.by_size().len() > 1;
+    for entry in entries.iter().filter(has_line) {
         by_hash.entry(entry.hash).or_default().push(entry);
     }
     let several: Vec<_> = by_hash.into_iter().filter(|(_, entries)| entries.len() > 1).collect();
-    let all: Vec<&Entry<'_>> = entries.iter().collect();
+    let all: Vec<&Entry<'_>> = entries.iter().filter(has_line).collect();
     let each = several.iter().enumerate().map(|(index, (hash, entries))| {
         let title = format!("{hash}: one line per reduction");
         picture(&format!("cost-{index}"), &title, entries, reports)

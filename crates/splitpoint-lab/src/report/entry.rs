@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::chance::ranks_p;
+use crate::choose::TIE;
+use crate::compare::CHANCE_P;
 use crate::measure::{Grade, Report};
 use crate::study::{Study, Timing};
 
@@ -16,8 +19,8 @@ pub(super) struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// Returns the entries of a study, best first by the verdict at the worst size and seed. Those
-    /// that fit differ in cost by chance only: they are in the order of their time, if that was
-    /// measured, and name; the others in that of their cost.
+    /// that fit differ in cost by chance only: they are in the order of their [places] by
+    /// time, if that was measured, and of their names; the others in that of their cost.
     pub(super) fn all(study: &'a Study) -> Vec<Self> {
         let mut by_name: BTreeMap<(&str, &str), Vec<&Report>> = BTreeMap::new();
         for report in &study.reports {
@@ -30,9 +33,9 @@ impl<'a> Entry<'a> {
                 Self { hash, reduction, reports }
             })
             .collect();
-        let latencies = latencies(&study.timings);
+        let places = places(study, &entries);
         let rank = |entry: &Self| match entry.grade() {
-            Grade::Fits => latencies.get(entry.hash).copied().unwrap_or(f64::MAX),
+            Grade::Fits => places.get(entry.hash).map_or(f64::MAX, |place| place.number as f64),
             _ => entry.worst().cost_ratio,
         };
         entries.sort_by(|one, other| {
@@ -91,8 +94,47 @@ pub(super) fn sizes(reports: &[Report]) -> BTreeSet<u64> {
     reports.iter().map(|report| report.bucket_count).collect()
 }
 
+/// The place of a function that fits, by its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// From 1; the same for functions that are as fast as each other.
+    pub(super) number: usize,
+    /// Others have the same place.
+    pub(super) is_shared: bool,
+}
+
+/// Returns the places of the functions that fit, of those that were timed. Functions are as fast as
+/// the first of their place if they take less than [`TIE`] times as long, or if the ranks of their
+/// runs are no further apart than by chance.
+pub(super) fn places<'a>(study: &'a Study, entries: &[Entry<'a>]) -> BTreeMap<&'a str, Place> {
+    let fits = |hash: &str| entries.iter().any(|it| it.hash == hash && it.grade() == Grade::Fits);
+    let mut timed: Vec<(&str, &Timing)> = commonest(&study.timings).into_iter().collect();
+    timed.retain(|(hash, _)| fits(hash));
+    let median = |timing: &Timing| timing.latency_ns.median;
+    timed.sort_by(|one, other| median(one.1).total_cmp(&median(other.1)));
+    let is_tie = |first: &Timing, other: &Timing| {
+        let p = ranks_p(&first.latency_ns.runs, &other.latency_ns.runs);
+        median(other) <= median(first) * TIE || p.is_some_and(|p| p >= CHANCE_P)
+    };
+    let mut places = BTreeMap::new();
+    let mut rest = timed.as_slice();
+    while let Some((first, _)) = rest.split_first() {
+        let shared = rest.iter().take_while(|(_, other)| is_tie(first.1, other)).count().max(1);
+        let number = timed.len() - rest.len() + 1;
+        let place = Place { number, is_shared: shared > 1 };
+        places.extend(rest[..shared].iter().map(|(hash, _)| (*hash, place)));
+        rest = &rest[shared..];
+    }
+    places
+}
+
 /// Returns the latency of each function: that of the keys whose lengths most keys have.
 pub(super) fn latencies(timings: &[Timing]) -> BTreeMap<&str, f64> {
+    let median = |(hash, timing): (_, &Timing)| (hash, timing.latency_ns.median);
+    commonest(timings).into_iter().map(median).collect()
+}
+
+fn commonest(timings: &[Timing]) -> BTreeMap<&str, &Timing> {
     let mut found: BTreeMap<&str, &Timing> = BTreeMap::new();
     for timing in timings {
         let best = found.entry(&timing.hash).or_insert(timing);
@@ -100,5 +142,47 @@ pub(super) fn latencies(timings: &[Timing]) -> BTreeMap<&str, f64> {
             *best = timing;
         }
     }
-    found.into_iter().map(|(hash, timing)| (hash, timing.latency_ns.median)).collect()
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::{KeyFacts, Machine, Program, Spread};
+    use crate::{Reduction, Setup, Specimen};
+
+    fn study(times: &[(&str, f64)]) -> Study {
+        let keys: Vec<String> = (0..5000).map(|n| format!("k{n}")).collect();
+        let mut study = Study::new(Program::default(), Machine::default(), KeyFacts::default());
+        for &(name, ns) in times {
+            let specimen = Specimen::by_name(name).unwrap();
+            let setup = Setup::new(specimen, 0, Reduction::LowMask, 4096).unwrap();
+            study.reports.push(Report::new(&setup.count(keys.iter().map(String::as_bytes))));
+            let runs: Vec<f64> = (0..16).map(|run| ns + 0.001 * f64::from(run)).collect();
+            let latency_ns = Spread::of(&runs);
+            study.timings.push(Timing { hash: name.to_owned(), latency_ns, ..Timing::default() });
+        }
+        study
+    }
+
+    #[test]
+    fn functions_that_fit_are_placed_by_time_and_ties_share_a_place() {
+        let of_time = [
+            ("xxh3-64", 2.0),
+            ("rapidhash-v3", 2.05),
+            ("siphash-1-3", 9.0),
+            ("museair", 3.0),
+            ("netbsd-byte-sum", 1.0),
+        ];
+        let study = study(&of_time);
+        let entries = Entry::all(&study);
+        let order: Vec<&str> = entries.iter().map(|entry| entry.hash).collect();
+        let expected = ["rapidhash-v3", "xxh3-64", "museair", "siphash-1-3", "netbsd-byte-sum"];
+        assert_eq!(order, expected);
+        let places = places(&study, &entries);
+        let of = |hash| places.get(hash).map(|place| (place.number, place.is_shared));
+        assert_eq!([of("xxh3-64"), of("rapidhash-v3")], [Some((1, true)); 2]);
+        assert_eq!([of("museair"), of("siphash-1-3")], [Some((3, false)), Some((4, false))]);
+        assert_eq!(of("netbsd-byte-sum"), None, "it does not fit");
+    }
 }

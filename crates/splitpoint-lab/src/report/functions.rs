@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::entry::{Entry, latencies, sizes};
+use super::entry::{Entry, Place, latencies, places, sizes};
 use super::method;
 use super::number::{expected, fixed, grouped, probability, ratio};
 use crate::document::{Block, Cell, Line, Table};
@@ -17,7 +17,7 @@ pub(super) const COST_HIGH: f64 = 1.1;
 pub(super) const COST_VERY_HIGH: f64 = 2.0;
 
 /// Returns the table, and what its words mean.
-pub(super) fn section(entries: &[Entry<'_>], study: &Study) -> Vec<Block> {
+pub(super) fn section<'a>(entries: &[Entry<'a>], study: &'a Study) -> Vec<Block> {
     let has_several = entries.iter().any(|entry| entry.reports.len() > 1);
     let has_chart = entries.iter().any(|entry| entry.by_size().len() > 1);
     let columns = Columns {
@@ -25,6 +25,7 @@ pub(super) fn section(entries: &[Entry<'_>], study: &Study) -> Vec<Block> {
         has_seeds: entries.iter().any(|entry| entry.reports.len() > entry.by_size().len()),
         sizes: sizes(&study.reports).into_iter().take(CHART_MAX).filter(|_| has_chart).collect(),
         latencies: latencies(&study.timings),
+        places: places(study, entries),
     };
     let caption = if has_several {
         "Functions and reductions, best first; each by its worst size and seed"
@@ -44,6 +45,7 @@ pub(super) fn section(entries: &[Entry<'_>], study: &Study) -> Vec<Block> {
     let is_used = |word: &str| {
         ["cost", "p"].contains(&word)
             || word == "by size" && has_chart
+            || ["ns", "place"].contains(&word) && !study.timings.is_empty()
             || entries.iter().any(|entry| entry.grade().word() == word)
     };
     let terms = method::terms().into_iter().filter(|(word, _)| is_used(word)).collect();
@@ -81,6 +83,7 @@ struct Columns<'a> {
     /// Sizes in the chart, or none.
     sizes: Vec<u64>,
     latencies: BTreeMap<&'a str, f64>,
+    places: BTreeMap<&'a str, Place>,
 }
 
 impl Columns<'_> {
@@ -97,6 +100,19 @@ impl Columns<'_> {
             }),
             Column::words("reduction", |entry| short(entry.reduction).into()),
         ];
+        if !self.latencies.is_empty() {
+            columns.push(Column::numbers("ns", |entry| match self.latencies.get(entry.hash) {
+                Some(&latency) => Cell::ordered(latency, fixed(latency, 1)),
+                None => Cell::ordered(f64::MAX, "-"),
+            }));
+            columns.push(Column::words("place", |entry| match self.places.get(entry.hash) {
+                Some(place) if entry.grade() == Grade::Fits => {
+                    let tie = if place.is_shared { "=" } else { "" };
+                    Cell::ordered(place.number as f64, format!("{}{tie}", place.number))
+                }
+                _ => Cell::ordered(f64::MAX, "-"),
+            }));
+        }
         if self.has_several {
             columns.extend(over_tables());
         }
@@ -107,17 +123,12 @@ impl Columns<'_> {
         if !self.sizes.is_empty() {
             columns.push(Column::words("by size", |entry| chart(&self.sizes, entry)));
         }
-        if !self.latencies.is_empty() {
-            columns.push(Column::numbers("ns", |entry| match self.latencies.get(entry.hash) {
-                Some(&latency) => Cell::ordered(latency, fixed(latency, 1)),
-                None => Cell::ordered(f64::MAX, "-"),
-            }));
-        }
         columns
     }
 
     /// Returns the columns of the worst size and seed.
     fn of_worst(&self) -> [Column<'_>; 5] {
+        let is_full = self.has_several || !self.latencies.is_empty();
         let size = if self.sizes.is_empty() { grouped } else { size_in_words };
         [
             Column::numbers("buckets", move |entry| {
@@ -129,13 +140,12 @@ impl Columns<'_> {
                 Cell::ordered(used, format!("{} %", fixed(100.0 * used, 1)))
             })
             .wide_if(true),
-            Column::numbers("fullest", |entry| entry.worst().longest.into())
-                .wide_if(self.has_several),
+            Column::numbers("fullest", |entry| entry.worst().longest.into()).wide_if(is_full),
             Column::numbers("ideal", |entry| {
                 let ideal = entry.worst().longest_ideal;
                 Cell::ordered(ideal, expected(ideal))
             })
-            .wide_if(self.has_several),
+            .wide_if(is_full),
             Column::numbers("p", |entry| {
                 let p = entry.worst().spread_p.min(entry.worst().longest_p);
                 Cell::ordered(p, probability(p))

@@ -16,7 +16,8 @@ pub(super) fn section(entries: &[Entry<'_>], report_count: usize) -> Vec<Block> 
     let mut worst_first: Vec<&Report> = entries.iter().rev().map(Entry::worst).collect();
     worst_first.truncate(REPORTS_MAX);
     if let (1, [report]) = (report_count, worst_first.as_slice()) {
-        return body("r0", report);
+        // The verdict has its picture.
+        return body("r0", report, false);
     }
     let mut blocks = Vec::new();
     if worst_first.len() < report_count {
@@ -35,7 +36,7 @@ pub(super) fn section(entries: &[Entry<'_>], report_count: usize) -> Vec<Block> 
             blocks.push(Block::Prose(Line::sentence(&words.verdict)));
         }
         blocks.extend(blame_and_advice(words));
-        blocks.extend(body(&format!("r{index}"), report));
+        blocks.extend(body(&format!("r{index}"), report, true));
         Block::Fold(Fold { summary: heading(report), is_headed: true, is_open: index == 0, blocks })
     }));
     blocks
@@ -53,7 +54,7 @@ fn heading(report: &Report) -> Line {
         .then(report.verdict.grade())
 }
 
-fn body(id: &str, report: &Report) -> Vec<Block> {
+fn body(id: &str, report: &Report, has_sizes: bool) -> Vec<Block> {
     let facts = vec![
         ("hash", format!("{} (seed {})", report.hash, report.seed).into()),
         ("reduction", report.reduction.as_str().into()),
@@ -68,8 +69,11 @@ fn body(id: &str, report: &Report) -> Vec<Block> {
             .into(),
         ),
     ];
-    let figures =
-        [Some(bars::figure(id, report)), curve::figure(id, report), strip::figure(id, report)];
+    let figures = [
+        has_sizes.then(|| bars::figure(id, report)),
+        curve::figure(id, report),
+        strip::figure(id, report),
+    ];
     let tables = [
         equal_hashes(report),
         alternatives(report),
@@ -117,7 +121,7 @@ fn probing(report: &Report) -> Table {
             .chain(means([found.hit, found.hit_ideal, found.miss, found.miss_ideal]))
             .chain(cells![found.slot_count, fixed(load, 3)]);
         table.push(row);
-        if let Some(tags) = found.false_tags {
+        if let Some(tags) = found.false_tags.filter(|_| has_tags(report)) {
             let row = [Cell::from("  equal tags of other keys")]
                 .into_iter()
                 .chain(means([tags.hit, tags.hit_ideal, tags.miss, tags.miss_ideal]))
@@ -136,6 +140,11 @@ fn probing_name(method: Method) -> &'static str {
     }
 }
 
+/// Returns whether the hash reaches the tags of hashbrown, the top 7 of 64 bits.
+fn has_tags(report: &Report) -> bool {
+    report.width_bits > 64 - 7
+}
+
 /// Notes on open addressing: methods that gave up, tags that are all alike.
 fn probing_notes(report: &Report) -> Option<Block> {
     let unfinished = report.probing.iter().filter(|found| found.inserted_count < report.key_count);
@@ -146,11 +155,14 @@ fn probing_notes(report: &Report) -> Option<Block> {
             format!("{name}: given up after {inserted}; all of them would cost more still").into()
         })
         .collect();
-    if report.width_bits < 64 && report.probing.iter().any(|found| found.false_tags.is_some()) {
+    if !has_tags(report) && report.probing.iter().any(|found| found.false_tags.is_some()) {
         notes.push(
-            "The tags are the top 7 of 64 bits, as in hashbrown, and a hash of 32 bits leaves them \
-             all alike: mix it to 64 bits before you use it there."
-                .into(),
+            format!(
+                "Groups of 16 slots take a tag from the top 7 of 64 bits, as in hashbrown, and a \
+                 hash of {} bits leaves all tags alike: mix it to 64 bits before you use it there.",
+                report.width_bits
+            )
+            .into(),
         );
     }
     (!notes.is_empty()).then_some(Block::List("", notes))

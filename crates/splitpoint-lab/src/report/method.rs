@@ -65,6 +65,16 @@ pub(super) fn terms() -> Vec<(&'static str, Line)> {
             "Worse than by chance, which is certain, but a hit costs less than 1.05 times the ideal.",
         ),
         ("worse", "Less even, or with a fuller bucket, than chance allows."),
+        (
+            "ns",
+            "The time of a hash of these keys in nanoseconds, where the next waits for it: the \
+             median of several runs.",
+        ),
+        (
+            "place",
+            "By time, of those that fit, whose costs differ by chance. = is a tie: less than 5 % \
+             apart, or by no more than chance, by the ranks of the runs.",
+        ),
         ("by size", &by_size),
         (
             "sd",

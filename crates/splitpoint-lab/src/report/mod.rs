@@ -23,6 +23,7 @@ mod compared;
 mod cost;
 mod curve;
 mod entry;
+mod evidence;
 mod functions;
 mod gates;
 mod handles;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::entry::Entry;
+use super::bars;
+use super::entry::{self, Entry};
+use super::evidence;
 use super::number::{counted, fixed, grouped, percent};
 use crate::document::{Block, Line, shown};
 use crate::measure::{FAILURE_BITS, Grade, Words};
@@ -41,7 +43,10 @@ pub(super) fn section(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
         [entry] => of_one(entry, &mut blocks),
         // What was compared comes to more than this.
         _ if !study.differences.is_empty() => {}
-        _ => of_several(study, entries, &mut blocks),
+        _ => {
+            let words = words_of_several(study, entries);
+            blocks.push(Block::Beside(words, Box::new(evidence::figure(entries))));
+        }
     }
     let count = study.keys.carriage_return_count;
     if count > 0 {
@@ -62,12 +67,22 @@ pub(super) fn blame_and_advice(words: &Words) -> impl Iterator<Item = Block> {
     })
 }
 
+/// The words on one function. If it was measured in one table, the sizes of its buckets beside them.
 fn of_one(entry: &Entry<'_>, blocks: &mut Vec<Block>) {
+    let words = words_of_one(entry);
+    match entry.reports.as_slice() {
+        [report] => blocks.push(Block::Beside(words, Box::new(bars::figure("r0", report)))),
+        _ => blocks.extend(words),
+    }
+}
+
+fn words_of_one(entry: &Entry<'_>) -> Vec<Block> {
+    let mut blocks = Vec::new();
     let (worst, grade, total) = (entry.worst(), entry.grade(), entry.reports.len());
     let says = match grade {
         Grade::Fits => "fits these keys.",
         Grade::Structured if worst.is_too_even() => {
-            "is better than random on these keys, but not random. Do not rely on it."
+            "spreads these keys more evenly than chance. Do not rely on it."
         }
         Grade::Structured => {
             "is no worse than random on these keys, but not random. Do not rely on it."
@@ -98,15 +113,17 @@ fn of_one(entry: &Entry<'_>, blocks: &mut Vec<Block>) {
         ))));
     }
     blocks.extend(blame_and_advice(&words));
+    blocks
 }
 
-fn of_several(study: &Study, entries: &[Entry<'_>], blocks: &mut Vec<Block>) {
+fn words_of_several(study: &Study, entries: &[Entry<'_>]) -> Vec<Block> {
+    let mut blocks = Vec::new();
     if study.choices.is_empty() {
         blocks.push(Block::Lead(headline(entries).into()));
     }
     let mut groups = Vec::new();
     for (grade, words) in [
-        (Grade::Fits, format!("these keys {}: choose among them by speed.", tables(entries))),
+        (Grade::Fits, format!("these keys {}: {}.", tables(entries), by_speed(study, entries))),
         (
             Grade::Structured,
             "not random somewhere, though worse nowhere: a structure of the keys is kept, and it will \
@@ -142,6 +159,33 @@ fn of_several(study: &Study, entries: &[Entry<'_>], blocks: &mut Vec<Block>) {
         }
     }
     blocks.push(Block::Grades(groups));
+    blocks.push(Block::Prose(threshold(study.reports.len() as u64).into()));
+    blocks
+}
+
+/// Says by what the words are given, and how often chance alone gives another than fits.
+fn threshold(table_count: u64) -> String {
+    let one_in = 2_f64.powf(FAILURE_BITS) / (2.0 * table_count.max(1) as f64);
+    format!(
+        "Chance is ruled out below p = 2^-{FAILURE_BITS}, about one in a million, by 2 tests for \
+         worse and 2 for structured in each of {}: an ideal hash gets another word than fits in 1 \
+         of {} such runs.",
+        counted(table_count, "table"),
+        grouped(one_in as u64)
+    )
+}
+
+/// Says which of those that fit are the fastest, if they were timed.
+fn by_speed(study: &Study, entries: &[Entry<'_>]) -> String {
+    let places = entry::places(study, entries);
+    let first = places.iter().filter(|(_, place)| place.number == 1);
+    let mut names: Vec<&str> = first.map(|(hash, _)| *hash).collect();
+    names.sort_unstable();
+    match names.as_slice() {
+        [] => "choose among them by speed".to_string(),
+        [only] => format!("the fastest here is {only}"),
+        _ => format!("the fastest here, as fast as each other, are {}", names.join(", ")),
+    }
 }
 
 fn name(entry: &Entry<'_>, grade: Grade) -> String {

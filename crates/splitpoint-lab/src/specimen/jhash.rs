@@ -1,24 +1,38 @@
-//! Jenkins's lookup3 as Linux has it: `jhash`.
+//! Jenkins's lookup3 as Linux and `PostgreSQL` have it.
 //!
 //! # Source
 //!
 //! Bob Jenkins, lookup3, 2006, public domain; Linux `jhash.h` and `rhashtable`, which start the
-//! state with `0xdeadbeef + length + seed`.
+//! state with `0xdeadbeef + length + seed`; the text of `PostgreSQL`'s `hashfn.c` in words. Written
+//! from the formulas.
 
 use super::{Reduction, Seeding, Specimen, word32};
 
 /// The functions of this family.
-pub(super) const SPECIMENS: &[Specimen] = &[Specimen::new(
-    "linux-jhash",
-    32,
-    |key, seed| u64::from(jhash(key, seed as u32)),
-    "Jenkins's lookup3 as in Linux jhash.h; rhashtable draws the seed for each table",
-    "with keys that an attacker may choose: the seed does not make it a keyed function",
-)
-.seeded(Seeding::Bits32)
-.historic(Reduction::LowMask)];
+pub(super) const SPECIMENS: &[Specimen] = &[
+    Specimen::new(
+        "linux-jhash",
+        32,
+        |key, seed| u64::from(jhash(key, seed as u32)),
+        "Jenkins's lookup3, hashlittle, as in Linux jhash.h",
+        "with keys that an attacker may choose: the seed does not make it a keyed function",
+    )
+    .used_in("Linux's rhashtable, which draws the seed for each table; memcached before 1.6; HDF5")
+    .seeded(Seeding::Bits32)
+    .historic(Reduction::LowMask),
+    Specimen::new(
+        "postgres",
+        32,
+        |key, _| u64::from(postgres(key)),
+        "PostgreSQL 8.4 and later, hash_any, from lookup3",
+        "with keys that an attacker may choose: it has no seed",
+    )
+    .used_in("PostgreSQL's hash indexes, hash joins and hashtext()"),
+];
 
 const START: u32 = 0xdead_beef;
+/// What `PostgreSQL` starts the state with, before the length.
+const POSTGRES_START: u32 = 0x9e37_79b9 + 3_923_095;
 
 /// The three words of lookup3.
 struct State {
@@ -29,7 +43,10 @@ struct State {
 
 impl State {
     fn new(length: u32, seed: u32) -> Self {
-        let start = START.wrapping_add(length).wrapping_add(seed);
+        Self::starting(START.wrapping_add(length).wrapping_add(seed))
+    }
+
+    fn starting(start: u32) -> Self {
         Self { a: start, b: start, c: start }
     }
 
@@ -79,6 +96,19 @@ pub fn jhash(key: &[u8], seed: u32) -> u32 {
     state.finish()
 }
 
+/// Returns `PostgreSQL`'s `hash_any`: lookup3 with another start, whose last words are those of
+/// lookup2, with a byte left free.
+pub fn postgres(key: &[u8]) -> u32 {
+    let mut state = State::starting(POSTGRES_START.wrapping_add(key.len() as u32));
+    let (blocks, tail) = key.as_chunks::<12>();
+    for block in blocks {
+        state.add([word32(block, 0), word32(block, 1), word32(block, 2)]);
+        state.mix();
+    }
+    state.add([word32(tail, 0), word32(tail, 1), word32(tail, 2) << 8]);
+    state.finish()
+}
+
 /// Returns `jhash2`: the same of 32-bit words.
 pub fn jhash2(words: &[u32], seed: u32) -> u32 {
     let mut state = State::new((words.len() as u32) << 2, seed);
@@ -104,6 +134,27 @@ mod tests {
     fn jhash2_matches_its_vectors() {
         assert_eq!(jhash2(&[1, 2], 0), 0x8b4c_7979);
         assert_eq!(jhash2(&[1], 0), 0x72a8_2a9b);
+    }
+
+    /// `lookup3.c`, driver 5, and `SMHasher`'s code.
+    #[test]
+    fn jhash_of_bytes_is_lookup3() {
+        let score = b"Four score and seven years ago";
+        assert_eq!([jhash(score, 0), jhash(score, 1)], [0x1777_0551, 0xcd62_8161]);
+        let of = |key: &[u8], seed| u128::from(jhash(key, seed as u32));
+        assert_eq!(super::super::tests::verification_code(of, 4), 0x3d83_917a);
+    }
+
+    /// What `hashtext` and `hashint4` of published sessions printed.
+    #[test]
+    fn postgres_hashes_as_the_server_prints() {
+        for (key, hash) in [
+            (&b"resource1"[..], 991_601_810),
+            (b"gamekit.auth.migrations", -298_890_956),
+            (&[1, 0, 0, 0], -1_905_060_026),
+        ] {
+            assert_eq!(postgres(key).cast_signed(), hash, "{key:?}");
+        }
     }
 
     /// Words and their bytes are one key, at every length around the blocks of three words.

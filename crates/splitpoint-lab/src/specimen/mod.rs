@@ -13,17 +13,23 @@ use std::fmt;
 
 use crate::Error;
 pub use crate::reduction::Reduction;
+pub use foreign::{Foreign, KeyIndex, Recorded};
 pub(crate) use names::nearest;
 
+pub mod checksum;
+pub mod city;
 pub mod database;
 pub mod fnv;
+mod foreign;
 pub mod hsearch;
 mod identity;
+pub mod jenkins;
 pub mod jhash;
 pub mod library;
 pub mod linux;
 pub mod linux_2_2;
 mod modern;
+pub mod murmur;
 mod names;
 pub mod netbsd;
 
@@ -48,8 +54,16 @@ pub struct Specimen {
     layout: KeyLayout,
     historic: Option<Reduction>,
     source: &'static str,
+    used_in: &'static str,
     avoid: &'static str,
-    function: fn(key: &[u8], seed: u64) -> u64,
+    function: Function,
+}
+
+/// Where a function is.
+#[derive(Clone, Copy)]
+enum Function {
+    BuiltIn(fn(key: &[u8], seed: u64) -> u64),
+    Foreign(&'static dyn Foreign),
 }
 
 /// The effect of a seed on a function.
@@ -104,6 +118,16 @@ pub enum KeyLayout {
 }
 
 impl KeyLayout {
+    /// Returns the bytes of such a key, if all have as many.
+    pub const fn width_bytes(self) -> Option<u8> {
+        match self {
+            Self::Bytes | Self::Dentry | Self::Dentry64 => None,
+            Self::Word32 => Some(4),
+            Self::Word64 | Self::Page | Self::PageIndex | Self::Buffer | Self::Inode => Some(8),
+            Self::Inode64 => Some(16),
+        }
+    }
+
     /// Returns the fields in words.
     pub const fn description(self) -> &'static str {
         match self {
@@ -137,9 +161,14 @@ impl Specimen {
             layout: KeyLayout::Bytes,
             historic: None,
             source,
+            used_in: "",
             avoid,
-            function,
+            function: Function::BuiltIn(function),
         }
+    }
+
+    const fn used_in(self, used_in: &'static str) -> Self {
+        Self { used_in, ..self }
     }
 
     const fn seeded(self, seeding: Seeding) -> Self {
@@ -220,9 +249,14 @@ impl Specimen {
         self.historic
     }
 
-    /// Returns its author, and where it was or is used.
+    /// Returns its author or definition, and for the functions of one program that program.
     pub const fn source(&self) -> &'static str {
         self.source
+    }
+
+    /// Returns the programs that people know it from, or "".
+    pub const fn users(&self) -> &'static str {
+        self.used_in
     }
 
     /// Returns when not to use it, as the end of a sentence that begins "do not use it".
@@ -230,15 +264,51 @@ impl Specimen {
         self.avoid
     }
 
-    /// Returns the function itself, for loops that must not look it up.
-    pub(crate) const fn function(&self) -> fn(&[u8], u64) -> u64 {
-        self.function
+    /// Returns the function itself, for loops that must not look it up, or `None` if it is
+    /// [foreign](Foreign).
+    pub(crate) const fn function(&self) -> Option<fn(&[u8], u64) -> u64> {
+        match self.function {
+            Function::BuiltIn(function) => Some(function),
+            Function::Foreign(_) => None,
+        }
     }
 
-    /// Returns the hash of `key`.
+    /// Returns whether it is not part of this program.
+    pub const fn is_foreign(&self) -> bool {
+        matches!(self.function, Function::Foreign(_))
+    }
+
+    /// Returns the hash of `key`; of a [foreign](Foreign) function 0 if it is not known.
     #[inline]
     pub fn hash(&self, key: &[u8], seed: u64) -> u64 {
-        (self.function)(key, seed)
+        match self.function {
+            Function::BuiltIn(function) => function(key, seed),
+            Function::Foreign(_) => self.hashes([key], seed)[0].unwrap_or(0),
+        }
+    }
+
+    /// Returns the hashes of some keys, `None` where that of a [foreign](Foreign) function is not
+    /// known. Foreign functions cost much less for many keys at once.
+    ///
+    /// # Panics
+    ///
+    /// If a foreign function does not give one answer for each key.
+    pub fn hashes<'k>(
+        &self,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+        seed: u64,
+    ) -> Vec<Option<u64>> {
+        match self.function {
+            Function::BuiltIn(function) => {
+                keys.into_iter().map(|key| Some(function(key, seed))).collect()
+            }
+            Function::Foreign(foreign) => {
+                let keys: Vec<&[u8]> = keys.into_iter().collect();
+                let hashes = foreign.hashes(&keys, seed);
+                assert_eq!(hashes.len(), keys.len(), "one hash for each key");
+                hashes
+            }
+        }
     }
 }
 
@@ -248,15 +318,19 @@ impl fmt::Debug for Specimen {
     }
 }
 
-const FAMILIES: [&[Specimen]; 10] = [
+const FAMILIES: [&[Specimen]; 14] = [
     database::SPECIMENS,
     hsearch::SPECIMENS,
     fnv::SPECIMENS,
     netbsd::SPECIMENS,
     linux_2_2::SPECIMENS,
     linux::SPECIMENS,
+    jenkins::SPECIMENS,
     jhash::SPECIMENS,
+    checksum::SPECIMENS,
     library::SPECIMENS,
+    murmur::SPECIMENS,
+    city::SPECIMENS,
     identity::SPECIMENS,
     modern::SPECIMENS,
 ];

@@ -19,7 +19,7 @@ fn keys() -> Vec<Vec<u8>> {
 /// hashed with the seeds 256, 255, 254..., and the hashes, in little-endian bytes, with 0.
 ///
 /// Source: `hashverify.c` of `SMHasher3`.
-pub(super) fn verification_code(hash: impl Fn(&[u8], u64) -> u64, hash_bytes: usize) -> u32 {
+pub(super) fn verification_code(hash: impl Fn(&[u8], u64) -> u128, hash_bytes: usize) -> u32 {
     let bytes: Vec<u8> = (0..=255).collect();
     let all: Vec<u8> = (0..256)
         .map(|length| hash(&bytes[..length], 256 - length as u64))

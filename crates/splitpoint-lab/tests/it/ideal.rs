@@ -1,9 +1,14 @@
 //! The statistics against simulation: an ideal hash passes as often as it should, a bad one fails.
 
+use splitpoint_lab::choose::Distribution;
+use splitpoint_lab::key_positions::Blame;
 use splitpoint_lab::lookups::LookupCost;
 use splitpoint_lab::paging::PageCost;
 use splitpoint_lab::probing::Probing;
-use splitpoint_lab::{Lookups, Reduction, Report, Setup, Specimen, Verdict};
+use splitpoint_lab::study::{Avalanche, Manner, Spread};
+use splitpoint_lab::{
+    KeyPositions, KeySample, Lookups, Reduction, Report, Setup, Specimen, Verdict, compare,
+};
 
 const SEEDS: u64 = 200;
 
@@ -271,4 +276,36 @@ fn sampled_collisions_are_their_share_of_all() {
     };
     let share = count(setup.sample_hashes(2)) / count(setup);
     assert!((share - 0.25).abs() < 0.03, "{share}");
+}
+
+/// 400 seeds of an ideal hash raise no alarm in what any command says of them.
+#[test]
+fn four_hundred_seeds_of_a_good_hash_raise_no_alarm() {
+    let keys = regular_keys(4000);
+    let bytes = || keys.iter().map(Vec::as_slice);
+    let siphash = Specimen::by_name("siphash-1-3").expect("is there");
+    let mut positions = KeyPositions::default();
+    bytes().for_each(|key| positions.add(key));
+    let sample = KeySample::of(128, bytes());
+    let mut distribution =
+        Distribution::new(siphash, Reduction::LowMask, 4096).expect("a power of two");
+    let first = report("siphash-1-3", 0, Reduction::LowMask, 4096, &keys);
+    for seed in 1..=400 {
+        let setup = Setup::new(siphash, seed, Reduction::LowMask, 4096).expect("a power of two");
+        let stats = setup.count(bytes());
+        let found = Report::new(&stats);
+        assert_eq!(found.verdict, Verdict::Fits, "{seed}: {found:?}");
+        assert_eq!(found.words.blame, [""; 0], "{seed}");
+        assert_eq!(Blame::new(&setup, &positions, &sample).bits, [], "{seed}");
+        let alarms = compare::reports("", &first, &found);
+        let alarms: Vec<_> = alarms.iter().filter(|it| it.is_beyond_chance()).collect();
+        assert!(alarms.is_empty(), "{seed}: {alarms:?}");
+        let hashes: Vec<u64> = bytes().map(|key| siphash.hash(key, seed)).collect();
+        distribution.add(&hashes);
+        let avalanche = Avalanche::new(siphash, seed, &sample);
+        assert!(avalanche.worst_p > 2_f64.powi(-20), "{seed}: {:?}", avalanche.worst);
+    }
+    let line = Spread { median: 10.0, ..Spread::default() };
+    let choice = distribution.choice(siphash, Some(5.0), &line);
+    assert_eq!((choice.manner, choice.trial_count), (Manner::Fits, 2800), "{choice:?}");
 }

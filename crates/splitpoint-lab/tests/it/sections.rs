@@ -99,7 +99,7 @@ fn two_functions_are_compared_by_distribution_and_time() {
         "xxh3-64, low, 4,096 buckets, seed 0: fits",
         "netbsd-byte-sum, low, 4,096 buckets, seed 0: worse",
         "< 0.1",
-        "p: how often chance makes so large a difference; those below 0.001 have a star.",
+        "A star: below 2^-20, as in all verdicts; of times,",
     ]);
     // The two columns are named by their functions, and equal figures have no star.
     assert!(forms.text.contains("xxh3-64  netbsd-byte-sum"), "{}", forms.text);
