@@ -243,6 +243,10 @@ fn hint_of_unsupported(feature: Unsupported, format: Option<Format>, file: &str)
             "decrypt it with its own program: db5.3_dump -P PASSWORD {file} | splitpoint load \
              NEW.spt"
         )),
+        (Unsupported::Other, BdbBtree) => Some(format!(
+            "list its databases and load one: db5.3_dump -l {file}; db5.3_dump -s NAME {file} | \
+             splitpoint load NEW.spt"
+        )),
         (_, BdbHash | BdbBtree | BdbRecno | BdbQueue | BdbHeap) => Some(hint_to_dump(file)),
         (Unsupported::Format, Store) => {
             Some(format!("it is a store: splitpoint repair {file} -o NEW.spt"))
@@ -295,19 +299,38 @@ fn hint_of_foreign(found: &FileKind, file: &str) -> String {
             "if it is a dump or a list, load it into a store: splitpoint load NEW.spt {file}"
         ),
         FileKind::BerkeleyDbBtree => hint_to_dump(file),
-        FileKind::Cdb => format!("load it into a store: cdb -d {file} | splitpoint load NEW.spt"),
         FileKind::Sqlite
         | FileKind::Tdb
         | FileKind::Lmdb
         | FileKind::Redb
-        | FileKind::KyotoCabinet => "check the path; `splitpoint load` reads a text dump by the \
-                                     program of that format"
-            .to_string(),
+        | FileKind::KyotoCabinet => tool_in_words(found, file)
+            .map_or_else(String::new, |tool| format!("check the path; {tool}")),
         _ => format!(
             "check the path; if it was a store, save what it still holds: splitpoint repair {file} \
              -o NEW.spt"
         ),
     }
+}
+
+/// Returns how to read a file that is `found`, if it is the file of another program.
+pub(crate) fn tool_of(found: &FileKind, path: &Path) -> Option<String> {
+    tool_in_words(found, &shell_word(&path.to_string_lossy()))
+}
+
+fn tool_in_words(found: &FileKind, file: &str) -> Option<String> {
+    let command = match found {
+        FileKind::Sqlite => format!(
+            "sqlite3 -tabs {file} 'select key, value from t' | splitpoint load --format tsv NEW.spt"
+        ),
+        FileKind::Lmdb => format!("mdb_dump -n {file} | splitpoint load NEW.spt"),
+        FileKind::Tdb => format!("tdbdump {file}"),
+        FileKind::KyotoCabinet => {
+            format!("kchashmgr list -pv {file} | splitpoint load --format tsv NEW.spt")
+        }
+        FileKind::Redb => return Some("only a program with the crate redb reads it".to_string()),
+        _ => return None,
+    };
+    Some(format!("to read it: {command}"))
 }
 
 /// Returns the hint for an error of the operating system.

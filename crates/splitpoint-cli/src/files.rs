@@ -3,7 +3,7 @@
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
 use splitpoint::Error;
@@ -59,4 +59,23 @@ fn refuse(path: &Path, is_refused: impl Fn(FileType) -> bool) -> Result<()> {
     let found = if kind.is_socket() { "a socket" } else { "a device" };
     let message = format!("cannot read `{}`: it is {found}", path.display());
     Err(Failure::new(Exit::Io, message).hint("give the path of a file or a pipe"))
+}
+
+/// What a file takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DiskUse {
+    /// Its size in bytes.
+    pub(crate) file_bytes: u64,
+    /// Bytes of its blocks on the disk: holes have none.
+    pub(crate) disk_bytes: u64,
+}
+
+impl DiskUse {
+    /// Returns what the file at `path` takes.
+    pub(crate) fn of(path: &Path) -> Result<Self> {
+        let failed = |error| Failure::reading(format_args!("`{}`", path.display()), &error);
+        let metadata = std::fs::metadata(path).map_err(failed)?;
+        // POSIX counts blocks of 512 bytes, whatever the file system has.
+        Ok(Self { file_bytes: metadata.len(), disk_bytes: metadata.blocks() * 512 })
+    }
 }

@@ -4,7 +4,9 @@ use std::io::{self, Read};
 
 use clap::ValueEnum;
 
-use crate::format::{DumpFormat, Input, LoadFormat, ReadError, Record, WriteError, detect};
+use crate::format::{
+    Contents, DumpFormat, Input, LoadFormat, ReadError, Record, WriteError, detect,
+};
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -54,7 +56,10 @@ fn read(format: LoadFormat, source: Box<dyn Read + Send>) -> (Pairs, Option<Stri
 fn write(format: DumpFormat, records: &Pairs) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut writer = format.writer();
-    writer.begin(&mut out, crate::number::count(records.len())).expect("memory takes all");
+    let record_count = crate::number::count(records.len());
+    writer
+        .begin(&mut out, Contents { record_count, ..Contents::default() })
+        .expect("memory takes all");
     for (key, value) in records {
         let len = out.len();
         match writer.write(&mut out, key, value) {

@@ -47,6 +47,8 @@ static SIGNAL: AtomicUsize = AtomicUsize::new(0);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 /// The number of [`Interrupt`]s.
 static WATCHERS: AtomicUsize = AtomicUsize::new(0);
+/// Whether signals are the business of the parent.
+static IS_LEFT_TO_PARENT: AtomicBool = AtomicBool::new(false);
 /// Files and directories to remove before the process ends.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -96,7 +98,8 @@ fn exit_of(signal: i32) -> Exit {
 
 /// Waits for a signal, then for the work to end, then ends the process.
 fn serve(mut signals: Signals, may_die: &AtomicBool) {
-    let Some(signal) = signals.forever().next() else { return };
+    let is_ours = |_: &i32| !IS_LEFT_TO_PARENT.load(Ordering::SeqCst);
+    let Some(signal) = signals.forever().find(is_ours) else { return };
     SIGNAL.store(signal.unsigned_abs() as usize, Ordering::SeqCst);
     let came = Instant::now();
     loop {
@@ -125,6 +128,12 @@ fn serve(mut signals: Signals, may_die: &AtomicBool) {
             end(exit_of(signal), removed_count, may_die);
         }
     }
+}
+
+/// Makes this process ignore signals from now on: it works for its parent, which gets them too, and
+/// ends with it.
+pub(crate) fn leave_to_parent() {
+    IS_LEFT_TO_PARENT.store(true, Ordering::SeqCst);
 }
 
 /// Returns how long the work may take after the signal.

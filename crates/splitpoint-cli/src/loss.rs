@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use splitpoint_legacy::{Discrepancy, Doubt, OldFile, Survey};
+use splitpoint_legacy::{Discrepancy, OldFile, Survey};
 
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
@@ -41,6 +41,8 @@ pub(crate) fn warn_at_once(opened: &Opened, console: Console) {
 pub(crate) struct Extent<'a> {
     /// The number of records that a scan returns.
     pub(crate) record_count: u64,
+    /// The number of records that a scan of all values returns.
+    pub(crate) value_count: u64,
     /// The result of a walk over an old file.
     survey: Option<&'a Survey>,
     path: &'a Path,
@@ -55,7 +57,9 @@ impl<'a> Extent<'a> {
             Some(survey) => survey.pair_count,
             None => opened.len().map_err(failed)?,
         };
-        Ok(Self { record_count, survey, path: opened.path() })
+        let further = survey.map_or(0, |survey| survey.further_value_count);
+        let value_count = record_count + further;
+        Ok(Self { record_count, value_count, survey, path: opened.path() })
     }
 
     /// Returns the result of the walk over an old file, which lists all damage.
@@ -63,10 +67,10 @@ impl<'a> Extent<'a> {
         self.survey
     }
 
-    /// Warns if nothing in the file states how much it should hold.
+    /// Warns of a doubt that nothing in the file can settle.
     pub(crate) fn warn_if_unknown(&self, console: Console) {
         let doubts = self.survey.map_or(&[][..], |survey| &survey.doubts);
-        if let Some(doubt) = doubts.iter().find(|doubt| matches!(doubt, Doubt::UnknownExtent)) {
+        if let Some(doubt) = doubts.iter().find(|doubt| doubt.is_reservation()) {
             warn(self.path, doubt, console);
         }
     }

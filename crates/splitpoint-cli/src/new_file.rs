@@ -35,6 +35,11 @@ impl NewFile {
         Ok((made, Self { path: path.to_path_buf(), partial, unfinished, is_published: false }))
     }
 
+    /// Returns the temporary name.
+    pub(crate) fn partial(&self) -> &Path {
+        &self.partial
+    }
+
     /// Gives the durable file its name, and fails if a file of this name exists by now.
     pub(crate) fn publish(mut self) -> Result<()> {
         self.give_name(|partial, path| match fs::hard_link(partial, path) {

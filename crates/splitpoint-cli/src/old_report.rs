@@ -24,9 +24,13 @@ pub(crate) struct OldReport {
     overflow_pages: u64,
     hash: String,
     doubts: u64,
+    further_values: u64,
     buckets: Vec<SizeRow>,
     #[serde(with = "splitpoint_lab::chains::histogram")]
     chains: ChainHistogram,
+    /// Whether the format has a hash function, so that the chains mean something.
+    #[serde(skip)]
+    is_hashed: bool,
 }
 
 /// Buckets that hold `size` pairs.
@@ -55,6 +59,8 @@ impl OldReport {
             overflow_pages: stats.overflow_line_count,
             hash: stats.hash_name.clone(),
             doubts: survey.doubt_count,
+            further_values: survey.further_value_count,
+            is_hashed: file.is_hashed(),
             buckets: buckets.collect(),
             chains: stats.chains.clone(),
         }
@@ -64,7 +70,11 @@ impl OldReport {
     pub(crate) fn to_text(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "{BOLD}{}{BOLD:#}", self.file);
-        let hash = if self.hash.is_empty() { "unknown" } else { &self.hash };
+        let hash = match &*self.hash {
+            "" if self.is_hashed => "unknown",
+            "" => "none: the keys are in order, or listed",
+            name => name,
+        };
         for (name, value) in [
             ("format", self.format.clone()),
             ("records", grouped(self.records)),
@@ -72,7 +82,11 @@ impl OldReport {
             ("overflow pages", grouped(self.overflow_pages)),
             ("hash function", hash.to_string()),
             ("in doubt", grouped(self.doubts)),
+            ("further values", grouped(self.further_values)),
         ] {
+            if name == "further values" && self.further_values == 0 {
+                continue;
+            }
             let _ = writeln!(out, "  {name:<22}{value}");
         }
         let _ = writeln!(out, "\n{BOLD}parameters{BOLD:#}");
@@ -85,6 +99,9 @@ impl OldReport {
                 let buckets = grouped(row.buckets);
                 let _ = writeln!(out, "{:>8}{buckets:>11}{:>13.1}", grouped(row.size), row.ideal);
             }
+        }
+        if !self.is_hashed {
+            return out;
         }
         let _ = writeln!(out, "\n{BOLD}keys by their hashes{BOLD:#}");
         let remedy =

@@ -32,6 +32,11 @@ pub(crate) struct StatReport {
     hash: String,
     log_bytes: u64,
     durable_bytes: u64,
+    /// Bytes that this process has written for a byte of its log, if it has written any.
+    write_amplification: Option<f64>,
+    /// For how long a borrowed value, a scan or a backup of this process has held space back that
+    /// is wanted again, in milliseconds.
+    held_up_ms: Option<u64>,
     /// Age of the oldest change that is not durable, in milliseconds.
     unsafe_age_ms: Option<u64>,
     recovery: RecoveryReport,
@@ -52,6 +57,8 @@ struct Segments {
     index: u64,
     overflow: u64,
     checkpoint: u64,
+    segment_table: u64,
+    waiting: u64,
     free: u64,
 }
 
@@ -107,11 +114,15 @@ impl StatReport {
                 index: stats.segments.index,
                 overflow: stats.segments.overflow,
                 checkpoint: stats.segments.checkpoint,
+                segment_table: stats.segments.segment_table,
+                waiting: stats.segments.waiting,
                 free: stats.segments.free,
             },
             hash: stats.hash_name.clone(),
             log_bytes: stats.log_bytes,
             durable_bytes: stats.durable_bytes,
+            write_amplification: (stats.appended_bytes > 0).then(|| stats.write_amplification()),
+            held_up_ms: stats.held_up_for.map(|time| time.as_millis() as u64),
             unsafe_age_ms: stats.unsafe_age.map(|age| age.as_millis() as u64),
             recovery,
             lookups: stats.lookups.map(|it| LookupsReport {
@@ -178,7 +189,18 @@ impl StatReport {
         fact("load factor", format!("{:.3} of the slots are used", self.load_factor));
         fact("live bytes", size(self.live_bytes));
         fact("dead bytes", size(self.dead_bytes));
+        let record_bytes = self.live_bytes + self.dead_bytes;
+        if record_bytes > 0 {
+            fact("live share", format!("{:.1} %", percent(self.live_bytes, record_bytes)));
+        }
         fact("log", self.log_in_words());
+        if let Some(times) = self.write_amplification {
+            fact("amplification", format!("{times:.2} bytes written for each byte of log"));
+        }
+        if let Some(milliseconds) = self.held_up_ms {
+            let seconds = float(milliseconds) / 1000.0;
+            fact("oldest pin", format!("holds free space back for {seconds:.1} s"));
+        }
         fact("recovery", self.recovery.in_words());
         if let Some(lookups) = &self.lookups {
             fact("lookups", lookups.in_words());
@@ -199,7 +221,17 @@ impl StatReport {
     }
 
     fn push_segments(&self, out: &mut String) {
-        let Segments { header, log, big, index, overflow, checkpoint, free } = self.segments;
+        let Segments {
+            header,
+            log,
+            big,
+            index,
+            overflow,
+            checkpoint,
+            segment_table,
+            waiting,
+            free,
+        } = self.segments;
         let _ = writeln!(out, "{BOLD}{:<16}{:>17}{:>9}{BOLD:#}", "segments", "bytes", "share");
         for (name, part) in [
             ("header", header),
@@ -208,6 +240,8 @@ impl StatReport {
             ("index", index),
             ("overflow", overflow),
             ("checkpoint", checkpoint),
+            ("segment table", segment_table),
+            ("waiting", waiting),
             ("free", free),
             ("file", self.file_bytes),
         ] {

@@ -11,7 +11,7 @@ use splitpoint::{
     RecoveryProgress, Table,
 };
 use splitpoint_legacy::db185::Db185;
-use splitpoint_legacy::{Format, OldFile};
+use splitpoint_legacy::{Format, KeyValue, OldFile};
 
 use crate::console::Console;
 use crate::failure::{self, Exit, Failure, Result};
@@ -19,6 +19,10 @@ use crate::interrupt;
 use crate::number::counted;
 use crate::progress::{Progress, ProgressMode, Total};
 use crate::report::rebuilt_from;
+use crate::shell::shell_word;
+
+/// The values of a table, key by key.
+pub(crate) type Values<'a> = Box<dyn Iterator<Item = Result<KeyValue<'a>, Error>> + 'a>;
 
 /// How soon a change survives a power loss
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -87,6 +91,14 @@ impl Opened {
     /// Returns the table as a writable db 1.85 file, if it is one.
     pub(crate) fn as_db185(&self) -> Option<&Db185> {
         self.downcast()
+    }
+
+    /// Returns every value of every key, which may have several in an old file.
+    pub(crate) fn values(&self) -> Result<Values<'_>, Error> {
+        Ok(match self.as_old() {
+            Some(file) => Box::new(file.values()),
+            None => Box::new(self.scan()?.map(|record| record.map(KeyValue::of))),
+        })
     }
 
     /// Returns whether a scan continues after damage.
@@ -240,6 +252,17 @@ pub(crate) fn create(path: &Path, options: &Options, console: Console) -> Result
             Err(creating(path, &error))
         }
     }
+}
+
+/// Refuses a table of another access method, for what only a store can do.
+pub(crate) fn refuse_url(path: &Path) -> Result<()> {
+    if !splitpoint::is_url(path) {
+        return Ok(());
+    }
+    let message = format!("`{}` is not the path of a store", path.display());
+    let file = shell_word(&path.to_string_lossy());
+    Err(Failure::new(Exit::CannotOpen, message)
+        .hint(format!("convert it to a store: splitpoint convert {file} NEW.spt")))
 }
 
 /// Returns the failure of a command that could not create the table at `path`.

@@ -162,6 +162,9 @@ fn failure(args: &Args, error: &Error) -> Failure {
             "no backup was made; save what can be read: splitpoint repair {file} -o NEW"
         )),
         Error::Exists { .. } => failure.hint("--force replaces it once the copy is complete"),
+        Error::LockedCompacted { .. } => {
+            failure.hint("try again when that process has closed the store")
+        }
         Error::Locked { .. } if path == args.file => failure
             .hint("that process is creating or recovering the store; try again when it is done"),
         Error::Locked { .. } => failure.hint("another process is using DEST; choose another name"),

@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde::Serialize;
-use splitpoint::{BatchAtomicity, Capabilities, Create, Error, Options, TableExt as _};
+use splitpoint::Error;
 use splitpoint_legacy::{Discrepancy, Doubt, db185};
 
-use crate::bytes::shown;
+use crate::command::duplicates::{CHOOSE, Duplicates, Keep, Records, Several, Taken};
 use crate::command::shared::Showing;
+use crate::command::target::{Format, LeftOut, Target};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::loss::{self, Extent, Numbers};
-use crate::new_file::{NewFile, sync_directory_of, with_ending};
+use crate::new_file::{sync_directory_of, with_ending};
 use crate::number::{count, counted};
 use crate::progress::{Progress, Total};
 use crate::shell::shell_word;
@@ -29,6 +30,10 @@ use crate::verify::damage_count;
 /// code 1. The exit code is also 1 if the source holds other numbers of records, pages or blocks
 /// than it states, because then it is truncated or was not closed.
 ///
+/// A key of Berkeley DB or cdb may have several values. --duplicates says what becomes of them; a
+/// cdb gets them all without it. Otherwise convert keeps the first, counts the others as left out,
+/// and exits with code 1.
+///
 /// With --in-place the store takes the name of the old file, and the old file is kept with the
 /// suffix `.old`. If something cannot be converted, the old file stays in place unless
 /// --accept-loss is given.
@@ -39,6 +44,8 @@ Examples:
   splitpoint convert mail.pag mail.spt           # with the mail.dir beside it
   splitpoint convert --in-place cache.gdbm       # keeps cache.gdbm.old
   splitpoint convert words.spt words.db --format db185
+  splitpoint convert words.spt words.cdb --format cdb
+  splitpoint convert postings.db postings.spt --duplicates all-as-N
   splitpoint convert words.spt 'db185:words.db?bsize=1024&lorder=4321'")]
 pub(crate) struct Args {
     /// The file to read
@@ -60,6 +67,10 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum)]
     format: Option<TargetFormat>,
 
+    /// What to keep of a key with several values
+    #[arg(long, value_enum, ignore_case = true, value_name = "KEEP")]
+    duplicates: Option<Duplicates>,
+
     #[command(flatten)]
     showing: Showing,
 }
@@ -71,6 +82,8 @@ pub(crate) enum TargetFormat {
     Splitpoint,
     /// A db 1.85 hash file, for programs that need one
     Db185,
+    /// A cdb file, which holds several values of a key
+    Cdb,
 }
 
 /// What to create, and where.
@@ -79,8 +92,7 @@ struct Goal {
     /// The file to read.
     source: PathBuf,
     path: PathBuf,
-    /// Parameters of a db 1.85 file.
-    db185: Option<db185::Options>,
+    format: Format,
 }
 
 impl Goal {
@@ -88,16 +100,27 @@ impl Goal {
         let source = db185_of(&args.source)?;
         let source = source.map_or_else(|| args.source.clone(), |(file, _)| file);
         let dest = args.dest.clone().unwrap_or_else(|| with_ending(&source, ".new"));
-        match (db185_of(&dest)?, args.format) {
-            (Some(_), Some(TargetFormat::Splitpoint)) => {
-                let message = format!("`{}` is not a store", dest.display());
-                Err(Failure::new(Exit::Usage, message).hint("omit --format or `db185:`"))
+        let (path, format) = match (db185_of(&dest)?, args.format) {
+            (Some(_), Some(other @ (TargetFormat::Splitpoint | TargetFormat::Cdb))) => {
+                let wanted = if other == TargetFormat::Cdb { "cdb" } else { "store" };
+                let message = format!("`{}` is not a {wanted}", dest.display());
+                return Err(Failure::new(Exit::Usage, message).hint("omit --format or `db185:`"));
             }
-            (Some((path, options)), _) => Ok(Self { source, path, db185: Some(options) }),
-            (None, Some(TargetFormat::Db185)) => {
-                Ok(Self { source, path: dest, db185: Some(db185_options()) })
-            }
-            (None, _) => Ok(Self { source, path: dest, db185: None }),
+            (Some((path, options)), _) => (path, Format::Db185(options)),
+            (None, Some(TargetFormat::Db185)) => (dest, Format::Db185(db185_options())),
+            (None, Some(TargetFormat::Cdb)) => (dest, Format::Cdb),
+            (None, _) => (dest, Format::Store),
+        };
+        Ok(Self { source, path, format })
+    }
+
+    /// Returns which records to make of a key with several values.
+    fn keep(&self, args: &Args) -> Keep {
+        match args.duplicates {
+            Some(Duplicates::Last) => Keep::Last,
+            Some(Duplicates::AllAsN) => Keep::Numbered,
+            None if matches!(self.format, Format::Cdb) => Keep::Every,
+            Some(Duplicates::First | Duplicates::Fail) | None => Keep::First,
         }
     }
 }
@@ -130,6 +153,8 @@ struct Report {
     dest: String,
     source_format: String,
     records: u64,
+    /// Values of the source after the first of their key.
+    further_values: u64,
     discrepancies: Vec<Numbers>,
     left_out: Vec<String>,
     left_out_count: u64,
@@ -139,32 +164,93 @@ struct Report {
 struct Expected {
     format: String,
     records: u64,
+    several: Several,
     /// Numbers that the source states and that do not match what it holds.
     discrepancies: Vec<Discrepancy>,
     /// What cannot be converted.
-    left_out: Vec<String>,
-    left_out_count: u64,
-    /// Whether the new file refused a record.
-    has_refused: bool,
+    left_out: LeftOut,
+    why: Why,
+}
+
+/// Why something was left out, the reason that most needs an advice last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Why {
+    /// A key is there twice, or nothing was left out.
+    Other,
+    /// Nothing says what becomes of further values.
+    Undecided,
+    /// The key of a further value is a key of the source.
+    Taken,
+    /// The new file cannot hold a record.
+    Refused,
+    /// The source is damaged.
+    Damaged,
+}
+
+impl Why {
+    /// Returns what to do about it.
+    fn hint(self, source: &str) -> String {
+        let file = shell_word(source);
+        match self {
+            Self::Undecided => format!("{CHOOSE}; or keep them in a cdb: --format cdb"),
+            Self::Taken => format!(
+                "to keep every value: splitpoint convert {file} NEW.cdb --format cdb; or keep one \
+                 of each key: --duplicates first or last"
+            ),
+            Self::Refused => {
+                format!("a store has no such limit: splitpoint convert {file} NEW.spt")
+            }
+            Self::Damaged | Self::Other => format!(
+                "restore the file from a backup, or let salvage look for more: splitpoint salvage \
+                 {file} -o SAVED.spt"
+            ),
+        }
+    }
 }
 
 impl Expected {
     /// Describes what the new file lacks, one line each.
     fn losses(&self) -> String {
         let discrepancies = self.discrepancies.iter().map(|one| format!("damage: {one}\n"));
-        let left_out = self.left_out.iter().map(|reason| format!("skipped: {reason}\n"));
-        discrepancies.chain(left_out).collect()
+        discrepancies.chain([self.left_out.lines()]).collect()
+    }
+
+    fn leave_out(&mut self, why: Why) {
+        self.why = self.why.max(why);
+    }
+
+    /// Takes account of what becomes of further values, and returns it in words.
+    fn settle_several(&mut self, args: &Args, keep: Keep) -> Result<Option<String>> {
+        let several = self.several;
+        if several.keys > 0 && args.duplicates == Some(Duplicates::Fail) {
+            let (file, keys) = (args.source.display(), several.keys_in_words());
+            let message = format!("`{file}` has {keys}; nothing was converted");
+            let hint = Why::Undecided.hint(&args.source.to_string_lossy());
+            return Err(Failure::new(Exit::No, message).hint(hint));
+        }
+        if several.further == 0 {
+            return Ok(None);
+        }
+        if keep == Keep::First && args.duplicates.is_none() {
+            self.left_out.add(several.left_out(), several.further);
+            self.leave_out(Why::Undecided);
+            return Ok(None);
+        }
+        if matches!(keep, Keep::Numbered | Keep::Every) {
+            self.records += several.further;
+        }
+        Ok(Some(several.kept(keep)))
     }
 
     /// Fails if the new file lacks something, and the old one may not be replaced without it.
     fn check_replaceable(&self, args: &Args) -> Result<()> {
-        let is_whole = self.left_out_count == 0 && self.discrepancies.is_empty();
+        let is_whole = self.left_out.count == 0 && self.discrepancies.is_empty();
         if !args.in_place || args.accept_loss || is_whole {
             return Ok(());
         }
         console::print_styled(&if args.showing.json { String::new() } else { self.losses() })?;
         let numbers = loss::in_words(self.discrepancies.iter().copied());
-        let parts = counted(self.left_out_count, "part");
+        let parts = counted(self.left_out.count, "part");
         let reason = numbers.unwrap_or_else(|| format!("{parts} cannot be converted"));
         let source = args.source.display();
         let message = format!("`{source}`: {reason}; nothing was replaced");
@@ -183,10 +269,10 @@ fn survey(opened: &Opened, args: &Args, console: Console) -> Result<Expected> {
     let mut expected = Expected {
         format: "Splitpoint store".to_string(),
         records: extent.record_count,
+        several: Several::default(),
         discrepancies: Vec::new(),
-        left_out: Vec::new(),
-        left_out_count: 0,
-        has_refused: false,
+        left_out: LeftOut::default(),
+        why: Why::Other,
     };
     let (Some(file), Some(survey)) = (opened.as_old(), extent.survey()) else {
         if opened.as_store().is_none() {
@@ -196,16 +282,27 @@ fn survey(opened: &Opened, args: &Args, console: Console) -> Result<Expected> {
         let damage_count = damage_count(opened, args.showing.progress, console)?;
         return if damage_count == 0 { Ok(expected) } else { Err(damaged(args, damage_count)) };
     };
-    let discrepancies: Vec<_> = survey.discrepancies().collect();
-    let is_left_out = |doubt: &&Doubt| doubt.is_loss() && !matches!(doubt, Doubt::Discrepancy(_));
-    let left_out = survey.doubts.iter().filter(is_left_out);
-    Ok(Expected {
-        format: file.identity().to_string(),
-        left_out: left_out.map(ToString::to_string).collect(),
-        left_out_count: survey.loss_count - count(discrepancies.len()),
-        discrepancies,
-        ..expected
-    })
+    expected.format = file.identity().to_string();
+    expected.several =
+        Several { keys: survey.several_values_count, further: survey.further_value_count };
+    expected.discrepancies = survey.discrepancies().collect();
+    for doubt in &survey.doubts {
+        let is_damage = doubt.is_about_index() || matches!(doubt, Doubt::Fault(_));
+        if is_damage {
+            expected.leave_out(Why::Damaged);
+        }
+        match doubt {
+            Doubt::Discrepancy(_) => {}
+            Doubt::ShorterIndex { key_count } => {
+                expected.left_out.add(doubt.to_string(), *key_count);
+            }
+            _ if is_damage || doubt.is_loss() => expected.left_out.add(doubt.to_string(), 1),
+            _ => {}
+        }
+    }
+    let listed = survey.doubts.iter().filter(|doubt| doubt.is_loss()).count();
+    expected.left_out.add_unlisted(survey.loss_count - count(listed));
+    Ok(expected)
 }
 
 /// Returns the failure to convert a damaged store.
@@ -222,54 +319,92 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let goal = Goal::of(args)?;
     let opened = store::open(&args.source, console)?;
     let mut expected = survey(&opened, args, console)?;
+    let keep = goal.keep(args);
+    let several = expected.settle_several(args, keep)?;
+    let parts = parts_of(&opened, &goal.source);
+    if args.in_place {
+        check_is_part(&goal.source, &parts)?;
+    }
     expected.check_replaceable(args)?;
+    let taken = taken_keys(&opened, keep, expected.several)?;
     let interrupt = Interrupt::watch();
-    let mut target = Target::create(&goal.path, "convert", goal.db185.as_ref())?;
+    let mut target = Target::create(&goal.path, "convert", &goal.format)?;
     let total = Total::Records(expected.records);
     let mut progress = Progress::start(args.showing.progress, console, "convert", total);
     let failed = |error: Error| opened.failed(&error);
+    let mut records = Records::new(keep);
     let mut read = 0;
-    for record in opened.scan().map_err(failed)? {
+    let mut put = |key: &[u8], value: &[u8], number: u64| {
+        read += 1;
+        progress.update(read, 0);
+        let Some(reason) = taken.refusal(key, number) else { return target.put(key, value) };
+        expected.leave_out(Why::Taken);
+        target.leave_out(key, &reason);
+        Ok(())
+    };
+    for record in opened.values().map_err(failed)? {
         if let Some(exit) = interrupt.exit() {
             return Err(Failure::interrupted(exit, "no file was created"));
         }
         match record {
-            Ok(record) => target.put(&record.key, &record.value)?,
+            Ok(one) => records.take(&one, &mut put)?,
             // The analysis before has listed it.
-            Err(Error::Corrupt { .. }) if opened.scans_past_damage() => continue,
+            Err(Error::Corrupt { .. }) if opened.scans_past_damage() => {}
             Err(error) => return Err(failed(error)),
         }
-        read += 1;
-        progress.update(read, 0);
     }
+    records.finish(&mut put)?;
     progress.finish(read, 0);
     drop(interrupt);
     let made = target.finish()?;
-    expected.has_refused = made.has_refused;
-    expected.left_out_count += count(made.left_out.len());
-    expected.left_out.extend(made.left_out);
+    if made.has_refused {
+        expected.leave_out(Why::Refused);
+    }
+    expected.left_out.append(made.left_out);
     let dest = if args.in_place {
         expected.check_replaceable(args).inspect_err(|_| drop(fs::remove_file(&goal.path)))?;
-        take_place(&opened, &goal.source, &goal.path)?;
+        take_place(&parts, &goal.source, &goal.path)?;
         &goal.source
     } else {
         &goal.path
     };
-    tell(args, expected, made.records, &dest.display().to_string(), console)
+    tell(args, expected, made.records, &dest.display().to_string(), console)?;
+    if let Some(words) = several {
+        console.note(format_args!("{words}"));
+    }
+    Ok(())
+}
+
+/// Returns the keys that further values cannot have. What a scan cannot read is not converted, so
+/// that it takes no key.
+fn taken_keys(opened: &Opened, keep: Keep, several: Several) -> Result<Taken> {
+    let mut taken = Taken::default();
+    if keep != Keep::Numbered || several.keys == 0 {
+        return Ok(taken);
+    }
+    for record in opened.scan().map_err(|error| opened.failed(&error))? {
+        match record {
+            Ok(record) => taken.note(&record.key),
+            Err(Error::Corrupt { .. }) => {}
+            Err(error) => return Err(opened.failed(&error)),
+        }
+    }
+    Ok(taken)
 }
 
 fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Console) -> Result<()> {
     let losses = expected.losses();
     let numbers = loss::in_words(expected.discrepancies.iter().copied());
-    let has_refused = expected.has_refused;
+    let (why, expected_records) = (expected.why, expected.records);
     let report = Report {
         source: args.source.display().to_string(),
         dest: dest.to_string(),
         source_format: expected.format,
         records,
+        further_values: expected.several.further,
         discrepancies: expected.discrepancies.into_iter().map(Numbers::from).collect(),
-        left_out: expected.left_out,
-        left_out_count: expected.left_out_count,
+        left_out: expected.left_out.reasons,
+        left_out_count: expected.left_out.count,
     };
     if args.showing.json {
         console::print_json(&report)?;
@@ -287,37 +422,49 @@ fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Cons
         let message = format!("`{}`: {numbers}; converted only the records found", report.source);
         return Err(Failure::new(Exit::No, message).hint(loss::hint(&args.source)));
     }
-    if report.left_out_count == 0 && records == expected.records {
+    if report.left_out_count == 0 && records == expected_records {
         return Ok(());
     }
-    let message = format!(
-        "converted {} of {} of `{}`; skipped {}",
-        report.records,
-        counted(expected.records, "record"),
-        report.source,
-        counted(report.left_out_count, "part"),
-    );
-    let file = shell_word(&report.source);
-    Err(Failure::new(Exit::No, message).hint(if has_refused {
-        format!("a store can hold every record: splitpoint convert {file} NEW.spt")
+    let converted = if records < expected_records {
+        format!("{records} of {}", counted(expected_records, "record"))
     } else {
-        format!(
-            "if the file is damaged, salvage may find more: splitpoint salvage {file} -o SAVED.spt"
-        )
-    }))
+        counted(records, "record")
+    };
+    let parts = counted(report.left_out_count, "part");
+    let message = format!("converted {converted} of `{}`; skipped {parts}", report.source);
+    Err(Failure::new(Exit::No, message).hint(why.hint(&report.source)))
+}
+
+/// Returns the files of the source.
+fn parts_of(opened: &Opened, source: &Path) -> Vec<PathBuf> {
+    match opened.as_old() {
+        Some(file) => file.identity().files().map(Path::to_path_buf).collect(),
+        None => vec![source.to_path_buf()],
+    }
+}
+
+/// Fails if `source` is a file, but none of `parts`, so that its content would be lost.
+fn check_is_part(source: &Path, parts: &[PathBuf]) -> Result<()> {
+    let Ok(file) = fs::canonicalize(source) else { return Ok(()) };
+    let is_part = parts.iter().any(|part| fs::canonicalize(part).is_ok_and(|part| part == file));
+    if is_part {
+        return Ok(());
+    }
+    let read = parts.first().map(|part| part.display().to_string()).unwrap_or_default();
+    let message = format!(
+        "`{}` is not a file of the table that was read, `{read}`; nothing was replaced",
+        source.display()
+    );
+    let hint = format!("name that file: splitpoint convert --in-place {}", shell_word(&read));
+    Err(Failure::new(Exit::No, message).hint(hint))
 }
 
 /// Replaces the old file by the new one, and keeps the old one with the suffix `.old`.
 ///
 /// A file of this name exists at every moment, even after a power loss: the second name of the old
 /// file is durable before the new file takes the first.
-fn take_place(opened: &Opened, source: &Path, new: &Path) -> Result<()> {
-    let mut parts = vec![source.to_path_buf()];
-    if let Some(file) = opened.as_old() {
-        let identity = file.identity();
-        parts = std::iter::once(identity.path.clone()).chain(identity.dir_path.clone()).collect();
-    }
-    let kept = Kept::keep(&parts).inspect_err(|_| drop(fs::remove_file(new)))?;
+fn take_place(parts: &[PathBuf], source: &Path, new: &Path) -> Result<()> {
+    let kept = Kept::keep(parts).inspect_err(|_| drop(fs::remove_file(new)))?;
     // If the source is a link, replace its target and keep the link.
     let place = fs::canonicalize(source).unwrap_or_else(|_| kept.place_of(source));
     let failed = |error| Failure::io(format_args!("replace `{}`", source.display()), &error);
@@ -374,143 +521,20 @@ impl Kept {
     }
 }
 
-/// A new file that gets its name once it is complete.
-pub(super) struct Target {
-    table: Option<Opened>,
-    capabilities: Capabilities,
-    path: PathBuf,
-    file: NewFile,
-    batch: Vec<(Vec<u8>, Vec<u8>)>,
-    batch_bytes: usize,
-    records: u64,
-    left_out: Vec<String>,
-    /// Whether a record did not fit the format.
-    has_refused: bool,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// What the new file holds.
-pub(super) struct Made {
-    /// Whether a record did not fit the format.
-    pub(super) has_refused: bool,
-    pub(super) records: u64,
-    pub(super) left_out: Vec<String>,
-}
-
-impl Target {
-    /// Creates an empty store, or with `db185` an empty db 1.85 file, beside its final place.
-    pub(super) fn create(path: &Path, work: &str, db185: Option<&db185::Options>) -> Result<Self> {
-        if path.symlink_metadata().is_ok() {
-            let error = match splitpoint::open_regular(path, fs::OpenOptions::new().read(true)) {
-                // The error says what it is, such as a directory or a dangling link.
-                Err(error @ Error::NotAStore { .. }) => error,
-                _ => Error::Exists { path: path.to_path_buf() },
-            };
-            return Err(Failure::opening(path, &error)
-                .hint("choose another name, or remove the file first"));
+    #[test]
+    fn a_file_that_is_no_part_of_the_table_is_not_replaced() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let paths = ["mail.dat", "mail.bak", "mail"].map(|name| dir.path().join(name));
+        let [data, other, stem] = &paths;
+        for path in [data, other] {
+            fs::write(path, b"content").expect("the file is written");
         }
-        let open = |partial: &Path| {
-            Ok(if let Some(options) = db185 {
-                Opened::new(partial, options.clone().create(Create::New).open(partial)?)
-            } else {
-                Opened::new(partial, Options::new().create(Create::New).open(partial)?)
-            })
-        };
-        let created = NewFile::create(path, work, open);
-        let (table, file) = created.map_err(|error: Error| match (&error, error.path()) {
-            (Error::Exists { .. }, Some(partial)) => {
-                let file = shell_word(&partial.to_string_lossy());
-                Failure::opening(partial, &error).hint(format!(
-                    "another process is creating it, or one was killed; in that case: rm {file}"
-                ))
-            }
-            _ => Failure::creating(path, &error),
-        })?;
-        let capabilities = table.capabilities();
-        Ok(Self {
-            table: Some(table),
-            capabilities,
-            path: path.to_path_buf(),
-            file,
-            batch: Vec::new(),
-            batch_bytes: 0,
-            records: 0,
-            left_out: Vec::new(),
-            has_refused: false,
-        })
-    }
-
-    /// Adds a record, and skips it if it does not fit the format.
-    pub(super) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        const BATCH_RECORDS: usize = 4096;
-        const BATCH_BYTES: usize = 4 << 20;
-        if self.capabilities.batch != BatchAtomicity::Atomic {
-            return self.put_one(key, value);
-        }
-        let Capabilities { key_bytes_max, value_bytes_max, .. } = self.capabilities;
-        if count(key.len()) > key_bytes_max || count(value.len()) > value_bytes_max {
-            let bytes = key.len() + value.len();
-            self.leave_out(key, &format!("{bytes} bytes are over the limit"));
-            return Ok(());
-        }
-        self.batch_bytes += key.len() + value.len();
-        self.batch.push((key.to_vec(), value.to_vec()));
-        self.records += 1;
-        if self.batch.len() >= BATCH_RECORDS || self.batch_bytes >= BATCH_BYTES {
-            self.flush()?;
-        }
-        Ok(())
-    }
-
-    /// Adds a record to a table that may refuse single records.
-    fn put_one(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let Some(table) = &self.table else { return Ok(()) };
-        match table.put_new(key, value) {
-            Ok(true) => self.records += 1,
-            Ok(false) => self.leave_out(key, "is there twice"),
-            // Nothing has changed; a record that needs fewer pages may still fit.
-            Err(error @ (Error::TooLarge { .. } | Error::Full { .. })) => {
-                self.has_refused = true;
-                self.leave_out(key, &error.to_string());
-            }
-            Err(error) => return Err(self.failed(&error)),
-        }
-        Ok(())
-    }
-
-    fn leave_out(&mut self, key: &[u8], reason: &str) {
-        let start = shown(&key[..key.len().min(64)]);
-        self.left_out.push(format!("key `{start}`: {reason}"));
-    }
-
-    /// Returns the failure for an error, with the name that the user gave and not the temporary
-    /// one.
-    fn failed(&self, error: &Error) -> Failure {
-        Failure::using(&self.path, error).hint("no file was created; the source is unchanged")
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        let Some(table) = &self.table else { return Ok(()) };
-        let pairs: Vec<(&[u8], &[u8])> =
-            self.batch.iter().map(|(key, value)| (&key[..], &value[..])).collect();
-        table.put_many(&pairs).map_err(|error| self.failed(&error))?;
-        self.batch.clear();
-        self.batch_bytes = 0;
-        Ok(())
-    }
-
-    /// Makes the file durable, verifies its record count and gives it its name.
-    pub(super) fn finish(mut self) -> Result<Made> {
-        self.flush()?;
-        let Some(table) = self.table.take() else { unreachable!("a target is finished once") };
-        let found = table.len().map_err(|error| self.failed(&error))?;
-        table.close()?;
-        if found != self.records {
-            let put = counted(self.records, "record");
-            let message =
-                format!("`{}` has {found} records after storing {put}", self.path.display());
-            return Err(Failure::new(Exit::Bug, message));
-        }
-        self.file.publish()?;
-        Ok(Made { records: self.records, left_out: self.left_out, has_refused: self.has_refused })
+        let parts = [data.clone()];
+        assert!(check_is_part(data, &parts).is_ok() && check_is_part(stem, &parts).is_ok());
+        assert!(check_is_part(other, &parts).is_err());
     }
 }

@@ -8,7 +8,7 @@ use splitpoint::Error;
 use crate::bytes::shown;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
-use crate::format::{DumpFormat, WriteError};
+use crate::format::{Contents, DumpFormat, WriteError};
 use crate::loss::Extent;
 use crate::number::counted;
 use crate::progress::{Progress, ProgressMode, Total};
@@ -23,6 +23,9 @@ use crate::verify::damage_count;
 ///
 /// jsonl writes `{"key":"..","value":".."}`, with `key_base64` or `value_base64` for bytes that are
 /// not UTF-8; `load` also accepts `key_hex` and `value_hex`.
+///
+/// A key of an old file that has several values is written once for each, in their order; `load`
+/// keeps the last.
 ///
 /// Verifies the store first. If it is damaged, still writes every record that it can read, and
 /// exits with code 4. For an old file that is truncated or was not closed, the exit code is 1.
@@ -58,7 +61,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Some(_) => (OnDamage::GoOn, 0),
         None => (OnDamage::Stop, damage_count(&opened, args.progress, console)?),
     };
-    let written = write_records(args, &opened, extent.record_count, on_damage, console);
+    let written = write_records(args, &opened, &extent, on_damage, console);
     if damage_count > 0 {
         return Err(damaged(args, damage_count, written));
     }
@@ -77,7 +80,7 @@ enum OnDamage {
 fn write_records(
     args: &Args,
     table: &Opened,
-    record_count: u64,
+    extent: &Extent<'_>,
     on_damage: OnDamage,
     console: Console,
 ) -> Result<()> {
@@ -89,12 +92,16 @@ fn write_records(
         ProgressMode::Auto if console::is_terminal() => ProgressMode::Never,
         mode => mode,
     };
+    let record_count = extent.value_count;
+    let contents =
+        Contents { record_count, has_several_values: record_count > extent.record_count };
     let mut progress = Progress::start(mode, console, "dump", Total::Records(record_count));
-    writer.begin(&mut out, record_count).map_err(|error| Failure::output(&error))?;
+    writer.begin(&mut out, contents).map_err(|error| Failure::output(&error))?;
     let mut written: u64 = 0;
     let mut written_bytes: u64 = 0;
-    for record in table.scan().map_err(failed)? {
-        let record = match record {
+    for record in table.values().map_err(failed)? {
+        let record = record.and_then(|one| Ok((one.key, one.value?)));
+        let (key, value) = match record {
             Ok(record) => record,
             Err(Error::Corrupt { .. }) if on_damage == OnDamage::GoOn => continue,
             Err(error) => {
@@ -103,16 +110,16 @@ fn write_records(
                 return Err(failed(error).within(context));
             }
         };
-        match writer.write(&mut out, &record.key, &record.value) {
+        match writer.write(&mut out, &key, &value) {
             Ok(()) => {}
             Err(WriteError::Io(error)) => return Err(Failure::output(&error)),
             Err(WriteError::Unfit { reason }) => {
                 let _ = out.flush();
-                return Err(unfit(args, &record.key, reason, written));
+                return Err(unfit(args, &key, reason, written));
             }
         }
         written += 1;
-        written_bytes += crate::number::count(record.key.len() + record.value.len());
+        written_bytes += crate::number::count(key.len() + value.len());
         progress.update(written, written_bytes);
     }
     writer.end(&mut out).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))?;

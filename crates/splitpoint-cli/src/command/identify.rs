@@ -3,18 +3,20 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use splitpoint::{Error, Options};
+use splitpoint::{Error, FileKind, Options};
 
 use crate::console::{self, Console};
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{self, Exit, Failure, Result};
 
 /// Identify files by their content
 ///
-/// Recognizes stores, the hash files of db 1.85, Kerberos, Berkeley DB, gdbm, dbm, ndbm and sdbm,
-/// and the btree and queue files of the same libraries. File names do not matter, except that a
-/// table in two files, `.dir` and `.pag`, may be given by either name or by their common stem. The
-/// exit code is 1 if a file is not recognized, and 3 if one cannot be read; the others are still
+/// Recognizes stores, the files of db 1.85, Kerberos, Berkeley DB, gdbm, dbm, ndbm, sdbm, cdb and
+/// Python's dbm.dumb, and names those of SQLite, LMDB, tdb, redb and Kyoto Cabinet with the tool that
+/// reads them. File names do not matter, except that a table in several files (`.dir` and `.pag`, or
+/// `.dir`, `.dat` and `.bak`) may be given by each of its names or by their common stem. The exit
+/// code is 1 if a file is not recognized, and 3 if one cannot be read; the others are still
 /// identified.
+#[expect(clippy::doc_markdown, reason = "the help shows code marks as they are")]
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,12 +38,17 @@ pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
     let (mut unknown, mut unread) = (None, None);
     for file in &args.files {
         let name = file.display().to_string();
+        let mut tool = None;
         let (found, words) = match splitpoint_legacy::identify(file) {
             Ok(Some(identity)) => {
                 let words = identity.to_string();
                 (Some(identity), words)
             }
-            Ok(None) => (None, other(file)),
+            Ok(None) => {
+                let kind = other(file);
+                tool = failure::tool_of(&kind, file);
+                (None, kind.to_string())
+            }
             Err(Error::NotAStore { found, .. }) => (None, found.to_string()),
             Err(error) => {
                 out.flush().map_err(|error| Failure::output(&error))?;
@@ -53,7 +60,7 @@ pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
             }
         };
         let is_readable = found.as_ref().is_some_and(|identity| identity.format.is_readable());
-        if found.is_none() {
+        if found.is_none() && tool.is_none() {
             unknown.get_or_insert(name.clone());
         }
         let written = if args.json {
@@ -62,10 +69,15 @@ pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
                 "format": found.as_ref().map(|identity| identity.format.name()),
                 "what": words,
                 "is_readable": is_readable,
+                "tool": tool,
             });
             writeln!(out, "{object}")
         } else {
-            let note = if found.is_some() && !is_readable { " (not read)" } else { "" };
+            let note = match &tool {
+                Some(tool) => format!(" (not read; {tool})"),
+                None if found.is_some() && !is_readable => " (not read)".to_string(),
+                None => String::new(),
+            };
             writeln!(out, "{name}: {words}{note}")
         };
         written.map_err(|error| Failure::output(&error))?;
@@ -82,9 +94,9 @@ pub(super) fn run(args: &Args, _console: Console) -> Result<()> {
 }
 
 /// Names a file that is not a hash file, as far as an attempt to open it as a store can tell.
-fn other(path: &Path) -> String {
+fn other(path: &Path) -> FileKind {
     match Options::new().read_only().open(path) {
-        Err(Error::NotAStore { found, .. }) => found.to_string(),
-        _ => "other data".to_string(),
+        Err(Error::NotAStore { found, .. }) => found,
+        _ => FileKind::Other,
     }
 }

@@ -3,6 +3,7 @@
 mod backup;
 mod bench;
 mod check;
+mod compact;
 mod completions;
 mod convert;
 mod count;
@@ -10,6 +11,7 @@ mod create;
 mod delete;
 mod demo;
 mod dump;
+mod duplicates;
 mod exists;
 mod get;
 mod identify;
@@ -23,6 +25,8 @@ mod repair;
 mod salvage;
 mod shared;
 mod stat;
+mod target;
+mod watch;
 
 use clap::Subcommand;
 
@@ -43,6 +47,7 @@ pub(crate) enum Command {
     Dump(dump::Args),
     Stat(stat::Args),
     Check(check::Args),
+    Compact(compact::Args),
     Backup(backup::Args),
     Repair(repair::Args),
     Rehash(rehash::Args),
@@ -71,6 +76,7 @@ impl Command {
             Self::Dump(args) => dump::run(args, console),
             Self::Stat(args) => stat::run(args, console),
             Self::Check(args) => check::run(args, console),
+            Self::Compact(args) => compact::run(args, console),
             Self::Backup(args) => backup::run(args, console),
             Self::Repair(args) => repair::run(args, console),
             Self::Rehash(args) => rehash::run(args, console),

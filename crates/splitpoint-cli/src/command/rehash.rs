@@ -11,7 +11,7 @@ use splitpoint::{Error, Options, Unsupported};
 
 use crate::command::shared::{HashChoice, Showing};
 use crate::console::{self, Console};
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::interrupt::Watch;
 use crate::new_file::partial_of;
 use crate::number::{counted, duration};
@@ -61,7 +61,7 @@ struct Report {
 
 /// Moves a store to another hash function or seed.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    refuse_url(args)?;
+    store::refuse_url(&args.file)?;
     let started = Instant::now();
     let mut phases = Phases::new(args.showing.progress, console);
     let mut watch = Watch::over(Some(partial_of(&args.file, "rehash")));
@@ -85,17 +85,6 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Ok(report) => tell(args, report, started, console),
         Err(error) => Err(failure(args, &error)),
     }
-}
-
-/// Refuses a table of another access method, which chooses its own hash function.
-fn refuse_url(args: &Args) -> Result<()> {
-    if !splitpoint::is_url(&args.file) {
-        return Ok(());
-    }
-    let message = format!("`{}` is not the path of a store", args.file.display());
-    let file = shell_word(&args.file.to_string_lossy());
-    Err(Failure::new(Exit::CannotOpen, message)
-        .hint(format!("convert it to a store: splitpoint convert {file} NEW.spt")))
 }
 
 fn phase_of(now: RehashProgress) -> (&'static str, Total) {

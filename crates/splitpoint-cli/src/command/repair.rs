@@ -38,6 +38,7 @@ pub(crate) struct Args {
 
 /// The outcome of a repair.
 #[derive(Debug, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "they are fields of JSON")]
 struct Report {
     store: String,
     output: String,
@@ -60,6 +61,7 @@ struct Report {
     doubtful_batched: u64,
     uncommitted: u64,
     unknown_deletes: u64,
+    is_order_lost: bool,
     ignored_segments: u64,
     ignored_bytes: u64,
     unreadable_blocks: u64,
@@ -154,6 +156,7 @@ impl Report {
             doubtful_batched: report.doubtful_batched_count,
             uncommitted: report.uncommitted_count,
             unknown_deletes: report.unknown_delete_count,
+            is_order_lost: report.is_order_lost,
             ignored_segments: report.ignored_segment_count,
             ignored_bytes: report.ignored_bytes,
             unreadable_blocks: report.unreadable_count,
@@ -185,6 +188,9 @@ impl Report {
             if count > 0 {
                 line(format!("damage: {} x {what}", grouped(count)));
             }
+        }
+        if self.is_order_lost {
+            line("damage: index and checkpoint are lost: deleted keys may be back".into());
         }
         if !console.is_quiet() {
             for words in self.notes() {

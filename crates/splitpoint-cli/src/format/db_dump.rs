@@ -22,7 +22,7 @@ use std::io::{self, Write};
 use crate::bytes::{decode_hex, hex_value, push_hex};
 
 use super::input::LineEnd;
-use super::{Input, ReadError, ReadRecords, Record, WriteError, WriteRecords};
+use super::{Contents, Input, ReadError, ReadRecords, Record, WriteError, WriteRecords};
 
 /// The encoding of a datum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,12 +217,15 @@ impl Writer {
 }
 
 impl WriteRecords for Writer {
-    fn begin(&mut self, out: &mut dyn Write, record_count: u64) -> io::Result<()> {
+    fn begin(&mut self, out: &mut dyn Write, contents: Contents) -> io::Result<()> {
+        let Contents { record_count, has_several_values } = contents;
+        let duplicates = if has_several_values { "duplicates=1\n" } else { "" };
         writeln!(out, "VERSION=3\nformat={}", self.encoding.name())?;
         if self.is_for_lmdb {
-            return writeln!(out, "type=btree\nmapsize={MAP_BYTES}\nHEADER=END");
+            return writeln!(out, "type=btree\nmapsize={MAP_BYTES}\n{duplicates}HEADER=END");
         }
         writeln!(out, "type=hash")?;
+        out.write_all(duplicates.as_bytes())?;
         // db_load reserves room for this many records. Its field has 32 bits, and db_dump omits 0.
         if let Ok(record_count @ 1..) = u32::try_from(record_count) {
             writeln!(out, "h_nelem={record_count}")?;

@@ -25,7 +25,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use splitpoint::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use super::input::LineEnd;
-use super::{Input, Place, ReadError, ReadRecords, Record, WriteError, WriteRecords};
+use super::{Contents, Input, Place, ReadError, ReadRecords, Record, WriteError, WriteRecords};
 
 const COLUMNS: usize = 76;
 
@@ -129,7 +129,7 @@ pub(super) struct AsciiWriter {
 }
 
 impl WriteRecords for AsciiWriter {
-    fn begin(&mut self, out: &mut dyn Write, _record_count: u64) -> io::Result<()> {
+    fn begin(&mut self, out: &mut dyn Write, _contents: Contents) -> io::Result<()> {
         out.write_all(
             b"# GDBM dump file created by splitpoint\n#:version=1.1\n#:file=splitpoint.gdbm\n\
               #:format=standard\n# End of header\n",
@@ -254,7 +254,7 @@ fn read_datum(
 pub(super) struct BinaryWriter;
 
 impl WriteRecords for BinaryWriter {
-    fn begin(&mut self, out: &mut dyn Write, _record_count: u64) -> io::Result<()> {
+    fn begin(&mut self, out: &mut dyn Write, _contents: Contents) -> io::Result<()> {
         out.write_all(
             b"!\r\n! GDBM FLAT FILE DUMP -- THIS IS NOT A TEXT FILE\r\n! splitpoint\r\n!\r\n",
         )

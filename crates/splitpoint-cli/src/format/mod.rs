@@ -160,8 +160,8 @@ pub(crate) trait ReadRecords: Send {
 /// Writes records to an output.
 pub(crate) trait WriteRecords {
     /// Writes the header, if the format has one.
-    fn begin(&mut self, out: &mut dyn Write, record_count: u64) -> io::Result<()> {
-        let _ = (out, record_count);
+    fn begin(&mut self, out: &mut dyn Write, contents: Contents) -> io::Result<()> {
+        let _ = (out, contents);
         Ok(())
     }
 
@@ -173,6 +173,15 @@ pub(crate) trait WriteRecords {
         let _ = out;
         Ok(())
     }
+}
+
+/// What will be written, for the header of a format that states it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Contents {
+    /// Records; a key with several values counts as many times.
+    pub(crate) record_count: u64,
+    /// Whether a key has several values.
+    pub(crate) has_several_values: bool,
 }
 
 /// The place of an error in an input.

@@ -20,7 +20,9 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 fn write(format: DumpFormat, records: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = format.writer();
-    writer.begin(&mut out, crate::number::count(records.len())).unwrap();
+    let contents =
+        Contents { record_count: crate::number::count(records.len()), ..Contents::default() };
+    writer.begin(&mut out, contents).unwrap();
     for (key, value) in records {
         writer.write(&mut out, key, value).unwrap();
     }

@@ -79,7 +79,7 @@ fn what_does_not_fit_the_format_is_listed_and_the_rest_carried() {
     assert_eq!(outcome.exit, 1, "{}", outcome.stderr);
     assert!(outcome.text().starts_with("skipped: key `large`: "), "{}", outcome.text());
     assert!(outcome.stderr.contains("converted 3 of 4 records of"), "{}", outcome.stderr);
-    let hint = "hint: a store can hold every record: splitpoint convert words.spt NEW.spt\n";
+    let hint = "hint: a store has no such limit: splitpoint convert words.spt NEW.spt\n";
     assert!(outcome.stderr.ends_with(hint), "{}", outcome.stderr);
     sandbox.run(&["count", "words.db"]).check(0, "3\n", "");
 }

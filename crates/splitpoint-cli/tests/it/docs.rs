@@ -6,7 +6,7 @@ use crate::old_files::fixtures;
 use crate::sandbox::Sandbox;
 
 /// The samples behind the names in `docs/compat/formats.md`.
-const NAMES: [(&str, &str); 9] = [
+const NAMES: [(&str, &str); 13] = [
     ("aliases.db", "db185-be-512-small.db"),
     ("mail.pag", "sdbm-ruby-word.pag"),
     ("mail.dir", "sdbm-ruby-word.dir"),
@@ -15,6 +15,10 @@ const NAMES: [(&str, &str); 9] = [
     ("users.dir", "ndbm-be-word.dir"),
     ("principal.db", "krb5db2-v3-le-512-word.db"),
     ("index.bdb", "bdb53-le-512-word.bdb53"),
+    ("tags.db", "bdb53-btree-le-512-several.bdb53"),
+    ("hosts.cdb", "cdb-tinycdb-word.cdb"),
+    ("shelf.dat", "dumb-python3-changed.dat"),
+    ("shelf.dir", "dumb-python3-changed.dir"),
     ("unclean.db", "db185-unclean-le-1024.db"),
 ];
 

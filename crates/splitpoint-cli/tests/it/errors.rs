@@ -85,8 +85,7 @@ fn a_hint_names_what_helps_with_the_file_that_was_found() {
     let mut encrypted = sandbox.read("bdb53-be-4096-big.bdb53");
     encrypted[24] = 1;
     sandbox.write("encrypted.db", &encrypted);
-    // Empty: 256 tables without slots, behind their own addresses.
-    sandbox.write("words.cdb", &[0, 8, 0, 0, 0, 0, 0, 0].repeat(256));
+    sandbox.write("words.tdb", b"TDB file\n");
     sandbox.run(&["put", "-q", "words.spt", "key", "value"]).check(0, "", "");
     for (args, hint) in [
         (
@@ -94,10 +93,7 @@ fn a_hint_names_what_helps_with_the_file_that_was_found() {
             "decrypt it with its own program: db5.3_dump -P PASSWORD encrypted.db | splitpoint load \
              NEW.spt",
         ),
-        (
-            &["dump", "words.cdb"],
-            "load it into a store: cdb -d words.cdb | splitpoint load NEW.spt",
-        ),
+        (&["dump", "words.tdb"], "check the path; to read it: tdbdump words.tdb"),
         (
             &["salvage", "words.spt", "-o", "new"],
             "it is a store: splitpoint repair words.spt -o NEW.spt",

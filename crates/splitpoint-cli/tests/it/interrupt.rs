@@ -150,7 +150,7 @@ fn a_killed_load_leaves_a_prefix_of_its_input() {
 
 /// Waits until the program has taken over what a signal does.
 #[cfg(target_os = "linux")]
-fn wait_until_it_listens(child: &mut Child) {
+pub(crate) fn wait_until_it_listens(child: &mut Child) {
     const TERM: u64 = 1 << 14;
     let path = format!("/proc/{}/status", child.id());
     let caught = || {

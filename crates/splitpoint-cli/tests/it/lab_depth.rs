@@ -17,7 +17,7 @@ fn a_table_says_what_is_to_blame_and_what_to_do() {
         "\nBuckets as pages: ",
         "\nslots of a page ",
         "\nlinear probing ",
-        "\n  equal tags of other keys ",
+        "\n- Groups of 16 slots take a tag from the top 7 of 64 bits",
         "\nVerdict\nworse: netbsd-byte-sum, low does not fit",
         "\nWorse by x",
         "\nTo blame:\n",
@@ -27,6 +27,7 @@ fn a_table_says_what_is_to_blame_and_what_to_do() {
     }
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     let fits = sandbox.run(&["lab", "table", "keys", "--hash", "siphash-1-3"]).text();
+    assert!(fits.contains("\n  equal tags of other keys "), "{fits}");
     assert!(fits.contains("\nIndistinguishable from an ideal hash at 4,096"), "{fits}");
 }
 

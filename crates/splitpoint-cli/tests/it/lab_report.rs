@@ -26,6 +26,11 @@ fn a_page_loads_without_requests_and_complaints_and_looks_right_everywhere() {
         check_contrast(browser, &page);
         check_pictures(browser, &page);
         assert_eq!(browser.complaints(&page), [""; 0]);
+        if width == 400 {
+            let league = "(it => it && it.scrollWidth <= it.clientWidth + 1)\
+                (document.querySelector('#league .scroll'))";
+            assert_eq!(browser.value(&page, league), true, "the league table fits a phone");
+        }
     }
     // A4 between its margins, at 96 dots an inch.
     let print = browser.open(&path, View { is_print: true, ..View::of_width(703) });

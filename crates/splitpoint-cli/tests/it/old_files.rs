@@ -23,13 +23,24 @@ pub(crate) fn lines(bytes: &[u8]) -> BTreeSet<String> {
 }
 
 /// One sample of each format: what is given, and its files.
-pub(crate) const SAMPLES: [(&str, &str, &[&str]); 6] = [
+pub(crate) const SAMPLES: [(&str, &str, &[&str]); 9] = [
     ("db185-be-512-small.db", "db185-be-512-small", &["db185-be-512-small.db"]),
     ("gdbm-be-std-word.gdbm", "gdbm-be-std-word", &["gdbm-be-std-word.gdbm"]),
     ("sdbm-ruby-word", "sdbm-ruby-word", &["sdbm-ruby-word.pag", "sdbm-ruby-word.dir"]),
     ("ndbm-be-word.dir", "ndbm-be-word", &["ndbm-be-word.pag", "ndbm-be-word.dir"]),
     ("krb5db2-v3-le-512-word.db", "krb5db2-v3-le-512-word", &["krb5db2-v3-le-512-word.db"]),
     ("bdb53-be-4096-big.bdb53", "bdb53-be-4096-big", &["bdb53-be-4096-big.bdb53"]),
+    (
+        "bdb53-btree-be-1024-big.bdb53",
+        "bdb53-btree-be-1024-big",
+        &["bdb53-btree-be-1024-big.bdb53"],
+    ),
+    ("cdb-tinycdb-word.cdb", "cdb-tinycdb-word", &["cdb-tinycdb-word.cdb"]),
+    (
+        "dumb-python3-quoted",
+        "dumb-python3-quoted",
+        &["dumb-python3-quoted.dat", "dumb-python3-quoted.dir"],
+    ),
 ];
 
 /// Dumps, counts, lists and converts each; the lists beside the samples are in the format of `dump`.
@@ -139,4 +150,64 @@ fn identify_goes_on_after_a_file_that_cannot_be_read() {
     for name in ["missing", "gone"] {
         assert!(outcome.stderr.contains(&format!("`{name}`")), "{}", outcome.stderr);
     }
+}
+
+const DUMB: [&str; 2] = ["dumb-python3-quoted.dat", "dumb-python3-quoted.dir"];
+
+#[test]
+fn a_conversion_in_place_of_a_dumb_table_leaves_no_part_of_it() {
+    let sandbox = with_samples(&DUMB);
+    let [data, dir] = DUMB;
+    let bak = "dumb-python3-quoted.bak";
+    sandbox.write(bak, &sandbox.read(dir));
+    assert_eq!(sandbox.run(&["convert", "-q", "--in-place", data]).exit, 0);
+    for part in [data, dir, bak] {
+        assert!(sandbox.path(&format!("{part}.old")).exists(), "{part}");
+        assert_eq!(sandbox.path(part).exists(), part == data, "{part}");
+    }
+    let identity = sandbox.run(&["identify", data]).text();
+    assert!(identity.contains("Splitpoint store"), "{identity}");
+    // Nor is the store taken for a table if a list of keys is still there.
+    sandbox.write(bak, &sandbox.read("dumb-python3-quoted.dir.old"));
+    let identity = sandbox.run(&["identify", data]).text();
+    assert!(identity.contains("Splitpoint store"), "{identity}");
+}
+
+/// A program that is killed while it writes the `.dir` leaves an empty one, or a part.
+#[test]
+fn a_dumb_table_that_lost_its_keys_is_not_replaced() {
+    let sandbox = with_samples(&DUMB);
+    let [data, dir] = DUMB;
+    let index = sandbox.read(dir);
+    sandbox.write("dumb-python3-quoted.bak", &index);
+    let first = index.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    for len in [0, first] {
+        sandbox.write(dir, &index[..len]);
+        let outcome = sandbox.run(&["convert", "--in-place", data]);
+        assert_eq!(outcome.exit, 1, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("nothing was replaced"), "{}", outcome.stderr);
+        assert!(outcome.text().starts_with("skipped: the .dir lacks "), "{}", outcome.text());
+        let name = format!("new{len}.spt");
+        let outcome = sandbox.run(&["convert", data, &name]);
+        assert_eq!(outcome.exit, 1, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("splitpoint salvage"), "{}", outcome.stderr);
+    }
+    std::fs::remove_file(sandbox.path(dir)).unwrap();
+    let outcome = sandbox.run(&["convert", "--in-place", data]);
+    assert_eq!(outcome.exit, 1, "{}", outcome.stderr);
+    let outcome = sandbox.run(&["convert", "--in-place", "--accept-loss", data]);
+    assert!(sandbox.path(&format!("{data}.old")).exists(), "{}", outcome.stderr);
+}
+
+/// Another program's table that has the name of a part.
+#[test]
+fn a_conversion_in_place_replaces_the_file_that_is_named() {
+    let sandbox = Sandbox::new();
+    let sample = |name: &str| std::fs::read(fixtures().join(name)).unwrap();
+    sandbox.write("mail.dat", &sample("gdbm-be-std-word.gdbm"));
+    sandbox.write("mail.bak", &sample("cdb-tinycdb-word.cdb"));
+    sandbox.run(&["identify", "mail.bak"]).check(0, "mail.bak: cdb\n", "");
+    assert_eq!(sandbox.run(&["convert", "-q", "--in-place", "mail.bak"]).exit, 0);
+    assert!(sandbox.read("mail.bak.old") == sample("cdb-tinycdb-word.cdb"));
+    assert!(sandbox.read("mail.dat") == sample("gdbm-be-std-word.gdbm"));
 }

@@ -1,5 +1,8 @@
 //! `splitpoint stat`.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
 use crate::sandbox::Sandbox;
 
 #[test]
@@ -144,6 +147,28 @@ fn stat_refuses_lookups_it_cannot_make() {
     let sandbox = Sandbox::with_words();
     let outcome = sandbox.run(&["stat", "words.spt", "--lookups", "none"]);
     assert!(outcome.exit != 0 && outcome.stderr.contains("open `none`"), "{}", outcome.stderr);
-    let outcome = sandbox.run(&["stat", "words.spt", "--watch", "1"]);
-    assert!(outcome.exit == 2 && outcome.stderr.contains("--lookups"), "{}", outcome.stderr);
+    let outcome = sandbox.run(&["stat", "words.spt", "--watch", "1", "--json"]);
+    assert!(outcome.exit == 2 && outcome.stderr.contains("--json"), "{}", outcome.stderr);
+}
+
+/// Reads lines of a watch while another process changes the store between two looks, and ends it by
+/// a signal.
+#[test]
+fn stat_watches_a_store_until_a_signal() {
+    let sandbox = Sandbox::with_words();
+    let mut command = sandbox.program(&["stat", "words.spt", "--watch", "1"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let heading = lines.next().unwrap();
+    assert!(heading.contains("records") && heading.contains("lines, hit (ideal)"), "{heading}");
+    let first = lines.next().unwrap();
+    assert!(first.trim_start().starts_with("3 "), "{first}");
+    assert!(first.len() <= 90 && heading.len() == first.len(), "{heading}\n{first}");
+    // The watch has the store open for an instant only.
+    while sandbox.run(&["put", "-q", "words.spt", "another", "value"]).exit != 0 {}
+    let changed = lines.find(|line| line.trim_start().starts_with("4 "));
+    assert!(changed.is_some());
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }

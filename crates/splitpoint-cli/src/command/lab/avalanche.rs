@@ -4,8 +4,9 @@ use splitpoint_lab::avalanche::SAMPLE_KEYS;
 use splitpoint_lab::study::{Avalanche, Neighbors};
 use splitpoint_lab::{KeyPositions, KeySample};
 
-use super::list::{FunctionName, by_name};
+use super::list::FunctionName;
 use super::measuring::Measuring;
+use super::own::OwnArgs;
 use super::saving::{self, Output};
 use crate::console::Console;
 use crate::failure::Result;
@@ -27,7 +28,7 @@ pub(super) struct Args {
     measuring: Measuring,
 
     /// The hash function; repeat it to study several, one after the other
-    #[arg(long, value_name = "NAME", required = true, value_parser = FunctionName, hide_possible_values = true)]
+    #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
 
     /// Number of keys in the sample
@@ -36,31 +37,42 @@ pub(super) struct Args {
     sample: u64,
 
     #[command(flatten)]
+    own: OwnArgs,
+
+    #[command(flatten)]
     output: Output,
 }
 
 /// Flips bits, and reports what changes.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let specimens = args.hash.iter().map(|name| by_name(name)).collect::<Result<Vec<_>>>()?;
-    let session = args.measuring.keys.begin(&args.output, console)?;
+    let keys = &args.measuring.keys;
+    let specimens = args.hash.iter().map(|name| keys.specimen(name)).collect::<Result<Vec<_>>>()?;
+    if specimens.is_empty() && args.own.count() == 0 {
+        args.own.require_one(None)?;
+    }
+    // Without keys there is nothing to flip.
+    keys.require_file(None)?;
+    let session = keys.begin_with(&args.own, &args.output, console)?;
     let sample_count = usize::try_from(args.sample).unwrap_or(SAMPLE_KEYS);
     let (mut positions, mut sample) = (KeyPositions::default(), KeySample::new(sample_count));
-    session.for_each(&args.measuring.keys, |key| {
+    session.for_each(keys, |key| {
         positions.add(key);
         sample.add(key);
         true
     })?;
-    let keys = session.keys();
+    let measured = session.keys();
     // Keys that do not fit into memory cannot be sorted, so they have no neighbors.
-    let mut sorted: Vec<&[u8]> = keys.held().map_or_else(Vec::new, |keys| keys.iter().collect());
+    let mut sorted: Vec<&[u8]> =
+        measured.held().map_or_else(Vec::new, |keys| keys.iter().collect());
     sorted.sort_unstable();
-    let mut study = saving::study(keys.facts().clone());
+    let mut study = saving::study(measured.facts().clone());
     study.key_positions = positions.finish();
     let seed = args.measuring.seed();
-    for specimen in specimens {
+    for specimen in session.with_own(specimens) {
         let mut avalanche = Avalanche::new(specimen, seed, &sample);
         avalanche.neighbors = Neighbors::new(specimen, seed, sorted.iter().copied());
         study.avalanches.push(avalanche);
     }
+    session.check_own()?;
     args.output.deliver(&study, console)
 }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use splitpoint_lab::compare::{self, Comparison};
 use splitpoint_lab::study::Interruption;
 use splitpoint_lab::timing::{self, Sampler};
-use splitpoint_lab::{Report, Setup, Specimen, Study};
+use splitpoint_lab::{Report, Setup, Study};
 
-use super::list::{FunctionName, by_name};
+use super::list::FunctionName;
 use super::measuring::Measuring;
+use super::own::OwnArgs;
 use super::saving::{self, Output};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
@@ -17,18 +18,20 @@ use crate::number::counted;
 /// Compare two functions on your keys, or two saved studies
 ///
 /// With two --hash options, FILE holds keys, and both functions are measured and timed on them, by
-/// turns. With two files, both are studies saved with --json FILE, the older one first, and every
+/// turns, a function of a library in its own process. With two files, both are studies saved with --json FILE, the older one first, and every
 /// measurement that both contain is compared.
 ///
 /// The p value is the probability that chance alone makes a difference this large. For pairs of
 /// keys in one bucket, it assumes that both hashes are ideal. For times, it comes from the
 /// Mann-Whitney rank test on 15 runs each; the figures are their medians. A star marks differences
-/// that chance does not explain (p below 0.001). Times under 0.1 ns cannot be told from zero.
+/// that chance does not explain: p below 2^-20, about one in a million, as in all verdicts; for
+/// times, of which there are few runs, p below 0.001. Times under 0.1 ns cannot be told from zero.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   splitpoint lab compare words.txt --hash fnv1a-32 --hash xxh3-64
   splitpoint lab compare ids --keys u64 --hash identity-64 --hash rapidhash-v3
+  splitpoint lab compare ids --hash xxh3-64 --hash-library ./libmine.so:my_hash
   splitpoint lab hash words.txt --json old.json
   splitpoint lab hash words.txt --json new.json
   splitpoint lab compare old.json new.json")]
@@ -37,12 +40,15 @@ pub(super) struct Args {
     measuring: Measuring,
 
     /// The newer study, with FILE as the older one
-    #[arg(value_name = "NEWER", conflicts_with = "hash")]
+    #[arg(value_name = "NEWER", conflicts_with_all = ["hash", "hashes", "hash_command", "hash_library"])]
     newer: Option<PathBuf>,
 
-    /// A hash function; give this option twice
+    /// A hash function; give this option twice, or once beside a function of your own
     #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
     hash: Vec<String>,
+
+    #[command(flatten)]
+    own: OwnArgs,
 
     #[command(flatten)]
     output: Output,
@@ -50,32 +56,30 @@ pub(super) struct Args {
 
 /// Compares.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    match (&args.newer, args.hash.as_slice()) {
+    match (&args.newer, args.hash.len() + args.own.count()) {
         (Some(newer), _) => of_studies(args, newer, console),
-        (None, [left, right]) => of_functions(args, by_name(left)?, by_name(right)?, console),
-        (None, []) => Err(Failure::new(Exit::Usage, "there is nothing to compare")
-            .hint("give two functions with --hash, or two saved studies")),
-        (None, names) => {
-            let message = format!("compare takes two functions, not {}", names.len());
+        (None, 2) => of_functions(args, console),
+        (None, 0) => Err(Failure::new(Exit::Usage, "there is nothing to compare")
+            .hint("give two functions, by --hash or your own, or two saved studies")),
+        (None, function_count) => {
+            let message = format!("compare takes two functions, not {function_count}");
             Err(Failure::new(Exit::Usage, message)
                 .hint("to compare any number of functions, use splitpoint lab hash"))
         }
     }
 }
 
-fn of_functions(
-    args: &Args,
-    left: &'static Specimen,
-    right: &'static Specimen,
-    console: Console,
-) -> Result<()> {
+fn of_functions(args: &Args, console: Console) -> Result<()> {
     let keys = &args.measuring.keys;
-    let mut session = keys.begin(&args.output, console)?;
+    let named = args.hash.iter().map(|name| keys.specimen(name)).collect::<Result<Vec<_>>>()?;
+    // Hashes without keys cannot be compared with a function.
+    keys.require_file(None)?;
+    let mut session = keys.begin_with(&args.own, &args.output, console)?;
     let key_count = session.keys().len();
-    let specimens = [left, right];
-    let setups = specimens.map(|specimen| args.measuring.setup(specimen, key_count));
-    let setups: Vec<Setup> = setups.into_iter().collect::<Result<_>>()?;
-    let seeds = specimens.map(|specimen| (specimen, args.measuring.seed()));
+    let specimens = session.with_own(named);
+    let setups = specimens.iter().map(|specimen| args.measuring.setup(specimen, key_count));
+    let setups: Vec<Setup> = setups.collect::<Result<_>>()?;
+    let seeds: Vec<_> = specimens.iter().map(|it| (*it, args.measuring.seed())).collect();
     let outcome = session.measure(keys, &setups, Report::new)?;
     let mut sampler = Sampler::new();
     session.for_each(keys, |key| {
@@ -94,6 +98,7 @@ fn of_functions(
         }
         study.timings.extend(timings);
     }
+    session.check_own()?;
     study.interruption = outcome.interruption.or_else(|| {
         let missing = "the times of some lengths of keys".to_owned();
         session.is_stopped().then_some(Interruption { key_count, missing })

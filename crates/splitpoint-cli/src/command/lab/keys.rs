@@ -7,12 +7,13 @@ use std::sync::{Mutex, PoisonError};
 
 use splitpoint::Db;
 use splitpoint_lab::keys::{
-    Column, DuplicatePolicy, Framing, KeyBatch, KeyFormat, KeyInput, KeySource, Place, ReadError,
-    reader,
+    Column, DuplicatePolicy, Encoding, Framing, KeyBatch, KeyFormat, KeyInput, KeySource, Place,
+    ReadError, reader,
 };
 use splitpoint_lab::study::{Duplicates, KeyFacts};
 use splitpoint_lab::{Error, LiveTable};
 
+use super::own::Form;
 use super::watching::Watching;
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
@@ -84,11 +85,21 @@ impl KeyArgs {
 
     /// Reads the keys, and fails if there are none.
     pub(super) fn read(&self, watching: &mut Watching, console: Console) -> Result<Keys> {
+        self.read_through(|source| source, watching, console)
+    }
+
+    /// Does the same with the source that `wrap` makes of the keys' own.
+    pub(super) fn read_through(
+        &self,
+        wrap: impl FnOnce(Box<dyn KeySource>) -> Box<dyn KeySource>,
+        watching: &mut Watching,
+        console: Console,
+    ) -> Result<Keys> {
         let path = self.file();
         let format = self.format()?;
         let policy =
             if self.keep_duplicates { DuplicatePolicy::Keep } else { DuplicatePolicy::Remove };
-        let source = source(path, &format, console)?;
+        let source = wrap(source(path, &format, console)?);
         watching.expect_bytes(path);
         let keys =
             splitpoint_lab::keys::Keys::read(source, policy, self.memory_bytes / 2, watching);
@@ -131,6 +142,31 @@ impl KeyArgs {
     /// Returns the same arguments, but with duplicates.
     pub(super) fn with_duplicates(&self) -> Self {
         Self { keep_duplicates: true, ..self.clone() }
+    }
+
+    /// Returns how a command gets the keys.
+    pub(super) fn form_for_commands(&self) -> Form {
+        match self.format() {
+            Ok(Format::Bytes(format)) if format.encoding == Encoding::Bytes => {
+                match format.framing {
+                    Framing::Lines | Framing::Csv(_) | Framing::Tsv(_) => Form::Lines,
+                    Framing::Nul => Form::Nul,
+                    _ => Form::Hex,
+                }
+            }
+            _ => Form::Hex,
+        }
+    }
+
+    /// Returns the bytes of each key if the format fixes them, and whether the keys are text.
+    pub(super) fn width_and_text(&self) -> (Option<u8>, bool) {
+        match self.format() {
+            Ok(Format::Bytes(format)) => {
+                let is_bytes = format.encoding == Encoding::Bytes;
+                (format.width_bytes(), is_bytes && format.is_text())
+            }
+            _ => (None, false),
+        }
     }
 
     /// Returns the store's own table.
@@ -361,10 +397,7 @@ impl KeySource for PipeSource {
                 // One pass at a time, because all passes share the position.
                 let mut file = file.try_clone()?;
                 file.rewind()?;
-                let format = KeyFormat {
-                    framing: Framing::Varint,
-                    encoding: splitpoint_lab::keys::Encoding::Bytes,
-                };
+                let format = KeyFormat { framing: Framing::Varint, encoding: Encoding::Bytes };
                 reader(BufReader::with_capacity(BUFFER_BYTES, file), &format)
             }
         }

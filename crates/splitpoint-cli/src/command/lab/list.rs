@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure, Result};
 /// List the hash functions, or print the facts about one
 ///
 /// The facts are its width, its seed, whether files may name it, the reduction it was published
-/// with, its source, when to avoid it, and its other names. Names match regardless of case, hyphens
+/// with, its source, who uses it, when to avoid it, and its other names. Names match regardless of case, hyphens
 /// and underscores.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -44,6 +44,7 @@ struct Facts {
     keys: &'static str,
     reduction: Option<String>,
     source: &'static str,
+    used_in: Option<&'static str>,
     avoid: &'static str,
 }
 
@@ -64,6 +65,7 @@ impl Facts {
             keys: specimen.layout().description(),
             reduction: specimen.historic_reduction().map(|reduction| reduction.to_string()),
             source: specimen.source(),
+            used_in: Some(specimen.users()).filter(|users| !users.is_empty()),
             avoid: specimen.avoid(),
         }
     }
@@ -130,15 +132,17 @@ fn all_in_words(facts: &[Facts]) -> String {
 }
 
 fn one_in_words(facts: &Facts) -> String {
-    let Facts { name, aliases, width_bits, seed, stable, keys, reduction, source, avoid } = facts;
+    let Facts { name, aliases, width_bits, seed, stable, keys, reduction, .. } = facts;
+    let Facts { source, used_in, avoid, .. } = facts;
     let output = match stable {
         true => "frozen: it may be named in a file",
         false => "may change with the version or the machine: in memory only",
     };
     let reduction = reduction.as_deref().unwrap_or("any");
     let aliases = if aliases.is_empty() { "none".to_owned() } else { aliases.join(", ") };
+    let used_in = used_in.map_or_else(String::new, |users| format!("  used in      {users}\n"));
     format!(
-        "{name}\n  other names  {aliases}\n  source       {source}\n  width        {width_bits} bits\n  \
+        "{name}\n  other names  {aliases}\n  source       {source}\n{used_in}  width        {width_bits} bits\n  \
          seed         {seed}\n  output       {output}\n  keys         {keys}\n  \
          reduction    {reduction}\n  do not use   {avoid}\n"
     )

@@ -12,6 +12,7 @@ mod list;
 mod live;
 mod measuring;
 mod nfs;
+mod own;
 mod paper;
 mod recommend;
 mod replay;
@@ -23,6 +24,8 @@ mod table;
 mod tables;
 mod trace;
 mod watching;
+
+use std::path::PathBuf;
 
 use clap::Subcommand;
 
@@ -76,6 +79,18 @@ enum Command {
     Trace(trace::Args),
     Paper(paper::Args),
     Classics(Box<classics::Args>),
+    /// Hash keys by a function of a library: what the other commands call this program for
+    #[command(hide = true)]
+    HashWorker(WorkerArgs),
+}
+
+/// The function of a library.
+#[derive(Debug, clap::Args)]
+struct WorkerArgs {
+    /// The library
+    file: PathBuf,
+    /// The function
+    symbol: String,
 }
 
 /// Runs a command of the lab.
@@ -100,5 +115,6 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Command::Trace(args) => trace::run(args, console),
         Command::Paper(args) => paper::run(args, console),
         Command::Classics(args) => classics::run(args, console),
+        Command::HashWorker(args) => own::worker(&args.file, &args.symbol),
     }
 }

@@ -12,6 +12,7 @@ use splitpoint_lab::{Specimen, Study, report};
 use super::keys::KeyArgs;
 use super::list::FunctionName;
 use super::measuring::Session;
+use super::own::OwnArgs;
 use super::saving::{self, Output};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
@@ -58,6 +59,9 @@ pub(super) struct Args {
     all: bool,
 
     #[command(flatten)]
+    own: OwnArgs,
+
+    #[command(flatten)]
     output: Output,
 }
 
@@ -65,7 +69,19 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let wishes = Wishes { on_disk: args.on_disk, hostile: args.hostile };
     let candidates = candidates(args, wishes)?;
-    let session = args.keys.begin(&args.output, console)?;
+    if args.own.count() > 0 {
+        if args.hostile {
+            let message = "--hostile asks for a function with a secret key, which your own has not";
+            return Err(Failure::new(Exit::Usage, message).hint(
+                "it gets a seed of 64 bits at most, with which an attacker finds keys that \
+                 collide; leave it out or --hostile",
+            ));
+        }
+        // Without keys, nothing can be timed beside it.
+        args.keys.require_file(None)?;
+    }
+    let session = args.keys.begin_with(&args.own, &args.output, console)?;
+    let candidates = session.with_own(candidates);
     let key_count = session.keys().len();
     let bucket_count = args.buckets.unwrap_or(key_count.next_power_of_two());
     check_memory(args, bucket_count, &session)?;
@@ -127,8 +143,11 @@ fn measure(
     let mut measured_count = 0;
     for &specimen in candidates {
         let is_timing_of = |timing: &&Timing| timing.is_mixed && timing.hash == specimen.name();
-        let Some(timing) = study.timings.iter().find(is_timing_of) else { break };
-        let hash_ns = timing.latency_ns.median;
+        let timing = study.timings.iter().find(is_timing_of);
+        if timing.is_none() && !specimen.is_foreign() {
+            break;
+        }
+        let hash_ns = timing.map(|timing| timing.latency_ns.median);
         let distributions = distributions(specimen, bucket_count, session, args)?;
         if session.is_stopped() {
             break;
@@ -191,8 +210,8 @@ fn distributions(
     let is_seeded = specimen.seeding() != Seeding::None;
     for &seed in if is_seeded { &SEEDS[..] } else { &SEEDS[..1] } {
         let mut hashes = Vec::with_capacity(session.keys().len() as usize);
-        session.for_each(&args.keys, |key| {
-            hashes.push(specimen.hash(key, seed));
+        session.for_each_hash(&args.keys, (specimen, seed), |_, hash| {
+            hashes.push(hash);
             true
         })?;
         if session.is_stopped() {

@@ -7,6 +7,7 @@ use splitpoint_lab::{Reduction, Report, Setup, Specimen};
 
 use super::keys::KeyArgs;
 use super::list::FunctionName;
+use super::own::OwnArgs;
 use super::saving::{self, Output};
 use crate::console::Console;
 use crate::failure::{Exit, Failure, Result};
@@ -54,6 +55,9 @@ pub(super) struct Args {
     seeds: u64,
 
     #[command(flatten)]
+    own: OwnArgs,
+
+    #[command(flatten)]
     output: Output,
 }
 
@@ -71,7 +75,9 @@ fn bits(text: &str) -> Result<(u32, u32), String> {
 /// Measures every combination.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let specimens = args.keys.specimens(&args.hash)?;
-    let mut session = args.keys.begin(&args.output, console)?;
+    args.own.require_keys_for(&args.hash, &args.keys)?;
+    let mut session = args.keys.begin_with(&args.own, &args.output, console)?;
+    let specimens = session.with_own(specimens);
     let setups = setups(args, &specimens, session.keys().len())?;
     let outcome = session.measure(&args.keys, &setups, |stats| light(Report::new(stats)))?;
     let mut study = saving::study(session.keys().facts().clone());

@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 use splitpoint::stats::ChainRow;
 use splitpoint_lab::keys::KeyBatch;
 use splitpoint_lab::measure::EqualHashes;
-use splitpoint_lab::{KeyPositions, KeySample, Lookups, Report, Setup, Study};
+use splitpoint_lab::{KeyPositions, KeySample, Lookups, Report, Setup, Specimen, Study};
 
 use super::keys::KeyArgs;
-use super::list::{FunctionName, by_name};
+use super::list::FunctionName;
 use super::measuring::{Measuring, Session};
+use super::own::OwnArgs;
 use super::saving::{self, Output};
 use crate::bytes::shown;
 use crate::chains::{self, Form};
 use crate::console::Console;
-use crate::failure::Result;
+use crate::failure::{Exit, Failure, Result};
 
 /// Measure one hash function in one table, in depth
 ///
@@ -29,6 +30,8 @@ Examples:
   splitpoint lab table paths --hash linux-3.10-name --buckets 16777216
   splitpoint lab table --store words.spt --hash rapidhash-v3 --seed 7
   splitpoint lab table names --hash sdbm --lookups names-asked-for
+  splitpoint lab table ids --hash-command ./my-hash
+  splitpoint lab table ids --hash-library ./libmine.so:my_hash
   splitpoint lab table ids --keys u32 --hash linux-hash32 --json
   splitpoint lab table handles --keys hex --hash fnv1-32-bsd --style vmstat")]
 pub(super) struct Args {
@@ -37,7 +40,7 @@ pub(super) struct Args {
 
     /// The hash function
     #[arg(long, value_name = "NAME", value_parser = FunctionName, hide_possible_values = true)]
-    hash: String,
+    hash: Option<String>,
 
     /// Treat FILE as a store: show the chains of its own table first, then measure its keys
     #[arg(long)]
@@ -52,6 +55,9 @@ pub(super) struct Args {
     style: Form,
 
     #[command(flatten)]
+    own: OwnArgs,
+
+    #[command(flatten)]
     output: Output,
 }
 
@@ -64,25 +70,33 @@ const BLAMED_KEYS: usize = 512;
 
 /// Measures the table.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
-    let specimen = by_name(&args.hash)?;
+    args.own.require_one(args.hash.as_deref())?;
     let keys =
         if args.store { args.measuring.keys.of_store() } else { args.measuring.keys.clone() };
-    let mut session = keys.begin(&args.output, console)?;
+    let named = args.hash.as_deref().map(|name| keys.specimen(name)).transpose()?;
+    let mut session = keys.begin_with(&args.own, &args.output, console)?;
+    let specimen = session.only(named)?;
     let live_table = if args.store { Some(keys.live_table(console)?) } else { None };
     let setup = args.measuring.setup(specimen, session.keys().len())?;
     let (mut positions, mut sample) = (KeyPositions::default(), KeySample::new(BLAMED_KEYS));
     session.for_each(&keys, |key| {
         positions.add(key);
         sample.add(key);
-        true
+        session.has_keys()
     })?;
     let trace = match &args.lookups {
         Some(path) => Some(Trace::read(&keys, path, &mut session, console)?),
         None => None,
     };
+    if let Some(trace) = &trace {
+        trace.require_hashes(specimen, setup.seed(), &session)?;
+    }
+    let has_keys = session.has_keys();
     let outcome = session.measure(&keys, &[setup], |stats| {
         let mut report = Report::new(stats);
-        report.find_blame(stats, &positions, &sample);
+        if has_keys {
+            report.find_blame(stats, &positions, &sample);
+        }
         if let Some(trace) = &trace {
             report.add_lookups(stats, &Lookups::count(stats, trace.lookups()));
         }
@@ -92,7 +106,9 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     study.reports = outcome.results;
     study.interruption = outcome.interruption;
     study.live_table = live_table;
-    study.key_positions = positions.finish();
+    if has_keys {
+        study.key_positions = positions.finish();
+    }
     for report in &mut study.reports {
         add_examples(&session, &keys, &setup, report)?;
     }
@@ -125,6 +141,17 @@ impl Trace {
         Ok(Self { lookups, there })
     }
 
+    /// Fails if the hash of a lookup is not known.
+    fn require_hashes(&self, specimen: &Specimen, seed: u64, session: &Session) -> Result<()> {
+        let hashes = specimen.hashes(self.lookups.iter(), seed);
+        session.check_own()?;
+        let unknown = self.lookups.iter().zip(hashes).find(|(_, hash)| hash.is_none());
+        let Some((key, _)) = unknown else { return Ok(()) };
+        let message = format!("the hash of the lookup `{}` is not known", shown(key));
+        Err(Failure::new(Exit::Usage, message)
+            .hint("give the function itself, with --hash-command or --hash-library"))
+    }
+
     fn lookups(&self) -> impl Iterator<Item = (&[u8], bool)> {
         self.lookups.iter().map(|key| (key, self.there.contains(key)))
     }
@@ -153,8 +180,7 @@ fn add_examples(
     let mut examples: Vec<EqualHashes> =
         collisions.shared.iter().take(SHARED_SHOWN).map(of_hash).collect();
     if !examples.is_empty() {
-        session.for_each(args, |key| {
-            let hash = setup.specimen().hash(key, setup.seed());
+        session.for_each_hash(args, (setup.specimen(), setup.seed()), |key, hash| {
             let found = examples.iter_mut().find(|example| example.hash == hash);
             if let Some(example) = found.filter(|example| example.keys.len() < KEYS_SHOWN) {
                 example.keys.push(shown(key));

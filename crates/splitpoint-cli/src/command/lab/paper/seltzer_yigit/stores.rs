@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use splitpoint::{Create, Db, Table as _, TableExt as _};
+use splitpoint::{Create, Db, Table, TableExt as _};
 use splitpoint_lab::paper::seltzer_yigit::{Counts, PaperFigure, Run, System};
 use splitpoint_legacy::algorithm::{self, Algorithm, StoreMode, Variant};
 use splitpoint_legacy::db185::{self, Db185};
@@ -63,8 +63,12 @@ pub(super) struct Place {
 /// Opens the table of a run, or creates it.
 pub(super) fn open(run: &Run, place: &Place) -> Result<Box<dyn Store>, NoTable> {
     let variant = match run.system {
-        System::Hash => return Ok(Box::new(hash(run, place)?)),
-        System::Splitpoint => return Ok(Box::new(native(run, place)?)),
+        System::Hash => {
+            return Ok(Box::new(Own { table: hash(run, place)?, counts: pool_counts }));
+        }
+        System::Splitpoint => {
+            return Ok(Box::new(Own { table: native(run, place)?, counts: |_| Counts::default() }));
+        }
         System::Ndbm => {
             Ndbm::library().map_err(|absent| NoTable::Absent(absent.to_string()))?;
             return Ok(Box::new(Ndbm::open(file(place)).map_err(NoTable::Refused)?));
@@ -141,61 +145,36 @@ fn is_as_expected(found: Option<&[u8]>, expected: Option<&[u8]>) -> bool {
     found.is_some_and(|found| expected.is_none_or(|expected| found == expected))
 }
 
-impl Store for Db185 {
-    fn store(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
-        self.put(key, value).map_err(words)
-    }
+/// A table of this program, and what it counts.
+struct Own<T> {
+    table: T,
+    counts: fn(&T) -> Counts,
+}
 
-    fn fetch(&mut self, key: &[u8], expected: Option<&[u8]>) -> Result<bool, String> {
-        let found = self.get(key).map_err(words)?;
-        Ok(is_as_expected(found.as_deref(), expected))
-    }
-
-    fn walk(&mut self, _has_values: bool) -> Result<u64, String> {
-        let mut found = 0;
-        for entry in self.scan().map_err(words)? {
-            entry.map_err(words)?;
-            found += 1;
-        }
-        Ok(found)
-    }
-
-    fn sync(&mut self) -> Result<(), String> {
-        splitpoint::Table::sync(self).map_err(words)
-    }
-
-    fn counts(&mut self) -> Counts {
-        let cache = self.cache();
-        Counts {
-            page_reads: Some(cache.reads + cache.temporary_reads),
-            page_writes: Some(cache.writes + cache.temporary_writes),
-            page_allocations: Some(cache.allocations),
-            ..Counts::default()
-        }
-    }
-
-    fn memory_bytes(&mut self) -> Result<u64, String> {
-        self.stats().map(|stats| stats.file_bytes).map_err(words)
-    }
-
-    fn close(self: Box<Self>) -> Result<(), String> {
-        Db185::close(*self).map_err(words)
+/// Returns what the buffer pool of the package has counted.
+fn pool_counts(table: &Db185) -> Counts {
+    let cache = table.cache();
+    Counts {
+        page_reads: Some(cache.reads + cache.temporary_reads),
+        page_writes: Some(cache.writes + cache.temporary_writes),
+        page_allocations: Some(cache.allocations),
+        ..Counts::default()
     }
 }
 
-impl Store for Db {
+impl<T: Table> Store for Own<T> {
     fn store(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
-        self.put(key, value).map_err(words)
+        self.table.put(key, value).map_err(words)
     }
 
     fn fetch(&mut self, key: &[u8], expected: Option<&[u8]>) -> Result<bool, String> {
-        let found = self.get(key).map_err(words)?;
+        let found = self.table.get(key).map_err(words)?;
         Ok(is_as_expected(found.as_deref(), expected))
     }
 
     fn walk(&mut self, _has_values: bool) -> Result<u64, String> {
         let mut found = 0;
-        for entry in self.scan().map_err(words)? {
+        for entry in self.table.scan().map_err(words)? {
             entry.map_err(words)?;
             found += 1;
         }
@@ -203,15 +182,19 @@ impl Store for Db {
     }
 
     fn sync(&mut self) -> Result<(), String> {
-        Db::sync(self).map_err(words)
+        self.table.sync().map_err(words)
+    }
+
+    fn counts(&mut self) -> Counts {
+        (self.counts)(&self.table)
     }
 
     fn memory_bytes(&mut self) -> Result<u64, String> {
-        self.stats().map(|stats| stats.file_bytes).map_err(words)
+        self.table.stats().map(|stats| stats.file_bytes).map_err(words)
     }
 
     fn close(self: Box<Self>) -> Result<(), String> {
-        Db::close(*self).map(|_| ()).map_err(words)
+        Box::new(self.table).close().map(|_| ()).map_err(words)
     }
 }
 
