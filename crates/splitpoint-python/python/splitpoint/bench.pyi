@@ -1,0 +1,6 @@
+from collections.abc import Sequence
+
+__all__ = ["main", "peers"]
+
+def peers() -> list[str]: ...
+def main(arguments: Sequence[str] | None = None) -> None: ...

@@ -1,0 +1,23 @@
+import os
+from typing import Final
+
+from . import Table
+from . import error as _error
+
+__all__ = ["error", "install", "library", "open", "open_flags", "uninstall", "whichdb"]
+
+error: Final[tuple[type[_error], type[OSError]]]
+library: str
+open_flags: str
+
+class _Table(Table):
+    def keys(self) -> list[bytes]: ...  # type: ignore[override]
+
+def open(
+    file: str | bytes | os.PathLike[str] | os.PathLike[bytes], flag: str = "r", mode: int = 0o666
+) -> _Table: ...
+def whichdb(
+    filename: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+) -> str | None: ...
+def install(default: bool = True) -> None: ...
+def uninstall() -> None: ...

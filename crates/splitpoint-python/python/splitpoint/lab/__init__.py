@@ -1,0 +1,237 @@
+"""The lab: is this hash function good for these keys?
+
+>>> from splitpoint import lab
+>>> report = lab.measure((f"user:{i}" for i in range(10_000)), hashes=["xxh3-64", "djb2"])
+>>> report.verdicts["xxh3-64"]
+'fits'
+>>> report.verdicts["djb2"]
+'worse'
+
+A report shows itself in a notebook, and `print(report)` shows it as text. `docs/lab.md` explains the
+verdicts.
+"""
+
+import html as _html
+import json as _json
+import pathlib as _pathlib
+
+from .. import _native
+
+__all__ = ["Partial", "Report", "functions", "measure"]
+
+
+def functions():
+    """Return the names of the hash functions of the lab, the historic ones first.
+
+    >>> "xxh3-64" in functions()
+    True
+    """
+    return _native.hash_names()
+
+
+def measure(
+    keys,
+    hashes=("xxh3-64",),
+    *,
+    buckets=None,
+    reduction="own",
+    seed=0,
+    width=64,
+    sample_hashes=0,
+    duplicates="remove",
+    memory_bytes=2 << 30,
+    threads=0,
+):
+    """Measure hash functions on `keys`, beside an ideal hash, and return a `Report`.
+
+    `keys` is an iterable of `bytes` or `str`, or an array of numbers (of numpy, or of the module
+    `array`), of which each is a key of its little-endian bytes. Keys that come again are left out,
+    or measured with ``duplicates="keep"``.
+
+    `hashes` has names, as `functions` lists them, and functions of your own. A function of your own
+    gets a list of keys and returns as many numbers, in any iterable, such as an array of numpy. Its
+    hashes have `width` bits.
+
+    The table has `buckets` buckets, by default about as many as there are keys. `reduction` says how
+    a hash becomes a bucket: ``"low"``, ``"high"``, ``"modulus"``, ``"prime"``, ``"range"``,
+    ``"split"``, ``"hashbrown"``, or ``"own"``, which is the one that the function was published with.
+
+    `sample_hashes` keeps one in 2 to that power of the hashes to look for equal ones, to save
+    memory; `memory_bytes` bounds the memory of the counts; `threads` is 0 for all cores.
+
+    Raises `splitpoint.error` with code ``"invalid"``, a `ValueError`, for an unknown name; and
+    what a function of your own raises.
+
+    >>> def by_length(keys):
+    ...     return [len(key) for key in keys]
+    >>> report = measure(["ant", "bee", "spider", "crane"] , [by_length], width=8, buckets=8)
+    >>> report.results[0]["longest"]
+    2
+    """
+    if duplicates not in ("remove", "keep"):
+        raise ValueError(f"duplicates is 'remove' or 'keep', not {duplicates!r}")
+    if isinstance(hashes, str) or callable(hashes):
+        hashes = [hashes]
+    return Report(
+        _native.measure(
+            keys,
+            list(hashes),
+            width,
+            reduction,
+            buckets,
+            seed,
+            sample_hashes,
+            duplicates == "keep",
+            memory_bytes,
+            threads,
+        )
+    )
+
+
+class Report:
+    """What a measurement found: figures, verdicts and their explanation.
+
+    >>> report = measure(range_of_keys := [str(i) for i in range(1000)])
+    >>> report.results[0]["key_count"]
+    1000
+    >>> "xxh3-64" in str(report)
+    True
+    """
+
+    __slots__ = ("_parsed", "_study")
+
+    def __init__(self, study):
+        self._study = study
+        self._parsed = None
+
+    def to_json(self):
+        """Return everything that was measured as JSON: a study, as `splitpoint lab --json` saves it."""
+        return self._study.json()
+
+    def to_dict(self):
+        """Return what `to_json` returns, as objects of Python. `docs/lab-json.md` lists the fields."""
+        return _json.loads(self.to_json())
+
+    def to_html(self, path=None):
+        """Return the report as a page that needs no other file, and write it to `path` if given."""
+        page = self._study.html()
+        if path is not None:
+            _pathlib.Path(path).write_text(page, encoding="utf-8")
+        return page
+
+    def to_markdown(self):
+        """Return the report in Markdown."""
+        return self._study.markdown()
+
+    @property
+    def results(self):
+        """The figures of each function, as a list of dicts."""
+        if self._parsed is None:
+            self._parsed = self.to_dict()
+        return self._parsed["reports"]
+
+    @property
+    def verdicts(self):
+        """The verdict on each function by its name: fits, structured, slight or worse."""
+        return {result["hash"]: result["verdict"]["kind"] for result in self.results}
+
+    def __str__(self):
+        return self._study.text(100)
+
+    def __repr__(self):
+        words = ", ".join(f"{name} {verdict}" for name, verdict in self.verdicts.items())
+        return f"<splitpoint.lab.Report {words}>"
+
+    def _repr_html_(self):
+        page = _html.escape(self.to_html(), quote=True)
+        return f'<iframe srcdoc="{page}" width="100%" height="720" frameborder="0"></iframe>'
+
+
+class Partial:
+    """Counts of a part of the keys, to add to those of other parts, threads or machines.
+
+    Counts of any partition, merged in any order, have the same bytes as those of one pass. Keys that
+    come again are counted again: make them distinct first.
+
+    `hash` is a name or several; the other arguments are those of `measure`. Each of the hashes takes
+    8 bytes, those that `sample_hashes` leaves out take nothing.
+
+    >>> parts = [Partial("xxh3-64", buckets=64) for _ in range(2)]
+    >>> parts[0].add(["a", "b"])
+    >>> parts[1].add(["c"])
+    >>> both = parts[0].merge(parts[1])
+    >>> both.key_count
+    3
+    >>> Partial.from_bytes(both.to_bytes()).report().results[0]["key_count"]
+    3
+    """
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, hash, *, buckets, reduction="own", seed=0, sample_hashes=0):
+        names = [hash] if isinstance(hash, str) else list(hash)
+        if not names:
+            raise ValueError("hash names no function")
+        self._counts = [
+            _native.Counts(name, reduction, buckets, seed, sample_hashes) for name in names
+        ]
+
+    @classmethod
+    def _of(cls, counts):
+        self = cls.__new__(cls)
+        self._counts = counts
+        return self
+
+    def add(self, keys):
+        """Count `keys`, which are those of `measure`."""
+        if len(self._counts) > 1 and iter(keys) is keys:
+            # Each function passes over them.
+            keys = list(keys)
+        for counts in self._counts:
+            counts.add(keys)
+
+    def merge(self, other):
+        """Return the counts of the keys of both; raise `ValueError` if they are not of one setup."""
+        if not isinstance(other, Partial):
+            raise TypeError(f"a Partial is merged with another, not with {type(other).__name__}")
+        if len(self._counts) != len(other._counts):
+            raise ValueError("the partial results are of different measurements")
+        pairs = zip(self._counts, other._counts, strict=True)
+        return Partial._of([mine.merged(others) for mine, others in pairs])
+
+    def __iadd__(self, other):
+        self._counts = self.merge(other)._counts
+        return self
+
+    @property
+    def key_count(self):
+        """The number of keys counted."""
+        return self._counts[0].key_count
+
+    def to_bytes(self):
+        """Return the counts as bytes that say what they are of. Equal counts have equal bytes."""
+        parts = [counts.encode() for counts in self._counts]
+        return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+
+    @classmethod
+    def from_bytes(cls, data):
+        """Return the counts that `to_bytes` has written; raise `ValueError` if they are damaged."""
+        rest, counts = memoryview(data).cast("B"), []
+        while rest or not counts:
+            size = int.from_bytes(rest[:8], "little")
+            if len(rest) < 8 or len(rest) - 8 < size:
+                raise ValueError(f"the partial result ends early, {len(rest)} bytes into a part")
+            counts.append(_native.Counts.decode(bytes(rest[8 : 8 + size])))
+            rest = rest[8 + size :]
+        return cls._of(counts)
+
+    def __reduce__(self):
+        return Partial.from_bytes, (self.to_bytes(),)
+
+    def report(self):
+        """Return the `Report` of the counts, without what needs the keys themselves."""
+        return Report(_native.report_of(self._counts))
+
+    def __repr__(self):
+        names = ", ".join(counts.hash for counts in self._counts)
+        return f"<splitpoint.lab.Partial {names}, {self.key_count:,} keys>"

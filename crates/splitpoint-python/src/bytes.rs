@@ -1,0 +1,65 @@
+//! Keys and values that Python passes: bytes, text as UTF-8, or any buffer.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyMemoryView, PyString};
+
+/// Bytes that nobody changes: those of an immutable object, or a copy.
+pub(crate) enum ByteString<'py> {
+    Bytes(Bound<'py, PyBytes>),
+    /// Text that has been encoded once, which Python keeps with the object.
+    Text(Bound<'py, PyString>),
+}
+
+impl<'py> ByteString<'py> {
+    /// Takes `object` as a key or a value, as `role` says in the error.
+    ///
+    /// # Errors
+    ///
+    /// `TypeError` for anything but bytes, text and buffers; `UnicodeEncodeError` for text with
+    /// unpaired surrogates.
+    pub(crate) fn of(object: &Bound<'py, PyAny>, role: &str) -> PyResult<Self> {
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Self::Bytes(bytes.clone()));
+        }
+        if let Ok(text) = object.cast::<PyString>() {
+            text.to_str()?;
+            return Ok(Self::Text(text.clone()));
+        }
+        let Ok(view) = PyMemoryView::from(object) else {
+            let found = object.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "a {role} is bytes, str or a buffer, not {found}"
+            )));
+        };
+        // A copy: another thread may change a bytearray while the interpreter's lock is released.
+        Ok(Self::Bytes(view.call_method0("tobytes")?.cast_into()?))
+    }
+
+    /// Returns the bytes.
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes.as_bytes(),
+            // `of` has encoded it, so this does not fail.
+            Self::Text(text) => text.to_str().unwrap_or_default().as_bytes(),
+        }
+    }
+}
+
+/// Takes `object` as a key.
+///
+/// # Errors
+///
+/// As [`ByteString::of`].
+pub(crate) fn key<'py>(object: &Bound<'py, PyAny>) -> PyResult<ByteString<'py>> {
+    ByteString::of(object, "key")
+}
+
+/// Takes `object` as a value.
+///
+/// # Errors
+///
+/// As [`ByteString::of`].
+pub(crate) fn value<'py>(object: &Bound<'py, PyAny>) -> PyResult<ByteString<'py>> {
+    ByteString::of(object, "value")
+}

@@ -1,0 +1,69 @@
+//! Errors of the library as exceptions. `splitpoint/_errors.py` has the classes and their `errno`.
+
+use std::path::Path;
+
+use pyo3::prelude::*;
+use splitpoint::{Error, ErrorKind};
+
+/// Returns the exception for an error of the library.
+pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    let number = error.io_error().and_then(std::io::Error::raw_os_error);
+    exception(py, code(error.kind()), number, &error.to_string(), error.path())
+}
+
+/// Returns the exception of a call on a closed table.
+pub(crate) fn closed(py: Python<'_>) -> PyErr {
+    exception(py, "closed", None, "I/O operation on closed table", None)
+}
+
+/// Returns the exception of a call in a child of the process that opened the table for writing.
+pub(crate) fn forked(py: Python<'_>, path: &Path) -> PyErr {
+    let message = format!(
+        "`{}` was opened for writing before the fork, and belongs to the parent; open it again here, \
+         after the parent has closed it",
+        path.display()
+    );
+    exception(py, "forked", None, &message, Some(path))
+}
+
+/// Returns the exception of an option with an unusable value.
+pub(crate) fn invalid(py: Python<'_>, message: &str) -> PyErr {
+    exception(py, "invalid", None, message, None)
+}
+
+fn exception(
+    py: Python<'_>,
+    code: &str,
+    number: Option<i32>,
+    message: &str,
+    path: Option<&Path>,
+) -> PyErr {
+    let make = || py.import("splitpoint._errors")?.getattr("make");
+    let path = path.map(Path::as_os_str);
+    match make().and_then(|make| make.call1((code, number, message, path))) {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}
+
+/// Returns the name of a kind: `splitpoint.error.code`.
+fn code(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Io => "io",
+        ErrorKind::NotFound => "not_found",
+        ErrorKind::NotAStore => "not_a_store",
+        ErrorKind::Version => "version",
+        ErrorKind::Corrupt => "corrupt",
+        ErrorKind::Locked => "locked",
+        ErrorKind::TooLarge => "too_large",
+        ErrorKind::HashMismatch => "hash_mismatch",
+        ErrorKind::ReadOnly => "read_only",
+        ErrorKind::Exists => "exists",
+        ErrorKind::Poisoned => "poisoned",
+        ErrorKind::Full => "full",
+        ErrorKind::Unsupported => "unsupported",
+        ErrorKind::Invalid => "invalid",
+        // A kind that this version does not know.
+        _ => "other",
+    }
+}

@@ -1,0 +1,294 @@
+//! The state of an open table that calls, scans and views share, and its end.
+
+use std::any::Any;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use splitpoint::rehash::rehash;
+use splitpoint::{Create, Db, Error, ErrorKind, Options, Result, Table};
+
+use crate::error;
+use crate::scan::Walk;
+
+/// A table by its access method. Only stores have calls of their own.
+#[derive(Debug)]
+pub(crate) enum Access {
+    Store(Db),
+    Other(Box<dyn Table>),
+}
+
+impl Access {
+    pub(crate) fn of(table: Box<dyn Table>) -> Self {
+        let is_store = (&*table as &dyn Any).is::<Db>();
+        if !is_store {
+            return Self::Other(table);
+        }
+        let table: Box<dyn Any> = table;
+        match table.downcast::<Db>() {
+            Ok(store) => Self::Store(*store),
+            Err(_) => unreachable!("its type was compared"),
+        }
+    }
+
+    fn close(self) -> Result<bool> {
+        match self {
+            Self::Store(store) => store.close(),
+            Self::Other(table) => table.close(),
+        }
+    }
+}
+
+/// The forks that lie between this process and the one that imported the package. The interpreter
+/// counts them, since asking the system at each lookup would take a fifth of its time.
+static FORK_COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that this process is a new child.
+#[pyfunction]
+pub(crate) fn note_fork() {
+    FORK_COUNT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// An open table.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) access: Access,
+    /// As errors name it.
+    pub(crate) path: PathBuf,
+    /// The same, whatever the working directory is by now.
+    absolute: PathBuf,
+    /// What opened it.
+    options: Options,
+    pub(crate) is_read_only: bool,
+    /// Views of values that Python has not released.
+    views: AtomicUsize,
+    /// Whether another process, the parent, may change it after a fork.
+    is_shared_after_fork: bool,
+    /// [`FORK_COUNT`] of the process that opened it.
+    fork_count: u64,
+}
+
+impl Opened {
+    pub(crate) fn new(access: Access, path: PathBuf, options: Options) -> Self {
+        let mut opened = Self {
+            access,
+            absolute: std::path::absolute(&path).unwrap_or_else(|_| path.clone()),
+            path,
+            options,
+            is_read_only: false,
+            views: AtomicUsize::new(0),
+            is_shared_after_fork: false,
+            fork_count: FORK_COUNT.load(Ordering::Relaxed),
+        };
+        let capabilities = opened.table().capabilities();
+        opened.is_read_only = capabilities.is_read_only;
+        let has_file = !capabilities.durability.is_empty();
+        opened.is_shared_after_fork = has_file && !capabilities.is_read_only;
+        opened
+    }
+
+    pub(crate) fn table(&self) -> &dyn Table {
+        match &self.access {
+            Access::Store(store) => store,
+            Access::Other(table) => &**table,
+        }
+    }
+
+    /// Returns whether this process is a fork of the one that opened the table.
+    pub(crate) fn is_forked(&self) -> bool {
+        FORK_COUNT.load(Ordering::Relaxed) != self.fork_count
+    }
+
+    /// Returns whether a call would wait for a thread of the parent, or read what the parent changes.
+    #[inline]
+    fn is_lost(&self) -> bool {
+        self.is_shared_after_fork && self.is_forked()
+    }
+
+    /// Returns the exception for an error of this table.
+    pub(crate) fn raise(&self, py: Python<'_>, error: &Error) -> PyErr {
+        if error.kind() == ErrorKind::Poisoned && self.is_forked() {
+            return error::forked(py, &self.path);
+        }
+        error::raise(py, error)
+    }
+
+    /// Counts a view, which keeps the table from being closed.
+    pub(crate) fn add_view(&self) {
+        self.views.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a view less.
+    pub(crate) fn remove_view(&self) {
+        self.views.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A scan that goes on until its iterator is dropped or its table is closed.
+pub(crate) type SharedWalk = Arc<Mutex<Option<Walk>>>;
+
+/// A table, open or closed.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    slot: RwLock<Option<Arc<Opened>>>,
+    walks: Mutex<Vec<Weak<Mutex<Option<Walk>>>>>,
+}
+
+impl Handle {
+    pub(crate) fn new(opened: Opened) -> Self {
+        Self { slot: RwLock::new(Some(Arc::new(opened))), walks: Mutex::default() }
+    }
+
+    /// Returns the table, for a call that may take long or run Python code.
+    ///
+    /// # Errors
+    ///
+    /// `splitpoint.error` with code `closed`.
+    pub(crate) fn opened(&self, py: Python<'_>) -> PyResult<Arc<Opened>> {
+        let opened = self.slot.read().unwrap_or_else(PoisonError::into_inner).clone();
+        // Without the lock: an exception is made by Python code.
+        let opened = opened.ok_or_else(|| error::closed(py))?;
+        if opened.is_lost() { Err(error::forked(py, &opened.path)) } else { Ok(opened) }
+    }
+
+    /// Calls `work` on the table. It must not run Python code, which may close the table.
+    ///
+    /// # Errors
+    ///
+    /// As [`opened`](Self::opened).
+    #[inline]
+    pub(crate) fn with<R>(&self, py: Python<'_>, work: impl FnOnce(&Opened) -> R) -> PyResult<R> {
+        let slot = self.slot.read().unwrap_or_else(PoisonError::into_inner);
+        let made = slot.as_deref().filter(|opened| !opened.is_lost()).map(work);
+        drop(slot);
+        // What is missing, `opened` says.
+        made.map_or_else(|| self.opened(py).and(Err(error::closed(py))), Ok)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.slot.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Returns whether it is open, and this process is a fork of the one that opened it.
+    pub(crate) fn is_forked(&self) -> bool {
+        let slot = self.slot.read().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().is_some_and(|opened| opened.is_forked())
+    }
+
+    /// Begins a scan that ends with the table.
+    ///
+    /// # Errors
+    ///
+    /// Those of the scan.
+    pub(crate) fn walk(&self, py: Python<'_>) -> PyResult<SharedWalk> {
+        let opened = self.opened(py)?;
+        let walk = py.detach(|| Walk::begin(opened.clone()));
+        let walk = walk.map_err(|error| opened.raise(py, &error))?;
+        let walk = Arc::new(Mutex::new(Some(walk)));
+        let mut walks = self.walks();
+        walks.retain(|walk| walk.strong_count() > 0);
+        walks.push(Arc::downgrade(&walk));
+        Ok(walk)
+    }
+
+    fn walks(&self) -> MutexGuard<'_, Vec<Weak<Mutex<Option<Walk>>>>> {
+        self.walks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the table away from other threads and ends its scans.
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` while a view is open; then nothing has changed.
+    fn take(&self, py: Python<'_>) -> PyResult<Option<Arc<Opened>>> {
+        let taken = {
+            let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
+            match slot.as_ref().map_or(0, |opened| opened.views.load(Ordering::Relaxed)) {
+                0 => Ok(slot.take()),
+                views => Err(views),
+            }
+        };
+        let opened = taken.map_err(|views| {
+            PyBufferError::new_err(format!(
+                "cannot close the table: {views} of its values are viewed; release the views first"
+            ))
+        })?;
+        let walks: Vec<SharedWalk> = self.walks().drain(..).filter_map(|it| it.upgrade()).collect();
+        py.detach(|| {
+            for walk in walks {
+                drop(walk.lock().unwrap_or_else(PoisonError::into_inner).take());
+            }
+        });
+        Ok(opened)
+    }
+
+    /// Closes the table. Other threads finish their calls, and the last of them closes the file.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take). Those of the library: the table is closed nevertheless.
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(opened) = self.take(py)? else { return Ok(()) };
+        py.detach(|| close(opened)).map_err(|error| error::raise(py, &error))
+    }
+
+    /// Moves the live records of a store into a new file of the same name, as small as they allow.
+    /// Meanwhile the table is closed for other threads.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take); `splitpoint.error` with code `locked` if another thread is in a
+    /// call, and the errors of [`rehash`]. If another process takes the file meanwhile, the table
+    /// is closed.
+    pub(crate) fn reorganize(&self, py: Python<'_>) -> PyResult<()> {
+        let (is_in_file, is_read_only) = self.with(py, |opened| {
+            let has_file = !opened.table().capabilities().durability.is_empty();
+            let is_store = matches!(opened.access, Access::Store(_));
+            (is_store && has_file, opened.is_read_only)
+        })?;
+        if is_read_only {
+            return Err(error::raise(py, &Error::ReadOnly));
+        }
+        if !is_in_file {
+            return Ok(());
+        }
+        let Some(opened) = self.take(py)? else { return Err(error::closed(py)) };
+        let set =
+            |opened| *self.slot.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
+        let Opened { access, path, absolute, options, .. } = match Arc::try_unwrap(opened) {
+            Ok(opened) => opened,
+            Err(shared) => {
+                // Another thread is in a call.
+                let path = shared.path.clone();
+                set(shared);
+                return Err(error::raise(py, &Error::Locked { path, pid: None }));
+            }
+        };
+        let reopened = py.detach(|| {
+            access.close()?;
+            let moved = rehash(&absolute);
+            let store = options.clone().create(Create::Never).open(&absolute)?;
+            let opened = Opened::new(Access::Store(store), path, options);
+            set(Arc::new(Opened { absolute, ..opened }));
+            moved.map(drop)
+        });
+        reopened.map_err(|error| error::raise(py, &error))
+    }
+}
+
+/// Closes a table for this thread; the last thread to do so closes the file.
+fn close(opened: Arc<Opened>) -> Result<()> {
+    let is_forked = opened.is_forked();
+    match Arc::try_unwrap(opened) {
+        // The parent's table is not this process's to close.
+        Ok(opened) if is_forked => {
+            drop(opened);
+            Ok(())
+        }
+        Ok(opened) => opened.access.close().map(drop),
+        Err(shared) if is_forked || shared.is_read_only => Ok(()),
+        Err(shared) => shared.table().sync(),
+    }
+}

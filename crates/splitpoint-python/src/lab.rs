@@ -1,0 +1,58 @@
+//! The lab: measurements of keys, and counts that merge. `python/splitpoint/lab` has the interface.
+
+mod keys;
+mod own;
+mod partial;
+mod study;
+
+use pyo3::prelude::*;
+use splitpoint_lab::{Error, Reduction, Setup, Specimen};
+
+use crate::error;
+
+/// Adds the classes and functions of the lab to the module.
+///
+/// # Errors
+///
+/// Those of the interpreter.
+pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<partial::Counts>()?;
+    module.add_class::<study::Study>()?;
+    module.add_function(wrap_pyfunction!(study::measure, module)?)?;
+    module.add_function(wrap_pyfunction!(partial::report_of, module)?)?;
+    module.add_function(wrap_pyfunction!(hash_names, module)?)
+}
+
+/// Return the names of the hash functions of the lab, history first.
+#[pyfunction]
+fn hash_names() -> Vec<&'static str> {
+    Specimen::all().map(Specimen::name).collect()
+}
+
+/// Returns the setup of one function in a table of `bucket_count` buckets.
+///
+/// # Errors
+///
+/// [`Error::UnknownReduction`] and [`Error::BucketCount`].
+fn setup(
+    specimen: &'static Specimen,
+    reduction: &str,
+    bucket_count: u64,
+    seed: u64,
+) -> Result<Setup, Error> {
+    let reduction = reduction_of(specimen, reduction)?;
+    Setup::new(specimen, seed, reduction, bucket_count)
+}
+
+/// Returns the reduction with this name; `own` is the one that the function was published with.
+fn reduction_of(specimen: &Specimen, name: &str) -> Result<Reduction, Error> {
+    match name {
+        "own" => Ok(specimen.historic_reduction().unwrap_or(Reduction::LowMask)),
+        _ => name.parse(),
+    }
+}
+
+/// Returns the exception for an error of the lab: a `ValueError`.
+fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    error::invalid(py, &error.to_string())
+}

@@ -1,0 +1,93 @@
+//! Keys from Python: any iterable of bytes or text, or an array of numbers.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyMemoryView, PyString};
+use splitpoint_lab::keys::{KeyBatch, KeyInput, KeySource, ReadError};
+
+use crate::bytes;
+
+/// Keys between two looks for Ctrl-C.
+const CHUNK: usize = 1 << 16;
+/// Keys that the lab gets at a time.
+const BATCH: usize = 4096;
+
+/// Calls `work` on each key.
+///
+/// An array of numbers, such as one of numpy or of the module `array`, gives the bytes of each number
+/// as a key, little-endian.
+///
+/// # Errors
+///
+/// `TypeError` for what holds no keys, and what the iterable raises.
+pub(super) fn for_each(source: &Bound<'_, PyAny>, mut work: impl FnMut(&[u8])) -> PyResult<()> {
+    if source.is_instance_of::<PyBytes>() || source.is_instance_of::<PyString>() {
+        let message = "keys are an iterable of bytes or str, not one of them";
+        return Err(PyTypeError::new_err(message));
+    }
+    if let Ok(view) = PyMemoryView::from(source)
+        && is_of_numbers(&view)?
+    {
+        return for_each_number(&view, work);
+    }
+    for (index, key) in source.try_iter()?.enumerate() {
+        work(bytes::key(&key?)?.as_slice());
+        if index % CHUNK == CHUNK - 1 {
+            source.py().check_signals()?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether the items are numbers or bytes, and not pointers to objects or structures.
+fn is_of_numbers(view: &Bound<'_, PyMemoryView>) -> PyResult<bool> {
+    let format: String = view.getattr("format")?.extract()?;
+    let format = format.trim_start_matches(['@', '=', '<', '>', '!']);
+    Ok(format.len() == 1 && "bBhHiIlLqQnNefd?c".contains(format))
+}
+
+fn for_each_number(view: &Bound<'_, PyMemoryView>, work: impl FnMut(&[u8])) -> PyResult<()> {
+    let dimension_count: usize = view.getattr("ndim")?.extract()?;
+    let item_bytes: usize = view.getattr("itemsize")?.extract()?;
+    if dimension_count != 1 {
+        let message = format!("keys are an array of one dimension, not of {dimension_count}");
+        return Err(PyTypeError::new_err(message));
+    }
+    let content = view.call_method0("tobytes")?.cast_into::<PyBytes>()?;
+    let is_reversed = cfg!(target_endian = "big");
+    let mut work = work;
+    for number in content.as_bytes().chunks_exact(item_bytes.max(1)) {
+        if is_reversed {
+            work(&number.iter().rev().copied().collect::<Vec<_>>());
+        } else {
+            work(number);
+        }
+    }
+    Ok(())
+}
+
+/// Keys in memory, as a source for the lab.
+#[derive(Debug, Default)]
+pub(super) struct HeldKeys(pub(super) KeyBatch);
+
+impl KeySource for HeldKeys {
+    fn open(&self) -> Result<Box<dyn KeyInput + Send + '_>, ReadError> {
+        Ok(Box::new(HeldInput { keys: &self.0, next: 0 }))
+    }
+}
+
+struct HeldInput<'a> {
+    keys: &'a KeyBatch,
+    next: usize,
+}
+
+impl KeyInput for HeldInput<'_> {
+    fn read_batch(&mut self, batch: &mut KeyBatch) -> Result<bool, ReadError> {
+        let end = self.keys.len().min(self.next + BATCH);
+        for key in self.keys.slice(self.next..end).iter() {
+            batch.push(key);
+        }
+        self.next = end;
+        Ok(end < self.keys.len())
+    }
+}

@@ -1,0 +1,123 @@
+//! A hash function in Python: it gets a list of keys, and returns an array of their hashes.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use splitpoint_lab::Specimen;
+use splitpoint_lab::specimen::{Foreign, Seeding};
+
+/// What the functions of one measurement share with the caller.
+#[derive(Clone, Default)]
+pub(super) struct Calls(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// The functions, until the measurement ends: the lab never forgets a function.
+    functions: Vec<Py<PyAny>>,
+    /// The first exception of one of them.
+    failure: Option<PyErr>,
+}
+
+impl Calls {
+    /// Returns the function of the lab that calls `function`.
+    ///
+    /// # Errors
+    ///
+    /// `TypeError` if it cannot be called.
+    pub(super) fn specimen(
+        &self,
+        function: &Bound<'_, PyAny>,
+        width_bits: u32,
+    ) -> PyResult<&'static Specimen> {
+        if !function.is_callable() {
+            let found = function.get_type().name()?;
+            let message = format!("a hash is a name or a function, not {found}");
+            return Err(PyTypeError::new_err(message));
+        }
+        let name = match function.getattr("__name__") {
+            Ok(name) => name.to_string(),
+            Err(_) => "own".to_owned(),
+        };
+        let mut state = self.state();
+        let index = state.functions.len();
+        state.functions.push(function.clone().unbind());
+        let calling = Calling { calls: self.clone(), index };
+        Ok(Specimen::foreign(&name, width_bits, Seeding::None, calling))
+    }
+
+    /// Ends the measurement, and returns the first exception.
+    pub(super) fn finish(&self) -> Option<PyErr> {
+        let mut state = self.state();
+        let functions = std::mem::take(&mut state.functions);
+        let failure = state.failure.take();
+        drop(state);
+        // Without the lock: the last reference may run Python code.
+        drop(functions);
+        failure
+    }
+
+    /// Returns whether a function has raised.
+    pub(super) fn has_failed(&self) -> bool {
+        self.state().failure.is_some()
+    }
+
+    /// Notes an exception, if it is the first.
+    pub(super) fn fail(&self, failure: PyErr) {
+        self.state().failure.get_or_insert(failure);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One function.
+struct Calling {
+    calls: Calls,
+    index: usize,
+}
+
+impl fmt::Debug for Calling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Calling({})", self.index)
+    }
+}
+
+impl Calling {
+    fn call(&self, py: Python<'_>, keys: &[&[u8]]) -> PyResult<Vec<Option<u64>>> {
+        let function = {
+            let state = self.calls.state();
+            state.functions.get(self.index).map(|function| function.clone_ref(py))
+        };
+        let Some(function) = function else { return Ok(vec![None; keys.len()]) };
+        let list = PyList::new(py, keys.iter().map(|key| PyBytes::new(py, key)))?;
+        let returned = function.bind(py).call1((list,))?;
+        let hashes: Vec<u64> =
+            returned.try_iter()?.map(|hash| hash?.extract::<u64>()).collect::<PyResult<_>>()?;
+        if hashes.len() != keys.len() {
+            return Err(PyValueError::new_err(format!(
+                "the hash function returned {} hashes for {} keys",
+                hashes.len(),
+                keys.len()
+            )));
+        }
+        Ok(hashes.into_iter().map(Some).collect())
+    }
+}
+
+impl Foreign for Calling {
+    fn hashes(&self, keys: &[&[u8]], _seed: u64) -> Vec<Option<u64>> {
+        if self.calls.has_failed() {
+            return vec![None; keys.len()];
+        }
+        Python::attach(|py| {
+            self.call(py, keys).unwrap_or_else(|failure| {
+                self.calls.fail(failure);
+                vec![None; keys.len()]
+            })
+        })
+    }
+}

@@ -1,0 +1,192 @@
+//! A measurement of keys by several functions, and its report in every form.
+
+use std::panic::resume_unwind;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use splitpoint_lab::document::Look;
+use splitpoint_lab::drive::{self, Limits};
+use splitpoint_lab::keys::{Done, DuplicatePolicy, KeyBatch, Keys, Phase, Watch};
+use splitpoint_lab::reduction::prime_at_least;
+use splitpoint_lab::study::{Machine, Program};
+use splitpoint_lab::{Error, KeyPositions, KeySample, Reduction, Report, Setup, Specimen, report};
+
+use super::keys::{HeldKeys, for_each};
+use super::own::Calls;
+use super::{raise, reduction_of, setup};
+use crate::error;
+
+/// Keys among which the lab looks for the bits that are to blame, as the command does.
+const BLAMED_KEYS: usize = 512;
+
+/// What a measurement found. `splitpoint.lab.Report` shows it.
+#[pyclass(frozen, module = "splitpoint._native")]
+#[derive(Debug)]
+pub(crate) struct Study {
+    study: splitpoint_lab::Study,
+}
+
+impl Study {
+    pub(super) fn new(study: splitpoint_lab::Study) -> Self {
+        Self { study }
+    }
+}
+
+#[pymethods]
+impl Study {
+    fn json(&self, py: Python<'_>) -> PyResult<String> {
+        serde_json::to_string(&self.study).map_err(|error| error::invalid(py, &error.to_string()))
+    }
+
+    fn html(&self, py: Python<'_>) -> String {
+        py.detach(|| report::document(&self.study).html())
+    }
+
+    fn markdown(&self, py: Python<'_>) -> String {
+        py.detach(|| report::document(&self.study).markdown())
+    }
+
+    fn text(&self, py: Python<'_>, columns: usize) -> String {
+        py.detach(|| report::document(&self.study).text(&Look::plain(columns)))
+    }
+}
+
+/// Time between two looks for Ctrl-C.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Stops a measurement after Ctrl-C, and after an exception of the user's own function.
+struct Watching(Calls);
+
+impl Watch for Watching {
+    fn progress(&mut self, _phase: Phase, _done: Done) {}
+
+    fn is_stopped(&self) -> bool {
+        self.0.has_failed()
+    }
+}
+
+/// Runs `work` in another thread, while this one, which alone gets signals, looks for Ctrl-C.
+fn watched<R: Send>(py: Python<'_>, calls: &Calls, work: impl FnOnce() -> R + Send) -> R {
+    py.detach(|| {
+        thread::scope(|scope| {
+            let (done, is_done) = mpsc::channel();
+            let worker = scope.spawn(move || {
+                let result = work();
+                // Nobody waits if this thread has panicked.
+                let _ = done.send(());
+                result
+            });
+            while is_done.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                let looked = Python::attach(|py| {
+                    py.check_signals()?;
+                    Ok(())
+                });
+                if let Err(interrupt) = looked {
+                    calls.fail(interrupt);
+                }
+            }
+            worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    })
+}
+
+/// How to measure.
+struct Plan {
+    specimens: Vec<&'static Specimen>,
+    reduction: String,
+    bucket_count: Option<u64>,
+    seed: u64,
+    sample_hashes: u32,
+    duplicates: DuplicatePolicy,
+    limits: Limits,
+}
+
+impl Plan {
+    /// Returns the setup of one function for so many keys.
+    fn setup(&self, specimen: &'static Specimen, key_count: u64) -> Result<Setup, Error> {
+        let reduction = reduction_of(specimen, &self.reduction)?;
+        let bucket_count = match self.bucket_count {
+            Some(count) => count,
+            None if reduction == Reduction::PrimeModulus => prime_at_least(key_count),
+            None if reduction.needs_power_of_two() => key_count.next_power_of_two(),
+            None => key_count.max(1),
+        };
+        let setup = setup(specimen, &self.reduction, bucket_count, self.seed)?;
+        Ok(setup.sample_hashes(self.sample_hashes))
+    }
+
+    fn run(&self, held: HeldKeys, watch: &mut Watching) -> Result<splitpoint_lab::Study, String> {
+        // They are in memory already, so the limit is only for the counts.
+        let keys = Keys::read(Box::new(held), self.duplicates, u64::MAX, watch);
+        let mut keys = keys.map_err(|error| error.to_string())?;
+        "keys".clone_into(&mut keys.facts_mut().source);
+        let setups: Vec<Setup> = self
+            .specimens
+            .iter()
+            .map(|specimen| self.setup(specimen, keys.len()))
+            .collect::<Result<_, Error>>()
+            .map_err(|error| error.to_string())?;
+        let (mut positions, mut sample) = (KeyPositions::default(), KeySample::new(BLAMED_KEYS));
+        for key in keys.held().into_iter().flat_map(KeyBatch::iter) {
+            positions.add(key);
+            sample.add(key);
+        }
+        let outcome = drive::measure(&keys, &setups, self.limits, watch, |stats| {
+            let mut report = Report::new(stats);
+            if !stats.setup().specimen().is_foreign() {
+                report.find_blame(stats, &positions, &sample);
+            }
+            report
+        });
+        let outcome = outcome.map_err(|error| error.to_string())?;
+        let program =
+            Program { version: env!("CARGO_PKG_VERSION").to_owned(), ..Program::default() };
+        let facts = keys.facts().clone();
+        let mut study = splitpoint_lab::Study::new(program, Machine::default(), facts);
+        study.interruption = outcome.interruption;
+        study.reports = outcome.results;
+        Ok(study)
+    }
+}
+
+/// Measures `hashes`, names or functions, on `keys`.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the options of splitpoint.lab.measure")]
+pub(super) fn measure(
+    py: Python<'_>,
+    keys: &Bound<'_, PyAny>,
+    hashes: Vec<Bound<'_, PyAny>>,
+    width: u32,
+    reduction: String,
+    buckets: Option<u64>,
+    seed: u64,
+    sample_hashes: u32,
+    has_duplicates: bool,
+    memory_bytes: u64,
+    threads: usize,
+) -> PyResult<Study> {
+    let calls = Calls::default();
+    let specimen = |hash: &Bound<'_, PyAny>| match hash.extract::<String>() {
+        Ok(name) => Specimen::by_name(&name).map_err(|error| raise(py, &error)),
+        Err(_) => calls.specimen(hash, width),
+    };
+    let plan = Plan {
+        specimens: hashes.iter().map(specimen).collect::<PyResult<_>>()?,
+        reduction,
+        bucket_count: buckets,
+        seed,
+        sample_hashes,
+        duplicates: if has_duplicates { DuplicatePolicy::Keep } else { DuplicatePolicy::Remove },
+        limits: Limits { memory_bytes, thread_count: threads },
+    };
+    let mut held = HeldKeys::default();
+    for_each(keys, |key| held.0.push(key))?;
+    let mut watch = Watching(calls.clone());
+    let measured = watched(py, &calls, || plan.run(held, &mut watch));
+    if let Some(failure) = calls.finish() {
+        return Err(failure);
+    }
+    measured.map(Study::new).map_err(|message| error::invalid(py, &message))
+}

@@ -1,0 +1,173 @@
+//! What `splitpoint.open` and `open_url` do: the flags of dbm, the mode of a new file, old files.
+
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{FlockOperation, Mode, flock, fsync};
+use rustix::process::umask;
+use splitpoint::{Create, Error, ErrorKind, Options, Result, Table, Unsupported};
+use splitpoint_legacy::Format;
+
+use crate::handle::{Access, Opened};
+
+/// Mode of a new file that asks for nothing special: the umask decides.
+const MODE_DEFAULT: u32 = 0o666;
+
+/// What to do with a file that exists or is missing: the letters of dbm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flag {
+    /// `r`: an existing file, to read.
+    Read,
+    /// `w`: an existing file, to read and write.
+    Write,
+    /// `c`: the same, created if it is missing.
+    Create,
+    /// `n`: a new file in its place.
+    New,
+}
+
+impl Flag {
+    /// Returns the flag with this letter. `f`, `s` and `u` may follow, as with gdbm; they have no
+    /// effect.
+    pub(crate) fn of(letters: &str) -> Option<Self> {
+        let mut rest = letters.chars();
+        let flag = match rest.next()? {
+            'r' => Self::Read,
+            'w' => Self::Write,
+            'c' => Self::Create,
+            'n' => Self::New,
+            _ => return None,
+        };
+        rest.all(|letter| "fsu".contains(letter)).then_some(flag)
+    }
+
+    fn apply(self, options: Options) -> Options {
+        match self {
+            Self::Read => options.read_only().create(Create::Never),
+            Self::Write => options.create(Create::Never),
+            Self::Create => options.create(Create::IfMissing),
+            Self::New => options.create(Create::New),
+        }
+    }
+}
+
+/// Opens the table at a URL.
+///
+/// # Errors
+///
+/// Those of [`splitpoint::open_with`].
+pub(crate) fn open_url(url: &Path, flag: Flag, options: Options) -> Result<Opened> {
+    // A table in memory is always new, and so has no use for a flag.
+    let is_memory = url.to_str() == Some("mem:") && flag != Flag::Read;
+    let options = if is_memory { options } else { flag.apply(options) };
+    let table = splitpoint::open_with(url, &options)?;
+    // Errors name the file.
+    let place = url.to_str().and_then(|url| url.strip_prefix("file:")).map_or(url, Path::new);
+    Ok(Opened::new(Access::of(table), place.to_path_buf(), options))
+}
+
+/// Opens the file at `path`; a new one gets `mode` before the umask.
+///
+/// # Errors
+///
+/// Those of [`splitpoint::open_with`]; [`ErrorKind::Unsupported`] if `flag` asks to write to an old
+/// file that the library only reads.
+pub(crate) fn open_path(path: &Path, flag: Flag, mode: u32, options: Options) -> Result<Opened> {
+    let options = flag.apply(options);
+    let table = match with_mode(mode, || splitpoint::open_with(never_url(path), &options)) {
+        Err(error) if flag == Flag::New && error.kind() == ErrorKind::Exists => {
+            replace(path, mode, &options)?
+        }
+        opened => opened?,
+    };
+    let is_refused = flag != Flag::Read && table.capabilities().is_read_only;
+    let table = if is_refused {
+        // It locks the file.
+        drop(table);
+        open_old(path, &options)?
+    } else {
+        table
+    };
+    Ok(Opened::new(Access::of(table), path.to_path_buf(), options))
+}
+
+/// Returns a path that is not taken for a URL, even if a colon is in the name.
+fn never_url(path: &Path) -> PathBuf {
+    let is_like_url = match path.components().next() {
+        Some(Component::Normal(first)) => first.to_string_lossy().contains(':'),
+        _ => false,
+    };
+    if is_like_url { Path::new(".").join(path) } else { path.to_path_buf() }
+}
+
+/// Opens an old file for writing, if the library writes its format.
+fn open_old(path: &Path, options: &Options) -> Result<Box<dyn Table>> {
+    let format = splitpoint_legacy::identify(path)?.map(|identity| identity.format);
+    if format == Some(Format::Db185Hash)
+        && let Some(path) = path.to_str()
+    {
+        return splitpoint::open_with(format!("db185:{path}"), options);
+    }
+    let reason = format!(
+        "it is a file of {}, which splitpoint only reads; open it with flag 'r', or copy it into a \
+         store: `splitpoint convert OLD NEW`",
+        format.map_or("another program", Format::name)
+    );
+    Err(Error::Unsupported { path: path.to_path_buf(), feature: Unsupported::Format, reason })
+}
+
+/// Replaces the file at `path` by an empty store, in one step.
+fn replace(path: &Path, mode: u32, options: &Options) -> Result<Box<dyn Table>> {
+    let fail = |action, source: io::Error| Error::Io { action, path: path.to_path_buf(), source };
+    // The file that a link leads to is replaced, not the link.
+    let target = path.canonicalize().map_err(|source| fail("replace", source))?;
+    let old = splitpoint::open_regular(&target, File::options().read(true))?;
+    flock(&old, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| Error::Locked { path: path.to_path_buf(), pid: None })?;
+    let mut new_name = target.clone().into_os_string();
+    new_name.push(format!(".new-{}", std::process::id()));
+    let new = PathBuf::from(new_name);
+    let replaced = with_mode(mode, || options.open(&new)).and_then(|store| {
+        store.close()?;
+        // Whoever made it private meant what comes after, too.
+        if mode == MODE_DEFAULT {
+            keep_private(&old, &new).map_err(|source| fail("replace", source))?;
+        }
+        std::fs::rename(&new, &target).map_err(|source| fail("replace", source))
+    });
+    if replaced.is_err() {
+        // It is empty, and was created here.
+        let _ = std::fs::remove_file(&new);
+    }
+    replaced?;
+    let directory = target.parent().unwrap_or(Path::new("/"));
+    File::open(directory)
+        .and_then(|directory| Ok(fsync(&directory)?))
+        .map_err(|source| fail("replace", source))?;
+    splitpoint::open_with(never_url(path), &options.clone().create(Create::Never))
+}
+
+/// Takes the permissions from the file at `new` that `old` does not give.
+fn keep_private(old: &File, new: &Path) -> io::Result<()> {
+    let mode = old.metadata()?.mode() & std::fs::metadata(new)?.mode() & 0o777;
+    std::fs::set_permissions(new, Permissions::from_mode(mode))
+}
+
+/// Calls `create` so that the files it creates have at most `mode`. The mask belongs to the process,
+/// so meanwhile the files of other threads have at most that mode, too.
+fn with_mode<T>(mode: u32, create: impl FnOnce() -> T) -> T {
+    static MASK: Mutex<()> = Mutex::new(());
+    let refused = MODE_DEFAULT & !mode;
+    if refused == 0 {
+        return create();
+    }
+    let _lock = MASK.lock().unwrap_or_else(PoisonError::into_inner);
+    let mask = umask(Mode::from_raw_mode(0o777));
+    umask(mask | Mode::from_raw_mode(refused));
+    let created = create();
+    umask(mask);
+    created
+}

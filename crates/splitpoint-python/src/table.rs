@@ -1,0 +1,492 @@
+//! The native half of `splitpoint.Table`; `python/splitpoint/_table.py` has the other.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyMemoryView, PySlice};
+use splitpoint::hash::HashFunction;
+use splitpoint::{Change, Durability, Options, PutMode, Result, TableExt as _};
+use splitpoint_lab::report;
+
+use crate::bytes::{self, ByteString};
+use crate::handle::{Access, Handle, Opened};
+use crate::opening::{self, Flag};
+use crate::pairs::pairs_of;
+use crate::pinned::Pinned;
+use crate::scan::{Part, Scan};
+use crate::{durability, error, watch};
+
+/// Keys that `get_many` looks up between two looks for Ctrl-C, and records that `put_many` stores.
+const CHUNK: usize = 1024;
+
+/// An open table. `splitpoint.Table` derives from it, and documents the methods.
+#[pyclass(frozen, subclass, weakref, module = "splitpoint._native")]
+#[derive(Debug)]
+pub(crate) struct Table {
+    handle: Handle,
+}
+
+impl Table {
+    /// Calls `work`, which runs no Python code, with the interpreter's lock.
+    fn brief<R>(&self, py: Python<'_>, work: impl FnOnce(&Opened) -> Result<R>) -> PyResult<R> {
+        self.handle.with(py, work)?.map_err(|error| error::raise(py, &error))
+    }
+
+    /// Calls `work` without the interpreter's lock.
+    fn long<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Opened) -> Result<R> + Send,
+    ) -> PyResult<R> {
+        let opened = self.handle.opened(py)?;
+        py.detach(|| work(&opened)).map_err(|error| opened.raise(py, &error))
+    }
+
+    fn scan(&self, py: Python<'_>, part: Part) -> PyResult<Scan> {
+        Ok(Scan::new(self.handle.walk(py)?, part))
+    }
+
+    fn find<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let key = bytes::key(key)?;
+        self.brief(py, |opened| {
+            let value = match &opened.access {
+                Access::Store(store) => store.get(key.as_slice())?,
+                Access::Other(table) => table.get_bytes(key.as_slice())?,
+            };
+            Ok(value.map(|value| PyBytes::new(py, &value)))
+        })
+    }
+
+    fn put_mode(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        mode: PutMode,
+    ) -> PyResult<bool> {
+        let (owned_key, owned_value) = (bytes::key(key)?, bytes::value(value)?);
+        let (key_bytes, value_bytes) = (owned_key.as_slice(), owned_value.as_slice());
+        self.long(key.py(), |opened| opened.table().put_bytes(key_bytes, value_bytes, mode, None))
+    }
+}
+
+/// Returns the level for one call, if it names one.
+fn level(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Durability>> {
+    name.map(|name| durability::by_name(py, name)).transpose()
+}
+
+/// Returns the hash function with this name.
+fn hash_function(py: Python<'_>, name: &str) -> PyResult<HashFunction> {
+    HashFunction::by_name(name).ok_or_else(|| {
+        let known = HashFunction::all();
+        let known: Vec<&str> = known.iter().map(HashFunction::name).collect();
+        let known = known.join(", ");
+        error::invalid(py, &format!("no hash function is called {name:?}; there are {known}"))
+    })
+}
+
+#[pymethods]
+impl Table {
+    #[new]
+    #[pyo3(signature = (place, *, is_url, flag, mode, durability, expected_records, cache_bytes, hash))]
+    #[expect(clippy::too_many_arguments, reason = "the options of splitpoint.open")]
+    fn new(
+        py: Python<'_>,
+        place: PathBuf,
+        is_url: bool,
+        flag: &str,
+        mode: u32,
+        durability: &str,
+        expected_records: u64,
+        cache_bytes: Option<u64>,
+        hash: Option<&str>,
+    ) -> PyResult<Self> {
+        let Some(flag) = Flag::of(flag) else {
+            let message = format!("flag is 'r', 'w', 'c' or 'n', not {flag:?}");
+            return Err(error::invalid(py, &message));
+        };
+        let durability = durability::by_name(py, durability)?;
+        let mut options = Options::new().durability(durability).expected_records(expected_records);
+        if let Some(bytes) = cache_bytes {
+            options = options.cache_bytes(bytes);
+        }
+        if let Some(name) = hash {
+            options = options.hash(hash_function(py, name)?);
+        }
+        let opened = py.detach(|| {
+            if is_url {
+                opening::open_url(&place, flag, options)
+            } else {
+                opening::open_path(&place, flag, mode, options)
+            }
+        });
+        match opened {
+            Ok(opened) => Ok(Self { handle: Handle::new(opened) }),
+            Err(error) => Err(error::raise(py, &error)),
+        }
+    }
+
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.find(py, key)?.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.put_mode(key, value, PutMode::Replace).map(drop)
+    }
+
+    fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        let owned = bytes::key(key)?;
+        let bytes = owned.as_slice();
+        if self.long(py, |opened| opened.table().delete(bytes))? {
+            Ok(())
+        } else {
+            Err(PyKeyError::new_err(key.clone().unbind()))
+        }
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let key = bytes::key(key)?;
+        self.brief(py, |opened| match &opened.access {
+            Access::Store(store) => store.contains(key.as_slice()),
+            Access::Other(table) => table.contains(key.as_slice()),
+        })
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let len = match self.handle.with(py, |opened| match &opened.access {
+            Access::Store(store) => Some(store.len()),
+            Access::Other(_) => None,
+        })? {
+            Some(len) => len,
+            // It may have to read the file.
+            None => self.long(py, |opened| opened.table().len())?,
+        };
+        Ok(usize::try_from(len)?)
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Scan> {
+        self.scan(py, Part::Keys)
+    }
+
+    /// Return an iterator over the values.
+    #[pyo3(name = "_scan_values")]
+    fn scan_values(&self, py: Python<'_>) -> PyResult<Scan> {
+        self.scan(py, Part::Values)
+    }
+
+    /// Return an iterator over the keys with their values.
+    #[pyo3(name = "_scan_items")]
+    fn scan_items(&self, py: Python<'_>) -> PyResult<Scan> {
+        self.scan(py, Part::Items)
+    }
+
+    /// Return the value of `key`, or `default`.
+    #[pyo3(signature = (key, default=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.find(py, key)?.map(Bound::into_any).or(default))
+    }
+
+    /// Store `value` under `key` if the key is missing, and return whether it was: `DBM_INSERT`.
+    fn put_new(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.put_mode(key, value, PutMode::New)
+    }
+
+    /// Delete `key` and return the value that it had, or `None`: one step for a store.
+    #[pyo3(name = "_take")]
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let owned = bytes::key(key)?;
+        let bytes = owned.as_slice();
+        let taken = self.long(py, |opened| {
+            let mut taken = None;
+            match &opened.access {
+                Access::Store(store) => {
+                    store.update(bytes, |old| {
+                        taken = old.map(<[u8]>::to_vec);
+                        None::<Vec<u8>>
+                    })?;
+                }
+                Access::Other(table) => {
+                    taken = table.get_bytes(bytes)?.map(splitpoint::Value::into_vec);
+                    table.delete(bytes)?;
+                }
+            }
+            Ok(taken)
+        })?;
+        Ok(taken.map(|value| PyBytes::new(py, &value)))
+    }
+
+    /// Return the values of `keys` in a list, in the same order, with `default` for a missing key.
+    ///
+    /// One call for many keys takes less than half the time of a `get` for each.
+    #[pyo3(signature = (keys, default=None))]
+    fn get_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let opened = self.handle.opened(py)?;
+        let default = default.unwrap_or_else(|| py.None().into_bound(py));
+        let values = PyList::empty(py);
+        let mut keys = keys.try_iter()?;
+        loop {
+            let chunk: Vec<ByteString<'py>> =
+                keys.by_ref().take(CHUNK).map(|key| bytes::key(&key?)).collect::<PyResult<_>>()?;
+            let slices: Vec<&[u8]> = chunk.iter().map(ByteString::as_slice).collect();
+            let found = py.detach(|| opened.table().get_many_bytes(&slices));
+            for value in found.map_err(|error| opened.raise(py, &error))? {
+                match value {
+                    Some(value) => values.append(PyBytes::new(py, &value))?,
+                    None => values.append(&default)?,
+                }
+            }
+            if chunk.len() < CHUNK {
+                return Ok(values);
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// Store every pair of a mapping, or of an iterable of pairs, in order.
+    ///
+    /// Those before one that fails are stored. `durability` is the level of this call; with ``"sync"``
+    /// the device is waited for once, at the end.
+    #[pyo3(signature = (pairs, *, durability=None))]
+    fn put_many(
+        &self,
+        py: Python<'_>,
+        pairs: &Bound<'_, PyAny>,
+        durability: Option<&str>,
+    ) -> PyResult<()> {
+        let (opened, level) = (self.handle.opened(py)?, level(py, durability)?);
+        let made = put_in_chunks(&opened, pairs, level);
+        if level == Some(Durability::Sync) {
+            // Those before an error become durable, too.
+            let synced = py.detach(|| opened.table().sync());
+            made?;
+            return synced.map_err(|error| opened.raise(py, &error));
+        }
+        made
+    }
+
+    /// Make all changes or none, also if the process is killed or the power fails.
+    ///
+    /// `changes` is a mapping or an iterable of pairs; a value of `None` deletes the key.
+    #[pyo3(signature = (changes, *, durability=None))]
+    fn apply(
+        &self,
+        py: Python<'_>,
+        changes: &Bound<'_, PyAny>,
+        durability: Option<&str>,
+    ) -> PyResult<()> {
+        let (opened, level) = (self.handle.opened(py)?, level(py, durability)?);
+        let pairs = pairs_of(changes)?.map(|pair| {
+            let (key, value) = pair?;
+            let value = if value.is_none() { None } else { Some(bytes::value(&value)?) };
+            Ok((bytes::key(&key)?, value))
+        });
+        let pairs: Vec<(ByteString<'_>, Option<ByteString<'_>>)> =
+            pairs.collect::<PyResult<_>>()?;
+        let changes: Vec<Change<'_>> = pairs
+            .iter()
+            .map(|(key, value)| match value {
+                Some(value) => Change::Put { key: key.as_slice(), value: value.as_slice() },
+                None => Change::Delete { key: key.as_slice() },
+            })
+            .collect();
+        py.detach(|| opened.table().apply_bytes(&changes, level))
+            .map_err(|error| opened.raise(py, &error))
+    }
+
+    /// Copy the value of `key` into a writable buffer, and return its size; `None` if it is missing.
+    ///
+    /// Raises `ValueError` if the buffer is too small, with both sizes.
+    fn get_into<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        buffer: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<usize>> {
+        let Some(value) = self.find(py, key)? else { return Ok(None) };
+        let view = PyMemoryView::from(buffer)?.call_method1("cast", ("B",))?;
+        let (value_bytes, buffer_bytes) = (value.as_bytes().len(), view.len()?);
+        if value_bytes > buffer_bytes {
+            return Err(PyValueError::new_err(format!(
+                "the value has {value_bytes} bytes, the buffer {buffer_bytes}"
+            )));
+        }
+        view.set_item(PySlice::new(py, 0, isize::try_from(value_bytes)?, 1), value)?;
+        Ok(Some(value_bytes))
+    }
+
+    /// Return the value of `key` as a buffer, without a copy, or `None`.
+    #[pyo3(name = "_pin")]
+    fn pin(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Pinned>> {
+        let (key, opened) = (bytes::key(key)?, self.handle.opened(py)?);
+        Pinned::find(opened.clone(), key.as_slice()).map_err(|error| opened.raise(py, &error))
+    }
+
+    /// Delete every key.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.long(py, |opened| match &opened.access {
+            Access::Store(store) => store.clear().map(drop),
+            Access::Other(table) => {
+                table.scan()?.try_for_each(|entry| table.delete(&entry?.key).map(drop))
+            }
+        })
+    }
+
+    /// Make every change so far durable.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.long(py, |opened| opened.table().sync())
+    }
+
+    /// Move the records into a new file of the same name, without the space of replaced and deleted
+    /// ones. Meanwhile the table is closed for other threads.
+    fn reorganize(&self, py: Python<'_>) -> PyResult<()> {
+        self.handle.reorganize(py)
+    }
+
+    /// Close the table, and make its changes durable. Closing it again has no effect.
+    ///
+    /// Raises `BufferError` while a view of a value is open.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.handle.close(py)
+    }
+
+    /// Whether the table is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        !self.handle.is_open()
+    }
+
+    /// Whether the table refuses changes.
+    #[getter]
+    fn readonly(&self, py: Python<'_>) -> PyResult<bool> {
+        self.handle.with(py, |opened| opened.is_read_only)
+    }
+
+    /// Whether this process is a fork of the one that opened the table.
+    #[getter(_forked)]
+    fn forked(&self) -> bool {
+        self.handle.is_forked()
+    }
+
+    /// Return the fields of `splitpoint.Stats` in a dict.
+    #[pyo3(name = "_stats")]
+    fn stats_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.long(py, |opened| opened.table().stats())?;
+        let dict = PyDict::new(py);
+        dict.set_item("record_count", stats.record_count)?;
+        dict.set_item("bucket_count", stats.geometry.bucket_count())?;
+        dict.set_item("fill_factor", stats.fill_factor)?;
+        dict.set_item("load_factor", stats.load_factor)?;
+        dict.set_item("overflow_line_count", stats.overflow_line_count)?;
+        dict.set_item("live_bytes", stats.live_bytes)?;
+        dict.set_item("dead_bytes", stats.dead_bytes)?;
+        dict.set_item("file_bytes", stats.file_bytes)?;
+        dict.set_item("log_bytes", stats.log_bytes)?;
+        dict.set_item("durable_bytes", stats.durable_bytes)?;
+        dict.set_item("hash_name", stats.hash_name)?;
+        let rows = stats
+            .chains
+            .rows
+            .iter()
+            .map(|row| (row.size, row.bucket_count, row.ideal_bucket_count));
+        dict.set_item("chains", rows.collect::<Vec<_>>())?;
+        Ok(dict)
+    }
+
+    /// Return the chain histogram beside the ideal, as a page.
+    #[pyo3(name = "_chains_html")]
+    fn chains_html(&self, py: Python<'_>) -> PyResult<String> {
+        self.long(py, |opened| Ok(report::chains(&opened.table().stats()?.chains).html()))
+    }
+
+    /// Verify the table; return its keys, the number of damages and the first of them.
+    #[pyo3(name = "_check", signature = (progress=None))]
+    fn check_parts(
+        &self,
+        py: Python<'_>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(u64, u64, Vec<String>)> {
+        let opened = self.handle.opened(py)?;
+        let Access::Store(store) = &opened.access else {
+            let report = self.long(py, |opened| opened.table().check())?;
+            return Ok((report.record_count, report.damage_count, report.damages));
+        };
+        let report = watch::run(py, progress.as_ref(), &opened, |watch| {
+            store.check_with(|progress| watch.call(progress.bytes, progress.bytes_total))
+        })?;
+        let damages = report.damages.iter().map(ToString::to_string).collect();
+        Ok((store.len(), report.damage_count, damages))
+    }
+
+    /// Copy the table to a new file; return the size of the copy.
+    #[pyo3(name = "_backup", signature = (path, progress=None))]
+    fn backup_file(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<u64> {
+        let opened = self.handle.opened(py)?;
+        let Access::Store(store) = &opened.access else {
+            return Err(error::invalid(py, "only a store can be backed up; copy the file instead"));
+        };
+        let report = watch::run(py, progress.as_ref(), &opened, |watch| {
+            let copy = store.backup_with();
+            let copy = copy.on_progress(|it| watch.call(it.bytes, it.bytes_total));
+            copy.write(&path)
+        })?;
+        Ok(report.file_bytes)
+    }
+}
+
+/// Stores pairs up to the first that fails, and looks for Ctrl-C between chunks.
+fn put_in_chunks(
+    opened: &Arc<Opened>,
+    pairs: &Bound<'_, PyAny>,
+    level: Option<Durability>,
+) -> PyResult<()> {
+    let py = pairs.py();
+    // The caller syncs once, at the end.
+    let level =
+        level.map(|level| if level == Durability::Sync { Durability::Buffered } else { level });
+    let mut pairs = pairs_of(pairs)?;
+    loop {
+        let mut chunk: Vec<(ByteString<'_>, ByteString<'_>)> = Vec::with_capacity(CHUNK);
+        let taken = pairs.by_ref().take(CHUNK).try_for_each(|pair| {
+            let (key, value) = pair?;
+            chunk.push((bytes::key(&key)?, bytes::value(&value)?));
+            Ok::<(), PyErr>(())
+        });
+        let slices: Vec<(&[u8], &[u8])> =
+            chunk.iter().map(|(key, value)| (key.as_slice(), value.as_slice())).collect();
+        py.detach(|| opened.table().put_many_bytes(&slices, level))
+            .map_err(|error| opened.raise(py, &error))?;
+        taken?;
+        if chunk.len() < CHUNK {
+            return Ok(());
+        }
+        py.check_signals()?;
+    }
+}

@@ -1,0 +1,216 @@
+"""`splitpoint.lab`: measurements and partial results."""
+
+import array
+import itertools
+import json
+import os
+import pathlib
+import pickle
+import random
+import signal
+import threading
+import unittest
+import zlib
+
+import splitpoint
+from scratch import Scratch
+from splitpoint import lab
+
+
+def keys_of(count, start=0):
+    """Return distinct keys."""
+    return [f"key {i}".encode() for i in range(start, start + count)]
+
+
+class Measuring(Scratch):
+    """`measure` and its report."""
+
+    def test_a_good_function_fits_and_a_bad_one_does_not(self):
+        report = lab.measure(keys_of(20_000), ["xxh3-64", "djb2"])
+        self.assertEqual(report.verdicts, {"xxh3-64": "fits", "djb2": "worse"})
+        good = report.results[0]
+        self.assertEqual((good["key_count"], good["bucket_count"]), (20_000, 32_768))
+        self.assertEqual(sum(row["buckets"] for row in good["rows"]), 32_768)
+
+    def test_the_command_finds_the_same(self):
+        keys = keys_of(3000)
+        pathlib.Path(self.path("keys")).write_bytes(b"\n".join(keys) + b"\n")
+        options = ["--hash", "fnv1a-32", "--buckets", "1024", "--json", "study.json"]
+        self.python("-m", "splitpoint", "lab", "table", "keys", *options)
+        command = json.loads(pathlib.Path(self.path("study.json")).read_text())["reports"][0]
+        ours = lab.measure(keys, "fnv1a-32", buckets=1024).results[0]
+        self.assertEqual(ours["rows"], command["rows"])
+        self.assertEqual(ours["verdict"], command["verdict"])
+        self.assertEqual(ours["collisions"], command["collisions"])
+
+    def test_a_function_of_ones_own_is_measured_like_the_labs(self):
+        def crc(keys):
+            return array.array("Q", [zlib.crc32(key) for key in keys])
+
+        report = lab.measure(keys_of(5000), ["crc32", crc], width=32, buckets=4096)
+        theirs, ours = report.results
+        self.assertEqual((ours["hash"], ours["width_bits"]), ("crc", 32))
+        self.assertEqual(ours["rows"], theirs["rows"])
+
+    def test_an_exception_of_ones_own_function_is_raised(self):
+        def broken(keys):
+            raise LookupError("of the function")
+
+        with self.assertRaisesRegex(LookupError, "of the function"):
+            lab.measure(keys_of(5000), [broken])
+        with self.assertRaisesRegex(ValueError, "1 hashes for"):
+            lab.measure(keys_of(5000), [lambda keys: [1]])
+        with self.assertRaises(OverflowError):
+            lab.measure(keys_of(50), [lambda keys: [-1] * len(keys)])
+        with self.assertRaises(TypeError):
+            lab.measure(keys_of(50), [7])
+
+    def test_keys_may_be_numbers_of_an_array(self):
+        numbers = array.array("I", range(1000))
+        ours = lab.measure(numbers, "fnv1a-32", buckets=512).results[0]
+        same = lab.measure((i.to_bytes(4, "little") for i in range(1000)), "fnv1a-32", buckets=512)
+        self.assertEqual(ours["rows"], same.results[0]["rows"])
+        self.assertEqual(ours["key_bytes"], 4000)
+
+    def test_keys_that_come_again_are_removed_unless_asked_for(self):
+        keys = keys_of(100) * 2
+        self.assertEqual(lab.measure(keys).results[0]["key_count"], 100)
+        self.assertEqual(lab.measure(keys, duplicates="keep").results[0]["key_count"], 200)
+
+    def test_threads_change_nothing(self):
+        keys = keys_of(10_000)
+        one, two = (lab.measure(keys, lab.functions()[:5], threads=n) for n in (1, 2))
+        self.assertEqual(one.results, two.results)
+
+    def test_what_makes_no_sense_is_refused(self):
+        for call, error in (
+            (lambda: lab.measure(["a"], "no-such-hash"), "no hash function is called"),
+            (lambda: lab.measure(["a"], buckets=100), "needs a power of two, not 100 buckets"),
+            (lambda: lab.measure(["a"], reduction="none"), "no reduction is called"),
+            (lambda: lab.measure(["a"], duplicates="none"), "'remove' or 'keep'"),
+            (lambda: lab.measure(["a"], buckets=1 << 30, memory_bytes=1 << 20), "1048576"),
+        ):
+            with self.assertRaisesRegex(ValueError, error):
+                call()
+        for keys in (b"bytes", "text", [1], 7, [None]):
+            with self.assertRaises(TypeError):
+                lab.measure(keys)
+
+    def test_no_keys_give_a_report_of_none(self):
+        self.assertEqual(lab.measure([]).results[0]["key_count"], 0)
+
+    def test_a_report_has_every_form(self):
+        report = lab.measure(keys_of(100), ["xxh3-64", "fnv1a-32"])
+        self.assertRegex(repr(report), "^<splitpoint.lab.Report xxh3-64 [a-z]+, fnv1a-32 [a-z]+>$")
+        self.assertIn("fnv1a-32", str(report))
+        self.assertIn("# Hash functions on `keys`", report.to_markdown())
+        page = report.to_html(self.path("page.html"))
+        self.assertEqual(pathlib.Path(self.path("page.html")).read_text(), page)
+        self.assertTrue(page.startswith("<!DOCTYPE html>"))
+        self.assertTrue(report._repr_html_().startswith("<iframe srcdoc="))
+        self.assertEqual(json.loads(report.to_json()), report.to_dict())
+
+    def test_ctrl_c_ends_a_measurement(self):
+        def slow(keys):
+            threading.Event().wait(0.05)
+            return range(len(keys))
+
+        timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            lab.measure(keys_of(300_000), [slow] * 50)
+        timer.join()
+
+
+class Partials(unittest.TestCase):
+    """Counts that merge."""
+
+    OPTIONS = {"hash": ["xxh3-64", "fnv1a-32"], "buckets": 256, "reduction": "range", "seed": 7}
+
+    def partial(self, keys):
+        made = lab.Partial(**self.OPTIONS)
+        made.add(keys)
+        return made
+
+    def test_any_partition_in_any_order_has_the_bytes_of_one_pass(self):
+        """Cuts the keys at random, merges the parts in random order and as a random tree."""
+        seed = random.randrange(1 << 32)
+        with self.subTest(seed=seed):
+            chance, keys = random.Random(seed), keys_of(2000)
+            whole = self.partial(keys).to_bytes()
+            for _ in range(10):
+                cuts = sorted(chance.sample(range(len(keys)), 6))
+                pieces = itertools.pairwise([0, *cuts, len(keys)])
+                parts = [self.partial(keys[start:end]) for start, end in pieces]
+                chance.shuffle(parts)
+                while len(parts) > 1:
+                    first, second = (parts.pop(chance.randrange(len(parts))) for _ in range(2))
+                    parts.append(first.merge(second))
+                self.assertEqual(parts[0].to_bytes(), whole)
+
+    def test_merging_is_associative_and_leaves_its_parts_alone(self):
+        a, b, c = (self.partial(keys_of(100, start)) for start in (0, 100, 200))
+        before = a.to_bytes()
+        left, right = a.merge(b).merge(c), a.merge(b.merge(c))
+        self.assertEqual(left.to_bytes(), right.to_bytes())
+        self.assertEqual(a.merge(b).to_bytes(), b.merge(a).to_bytes())
+        self.assertEqual(a.to_bytes(), before)
+        self.assertEqual(a.merge(a).key_count, 200)
+        empty = lab.Partial(**self.OPTIONS)
+        self.assertEqual(a.merge(empty).to_bytes(), before)
+        a += b
+        a += c
+        self.assertEqual((a.to_bytes(), a.key_count), (left.to_bytes(), 300))
+
+    def test_bytes_and_pickles_give_the_same_counts_back(self):
+        made = self.partial(iter(keys_of(100)))
+        again = lab.Partial.from_bytes(made.to_bytes())
+        self.assertEqual(again.to_bytes(), made.to_bytes())
+        self.assertEqual(pickle.loads(pickle.dumps(made)).to_bytes(), made.to_bytes())
+        self.assertEqual(repr(again), "<splitpoint.lab.Partial xxh3-64, fnv1a-32, 100 keys>")
+
+    def test_damaged_bytes_are_value_errors(self):
+        whole = self.partial(keys_of(20)).to_bytes()
+        for end in range(0, len(whole), 13):
+            with self.assertRaises(ValueError):
+                lab.Partial.from_bytes(whole[:end])
+        for at in range(0, len(whole), 11):
+            damaged = bytearray(whole)
+            damaged[at] ^= 0x20
+            with self.assertRaises(ValueError):
+                lab.Partial.from_bytes(damaged)
+
+    def test_counts_of_other_setups_are_not_merged(self):
+        one = lab.Partial("xxh3-64", buckets=64)
+        for other in (
+            lab.Partial("xxh3-64", buckets=128),
+            lab.Partial("fnv1a-32", buckets=64),
+            lab.Partial(["xxh3-64", "fnv1a-32"], buckets=64),
+            lab.Partial("xxh3-64", buckets=64, sample_hashes=2),
+        ):
+            with self.assertRaises(ValueError):
+                one.merge(other)
+        with self.assertRaises(TypeError):
+            one.merge(7)
+        with self.assertRaises(splitpoint.error):
+            lab.Partial("xxh3-64", buckets=100)
+
+    def test_the_report_of_parts_is_that_of_a_measurement(self):
+        keys = keys_of(2000)
+        merged = self.partial(keys[:700]).merge(self.partial(keys[700:])).report()
+        whole = lab.measure(keys, self.OPTIONS["hash"], buckets=256, reduction="range", seed=7)
+        for ours, theirs in zip(merged.results, whole.results, strict=True):
+            self.assertEqual(ours["rows"], theirs["rows"])
+            self.assertEqual(ours["verdict"], theirs["verdict"])
+
+    def test_a_sample_of_the_hashes_takes_less_space(self):
+        sizes = []
+        for sample in (0, 4):
+            made = lab.Partial("xxh3-64", buckets=64, sample_hashes=sample)
+            made.add(keys_of(10_000))
+            sizes.append(len(made.to_bytes()))
+        self.assertLess(sizes[1] * 8, sizes[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,241 @@
+"""Flags, modes, options, errors, and files of other packages."""
+
+import dbm.dumb
+import errno
+import os
+import pathlib
+import pickle
+import stat
+import unittest
+
+import splitpoint
+from scratch import Scratch
+
+
+class Flags(Scratch):
+    """Every flag on every kind of place."""
+
+    def fill(self):
+        with splitpoint.open(self.path(), "n") as table:
+            table["key"] = "value"
+
+    def test_a_missing_file_is_created_by_c_and_n_only(self):
+        for flag in "rw":
+            with self.assertRaises(FileNotFoundError) as caught:
+                splitpoint.open(self.path(), flag)
+            self.assertIsInstance(caught.exception, splitpoint.error)
+            self.assertEqual(caught.exception.code, "not_found")
+            self.assertEqual(caught.exception.errno, errno.ENOENT)
+            self.assertEqual(caught.exception.filename, self.path())
+            self.assertIn(self.path(), str(caught.exception))
+        for flag in "cn":
+            splitpoint.open(self.path(flag), flag).close()
+            self.assertTrue(os.path.exists(self.path(flag)))
+        self.assertEqual(sorted(os.listdir(self.directory)), ["c", "n"])
+
+    def test_an_existing_file_is_kept_by_all_but_n(self):
+        self.fill()
+        for flag in "rwc":
+            with splitpoint.open(self.path(), flag) as table:
+                self.assertEqual(dict(table), {b"key": b"value"})
+                self.assertEqual(table.readonly, flag == "r")
+        with splitpoint.open(self.path(), "n") as table:
+            self.assertEqual(len(table), 0)
+        self.assertEqual(os.listdir(self.directory), ["table.spt"])
+
+    def test_reading_refuses_every_change(self):
+        self.fill()
+        with splitpoint.open(self.path(), "r") as table:
+            for call in (
+                lambda: table.__setitem__("a", "b"),
+                lambda: table.__delitem__("key"),
+                lambda: table.clear(),
+                lambda: table.put_many({"a": "b"}),
+                lambda: table.apply([("a", "b")]),
+                lambda: table.setdefault("a"),
+                lambda: table.pop("key"),
+            ):
+                with self.assertRaises(PermissionError) as caught:
+                    call()
+                self.assertEqual(caught.exception.code, "read_only")
+                self.assertEqual(caught.exception.errno, errno.EACCES)
+            self.assertEqual(dict(table), {b"key": b"value"})
+
+    def test_other_letters_are_value_errors_that_name_them(self):
+        for flag in ("", "x", "rw", "cx"):
+            with self.assertRaisesRegex(ValueError, f"flag is 'r', 'w', 'c' or 'n', not \"{flag}\""):
+                splitpoint.open(self.path(), flag)
+        self.assertEqual(os.listdir(self.directory), [])
+        for flag in ("cf", "rs", "wu", "nfsu"):
+            splitpoint.open(self.path(), flag).close()
+
+    def test_a_directory_is_refused_by_every_flag(self):
+        for flag in "rwcn":
+            with self.assertRaises(splitpoint.error):
+                splitpoint.open(self.directory, flag)
+
+    def test_a_foreign_file_is_refused_and_not_touched(self):
+        for content in (b"some text\n", b"\x7fELF" + bytes(5000)):
+            pathlib.Path(self.path()).write_bytes(content)
+            for flag in "rwc":
+                with self.assertRaises(splitpoint.error) as caught:
+                    splitpoint.open(self.path(), flag)
+                self.assertEqual(caught.exception.code, "not_a_store")
+            self.assertEqual(pathlib.Path(self.path()).read_bytes(), content)
+        with splitpoint.open(self.path(), "n") as table:
+            self.assertEqual(len(table), 0)
+
+    def test_n_follows_a_link_and_leaves_an_open_table_alone(self):
+        self.fill()
+        os.symlink(self.path(), self.path("link"))
+        with splitpoint.open(self.path("link"), "n") as table:
+            table["new"] = "1"
+            with self.assertRaises(splitpoint.error) as caught:
+                splitpoint.open(self.path(), "n")
+            self.assertEqual(caught.exception.code, "locked")
+        self.assertTrue(os.path.islink(self.path("link")))
+        with splitpoint.open(self.path(), "r") as table:
+            self.assertEqual(dict(table), {b"new": b"1"})
+        self.assertEqual(sorted(os.listdir(self.directory)), ["link", "table.spt"])
+
+    def test_an_open_table_is_locked(self):
+        with splitpoint.open(self.path()):
+            for flag in "rwcn":
+                with self.assertRaises(BlockingIOError) as caught:
+                    splitpoint.open(self.path(), flag)
+                self.assertEqual(caught.exception.code, "locked")
+
+    def test_readers_share_a_file(self):
+        self.fill()
+        with splitpoint.open(self.path(), "r") as one, splitpoint.open(self.path(), "r") as two:
+            self.assertEqual(one["key"], two["key"])
+
+    def test_a_private_file_stays_private_when_it_is_replaced(self):
+        splitpoint.open(self.path(), "c", 0o600).close()
+        splitpoint.open(self.path(), "n").close()
+        self.assertEqual(oct(stat.S_IMODE(os.stat(self.path()).st_mode)), "0o600")
+
+    def test_the_mode_is_that_of_a_new_file_before_the_umask(self):
+        mask = os.umask(0o022)
+        self.addCleanup(os.umask, mask)
+        for mode, expected in ((0o666, 0o644), (0o600, 0o600), (0o640, 0o640), (0o622, 0o600)):
+            for flag in ("c", "n"):
+                splitpoint.open(self.path(), flag, mode).close()
+                if flag == "n" or mode == 0o666:
+                    found = stat.S_IMODE(os.stat(self.path()).st_mode)
+                    self.assertEqual(oct(found), oct(expected), (mode, flag))
+        self.assertEqual(os.umask(0o022), 0o022)
+
+    def test_paths_may_be_bytes_objects_and_look_like_urls(self):
+        splitpoint.open(os.fsencode(self.path("b\udcffytes"))).close()
+        self.assertIn(b"b\xffytes", os.listdir(os.fsencode(self.directory)))
+        os.chdir(self.directory)
+        self.addCleanup(os.chdir, "/")
+        with splitpoint.open("mem:") as table:
+            self.assertEqual(table.path, pathlib.Path(self.path("mem:")))
+        self.assertTrue(os.path.exists("mem:"))
+        for place in (7, None, 1.5):
+            with self.assertRaises(TypeError):
+                splitpoint.open(place)
+
+
+class Options(Scratch):
+    """The keyword arguments of `open`."""
+
+    def test_the_hash_function_is_that_of_the_file(self):
+        with splitpoint.open(self.path(), hash="fnv1a-64") as table:
+            self.assertEqual(table.stats().hash_name, "fnv1a-64")
+        with self.assertRaises(splitpoint.error) as caught:
+            splitpoint.open(self.path(), hash="xxh3-64")
+        self.assertEqual(caught.exception.code, "hash_mismatch")
+        with self.assertRaisesRegex(ValueError, "no hash function is called \"md4\"; there are .*xxh3-64"):
+            splitpoint.open(self.path("other"), hash="md4")
+
+    def test_unusable_options_are_value_errors(self):
+        with self.assertRaisesRegex(ValueError, "'buffered', 'async' or 'sync'"):
+            splitpoint.open(self.path(), durability="fsync")
+        with self.assertRaises(OverflowError):
+            splitpoint.open(self.path(), expected_records=-1)
+        with self.assertRaises(TypeError):
+            splitpoint.open(self.path(), no_such_option=1)
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_room_for_the_expected_records_is_made_in_advance(self):
+        with splitpoint.open(self.path(), expected_records=100_000, cache_bytes=1 << 24) as table:
+            self.assertGreater(table.stats().bucket_count, 10_000)
+
+    def test_a_change_with_sync_is_durable_when_it_returns(self):
+        with splitpoint.open(self.path(), durability="sync") as table:
+            table["key"] = "value"
+            stats = table.stats()
+            self.assertEqual(stats.durable_bytes, stats.log_bytes)
+
+    def test_urls_open_other_access_methods(self):
+        with splitpoint.open_url(f"file:{self.path()}") as table:
+            table["key"] = "value"
+        with splitpoint.open_url(f"db185:{self.path('old.db')}") as table:
+            table["key"] = "value"
+            self.assertEqual(list(table.items()), [(b"key", b"value")])
+            self.assertEqual((table.pop("key"), len(table)), (b"value", 0))
+            table.clear()
+            self.assertTrue(table.check().is_clean)
+        for url in ("nobody:x", "mem:"):
+            with self.assertRaises(ValueError):
+                splitpoint.open_url(url, "r")
+
+
+class OldFiles(Scratch):
+    """Files of other packages."""
+
+    def test_an_old_file_is_read_and_not_written(self):
+        with dbm.dumb.open(self.path("old"), "n") as old:
+            old["key"] = "value"
+        with splitpoint.open(self.path("old"), "r") as table:
+            self.assertEqual(dict(table), {b"key": b"value"})
+            self.assertTrue(table.readonly)
+        for flag in "wc":
+            with self.assertRaisesRegex(splitpoint.error, "splitpoint convert") as caught:
+                splitpoint.open(self.path("old"), flag)
+            self.assertEqual(caught.exception.code, "unsupported")
+        self.assertEqual(splitpoint.identify(self.path("old")), "Python dbm.dumb")
+
+    def test_a_file_of_db_1_85_is_written_in_its_format(self):
+        with splitpoint.open_url(f"db185:{self.path()}") as table:
+            table["key"] = "value"
+        self.assertEqual(splitpoint.identify(self.path()), "db 1.85 hash")
+        for flag in "rwc":
+            with splitpoint.open(self.path(), flag) as table:
+                self.assertEqual(table["key"], b"value")
+                if flag != "r":
+                    table["more"] = flag
+        self.assertEqual(splitpoint.identify(self.path()), "db 1.85 hash")
+
+    def test_identify_names_stores_and_nothing_else(self):
+        splitpoint.open(self.path()).close()
+        self.assertEqual(splitpoint.identify(self.path()), "Splitpoint store")
+        self.assertIsNone(splitpoint.identify(__file__))
+        with self.assertRaises(FileNotFoundError):
+            splitpoint.identify(self.path("none"))
+
+
+class Errors(Scratch):
+    """`splitpoint.error`."""
+
+    def test_an_error_survives_pickling(self):
+        with self.assertRaises(splitpoint.error) as caught:
+            splitpoint.open(self.path(), "r")
+        again = pickle.loads(pickle.dumps(caught.exception))
+        self.assertIsInstance(again, FileNotFoundError)
+        self.assertIsInstance(again, splitpoint.error)
+        self.assertEqual((again.code, str(again)), (caught.exception.code, str(caught.exception)))
+        self.assertEqual((again.errno, again.filename), (errno.ENOENT, self.path()))
+
+    def test_a_full_disk_is_an_error_of_the_system(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("there is no /dev/full")
+        with self.assertRaises(OSError):
+            splitpoint.open("/dev/full")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,347 @@
+"""Threads, forks, workers, Ctrl-C and kills."""
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import splitpoint
+from scratch import Scratch
+
+
+def sum_of_values(table):
+    """Add up the values of a table that came by pickling: the work of one worker."""
+    with table:
+        assert table.readonly
+        return sum(int(value) for value in table.values())
+
+
+class Threads(Scratch):
+    """Many threads on one table."""
+
+    def test_threads_on_their_own_keys_agree_with_dicts(self):
+        """Eight threads change their own keys at random; each then compares with its dict."""
+        failures = []
+
+        def work(table, name, chance):
+            model = {}
+            for _ in range(3000):
+                key, value = b"%d %d" % (name, chance.randrange(100)), chance.randbytes(20)
+                action = chance.randrange(4)
+                if action == 0:
+                    table[key] = model[key] = value
+                elif action == 1 and table.pop(key, None) != model.pop(key, None):
+                    failures.append((name, "pop"))
+                elif action == 2 and table.get_many([key]) != [model.get(key)]:
+                    failures.append((name, "get_many"))
+                elif table.get(key) != model.get(key):
+                    failures.append((name, "get"))
+            mine = {key: value for key, value in table.items() if key.startswith(b"%d " % name)}
+            if mine != model:
+                failures.append((name, "items"))
+
+        seed = random.randrange(1 << 32)
+        with self.subTest(seed=seed), splitpoint.open(self.path()) as table:
+            threads = [
+                threading.Thread(target=work, args=(table, name, random.Random(seed + name)))
+                for name in range(8)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(failures, [])
+            self.assertTrue(table.check().is_clean)
+
+    def test_one_of_many_threads_stores_a_missing_key(self):
+        with splitpoint.open_url("mem:") as table:
+            stored = []
+
+            def claim(name):
+                for i in range(500):
+                    if table.put_new(f"{i}", name):
+                        stored.append(i)
+
+            threads = [threading.Thread(target=claim, args=(str(n),)) for n in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(sorted(stored), list(range(500)))
+
+    def test_closing_under_other_threads_ends_them_with_closed(self):
+        table = splitpoint.open(self.path())
+        table.put_many((str(i), "x" * 100) for i in range(2000))
+        ends = []
+
+        def work():
+            try:
+                while True:
+                    table["key"] = "value"
+                    for _ in table.items():
+                        pass
+                    table.get_many(str(i) for i in range(100))
+            except ValueError as error:
+                ends.append(error.code)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.05)
+        table.close()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(ends, ["closed"] * 4)
+        with splitpoint.open(self.path()) as table:
+            self.assertTrue(table.check().is_clean)
+
+
+@unittest.skipUnless(hasattr(os, "fork"), "this system has no fork")
+class Forks(Scratch):
+    """A table that was open at a fork."""
+
+    def in_child(self, work):
+        """Run `work` in a fork, and return its result."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(writer, pickle.dumps(work()))
+            except BaseException as error:
+                os.write(writer, pickle.dumps(repr(error)))
+            finally:
+                os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as results:
+            result = pickle.loads(results.read())
+        os.waitpid(child, 0)
+        return result
+
+    def test_a_child_reads_what_was_opened_to_read(self):
+        with splitpoint.open(self.path()) as table:
+            table["a"] = "1"
+        with splitpoint.open(self.path(), "r") as table:
+            found = self.in_child(lambda: (dict(table), table.get("a")))
+        self.assertEqual(found, ({b"a": b"1"}, b"1"))
+
+    def test_a_child_may_not_use_what_its_parent_writes(self):
+        with splitpoint.open(self.path()) as table:
+            table.update(a="1", b="2")
+
+            def work():
+                codes = []
+                for call in (
+                    lambda: table.__setitem__("a", "child"),
+                    lambda: table.__delitem__("a"),
+                    lambda: table.put_many({"a": "child"}),
+                    lambda: table.apply([("a", None)]),
+                    lambda: table.clear(),
+                    lambda: table.sync(),
+                    lambda: table["a"],
+                    lambda: len(table),
+                    lambda: iter(table),
+                    lambda: table.get_many(["a"]),
+                    lambda: table.check(),
+                ):
+                    try:
+                        call()
+                        codes.append(None)
+                    except splitpoint.error as error:
+                        codes.append(error.code)
+                is_forked = table._forked
+                table.close()
+                return codes, is_forked
+
+            codes, is_forked = self.in_child(work)
+            self.assertEqual(codes, ["forked"] * 11)
+            self.assertTrue(is_forked)
+            table["c"] = "3"
+            self.assertEqual(dict(table), {b"a": b"1", b"b": b"2", b"c": b"3"})
+            self.assertFalse(table._forked)
+        with splitpoint.open(self.path(), "r") as table:
+            self.assertEqual(len(table), 3)
+
+    def test_a_child_that_drops_the_table_warns_of_nothing(self):
+        script = (
+            "import os, splitpoint\n"
+            "table = splitpoint.open('t.spt')\n"
+            "table['a'] = '1'\n"
+            "if os.fork() == 0:\n"
+            "    del table\n"
+            "    os._exit(0)\n"
+            "os.wait()\n"
+            "print(table['a'])\n"
+            "table.close()\n"
+        )
+        done = self.python("-W", "error::ResourceWarning", "-c", script)
+        self.assertEqual(done.stdout, "b'1'\n")
+        # Python 3.12 warns of the fork itself.
+        self.assertNotIn("unclosed", done.stderr)
+
+    def test_a_table_in_memory_is_the_childs_own(self):
+        with splitpoint.open_url("mem:") as table:
+            table["a"] = "1"
+
+            def work():
+                table["a"] = "2"
+                return table["a"]
+
+            self.assertEqual(self.in_child(work), b"2")
+            self.assertEqual(table["a"], b"1")
+
+
+class Workers(Scratch):
+    """Tables that pass to other processes by pickling."""
+
+    def test_a_pickled_table_opens_its_file_to_read(self):
+        with splitpoint.open(self.path(), hash="fnv1a-64") as table:
+            table["a"] = "1"
+            pickled = pickle.dumps(table)
+        os.chdir("/")
+        with pickle.loads(pickled) as again:
+            self.assertEqual((again["a"], again.readonly), (b"1", True))
+            with pickle.loads(pickle.dumps(again)) as third:
+                self.assertEqual(third.path, again.path)
+
+    def test_a_table_without_a_file_cannot_be_pickled(self):
+        with splitpoint.open_url("mem:") as table, self.assertRaisesRegex(TypeError, "pickle"):
+            pickle.dumps(table)
+
+    def test_workers_of_every_kind_share_a_file(self):
+        with splitpoint.open(self.path()) as table:
+            table.put_many((str(i), str(i)) for i in range(1000))
+        for method in multiprocessing.get_all_start_methods():
+            with self.subTest(method), splitpoint.open(self.path(), "r") as table:
+                context = multiprocessing.get_context(method)
+                with context.Pool(2) as pool:
+                    self.assertEqual(pool.map(sum_of_values, [table] * 4), [499_500] * 4)
+
+
+class Endings(Scratch):
+    """Programs that do not end in order."""
+
+    def test_a_killed_process_loses_nothing(self):
+        """A child reports each change after it returned, and is killed in the middle."""
+        script = (
+            "import splitpoint\n"
+            "table = splitpoint.open('t.spt')\n"
+            "for i in range(10**9):\n"
+            "    table[str(i)] = 'x' * 100\n"
+            "    print(i, flush=True)\n"
+        )
+        child = subprocess.Popen(
+            [sys.executable, "-c", script], cwd=self.directory, stdout=subprocess.PIPE
+        )
+        reported = [int(child.stdout.readline()) for _ in range(500)]
+        child.kill()
+        # The last line may be cut.
+        reported += [int(line) for line in child.stdout.read().split(b"\n")[:-1]]
+        child.wait()
+        child.stdout.close()
+        with splitpoint.open(self.path("t.spt")) as table:
+            self.assertGreaterEqual(len(table), reported[-1] + 1)
+            self.assertIn(str(reported[-1]), table)
+            self.assertTrue(table.check().is_clean)
+
+    def test_ctrl_c_ends_a_long_batch_and_leaves_a_valid_file(self):
+        """The signal arrives while `put_many` reads from an endless iterable."""
+
+        def endless():
+            i = 0
+            while True:
+                i += 1
+                yield b"%d" % i, b"x" * 100
+
+        with splitpoint.open(self.path()) as table:
+            timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
+            timer.start()
+            with self.assertRaises(KeyboardInterrupt):
+                table.put_many(endless())
+            timer.join()
+            self.assertGreater(len(table), 0)
+            self.assertTrue(table.check().is_clean)
+
+    def test_ctrl_c_ends_a_long_batch_of_no_python_code(self):
+        """The pairs come from a dict view, so only the batch itself can look for the signal."""
+        pairs = {b"%d" % i: b"x" for i in range(300_000)}
+        with splitpoint.open_url("mem:") as table:
+            table.put_many(pairs)
+            interrupted = []
+
+            def alarm(*_):
+                interrupted.append(len(table))
+                raise KeyboardInterrupt
+
+            before = signal.signal(signal.SIGALRM, alarm)
+            self.addCleanup(signal.signal, signal.SIGALRM, before)
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            with contextlib.suppress(KeyboardInterrupt):
+                for _ in range(1000):
+                    table.put_many(pairs)
+            self.assertEqual(len(interrupted), 1)
+
+    def test_a_signal_handler_may_close_the_table_during_a_check(self):
+        script = (
+            "import os, signal, sys, threading, splitpoint\n"
+            "table = splitpoint.open('t.spt')\n"
+            "table.put_many((str(i), 'x' * 200) for i in range(100_000))\n"
+            "def close(*_):\n"
+            "    table.close()\n"
+            "    sys.exit(3)\n"
+            "signal.signal(signal.SIGTERM, close)\n"
+            "threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()\n"
+            "while True:\n"
+            "    table.check()\n"
+        )
+        self.python("-c", script, code=3)
+
+    def test_an_exit_with_an_open_table_loses_nothing(self):
+        script = (
+            "import splitpoint\n"
+            "table = splitpoint.open('t.spt', durability='buffered')\n"
+            "table['a'] = '1'\n"
+        )
+        self.assertEqual(self.python("-c", script).stderr, "")
+        with splitpoint.open(self.path("t.spt"), "r") as table:
+            self.assertEqual(dict(table), {b"a": b"1"})
+        warned = self.python("-W", "always", "-c", script).stderr
+        self.assertIn("ResourceWarning: unclosed <splitpoint.Table 't.spt' 1 keys", warned)
+
+
+class Command(Scratch):
+    """`python -m splitpoint`."""
+
+    def test_it_is_the_command(self):
+        with splitpoint.open(self.path("t.spt")) as table:
+            table["France"] = "Paris"
+        done = self.python("-m", "splitpoint", "get", "t.spt", "France")
+        self.assertEqual((done.stdout, done.stderr), ("Paris", ""))
+        done = self.python("-m", "splitpoint", "get", "t.spt", "none", code=1)
+        self.assertEqual(done.stdout, "")
+        done = self.python("-m", "splitpoint", "--version")
+        self.assertIn(splitpoint.__version__, done.stdout)
+        self.assertIn("Usage: splitpoint", self.python("-m", "splitpoint", "--help").stdout)
+        self.python("-m", "splitpoint", "no-such-command", code=2)
+
+    def test_importing_loads_little(self):
+        """The package loads neither the lab nor anything heavy of the standard library."""
+        script = (
+            "import sys, splitpoint\n"
+            "print(*sorted(name for name in sys.modules if name.startswith("
+            "('splitpoint', 'dbm', 'shelve', 'pickle', 'inspect', 'pathlib', 'html', 'json'))))\n"
+        )
+        loaded = self.python("-c", script).stdout.split()
+        self.assertEqual(
+            loaded, ["splitpoint", "splitpoint._errors", "splitpoint._native", "splitpoint._table"]
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
