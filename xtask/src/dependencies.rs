@@ -25,6 +25,13 @@ const PACKAGES: &[(&str, &str)] = &[
     ("btrfs-progs", "mkfs.btrfs"),
 ];
 
+/// Debian packages that are modules of Python, each with one by which it is known. `VERSION` stands
+/// for that of `python3`.
+const MODULES: &[(&str, &str)] = &[
+    ("python3-venv", "ensurepip"), // The Python package is installed into an empty environment.
+    ("libpythonVERSION-testsuite", "test.test_dbm"), // CPython's own tests are run on it.
+];
+
 /// Toolchain that has Miri, and the sanitizers of the fuzzer.
 pub(crate) const NIGHTLY: &str = "nightly";
 
@@ -123,7 +130,7 @@ impl Need {
     }
 
     fn packages() -> Option<Self> {
-        let missing = missing_packages(has_program);
+        let missing = missing();
         (!missing.is_empty()).then(|| Self {
             what: missing.join(" "),
             place: "system-wide, by apt-get",
@@ -184,7 +191,7 @@ pub(crate) fn is_slow() -> bool {
 }
 
 fn install_packages(root: &Path) -> Result<(), Failure> {
-    let missing = missing_packages(has_program);
+    let missing = missing();
     let names = missing.join(" ");
     if !has_program("apt-get") {
         return Err("this is not Debian".to_owned());
@@ -193,7 +200,24 @@ fn install_packages(root: &Path) -> Result<(), Failure> {
         return Err(format!("run `sudo apt-get install {names}`"));
     }
     apt_get(root, &["update"])?;
+    let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
     apt_get(root, &[&["install", "--no-install-recommends"], &missing[..]].concat())
+}
+
+/// Returns the Debian packages that are not installed.
+fn missing() -> Vec<String> {
+    let python = |script: &str| output(&mut command(Path::new("."), "python3", &["-c", script]));
+    let has_module = |module: &str| python(&format!("import {module}")).is_ok();
+    // Without an interpreter, the one that is installed now brings no testsuite.
+    let version = python("import sys; print(*sys.version_info[:2], sep='.')").unwrap_or_default();
+    let programs = missing_packages(has_program).into_iter().map(str::to_owned);
+    programs.chain(missing_modules(version.trim(), has_module)).collect()
+}
+
+fn missing_modules(version: &str, is_present: impl Fn(&str) -> bool) -> Vec<String> {
+    let missing = MODULES.iter().filter(|(_, module)| !is_present(module));
+    let named = missing.filter(|(package, _)| !version.is_empty() || !package.contains("VERSION"));
+    named.map(|(package, _)| package.replace("VERSION", version)).collect()
 }
 
 fn missing_packages(is_present: impl Fn(&str) -> bool) -> Vec<&'static str> {
@@ -233,6 +257,15 @@ mod tests {
         let missing = missing_packages(|program| program != "cdb" && program != "fish");
         assert_eq!(missing, ["tinycdb", "fish"]);
         assert!(missing_packages(|_| true).is_empty());
+    }
+
+    #[test]
+    fn modules_of_python_are_missing_by_what_cannot_be_imported() {
+        let none = missing_modules("3.11", |_| false);
+        assert_eq!(none, ["python3-venv", "libpython3.11-testsuite"]);
+        assert_eq!(missing_modules("3.12", |module| module == "ensurepip").len(), 1);
+        assert_eq!(missing_modules("", |_| false), ["python3-venv"]);
+        assert!(missing_modules("3.11", |_| true).is_empty());
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::dependencies::{self, Installing, Missing, NIGHTLY};
 use crate::process::{command, run as run_program, run_tests, target};
-use crate::{Failure, console, instructions, licenses, race, tidy};
+use crate::{Failure, console, instructions, licenses, python, race, tidy};
 
 /// What became of a layer that did not fail.
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+pub(crate) enum Outcome {
     Done,
     /// So many tests passed.
     Passed(u64),
@@ -63,9 +63,26 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
         layer("clippy", Box::new(program(CLIPPY))),
         layer("clippy, no features", Box::new(program(CLIPPY_NO_FEATURES))),
         layer("tidy", Box::new(move || tidy::run(root).map(|()| Outcome::Done))),
+        layer(
+            "documentation",
+            Box::new(move || {
+                for line in DOCUMENTATION {
+                    run_program(cargo(line).env("RUSTDOCFLAGS", "-D warnings"))?;
+                }
+                Ok(Outcome::Done)
+            }),
+        ),
+        layer("licenses", Box::new(move || licenses::check(root).map(|()| Outcome::Done))),
         layer("tests of the library", Box::new(tests("test -p splitpoint"))),
         layer("tests of the command", Box::new(tests("test -p splitpoint-cli"))),
         layer("tests of the rest", Box::new(tests(REST))),
+        layer(
+            "python",
+            Box::new(move || match python::obstacle(root) {
+                Some(reason) => Ok(Outcome::Skipped(reason)),
+                None => python::test(root),
+            }),
+        ),
         layer("race", Box::new(move || race::test(root).map(Outcome::Passed))),
         layer(
             "instructions",
@@ -92,16 +109,6 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
                 None => fuzz(root),
             }),
         ),
-        layer(
-            "documentation",
-            Box::new(move || {
-                for line in DOCUMENTATION {
-                    run_program(cargo(line).env("RUSTDOCFLAGS", "-D warnings"))?;
-                }
-                Ok(Outcome::Done)
-            }),
-        ),
-        layer("licenses", Box::new(move || licenses::check(root).map(|()| Outcome::Done))),
     ]
 }
 
@@ -144,10 +151,12 @@ fn miri(root: &Path) -> Command {
 }
 
 /// The fuzz targets, by the names of their files.
-const FUZZ_TARGETS: [&str; 11] = [
+const FUZZ_TARGETS: [&str; 13] = [
     "bdb",
+    "cdb",
     "db185",
     "dbm",
+    "dumb",
     "gdbm",
     "identify",
     "krb5",

@@ -15,6 +15,7 @@ mod instructions;
 mod layers;
 mod licenses;
 mod process;
+mod python;
 mod race;
 mod rust;
 mod schema;

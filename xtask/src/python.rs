@@ -1,0 +1,75 @@
+//! The Python package: its wheel is built, installed into an empty environment, and tested there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Failure;
+use crate::layers::Outcome;
+use crate::process::{command, output, run, run_tests, target};
+
+/// The package, with its tests and what they need.
+const PACKAGE: &str = "crates/splitpoint-python";
+
+/// Ends with 1 where the environment cannot be made: what is missing is on stderr.
+const PROBE: &str = "import sys; sys.version_info >= (3, 11) or sys.exit('it is older than 3.11')
+import ensurepip, venv";
+
+/// Returns why the package cannot be tested here, or `None`.
+pub(crate) fn obstacle(root: &Path) -> Option<String> {
+    let failure = output(&mut command(root, "python3", &["-c", PROBE])).err()?;
+    let reason = failure.lines().last().unwrap_or_default();
+    Some(format!("python3 with venv and pip is not usable: {reason}"))
+}
+
+/// Builds the wheel, installs it, and runs its tests; skips that where what builds it cannot be
+/// fetched.
+///
+/// The profile is that of the other tests, so that the crates below are compiled only once.
+pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
+    let directory = target(root).join("python");
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory)
+            .map_err(|cause| format!("cannot remove `{}`: {cause}", directory.display()))?;
+    }
+    let environment = Environment { root, directory };
+    run(command(root, "python3", &["-m", "venv"]).arg(environment.path("environment")))?;
+    let requirements = format!("{PACKAGE}/tests/requirements.txt");
+    if let Err(failure) = run(environment.pip().args(["install", "--requirement", &requirements])) {
+        return Ok(Outcome::Skipped(format!("what builds it cannot be fetched: {failure}")));
+    }
+    let manifest = format!("{PACKAGE}/Cargo.toml");
+    let build = ["-m", "maturin", "build", "--profile", "dev", "--manifest-path", &manifest];
+    run(environment.python().args(build).arg("--out").arg(environment.path("wheel")))?;
+    let wheels = environment.path("wheel");
+    // From nowhere else: the name is taken in the registries by others.
+    let install = ["install", "--no-index", "--find-links"];
+    run(environment.pip().args(install).arg(wheels).arg("splitpoint"))?;
+    let tests = root.join(PACKAGE).join("tests/run.py");
+    // In another directory, so that nothing of the source tree is imported.
+    let mut tests_command = environment.python();
+    tests_command.args(["-W", "error::ResourceWarning"]).arg(tests);
+    run_tests(tests_command.current_dir(&environment.directory)).map(Outcome::Passed)
+}
+
+/// A virtual environment.
+struct Environment<'a> {
+    root: &'a Path,
+    directory: PathBuf,
+}
+
+impl Environment<'_> {
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn python(&self) -> Command {
+        let python = self.path("environment/bin/python");
+        command(self.root, &python.display().to_string(), &[])
+    }
+
+    fn pip(&self) -> Command {
+        let mut pip = self.python();
+        pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]);
+        pip
+    }
+}
