@@ -38,8 +38,8 @@ use crate::live::CommitState;
 use crate::region::{Extents, View};
 use crate::space::Extent;
 
-/// Size of a block of an image in bytes; the last one may be shorter.
-pub(crate) const BLOCK_BYTES: usize = 64 << 10;
+/// Most bytes of a block of an image.
+const BLOCK_BYTES: usize = 64 << 10;
 /// Size of the head of a block in bytes.
 const BLOCK_HEAD_BYTES: usize = 8;
 /// Most slots of a group of buckets in one entry.
@@ -69,7 +69,7 @@ const STATE_OFFSET: u64 = SegmentHeader::BYTES;
 ///    168    16  the compacted head: offset of its segment, offset of the next record; 0 for none
 ///    184     8  crc32c of the segment table, then of the salt
 ///   4096     -  segment table, zeros up to a granule
-///      -     -  blocks of 64 KiB, the last one shorter
+///      -     -  blocks of 64 KiB at most
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CheckpointState {
@@ -123,7 +123,7 @@ impl CheckpointState {
     /// bucket.
     ///
     /// Each of `thread_count` threads may leave a block that is not full.
-    fn segment_bytes_max(&self, thread_count: u64) -> u64 {
+    pub(crate) fn segment_bytes_max(&self, thread_count: u64) -> u64 {
         // A killed process may have left any count. With a wrong one the image cannot be completed.
         let record_count = self.commit.record_count.min(FILE_BYTES_MAX / 8);
         let bucket_count = self.geometry.bucket_count();
@@ -135,10 +135,14 @@ impl CheckpointState {
         let bytes = record_count * self.packing.slot_bytes() as u64
             + entry_count * (ENTRY_HEAD_BYTES as u64 + 1)
             + groups;
-        // A block ends where the next entry does not fit.
+        // A block ends where the next entry does not fit, and the last one of a thread anywhere.
         let block_bytes = (BLOCK_BYTES - BLOCK_HEAD_BYTES - LEFT_OVER_BYTES) as u64;
-        let block_count = bytes.div_ceil(block_bytes) + thread_count;
-        self.head_bytes() + block_count * BLOCK_BYTES as u64
+        let last_bytes =
+            bytes.next_multiple_of(GRANULE_BYTES).min(thread_count * BLOCK_BYTES as u64);
+        self.head_bytes()
+            + bytes / block_bytes * BLOCK_BYTES as u64
+            + last_bytes
+            + thread_count * GRANULE_BYTES
     }
 
     fn encode(&self, header: SegmentHeader) -> Vec<u8> {
@@ -342,6 +346,11 @@ pub(crate) fn is_of_older_version(view: &View, name: CheckpointName) -> bool {
     view.segment(name.offset).is_ok_and(|header| header.kind == SegmentKind::OldCheckpoint)
 }
 
+/// Returns how many bytes after a block of this size the next one begins.
+pub(crate) fn block_step(block_bytes: usize) -> u64 {
+    (block_bytes as u64).next_multiple_of(GRANULE_BYTES)
+}
+
 /// Returns the granules of a checkpoint.
 pub(crate) fn extent_of(name: CheckpointName) -> Extent {
     Extent { granule: name.offset / GRANULE_BYTES, count: name.bytes / GRANULE_BYTES }
@@ -415,7 +424,7 @@ impl Image {
                     }
                 }
             }
-            at += BLOCK_BYTES as u64;
+            at += block_step(block.len());
             read(block.len() as u64);
         }
         Ok(())

@@ -423,6 +423,12 @@ impl<'a> Live<'a> {
         self.store(PIECE_COUNTS[window.number()], piece as u64 + 1);
     }
 
+    /// Notes that a piece of a window has moved.
+    pub(crate) fn move_piece(self, window: LineWindow, piece: usize, granule: u64) {
+        assert!(piece < self.piece_count(window), "a window has the piece");
+        self.store(PIECES[window.number()] + piece, granule);
+    }
+
     /// Removes the last piece of a window, of which nothing is in use.
     pub(crate) fn remove_piece(self, window: LineWindow) {
         let piece_count = self.piece_count(window);

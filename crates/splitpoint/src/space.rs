@@ -23,6 +23,7 @@ pub(crate) struct Space {
     aside: Option<Extent>,
     /// Largest number of free extents in the list.
     extent_count_max: usize,
+    is_packed: bool,
 }
 
 impl Space {
@@ -32,7 +33,8 @@ impl Space {
 
     /// Returns the space of a file that ends at `end` granules, with these free extents.
     pub(crate) fn new(end: u64, free: Vec<Extent>) -> Self {
-        Self { end, free, aside: None, extent_count_max: Self::EXTENT_COUNT_MAX }
+        let extent_count_max = Self::EXTENT_COUNT_MAX;
+        Self { end, free, aside: None, extent_count_max, is_packed: false }
     }
 
     /// Drops no extent however many there are, for a table in memory: no other process reads its
@@ -108,6 +110,12 @@ impl Space {
         self.end
     }
 
+    /// Returns where the free granules at the end begin, or the end.
+    pub(crate) fn used_end(&self) -> u64 {
+        let last = self.free.iter().find(|free| free.granule + free.count == self.end);
+        last.map_or(self.end, |free| free.granule)
+    }
+
     /// Returns the free extents, including the one that is set aside.
     pub(crate) fn free(&self) -> &[Extent] {
         &self.free
@@ -125,7 +133,8 @@ impl Space {
 
     /// Allocates `count` granules, the first a multiple of `alignment`, and returns the first.
     ///
-    /// It takes them from the smallest free extent that fits, otherwise from the end of the file.
+    /// It takes them from the smallest free extent that fits, or from the first one while the file is
+    /// [packed](Self::pack); otherwise from the end of the file.
     pub(crate) fn allocate(&mut self, count: u64, alignment: u64) -> u64 {
         assert!(count > 0 && alignment.is_power_of_two());
         let fit = self
@@ -133,11 +142,8 @@ impl Space {
             .iter()
             .enumerate()
             .filter(|(_, extent)| self.aside != Some(**extent))
-            .filter(|(_, extent)| {
-                let skip = extent.granule.next_multiple_of(alignment) - extent.granule;
-                extent.count >= skip + count
-            })
-            .min_by_key(|(_, extent)| extent.count);
+            .filter(|(_, extent)| fits(extent, count, alignment))
+            .min_by_key(|(_, extent)| if self.is_packed { extent.granule } else { extent.count });
         let (start, extent_count) = if let Some((i, _)) = fit {
             let extent = self.free.swap_remove(i);
             (extent.granule, extent.count)
@@ -150,6 +156,17 @@ impl Space {
         self.add_free(start, granule - start);
         self.add_free(granule + count, start + extent_count - granule - count);
         granule
+    }
+
+    /// Has [`allocate`](Self::allocate) take the first free extent that fits, or the smallest one
+    /// again.
+    pub(crate) fn pack(&mut self, is_packed: bool) {
+        self.is_packed = is_packed;
+    }
+
+    /// Returns whether there is room for `count` granules before `end`.
+    pub(crate) fn has_room_before(&self, end: u64, count: u64, alignment: u64) -> bool {
+        self.unreserved().any(|extent| extent.granule < end && fits(extent, count, alignment))
     }
 
     /// Reserves granules like [`allocate`](Self::allocate), but lists them as free until
@@ -211,6 +228,12 @@ impl Space {
             self.free.swap_remove(smallest.expect("more are free than are set aside"));
         }
     }
+}
+
+/// Returns whether a free extent has `count` granules, the first a multiple of `alignment`.
+fn fits(extent: &Extent, count: u64, alignment: u64) -> bool {
+    let skip = extent.granule.next_multiple_of(alignment) - extent.granule;
+    extent.count >= skip + count
 }
 
 /// Returns the granules from `start` to `end` that are in none of `extents`, in order.

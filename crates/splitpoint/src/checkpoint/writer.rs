@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::claims::{Claims, GROUP_BUCKETS};
 use super::{
     BLOCK_BYTES, BLOCK_HEAD_BYTES, CheckpointState, ENTRY_HEAD_BYTES, ENTRY_SLOTS_MAX,
-    GROUP_SLOTS_MAX, Packing, block_crc, extent_of, release,
+    GROUP_SLOTS_MAX, Packing, block_crc, block_step, extent_of, release,
 };
 use crate::error::{Error, Result};
 use crate::format::{CheckpointName, GRANULE_BYTES, SegmentHeader, SegmentKind, put_u32};
@@ -378,7 +378,8 @@ impl EntryWriter {
             return Ok(());
         }
         let CheckpointName { offset, bytes, salt, .. } = shared.segment;
-        let at = shared.next_block.fetch_add(BLOCK_BYTES as u64, Ordering::Relaxed);
+        let step = block_step(self.block.len());
+        let at = shared.next_block.fetch_add(step, Ordering::Relaxed);
         let end = at + self.block.len() as u64;
         if end > bytes {
             return Err(shared.wrong_count(self.slot_count));

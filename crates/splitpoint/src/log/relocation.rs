@@ -111,18 +111,29 @@ impl<'a> Relocation<'a> {
         Ok(header)
     }
 
-    /// Calls `each` with every copy and what was moved there; returns where the last one ends. With
-    /// `is_verified` every checksum is looked at before.
+    /// Verifies the checksum of every copy, and that the segments of copies lead to this one; `head` is
+    /// one that is known to be meant.
+    pub(crate) fn verify(&self, view: &View, head: u64) -> Result<()> {
+        let header = self.segment(view)?;
+        if self.segment_offset != head {
+            self.verify_link(view, &header)?;
+        }
+        let mut verified = Ok(());
+        self.for_each_copy(view, |copy, _| {
+            if verified.is_ok() {
+                verified = copy.verify(header.salt);
+            }
+        })?;
+        verified
+    }
+
+    /// Calls `each` with every copy and what was moved there; returns where the last one ends.
     pub(crate) fn for_each_copy<'v>(
         &self,
         view: &'v View,
-        is_verified: bool,
         mut each: impl FnMut(Record<'v>, Moved),
     ) -> Result<u64> {
         let header = self.segment(view)?;
-        if is_verified {
-            self.verify_link(view, &header)?;
-        }
         let end = self.segment_offset + header.segment_bytes;
         let mut at = self.first.max(self.segment_offset + SegmentHeader::BYTES) / 8 * 8;
         for moved in self.moved() {
@@ -131,9 +142,6 @@ impl<'a> Relocation<'a> {
                 let (expected, found) = (RecordKind::Put as u64, copy.header.kind as u64);
                 let offset = at + 4;
                 return Err(Error::Corrupt { what: "moved record", offset, expected, found });
-            }
-            if is_verified {
-                copy.verify(header.salt)?;
             }
             each(copy, moved);
             at += copy.bytes.len() as u64;

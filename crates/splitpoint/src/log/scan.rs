@@ -35,6 +35,8 @@ pub(crate) struct LogWalk<'a> {
     trust: Trust,
     /// Where a published log ends.
     end_lsn: u64,
+    /// The segment to which records were moved before the walk began; 0 for none.
+    compacted_head: u64,
 }
 
 impl<'a> LogWalk<'a> {
@@ -68,7 +70,17 @@ impl<'a> LogWalk<'a> {
         end_lsn: u64,
     ) -> Result<Self> {
         let header = segment_of(view, position)?;
-        Ok(Self { view, header, position, trust, end_lsn })
+        Ok(Self { view, header, position, trust, end_lsn, compacted_head: 0 })
+    }
+
+    /// Says to which segment records were moved before: the one before that may be gone.
+    pub(crate) fn after_moves_to(self, compacted_head: u64) -> Self {
+        Self { compacted_head, ..self }
+    }
+
+    /// Returns the segment that [`after_moves_to`](Self::after_moves_to) was called with.
+    pub(crate) fn compacted_head(&self) -> u64 {
+        self.compacted_head
     }
 
     /// Returns where the next record is, or where the log ends.
@@ -162,8 +174,7 @@ impl LogWalk<'_> {
         match record.header.kind {
             RecordKind::BigPut => big_record(self.view, record).map(drop),
             RecordKind::Relocate => {
-                let relocation = Relocation::decode(record)?;
-                relocation.for_each_copy(self.view, true, |_, _| {}).map(drop)
+                Relocation::decode(record)?.verify(self.view, self.compacted_head)
             }
             _ => Ok(()),
         }
@@ -303,7 +314,7 @@ impl<'a, T> Changes<'a, T> {
         let (view, relocation) = (self.walk.view, Relocation::decode(record)?);
         let segment = Segment::new(relocation.segment_offset, &relocation.segment(view)?);
         self.record_count += relocation.moved().len() as u64;
-        let end = relocation.for_each_copy(view, false, |pair, from| {
+        let end = relocation.for_each_copy(view, |pair, from| {
             visit(Step::Change(of_change(Logged::Move { pair, from })));
         })?;
         visit(Step::Moved(segment, end));

@@ -77,7 +77,8 @@ impl Opening {
         let durable_lsn = region.live().durable_lsn();
         let is_compacted = self.superblock.is_compacted;
         let last = last_changes(&region.view, published, durable_lsn, is_compacted)?;
-        unpublished.read(&region.view, self.key_hash())?;
+        let (_, CommitState { head_segment, .. }) = region.live().committed();
+        unpublished.read(&region.view, self.key_hash(), head_segment)?;
         compare_head(region, self.key_hash(), unpublished.scan.head)?;
         if mutant::is_made(Mutant::TrustsOldTables) {
             return Ok(unpublished);
@@ -87,10 +88,21 @@ impl Opening {
     }
 }
 
-/// Returns the segment to begin with, so that enough of the log before `published` is verified.
-fn first_verified(view: &View, published: LogPosition, is_compacted: bool) -> Result<LogPosition> {
+/// Returns the beginnings of the last segments, the newest first, so that enough of the log before
+/// `published` is verified.
+fn last_segments(
+    view: &View,
+    published: LogPosition,
+    is_compacted: bool,
+) -> Result<Vec<LogPosition>> {
+    let start_of = |segment_offset: u64, header: &SegmentHeader| LogPosition {
+        segment_offset,
+        offset: segment_offset + SegmentHeader::BYTES,
+        lsn: header.base_lsn,
+    };
     let mut header = segment_of(view, published)?;
     let mut segment_offset = published.segment_offset;
+    let mut starts = vec![start_of(segment_offset, &header)];
     for _ in 1..VERIFIED_SEGMENTS_MAX {
         let is_enough = published.lsn - header.base_lsn >= VERIFIED_BYTES_MIN;
         if is_enough || header.previous_offset == 0 {
@@ -118,10 +130,10 @@ fn first_verified(view: &View, published: LogPosition, is_compacted: bool) -> Re
             ));
         }
         (segment_offset, header) = (header.previous_offset, previous);
+        starts.push(start_of(segment_offset, &header));
     }
     assert!(header.base_lsn <= published.lsn, "the way back leads back");
-    let offset = segment_offset + SegmentHeader::BYTES;
-    Ok(LogPosition { segment_offset, offset, lsn: header.base_lsn })
+    Ok(starts)
 }
 
 /// Verifies the log up to `published` and returns its last changes there, the oldest first; none if
@@ -132,7 +144,25 @@ fn last_changes(
     durable_lsn: u64,
     is_compacted: bool,
 ) -> Result<VecDeque<Record<'_>>> {
-    let first = first_verified(view, published, is_compacted)?;
+    let mut starts = last_segments(view, published, is_compacted)?;
+    while let Some(first) = starts.pop() {
+        match changes_from(view, first, published, durable_lsn) {
+            // The space of its segment has another use now, all but the header.
+            Ok(None) | Err(Error::Corrupt { .. }) if is_compacted && !starts.is_empty() => {}
+            last => return last.map(Option::unwrap_or_default),
+        }
+    }
+    unreachable!("the last segment is never left out");
+}
+
+/// Verifies the log from `first` up to `published` and returns its last changes there; `None` if what
+/// is durable is damaged.
+fn changes_from(
+    view: &View,
+    first: LogPosition,
+    published: LogPosition,
+    durable_lsn: u64,
+) -> Result<Option<VecDeque<Record<'_>>>> {
     let mut walk = LogWalk::from_position(view, first, Trust::Published, published.lsn)?;
     let mut batches = Batches::default();
     let mut last = VecDeque::with_capacity(LAST_CHANGES + 1);
@@ -144,7 +174,7 @@ fn last_changes(
         let record = match record {
             Ok(Some(record)) => record,
             Ok(None) => break,
-            Err(Error::Corrupt { .. }) if lsn < durable_lsn => return Ok(VecDeque::new()),
+            Err(Error::Corrupt { .. }) if lsn < durable_lsn => return Ok(None),
             Err(error) => return Err(error),
         };
         batches.add(&record, is_change(&record).then_some(record), |record| {
@@ -164,7 +194,7 @@ fn last_changes(
             found,
         ));
     }
-    Ok(last)
+    Ok(Some(last))
 }
 
 /// Verifies where moved records end: the next ones are written there. `unpublished` are segment and
@@ -220,10 +250,10 @@ fn is_change(record: &Record<'_>) -> bool {
 impl Unpublished {
     /// Reads on from the end of what was published. The writer publishes each change before it
     /// appends the next.
-    fn read(&mut self, view: &View, key_hash: KeyHash<'_>) -> Result<()> {
+    fn read(&mut self, view: &View, key_hash: KeyHash<'_>, compacted_head: u64) -> Result<()> {
         let published = self.end;
         let walk = LogWalk::from_position(view, published, Trust::Nothing, 0)?;
-        let mut log = Changes::new(walk);
+        let mut log = Changes::new(walk.after_moves_to(compacted_head));
         let mut is_complete = false;
         while let Some(record) = log.read_next(
             |change| key_hash.effect_of(change),
@@ -306,7 +336,7 @@ fn is_moved_to(
         // Copies whose space has another use by now are those of a later record.
         let _ = Relocation::decode(record).and_then(|relocation| {
             let each = |copy: Record<'_>, _| is_there |= is_meant(copy);
-            relocation.for_each_copy(&region.view, false, each)
+            relocation.for_each_copy(&region.view, each)
         });
         is_there
     })

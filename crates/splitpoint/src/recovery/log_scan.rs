@@ -375,8 +375,10 @@ impl LogScan {
             self.append(part(walk.clone(), None)?.scan);
             return Ok(());
         };
-        let read_second =
-            || part(LogWalk::from_position(&region.view, second_start, Trust::Nothing, 0)?, None);
+        let read_second = || {
+            let second = LogWalk::from_position(&region.view, second_start, Trust::Nothing, 0)?;
+            part(second.after_moves_to(walk.compacted_head()), None)
+        };
         let read_first = || part(walk.clone(), Some(second_start));
         let (first, second) = beside(region, "splitpoint-log", read_first, read_second);
         let first = first?;

@@ -163,6 +163,7 @@ impl Opening {
                 expected: start.record_offset,
                 found: 0,
             })?;
+        walk = walk.after_moves_to(state.commit.head_segment);
         if mutant::is_made(Mutant::ReplaysTooLate) {
             walk.next_record()?;
         }

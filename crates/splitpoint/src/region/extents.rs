@@ -40,6 +40,14 @@ pub(crate) struct Extents {
     warm: Warm,
 }
 
+/// A part of the file that is moved at once, without a record in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Movable {
+    /// A piece of a window.
+    Piece(LineWindow, usize),
+    SegmentTable,
+}
+
 /// Free ranges whose pages were not given back: the next segment there waits for no memory.
 #[derive(Debug, Default)]
 struct Warm {
@@ -409,6 +417,11 @@ impl Extents {
         self.publish();
     }
 
+    /// Has granules be taken from the beginning of the file on, or where they leave the smallest rest.
+    pub(crate) fn pack(&mut self, is_packed: bool) {
+        self.space.pack(is_packed);
+    }
+
     /// Removes the free granules at the end of the file from the list, so that the next ones are taken
     /// before them.
     pub(crate) fn forget_end(&mut self) {
@@ -471,9 +484,7 @@ impl Extents {
                 self.region.live().add_piece(window, 0);
                 continue;
             }
-            // A huge page must begin at a multiple of its size in the file as in memory.
-            let alignment = if bytes < HUGE_BYTES { GRANULE_BYTES } else { HUGE_BYTES };
-            let offset = self.allocate(bytes, alignment)?;
+            let offset = self.allocate(bytes, piece_alignment(bytes))?;
             // The granules may have had another use before.
             let mapped = self
                 .region
@@ -530,6 +541,72 @@ impl Extents {
         Ok(())
     }
 
+    /// Moves the index extents and the segment table that are at the end of the file to its first free
+    /// granules, and takes the end from the list of those that are free. Readers go on meanwhile.
+    ///
+    /// A process that is killed halfway leaves granules that nothing lists, until the next open.
+    pub(crate) fn move_last(&mut self) -> Result<()> {
+        while let Some(last) = self.last_to_move() {
+            self.forget_end();
+            match last {
+                Movable::Piece(window, piece) => self.move_piece(window, piece)?,
+                Movable::SegmentTable => self.move_table(self.space.end() * GRANULE_BYTES)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what is at the end of the file, if it is of the index or the segment table, and has room
+    /// before.
+    pub(crate) fn last_to_move(&self) -> Option<Movable> {
+        let (live, end) = (self.region.live(), self.space.used_end());
+        let can_move = |granule, count, needed| {
+            let alignment = piece_alignment(needed * GRANULE_BYTES) / GRANULE_BYTES;
+            granule + count == end && self.space.has_room_before(granule, needed, alignment)
+        };
+        let mut pieces = LineWindow::ALL
+            .into_iter()
+            .flat_map(|window| (0..live.piece_count(window)).map(move |piece| (window, piece)));
+        let last_piece = pieces.find(|&(window, piece)| {
+            let count = piece_of(piece).granule_count();
+            can_move(live.piece(window, piece), count, count)
+        });
+        let is_table_last = || {
+            let (table, segments) = (live.segment_table()?, self.segments.as_ref()?);
+            let needed = segments.map_bytes(end * GRANULE_BYTES) / GRANULE_BYTES;
+            Some(segments.is_in_file() && can_move(table.granule, table.count, needed))
+        };
+        match last_piece {
+            Some((window, piece)) => Some(Movable::Piece(window, piece)),
+            None => (is_table_last() == Some(true)).then_some(Movable::SegmentTable),
+        }
+    }
+
+    /// Moves a piece of the index to the first free granules. No store is made to it meanwhile, so it
+    /// is whole in one place or the other at every moment.
+    fn move_piece(&mut self, window: LineWindow, piece: usize) -> Result<()> {
+        let region = self.region.clone();
+        let from = region.live().piece(window, piece) * GRANULE_BYTES;
+        let bytes = piece_of(piece).line_count * LINE_BYTES;
+        let offset = self.allocate(bytes, piece_alignment(bytes))?;
+        let copied = region.write("move index space of", |storage| {
+            storage.claim_range(offset, bytes)?;
+            if mutant::is_made(Mutant::MovesPieceUncopied) {
+                return Ok(());
+            }
+            region.windows.copy_piece(window, piece, offset)
+        });
+        if let Err(error) = copied {
+            self.release(offset, bytes);
+            return Err(error);
+        }
+        // After an error both places stay as they are: a reader may be looking at either.
+        region.write("map the index of", |_| region.windows.move_piece(window, piece, offset))?;
+        region.live().move_piece(window, piece, offset / GRANULE_BYTES);
+        self.release(from, bytes);
+        Ok(())
+    }
+
     /// Allocates lines ahead of the writer, and has their page faults taken. It ignores errors,
     /// because the writer allocates the lines when it needs them.
     pub(crate) fn prepare_lines(&mut self, window: LineWindow, lines: Range<u64>) {
@@ -552,6 +629,12 @@ impl Extents {
         let line_count = windows.line_count(LineWindow::Overflow) + count - free_count;
         self.reserve_lines(LineWindow::Overflow, line_count)
     }
+}
+
+/// Returns the alignment in bytes of a piece of this size: a huge page must begin at a multiple of its
+/// size in the file as in memory.
+fn piece_alignment(bytes: u64) -> u64 {
+    if bytes < HUGE_BYTES { GRANULE_BYTES } else { HUGE_BYTES }
 }
 
 fn map_words(region: &Region, offset: u64, bytes: u64) -> Result<WordMap> {

@@ -36,6 +36,9 @@ use crate::live::{LineWindow, Live};
 use crate::piece::{Piece, piece_count_for, piece_of};
 use crate::storage::{Backing, Pages, Storage, WindowKind, prefetch};
 
+/// Bytes of a piece that are copied at a time.
+const COPIED_BYTES: usize = 1 << 20;
+
 /// The buckets and overflow lines of an index, and the live header that says which are in use.
 #[derive(Debug)]
 pub(crate) struct Windows {
@@ -102,6 +105,43 @@ impl Windows {
         self.storage.unmap_piece(kind_of(window), at, bytes)?;
         self.lines(window).cut(first_line);
         Ok(())
+    }
+
+    /// Copies a piece to another place in the file. The writer stores to no line meanwhile.
+    pub(super) fn copy_piece(
+        &self,
+        window: LineWindow,
+        piece: usize,
+        offset: u64,
+    ) -> std::io::Result<()> {
+        let Piece { first_line, line_count } = piece_of(piece);
+        let bytes = line_count * LINE_BYTES;
+        debug_assert!(first_line + line_count <= self.line_count(window), "it is mapped");
+        let from = self.lines(window).base().wrapping_add(first_line as usize).cast::<u8>();
+        let mut content = Vec::new();
+        for at in (0..bytes).step_by(COPIED_BYTES) {
+            content.resize(COPIED_BYTES.min((bytes - at) as usize), 0);
+            // SAFETY: the piece is mapped, as was just checked, and only the writer stores to it. A raw
+            // copy needs no reference to lines that others read.
+            unsafe {
+                let start = from.add(at as usize);
+                start.copy_to_nonoverlapping(content.as_mut_ptr(), content.len());
+            }
+            self.storage.write_at(offset + at, &content)?;
+        }
+        Ok(())
+    }
+
+    /// Shows a piece from another place in the file, to which it was copied.
+    pub(super) fn move_piece(
+        &self,
+        window: LineWindow,
+        piece: usize,
+        offset: u64,
+    ) -> std::io::Result<()> {
+        let Piece { first_line, line_count } = piece_of(piece);
+        let (at, bytes) = (first_line * LINE_BYTES, line_count * LINE_BYTES);
+        self.storage.move_piece(kind_of(window), at, bytes, offset)
     }
 
     fn lines(&self, window: LineWindow) -> &Growing<Line> {

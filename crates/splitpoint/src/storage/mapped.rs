@@ -214,6 +214,10 @@ impl Storage for Mapped {
         Ok(())
     }
 
+    fn move_piece(&self, kind: WindowKind, at: u64, _: u64, offset: u64) -> io::Result<()> {
+        self.windows.move_piece(&self.file, kind, at, offset)
+    }
+
     fn split_huge_pages(&self, clean: Option<&Clean<'_>>) {
         self.windows.split_huge_pages(clean);
     }

@@ -335,6 +335,13 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// where [`window`](Self::window) shows it.
     fn unmap_piece(&self, kind: WindowKind, at: u64, bytes: u64) -> io::Result<()>;
 
+    /// Shows a piece of a window from another place in the file, which has the same bytes, in this
+    /// memory of the window and in all that it has outgrown. Readers notice nothing. After an error
+    /// some of that memory may show the new place; [`window`](Self::window) shows the old one.
+    fn move_piece(&self, kind: WindowKind, at: u64, bytes: u64, offset: u64) -> io::Result<()> {
+        self.map_piece(kind, at, bytes, Backing::File(offset))
+    }
+
     /// Takes the page faults of `bytes` from offset `at` of a window on, all mapped, which are
     /// about to be written. All faults at once cost a fraction of one by one.
     fn populate(&self, _kind: WindowKind, _at: u64, _bytes: u64) {}

@@ -246,15 +246,12 @@ impl Store {
 
     fn begin_checkpoint(&self, writer: &mut Writer, lsn: u64) -> Result<()> {
         let region = &self.region;
-        let replay_start = writer.log.log_start();
-        assert_eq!(replay_start.lsn, lsn, "the image is as of the last change");
-        let geometry = self.shape().geometry;
-        let state = CheckpointState::of(&writer.extents, geometry, writer.state, replay_start);
+        assert_eq!(writer.log.log_start().lsn, lsn, "the image is as of the last change");
+        let state = self.checkpoint_state(writer);
         let state = state.ok_or(Error::Full { what: "segment table", bytes: 0 })?;
         let salt = writer.log.next_salt();
         let may_have_thread = region.storage().may_sync_in_background();
-        let thread_count = if may_have_thread { 2 } else { 1 };
-        let image = CheckpointWriter::begin(&mut writer.extents, state, salt, thread_count)?;
+        let image = CheckpointWriter::begin(&mut writer.extents, state, salt, self.walker_count())?;
         let by = Walking::Thread { is_asked: false };
         writer.checkpoints.begun_count += 1;
         writer.checkpoints.progress = Progress::Walking { image: Box::new(image), by };
@@ -263,6 +260,23 @@ impl Store {
             self.walk_without_thread(writer);
         }
         Ok(())
+    }
+
+    /// Returns what a checkpoint of now says beside the slots; `None` without a segment table.
+    fn checkpoint_state(&self, writer: &Writer) -> Option<CheckpointState> {
+        let geometry = self.shape().geometry;
+        CheckpointState::of(&writer.extents, geometry, writer.state, writer.log.log_start())
+    }
+
+    /// Returns how many threads may capture buckets at a time.
+    fn walker_count(&self) -> u64 {
+        if self.region.storage().may_sync_in_background() { 2 } else { 1 }
+    }
+
+    /// Returns how many bytes a checkpoint of now takes at most while it is made.
+    pub(super) fn image_bytes_max(&self, writer: &Writer) -> u64 {
+        let state = self.checkpoint_state(writer);
+        state.map_or(0, |state| state.segment_bytes_max(self.walker_count()))
     }
 
     /// Leaves a checkpoint that has begun to the writer.

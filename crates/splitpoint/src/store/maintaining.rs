@@ -39,10 +39,16 @@ impl Store {
     /// Compacts everything that is worth it, reading `budget` bytes of segments or a little more,
     /// and gives memory, or room of the file, back.
     pub(crate) fn maintain(&self, budget: u64) -> Result<Maintenance> {
-        let mut done = Maintenance::default();
         if self.access == Access::ReadOnly {
             return Err(Error::ReadOnly);
         }
+        let done = self.compact_and_pack(budget);
+        self.lock()?.extents.pack(false);
+        done
+    }
+
+    fn compact_and_pack(&self, budget: u64) -> Result<Maintenance> {
+        let mut done = Maintenance::default();
         if !self.is_worth_maintaining()? {
             // Not even marked as changed.
             return Ok(Maintenance { is_done: true, ..done });
@@ -61,7 +67,7 @@ impl Store {
             }
         }
         // What is freed at the end of a round may make room before the last segments.
-        let mut lowest = u64::MAX;
+        let (mut lowest, mut is_checkpoint_moved) = (u64::MAX, false);
         let mut writer = loop {
             done.is_done = self.compact_within(budget, &mut done.read_bytes, &mut lowest)?;
             if is_in_file && done.is_done && self.lock()?.waiting_bytes() > 0 {
@@ -71,9 +77,25 @@ impl Store {
             for _ in 0..LOOKS_AT_PINS {
                 self.reuse_emptied(&mut writer);
             }
-            if !done.is_done || self.last_to_move(&writer, lowest).is_none() {
+            if done.is_done && self.may_move_last(&writer) {
+                writer.extents.pack(true);
+                // What fails stays where it is.
+                let _ = writer.extents.move_last();
+            }
+            // What somebody still looks at would not make room for what is moved next.
+            if !done.is_done || is_in_file && writer.waiting_bytes() > 0 {
                 break writer;
             }
+            if self.last_to_move(&writer, lowest).is_some() {
+                continue;
+            }
+            if is_checkpoint_moved || !self.is_checkpoint_last(&writer) {
+                break writer;
+            }
+            is_checkpoint_moved = true;
+            writer.extents.pack(true);
+            drop(writer);
+            self.checkpoint_now()?;
         };
         done.moved_bytes = writer.moved_bytes() - moved_before;
         done.waiting_bytes = writer.waiting_bytes();
@@ -111,16 +133,33 @@ impl Store {
         }
         let is_idle = self.victim(&mut writer)?.is_none() && writer.waiting_bytes() == 0;
         let dead_bigs = writer.state.dead_bytes > 0 && !writer.may_compact(self);
-        let is_loose = self.last_to_move(&writer, u64::MAX).is_some();
-        Ok(!is_idle || dead_bigs || is_loose || writer.extents.warm_bytes() > 0)
+        let can_move = self.last_to_move(&writer, u64::MAX).is_some()
+            || self.is_checkpoint_last(&writer)
+            || self.may_move_last(&writer) && writer.extents.last_to_move().is_some();
+        Ok(!is_idle || dead_bigs || can_move || writer.extents.warm_bytes() > 0)
     }
 
     /// Chooses the last segment of the file as the victim, if that helps to cut the file; returns
-    /// whether it did.
+    /// whether it did. One that records are appended to is left before.
     fn choose_last(&self, writer: &mut Writer, lowest: &mut u64) -> Result<bool> {
         let Some(last) = self.last_to_move(writer, *lowest) else { return Ok(false) };
         // Its records shall not go behind it.
+        writer.extents.pack(true);
+        writer.log.release_next(&mut writer.extents);
         writer.extents.forget_end();
+        let [log, compacted] = writer.heads().map(|head| head.segment_offset == last.offset);
+        if log {
+            writer.log.leave_segment(&mut writer.extents)?;
+        }
+        let Writer { compacting: Some(compacting), extents, .. } = &mut *writer else {
+            return Ok(false);
+        };
+        if compacted {
+            compacting.head.leave_segment(extents)?;
+        }
+        if log || compacted {
+            self.commit(writer);
+        }
         let header = self.region.view.segment(last.offset)?;
         let at = last.offset + SegmentHeader::BYTES;
         let victim = Victim { segment: last, at, salt: header.salt, record_bytes: 0 };
@@ -131,36 +170,45 @@ impl Store {
     }
 
     /// Returns the last segment of the file, if it is before `lowest`, nothing but a checkpoint is
-    /// behind it, much of the file is free and what it has fits before it. Not one that records are
-    /// appended to: those are left for a record, which names the next one.
+    /// behind it, much of the file is free and what it has fits before it.
     fn last_to_move(&self, writer: &Writer, lowest: u64) -> Option<TableSegment> {
-        let (extents, live) = (&writer.extents, self.region.live());
-        let compacting = writer.compacting.as_ref().filter(|_| writer.may_compact(self))?;
-        if self.region.storage().is_volatile() {
-            return None;
-        }
-        let space = extents.space();
-        let free_count: u64 = space.unreserved().map(|free| free.count).sum();
-        let segments = extents.segments()?;
+        let compacting = writer.compacting.as_ref().filter(|_| self.may_move_last(writer))?;
+        let segments = writer.extents.segments()?;
         let last = segments.segments().max_by_key(|found| found.offset)?;
         let is_moved = matches!(last.segment_use, SegmentUse::Log | SegmentUse::Compacted);
-        let is_head = writer.heads().iter().any(|head| head.segment_offset == last.offset);
-        if free_count < space.end() / LOOSE_SHARE || !is_moved || is_head || last.offset >= lowest {
+        if !is_moved || last.offset >= lowest {
             return None;
         }
         let granule = last.offset / GRANULE_BYTES;
+        let live = self.region.live();
         let is_big_behind = segments.parts().any(|(part, _)| part.start > last.offset);
+        let is_table_behind = live.segment_table().is_some_and(|table| table.granule > granule);
         let mut pieces = LineWindow::ALL.into_iter().flat_map(|window| {
             (0..live.piece_count(window)).map(move |piece| live.piece(window, piece))
         });
-        let is_table_behind = live.segment_table().is_some_and(|table| table.granule > granule);
         if is_big_behind || is_table_behind || pieces.any(|piece| piece > granule) {
             return None;
         }
-        let needed_bytes = 2 * last.bytes.max(compacting.head.next_segment_bytes(&self.region));
-        let is_room =
-            |free: &Extent| free.granule < granule && free.count * GRANULE_BYTES >= needed_bytes;
-        space.unreserved().any(is_room).then_some(last)
+        let needed_bytes = last.bytes.max(compacting.head.next_segment_bytes(&self.region));
+        let needed = needed_bytes / GRANULE_BYTES;
+        writer.extents.space().has_room_before(granule, needed, needed).then_some(last)
+    }
+
+    /// Returns whether the file ends with a checkpoint that would fit before.
+    fn is_checkpoint_last(&self, writer: &Writer) -> bool {
+        let space = writer.extents.space();
+        let end = space.used_end();
+        let mut checkpoints = self.region.live().checkpoint_extents().into_iter().flatten();
+        let needed = self.image_bytes_max(writer) / GRANULE_BYTES;
+        let is_last = |Extent { granule, count }: Extent| {
+            granule + count == end && space.has_room_before(granule, needed, 1)
+        };
+        self.may_move_last(writer) && checkpoints.any(is_last)
+    }
+
+    /// Returns whether the last parts of the file are moved to its beginning.
+    fn may_move_last(&self, writer: &Writer) -> bool {
+        !self.region.storage().is_volatile() && writer.may_compact(self) && is_loose(writer)
     }
 
     /// Compacts what the last changes of a handle owe, and frees what is emptied, if that gains more
@@ -196,4 +244,11 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Returns whether so much of the file is free that its last parts are moved to its beginning.
+fn is_loose(writer: &Writer) -> bool {
+    let space = writer.extents.space();
+    let free_count: u64 = space.unreserved().map(|free| free.count).sum();
+    free_count >= space.end() / LOOSE_SHARE
 }

@@ -37,6 +37,8 @@ pub(crate) enum Mutant {
     OneLookAtPins,
     /// The granules of an index piece are free while the live header still lists the piece.
     FreesPieceFirst,
+    /// An index piece is shown from a new place to which its lines were not copied.
+    MovesPieceUncopied,
     /// Space is used again when one superblock names a checkpoint that does not need it.
     OneSuperblock,
     /// Space is used again before the log says durably that it is empty.

@@ -229,3 +229,51 @@ fn readers_of_many_threads_hold_values_while_records_move() {
         assert_sound(&db);
     });
 }
+
+/// The index, the segments that records are appended to and the checkpoint move to the beginning of the
+/// file while others read: nothing of it is behind what is in use.
+#[test]
+fn a_file_is_as_short_as_what_it_holds_after_maintenance_and_reads_go_on_meanwhile() {
+    const RECORDS: u64 = 20_000;
+    const KEPT: u64 = 8;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let db = Options::new().open(&path).unwrap();
+    for key in 0..RECORDS {
+        db.put(key.to_le_bytes(), [key as u8; 200]).unwrap();
+    }
+    let long_bytes = db.stats().unwrap().file_bytes;
+    for key in (0..RECORDS).filter(|key| key % KEPT != 0) {
+        assert!(db.delete(key.to_le_bytes()).unwrap());
+    }
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for seed in 0..2 {
+            let (db, is_done) = (&db, &is_done);
+            scope.spawn(move || {
+                let mut rng = Rng::new(seed);
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let key = rng.below(RECORDS);
+                    let value = db.get(key.to_le_bytes()).unwrap();
+                    assert_eq!(value.is_some(), key % KEPT == 0, "{key}");
+                    assert!(value.is_none_or(|value| *value == [key as u8; 200][..]));
+                    std::thread::yield_now();
+                }
+            });
+        }
+        while !db.maintain(1 << 20).unwrap().is_done {}
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    // What a reader was looking at could not make room.
+    while !db.maintain(1 << 20).unwrap().is_done {}
+    let short = db.stats().unwrap();
+    let held_bytes = short.segments.log + short.segments.index + short.segments.checkpoint;
+    assert_sound(&db);
+    drop(db);
+    let file_bytes = std::fs::metadata(&path).unwrap().len();
+    assert!(file_bytes < held_bytes + held_bytes / 8, "{file_bytes} for {short:?}");
+    assert!(file_bytes < long_bytes / 4, "{file_bytes} of {long_bytes}");
+    let db = Db::open(&path).unwrap();
+    assert_eq!(db.len(), RECORDS / KEPT);
+    assert_sound(&db);
+}

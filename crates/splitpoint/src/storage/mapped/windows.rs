@@ -164,6 +164,32 @@ impl Windows {
         Ok(())
     }
 
+    /// Shows a piece of a window from another place in the file, wherever it is mapped.
+    pub(super) fn move_piece(
+        &self,
+        file: &File,
+        kind: WindowKind,
+        at: u64,
+        offset: u64,
+    ) -> io::Result<()> {
+        let window = &mut self.lock()[kind.number()];
+        let piece = window.pieces.iter_mut().find(|piece| piece.at == at);
+        let piece = piece.expect("a piece that is moved is mapped");
+        let moved = MappedPiece { backing: Backing::File(offset), ..*piece };
+        let part = Part { file, offset, protection: self.protection };
+        for Outgrown { reservation, start, bytes_max } in &window.outgrown {
+            if at + moved.bytes <= *bytes_max {
+                map_file(reservation, *start, moved, part)?;
+            }
+        }
+        map_file(&window.reservation, window.start, moved, part)?;
+        if moved.is_kept {
+            keep(&window.reservation, window.start + at, moved.bytes);
+        }
+        *piece = moved;
+        Ok(())
+    }
+
     /// Has the kernel keep buckets and overflow lines in memory, if they are at most `bytes_max`;
     /// otherwise takes that back. For a file larger than memory, of which each lookup uses a line of the
     /// index and a record: the kernel cannot know that it uses the index more often.

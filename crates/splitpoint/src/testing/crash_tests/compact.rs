@@ -187,10 +187,46 @@ fn a_store_that_was_cleared_and_maintained_keeps_what_comes_then() {
     assert!(counts.points > 300, "{counts:?}");
 }
 
+/// Lengthens the log, then the index, whose last pieces are behind it, and has the front become free.
+fn index_at_the_end() -> Vec<Op> {
+    let mut program = Program::default();
+    (0..60).for_each(|i| program.put(i, 600));
+    (0..300).for_each(|i| program.put(1000 + i, 1));
+    program.ops.extend((12..60).map(|i| Op::Delete(key(i), Buffered)));
+    program.overwrite(24);
+    program.ops.extend([Op::Maintain(u64::MAX), Op::SyncInBackground, Op::Maintain(u64::MAX)]);
+    program.overwrite(4);
+    program.ops.push(Op::Kill);
+    program.overwrite(4);
+    program.ops.extend([Op::Maintain(u64::MAX), Op::Reopen]);
+    program.put(1, 20);
+    program.ops
+}
+
+#[test]
+fn pieces_of_the_index_and_heads_that_move_leave_every_key_at_every_crash_point() {
+    let ops = index_at_the_end();
+    let swept = large::sweep(SimDisk::new(), options(), &ops, seed(), depth());
+    let counts = swept.unwrap_or_else(|error| panic!("{error}"));
+    println!("{counts:?}");
+    assert!(counts.points > 500 && counts.second > 300, "{counts:?}");
+}
+
+#[test]
+fn a_piece_of_the_index_moved_without_its_lines_is_found() {
+    let depth = Depth { images: 1, second_every: 1000, share: (0, 20) };
+    assert_found_at(&index_at_the_end(), Mutant::MovesPieceUncopied, depth);
+}
+
 /// Asserts that the sweep of a program finds a mistake of the engine.
 #[track_caller]
 fn assert_found_in(ops: &[Op], mutant: Mutant) {
     let depth = Depth { images: 3, second_every: 1000, share: (0, 1) };
+    assert_found_at(ops, mutant, depth);
+}
+
+#[track_caller]
+fn assert_found_at(ops: &[Op], mutant: Mutant, depth: Depth) {
     let swept = with(mutant, || large::sweep(SimDisk::new(), options(), ops, seed(), depth));
     let Err(found) = swept else { panic!("{mutant:?} goes unnoticed") };
     println!("{mutant:?}: {found}");

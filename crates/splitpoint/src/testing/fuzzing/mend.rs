@@ -137,13 +137,15 @@ fn mend_checkpoint(file: &mut [u8], at: usize) {
     let crc = checkpoint::state_crc(&file[at..at + STEP], salt);
     put(file, at + checkpoint::CRC_OFFSET, &u64::from(crc).to_le_bytes());
     let blocks_at = table_end.next_multiple_of(STEP);
-    for offset in (blocks_at..segment_end).step_by(checkpoint::BLOCK_BYTES) {
+    let mut offset = blocks_at;
+    while offset < segment_end {
         let Some(&size) = file[offset + 4..].first_chunk() else { return };
-        let end = offset + u32::from_le_bytes(size) as usize;
-        if end >= offset + 8 && end <= segment_end {
-            let crc = checkpoint::block_crc(&file[offset..end], salt, offset as u64);
+        let bytes = u32::from_le_bytes(size) as usize;
+        if bytes >= 8 && bytes <= segment_end - offset {
+            let crc = checkpoint::block_crc(&file[offset..offset + bytes], salt, offset as u64);
             put(file, offset, &crc.to_le_bytes());
         }
+        offset += checkpoint::block_step(bytes.max(1)) as usize;
     }
 }
 
