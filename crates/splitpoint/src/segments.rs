@@ -210,7 +210,8 @@ impl SegmentTable {
     /// Returns the size in bytes of a segment of the file that has room for the entries of a file of
     /// `file_bytes`, and of twice as many.
     pub(crate) fn map_bytes(&self, file_bytes: u64) -> u64 {
-        let unit_count = file_bytes.div_ceil(1 << self.unit_shift);
+        let in_use = self.to_words().len() as u64 / 2;
+        let unit_count = file_bytes.div_ceil(1 << self.unit_shift).max(in_use);
         let bytes = Self::MAP_HEAD_WORDS as u64 * 8 + unit_count * Self::ENTRY_BYTES;
         (2 * bytes).next_power_of_two().max(GRANULE_BYTES)
     }
@@ -518,7 +519,10 @@ impl SegmentTable {
         assert_eq!(segment.segment_use, SegmentUse::Emptied, "a segment is emptied before it ends");
         for unit in self.units_of(&segment.range()) {
             may_be_killed();
-            self.entry_of(unit).set_word(0);
+            let entry = self.entry_of(unit);
+            entry.set_word(0);
+            // Else the table could not become smaller.
+            entry.set_second(0);
         }
         may_be_killed();
     }

@@ -432,6 +432,11 @@ impl Store {
             })?;
         let used_file_bytes = region.view.file_bytes() - writer.returned_bytes();
         let private_bytes = if region.is_private() { index + overflow } else { 0 };
+        // A sync may end between the two looks.
+        let unsafe_since = self.unsafe_since(writer);
+        let durable_bytes = self.group.durable_lsn();
+        let is_durable = durable_bytes >= writer.log.position().lsn;
+        let unsafe_age = unsafe_since.filter(|_| !is_durable).map(|since| since.elapsed());
         // Pins that have gone since the last change hold up nothing.
         region.pins.poll();
         Ok(Stats {
@@ -450,8 +455,8 @@ impl Store {
             log_bytes: writer.log.position().lsn,
             appended_bytes: writer.log.position().lsn - writer.opened_lsn,
             moved_bytes: writer.moved_bytes(),
-            durable_bytes: self.group.durable_lsn(),
-            unsafe_age: self.unsafe_since(writer).map(|since| since.elapsed()),
+            durable_bytes,
+            unsafe_age,
             checkpoint: writer
                 .superblock
                 .checkpoint

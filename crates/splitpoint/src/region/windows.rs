@@ -124,8 +124,8 @@ impl Windows {
             // SAFETY: the piece is mapped, as was just checked, and only the writer stores to it. A raw
             // copy needs no reference to lines that others read.
             unsafe {
-                let start = from.add(at as usize);
-                start.copy_to_nonoverlapping(content.as_mut_ptr(), content.len());
+                from.wrapping_add(at as usize)
+                    .copy_to_nonoverlapping(content.as_mut_ptr(), content.len());
             }
             self.storage.write_at(offset + at, &content)?;
         }

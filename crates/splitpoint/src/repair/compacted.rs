@@ -195,7 +195,7 @@ impl Compacted {
                     RecordKind::Delete => {}
                     RecordKind::Relocate => {
                         if let Ok(relocation) = Relocation::decode(&record) {
-                            moved.insert(relocation.first(), (relocation.salt(), rank));
+                            moved.insert((relocation.salt(), relocation.first()), rank);
                         }
                         continue;
                     }
@@ -209,9 +209,10 @@ impl Compacted {
         for candidate in &mut order {
             let segment = &segments[candidate.segment as usize];
             if self.headers.is_compacted(segment) {
-                let name = moved.range(segment.offset..=candidate.offset).next_back();
-                let named = name.filter(|(_, (salt, _))| *salt == segment.salt);
-                candidate.rank = named.map_or_else(|| self.rank_of(segment), |(_, &(_, lsn))| lsn);
+                // An earlier segment may have been at the same place.
+                let of_segment = (segment.salt, segment.offset)..=(segment.salt, candidate.offset);
+                let named = moved.range(of_segment).next_back();
+                candidate.rank = named.map_or_else(|| self.rank_of(segment), |(_, &lsn)| lsn);
             }
         }
         places.sort_unstable();

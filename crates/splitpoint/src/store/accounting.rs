@@ -6,10 +6,11 @@ use std::ops::Range;
 use super::compacting::Compacting;
 use super::{Store, Writer};
 use crate::compaction::{Compaction, Death};
-use crate::format::{Addr, SegmentHeader, big_record_bytes_min};
+use crate::format::{Addr, SegmentHeader, SegmentKind, big_record_bytes_min};
 use crate::live::CommitState;
 use crate::log::append::{LogPosition, UnsyncedRange, coalesce};
 use crate::options::Options;
+use crate::region::Region;
 use crate::segments::{SegmentTable, SegmentUse, TableSegment};
 use crate::testing::mutant::{self, Mutant};
 
@@ -30,7 +31,7 @@ impl Writer {
             self.log.note_reused();
         }
         let mut state = Compaction::new(live_share, self.log.next_salt());
-        let mut damaged = Vec::new();
+        let damaged = self.extents.segments_mut().map(|segments| left_damaged(segments, region));
         if let Some(segments) = self.extents.segments() {
             // Nobody knows when they died.
             let death = self.death(store);
@@ -39,15 +40,21 @@ impl Writer {
             for (segment, is_big) in emptied {
                 state.retire(segment, is_big, death);
             }
-            let is_damaged = |segment: &TableSegment| segment.segment_use == SegmentUse::Damaged;
-            damaged.extend(segments.segments().filter(is_damaged).map(|segment| segment.offset));
+            if self.superblock.is_compacted {
+                // A replay counts what it retires, and a killed process may have.
+                let of_records =
+                    |segment: &TableSegment| segment.segment_use != SegmentUse::Emptied;
+                let dead_bytes = |segment: TableSegment| segment.dead_bytes;
+                self.state.dead_bytes =
+                    segments.segments().filter(of_records).map(dead_bytes).sum();
+            }
         }
         self.compacting = Some(Box::new(Compacting {
             state,
             head,
             big_live_bytes: live.big_bytes().min(self.state.live_bytes),
             big_bytes_min: big_record_bytes_min(segment_bytes_min),
-            damaged,
+            damaged: damaged.unwrap_or_default(),
             is_poisoned: options.is_freed_poisoned,
             is_wanted: false,
         }));
@@ -252,4 +259,22 @@ impl Writer {
     pub(crate) fn moved_bytes(&self) -> u64 {
         self.compacting.as_ref().map_or(0, |compacting| compacting.state.moved_bytes())
     }
+}
+
+/// Has segments be compacted again that were left because of damage: the index may have been built anew,
+/// or what was damaged be dead. Returns those whose header is damaged.
+fn left_damaged(segments: &mut SegmentTable, region: &Region) -> Vec<u64> {
+    let is_damaged = |segment: &TableSegment| segment.segment_use == SegmentUse::Damaged;
+    let damaged = segments.segments().filter(is_damaged).map(|segment| segment.offset);
+    let mut left: Vec<u64> = damaged.collect();
+    left.retain(|&offset| {
+        let segment_use = match region.view.segment(offset).map(|header| header.kind) {
+            Ok(SegmentKind::Log) => SegmentUse::Log,
+            Ok(SegmentKind::Compacted) => SegmentUse::Compacted,
+            Ok(_) | Err(_) => return true,
+        };
+        segments.set_use(offset, segment_use);
+        false
+    });
+    left
 }

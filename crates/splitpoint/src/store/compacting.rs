@@ -28,7 +28,7 @@ use crate::log::append::{Appender, Payload, WritePath};
 use crate::log::record::{Pair, RecordHeader, RecordKind, finish_crc};
 use crate::log::relocation::{Moved, Relocation};
 use crate::log::scan::AHEAD_BYTES;
-use crate::segments::{SegmentTable, SegmentUse};
+use crate::segments::{SegmentTable, SegmentUse, TableSegment};
 use crate::testing::mutant::{self, Mutant};
 
 /// Records that are looked up together, so that the cache misses of their buckets overlap.
@@ -136,7 +136,6 @@ impl Store {
         }
         let is_in_file =
             writer.extents.segments().is_some() && writer.extents.keep_segments_in_file().is_ok();
-        // Of a damaged record nobody knows the key: nothing is compacted.
         if is_in_file && self.note_dead_bigs(writer).is_ok() {
             writer.hurry_checkpoint();
             if let Some(compacting) = &mut writer.compacting {
@@ -145,22 +144,28 @@ impl Store {
         }
     }
 
-    /// Notes in the segment table which big records are dead.
+    /// Notes in the segment table which big records are dead. One that is damaged counts as live.
     fn note_dead_bigs(&self, writer: &mut Writer) -> Result<()> {
         let Some(segments) = writer.extents.segments_mut() else { return Ok(()) };
         let parts: Vec<(Range<u64>, bool)> = segments.parts().collect();
         for (part, is_dead) in parts {
-            let header = self.region.view.segment(part.start)?;
-            if is_dead || header.kind != SegmentKind::Big {
-                continue;
-            }
-            let at = part.start + SegmentHeader::BYTES;
-            let record = self.region.view.record_before(at, part.end)?;
-            if !is_held(&self.region.windows, self.hash_of(record.key()), record.addr())? {
-                segments.bury_big(part.start);
+            match self.is_dead_big(&part) {
+                Ok(true) if !is_dead => drop(segments.bury_big(part.start)),
+                Ok(_) | Err(Error::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a segment has a big record that no slot leads to.
+    fn is_dead_big(&self, segment: &Range<u64>) -> Result<bool> {
+        if self.region.view.segment(segment.start)?.kind != SegmentKind::Big {
+            return Ok(false);
+        }
+        let at = segment.start + SegmentHeader::BYTES;
+        let record = self.region.view.record_before(at, segment.end)?;
+        is_held(&self.region.windows, self.hash_of(record.key()), record.addr()).map(|held| !held)
     }
 
     /// Retires the big records that died before the store was compacted.
@@ -233,21 +238,41 @@ impl Store {
     /// Returns the victim, and chooses one if there is none.
     pub(super) fn victim(&self, writer: &mut Writer) -> Result<Option<Victim>> {
         let heads = writer.heads().map(|head| head.segment_offset);
-        let Writer { compacting: Some(compacting), extents, .. } = writer else { return Ok(None) };
-        if compacting.state.victim.is_some() {
-            return Ok(compacting.state.victim);
+        let victim = writer.compacting.as_ref().and_then(|compacting| compacting.state.victim);
+        if victim.is_some() {
+            return Ok(victim);
         }
-        let Some(segments) = extents.segments() else { return Ok(None) };
         let next_sequence = self.region.live().next_sequence();
-        let Some(segment) = compacting.state.choose(segments, heads, next_sequence) else {
-            compacting.state.rest();
-            return Ok(None);
+        loop {
+            let Writer { compacting: Some(compacting), extents, .. } = &mut *writer else {
+                return Ok(None);
+            };
+            let Some(segments) = extents.segments() else { return Ok(None) };
+            let Some(segment) = compacting.state.choose(segments, heads, next_sequence) else {
+                compacting.state.rest();
+                return Ok(None);
+            };
+            if self.begin_victim(writer, segment)? {
+                return Ok(writer.compacting.as_ref().and_then(|found| found.state.victim));
+            }
+        }
+    }
+
+    /// Makes a segment the victim, unless its header is damaged; returns whether it is.
+    pub(super) fn begin_victim(&self, writer: &mut Writer, segment: TableSegment) -> Result<bool> {
+        let header = match self.region.view.segment(segment.offset) {
+            Err(Error::Corrupt { .. }) => {
+                leave_damaged(writer, segment.offset);
+                return Ok(false);
+            }
+            header => header?,
         };
-        let header = self.region.view.segment(segment.offset)?;
         let at = segment.offset + SegmentHeader::BYTES;
         let victim = Victim { segment, at, salt: header.salt, record_bytes: 0 };
-        compacting.state.victim = Some(victim);
-        Ok(Some(victim))
+        if let Some(compacting) = &mut writer.compacting {
+            compacting.state.victim = Some(victim);
+        }
+        Ok(true)
     }
 
     /// Reads some records of the victim and moves those that are live. Returns the bytes it read.
@@ -262,7 +287,7 @@ impl Store {
         let is_end = match moved {
             Ok(is_end) => is_end,
             Err(Error::Corrupt { .. }) => {
-                leave_damaged(writer, &victim);
+                leave_damaged(writer, victim.segment.offset);
                 return Ok(victim.at.max(before + 8) - before);
             }
             // The batch is tried again; what was moved is not live there any more.
@@ -446,15 +471,16 @@ fn relocation_bytes(count: usize) -> u64 {
     RecordHeader::new(RecordKind::Relocate, 0, value_bytes).record_bytes()
 }
 
-/// Leaves a segment as it is in which a live record is damaged: its keys answer what they did.
+/// Leaves a segment as it is in which the header or a live record is damaged: its keys answer what they
+/// did. The next session tries it again.
 #[cold]
-fn leave_damaged(writer: &mut Writer, victim: &Victim) {
+fn leave_damaged(writer: &mut Writer, offset: u64) {
     if let Some(segments) = writer.extents.segments_mut() {
-        segments.set_use(victim.segment.offset, SegmentUse::Damaged);
+        segments.set_use(offset, SegmentUse::Damaged);
     }
     if let Some(compacting) = &mut writer.compacting {
         compacting.state.victim = None;
-        compacting.damaged.push(victim.segment.offset);
+        compacting.damaged.push(offset);
     }
 }
 

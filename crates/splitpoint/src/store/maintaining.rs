@@ -3,9 +3,8 @@
 use super::compacting::SLICE_BYTES;
 use super::room::LOOKS_AT_PINS;
 use super::{Store, Writer};
-use crate::compaction::Victim;
 use crate::error::{Error, Result};
-use crate::format::{GRANULE_BYTES, SegmentHeader};
+use crate::format::GRANULE_BYTES;
 use crate::live::LineWindow;
 use crate::options::Access;
 use crate::segments::{SegmentUse, TableSegment};
@@ -160,13 +159,8 @@ impl Store {
         if log || compacted {
             self.commit(writer);
         }
-        let header = self.region.view.segment(last.offset)?;
-        let at = last.offset + SegmentHeader::BYTES;
-        let victim = Victim { segment: last, at, salt: header.salt, record_bytes: 0 };
-        let Some(compacting) = &mut writer.compacting else { return Ok(false) };
-        compacting.state.victim = Some(victim);
         *lowest = last.offset;
-        Ok(true)
+        self.begin_victim(writer, last)
     }
 
     /// Returns the last segment of the file, if it is before `lowest`, nothing but a checkpoint is

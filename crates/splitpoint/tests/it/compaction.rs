@@ -243,7 +243,7 @@ fn a_file_is_as_short_as_what_it_holds_after_maintenance_and_reads_go_on_meanwhi
         db.put(key.to_le_bytes(), [key as u8; 200]).unwrap();
     }
     let long_bytes = db.stats().unwrap().file_bytes;
-    for key in (0..RECORDS).filter(|key| key % KEPT != 0) {
+    for key in (0..RECORDS).filter(|key| !key.is_multiple_of(KEPT)) {
         assert!(db.delete(key.to_le_bytes()).unwrap());
     }
     let is_done = std::sync::atomic::AtomicBool::new(false);
@@ -255,7 +255,7 @@ fn a_file_is_as_short_as_what_it_holds_after_maintenance_and_reads_go_on_meanwhi
                 while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
                     let key = rng.below(RECORDS);
                     let value = db.get(key.to_le_bytes()).unwrap();
-                    assert_eq!(value.is_some(), key % KEPT == 0, "{key}");
+                    assert_eq!(value.is_some(), key.is_multiple_of(KEPT), "{key}");
                     assert!(value.is_none_or(|value| *value == [key as u8; 200][..]));
                     std::thread::yield_now();
                 }
@@ -276,4 +276,44 @@ fn a_file_is_as_short_as_what_it_holds_after_maintenance_and_reads_go_on_meanwhi
     let db = Db::open(&path).unwrap();
     assert_eq!(db.len(), RECORDS / KEPT);
     assert_sound(&db);
+}
+
+/// Returns the offsets of the log segments whose headers are in a file.
+fn log_segments(file: &[u8]) -> Vec<u64> {
+    let is_one = |at: &usize| file[*at..].starts_with(b"SEGM\x01");
+    (0..file.len()).step_by(4096).filter(is_one).map(|at| at as u64).collect()
+}
+
+#[test]
+fn a_damaged_header_of_a_segment_does_not_stop_compaction() {
+    use std::os::unix::fs::FileExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let db = tiny().open(&path).unwrap();
+    let mut churn = {
+        let mut rng = Rng::new(5);
+        move |db: &Db, count: u64| {
+            for _ in 0..count {
+                db.put(rng.below(KEYS).to_le_bytes(), [7; 100]).unwrap();
+            }
+        }
+    };
+    churn(&db, 20_000);
+    while !db.maintain(1 << 20).unwrap().is_done {}
+    churn(&db, 300);
+    let segments = log_segments(&std::fs::read(&path).unwrap());
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    // Not the newest ones, to which records are appended.
+    for offset in &segments[..segments.len() / 2] {
+        file.write_all_at(b"?", offset + 8).unwrap();
+    }
+    let before = db.stats().unwrap().moved_bytes;
+    churn(&db, 40_000);
+    db.sync().unwrap();
+    while !db.maintain(1 << 20).unwrap().is_done {}
+    let stats = db.stats().unwrap();
+    assert!(stats.moved_bytes > before, "records move");
+    let log_bytes = stats.segments.log;
+    assert!(log_bytes < 4 * stats.live_bytes, "{log_bytes} for {}", stats.live_bytes);
+    assert_eq!(db.len(), KEYS);
 }
