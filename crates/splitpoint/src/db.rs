@@ -60,11 +60,12 @@ const GROUP: usize = 16;
 /// A clone is another handle to the same store, so give a clone to each thread that needs one.
 /// Dropping or [closing](Self::close) the last handle closes the store.
 ///
-/// After a `fork`, a child may read through the handle of a file only until its parent changes the
-/// store: the parent does not see what the child has borrowed, and uses space again. The child opens
-/// the store again instead. There, changes, syncs and closing return
-/// [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned), and dropping the handle does nothing. Of a
-/// table in memory the child has a private copy, which it may change.
+/// After a `fork`, a child may read through a handle that was opened to read only. Through one that
+/// may write every call returns [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned), except
+/// [`len`](Self::len), and dropping it does nothing: the parent does not see what the child looks at,
+/// and uses space again. So a child lets go of values and scans that were begun before the fork, and
+/// opens the store again when the parent has closed it. Of a table in memory the child has a private
+/// copy, which it may change.
 ///
 /// # Examples
 ///

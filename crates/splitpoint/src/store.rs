@@ -235,6 +235,7 @@ impl Store {
 
     #[inline]
     pub(crate) fn find_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Value<'_>>> {
+        self.refuse_reading_in_fork()?;
         let Region { view, windows, pins, .. } = &*self.region;
         if let Some(instrument) = &self.instrument {
             let pin = pins.pin();
@@ -252,6 +253,7 @@ impl Store {
     /// Returns the record of a key, for a caller that holds a pin.
     #[inline]
     pub(crate) fn find_while_pinned(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
+        self.refuse_reading_in_fork()?;
         if let Some(instrument) = &self.instrument {
             return self.find_counted(instrument, key, hash);
         }
@@ -285,6 +287,8 @@ impl Store {
     }
 
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Writer>> {
+        // A thread that the child does not have may hold the lock for ever.
+        self.refuse_reading_in_fork()?;
         self.writer.lock().map_err(|_| Error::Poisoned {
             reason: "a thread failed while it changed the store".to_string(),
         })
@@ -310,8 +314,19 @@ impl Store {
         Ok(writer)
     }
 
-    /// Refuses what only the process that opened a file may do. A table in memory is the child's own.
+    /// Refuses to read through a handle that a parent opened for writing: it uses space again, whatever
+    /// a child looks at.
     #[inline]
+    fn refuse_reading_in_fork(&self) -> Result<()> {
+        if self.origin.is_here() || self.access == Access::ReadOnly {
+            return Ok(());
+        }
+        self.refuse_in_fork()
+    }
+
+    /// Refuses what only the process that opened a file may do. A table in memory is the child's own.
+    #[cold]
+    #[inline(never)]
     fn refuse_in_fork(&self) -> Result<()> {
         if self.origin.is_here() || self.region.storage().is_volatile() {
             return Ok(());

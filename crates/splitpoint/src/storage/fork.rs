@@ -7,46 +7,49 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The process that created something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Origin(u32);
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// A number that no ancestor has, or the id of the process without such a word. Process ids repeat:
+    /// a child in a new pid namespace can have that of its parent.
+    number: u32,
+    /// A word that has the number in this process and 0 in a child.
+    word: Option<&'static AtomicU32>,
+}
 
 impl Origin {
     /// Returns this process.
     pub(crate) fn here() -> Self {
-        Self(current())
+        /// The number of the process that numbered itself last. A child gets it from its parent, and
+        /// goes on from there.
+        static LAST: AtomicU32 = AtomicU32::new(0);
+
+        let Some(word) = wiped_word() else {
+            return Self { number: std::process::id(), word: None };
+        };
+        let number = match word.load(Ordering::Relaxed) {
+            0 => {
+                let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+                // Another thread may have been first.
+                let stored = word.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
+                stored.map_or_else(|first| first, |_| number)
+            }
+            number => number,
+        };
+        Self { number, word: Some(word) }
     }
 
     /// Returns whether this is still that process. Costs a load, or a system call where the kernel
     /// cannot wipe a word.
     #[inline]
     pub(crate) fn is_here(self) -> bool {
-        current() == self.0
+        let number = self.word.map_or_else(std::process::id, |word| word.load(Ordering::Relaxed));
+        number == self.number
     }
 }
 
 impl Default for Origin {
     fn default() -> Self {
         Self::here()
-    }
-}
-
-/// Returns a number that no ancestor of this process has, or its id where the system has no wiped
-/// word. Process ids repeat: a child in a new pid namespace can have that of its parent.
-#[inline]
-fn current() -> u32 {
-    /// The number of the process that numbered itself last. A child gets it from its parent, and
-    /// goes on from there.
-    static LAST: AtomicU32 = AtomicU32::new(0);
-
-    let Some(word) = wiped_word() else { return std::process::id() };
-    match word.load(Ordering::Relaxed) {
-        0 => {
-            let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-            // Another thread may have been first.
-            let stored = word.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
-            stored.map_or_else(|first| first, |_| number)
-        }
-        number => number,
     }
 }
 

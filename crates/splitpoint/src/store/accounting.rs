@@ -45,8 +45,9 @@ impl Writer {
                 let of_records =
                     |segment: &TableSegment| segment.segment_use != SegmentUse::Emptied;
                 let dead_bytes = |segment: TableSegment| segment.dead_bytes;
-                self.state.dead_bytes =
-                    segments.segments().filter(of_records).map(dead_bytes).sum();
+                let counted: u64 = segments.segments().filter(of_records).map(dead_bytes).sum();
+                let before = std::mem::replace(&mut self.state.dead_bytes, counted);
+                self.retired_bytes += before.saturating_sub(counted);
             }
         }
         self.compacting = Some(Box::new(Compacting {

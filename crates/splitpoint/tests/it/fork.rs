@@ -61,7 +61,7 @@ fn fill(db: &Db) {
 }
 
 #[test]
-fn a_child_reads_a_store_and_leaves_it_and_its_lock_alone() {
+fn a_child_may_do_nothing_with_a_store_that_its_parent_changes_and_leaves_its_lock_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("inherited.spt");
     let db = tiny().open(&path).unwrap();
@@ -70,8 +70,13 @@ fn a_child_reads_a_store_and_leaves_it_and_its_lock_alone() {
         first_failure(
             db,
             &[
-                &|db| db.get(&5_u32.to_le_bytes()).is_ok_and(|value| value.is_some()),
-                &|db| content(db).len() == 30_000,
+                &|db| is_refused(db.get(&5_u32.to_le_bytes())),
+                &|db| is_refused(db.get_many([&5_u32.to_le_bytes()]).map(drop)),
+                &|db| is_refused(db.contains(&5_u32.to_le_bytes())),
+                &|db| is_refused(db.scan().map(drop)),
+                &|db| is_refused(db.stats()),
+                &|db| is_refused(db.check()),
+                &|db| is_refused(db.backup(path.with_extension("copy")).map(drop)),
                 &|db| is_refused(db.put(b"key", b"value")),
                 &|db| is_refused(db.delete(&5_u32.to_le_bytes())),
                 &|db| is_refused(db.sync()),
@@ -125,5 +130,25 @@ fn a_table_in_memory_is_a_childs_own() {
     assert_eq!(status, Some(0), "the step of the child that failed");
     assert_eq!(db.len(), 30_000);
     assert_eq!(db.get(&1_u32.to_le_bytes()).unwrap().as_deref(), Some(&[7; 100][..]));
+    assert_sound(&db);
+}
+
+#[test]
+fn a_child_reads_a_store_that_its_parent_only_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("read.spt");
+    let db = tiny().open(&path).unwrap();
+    fill(&db);
+    db.close().unwrap();
+    let db = tiny().read_only().open(&path).unwrap();
+    let (db, status) = system::in_child(db, |db| {
+        first_failure(
+            db,
+            &[&|db| db.get(&5_u32.to_le_bytes()).is_ok_and(|value| value.is_some()), &|db| {
+                content(db).len() == 30_000
+            }],
+        )
+    });
+    assert_eq!(status, Some(0), "the step of the child that failed");
     assert_sound(&db);
 }
