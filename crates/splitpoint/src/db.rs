@@ -974,13 +974,17 @@ impl Db {
     ///
     /// Changes compact by themselves, until [`Options::live_share`] of the log is live. This call goes
     /// on to where less than 3 % of each closed segment are dead records. Where an eighth of a file is
-    /// free, it also moves the last segments to its beginning. It reads at most about `budget` bytes of
-    /// segments; [`Maintenance::is_done`] says whether that was enough. Other threads may change the
-    /// store meanwhile: the lock is released after every 64 KiB.
+    /// free, it also moves what is last in it to its beginning: segments, the index, the checkpoint. It
+    /// reads at most about `budget` bytes of segments; [`Maintenance::is_done`] says whether that was
+    /// enough.
+    ///
+    /// Other threads may read all the time, and change the store after every 64 KiB. Changes wait while
+    /// a checkpoint walks the buckets, about 30 ns each, and while a piece of the index is copied.
     ///
     /// In a file it makes checkpoints, and waits for their syncs: one before a store is compacted for
-    /// the first time, one to free what was emptied, and one after each round of moved segments. Free
-    /// space becomes holes of the file; a [`close`](Self::close) shortens it.
+    /// the first time, one to free what was emptied, one after each round of moved segments, and one if
+    /// the last one ends the file. Free space becomes holes of the file; a [`close`](Self::close)
+    /// shortens it.
     ///
     /// # Errors
     ///

@@ -453,7 +453,7 @@ impl<'a> Live<'a> {
     pub(crate) fn set_space(self, space: &Space) {
         self.store(EXTENT_COUNT, 0);
         self.store(END, space.end());
-        // A table in memory may have more; nobody reads its list here.
+        // What the list has no room for is found again by the next open of a compacted store.
         let count = space.free().len().min(Space::EXTENT_COUNT_MAX);
         for (i, extent) in space.free()[..count].iter().enumerate() {
             debug_assert!(extent.granule >> 32 == 0);

@@ -27,8 +27,8 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Largest number of free extents of a file. Beyond it the smallest is dropped, and its granules
-    /// stay unused until the list is rebuilt.
+    /// Largest number of free extents in the live header. Of a store that was not compacted there are no
+    /// more: the smallest is dropped, and its granules stay unused until the list is rebuilt.
     pub(crate) const EXTENT_COUNT_MAX: usize = 64;
 
     /// Returns the space of a file that ends at `end` granules, with these free extents.

@@ -40,15 +40,6 @@ impl Writer {
             for (segment, is_big) in emptied {
                 state.retire(segment, is_big, death);
             }
-            if self.superblock.is_compacted {
-                // A replay counts what it retires, and a killed process may have.
-                let of_records =
-                    |segment: &TableSegment| segment.segment_use != SegmentUse::Emptied;
-                let dead_bytes = |segment: TableSegment| segment.dead_bytes;
-                let counted: u64 = segments.segments().filter(of_records).map(dead_bytes).sum();
-                let before = std::mem::replace(&mut self.state.dead_bytes, counted);
-                self.retired_bytes += before.saturating_sub(counted);
-            }
         }
         self.compacting = Some(Box::new(Compacting {
             state,

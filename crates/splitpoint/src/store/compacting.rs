@@ -36,6 +36,9 @@ const BATCH: usize = 32;
 /// Bytes of victims that [`Store::maintain`] reads between two releases of the lock.
 pub(super) const SLICE_BYTES: u64 = 64 << 10;
 
+/// Emptied segments that one change frees at most: after a long scan thousands may wait.
+const FREED_MAX: usize = 8;
+
 /// What the writer has for compaction.
 #[derive(Debug)]
 pub(crate) struct Compacting {
@@ -104,7 +107,7 @@ impl Store {
 
     #[inline(never)]
     pub(super) fn compact_a_step(&self, writer: &mut Writer) {
-        self.reuse_emptied(writer);
+        self.reuse_some(writer, FREED_MAX);
         let Writer { compacting: Some(compacting), extents, log, state, .. } = &mut *writer else {
             return;
         };

@@ -62,6 +62,11 @@ impl Store {
 
     /// Frees the emptied segments that nobody looks at any more.
     pub(super) fn reuse_emptied(&self, writer: &mut Writer) {
+        self.reuse_some(writer, usize::MAX);
+    }
+
+    /// Frees up to `count_max` of them.
+    pub(super) fn reuse_some(&self, writer: &mut Writer, count_max: usize) {
         let Writer { compacting: Some(compacting), extents, state, log, checkpoints, .. } = writer
         else {
             return;
@@ -82,7 +87,8 @@ impl Store {
         };
         let live_bytes = compacting.movable_bytes(state.live_bytes);
         let warm_bytes_max = warm_bytes_max(live_bytes, log.next_segment_bytes(&self.region));
-        while let Some((segment, is_big)) = compacting.state.take_reusable(&moment) {
+        for _ in 0..count_max {
+            let Some((segment, is_big)) = compacting.state.take_reusable(&moment) else { return };
             extents.end_segment(segment.start, is_big);
             if compacting.is_poisoned {
                 poison(&self.region, &segment);

@@ -293,7 +293,18 @@ fn a_record_of_a_file_moved_without_a_name_under_a_scan_is_found() {
 
 #[test]
 fn a_segment_of_a_file_that_was_not_read_to_its_end_is_found() {
-    assert_found(Mutant::EmptiesUnread);
+    let mut program = Program::default();
+    (0..40).for_each(|i| program.put(i, 300));
+    program.ops.push(Op::Maintain(u64::MAX));
+    for round in 0..8 {
+        // Of each segment some records die.
+        (0..10).for_each(|i| program.put(4 * i + round % 4, 300));
+        program.ops.extend([Op::Maintain(700), Op::SyncInBackground, Op::Maintain(700)]);
+    }
+    let depth = Depth { images: 1, second_every: 1000, share: (0, 20) };
+    let right = large::sweep(SimDisk::new(), options(), &program.ops, seed(), depth);
+    right.unwrap_or_else(|error| panic!("{error}"));
+    assert_found_at(&program.ops, Mutant::EmptiesUnread, depth);
 }
 
 #[test]
