@@ -14,8 +14,8 @@ use splitpoint::backup::Backup;
 use splitpoint::{Change, Create, Db, Durability, ErrorKind, Options, Recovery, SimDisk};
 
 use crate::support::{
-    Content, Rng, assert_content, assert_sound, bad_hash, content, rounds, seed, tiny,
-    tiny_with_whole_log,
+    Content, Rng, assert_content, assert_sound, bad_hash, content, end_with_parent, rounds, seed,
+    tiny, tiny_with_whole_log,
 };
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_BACKUP";
@@ -165,6 +165,7 @@ fn backups_beside_a_writer_are_prefixes_of_its_changes() {
 #[test]
 fn other_process_works_until_it_is_killed() {
     let Some(arguments) = std::env::var_os(CHILD_ENV) else { return };
+    end_with_parent();
     let arguments = arguments.into_string().unwrap();
     let [what, path, other] = arguments.split('|').collect::<Vec<_>>()[..] else {
         panic!("three arguments")
@@ -180,8 +181,10 @@ fn other_process_works_until_it_is_killed() {
     for number in 1_u64.. {
         let tell = |_| {
             report.write_all(&number.to_le_bytes()).unwrap();
-            while what == "wait" {
-                std::thread::park();
+            if what == "wait" {
+                loop {
+                    std::thread::park();
+                }
             }
             ControlFlow::Continue(())
         };

@@ -15,8 +15,8 @@ use splitpoint::rehash::{Rehash, RehashStage, rehash};
 use splitpoint::{Create, Db, Durability, ErrorKind, Options, Recovery};
 
 use crate::support::{
-    Content, Rng, assert_content, assert_sound, bad_hash, changes, content, rounds, seed,
-    tiny_with_whole_log, try_content, worst_hash,
+    Content, Rng, assert_content, assert_sound, bad_hash, changes, content, end_with_parent,
+    rounds, seed, tiny_with_whole_log, try_content, worst_hash,
 };
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_REHASH";
@@ -440,6 +440,7 @@ fn no_change_goes_into_a_store_that_was_replaced() {
 #[test]
 fn other_process_rehashes_until_it_is_killed() {
     let Some(path) = std::env::var_os(CHILD_ENV) else { return };
+    end_with_parent();
     let last = std::env::var(LAST_ENV).expect("a number").parse();
     let last: u64 = last.expect("a number");
     let mut report = std::io::stderr().lock();
@@ -447,8 +448,10 @@ fn other_process_rehashes_until_it_is_killed() {
         let hash = if number % 2 == 0 { siphash() } else { HashFunction::xxh3_64() };
         let tell = |_| {
             report.write_all(if number == last { b"!" } else { b"." }).unwrap();
-            while number == last {
-                std::thread::park();
+            if number == last {
+                loop {
+                    std::thread::park();
+                }
             }
             ControlFlow::Continue(())
         };
