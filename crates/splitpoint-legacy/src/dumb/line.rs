@@ -190,9 +190,9 @@ mod tests {
         let dir = [&b"x\n".repeat(5000)[..], b"'k', (0, 1)\n"].concat();
         let (lines, faults) = Line::all(&dir);
         assert_eq!((lines.len(), faults.len()), (1, FAULTS_MAX + 1));
-        assert_eq!(faults[FAULTS_MAX - 1].offset, 198);
+        assert_eq!(faults[FAULTS_MAX - 1].offset, 199);
         let Fault { offset, expected, found, .. } = faults[FAULTS_MAX];
-        assert_eq!((offset, expected, found), (200, 0, 4900));
+        assert_eq!((offset, expected, found), (201, 0, 4900));
     }
 
     #[test]
