@@ -57,6 +57,7 @@ pub(crate) fn install(root: &Path, installing: Installing) -> Result<Missing, Fa
     let needs = [
         Need::components(root),
         Need::packages(),
+        Need::modules(),
         Need::miri(root),
         Need::toolchain_of_fuzz(root),
         Need::fuzz(root),
@@ -130,13 +131,29 @@ impl Need {
     }
 
     fn packages() -> Option<Self> {
-        let missing = missing();
-        (!missing.is_empty()).then(|| Self {
-            what: missing.join(" "),
-            place: "system-wide, by apt-get",
-            used_by: UsedBy::SomeTests,
-            install: install_packages,
-        })
+        let install = |root: &Path| install_packages(root, &[missing_packages(has_program)]);
+        Self::of_packages(&missing_packages(has_program), install)
+    }
+
+    /// Each is installed by itself: a python3 that is not Debian's may be of a version for which
+    /// Debian has no testsuite.
+    fn modules() -> Option<Self> {
+        let install = |root: &Path| {
+            let modules = modules_to_install();
+            let each: Vec<Vec<&str>> = modules.iter().map(|module| vec![&**module]).collect();
+            install_packages(root, &each)
+        };
+        Self::of_packages(&modules_to_install(), install)
+    }
+
+    fn of_packages(
+        missing: &[impl AsRef<str>],
+        install: fn(&Path) -> Result<(), Failure>,
+    ) -> Option<Self> {
+        let names: Vec<&str> = missing.iter().map(AsRef::as_ref).collect();
+        let place = "system-wide, by apt-get";
+        let used_by = UsedBy::SomeTests;
+        (!names.is_empty()).then(|| Self { what: names.join(" "), place, used_by, install })
     }
 
     /// Miri runs with the sources of the standard library.
@@ -190,9 +207,9 @@ pub(crate) fn is_slow() -> bool {
     env::var_os("SPLITPOINT_SLOW").is_some_and(|value| value == "1")
 }
 
-fn install_packages(root: &Path) -> Result<(), Failure> {
-    let missing = missing();
-    let names = missing.join(" ");
+/// Installs Debian packages, each group by a call of its own. Names the groups that fail.
+fn install_packages(root: &Path, groups: &[Vec<&str>]) -> Result<(), Failure> {
+    let names = groups.concat().join(" ");
     if !has_program("apt-get") {
         return Err("this is not Debian".to_owned());
     }
@@ -200,18 +217,22 @@ fn install_packages(root: &Path) -> Result<(), Failure> {
         return Err(format!("run `sudo apt-get install {names}`"));
     }
     apt_get(root, &["update"])?;
-    let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
-    apt_get(root, &[&["install", "--no-install-recommends"], &missing[..]].concat())
+    let failed = groups.iter().filter_map(|group| {
+        let install = [&["install", "--no-install-recommends"], &group[..]].concat();
+        let failure = apt_get(root, &install).err()?;
+        Some(format!("{}: {failure}", group.join(" ")))
+    });
+    let failed: Vec<String> = failed.collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
-/// Returns the Debian packages that are not installed.
-fn missing() -> Vec<String> {
+/// Returns the packages of modules that this machine's Python lacks.
+fn modules_to_install() -> Vec<String> {
     let python = |script: &str| output(&mut command(Path::new("."), "python3", &["-c", script]));
     let has_module = |module: &str| python(&format!("import {module}")).is_ok();
     // Without an interpreter, the one that is installed now brings no testsuite.
     let version = python("import sys; print(*sys.version_info[:2], sep='.')").unwrap_or_default();
-    let programs = missing_packages(has_program).into_iter().map(str::to_owned);
-    programs.chain(missing_modules(version.trim(), has_module)).collect()
+    missing_modules(version.trim(), has_module)
 }
 
 fn missing_modules(version: &str, is_present: impl Fn(&str) -> bool) -> Vec<String> {

@@ -21,8 +21,8 @@ pub(crate) fn obstacle(root: &Path) -> Option<String> {
     Some(format!("python3 with venv and pip is not usable: {reason}"))
 }
 
-/// Builds the wheel, installs it, and runs its tests; skips that where what builds it cannot be
-/// fetched.
+/// Builds the wheel, installs it, and runs its tests; skips that where no package index can be
+/// reached.
 ///
 /// The profile is that of the other tests, so that the crates below are compiled only once.
 pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
@@ -33,9 +33,12 @@ pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
     }
     let environment = Environment { root, directory };
     run(command(root, "python3", &["-m", "venv"]).arg(environment.path("environment")))?;
-    let requirements = format!("{PACKAGE}/tests/requirements.txt");
-    if let Err(failure) = run(environment.pip().args(["install", "--requirement", &requirements])) {
-        return Ok(Outcome::Skipped(format!("what builds it cannot be fetched: {failure}")));
+    if let Err(failure) = environment.install_requirements() {
+        if !environment.reaches_an_index() {
+            return Ok(Outcome::Skipped(format!("no package index can be reached: {failure}")));
+        }
+        // The network may have failed for a moment, or the requirements are wrong.
+        environment.install_requirements()?;
     }
     let manifest = format!("{PACKAGE}/Cargo.toml");
     let build = ["-m", "maturin", "build", "--profile", "dev", "--manifest-path", &manifest];
@@ -71,5 +74,17 @@ impl Environment<'_> {
         let mut pip = self.python();
         pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]);
         pip
+    }
+
+    fn install_requirements(&self) -> Result<(), Failure> {
+        let requirements = format!("{PACKAGE}/tests/requirements.txt");
+        run(self.pip().args(["install", "--requirement", &requirements]))
+    }
+
+    /// Returns whether pip can fetch anything: itself, which every index has, by the user's settings
+    /// of indexes and proxies.
+    fn reaches_an_index(&self) -> bool {
+        let download = ["download", "--no-cache-dir", "--no-deps", "pip", "--dest"];
+        run(self.pip().args(download).arg(self.path("fetched"))).is_ok()
     }
 }

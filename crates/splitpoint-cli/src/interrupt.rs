@@ -38,6 +38,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Time to wait for a blocked standard error.
 const TIME_TO_SPEAK: Duration = Duration::from_millis(500);
 
+/// Environment variable with seconds that each of these times lasts at least. Only tests set it: on a
+/// machine that is busy enough, the work notices nothing in two seconds.
+const PATIENCE_ENV: &str = "SPLITPOINT_TEST_PATIENCE";
+
 /// Attempts to remove a directory.
 const REMOVALS: u32 = 10;
 
@@ -139,12 +143,18 @@ pub(crate) fn leave_to_parent() {
 /// Returns how long the work may take after the signal.
 fn time_to_work() -> Duration {
     if IS_ENDING.load(Ordering::SeqCst) {
-        TIME_TO_END
+        at_least(TIME_TO_END)
     } else if WATCHERS.load(Ordering::SeqCst) > 0 {
-        TIME_TO_NOTICE
+        at_least(TIME_TO_NOTICE)
     } else {
         Duration::ZERO
     }
+}
+
+/// Returns this time, or the longer one that a test asks for.
+fn at_least(time: Duration) -> Duration {
+    let patience = std::env::var(PATIENCE_ENV).ok().and_then(|seconds| seconds.parse().ok());
+    time.max(Duration::from_secs(patience.unwrap_or_default()))
 }
 
 /// Prints one line and ends the process as if it had been killed.
@@ -159,7 +169,7 @@ fn end(exit: Exit, removed_count: usize, may_die: &AtomicBool) -> ! {
         let _ = said.send(());
     });
     if speaker.is_ok() {
-        let _ = is_said.recv_timeout(TIME_TO_SPEAK);
+        let _ = is_said.recv_timeout(at_least(TIME_TO_SPEAK));
     }
     low_level::exit(exit as i32);
 }

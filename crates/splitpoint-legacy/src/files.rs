@@ -20,6 +20,8 @@ pub(crate) struct Index {
     pub(crate) dir: Option<PathBuf>,
     /// What the `.dir` was before it was written anew.
     pub(crate) bak: Option<PathBuf>,
+    /// Whether the `.dir` is there but nothing in it is readable.
+    pub(crate) is_dir_lost: bool,
 }
 
 /// Lists the files that the table at `path` may have beside or instead of that file, by their names
@@ -75,6 +77,7 @@ impl Files {
     fn dumb([data, dir, bak]: [PathBuf; 3]) -> Option<Self> {
         let [dir, bak] = [dir, bak].map(|path| path.is_file().then_some(path));
         let is_whole = data.is_file() && (dir.is_some() || bak.is_some());
-        is_whole.then_some(Self { data, dir: None, index: Some(Index { dir, bak }) })
+        let index = Index { dir, bak, is_dir_lost: false };
+        is_whole.then_some(Self { data, dir: None, index: Some(index) })
     }
 }

@@ -75,7 +75,11 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let outcome = work.run(args, &opened, &interrupt, console);
     // Also after a failure: a close frees what was emptied.
     let closed = opened.close();
-    let after = DiskUse::of(&args.file)?;
+    let after = match DiskUse::of(&args.file) {
+        Ok(after) => after,
+        // What failed before says more.
+        Err(failure) => return outcome.and(closed).and(Err(failure)),
+    };
     let Work { done, live_bytes, dead_bytes, .. } = work;
     let report = Report {
         store: args.file.display().to_string(),

@@ -7,15 +7,11 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::sandbox::tool;
-
-/// How long one answer may take; a machine under load is slow, a broken browser is silent.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::sandbox::{HANG, tool};
 
 /// A running browser.
 pub(crate) struct Browser {
@@ -179,7 +175,7 @@ impl Browser {
     }
 
     fn receive(&self) -> Value {
-        match self.messages.recv_timeout(PATIENCE) {
+        match self.messages.recv_timeout(HANG) {
             Ok(message) => message,
             Err(error) => {
                 let log = std::fs::read_to_string(self.profile.path().join("stderr"));

@@ -20,6 +20,13 @@ pub(crate) const AWKWARD: [(&[u8], &[u8]); 7] = [
     (b"-", b"--"),
 ];
 
+/// What takes longer hangs: far more than anything takes on a slow machine that is busy with
+/// something else.
+pub(crate) const HANG: Duration = Duration::from_secs(1800);
+/// Name of the environment variable with the seconds that the program waits at least for its work
+/// to notice a signal, and to end.
+pub(crate) const PATIENCE_ENV: &str = "SPLITPOINT_TEST_PATIENCE";
+
 /// A directory that goes away with the test.
 pub(crate) struct Sandbox {
     dir: TempDir,
@@ -84,6 +91,7 @@ impl Sandbox {
             .current_dir(self.dir.path())
             .env_remove("NO_COLOR")
             .env_remove("CLICOLOR_FORCE")
+            .env(PATIENCE_ENV, "900")
             .env("TMPDIR", self.dir.path())
             .stdin(Stdio::null());
         command
@@ -122,7 +130,7 @@ pub(crate) fn end_of(child: Child, what: &str) -> Outcome {
     let id = child.id().to_string();
     let (sender, receiver) = mpsc::channel();
     let waiter = thread::spawn(move || sender.send(child.wait_with_output()));
-    let ended = receiver.recv_timeout(Duration::from_secs(60));
+    let ended = receiver.recv_timeout(HANG);
     if ended.is_err() {
         let _ = Command::new("kill").args(["-s", "KILL", &id]).status();
     }

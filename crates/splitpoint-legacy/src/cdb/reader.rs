@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 
 use splitpoint::Result;
 
@@ -12,6 +13,9 @@ use crate::reader::{
     Budget, Fault, Further, Homes, Item, Parameter, Piece, Reader, Unit, or_fault,
 };
 use crate::stated::{Counted, Extent, Stated, StatedBy};
+
+/// Slots of a table that are read at once.
+const STEP_SLOTS: u64 = 8192;
 
 /// Where a table is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +31,11 @@ impl Table {
 
     fn end(self) -> u64 {
         self.start + self.bytes()
+    }
+
+    /// Returns the offset of slot `at`.
+    fn offset(self, at: u64) -> u64 {
+        self.start + PAIR_BYTES * at
     }
 }
 
@@ -101,23 +110,68 @@ impl CdbFile {
         Ok(pair_of(bytes))
     }
 
+    /// Reads slots of a table: hashes and places of records.
+    fn run(&self, table: Table, at: Range<u64>, budget: &Budget) -> Result<Vec<(u32, u32)>> {
+        let bytes = PAIR_BYTES * (at.end - at.start);
+        budget.take(bytes)?;
+        let mut run = vec![0; bytes as usize];
+        self.source.read_at(table.offset(at.start), &mut run)?;
+        Ok(run.as_chunks().0.iter().map(|pair| pair_of(*pair)).collect())
+    }
+
+    /// Calls `visit` with number, hash and record of each full slot of a table.
+    fn visit_full(
+        &self,
+        table: Table,
+        budget: &Budget,
+        mut visit: impl FnMut(u64, u32, u32),
+    ) -> Result<()> {
+        let mut next = 0;
+        while next < table.slots {
+            // The slots in a hole are empty.
+            let data = (self.source.next_data(table.offset(next)) - table.start) / PAIR_BYTES;
+            if data > next {
+                next = data;
+                continue;
+            }
+            let end = table.slots.min(next + STEP_SLOTS);
+            for (at, (hash, record)) in (next..).zip(self.run(table, next..end, budget)?) {
+                if record != 0 {
+                    visit(at, hash, record);
+                }
+            }
+            next = end;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of full slots behind the last empty one of a table.
+    fn full_at_end(&self, table: Table, budget: &Budget) -> Result<u64> {
+        let mut full = 0;
+        while full < table.slots {
+            let end = table.slots - full;
+            let run = self.run(table, end.saturating_sub(STEP_SLOTS)..end, budget)?;
+            let found = run.iter().rev().take_while(|(_, record)| *record != 0).count();
+            full += found as u64;
+            if found < run.len() {
+                break;
+            }
+        }
+        Ok(full)
+    }
+
     /// Reads the slots of table `index` that lead to a record and to which a lookup gets.
     fn slots(&self, index: usize, unit: &mut Unit, budget: &Budget) -> Result<Vec<Slot>> {
         let table = self.tables[index];
-        budget.take(table.bytes())?;
-        let mut bytes = vec![0; table.bytes() as usize];
-        self.source.read_at(table.start, &mut bytes)?;
-        let pairs: Vec<(u32, u32)> =
-            bytes.as_chunks().0.iter().map(|pair| pair_of(*pair)).collect();
         // Full slots before this one, around the end of the table.
-        let mut full = pairs.iter().rev().take_while(|(_, record)| *record != 0).count() as u64;
+        let mut full = self.full_at_end(table, budget)?;
         let mut slots = Vec::new();
-        for (at, (hash, record)) in (0_u64..).zip(pairs) {
-            if record == 0 {
+        let mut last = None;
+        self.visit_full(table, budget, |at, hash, record| {
+            if last.replace(at).map_or(at > 0, |last| at > last + 1) {
                 full = 0;
-                continue;
             }
-            let offset = table.start + PAIR_BYTES * at;
+            let offset = table.offset(at);
             let distance = (at + table.slots - first_slot(hash, table.slots)) % table.slots.max(1);
             if hash as usize % TABLES != index {
                 let (expected, found) = (index as u64, u64::from(hash) % TABLES as u64);
@@ -128,7 +182,7 @@ impl CdbFile {
                 slots.push(Slot { hash, record: record.into() });
             }
             full += 1;
-        }
+        })?;
         Ok(slots)
     }
 

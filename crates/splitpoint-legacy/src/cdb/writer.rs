@@ -102,18 +102,61 @@ impl<W: Write + Seek> CdbWriter<W> {
 fn table_of(records: &[(u32, u32)]) -> Vec<(u32, u32)> {
     let mut slots = vec![(0, 0); 2 * records.len()];
     let slot_count = slots.len() as u64;
-    let mut last = None;
+    // Of each slot the one to look at next: itself if it is empty, or one behind full ones. Many
+    // values of one key, and many keys of a hostile source, fill a run of slots, which must not be
+    // walked for each.
+    let mut next: Vec<u32> = (0..slot_count as u32).collect();
     for &(hash, record) in records {
-        // Many values of one key fill a run of slots, which need not be walked for each.
-        let mut at = match last {
-            Some((same, at)) if same == hash => at,
-            _ => first_slot(hash, slot_count),
-        };
-        while slots[at as usize].1 != 0 {
-            at = (at + 1) % slot_count;
-        }
+        let at = first_empty(&mut next, first_slot(hash, slot_count) as u32);
         slots[at as usize] = (hash, record);
-        last = Some((hash, at));
+        next[at as usize] = (at + 1) % slot_count as u32;
     }
     slots
+}
+
+/// Returns the first empty slot from `at` on, and halves the way there.
+fn first_empty(next: &mut [u32], mut at: u32) -> u32 {
+    while next[at as usize] != at {
+        let behind = next[next[at as usize] as usize];
+        next[at as usize] = behind;
+        at = behind;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `cdbmake` does it: each record walks from its first slot to an empty one.
+    fn walked(records: &[(u32, u32)]) -> Vec<(u32, u32)> {
+        let mut slots = vec![(0, 0); 2 * records.len()];
+        for &(hash, record) in records {
+            let first = first_slot(hash, slots.len() as u64) as usize;
+            let places = (first..slots.len()).chain(0..first);
+            let empty = places.into_iter().find(|&at| slots[at].1 == 0).expect("half are empty");
+            slots[empty] = (hash, record);
+        }
+        slots
+    }
+
+    #[test]
+    fn records_are_in_the_slots_where_a_walk_puts_them() {
+        for (count, hashes) in [(0, 1), (1, 1), (300, 2), (300, 150), (300, 299), (1000, 7)] {
+            let hash = |number: u32| (number % hashes * 199) << 8;
+            let records: Vec<_> = (1..=count).map(|number| (hash(number), number)).collect();
+            assert!(table_of(&records) == walked(&records), "{count} of {hashes}");
+        }
+    }
+
+    /// Those of a hostile source; a walk for each would take an hour.
+    #[test]
+    fn many_records_of_few_first_slots_take_no_walk_each() {
+        for hashes in [2, 200_000] {
+            let hash = |number: u32| (number % hashes) << 8;
+            let records: Vec<_> = (1..=400_000).map(|number| (hash(number), number)).collect();
+            let slots = table_of(&records);
+            assert!(slots[..400_000].iter().all(|slot| slot.1 != 0), "{hashes}");
+        }
+    }
 }

@@ -3,6 +3,9 @@
 
 use crate::reader::Fault;
 
+/// Faults of an index that are listed; one more tells the number of further ones.
+const FAULTS_MAX: usize = 100;
+
 /// A key and the place of its value in the `.dat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
@@ -18,9 +21,10 @@ impl Line {
     }
 
     /// Reads the lines of a `.dir`. A line that cannot be read is a fault; so is the last one if it
-    /// was cut.
+    /// was cut. A fault takes more memory than the shortest line: only the first hundred are listed.
     pub(super) fn all(dir: &[u8]) -> (Vec<Self>, Vec<Fault>) {
         let (mut lines, mut faults, mut start) = (Vec::new(), Vec::new(), 0);
+        let mut further: Option<Fault> = None;
         for line in dir.split(|&byte| byte == b'\n') {
             let text = line.trim_ascii();
             match Self::parse(text) {
@@ -29,13 +33,19 @@ impl Line {
                 Err(at) => {
                     let found = text.get(at).copied().unwrap_or_default();
                     let at = start + (line.len() - line.trim_ascii_start().len()) + at;
-                    let fault =
-                        Fault::new("line of the .dir", at as u64, b')'.into(), found.into());
-                    faults.push(fault);
+                    if faults.len() < FAULTS_MAX {
+                        let fault =
+                            Fault::new("line of the .dir", at as u64, b')'.into(), found.into());
+                        faults.push(fault);
+                    } else {
+                        let what = "number of further lines of the .dir that are not readable";
+                        further.get_or_insert(Fault::new(what, at as u64, 0, 0)).found += 1;
+                    }
                 }
             }
             start += line.len() + 1;
         }
+        faults.extend(further);
         (lines, faults)
     }
 
@@ -173,6 +183,16 @@ mod tests {
         assert_eq!(key_of(b"'k', (-1, 1)"), None);
         assert_eq!(key_of(b"'k', (0, 99999999999999999999)"), None);
         assert_eq!(key_of(b"'k',(0,1)").as_deref(), Some(&b"k"[..]));
+    }
+
+    #[test]
+    fn of_many_lines_that_are_not_readable_the_first_are_listed_and_the_others_counted() {
+        let dir = [&b"x\n".repeat(5000)[..], b"'k', (0, 1)\n"].concat();
+        let (lines, faults) = Line::all(&dir);
+        assert_eq!((lines.len(), faults.len()), (1, FAULTS_MAX + 1));
+        assert_eq!(faults[FAULTS_MAX - 1].offset, 199);
+        let Fault { offset, expected, found, .. } = faults[FAULTS_MAX];
+        assert_eq!((offset, expected, found), (201, 0, 4900));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! program until it writes the `.dir` anew: it removes the `.bak`, renames the `.dir` to `.bak` and
 //! writes the new `.dir`, without a sync. So a program that was killed, or a power loss, may leave:
 //!
-//! - no `.dir`, and a `.bak` with every key: we read the `.bak`, with a reservation;
+//! - no `.dir`, or one of zeros, and a `.bak` with every key: we read the `.bak`, with a reservation;
 //! - a `.dir` whose last line is cut: a fault, and a salvage also returns what the `.bak` lists;
 //! - a `.dir` that is empty or ends after a line, while the `.bak` has more keys, as after keys were
 //!   deleted: we cannot tell the two apart, and say so;
@@ -71,7 +71,14 @@ enum Look {
     /// It begins like a line that was cut.
     Start,
     Empty,
+    /// Nothing but zeros, as a power loss leaves a file whose bytes were not written.
+    Zeros,
     Other,
+}
+
+/// Returns whether an index has bytes, and those of its head are zeros.
+fn is_zeros(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().take(INDEX_HEAD_BYTES as usize).all(|&byte| byte == 0)
 }
 
 impl Look {
@@ -83,6 +90,7 @@ impl Look {
             None => Self::Empty,
             Some(_) if !Line::all(&head).0.is_empty() => Self::Index,
             Some(b'\'' | b'"') => Self::Start,
+            Some(_) if is_zeros(&head) => Self::Zeros,
             Some(_) => Self::Other,
         })
     }
@@ -102,13 +110,17 @@ pub(crate) fn sound_index(index: &Index, data: &Path) -> Result<Option<Index>> {
     Ok(Some(Index {
         dir: sound(&index.dir, dir != Some(Look::Other)),
         bak: sound(&index.bak, matches!(bak, Some(Look::Index | Look::Empty))),
+        is_dir_lost: dir == Some(Look::Zeros),
     }))
 }
 
 /// Returns the identity of a table of dbm.dumb.
 pub(crate) fn identity_of(data: &Source, index: &Index) -> Identity {
     let mut identity = Identity::new(Format::Dumb, data.path());
-    if index.dir.is_none() {
+    if index.is_dir_lost {
+        identity = identity.detail("the .dir is not readable");
+    }
+    if index.dir.is_none() || index.is_dir_lost {
         identity = identity.detail("keys from the .bak");
     }
     identity.dir_path.clone_from(&index.dir);
@@ -124,7 +136,8 @@ impl DumbFile {
             let what = "the index of keys beside the .dat";
             index.map(|index| index.read_all(what, INDEX_BYTES_MAX)).transpose()
         };
-        let (dir, bak) = (all_of(&identity.dir_path)?, all_of(&identity.bak_path)?);
+        let dir = all_of(&identity.dir_path)?.filter(|dir| !is_zeros(dir));
+        let bak = all_of(&identity.bak_path)?;
         Ok(Self::of_index(data, identity, dir.as_deref(), &bak.unwrap_or_default()))
     }
 

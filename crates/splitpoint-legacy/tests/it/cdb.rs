@@ -1,6 +1,7 @@
 //! cdb files by tinycdb, and those that are written here.
 
 use std::io::{BufWriter, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -125,6 +126,48 @@ fn a_slot_that_no_lookup_reaches_is_told() {
     assert_eq!(fault.what, "place of a slot");
     let found = file.scan().unwrap().flatten().count();
     assert_eq!(found + 1, pairs_of(&open(fixtures().join("cdb-tinycdb-word.cdb")).unwrap()).len());
+}
+
+/// A table of eight million slots, of which two are not in a hole: one that a lookup finds, and one
+/// behind an empty slot.
+#[test]
+fn the_holes_of_a_sparse_table_are_empty_slots() {
+    const SLOTS: u32 = 8 << 20;
+    let hash = |key: &[u8]| {
+        key.iter().fold(5381, |hash: u32, &byte| hash.wrapping_mul(33) ^ u32::from(byte))
+    };
+    // Two keys of one table.
+    let table = hash(b"a") % 256;
+    let other = (0..10_000_u32).map(|number| number.to_string().into_bytes());
+    let other = other.into_iter().find(|key| hash(key) % 256 == table).expect("one of 256");
+    let pair = |one: u32, other: u32| [one.to_le_bytes(), other.to_le_bytes()].concat();
+    let mut records = Vec::new();
+    let places = [&b"a"[..], &other].map(|key| {
+        let place = 2048 + records.len() as u32;
+        records.extend([pair(key.len() as u32, 5), key.to_vec(), b"value".to_vec()].concat());
+        place
+    });
+    let start = 2048 + records.len() as u32;
+    let head = (0..256_u32).flat_map(|index| match index {
+        _ if index == table => pair(start, SLOTS),
+        _ => pair(start + if index > table { 8 * SLOTS } else { 0 }, 0),
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sparse.cdb");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(u64::from(start) + 8 * u64::from(SLOTS)).unwrap();
+    file.write_all_at(&head.collect::<Vec<u8>>(), 0).unwrap();
+    file.write_all_at(&records, 2048).unwrap();
+    for (key, record, behind) in [(&b"a"[..], places[0], 0), (&other, places[1], 1)] {
+        let slot = (hash(key) >> 8) % SLOTS + behind;
+        let at = u64::from(start) + 8 * u64::from(slot);
+        file.write_all_at(&pair(hash(key), record), at).unwrap();
+    }
+    let file = open(&path).unwrap();
+    assert_eq!(file.get(b"a").unwrap().as_deref(), Some(&b"value"[..]));
+    let survey = file.survey().unwrap();
+    assert_eq!((survey.pair_count, survey.loss_count), (1, 1));
+    assert_eq!(survey.fault().unwrap().what, "place of a slot");
 }
 
 /// Returns where each table of a cdb begins, and its slots.

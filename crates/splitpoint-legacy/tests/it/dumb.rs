@@ -68,6 +68,23 @@ fn a_table_without_its_dir_is_read_by_its_bak_with_a_reservation() {
     assert_eq!(file.survey().unwrap().loss_count, 0);
 }
 
+/// As a power loss leaves a file that was just written anew.
+#[test]
+fn a_dir_of_zeros_is_one_of_the_files_and_the_bak_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = copy_data("dumb-python3-quoted", dir.path());
+    std::fs::write(table.with_extension("bak"), index_of("dumb-python3-quoted")).unwrap();
+    std::fs::write(table.with_extension("dir"), [0; 4096]).unwrap();
+    for name in [&table, &table.with_extension("dat"), &table.with_extension("dir")] {
+        let file = open(name).unwrap();
+        assert!(pairs_of(&file) == expected("dumb-python3-quoted"));
+        assert_eq!(file.survey().unwrap().doubts, [Doubt::EarlierIndex]);
+        assert_eq!(file.identity().dir_path, Some(table.with_extension("dir")));
+        let identity = file.identity().to_string();
+        assert!(identity.contains("the .dir is not readable"), "{identity}");
+    }
+}
+
 #[test]
 fn a_dir_that_was_cut_in_a_line_is_told_and_the_bak_completes_it() {
     let dir = tempfile::tempdir().unwrap();

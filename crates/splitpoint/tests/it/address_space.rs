@@ -436,7 +436,7 @@ impl Drop for SetOnDrop<'_> {
 
 #[test]
 fn readers_of_a_file_see_current_values_while_it_moves() {
-    within(300, "readers of a file that moves", || {
+    within("readers of a file that moves", || {
         for round in 0..rounds(3, 30) {
             let dir = directory();
             let path = dir.path().join("grows.spt");
@@ -450,7 +450,7 @@ fn readers_of_a_file_see_current_values_while_it_moves() {
 
 #[test]
 fn readers_of_a_table_in_memory_see_current_values_while_it_moves() {
-    within(300, "readers of a table that moves", || {
+    within("readers of a table that moves", || {
         for round in 0..rounds(6, 60) {
             let (count, bytes) = if round % 2 == 0 { (2000, 2000) } else { (20_000, 8) };
             let db = many_buckets().in_memory().unwrap();

@@ -14,8 +14,8 @@ use splitpoint::backup::Backup;
 use splitpoint::{Change, Create, Db, Durability, ErrorKind, Options, Recovery, SimDisk};
 
 use crate::support::{
-    Content, Rng, assert_content, assert_sound, bad_hash, content, rounds, seed, tiny,
-    tiny_with_whole_log,
+    Content, Rng, assert_content, assert_sound, bad_hash, content, end_with_parent, rounds, seed,
+    tiny, tiny_with_whole_log,
 };
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_BACKUP";
@@ -160,10 +160,12 @@ fn backups_beside_a_writer_are_prefixes_of_its_changes() {
     assert_eq!(others_in(dir.path(), &["a.spt"]), [""; 0]);
 }
 
-/// Not a test by itself: the process that writes to a store, or copies it, until it is killed.
+/// Not a test by itself: the process that writes to a store, or copies it, until it is killed, or
+/// begins to copy it and waits.
 #[test]
 fn other_process_works_until_it_is_killed() {
     let Some(arguments) = std::env::var_os(CHILD_ENV) else { return };
+    end_with_parent();
     let arguments = arguments.into_string().unwrap();
     let [what, path, other] = arguments.split('|').collect::<Vec<_>>()[..] else {
         panic!("three arguments")
@@ -179,6 +181,11 @@ fn other_process_works_until_it_is_killed() {
     for number in 1_u64.. {
         let tell = |_| {
             report.write_all(&number.to_le_bytes()).unwrap();
+            if what == "wait" {
+                loop {
+                    std::thread::park();
+                }
+            }
             ControlFlow::Continue(())
         };
         Backup::of_file(path).replace_existing().on_progress(tell).write(other).unwrap();
@@ -248,13 +255,13 @@ fn a_killed_backup_leaves_no_half_copy() {
     let (path, copy) = (dir.path().join("a.spt"), dir.path().join("copy.spt"));
     let db = store_with(&path, 300);
     let mut rng = Rng::new(seed());
-    let mut left_count = 0;
     for round in 0..rounds(24, 2000) {
         if round % 3 == 0 {
             let _ = fs::remove_file(&copy);
         }
-        let (mut child, mut pipe) = start("copy", &path, &copy);
-        let events = 1 + rng.below(400);
+        // At first in the middle of a copy, then at any moment.
+        let (what, events) = if round < 2 { ("wait", 1) } else { ("copy", 1 + rng.below(400)) };
+        let (mut child, mut pipe) = start(what, &path, &copy);
         let copies_before = reports(&mut pipe, events) - 1;
         child.kill().unwrap();
         child.wait().unwrap();
@@ -262,9 +269,9 @@ fn a_killed_backup_leaves_no_half_copy() {
         if copy.exists() {
             assert_eq!(assert_whole(&copy), 300);
         }
-        left_count += others_in(dir.path(), &["a.spt", "copy.spt"]).len();
+        let left_count = others_in(dir.path(), &["a.spt", "copy.spt"]).len();
+        assert!(left_count == 1 || what == "copy", "{left_count} files are left of a copy");
     }
-    assert!(left_count > 0, "no process was killed in the middle of a copy");
     Backup::of_file(&path).replace_existing().write(&copy).unwrap();
     assert_eq!(assert_whole(&copy), 300);
     assert_eq!(others_in(dir.path(), &["a.spt", "copy.spt"]), [""; 0]);

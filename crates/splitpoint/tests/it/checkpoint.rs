@@ -2,7 +2,7 @@
 
 use splitpoint::{Db, Durability, ErrorKind, Options, Recovery, SimDisk};
 
-use crate::support::{Content, Rng, assert_content};
+use crate::support::{Content, HANG, Rng, assert_content};
 
 /// Options under which a checkpoint is due with every other kilobyte of the log.
 fn options() -> Options {
@@ -72,12 +72,12 @@ fn a_checkpoint_that_a_thread_makes_beside_changes_is_of_one_moment() {
         db.put(&key, [7; 20]).unwrap();
         expected.insert(key, vec![7; 20]);
     }
-    let mut checkpoints = std::collections::BTreeSet::new();
     for round in 0..20 {
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let begun = std::time::Instant::now();
         let before = db.stats().unwrap().checkpoint;
         // At least one checkpoint is completed in each round, beside changes.
-        while db.stats().unwrap().checkpoint == before && std::time::Instant::now() < deadline {
+        while db.stats().unwrap().checkpoint == before {
+            assert!(begun.elapsed() < HANG, "no checkpoint in {HANG:?}");
             for _ in 0..300 {
                 let key = (rng.below(30_000) as u32).to_le_bytes().to_vec();
                 if rng.below(2) == u64::from(round % 2 == 0) {
@@ -88,8 +88,9 @@ fn a_checkpoint_that_a_thread_makes_beside_changes_is_of_one_moment() {
                     assert_eq!(db.delete(&key).unwrap(), expected.remove(&key).is_some());
                 }
             }
+            // On one core, the thread needs a turn.
+            std::thread::yield_now();
         }
-        checkpoints.extend(db.stats().unwrap().checkpoint.map(|checkpoint| checkpoint.log_bytes));
         db.sync().unwrap();
         let copy = dir.path().join("copy.spt");
         std::fs::copy(&path, &copy).unwrap();
@@ -100,7 +101,6 @@ fn a_checkpoint_that_a_thread_makes_beside_changes_is_of_one_moment() {
         drop(found);
         std::fs::remove_file(&copy).unwrap();
     }
-    assert!(checkpoints.len() >= 15, "{} checkpoints", checkpoints.len());
 }
 
 #[test]

@@ -15,7 +15,9 @@ use splitpoint::{Create, Durability, Error, Options, Recovery};
 
 use crate::series::{Kind, Series};
 use crate::small_disk::{FileSystem, SmallDisk};
-use crate::support::{Content, Rng, assert_content, content, end_with_parent, is_slow, seed, tiny};
+use crate::support::{
+    Content, HANG, Rng, assert_content, content, end_with_parent, is_slow, seed, tiny,
+};
 use crate::writer::make;
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_FULL_COPY";
@@ -29,8 +31,6 @@ const REFUSALS: u64 = 500;
 const AFTER: u64 = 1000;
 /// Bytes left on the disk.
 const LEFT_BYTES: u64 = 128 << 10;
-/// A process that takes longer is stuck.
-const HANG: Duration = Duration::from_secs(120);
 const ENOSPC: i32 = 28;
 
 /// The origin of a file.

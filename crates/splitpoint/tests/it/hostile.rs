@@ -379,7 +379,7 @@ fn random_damage_never_panics_or_loops() {
         SimDisk::with_file(&left).open(&options).unwrap().recovery(),
         Recovery::WarmRestart { .. }
     ));
-    within(200, "random damage", move || {
+    within("random damage", move || {
         for round in 0..rounds(4000, 200_000) {
             let is_left = round % 2 == 1;
             let mut damaged = if is_left { left.clone() } else { bytes.clone() };
@@ -423,7 +423,7 @@ fn any_live_header_is_survived() {
     let expected = content(&db);
     let bytes = disk.file();
     let file_bytes = bytes.len() as u64;
-    within(100, "live header", move || {
+    within("live header", move || {
         for word in 0..300 {
             let at = 8192 + 8 * word;
             let was = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
@@ -458,7 +458,7 @@ fn any_live_header_is_survived() {
 fn arbitrary_bytes_are_refused() {
     let (bytes, _, options) = small_store();
     let mut rng = Rng::new(seed());
-    within(60, "arbitrary bytes", move || {
+    within("arbitrary bytes", move || {
         for round in 0..rounds(300, 20_000) {
             let len = rng.index(40_000);
             let mut file = rng.bytes(len);
@@ -489,7 +489,7 @@ fn arbitrary_bytes_are_refused() {
 #[test]
 fn a_superblock_made_to_harm_is_refused_before_it_is_used() {
     let (bytes, expected, options) = small_store();
-    within(60, "superblocks", move || {
+    within("superblocks", move || {
         for offset in 16..192 {
             for value in [0x00, 0x01, 0x7f, 0x80, 0xff] {
                 let mut changed = bytes.clone();

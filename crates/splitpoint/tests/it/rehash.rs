@@ -15,11 +15,12 @@ use splitpoint::rehash::{Rehash, RehashStage, rehash};
 use splitpoint::{Create, Db, Durability, ErrorKind, Options, Recovery};
 
 use crate::support::{
-    Content, Rng, assert_content, assert_sound, bad_hash, changes, content, rounds, seed,
-    tiny_with_whole_log, try_content, worst_hash,
+    Content, Rng, assert_content, assert_sound, bad_hash, changes, content, end_with_parent,
+    rounds, seed, tiny_with_whole_log, try_content, worst_hash,
 };
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_REHASH";
+const LAST_ENV: &str = "SPLITPOINT_TEST_LAST_REHASH";
 
 fn siphash() -> HashFunction {
     HashFunction::siphash_1_3()
@@ -395,10 +396,16 @@ fn no_change_goes_into_a_store_that_was_replaced() {
     let path = dir.path().join("a.spt");
     tiny_with_whole_log().open(&path).unwrap().close().unwrap();
     let (is_done, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    // Limit of the threads: without one they might never leave the lock to a rehash.
+    let allowed = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !is_done.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                    if made.load(Ordering::SeqCst) >= allowed.load(Ordering::SeqCst) {
+                        continue;
+                    }
                     match Options::new().create(Create::Never).open(&path) {
                         Ok(db) => {
                             let number = made.fetch_add(1, Ordering::SeqCst);
@@ -410,11 +417,11 @@ fn no_change_goes_into_a_store_that_was_replaced() {
                 }
             });
         }
-        let mut moved = 0;
-        while moved < rounds(30, 5000) {
-            match rehash(&path) {
-                Ok(_) => moved += 1,
-                Err(error) => assert_eq!(error.kind(), ErrorKind::Locked, "{error}"),
+        for _ in 0..rounds(30, 5000) {
+            allowed.fetch_add(20, Ordering::SeqCst);
+            while let Err(error) = rehash(&path) {
+                assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+                std::thread::yield_now();
             }
         }
         is_done.store(true, Ordering::SeqCst);
@@ -428,25 +435,35 @@ fn no_change_goes_into_a_store_that_was_replaced() {
 }
 
 /// Not a test by itself: the process that rehashes a store back and forth between two functions
-/// until it is killed. It prints a word before each step.
+/// until it is killed. It prints a byte before each step; before the first of its last rehash it
+/// prints another, and waits.
 #[test]
 fn other_process_rehashes_until_it_is_killed() {
     let Some(path) = std::env::var_os(CHILD_ENV) else { return };
+    end_with_parent();
+    let last = std::env::var(LAST_ENV).expect("a number").parse();
+    let last: u64 = last.expect("a number");
     let mut report = std::io::stderr().lock();
-    for number in 0_u64.. {
+    for number in 0..=last {
         let hash = if number % 2 == 0 { siphash() } else { HashFunction::xxh3_64() };
         let tell = |_| {
-            report.write_all(b".").unwrap();
+            report.write_all(if number == last { b"!" } else { b"." }).unwrap();
+            if number == last {
+                loop {
+                    std::thread::park();
+                }
+            }
             ControlFlow::Continue(())
         };
         Rehash::of_file(&path).hash(hash).on_progress(tell).run().unwrap();
     }
 }
 
-fn start(path: &Path) -> (Child, ChildStderr) {
+fn start(path: &Path, last: u64) -> (Child, ChildStderr) {
     let mut child = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "rehash::other_process_rehashes_until_it_is_killed", "--nocapture"])
         .env(CHILD_ENV, path)
+        .env(LAST_ENV, last.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -456,8 +473,9 @@ fn start(path: &Path) -> (Child, ChildStderr) {
     (child, pipe)
 }
 
-/// Kills the process after each number of steps, and some time later. The file is the old store or
-/// the new one, with every record, and the leftover file stops no one.
+/// Kills the process after each number of steps, and some time later, or in the middle of its first,
+/// second or third rehash. The file is the old store or the new one, with every record, and the
+/// leftover file stops no one.
 #[test]
 fn a_killed_rehash_leaves_the_old_store_or_the_new_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -465,13 +483,21 @@ fn a_killed_rehash_leaves_the_old_store_or_the_new_one() {
     let mut rng = Rng::new(seed());
     let (db, expected) = filled(&path, &tiny_with_whole_log(), &mut rng, 1200);
     db.close().unwrap();
-    let mut found = std::collections::BTreeMap::new();
-    let mut left_count = 0;
     for round in 0..rounds(16, 2000) {
-        let (mut child, mut pipe) = start(&path);
-        let mut steps = vec![0; 1 + rng.index(20)];
-        pipe.read_exact(&mut steps).expect("the process reports");
-        assert!(steps.iter().all(|&step| step == b'.'), "{}", String::from_utf8_lossy(&steps));
+        let last = if round < 3 { round } else { u64::MAX };
+        let (mut child, mut pipe) = start(&path, last);
+        let step_count = 1 + rng.index(20);
+        let mut steps: Vec<u8> = Vec::new();
+        let is_enough = |steps: &[u8]| match last {
+            u64::MAX => steps.len() == step_count,
+            _ => steps.contains(&b'!'),
+        };
+        while !is_enough(&steps) {
+            let mut step = [0];
+            pipe.read_exact(&mut step).expect("the process reports");
+            steps.extend(step);
+        }
+        assert!(steps.iter().all(|step| b".!".contains(step)), "{}", steps.escape_ascii());
         // Anywhere in the step, and in the silent ones: the sync and the rename.
         for _ in 0..rng.below(20_000) {
             std::hint::spin_loop();
@@ -479,15 +505,17 @@ fn a_killed_rehash_leaves_the_old_store_or_the_new_one() {
         child.kill().unwrap();
         child.wait().unwrap();
         let names = names_in(dir.path());
-        left_count += names.len() - 1;
+        assert!(
+            names.len() == 2 || last == u64::MAX,
+            "{names:?}: killed in the middle of its work"
+        );
         assert!(names.iter().all(|name| name == "a.spt" || name == "a.spt.rehash-in-progress"));
         let db = reopen(&path, &Options::new());
         assert_eq!(content(&db), expected, "round {round}");
         assert_sound(&db);
-        *found.entry(db.stats().unwrap().hash_name).or_insert(0) += 1;
+        let name = db.stats().unwrap().hash_name;
+        assert!(name == "siphash-1-3" || last != 1, "the first of two is complete: {name}");
     }
-    assert!(left_count > 0, "no process was killed in the middle of its work");
-    assert!(found.len() > 1, "{found:?}");
     rehash(&path).unwrap();
     assert_eq!(names_in(dir.path()), ["a.spt"]);
     assert_content(&reopen(&path, &Options::new()), &expected);

@@ -15,7 +15,7 @@ use splitpoint::{Create, Db, Durability, ErrorKind, Options};
 use crate::mounts;
 use crate::series::{Kind, Series};
 use crate::small_disk::{FileSystem, SmallDisk};
-use crate::support::{Rng, end_with_parent, rounds, seed, tiny};
+use crate::support::{HANG, Rng, end_with_parent, rounds, seed, tiny};
 use crate::writer::make;
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_STOPPED_DISK";
@@ -24,8 +24,6 @@ const BEFORE: u64 = 2000;
 /// Calls of each kind once one has failed.
 const CALLS_AFTER: u64 = 100;
 const SIGBUS: i32 = 7;
-/// The background sync fails long before.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a process does after its file system has shut down, until a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +129,7 @@ impl Job {
         let begun = Instant::now();
         let (error, count) = (1..)
             .find_map(|count| {
-                assert!(begun.elapsed() < PATIENCE, "{count} calls and none fails");
+                assert!(begun.elapsed() < HANG, "{count} calls and none fails");
                 self.call(db, count).err().map(|error| (error, count))
             })
             .expect("there are enough numbers");

@@ -9,6 +9,10 @@ use std::time::Duration;
 use splitpoint::hash::{HashFunction, HashId};
 use splitpoint::{Change, Create, Db, Options, SimDisk, Table};
 
+/// What takes longer is stuck: far more than anything takes in a debug build on a slow machine that
+/// is busy with something else.
+pub(crate) const HANG: Duration = Duration::from_secs(1800);
+
 /// Contents of a table.
 pub(crate) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -190,25 +194,24 @@ pub(crate) fn end_with_parent() {
     set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux has it");
 }
 
-/// Runs `what`, and fails if it takes longer than `seconds`, which means an endless loop.
+/// Runs `what`, and fails if it does not end.
 pub(crate) fn within<T: Send + 'static>(
-    seconds: u64,
     name: &str,
     what: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    let seconds = if is_slow() { 10 * seconds } else { seconds };
+    let limit = if is_slow() { 10 * HANG } else { HANG };
     let (sender, receiver) = mpsc::channel();
     let worker = std::thread::spawn(move || {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what));
         let _ = sender.send(());
         result
     });
-    match receiver.recv_timeout(Duration::from_secs(seconds)) {
+    match receiver.recv_timeout(limit) {
         Ok(()) => match worker.join().expect("the panic was caught") {
             Ok(value) => value,
             Err(panic) => std::panic::resume_unwind(panic),
         },
-        Err(error) => panic!("{name}: {error}: no end after {seconds} s"),
+        Err(error) => panic!("{name}: {error}: no end after {limit:?}"),
     }
 }
 

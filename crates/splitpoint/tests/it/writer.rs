@@ -13,11 +13,9 @@ use std::time::{Duration, Instant};
 use splitpoint::{Db, Durability, Options};
 
 use crate::series::{Kind, Series};
-use crate::support::{Rng, changes, end_with_parent, tiny};
+use crate::support::{HANG, Rng, changes, end_with_parent, tiny};
 
 const CHILD_ENV: &str = "SPLITPOINT_TEST_WRITER";
-/// A writer that takes longer is stuck.
-const HANG: Duration = Duration::from_secs(120);
 const SIGBUS: i32 = 7;
 const SIGKILL: i32 = 9;
 

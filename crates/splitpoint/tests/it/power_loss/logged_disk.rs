@@ -12,12 +12,10 @@ use rustix::mount::UnmountFlags;
 use super::logged_file::{Event, FILE_NAME, Log};
 use crate::mounts;
 use crate::small_disk::{FileSystem, mount_memory, run, unmount};
-use crate::support::Rng;
+use crate::support::{HANG, Rng};
 
 /// Name of the environment variable with the directories of a server.
 pub(super) const SERVER_ENV: &str = "SPLITPOINT_TEST_LOGGED_DEVICE";
-/// A server that takes longer is stuck.
-const HANG: Duration = Duration::from_secs(30);
 const MEMORY_KIB: u64 = 4 << 20;
 const BLOCK_BYTES: usize = 4096;
 /// Bytes that a device writes as a unit.

@@ -1,12 +1,13 @@
 //! A function that is a command: keys on its standard input, hashes on its standard output.
 
 use std::fmt::Write as _;
-use std::io::{self, BufWriter};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::{self, BufWriter, Read};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use splitpoint_lab::specimen::{Foreign, KeyIndex, Recorded};
 
 use super::hash_file::{self, HashFormat};
@@ -62,8 +63,7 @@ impl Form {
 /// Hashes that a command may print before it has got their keys: empty lines do not count as
 /// hashes, and more is a command that does not end.
 const AHEAD_MAX: u64 = 1 << 20;
-/// Silence after which nobody waits for more from a command that has ended. A process that it left
-/// behind may hold its output for ever.
+/// Silence after which nobody waits for more from a command that has ended.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// A command that runs: it gets keys, and at the end of them its hashes are read. It is killed when
@@ -75,6 +75,7 @@ pub(super) struct Run {
     /// `None` once the command reads no more.
     input: Option<BufWriter<ChildStdin>>,
     output: Pipe,
+    has_ended: Arc<AtomicBool>,
     key_count: Arc<AtomicU64>,
     first_keys: Vec<Vec<u8>>,
     /// The first key that the command cannot be given.
@@ -113,6 +114,8 @@ impl Run {
         let (input, output) = pipes.ok_or_else(|| failed(io::Error::other("no pipes")))?;
         let key_count = Arc::default();
         // Read all the time, or the command would wait with its hashes and we with the keys.
+        let has_ended = Arc::default();
+        let output = Output { pipe: output, has_ended: Arc::clone(&has_ended) };
         let output = Pipe::new(output, at_most_for(Arc::clone(&key_count), format));
         Ok(Self {
             command: command.to_owned(),
@@ -120,6 +123,7 @@ impl Run {
             process,
             input: Some(BufWriter::with_capacity(64 << 10, input)),
             output,
+            has_ended,
             key_count,
             first_keys: Vec::new(),
             unwritable: None,
@@ -183,15 +187,12 @@ impl Run {
     fn read_to_end(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         loop {
-            // Before the wait: a command that has ended has written all that it will.
-            let has_ended = self.process.try_wait()?.is_some();
             match self.output.part(SILENCE) {
                 Ok(part) if part.is_empty() => return Ok(bytes),
                 Ok(part) => bytes.extend(part),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    if has_ended {
-                        return Ok(bytes);
-                    }
+                    let has_ended = self.process.try_wait()?.is_some();
+                    self.has_ended.store(has_ended, Ordering::SeqCst);
                 }
                 Err(error) => return Err(error),
             }
@@ -203,6 +204,31 @@ impl Drop for Run {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// The output of a command, which ends with the command: a process that it left behind may hold the
+/// pipe for ever.
+struct Output {
+    pipe: ChildStdout,
+    /// Whether the command has ended.
+    has_ended: Arc<AtomicBool>,
+}
+
+impl Read for Output {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let silence = Timespec::try_from(SILENCE).map_err(io::Error::other)?;
+        loop {
+            // Before the wait: all that it has written by then is in the pipe, and ends the wait.
+            let has_ended = self.has_ended.load(Ordering::SeqCst);
+            let mut pipes = [PollFd::new(&self.pipe, PollFlags::IN)];
+            if rustix::event::poll(&mut pipes, Some(&silence))? > 0 {
+                return self.pipe.read(buffer);
+            }
+            if has_ended {
+                return Ok(0);
+            }
+        }
     }
 }
 

@@ -30,6 +30,9 @@ pub(super) const READY: u8 = b'+';
 /// Bytes of the answer to [`TURN`].
 pub(super) const TURN_BYTES: usize = 32;
 
+/// Longest silence of a process that loads the library.
+const LOADING_MAX: Duration = Duration::from_secs(60);
+
 /// A process with the library. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -50,7 +53,8 @@ pub(super) enum End {
 }
 
 impl Process {
-    /// Starts this program again, as the process with the library.
+    /// Starts this program again, as the process with the library. `limit` is the longest silence
+    /// before an answer, once the library is loaded.
     pub(super) fn start(file: &Path, symbol: &str, limit: Duration) -> Result<Self> {
         let failed = |error: io::Error| Failure::io("run this program again", &error);
         let program = std::env::current_exe().map_err(failed)?;
@@ -68,15 +72,15 @@ impl Process {
         let (input, output) = pipes.ok_or_else(|| failed(io::Error::other("no pipes")))?;
         let (input, output) = (BufWriter::new(input), Pipe::new(output, |_| Ok(())));
         let mut process = Self { child, input, output, limit };
-        match process.expect_ready() {
+        match process.expect_ready(LOADING_MAX) {
             Ok(()) => Ok(process),
             Err(error) => Err(process.no_library(&error, file, symbol)),
         }
     }
 
-    fn expect_ready(&mut self) -> io::Result<()> {
+    fn expect_ready(&mut self, limit: Duration) -> io::Result<()> {
         let mut answer = [0];
-        self.output.fill(&mut answer, self.limit)?;
+        self.output.fill(&mut answer, limit)?;
         let is_ready = answer[0] == READY;
         if is_ready { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
@@ -87,13 +91,13 @@ impl Process {
         let mut why = Vec::new();
         if error.kind() == io::ErrorKind::InvalidData {
             let mut byte = [0];
-            while self.output.fill(&mut byte, self.limit).is_ok() {
+            while self.output.fill(&mut byte, LOADING_MAX).is_ok() {
                 why.extend(byte);
             }
         }
         let why = match self.end(error) {
             _ if !why.is_empty() => String::from_utf8_lossy(&why).into_owned(),
-            End::Silent => "loading it does not end".to_owned(),
+            End::Silent => format!("loading it does not end in {} s", LOADING_MAX.as_secs()),
             End::Ended(how) => format!("the process with it ended: {how}"),
         };
         let message = format!("no function `{symbol}` in `{}`: {why}", file.display());
@@ -136,7 +140,7 @@ impl Process {
     /// Prepares to time the function on these keys.
     pub(super) fn begin_to_time(&mut self, keys: &[&[u8]], seed: u64) -> io::Result<()> {
         self.ask(SAMPLE, keys, seed)?;
-        self.expect_ready()
+        self.expect_ready(self.limit)
     }
 
     /// Times a function that does nothing, and the function.
