@@ -335,6 +335,8 @@ impl Db {
         pins: &mut Bunch<'db>,
         values: &mut Vec<Option<Value<'db>>>,
     ) -> Result<()> {
+        // Before the index is looked at: it may not be mapped here.
+        self.store.refuse_reading_in_fork()?;
         let mut hashes = [0; CHUNK];
         let ask_for_buckets = |hashes: &mut [u64], keys: &[&[u8]]| {
             for (hash, key) in hashes.iter_mut().zip(keys) {
@@ -579,6 +581,7 @@ impl Db {
         if pairs.is_empty() {
             return Ok(());
         }
+        self.store.refuse_reading_in_fork()?;
         // If a pair cannot be stored, those before it still are.
         let mut puts: Vec<Put<'_>> = Vec::with_capacity(pairs.len());
         let prepared = pairs.iter().try_for_each(|(key, value)| {

@@ -300,7 +300,6 @@ impl Store {
         if self.access == Access::ReadOnly {
             return Err(Error::ReadOnly);
         }
-        self.refuse_in_fork()?;
         let mut writer = self.lock()?;
         // A store that was left open before its first change is dirty, and knows of no log.
         if writer.mark != Mark::NotCleanDurably || writer.superblock.log_start.segment_offset == 0 {
@@ -317,7 +316,7 @@ impl Store {
     /// Refuses to read through a handle that a parent opened for writing: it uses space again, whatever
     /// a child looks at.
     #[inline]
-    fn refuse_reading_in_fork(&self) -> Result<()> {
+    pub(crate) fn refuse_reading_in_fork(&self) -> Result<()> {
         if self.origin.is_here() || self.access == Access::ReadOnly {
             return Ok(());
         }
@@ -373,6 +372,12 @@ impl Store {
             return Step::GoOn;
         }
         writer.pace.step(written, is_syncing, is_busy, Instant::now())
+    }
+
+    /// Returns whether the handle compacts, or will.
+    #[cfg(test)]
+    pub(crate) fn may_ever_compact(&self) -> bool {
+        self.lock().is_ok_and(|writer| writer.compacting.is_some())
     }
 
     /// Returns since when the oldest change is not durable, unless all are or none need be.

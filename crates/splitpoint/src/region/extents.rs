@@ -600,8 +600,10 @@ impl Extents {
             self.release(offset, bytes);
             return Err(error);
         }
-        // After an error both places stay as they are: a reader may be looking at either.
-        region.write("map the index of", |_| region.windows.move_piece(window, piece, offset))?;
+        region
+            .write("map the index of", |_| region.windows.move_piece(window, piece, offset))
+            // Readers may be looking at either place, of which only one goes on changing.
+            .inspect_err(|error| region.health().fail(error))?;
         region.live().move_piece(window, piece, offset / GRANULE_BYTES);
         self.release(from, bytes);
         Ok(())

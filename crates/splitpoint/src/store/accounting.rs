@@ -31,7 +31,7 @@ impl Writer {
             self.log.note_reused();
         }
         let mut state = Compaction::new(live_share, self.log.next_salt());
-        let damaged = self.extents.segments_mut().map(|segments| left_damaged(segments, region));
+        let mut damaged = Vec::new();
         if let Some(segments) = self.extents.segments() {
             // Nobody knows when they died.
             let death = self.death(store);
@@ -40,16 +40,34 @@ impl Writer {
             for (segment, is_big) in emptied {
                 state.retire(segment, is_big, death);
             }
+            let is_damaged = |segment: &TableSegment| segment.segment_use == SegmentUse::Damaged;
+            damaged.extend(segments.segments().filter(is_damaged).map(|segment| segment.offset));
         }
         self.compacting = Some(Box::new(Compacting {
             state,
             head,
             big_live_bytes: live.big_bytes().min(self.state.live_bytes),
             big_bytes_min: big_record_bytes_min(segment_bytes_min),
-            damaged: damaged.unwrap_or_default(),
+            damaged,
             is_poisoned: options.is_freed_poisoned,
             is_wanted: false,
         }));
+    }
+
+    /// Has segments be compacted again that were left because of damage: the index may have been built
+    /// anew, or what was damaged be dead. Not those whose header is damaged.
+    pub(super) fn retry_damaged(&mut self, region: &Region) {
+        let Self { compacting: Some(compacting), extents, .. } = self else { return };
+        let Some(segments) = extents.segments_mut() else { return };
+        compacting.damaged.retain(|&offset| {
+            let segment_use = match region.view.segment(offset).map(|header| header.kind) {
+                Ok(SegmentKind::Log) => SegmentUse::Log,
+                Ok(SegmentKind::Compacted) => SegmentUse::Compacted,
+                Ok(_) | Err(_) => return true,
+            };
+            segments.set_use(offset, segment_use);
+            false
+        });
     }
 
     /// Returns what is known of a record that dies now.
@@ -251,22 +269,4 @@ impl Writer {
     pub(crate) fn moved_bytes(&self) -> u64 {
         self.compacting.as_ref().map_or(0, |compacting| compacting.state.moved_bytes())
     }
-}
-
-/// Has segments be compacted again that were left because of damage: the index may have been built anew,
-/// or what was damaged be dead. Returns those whose header is damaged.
-fn left_damaged(segments: &mut SegmentTable, region: &Region) -> Vec<u64> {
-    let is_damaged = |segment: &TableSegment| segment.segment_use == SegmentUse::Damaged;
-    let damaged = segments.segments().filter(is_damaged).map(|segment| segment.offset);
-    let mut left: Vec<u64> = damaged.collect();
-    left.retain(|&offset| {
-        let segment_use = match region.view.segment(offset).map(|header| header.kind) {
-            Ok(SegmentKind::Log) => SegmentUse::Log,
-            Ok(SegmentKind::Compacted) => SegmentUse::Compacted,
-            Ok(_) | Err(_) => return true,
-        };
-        segments.set_use(offset, segment_use);
-        false
-    });
-    left
 }

@@ -57,6 +57,7 @@ impl Store {
         }
         self.region.live().set_identity(self.region.storage().identity());
         writer.mark = Mark::NotCleanDurably;
+        writer.retry_damaged(&self.region);
         Ok(())
     }
 

@@ -37,7 +37,7 @@ const BATCH: usize = 32;
 pub(super) const SLICE_BYTES: u64 = 64 << 10;
 
 /// Emptied segments that one change frees at most: after a long scan thousands may wait.
-const FREED_MAX: usize = 8;
+const FREED_MAX: usize = 64;
 
 /// What the writer has for compaction.
 #[derive(Debug)]
@@ -259,6 +259,17 @@ impl Store {
                 return Ok(writer.compacting.as_ref().and_then(|found| found.state.victim));
             }
         }
+    }
+
+    /// Returns whether there is a victim, or may be one.
+    pub(super) fn has_victim(&self, writer: &mut Writer) -> bool {
+        let heads = writer.heads().map(|head| head.segment_offset);
+        let next_sequence = self.region.live().next_sequence();
+        let Writer { compacting: Some(compacting), extents, .. } = writer else { return false };
+        compacting.state.victim.is_some()
+            || extents.segments().is_some_and(|segments| {
+                compacting.state.choose(segments, heads, next_sequence).is_some()
+            })
     }
 
     /// Makes a segment the victim, unless its header is damaged; returns whether it is.

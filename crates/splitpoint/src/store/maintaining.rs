@@ -4,7 +4,7 @@ use super::compacting::SLICE_BYTES;
 use super::room::LOOKS_AT_PINS;
 use super::{Store, Writer};
 use crate::error::{Error, Result};
-use crate::format::GRANULE_BYTES;
+use crate::format::{GRANULE_BYTES, SegmentHeader};
 use crate::live::LineWindow;
 use crate::options::Access;
 use crate::segments::{SegmentUse, TableSegment};
@@ -77,7 +77,9 @@ impl Store {
                 self.reuse_emptied(&mut writer);
             }
             if done.is_done && self.may_move_last(&writer) {
-                writer.extents.pack(true);
+                let Writer { log, extents, .. } = &mut *writer;
+                log.release_next(extents);
+                extents.pack(true);
                 // What fails stays where it is.
                 let _ = writer.extents.move_last();
             }
@@ -130,7 +132,7 @@ impl Store {
         if !self.region.storage().is_volatile() {
             writer.find_segments()?;
         }
-        let is_idle = self.victim(&mut writer)?.is_none() && writer.waiting_bytes() == 0;
+        let is_idle = !self.has_victim(&mut writer) && writer.waiting_bytes() == 0;
         let dead_bigs = writer.state.dead_bytes > 0 && !writer.may_compact(self);
         let can_move = self.last_to_move(&writer, u64::MAX).is_some()
             || self.is_checkpoint_last(&writer)
@@ -147,7 +149,9 @@ impl Store {
         writer.log.release_next(&mut writer.extents);
         writer.extents.forget_end();
         let [log, compacted] = writer.heads().map(|head| head.segment_offset == last.offset);
-        if log {
+        if log || compacted {
+            // Also for the other head: what makes the log longer has the next checkpoint, which names the
+            // new head, wait for a sync of both.
             writer.log.leave_segment(&mut writer.extents)?;
         }
         let Writer { compacting: Some(compacting), extents, .. } = &mut *writer else {
@@ -170,7 +174,10 @@ impl Store {
         let segments = writer.extents.segments()?;
         let last = segments.segments().max_by_key(|found| found.offset)?;
         let is_moved = matches!(last.segment_use, SegmentUse::Log | SegmentUse::Compacted);
-        if !is_moved || last.offset >= lowest {
+        // A replay comes to a head by the record that names its first copy, or by a checkpoint.
+        let first = last.offset + SegmentHeader::BYTES;
+        let is_empty_head = writer.heads().iter().any(|head| head.offset == first);
+        if !is_moved || is_empty_head || last.offset >= lowest {
             return None;
         }
         let granule = last.offset / GRANULE_BYTES;
@@ -191,13 +198,12 @@ impl Store {
     /// Returns whether the file ends with a checkpoint that would fit before.
     fn is_checkpoint_last(&self, writer: &Writer) -> bool {
         let space = writer.extents.space();
-        let end = space.used_end();
+        let is_last = |extent: &Extent| extent.granule + extent.count == space.used_end();
         let mut checkpoints = self.region.live().checkpoint_extents().into_iter().flatten();
-        let needed = self.image_bytes_max(writer) / GRANULE_BYTES;
-        let is_last = |Extent { granule, count }: Extent| {
-            granule + count == end && space.has_room_before(granule, needed, 1)
-        };
-        self.may_move_last(writer) && checkpoints.any(is_last)
+        let last = if self.may_move_last(writer) { checkpoints.find(is_last) } else { None };
+        last.is_some_and(|Extent { granule, .. }| {
+            space.has_room_before(granule, self.image_bytes_max(writer) / GRANULE_BYTES, 1)
+        })
     }
 
     /// Returns whether the last parts of the file are moved to its beginning.

@@ -170,6 +170,10 @@ fn examine(
     let examined = catch_unwind(AssertUnwindSafe(|| {
         let db = disk.open(options).map_err(|error| format!("cannot open: {error}"))?;
         let content = read(&db)?;
+        // Damage would switch it off.
+        if options.live_share.is_some() && !db.store().may_ever_compact() {
+            return Err("nothing will be compacted".to_string());
+        }
         let report = db.check().map_err(|error| format!("cannot check: {error}"))?;
         if !report.is_clean() {
             return Err(format!("damage: {:?}", report.damages.first()));

@@ -173,6 +173,7 @@ fn a_store_that_was_cleared_and_maintained_keeps_what_comes_then() {
     program.overwrite(60);
     program.ops.push(Op::Maintain(u64::MAX));
     program.ops.extend((0..KEYS).map(|i| Op::Delete(key(i), Buffered)));
+    program.ops.push(Op::Sync);
     program.ops.push(Op::Maintain(u64::MAX));
     program.ops.push(Op::Reopen);
     for i in 0..KEYS {
