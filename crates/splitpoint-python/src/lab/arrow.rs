@@ -452,7 +452,7 @@ impl<'a> Column<'a> {
             return false;
         }
         // SAFETY: this buffer has a bit for each row up to `end`, and `at < end`.
-        let byte = unsafe { *validity.add(at / 8) };
+        let byte = unsafe { *validity.wrapping_add(at / 8) };
         byte & (1 << (at % 8)) == 0
     }
 
@@ -462,7 +462,7 @@ impl<'a> Column<'a> {
         // SAFETY: `of` and `viewed` have seen that the buffer is there. By the format it has an integer
         // of this type at `index`: one for each row up to `end`, or for offsets one more, for views
         // four, and for the sizes of buffers one for each. All bits make an integer.
-        unsafe { first.add(index).read_unaligned() }
+        unsafe { first.wrapping_add(index).read_unaligned() }
     }
 
     /// Returns bytes of a buffer.
