@@ -21,10 +21,8 @@ pub(crate) fn obstacle(root: &Path) -> Option<String> {
     Some(format!("python3 with venv and pip is not usable: {reason}"))
 }
 
-/// Builds the wheel, installs it, and runs its tests; skips that where no package index can be
-/// reached.
-///
-/// The profile is that of the other tests, so that the crates below are compiled only once.
+/// Builds and installs the package with the README's line, and runs its tests; skips that where no
+/// package index can be reached.
 pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
     let directory = target(root).join("python");
     if directory.exists() {
@@ -40,18 +38,24 @@ pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
         // The network may have failed for a moment, or the requirements are wrong.
         environment.install_requirements()?;
     }
-    let manifest = format!("{PACKAGE}/Cargo.toml");
-    let build = ["-m", "maturin", "build", "--profile", "dev", "--manifest-path", &manifest];
-    run(environment.python().args(build).arg("--out").arg(environment.path("wheel")))?;
-    let wheels = environment.path("wheel");
-    // From nowhere else: the name is taken in the registries by others.
-    let install = ["install", "--no-index", "--find-links"];
-    run(environment.pip().args(install).arg(wheels).arg("splitpoint"))?;
+    run(&mut environment.shell(&line_of_readme(root)?))?;
     let tests = root.join(PACKAGE).join("tests/run.py");
     // In another directory, so that nothing of the source tree is imported.
     let mut tests_command = environment.python();
     tests_command.args(["-W", "error::ResourceWarning"]).arg(tests);
     run_tests(tests_command.current_dir(&environment.directory)).map(Outcome::Passed)
+}
+
+/// Returns the line of the README that builds and installs the package.
+fn line_of_readme(root: &Path) -> Result<String, Failure> {
+    let readme = std::fs::read_to_string(root.join("README.md"))
+        .map_err(|cause| format!("cannot read `README.md`: {cause}"))?;
+    let beginning = format!("pip install ./{PACKAGE}");
+    readme
+        .lines()
+        .find(|line| line.starts_with(&beginning))
+        .map(str::to_owned)
+        .ok_or_else(|| format!("`README.md` has no line that begins with `{beginning}`"))
 }
 
 /// A virtual environment.
@@ -68,6 +72,17 @@ impl Environment<'_> {
     fn python(&self) -> Command {
         let python = self.path("environment/bin/python");
         command(self.root, &python.display().to_string(), &[])
+    }
+
+    /// Returns a shell that runs `line` in the environment, as a user would.
+    fn shell(&self, line: &str) -> Command {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut shell = command(self.root, "sh", &["-c", line]);
+        shell.env("PATH", format!("{}:{path}", self.path("environment/bin").display()));
+        // That of the other tests, so that the crates below are compiled only once.
+        shell.env("MATURIN_PEP517_ARGS", "--profile dev");
+        shell.envs([("PIP_QUIET", "1"), ("PIP_DISABLE_PIP_VERSION_CHECK", "1")]);
+        shell
     }
 
     fn pip(&self) -> Command {

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -147,7 +147,7 @@ impl Handle {
     ///
     /// `splitpoint.error` with code `closed`.
     pub(crate) fn opened(&self, py: Python<'_>) -> PyResult<Arc<Opened>> {
-        let opened = self.slot.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let opened = self.slot().clone();
         // Without the lock: an exception is made by Python code.
         let opened = opened.ok_or_else(|| error::closed(py))?;
         if opened.is_lost() { Err(error::forked(py, &opened.path)) } else { Ok(opened) }
@@ -160,7 +160,7 @@ impl Handle {
     /// As [`opened`](Self::opened).
     #[inline]
     pub(crate) fn with<R>(&self, py: Python<'_>, work: impl FnOnce(&Opened) -> R) -> PyResult<R> {
-        let slot = self.slot.read().unwrap_or_else(PoisonError::into_inner);
+        let slot = self.slot();
         let made = slot.as_deref().filter(|opened| !opened.is_lost()).map(work);
         drop(slot);
         // What is missing, `opened` says.
@@ -168,12 +168,12 @@ impl Handle {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.slot.read().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.slot().is_some()
     }
 
     /// Returns whether it is open, and this process is a fork of the one that opened it.
     pub(crate) fn is_forked(&self) -> bool {
-        let slot = self.slot.read().unwrap_or_else(PoisonError::into_inner);
+        let slot = self.slot();
         slot.as_ref().is_some_and(|opened| opened.is_forked())
     }
 
@@ -187,10 +187,23 @@ impl Handle {
         let walk = py.detach(|| Walk::begin(opened.clone()));
         let walk = walk.map_err(|error| opened.raise(py, &error))?;
         let walk = Arc::new(Mutex::new(Some(walk)));
-        let mut walks = self.walks();
-        walks.retain(|walk| walk.strong_count() > 0);
-        walks.push(Arc::downgrade(&walk));
-        Ok(walk)
+        {
+            let mut walks = self.walks();
+            walks.retain(|walk| walk.strong_count() > 0);
+            walks.push(Arc::downgrade(&walk));
+        }
+        // A `close` that has ended the other scans before this one was among them has emptied the
+        // slot before that.
+        let is_open = self.slot().as_ref().is_some_and(|now| Arc::ptr_eq(now, &opened));
+        if is_open {
+            return Ok(walk);
+        }
+        py.detach(|| drop((walk, opened)));
+        Err(error::closed(py))
+    }
+
+    fn slot(&self) -> RwLockReadGuard<'_, Option<Arc<Opened>>> {
+        self.slot.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn walks(&self) -> MutexGuard<'_, Vec<Weak<Mutex<Option<Walk>>>>> {

@@ -1,11 +1,13 @@
 //! The lab: measurements of keys, and counts that merge. `python/splitpoint/lab` has the interface.
 
+mod arrow;
 mod keys;
 mod own;
 mod partial;
 mod study;
 
 use pyo3::prelude::*;
+use splitpoint_lab::reduction::prime_at_least;
 use splitpoint_lab::{Error, Reduction, Setup, Specimen};
 
 use crate::error;
@@ -19,6 +21,8 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<partial::Counts>()?;
     module.add_class::<study::Study>()?;
     module.add_function(wrap_pyfunction!(study::measure, module)?)?;
+    module.add_function(wrap_pyfunction!(partial::add_keys, module)?)?;
+    module.add_function(wrap_pyfunction!(partial::bucket_count, module)?)?;
     module.add_function(wrap_pyfunction!(partial::report_of, module)?)?;
     module.add_function(wrap_pyfunction!(hash_names, module)?)
 }
@@ -49,6 +53,17 @@ fn reduction_of(specimen: &Specimen, name: &str) -> Result<Reduction, Error> {
     match name {
         "own" => Ok(specimen.historic_reduction().unwrap_or(Reduction::LowMask)),
         _ => name.parse(),
+    }
+}
+
+/// Returns how many buckets a table of so many keys has by default: about as many.
+fn buckets_for(reduction: Reduction, key_count: u64) -> u64 {
+    if reduction == Reduction::PrimeModulus {
+        prime_at_least(key_count)
+    } else if reduction.needs_power_of_two() {
+        key_count.next_power_of_two()
+    } else {
+        key_count.max(1)
     }
 }
 

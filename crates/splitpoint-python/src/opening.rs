@@ -1,13 +1,11 @@
-//! What `splitpoint.open` and `open_url` do: the flags of dbm, the mode of a new file, old files.
+//! What `splitpoint.open` and `open_url` do: the flags of dbm, old files.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, Mode, flock, fsync};
-use rustix::process::umask;
+use rustix::fs::{FlockOperation, flock, fsync};
 use splitpoint::{Create, Error, ErrorKind, Options, Result, Table, Unsupported};
 use splitpoint_legacy::Format;
 
@@ -76,8 +74,9 @@ pub(crate) fn open_url(url: &Path, flag: Flag, options: Options) -> Result<Opene
 /// Those of [`splitpoint::open_with`]; [`ErrorKind::Unsupported`] if `flag` asks to write to an old
 /// file that the library only reads.
 pub(crate) fn open_path(path: &Path, flag: Flag, mode: u32, options: Options) -> Result<Opened> {
-    let options = flag.apply(options);
-    let table = match with_mode(mode, || splitpoint::open_with(never_url(path), &options)) {
+    // Nobody executes a store, whatever `mode` is.
+    let options = flag.apply(options).file_mode(mode & MODE_DEFAULT);
+    let table = match splitpoint::open_with(never_url(path), &options) {
         Err(error) if flag == Flag::New && error.kind() == ErrorKind::Exists => {
             replace(path, mode, &options)?
         }
@@ -130,12 +129,14 @@ fn replace(path: &Path, mode: u32, options: &Options) -> Result<Box<dyn Table>> 
     let mut new_name = target.clone().into_os_string();
     new_name.push(format!(".new-{}", std::process::id()));
     let new = PathBuf::from(new_name);
-    let replaced = with_mode(mode, || options.open(&new)).and_then(|store| {
+    let mut new_options = options.clone();
+    // Whoever made the old file private meant what comes after, too, unless `mode` says otherwise.
+    if mode == MODE_DEFAULT {
+        let old_mode = old.metadata().map_err(|source| fail("replace", source))?.mode();
+        new_options = new_options.file_mode(old_mode & MODE_DEFAULT);
+    }
+    let replaced = new_options.open(&new).and_then(|store| {
         store.close()?;
-        // Whoever made it private meant what comes after, too.
-        if mode == MODE_DEFAULT {
-            keep_private(&old, &new).map_err(|source| fail("replace", source))?;
-        }
         std::fs::rename(&new, &target).map_err(|source| fail("replace", source))
     });
     if replaced.is_err() {
@@ -148,26 +149,4 @@ fn replace(path: &Path, mode: u32, options: &Options) -> Result<Box<dyn Table>> 
         .and_then(|directory| Ok(fsync(&directory)?))
         .map_err(|source| fail("replace", source))?;
     splitpoint::open_with(never_url(path), &options.clone().create(Create::Never))
-}
-
-/// Takes the permissions from the file at `new` that `old` does not give.
-fn keep_private(old: &File, new: &Path) -> io::Result<()> {
-    let mode = old.metadata()?.mode() & std::fs::metadata(new)?.mode() & 0o777;
-    std::fs::set_permissions(new, Permissions::from_mode(mode))
-}
-
-/// Calls `create` so that the files it creates have at most `mode`. The mask belongs to the process,
-/// so meanwhile the files of other threads have at most that mode, too.
-fn with_mode<T>(mode: u32, create: impl FnOnce() -> T) -> T {
-    static MASK: Mutex<()> = Mutex::new(());
-    let refused = MODE_DEFAULT & !mode;
-    if refused == 0 {
-        return create();
-    }
-    let _lock = MASK.lock().unwrap_or_else(PoisonError::into_inner);
-    let mask = umask(Mode::from_raw_mode(0o777));
-    umask(mask | Mode::from_raw_mode(refused));
-    let created = create();
-    umask(mask);
-    created
 }

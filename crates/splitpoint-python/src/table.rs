@@ -93,15 +93,17 @@ fn hash_function(py: Python<'_>, name: &str) -> PyResult<HashFunction> {
 #[pymethods]
 impl Table {
     #[new]
-    #[pyo3(signature = (place, *, is_url, flag, mode, durability, expected_records, cache_bytes, hash))]
+    #[pyo3(signature = (
+        place, *, is_url, durability, flag="c", mode=0o666, expected_records=0, cache_bytes=None, hash=None
+    ))]
     #[expect(clippy::too_many_arguments, reason = "the options of splitpoint.open")]
     fn new(
         py: Python<'_>,
         place: PathBuf,
         is_url: bool,
+        durability: &str,
         flag: &str,
         mode: u32,
-        durability: &str,
         expected_records: u64,
         cache_bytes: Option<u64>,
         hash: Option<&str>,

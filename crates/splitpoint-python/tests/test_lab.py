@@ -9,6 +9,7 @@ import pickle
 import random
 import signal
 import threading
+import traceback
 import unittest
 import zlib
 
@@ -58,12 +59,65 @@ class Measuring(Scratch):
 
         with self.assertRaisesRegex(LookupError, "of the function"):
             lab.measure(keys_of(5000), [broken])
-        with self.assertRaisesRegex(ValueError, "1 hashes for"):
-            lab.measure(keys_of(5000), [lambda keys: [1]])
-        with self.assertRaises(OverflowError):
-            lab.measure(keys_of(50), [lambda keys: [-1] * len(keys)])
-        with self.assertRaises(TypeError):
-            lab.measure(keys_of(50), [7])
+
+    def test_the_exception_of_ones_own_function_comes_out_as_it_is(self):
+        """The same object, with its cause, its notes and the lines where it was raised."""
+        raised = []
+
+        class Own(Exception):
+            def __init__(self, needed, both):
+                super().__init__("own")
+
+        def inner():
+            try:
+                raise LookupError("the cause")
+            except LookupError as cause:
+                raised.append(Own("two", "arguments"))
+                raised[0].add_note("a note")
+                raise raised[0] from cause
+
+        def broken(keys):
+            inner()
+
+        def lazy(keys):
+            yield 1
+            inner()
+
+        for function in (broken, lazy):
+            raised.clear()
+            # `assertRaises` would take the traceback away.
+            try:
+                lab.measure(keys_of(5000), ["xxh3-64", function, "djb2"])
+                self.fail("nothing is raised")
+            except Own as error:
+                caught = error
+            self.assertIs(caught, raised[0])
+            self.assertIsInstance(caught.__cause__, LookupError)
+            self.assertEqual(caught.__notes__, ["a note"])
+            lines = [frame.name for frame in traceback.extract_tb(caught.__traceback__)]
+            self.assertEqual(lines[-2:], [function.__name__, "inner"])
+
+    def test_what_is_no_hash_is_an_error_that_names_the_function_and_the_value(self):
+        def one(keys):
+            return [1]
+
+        def negative(keys):
+            return [-1] * len(keys)
+
+        def words(keys):
+            return [b"word"] * len(keys)
+
+        for function, error, message in (
+            (one, ValueError, "`one` returned 1 hashes for"),
+            (negative, OverflowError, "`negative` returned -1 for the key 0 of "),
+            (words, TypeError, "`words` returned b'word' for the key 0 of "),
+            (lambda keys: 7, TypeError, "returns an iterable of integers, not int"),
+            (7, TypeError, "a hash is a name or a function, not int"),
+        ):
+            with self.subTest(message), self.assertRaisesRegex(error, message) as caught:
+                lab.measure(keys_of(50), [function])
+            if function in (negative, words):
+                self.assertIs(type(caught.exception.__cause__), error)
 
     def test_keys_may_be_numbers_of_an_array(self):
         numbers = array.array("I", range(1000))
@@ -111,15 +165,24 @@ class Measuring(Scratch):
         self.assertEqual(json.loads(report.to_json()), report.to_dict())
 
     def test_ctrl_c_ends_a_measurement(self):
+        """The function sends the signal, and then waits until the handler has run."""
+        noticed, is_handled, first = [], threading.Event(), threading.Lock()
+
+        def interrupt(*_):
+            is_handled.set()
+            raise KeyboardInterrupt
+
         def slow(keys):
-            threading.Event().wait(0.05)
+            if first.acquire(blocking=False):
+                os.kill(os.getpid(), signal.SIGINT)
+                noticed.append(is_handled.wait(60))
             return range(len(keys))
 
-        timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
-        timer.start()
+        before = signal.signal(signal.SIGINT, interrupt)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         with self.assertRaises(KeyboardInterrupt):
-            lab.measure(keys_of(300_000), [slow] * 50)
-        timer.join()
+            lab.measure(keys_of(10_000), [slow])
+        self.assertEqual(noticed, [True])
 
 
 class Partials(unittest.TestCase):

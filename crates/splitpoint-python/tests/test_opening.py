@@ -6,6 +6,7 @@ import os
 import pathlib
 import pickle
 import stat
+import threading
 import unittest
 
 import splitpoint
@@ -126,6 +127,29 @@ class Flags(Scratch):
                     self.assertEqual(oct(found), oct(expected), (mode, flag))
         self.assertEqual(os.umask(0o022), 0o022)
 
+    def test_opening_a_private_file_leaves_the_umask_of_other_threads_alone(self):
+        """One thread creates private files while the other creates files for everybody."""
+        mask = os.umask(0o022)
+        self.addCleanup(os.umask, mask)
+        start = threading.Barrier(2)
+
+        def create(mode):
+            start.wait()
+            for i in range(50):
+                splitpoint.open(self.path(f"{mode:o} {i}"), "n", mode).close()
+
+        threads = [threading.Thread(target=create, args=(mode,)) for mode in (0o600, 0o666)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        modes = [
+            stat.S_IMODE(os.stat(self.path(f"{mode} {i}")).st_mode)
+            for mode in ("600", "666")
+            for i in range(50)
+        ]
+        self.assertEqual(modes, [0o600] * 50 + [0o644] * 50)
+
     def test_paths_may_be_bytes_objects_and_look_like_urls(self):
         splitpoint.open(os.fsencode(self.path("b\udcffytes"))).close()
         self.assertIn(b"b\xffytes", os.listdir(os.fsencode(self.directory)))
@@ -230,11 +254,10 @@ class Errors(Scratch):
         self.assertEqual((again.code, str(again)), (caught.exception.code, str(caught.exception)))
         self.assertEqual((again.errno, again.filename), (errno.ENOENT, self.path()))
 
-    def test_a_full_disk_is_an_error_of_the_system(self):
-        if not os.path.exists("/dev/full"):
-            self.skipTest("there is no /dev/full")
-        with self.assertRaises(OSError):
-            splitpoint.open("/dev/full")
+    def test_a_device_is_no_store(self):
+        with self.assertRaises(splitpoint.error) as caught:
+            splitpoint.open("/dev/null")
+        self.assertEqual((caught.exception.code, caught.exception.filename), ("not_a_store", "/dev/null"))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
 """Threads, forks, workers, Ctrl-C and kills."""
 
-import contextlib
+import errno
+import itertools
 import multiprocessing
 import os
+import pathlib
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
 import threading
-import time
 import unittest
 
 import splitpoint
@@ -79,10 +81,11 @@ class Threads(Scratch):
     def test_closing_under_other_threads_ends_them_with_closed(self):
         table = splitpoint.open(self.path())
         table.put_many((str(i), "x" * 100) for i in range(2000))
-        ends = []
+        ends, at_work = [], threading.Barrier(5)
 
         def work():
             try:
+                at_work.wait()
                 while True:
                     table["key"] = "value"
                     for _ in table.items():
@@ -94,13 +97,41 @@ class Threads(Scratch):
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
-        time.sleep(0.05)
+        at_work.wait()
         table.close()
         for thread in threads:
             thread.join()
         self.assertEqual(ends, ["closed"] * 4)
         with splitpoint.open(self.path()) as table:
             self.assertTrue(table.check().is_clean)
+
+    def test_a_scan_that_begins_while_the_table_is_closed_does_not_keep_it_open(self):
+        """Threads begin scans and keep them, also during the close; after it the file is free."""
+        splitpoint.open(self.path()).close()
+        for _ in range(30):
+            table = splitpoint.open(self.path())
+            kept, errors, at_work = [], [], threading.Barrier(3)
+
+            def begin(table=table, kept=kept, errors=errors, at_work=at_work):
+                at_work.wait()
+                try:
+                    for _ in range(300):
+                        kept.append(iter(table))
+                except Exception as error:
+                    errors.append(str(error))
+
+            threads = [threading.Thread(target=begin) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            at_work.wait()
+            table.close()
+            for thread in threads:
+                thread.join()
+            self.assertLessEqual(set(errors), {"I/O operation on closed table"})
+            splitpoint.open(self.path(), "w").close()
+            for scan in kept:
+                with self.assertRaisesRegex(ValueError, "closed table"):
+                    next(scan)
 
 
 @unittest.skipUnless(hasattr(os, "fork"), "this system has no fork")
@@ -112,17 +143,20 @@ class Forks(Scratch):
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
+            code = 1
             try:
                 os.write(writer, pickle.dumps(work()))
+                code = 0
             except BaseException as error:
-                os.write(writer, pickle.dumps(repr(error)))
+                os.write(writer, repr(error).encode())
             finally:
-                os._exit(0)
+                os._exit(code)
         os.close(writer)
         with os.fdopen(reader, "rb") as results:
-            result = pickle.loads(results.read())
-        os.waitpid(child, 0)
-        return result
+            result = results.read()
+        _, status = os.waitpid(child, 0)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 0, result)
+        return pickle.loads(result)
 
     def test_a_child_reads_what_was_opened_to_read(self):
         with splitpoint.open(self.path()) as table:
@@ -130,6 +164,23 @@ class Forks(Scratch):
         with splitpoint.open(self.path(), "r") as table:
             found = self.in_child(lambda: (dict(table), table.get("a")))
         self.assertEqual(found, ({b"a": b"1"}, b"1"))
+
+    def test_a_child_that_ends_in_order_takes_nothing_from_its_parent(self):
+        """The child's interpreter ends with the table open; the parent's is not closed by that."""
+        script = (
+            "import os, sys, splitpoint\n"
+            "table = splitpoint.open('t.spt')\n"
+            "table['a'] = '1'\n"
+            "if os.fork() == 0:\n"
+            "    sys.exit(0)\n"
+            "assert os.waitstatus_to_exitcode(os.wait()[1]) == 0\n"
+            "table.put_many((str(i), 'x' * 100) for i in range(1000))\n"
+            "assert table.check().is_clean\n"
+            "table.close()\n"
+        )
+        self.python("-c", script)
+        with splitpoint.open(self.path("t.spt"), "r") as table:
+            self.assertEqual((len(table), table["a"]), (1001, b"1"))
 
     def test_a_child_may_not_use_what_its_parent_writes(self):
         with splitpoint.open(self.path()) as table:
@@ -175,13 +226,15 @@ class Forks(Scratch):
             "table['a'] = '1'\n"
             "if os.fork() == 0:\n"
             "    del table\n"
-            "    os._exit(0)\n"
-            "os.wait()\n"
-            "print(table['a'])\n"
+            "    print('dropped', flush=True)\n"
+            "    os._exit(7)\n"
+            "print(os.waitstatus_to_exitcode(os.wait()[1]))\n"
+            "table['b'] = '2'\n"
+            "print(sorted(table))\n"
             "table.close()\n"
         )
         done = self.python("-W", "error::ResourceWarning", "-c", script)
-        self.assertEqual(done.stdout, "b'1'\n")
+        self.assertEqual(done.stdout, "dropped\n7\n[b'a', b'b']\n")
         # Python 3.12 warns of the fork itself.
         self.assertNotIn("unclosed", done.stderr)
 
@@ -254,53 +307,71 @@ class Endings(Scratch):
         """The signal arrives while `put_many` reads from an endless iterable."""
 
         def endless():
-            i = 0
-            while True:
-                i += 1
+            for i in itertools.count():
+                if i == 5000:
+                    os.kill(os.getpid(), signal.SIGINT)
                 yield b"%d" % i, b"x" * 100
 
         with splitpoint.open(self.path()) as table:
-            timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
-            timer.start()
             with self.assertRaises(KeyboardInterrupt):
                 table.put_many(endless())
-            timer.join()
-            self.assertGreater(len(table), 0)
+            # What came before is stored; the interpreter notices the signal a little later.
+            self.assertIn(b"4999", table)
+            self.assertLess(len(table), 6000)
             self.assertTrue(table.check().is_clean)
 
     def test_ctrl_c_ends_a_long_batch_of_no_python_code(self):
-        """The pairs come from a dict view, so only the batch itself can look for the signal."""
-        pairs = {b"%d" % i: b"x" for i in range(300_000)}
-        with splitpoint.open_url("mem:") as table:
-            table.put_many(pairs)
-            interrupted = []
+        """The batches are endless and run no Python code, so only they can look for the signal.
 
-            def alarm(*_):
-                interrupted.append(len(table))
-                raise KeyboardInterrupt
-
-            before = signal.signal(signal.SIGALRM, alarm)
-            self.addCleanup(signal.signal, signal.SIGALRM, before)
-            signal.setitimer(signal.ITIMER_REAL, 0.02)
-            with contextlib.suppress(KeyboardInterrupt):
-                for _ in range(1000):
-                    table.put_many(pairs)
-            self.assertEqual(len(interrupted), 1)
+        The handler waits until a batch has taken some thousands of keys: then it runs inside.
+        """
+        for batch in (
+            "table.put_many(zip(keys, itertools.repeat(b'x')))",
+            "table.get_many(keys)",
+        ):
+            script = (
+                "import itertools, signal, sys, splitpoint\n"
+                "table = splitpoint.open('t.spt', 'n')\n"
+                "counter = itertools.count()\n"
+                "keys = map(str, counter)\n"
+                "def alarm(*_):\n"
+                "    if next(counter) < 5000:\n"
+                "        signal.setitimer(signal.ITIMER_REAL, 0.01)\n"
+                "    else:\n"
+                "        raise KeyboardInterrupt\n"
+                "signal.signal(signal.SIGALRM, alarm)\n"
+                "signal.setitimer(signal.ITIMER_REAL, 0.01)\n"
+                "try:\n"
+                f"    {batch}\n"
+                "except KeyboardInterrupt:\n"
+                "    assert table.check().is_clean\n"
+                "    table.close()\n"
+                "    sys.exit(3)\n"
+            )
+            with self.subTest(batch):
+                self.python("-c", script, code=3)
 
     def test_a_signal_handler_may_close_the_table_during_a_check(self):
+        """The check calls `progress`, and there the signal arrives."""
         script = (
-            "import os, signal, sys, threading, splitpoint\n"
+            "import os, signal, sys, splitpoint\n"
             "table = splitpoint.open('t.spt')\n"
-            "table.put_many((str(i), 'x' * 200) for i in range(100_000))\n"
+            "table.put_many((str(i), 'x' * 200) for i in range(1000))\n"
             "def close(*_):\n"
             "    table.close()\n"
+            "    print('closed', table.closed, flush=True)\n"
             "    sys.exit(3)\n"
             "signal.signal(signal.SIGTERM, close)\n"
-            "threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()\n"
-            "while True:\n"
-            "    table.check()\n"
+            "def progress(done, all):\n"
+            "    os.kill(os.getpid(), signal.SIGTERM)\n"
+            "    while True:\n"
+            "        pass\n"
+            "table.check(progress)\n"
         )
-        self.python("-c", script, code=3)
+        self.assertEqual(self.python("-c", script, code=3).stdout, "closed True\n")
+        with splitpoint.open(self.path("t.spt")) as table:
+            self.assertEqual(len(table), 1000)
+            self.assertTrue(table.check().is_clean)
 
     def test_an_exit_with_an_open_table_loses_nothing(self):
         script = (
@@ -313,6 +384,67 @@ class Endings(Scratch):
             self.assertEqual(dict(table), {b"a": b"1"})
         warned = self.python("-W", "always", "-c", script).stderr
         self.assertIn("ResourceWarning: unclosed <splitpoint.Table 't.spt' 1 keys", warned)
+
+
+class FullDisk(Scratch):
+    """A file that cannot grow."""
+
+    # Fills a table until an error, which it prints with the number of keys stored before.
+    FILL = (
+        "import itertools, splitpoint\n"
+        "table, stored = splitpoint.open('full/t.spt'), 0\n"
+        "try:\n"
+        "    for stored in itertools.count():\n"
+        "        table[str(stored)] = b'x' * 1000\n"
+        "except splitpoint.error as error:\n"
+        "    print(error.code, error.errno, stored)\n"
+        "assert len(table) == stored\n"
+        "assert all(table[str(i)] == b'x' * 1000 for i in range(stored))\n"
+    )
+
+    def filled(self, done):
+        """Return the code and the number of the error, after comparing the table."""
+        code, number, stored = done.stdout.split()
+        self.assertGreater(int(stored), 100)
+        with splitpoint.open(self.path("full/t.spt")) as table:
+            self.assertEqual(len(table), int(stored))
+            self.assertEqual(table[str(int(stored) - 1)], b"x" * 1000)
+            self.assertTrue(table.check().is_clean)
+        return code, int(number)
+
+    def test_a_file_at_its_limit_is_an_error_and_loses_nothing(self):
+        """The system lets no file of the child grow beyond 24 MB."""
+        os.mkdir(self.path("full"))
+        limit = (
+            "import resource\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (24 << 20, 24 << 20))\n"
+        )
+        done = self.python("-c", limit + self.FILL + "table.close()\n")
+        self.assertEqual(self.filled(done), ("io", errno.EFBIG))
+
+    def test_a_full_disk_is_enospc_and_loses_nothing(self):
+        """A small file system, which only the child sees."""
+        os.mkdir(self.path("full"))
+        script = pathlib.Path(self.path("fill.py"))
+        # Another process opens the file after the file system is gone from its sight: copy it.
+        script.write_text(
+            self.FILL + "table.close()\n"
+            "import shutil\n"
+            "shutil.copyfile('full/t.spt', 't.spt')\n"
+        )
+        mount = 'mount -t tmpfs -o size=24m none full && exec "$0" fill.py'
+        command = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, sys.executable]
+        try:
+            done = subprocess.run(
+                command, cwd=self.directory, capture_output=True, text=True, check=False, timeout=120
+            )
+        except FileNotFoundError:
+            self.skipTest("unshare is not installed")
+        if done.returncode != 0 and re.search("unshare|mount", done.stderr):
+            self.skipTest(f"no file system can be mounted: {done.stderr.strip()}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        os.rename(self.path("t.spt"), self.path("full/t.spt"))
+        self.assertEqual(self.filled(done), ("io", errno.ENOSPC))
 
 
 class Command(Scratch):

@@ -5,6 +5,7 @@ import collections.abc
 import copy
 import gc
 import itertools
+import operator
 import os
 import pathlib
 import random
@@ -132,7 +133,51 @@ class Mapping(Scratch):
         self.assertNotIn(b"2", values)
         self.assertIn((b"a", b"1"), items)
         self.assertNotIn((b"a", b"2"), items)
-        self.assertEqual(keys & {b"a", b"b"}, {b"a"})
+
+    def test_set_operations_of_views_take_any_iterable_as_those_of_a_dict(self):
+        """Does the same to the views of a dict, with the bytes that a table makes of text."""
+        self.table.update(a="1", b="2")
+        other = splitpoint.open_url("mem:")
+        self.addCleanup(other.close)
+        other.update(b="2", c="3")
+        model, operations = dict(self.table), (operator.and_, operator.or_, operator.sub, operator.xor)
+        foreign = [1, None, 1.5, (b"a",), frozenset(), object]
+        for items in ([], [b"a", b"c"], (b"b",), {b"a": 1}, "", foreign, [b"a", *foreign], other.keys()):
+            for operation in operations:
+                with self.subTest(operation, items=items):
+                    found = operation(self.table.keys(), items)
+                    self.assertEqual(found, operation(model.keys(), set(items)))
+                    self.assertIs(type(found), set)
+                    self.assertEqual(operation(iter(items), self.table.keys()), operation(set(items), model.keys()))
+        for items in ([], [(b"a", b"1"), (b"b", b"1")], foreign, [(1, 2), (b"a", b"1")], other.items()):
+            for operation in operations:
+                with self.subTest(operation, items=items):
+                    found = operation(self.table.items(), items)
+                    self.assertEqual(found, operation(model.items(), set(items)))
+        self.assertEqual(self.table.keys() & ["a", bytearray(b"c")], {b"a"})
+        self.assertEqual(self.table.keys() - ["a"], {b"b"})
+        self.assertEqual(self.table.items() - [("a", "1")], {(b"b", b"2")})
+        self.assertTrue(self.table.keys().isdisjoint(foreign))
+        self.assertTrue(self.table.items().isdisjoint(foreign))
+        self.assertFalse(self.table.keys().isdisjoint([1, "b"]))
+        self.assertEqual(self.table.keys(), {b"a", b"b"})
+        self.assertLess(self.table.keys(), {b"a", b"b", 3})
+        for operation in operations:
+            with self.assertRaises(TypeError):
+                operation(self.table.keys(), 7)
+            with self.assertRaises(TypeError):
+                operation(self.table.keys(), [[]])
+
+    def test_what_can_be_no_key_is_in_no_view(self):
+        self.table["a"] = "1"
+        for item in (1, None, "\ud800", [], (), object):
+            self.assertNotIn(item, self.table.keys())
+            self.assertNotIn(item, self.table.values())
+            self.assertNotIn(item, self.table.items())
+            self.assertNotIn((item, item), self.table.items())
+            self.assertNotIn(("a", item), self.table.items())
+        self.assertIn(("a", "1"), self.table.items())
+        self.assertIn("1", self.table.values())
 
     def test_a_table_may_change_while_it_is_iterated(self):
         self.table.put_many((f"{i}", "old") for i in range(5000))

@@ -132,6 +132,7 @@ pub struct Options {
     pub(crate) async_age_max: Option<Duration>,
     pub(crate) access: Access,
     pub(crate) create: Create,
+    pub(crate) file_mode: u32,
     pub(crate) segment_bytes_min: u64,
     pub(crate) checkpoint_bytes_min: u64,
     pub(crate) live_share: Option<f64>,
@@ -203,6 +204,7 @@ impl Options {
             async_age_max: Some(ASYNC_AGE_MAX_DEFAULT),
             access: Access::ReadWrite,
             create: Create::IfMissing,
+            file_mode: 0o666,
             segment_bytes_min: crate::format::LOG_SEGMENT_BYTES_MIN,
             checkpoint_bytes_min: CHECKPOINT_BYTES_MIN,
             live_share: Some(LIVE_SHARE_DEFAULT),
@@ -399,6 +401,30 @@ impl Options {
     #[must_use]
     pub fn create(mut self, create: Create) -> Self {
         self.create = create;
+        self
+    }
+
+    /// Sets the permissions of a new file, from which the umask takes its share; 0o666 by default.
+    ///
+    /// The file has them from its first moment, so nobody can open it before. An existing file keeps
+    /// its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a.spt");
+    /// use std::os::unix::fs::MetadataExt as _;
+    ///
+    /// splitpoint::Options::new().file_mode(0o600).open(&path)?.close()?;
+    /// assert_eq!(std::fs::metadata(&path)?.mode() & 0o777, 0o600);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn file_mode(mut self, mode: u32) -> Self {
+        self.file_mode = mode;
         self
     }
 

@@ -52,7 +52,7 @@ use crate::store::{Mark, Opened, Store, Writer};
 
 /// Opens or makes the store in the file at `path`.
 pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
-    let Locked { storage, is_new } = open_and_lock(path, options.access, options.create)?;
+    let Locked { storage, is_new } = open_and_lock(path, options)?;
     let may_create = options.access == Access::ReadWrite && options.create != Create::Never;
     let opened = open_storage(Box::new(storage), options, may_create).and_then(|opened| {
         if opened.recovery == Recovery::Created {

@@ -148,6 +148,56 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.note_fork)
 
 
+def _stored(item):
+    """Return a key or a value as the table has it; what can be neither stays as it is."""
+    if type(item) is bytes:
+        return item
+    try:
+        return item.encode() if isinstance(item, str) else memoryview(item).tobytes()
+    except (TypeError, UnicodeEncodeError):
+        return item
+
+
+class _SetView:
+    """The set operations of the views, on any iterable as those of a dict."""
+
+    __slots__ = ()
+
+    def _elements_of(self, other):
+        # Another table is not read: its view is asked for each element.
+        if isinstance(other, _SetView) or not isinstance(other, collections.abc.Iterable):
+            return other
+        return {self._element(item) for item in other}
+
+    def __and__(self, other):
+        return super().__and__(self._elements_of(other))
+
+    def __or__(self, other):
+        return super().__or__(self._elements_of(other))
+
+    def __xor__(self, other):
+        return super().__xor__(self._elements_of(other))
+
+    def __sub__(self, other):
+        return super().__sub__(self._elements_of(other))
+
+    def __rsub__(self, other):
+        return super().__rsub__(self._elements_of(other))
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+
+class _KeysView(_SetView, collections.abc.KeysView):
+    __slots__ = ()
+
+    def _element(self, key):
+        return _stored(key)
+
+    def __contains__(self, key):
+        key = _stored(key)
+        return type(key) is bytes and key in self._mapping
+
+
 class _ValuesView(collections.abc.ValuesView):
     __slots__ = ()
 
@@ -155,14 +205,26 @@ class _ValuesView(collections.abc.ValuesView):
         return self._mapping._scan_values()
 
     def __contains__(self, value):
+        value = _stored(value)
         return any(value == found for found in self)
 
 
-class _ItemsView(collections.abc.ItemsView):
+class _ItemsView(_SetView, collections.abc.ItemsView):
     __slots__ = ()
+
+    def _element(self, item):
+        is_pair = isinstance(item, tuple) and len(item) == 2
+        return tuple(map(_stored, item)) if is_pair else item
 
     def __iter__(self):
         return self._mapping._scan_items()
+
+    def __contains__(self, item):
+        if not (isinstance(item, tuple) and len(item) == 2):
+            return False
+        key, value = map(_stored, item)
+        # The value of a missing key is `None`, which no value equals.
+        return type(key) is bytes and type(value) is bytes and self._mapping.get(key) == value
 
 
 _MISSING = object()
@@ -185,32 +247,11 @@ class Table(_native.Table, collections.abc.MutableMapping):
 
     __slots__ = ("_durability", "_is_url", "_options", "_path", "_popped", "_walk")
 
-    def __new__(
-        cls,
-        path,
-        *,
-        is_url=False,
-        flag="c",
-        mode=0o666,
-        durability="async",
-        expected_records=0,
-        cache_bytes=None,
-        hash=None,
-    ):
+    def __new__(cls, path, *, is_url=False, durability="async", **options):
         place = os.fsdecode(path)
-        self = super().__new__(
-            cls,
-            place,
-            is_url=is_url,
-            flag=flag,
-            mode=mode,
-            durability=durability,
-            expected_records=expected_records,
-            cache_bytes=cache_bytes,
-            hash=hash,
-        )
+        self = super().__new__(cls, place, is_url=is_url, durability=durability, **options)
         self._durability = durability
-        self._options = {"cache_bytes": cache_bytes, "hash": hash}
+        self._options = {name: options.get(name) for name in ("cache_bytes", "hash")}
         self._is_url = is_url
         self._path = place if is_url else os.path.abspath(place)
         self._popped = []
@@ -289,7 +330,7 @@ class Table(_native.Table, collections.abc.MutableMapping):
         Each iterator over it returns every key that stays in the table exactly once, also if the
         table changes meanwhile.
         """
-        return collections.abc.KeysView(self)
+        return _KeysView(self)
 
     def values(self):
         """Return a view of the values, in the order of `keys`."""

@@ -1,10 +1,11 @@
-//! Keys from Python: any iterable of bytes or text, or an array of numbers.
+//! Keys from Python: any iterable of bytes or text, an array of numbers, or a column of Arrow.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyString};
 use splitpoint_lab::keys::{KeyBatch, KeyInput, KeySource, ReadError};
 
+use super::arrow;
 use crate::bytes;
 
 /// Keys between two looks for Ctrl-C.
@@ -15,7 +16,7 @@ const BATCH: usize = 4096;
 /// Calls `work` on each key.
 ///
 /// An array of numbers, such as one of numpy or of the module `array`, gives the bytes of each number
-/// as a key, little-endian.
+/// as a key, little-endian; so does a column of numbers of Arrow.
 ///
 /// # Errors
 ///
@@ -24,6 +25,9 @@ pub(super) fn for_each(source: &Bound<'_, PyAny>, mut work: impl FnMut(&[u8])) -
     if source.is_instance_of::<PyBytes>() || source.is_instance_of::<PyString>() {
         let message = "keys are an iterable of bytes or str, not one of them";
         return Err(PyTypeError::new_err(message));
+    }
+    if arrow::for_each(source, &mut work)? {
+        return Ok(());
     }
     if let Ok(view) = PyMemoryView::from(source)
         && is_of_numbers(&view)?
@@ -46,7 +50,7 @@ fn is_of_numbers(view: &Bound<'_, PyMemoryView>) -> PyResult<bool> {
     Ok(format.len() == 1 && "bBhHiIlLqQnNefd?c".contains(format))
 }
 
-fn for_each_number(view: &Bound<'_, PyMemoryView>, work: impl FnMut(&[u8])) -> PyResult<()> {
+fn for_each_number(view: &Bound<'_, PyMemoryView>, mut work: impl FnMut(&[u8])) -> PyResult<()> {
     let dimension_count: usize = view.getattr("ndim")?.extract()?;
     let item_bytes: usize = view.getattr("itemsize")?.extract()?;
     if dimension_count != 1 {
@@ -54,16 +58,17 @@ fn for_each_number(view: &Bound<'_, PyMemoryView>, work: impl FnMut(&[u8])) -> P
         return Err(PyTypeError::new_err(message));
     }
     let content = view.call_method0("tobytes")?.cast_into::<PyBytes>()?;
-    let is_reversed = cfg!(target_endian = "big");
-    let mut work = work;
-    for number in content.as_bytes().chunks_exact(item_bytes.max(1)) {
-        if is_reversed {
-            work(&number.iter().rev().copied().collect::<Vec<_>>());
-        } else {
-            work(number);
-        }
-    }
+    content.as_bytes().chunks_exact(item_bytes.max(1)).for_each(|bytes| number(bytes, &mut work));
     Ok(())
+}
+
+/// Calls `work` on a number of this machine as a key: its bytes, little-endian.
+pub(super) fn number(bytes: &[u8], mut work: impl FnMut(&[u8])) {
+    if cfg!(target_endian = "big") {
+        work(&bytes.iter().rev().copied().collect::<Vec<_>>());
+    } else {
+        work(bytes);
+    }
 }
 
 /// Keys in memory, as a source for the lab.

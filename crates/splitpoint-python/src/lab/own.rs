@@ -37,10 +37,7 @@ impl Calls {
             let message = format!("a hash is a name or a function, not {found}");
             return Err(PyTypeError::new_err(message));
         }
-        let name = match function.getattr("__name__") {
-            Ok(name) => name.to_string(),
-            Err(_) => "own".to_owned(),
-        };
+        let name = name_of(function);
         let mut state = self.state();
         let index = state.functions.len();
         state.functions.push(function.clone().unbind());
@@ -74,6 +71,11 @@ impl Calls {
     }
 }
 
+/// Returns the name of a function, as reports and errors have it.
+fn name_of(function: &Bound<'_, PyAny>) -> String {
+    function.getattr("__name__").map_or_else(|_| "own".to_owned(), |name| name.to_string())
+}
+
 /// One function.
 struct Calling {
     calls: Calls,
@@ -94,17 +96,43 @@ impl Calling {
         };
         let Some(function) = function else { return Ok(vec![None; keys.len()]) };
         let list = PyList::new(py, keys.iter().map(|key| PyBytes::new(py, key)))?;
+        // What the function raises is the user's, and comes out as it is.
         let returned = function.bind(py).call1((list,))?;
-        let hashes: Vec<u64> =
-            returned.try_iter()?.map(|hash| hash?.extract::<u64>()).collect::<PyResult<_>>()?;
-        if hashes.len() != keys.len() {
-            return Err(PyValueError::new_err(format!(
-                "the hash function returned {} hashes for {} keys",
-                hashes.len(),
-                keys.len()
-            )));
+        let name = || name_of(function.bind(py));
+        let Ok(returned) = returned.try_iter() else {
+            let found = returned.get_type().name()?;
+            let message = format!(
+                "the hash function `{}` returns an iterable of integers, not {found}",
+                name()
+            );
+            return Err(PyTypeError::new_err(message));
+        };
+        let mut hashes = Vec::with_capacity(keys.len());
+        for hash in returned {
+            let hash = hash?;
+            let number = hash.extract::<u64>().map_err(|cause| {
+                let index = hashes.len();
+                let message = format!(
+                    "the hash function `{}` returned {hash:?} for the key {index} of {}; a hash is \
+                     an integer from 0 to 2**64 - 1",
+                    name(),
+                    keys.len()
+                );
+                let error = PyErr::from_type(cause.get_type(py), message);
+                error.set_cause(py, Some(cause));
+                error
+            })?;
+            hashes.push(Some(number));
         }
-        Ok(hashes.into_iter().map(Some).collect())
+        if hashes.len() == keys.len() {
+            return Ok(hashes);
+        }
+        Err(PyValueError::new_err(format!(
+            "the hash function `{}` returned {} hashes for {} keys",
+            name(),
+            hashes.len(),
+            keys.len()
+        )))
     }
 }
 

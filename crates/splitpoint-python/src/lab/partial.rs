@@ -4,11 +4,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use splitpoint_lab::keys::KeyBatch;
 use splitpoint_lab::study::{KeyFacts, Machine, Program};
 use splitpoint_lab::{PartialStats, Report, Specimen};
 
 use super::study::Study;
-use super::{keys, raise, setup};
+use super::{buckets_for, keys, raise, reduction_of, setup};
+
+/// Bytes of keys that are copied before they are counted.
+const BATCH_BYTES: u64 = 1 << 24;
 
 /// Counts of one function. `splitpoint.lab.Partial` has one for each of its functions.
 #[pyclass(frozen, module = "splitpoint._native")]
@@ -57,21 +61,6 @@ impl Counts {
         PyBytes::new(py, &bytes)
     }
 
-    /// Counts keys, all of them or none.
-    fn add(&self, source: &Bound<'_, PyAny>) -> PyResult<()> {
-        let setup = *self.stats().setup();
-        let mut batch = splitpoint_lab::keys::KeyBatch::default();
-        keys::for_each(source, |key| batch.push(key))?;
-        source
-            .py()
-            .detach(|| {
-                let counted = setup.count(batch.iter());
-                // The setup is the same, so this does not fail.
-                self.stats().merge(&counted)
-            })
-            .map_err(|error| raise(source.py(), &error))
-    }
-
     /// Returns the counts of the keys of both.
     fn merged(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         let merged = py.detach(|| {
@@ -92,6 +81,52 @@ impl Counts {
     fn hash(&self) -> &'static str {
         self.stats().setup().specimen().name()
     }
+}
+
+/// Counts the keys of `source` by several functions, all of the keys or none.
+///
+/// It reads them once: an iterator and a stream cannot be read again.
+#[pyfunction]
+pub(super) fn add_keys(counts: Vec<PyRef<'_, Counts>>, source: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = source.py();
+    let counts: Vec<&Counts> = counts.iter().map(|counts| &**counts).collect();
+    let mut added: Vec<PartialStats> =
+        counts.iter().map(|counts| PartialStats::new(*counts.stats().setup())).collect();
+    let mut batch = KeyBatch::default();
+    let count = |added: &mut [PartialStats], batch: &mut KeyBatch| {
+        py.detach(|| {
+            for stats in added {
+                batch.iter().for_each(|key| stats.add(key));
+            }
+        });
+        batch.clear();
+    };
+    keys::for_each(source, |key| {
+        batch.push(key);
+        if batch.key_bytes() >= BATCH_BYTES {
+            count(&mut added, &mut batch);
+        }
+    })?;
+    count(&mut added, &mut batch);
+    // The setups are the same, so this does not fail.
+    let merged = py.detach(|| {
+        counts.iter().zip(&added).try_for_each(|(counts, added)| counts.stats().merge(added))
+    });
+    merged.map_err(|error| raise(py, &error))
+}
+
+/// Returns how many buckets a table of so many keys has by default.
+#[pyfunction]
+pub(super) fn bucket_count(
+    py: Python<'_>,
+    hash: &str,
+    reduction: &str,
+    key_count: u64,
+) -> PyResult<u64> {
+    Specimen::by_name(hash)
+        .and_then(|specimen| reduction_of(specimen, reduction))
+        .map(|reduction| buckets_for(reduction, key_count))
+        .map_err(|error| raise(py, &error))
 }
 
 /// Returns the report of counts of the same keys by several functions.

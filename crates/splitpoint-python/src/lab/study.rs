@@ -9,13 +9,12 @@ use pyo3::prelude::*;
 use splitpoint_lab::document::Look;
 use splitpoint_lab::drive::{self, Limits};
 use splitpoint_lab::keys::{Done, DuplicatePolicy, KeyBatch, Keys, Phase, Watch};
-use splitpoint_lab::reduction::prime_at_least;
 use splitpoint_lab::study::{Machine, Program};
-use splitpoint_lab::{Error, KeyPositions, KeySample, Reduction, Report, Setup, Specimen, report};
+use splitpoint_lab::{Error, KeyPositions, KeySample, Report, Setup, Specimen, report};
 
 use super::keys::{HeldKeys, for_each};
 use super::own::Calls;
-use super::{raise, reduction_of, setup};
+use super::{buckets_for, raise, reduction_of, setup};
 use crate::error;
 
 /// Keys among which the lab looks for the bits that are to blame, as the command does.
@@ -107,12 +106,7 @@ impl Plan {
     /// Returns the setup of one function for so many keys.
     fn setup(&self, specimen: &'static Specimen, key_count: u64) -> Result<Setup, Error> {
         let reduction = reduction_of(specimen, &self.reduction)?;
-        let bucket_count = match self.bucket_count {
-            Some(count) => count,
-            None if reduction == Reduction::PrimeModulus => prime_at_least(key_count),
-            None if reduction.needs_power_of_two() => key_count.next_power_of_two(),
-            None => key_count.max(1),
-        };
+        let bucket_count = self.bucket_count.unwrap_or_else(|| buckets_for(reduction, key_count));
         let setup = setup(specimen, &self.reduction, bucket_count, self.seed)?;
         Ok(setup.sample_hashes(self.sample_hashes))
     }

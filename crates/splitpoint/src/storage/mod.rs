@@ -474,13 +474,13 @@ pub(crate) fn write_whole(
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::options::{Access, Create};
+    use crate::options::{Create, Options};
 
     /// Runs `check` on a file of 8 granules, one of each kind of storage.
     fn on_every_storage(check: impl Fn(&dyn Storage)) {
         let dir = tempfile::tempdir().expect("nothing fails here");
         let path = dir.path().join("bytes");
-        let mapped = open::open_and_lock(&path, Access::ReadWrite, Create::New)
+        let mapped = open::open_and_lock(&path, &Options::new().create(Create::New))
             .expect("nothing fails here")
             .storage;
         let anon = anon::Anon::new().expect("nothing fails here");

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::failure::io_error;
@@ -10,7 +10,7 @@ use super::mapped::Mapped;
 use super::regular::open_regular;
 use crate::error::{Error, Result, Unsupported};
 use crate::format::PID_OFFSET;
-use crate::options::{Access, Create};
+use crate::options::{Access, Create, Options};
 
 /// Number of times that a file which other processes keep replacing is opened before it counts as
 /// locked.
@@ -28,8 +28,8 @@ pub(crate) struct Locked {
 /// writers.
 ///
 /// A new file is empty; an existing one has not been read.
-pub(crate) fn open_and_lock(path: &Path, access: Access, create: Create) -> Result<Locked> {
-    open_and_lock_with(path, access, create, || ())
+pub(crate) fn open_and_lock(path: &Path, options: &Options) -> Result<Locked> {
+    open_and_lock_with(path, options, || ())
 }
 
 /// Does the same as [`open_and_lock`], and calls `before_lock` between the opening and the lock.
@@ -39,15 +39,14 @@ pub(crate) fn open_and_lock(path: &Path, access: Access, create: Create) -> Resu
 /// with it, so this checks the name again under the lock.
 fn open_and_lock_with(
     path: &Path,
-    access: Access,
-    create: Create,
+    options: &Options,
     mut before_lock: impl FnMut(),
 ) -> Result<Locked> {
     for _ in 0..OPENINGS_MAX {
-        let (file, is_new) = open(path, access, create)?;
+        let (file, is_new) = open(path, options)?;
         refuse_network(&file, path)?;
         before_lock();
-        let locked = match access {
+        let locked = match options.access {
             Access::ReadWrite => file.try_lock(),
             Access::ReadOnly => file.try_lock_shared(),
         };
@@ -57,7 +56,7 @@ fn open_and_lock_with(
                 let _ = file.unlock();
             }
             Ok(()) => {
-                let is_writable = access == Access::ReadWrite;
+                let is_writable = options.access == Access::ReadWrite;
                 let storage = Mapped::new(file, path.to_path_buf(), is_writable)
                     .map_err(|source| io_error("map", path, source))?;
                 return Ok(Locked { storage, is_new });
@@ -116,7 +115,7 @@ impl Observer {
 
 /// Opens the file at `path` for reading, without a lock.
 pub(crate) fn open_to_observe(path: &Path) -> Result<Observed> {
-    let (file, _) = open(path, Access::ReadOnly, Create::Never)?;
+    let file = open_regular(path, OpenOptions::new().read(true))?;
     refuse_network(&file, path)?;
     let observer =
         Observer { file: file.try_clone().map_err(|source| io_error("open", path, source))? };
@@ -126,12 +125,12 @@ pub(crate) fn open_to_observe(path: &Path) -> Result<Observed> {
 }
 
 /// Opens or creates the regular file at `path`, and returns whether it is new.
-pub(super) fn open(path: &Path, access: Access, create: Create) -> Result<(File, bool)> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(access == Access::ReadWrite);
-    let existing = || open_regular(path, &options).map(|file| (file, false));
-    let new = || open_regular(path, options.clone().create_new(true)).map(|file| (file, true));
-    match create {
+fn open(path: &Path, options: &Options) -> Result<(File, bool)> {
+    let mut flags = OpenOptions::new();
+    flags.read(true).write(options.access == Access::ReadWrite).mode(options.file_mode);
+    let existing = || open_regular(path, &flags).map(|file| (file, false));
+    let new = || open_regular(path, flags.clone().create_new(true)).map(|file| (file, true));
+    match options.create {
         Create::New => new(),
         Create::Never => existing(),
         Create::IfMissing => match existing() {
@@ -213,7 +212,8 @@ mod tests {
         let path = dir.path().join("a");
         fs::write(&path, b"old").expect("nothing fails");
         let mut is_first = true;
-        let locked = open_and_lock_with(&path, access, create, || {
+        let options = Options { access, create, ..Options::new() };
+        let locked = open_and_lock_with(&path, &options, || {
             if std::mem::take(&mut is_first) {
                 between(&path);
             }
@@ -248,7 +248,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         fs::write(&path, b"old").unwrap();
-        let opened = open_and_lock_with(&path, Access::ReadWrite, Create::Never, || {
+        let opened = open_and_lock_with(&path, &Options::new().create(Create::Never), || {
             let _ = fs::remove_file(&path);
         });
         assert!(is_missing(&opened.unwrap_err()));
@@ -259,7 +259,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         fs::write(&path, b"old").unwrap();
-        let opened = open_and_lock_with(&path, Access::ReadWrite, Create::Never, || replace(&path));
+        let options = Options::new().create(Create::Never);
+        let opened = open_and_lock_with(&path, &options, || replace(&path));
         assert!(matches!(opened, Err(Error::Locked { pid: None, .. })), "{opened:?}");
+    }
+
+    #[test]
+    fn a_new_file_has_its_permissions_from_the_first_moment() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("private");
+        let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
+        let mut modes = Vec::new();
+        let options = Options::new().file_mode(0o600);
+        let locked = open_and_lock_with(&path, &options, || modes.push(mode())).unwrap();
+        drop(locked);
+        assert_eq!((modes, mode()), (vec![0o600], 0o600));
+
+        drop(open_and_lock(&path, &Options::new().file_mode(0o666)).unwrap());
+        assert_eq!(mode(), 0o600, "an existing file keeps its permissions");
     }
 }

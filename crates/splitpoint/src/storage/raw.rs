@@ -4,16 +4,16 @@
 //! would end the process by a signal.
 
 use std::fmt;
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::failure::io_error;
 use super::fork::Origin;
-use super::open::{open, writer_pid};
+use super::open::writer_pid;
+use super::regular::open_regular;
 use crate::error::{Error, Result};
-use crate::options::{Access, Create};
 
 /// Bytes that can only be read.
 pub(crate) trait ReadAt: fmt::Debug {
@@ -42,7 +42,7 @@ impl RawFile {
     /// It takes a reader's lock, so it fails while a process has the file open for writing. On a
     /// file system without locks it reads without one.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let (file, _) = open(path, Access::ReadOnly, Create::Never)?;
+        let file = open_regular(path, OpenOptions::new().read(true))?;
         let metadata =
             file.metadata().map_err(|source| io_error("read the size of", path, source))?;
         if let Err(TryLockError::WouldBlock) = file.try_lock_shared() {

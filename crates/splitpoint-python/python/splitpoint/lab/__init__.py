@@ -45,8 +45,9 @@ def measure(
     """Measure hash functions on `keys`, beside an ideal hash, and return a `Report`.
 
     `keys` is an iterable of `bytes` or `str`, or an array of numbers (of numpy, or of the module
-    `array`), of which each is a key of its little-endian bytes. Keys that come again are left out,
-    or measured with ``duplicates="keep"``.
+    `array`), of which each is a key of its little-endian bytes, or a column of Arrow: of pyarrow,
+    pandas, Polars, or whatever has ``__arrow_c_stream__`` or ``__arrow_c_array__``. Keys that come
+    again are left out, or measured with ``duplicates="keep"``.
 
     `hashes` has names, as `functions` lists them, and functions of your own. A function of your own
     gets a list of keys and returns as many numbers, in any iterable, such as an array of numpy. Its
@@ -59,8 +60,8 @@ def measure(
     `sample_hashes` keeps one in 2 to that power of the hashes to look for equal ones, to save
     memory; `memory_bytes` bounds the memory of the counts; `threads` is 0 for all cores.
 
-    Raises `splitpoint.error` with code ``"invalid"``, a `ValueError`, for an unknown name; and
-    what a function of your own raises.
+    Raises `splitpoint.error` with code ``"invalid"``, a `ValueError`, for an unknown name;
+    `ValueError` for a null in a column; and what a function of your own raises, as it is.
 
     >>> def by_length(keys):
     ...     return [len(key) for key in keys]
@@ -183,12 +184,8 @@ class Partial:
         return self
 
     def add(self, keys):
-        """Count `keys`, which are those of `measure`."""
-        if len(self._counts) > 1 and iter(keys) is keys:
-            # Each function passes over them.
-            keys = list(keys)
-        for counts in self._counts:
-            counts.add(keys)
+        """Count `keys`, which are those of `measure`: all of them, or none if there is an error."""
+        _native.add_keys(self._counts, keys)
 
     def merge(self, other):
         """Return the counts of the keys of both; raise `ValueError` if they are not of one setup."""

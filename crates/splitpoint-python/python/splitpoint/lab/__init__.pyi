@@ -1,6 +1,6 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Protocol, Self, TypeAlias
 
 from typing_extensions import Buffer
 
@@ -8,7 +8,13 @@ from .. import _native
 
 __all__ = ["Partial", "Report", "functions", "measure"]
 
-_Keys: TypeAlias = Iterable[str | Buffer] | Buffer
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+class _ArrowArray(Protocol):
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+
+_Keys: TypeAlias = Iterable[str | Buffer] | Buffer | _ArrowStream | _ArrowArray
 _Hash: TypeAlias = str | Callable[[list[bytes]], Iterable[int]]
 
 def functions() -> list[str]: ...
