@@ -193,22 +193,13 @@ impl PartialStats {
     }
 
     /// Counts keys by their hashes and lengths.
-    ///
-    /// # Cost
-    ///
-    /// A counter in a large table is not in the cache. The loop over them does nothing else, so
-    /// that the processor waits for many at a time.
     pub(crate) fn add_hashes(&mut self, hashes: &[(u64, u64)]) {
-        const AT_A_TIME: usize = 256;
-        for hashes in hashes.chunks(AT_A_TIME) {
-            let mut buckets = [0; AT_A_TIME];
-            for (bucket, &(hash, key_bytes)) in buckets.iter_mut().zip(hashes) {
-                *bucket = self.note(hash, key_bytes);
-            }
-            for &bucket in &buckets[..hashes.len()] {
-                self.add_to_bucket(bucket, 1);
-            }
-        }
+        visit_buckets(
+            self,
+            hashes,
+            |stats, &(hash, key_bytes)| stats.note(hash, key_bytes),
+            |stats, bucket| stats.add_to_bucket(bucket, 1),
+        );
     }
 
     #[inline]
@@ -297,6 +288,43 @@ impl PartialStats {
         let mut hashes = self.hashes.clone();
         hashes.sort_unstable();
         hashes
+    }
+}
+
+/// Returns the number of `hashes` in each bucket.
+pub(crate) fn keys_by_bucket(reducer: Reducer, hashes: &[u64]) -> Vec<u32> {
+    let mut counters = vec![0_u32; reducer.bucket_count() as usize];
+    visit_buckets(
+        &mut counters,
+        hashes,
+        |_, &hash| reducer.bucket_of(hash),
+        |counters, bucket| counters[bucket as usize] += 1,
+    );
+    counters
+}
+
+/// Calls `visit` with the bucket of each item.
+///
+/// # Cost
+///
+/// A counter in a large table is not in the cache. The loop over them does nothing else, so that the
+/// processor waits for many at a time.
+#[inline]
+fn visit_buckets<S, T>(
+    state: &mut S,
+    items: &[T],
+    bucket_of: impl Fn(&mut S, &T) -> u64,
+    visit: impl Fn(&mut S, u64),
+) {
+    const AT_A_TIME: usize = 256;
+    for items in items.chunks(AT_A_TIME) {
+        let mut buckets = [0; AT_A_TIME];
+        for (bucket, item) in buckets.iter_mut().zip(items) {
+            *bucket = bucket_of(state, item);
+        }
+        for &bucket in &buckets[..items.len()] {
+            visit(state, bucket);
+        }
     }
 }
 

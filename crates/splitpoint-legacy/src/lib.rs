@@ -31,6 +31,7 @@ mod chain;
 mod cost_tests;
 pub mod db185;
 mod dbm;
+mod doubt;
 mod dumb;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -40,6 +41,7 @@ mod gdbm;
 mod identify;
 mod identity;
 mod krb5;
+mod lookup;
 mod old_file;
 mod open;
 mod pages;
@@ -48,17 +50,20 @@ mod scan;
 mod sdbm;
 mod source;
 mod stated;
+mod survey;
 
 pub use byte_order::ByteOrder;
 pub use cdb::CdbWriter;
+pub use doubt::Doubt;
 pub use identify::identify;
 pub use identity::{Format, Identity};
-pub use old_file::{BucketRow, Doubt, OldFile, Survey};
+pub use old_file::OldFile;
 pub use open::{open, open_damaged};
 pub use reader::{Fault, Parameter};
 pub use scan::KeyValue;
 pub use source::Source;
 pub use stated::{Counted, Discrepancy, StatedBy};
+pub use survey::{BucketRow, Survey};
 
 /// Registers the access methods of this crate with [`splitpoint::open`], for this process:
 ///

@@ -16,9 +16,9 @@ use splitpoint::Result;
 use splitpoint::hash::{self, CharSign};
 
 use crate::byte_order::ByteOrder;
+use crate::doubt::Doubt;
 use crate::files::Files;
 use crate::identity::{Format, Identity};
-use crate::old_file::Doubt;
 use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
 use crate::stated::{Counted, Extent, Stated, StatedBy};
 use crate::{Source, dbm, sdbm};

@@ -22,8 +22,8 @@ use splitpoint::stats::Stats;
 use splitpoint::{Error, Result};
 
 use crate::Source;
+use crate::doubt::Doubt;
 use crate::identity::Identity;
-use crate::old_file::Doubt;
 use crate::stated::Stated;
 
 /// Something in a file that breaks its format.

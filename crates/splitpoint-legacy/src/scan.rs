@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use splitpoint::{Entry, Error, Result, Value};
 
-use crate::old_file::{OldFile, Place};
+use crate::old_file::OldFile;
 use crate::reader::{
     Budget, Fault, Further, FurtherValues, Item, Reader, key_of, or_fault, value_of,
 };
+use crate::survey::Place;
 
 /// A value of a key, or what makes it unreadable.
 ///

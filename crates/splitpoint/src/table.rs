@@ -272,9 +272,8 @@ pub trait Table: Any + fmt::Debug + Send + Sync {
         pairs: &[(&[u8], &[u8])],
         durability: Option<Durability>,
     ) -> Result<()> {
-        one_by_one(self, durability, pairs, |(key, value), durability| {
-            self.put_bytes(key, value, PutMode::Replace, durability).map(drop)
-        })
+        let puts = pairs.iter().map(|&(key, value)| Change::Put { key, value });
+        one_by_one(self, puts, durability)
     }
 
     /// Applies `changes` in order; [`TableExt::apply`] calls it.
@@ -285,12 +284,7 @@ pub trait Table: Any + fmt::Debug + Send + Sync {
     ///
     /// As [`put_bytes`](Self::put_bytes).
     fn apply_bytes(&self, changes: &[Change<'_>], durability: Option<Durability>) -> Result<()> {
-        one_by_one(self, durability, changes, |change, durability| match *change {
-            Change::Put { key, value } => {
-                self.put_bytes(key, value, PutMode::Replace, durability).map(drop)
-            }
-            Change::Delete { key } => self.delete_bytes(key, durability).map(drop),
-        })
+        one_by_one(self, changes.iter().copied(), durability)
     }
 
     /// Verifies the table without changing it.
@@ -351,16 +345,23 @@ pub trait Table: Any + fmt::Debug + Send + Sync {
 }
 
 /// Makes changes one by one up to the first that fails, with one wait for all of them.
-fn one_by_one<T>(
+fn one_by_one<'a>(
     table: &(impl Table + ?Sized),
+    mut changes: impl Iterator<Item = Change<'a>>,
     durability: Option<Durability>,
-    changes: &[T],
-    make: impl Fn(&T, Option<Durability>) -> Result<()>,
 ) -> Result<()> {
+    let mut make = |durability| {
+        changes.try_for_each(|change| match change {
+            Change::Put { key, value } => {
+                table.put_bytes(key, value, PutMode::Replace, durability).map(drop)
+            }
+            Change::Delete { key } => table.delete_bytes(key, durability).map(drop),
+        })
+    };
     if durability != Some(Durability::Sync) {
-        return changes.iter().try_for_each(|change| make(change, durability));
+        return make(durability);
     }
-    let made = changes.iter().try_for_each(|change| make(change, Some(Durability::Buffered)));
+    let made = make(Some(Durability::Buffered));
     // The changes before the failed one become durable, too.
     let synced = table.sync();
     made.and(synced)

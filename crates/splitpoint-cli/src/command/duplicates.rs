@@ -173,6 +173,15 @@ mod tests {
         KeyValue { key: Value::owned(key.as_bytes().to_vec()), number, value }
     }
 
+    /// Compares what is made of `values` in each way with `expected`: first, last, numbered, every.
+    #[track_caller]
+    fn check(values: &[KeyValue<'_>], expected: [&str; 4]) {
+        let ways = [Keep::First, Keep::Last, Keep::Numbered, Keep::Every];
+        for (keep, expected) in ways.into_iter().zip(expected) {
+            assert_eq!(made_of(keep, values), expected, "{keep:?}");
+        }
+    }
+
     fn made_of(keep: Keep, values: &[KeyValue<'_>]) -> String {
         let mut made = Vec::new();
         let mut put = |key: &[u8], value: &[u8], _| {
@@ -191,14 +200,8 @@ mod tests {
     fn each_way_makes_its_records_of_the_values() {
         let values = [("a", 1, "1"), ("b", 1, "2"), ("b", 2, "3"), ("b", 3, "4"), ("c", 1, "5")];
         let values = values.map(|(key, number, text)| value(key, number, Some(text)));
-        for (keep, expected) in [
-            (Keep::First, "a=1 b=2 c=5"),
-            (Keep::Last, "a=1 b=4 c=5"),
-            (Keep::Numbered, "a=1 b=2 b#2=3 b#3=4 c=5"),
-            (Keep::Every, "a=1 b=2 b=3 b=4 c=5"),
-        ] {
-            assert_eq!(made_of(keep, &values), expected, "{keep:?}");
-        }
+        let numbered = "a=1 b=2 b#2=3 b#3=4 c=5";
+        check(&values, ["a=1 b=2 c=5", "a=1 b=4 c=5", numbered, "a=1 b=2 b=3 b=4 c=5"]);
     }
 
     #[test]
@@ -212,14 +215,7 @@ mod tests {
             value("c", 1, Some("1")),
             value("c", 2, None),
         ];
-        for (keep, expected) in [
-            (Keep::First, "b=1 c=1"),
-            (Keep::Last, "a=2 b=3"),
-            (Keep::Numbered, "a#2=2 b=1 b#3=3 c=1"),
-            (Keep::Every, "a=2 b=1 b=3 c=1"),
-        ] {
-            assert_eq!(made_of(keep, &values), expected, "{keep:?}");
-        }
+        check(&values, ["b=1 c=1", "a=2 b=3", "a#2=2 b=1 b#3=3 c=1", "a=2 b=1 b=3 c=1"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::Report;
 use crate::key_positions::{Fault, bits_in_words};
 use crate::number::{counted, grouped, p_is};
 use crate::occupancy::{Occupancy, Test};
-use crate::partial::{PartialStats, by_size};
+use crate::partial::{PartialStats, by_size, keys_by_bucket};
 use crate::probability::{bits_of, sidak};
 use crate::reduction::{Reduction, prime_at_least};
 
@@ -196,10 +196,7 @@ pub(super) fn alternatives(stats: &PartialStats) -> Vec<Alternative> {
             _ => reducer.bucket_count(),
         };
         let other = reduction.prepare(reducer.width_bits(), bucket_count).ok()?;
-        let mut counters = vec![0_u32; bucket_count as usize];
-        for &hash in stats.hashes() {
-            counters[other.bucket_of(hash) as usize] += 1;
-        }
+        let counters = keys_by_bucket(other, stats.hashes());
         let occupancy = Occupancy::uniform(by_size(counters.into_iter().map(u64::from)));
         let cost_ratio = occupancy.cost_ratio();
         let verdict = Evidence::of(&occupancy).judge();

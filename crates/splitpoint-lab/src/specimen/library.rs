@@ -3,9 +3,9 @@
 //! # Source
 //!
 //! Bernstein in comp.lang.c, 1991, and his cdb; the Java language's `String.hashCode` and
-//! `Arrays.hashCode`; the .NET Framework's `String.GetHashCode` for 32 bits; the System V ABI, "Hash
-//! Table Section"; Hsieh, "Hash functions", 2004; crate xxhash-rust. Written from the formulas
-//! where no crate is named.
+//! `Arrays.hashCode`; the .NET Framework's `String.GetHashCode` for 32 bits; Lua 5.4, `lstring.c`;
+//! the System V ABI, "Hash Table Section"; Hsieh, "Hash functions", 2004; crate xxhash-rust. Written
+//! from the formulas where no crate is named.
 
 use super::{Seeding, Specimen};
 
@@ -57,6 +57,18 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         "with keys that an attacker may choose: .NET has drawn a seed for each process since",
     )
     .used_in(".NET Framework; the later .NET shifts without the sign and gives other hashes"),
+    Specimen::new(
+        "lua",
+        32,
+        |key, seed| u64::from(lua(key, seed as u32)),
+        "Lua 5.4, luaS_hash: from the last byte, h ^= (h << 5) + (h >> 2) + c",
+        "with keys that an attacker may choose: the seed changes the start and nothing else",
+    )
+    .used_in(
+        "the strings and tables of Lua 5.4, with a seed for each state; those of Lua 5.1 to 5.3, \
+         which skips bytes of strings of 32 bytes and more; 5.1 has no seed",
+    )
+    .seeded(Seeding::Bits32),
     Specimen::new(
         "elf",
         28,
@@ -118,6 +130,14 @@ pub fn dotnet_string(key: &[u8]) -> u32 {
         *sum = (*sum << 5).wrapping_add(*sum).wrapping_add(*sum >> 27) ^ pair;
     }
     sums[0].wrapping_add(sums[1].wrapping_mul(1_566_083_941)).cast_unsigned()
+}
+
+/// Returns Lua's `h XOR= 32*h + h/4 + c`, from the seed XOR the length, of the bytes from the last to
+/// the first.
+pub fn lua(key: &[u8], seed: u32) -> u32 {
+    key.iter().rev().fold(seed ^ key.len() as u32, |hash, &byte| {
+        hash ^ (hash << 5).wrapping_add(hash >> 2).wrapping_add(u32::from(byte))
+    })
 }
 
 /// Returns the hash of a symbol's name in ELF files: 4 bits a byte, the top 4 folded back in.
@@ -201,6 +221,24 @@ mod tests {
         ] {
             assert_eq!(dotnet_string(key.as_bytes()), hash, "{key}");
         }
+    }
+
+    /// What `luaS_hash` of Debian's liblua5.4.a, 5.4.4, returns.
+    #[test]
+    fn strings_of_lua_hash_as_in_its_library() {
+        for (key, hash, hash_of_seed) in [
+            (&b""[..], 0, 0x1234_5678),
+            (b"a", 0x0000_0080, 0x5923_b366),
+            (b"abc", 0x0003_08e7, 0xef1f_440f),
+            (b"foobar", 0x996a_2481, 0xfea6_ed99),
+            (b"a999999", 0xff1f_257a, 0x7aaf_3b08),
+            (b"libsesquipedalianism.so.3.141", 0x8e4d_cd23, 0xf922_62f6),
+            (b"The quick brown fox jumps over the lazy dog", 0x65ed_82c4, 0x941d_9c50),
+        ] {
+            assert_eq!(lua(key, 0), hash, "{}", key.escape_ascii());
+            assert_eq!(lua(key, 0x1234_5678), hash_of_seed, "{}", key.escape_ascii());
+        }
+        assert_eq!(lua(b"\xe9\xff", 0), 0x29e5);
     }
 
     /// Values of the tests of two other implementations, from the length; signed bytes among them.

@@ -33,9 +33,9 @@ use splitpoint::Result;
 
 use self::line::Line;
 use crate::Source;
+use crate::doubt::Doubt;
 use crate::files::Index;
 use crate::identity::{Format, Identity};
-use crate::old_file::Doubt;
 use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
 use crate::stated::{Counted, Extent, Stated, StatedBy};
 
