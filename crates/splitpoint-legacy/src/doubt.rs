@@ -70,7 +70,7 @@ impl fmt::Display for Doubt {
                 f.write_str("there is no .dir, and nothing else states how many blocks there were")
             }
             Self::EarlierIndex => f.write_str(
-                "there is no .dir, so its earlier copy, the .bak, was read; changes of the last \
+                "there is no readable .dir, so its earlier copy, the .bak, was read; changes of the last \
                  session may be missing",
             ),
             Self::ShorterIndex { key_count: 1 } => f.write_str(

@@ -129,7 +129,7 @@ fn replace(path: &Path, mode: u32, options: &Options) -> Result<Box<dyn Table>> 
     let mut new_name = target.clone().into_os_string();
     new_name.push(format!(".new-{}", std::process::id()));
     let new = PathBuf::from(new_name);
-    let mut new_options = options.clone();
+    let mut new_options = options.clone().create(Create::New);
     // Whoever made the old file private meant what comes after, too, unless `mode` says otherwise.
     if mode == MODE_DEFAULT {
         let old_mode = old.metadata().map_err(|source| fail("replace", source))?.mode();
@@ -139,7 +139,7 @@ fn replace(path: &Path, mode: u32, options: &Options) -> Result<Box<dyn Table>> 
         store.close()?;
         std::fs::rename(&new, &target).map_err(|source| fail("replace", source))
     });
-    if replaced.is_err() {
+    if !matches!(replaced, Ok(()) | Err(Error::Exists { .. })) {
         // It is empty, and was created here.
         let _ = std::fs::remove_file(&new);
     }

@@ -188,6 +188,12 @@ fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Cons
     } else {
         console::print_styled(&losses)?;
     }
+    // What is left of the old file is there.
+    let mut old = args.source.clone().into_os_string();
+    if args.in_place {
+        old.push(".old");
+    }
+    let old = PathBuf::from(old);
     console.note(format_args!(
         "converted {} of `{}` ({}) to `{}`",
         counted(report.records, "record"),
@@ -197,7 +203,7 @@ fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Cons
     ));
     if let Some(numbers) = numbers {
         let message = format!("`{}`: {numbers}; converted only the records found", report.source);
-        return Err(Failure::new(Exit::No, message).hint(loss::hint(&args.source)));
+        return Err(Failure::new(Exit::No, message).hint(loss::hint(&old)));
     }
     if report.left_out_count == 0 && records == expected_records {
         return Ok(());
@@ -209,5 +215,5 @@ fn tell(args: &Args, expected: Expected, records: u64, dest: &str, console: Cons
     };
     let parts = counted(report.left_out_count, "part");
     let message = format!("converted {converted} of `{}`; skipped {parts}", report.source);
-    Err(Failure::new(Exit::No, message).hint(why.hint(&report.source)))
+    Err(Failure::new(Exit::No, message).hint(why.hint(&old.display().to_string())))
 }
