@@ -69,6 +69,8 @@ pub(crate) struct Store {
     pub(crate) seed: u64,
     pub(crate) access: Access,
     origin: Origin,
+    /// Where reads are allowed: anywhere, unless the store is a file that this handle may change.
+    readable_in: Origin,
     pub(crate) durability: Durability,
     fill_thousandths: u64,
     pub(crate) recovery: Recovery,
@@ -167,12 +169,16 @@ impl Store {
         if options.access == Access::ReadWrite && !region.storage().is_volatile() {
             writer.schedule_first_checkpoint(&region, options.checkpoint_bytes_min);
         }
+        let origin = Origin::here();
+        let is_changed = options.access == Access::ReadWrite && !region.storage().is_volatile();
+        let readable_in = if is_changed { origin } else { Origin::everywhere() };
         let store = Self {
             region,
             hash,
             seed: writer.superblock.seed,
             access: options.access,
-            origin: Origin::here(),
+            origin,
+            readable_in,
             durability: options.durability,
             fill_thousandths: writer.superblock.fill_thousandths.into(),
             recovery,
@@ -317,10 +323,7 @@ impl Store {
     /// a child looks at.
     #[inline]
     pub(crate) fn refuse_reading_in_fork(&self) -> Result<()> {
-        if self.origin.is_here() || self.access == Access::ReadOnly {
-            return Ok(());
-        }
-        self.refuse_in_fork()
+        if self.readable_in.is_here() { Ok(()) } else { self.refuse_in_fork() }
     }
 
     /// Refuses what only the process that opened a file may do. A table in memory is the child's own.

@@ -9,12 +9,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The process that created something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    /// A number that no ancestor has, or the id of the process without such a word. Process ids repeat:
-    /// a child in a new pid namespace can have that of its parent.
+    /// A word that has the number in that process and 0 in a child.
+    word: &'static AtomicU32,
+    /// A number that no ancestor has. Process ids repeat: a child in a new pid namespace can have that
+    /// of its parent.
     number: u32,
-    /// A word that has the number in this process and 0 in a child.
-    word: Option<&'static AtomicU32>,
+    /// The id of the process, where there is no such word.
+    id: Option<u32>,
 }
+
+/// The word of what has no process: it always has its number.
+static EVERYWHERE: AtomicU32 = AtomicU32::new(1);
+/// The word where the system wipes none: it never has the number.
+static NOWHERE: AtomicU32 = AtomicU32::new(0);
 
 impl Origin {
     /// Returns this process.
@@ -24,7 +31,7 @@ impl Origin {
         static LAST: AtomicU32 = AtomicU32::new(0);
 
         let Some(word) = wiped_word() else {
-            return Self { number: std::process::id(), word: None };
+            return Self { word: &NOWHERE, number: 1, id: Some(std::process::id()) };
         };
         let number = match word.load(Ordering::Relaxed) {
             0 => {
@@ -35,15 +42,24 @@ impl Origin {
             }
             number => number,
         };
-        Self { number, word: Some(word) }
+        Self { word, number, id: None }
     }
 
-    /// Returns whether this is still that process. Costs a load, or a system call where the kernel
-    /// cannot wipe a word.
+    /// Returns the origin of what a child may use as its own.
+    pub(crate) fn everywhere() -> Self {
+        Self { word: &EVERYWHERE, number: 1, id: None }
+    }
+
+    /// Returns whether this is still that process. Costs two loads and a comparison, or a system call
+    /// where the kernel cannot wipe a word.
     #[inline]
-    pub(crate) fn is_here(self) -> bool {
-        let number = self.word.map_or_else(std::process::id, |word| word.load(Ordering::Relaxed));
-        number == self.number
+    pub(crate) fn is_here(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == self.number || self.has_id()
+    }
+
+    #[cold]
+    fn has_id(&self) -> bool {
+        self.id.is_some_and(|id| id == std::process::id())
     }
 }
 
