@@ -27,8 +27,8 @@ pub enum Doubt {
     /// The `.dir` is missing, so nothing states the number of blocks. Missing blocks at the end go
     /// unnoticed.
     UnknownExtent,
-    /// The `.dir` of a dbm.dumb table is missing, so its earlier copy, the `.bak`, was read. Changes
-    /// of the last session may be missing.
+    /// The `.dir` of a dbm.dumb table is missing or not readable, so its earlier copy, the `.bak`, was
+    /// read. Changes of the last session may be missing.
     EarlierIndex,
     /// The `.dir` of a dbm.dumb table lacks keys that its earlier copy, the `.bak`, lists: they were
     /// deleted, or the program was killed while it wrote the `.dir`. A salvage returns them.

@@ -129,6 +129,13 @@ fn replace(path: &Path, mode: u32, options: &Options) -> Result<Box<dyn Table>> 
     let mut new_name = target.clone().into_os_string();
     new_name.push(format!(".new-{}", std::process::id()));
     let new = PathBuf::from(new_name);
+    // Whoever left it is dead: this handle has the lock under which it is made.
+    match std::fs::remove_file(&new) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            return Err(fail("replace", source));
+        }
+        Ok(()) | Err(_) => {}
+    }
     let mut new_options = options.clone().create(Create::New);
     // Whoever made the old file private meant what comes after, too, unless `mode` says otherwise.
     if mode == MODE_DEFAULT {

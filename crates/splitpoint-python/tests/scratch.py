@@ -26,7 +26,7 @@ class Scratch(unittest.TestCase):
             cwd=self.directory,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=1800,
             check=False,
             **options,
         )

@@ -115,11 +115,17 @@ class Arrow(unittest.TestCase):
         made.add(column.drop_null())
         self.assertEqual(made.key_count, 3)
 
+    def test_a_column_without_a_type_has_no_keys_or_a_null(self):
+        made = lab.Partial("fnv1a-32", buckets=8)
+        made.add(pyarrow.array([]))
+        self.assertEqual(made.key_count, 0)
+        with self.assertRaisesRegex(ValueError, "row 0 is null"):
+            made.add(pyarrow.array([None]))
+
     def test_other_types_and_whole_tables_are_refused_by_name(self):
         for keys in (
             pyarrow.array([True]),
             pyarrow.array([["a"]]),
-            pyarrow.array([None]),
             pyarrow.table({"a": ["b"]}),
             pyarrow.record_batch({"a": ["b"]}),
             pyarrow.array([True]).dictionary_encode(),

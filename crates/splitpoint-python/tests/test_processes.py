@@ -436,7 +436,7 @@ class FullDisk(Scratch):
         command = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, sys.executable]
         try:
             done = subprocess.run(
-                command, cwd=self.directory, capture_output=True, text=True, check=False, timeout=120
+                command, cwd=self.directory, capture_output=True, text=True, check=False, timeout=1800
             )
         except FileNotFoundError:
             self.skipTest("unshare is not installed")

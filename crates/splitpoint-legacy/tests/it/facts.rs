@@ -150,9 +150,9 @@ fn the_file_of_ndbm_is_found_without_its_ending() {
 }
 
 #[test]
-fn an_old_file_refuses_to_sync_as_it_refuses_changes() {
+fn an_old_file_refuses_changes_and_has_nothing_to_sync() {
     let file = open(fixtures().join("gdbm-std-512.gdbm")).unwrap();
-    assert!(matches!(Table::sync(&file), Err(Error::ReadOnly)));
+    Table::sync(&file).expect("nothing is to be synced");
     assert!(matches!(file.put(b"key", b"value"), Err(Error::ReadOnly)));
     assert!(Table::capabilities(&file).is_read_only);
 }

@@ -1,5 +1,5 @@
 //! Columns of Arrow, without an object of Python for each key: the C data interface, which pyarrow,
-//! pandas, Polars and `DuckDB` export as capsules.
+//! pandas and Polars export as capsules.
 //!
 //! ```text
 //! __arrow_c_stream__() --> capsule of a stream --> schema, and arrays until one is released
@@ -26,6 +26,8 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+
+use super::keys::CHUNK;
 
 #[repr(C)]
 struct Schema {
@@ -111,8 +113,7 @@ pub(super) fn for_each(source: &Bound<'_, PyAny>, mut work: impl FnMut(&[u8])) -
         let schema = stream.schema()?;
         let format = Format::of(&schema.0)?;
         while let Some(array) = stream.next()? {
-            Column::of(&format, &array.0)?.for_each(&mut row, &mut work)?;
-            py.check_signals()?;
+            Column::of(&format, &array.0)?.for_each(py, &mut row, &mut work)?;
         }
         return Ok(true);
     }
@@ -126,7 +127,7 @@ pub(super) fn for_each(source: &Bound<'_, PyAny>, mut work: impl FnMut(&[u8])) -
     // SAFETY: a capsule of this name holds a schema, which it owns; `schema` outlives the borrow.
     let format = Format::of(unsafe { &*format_pointer })?;
     // SAFETY: the same, for an array.
-    Column::of(&format, unsafe { &*array_pointer })?.for_each(&mut row, &mut work)?;
+    Column::of(&format, unsafe { &*array_pointer })?.for_each(py, &mut row, &mut work)?;
     Ok(true)
 }
 
@@ -222,6 +223,8 @@ enum Format {
     Fixed(usize),
     /// Numbers, of which each is a key of its little-endian bytes.
     Number(Number),
+    /// Nothing but nulls: a column of no rows that nobody has given a type.
+    Null,
     /// Integers that say where in a column of keys the key is.
     Dictionary(Number, Box<Format>),
 }
@@ -273,6 +276,7 @@ impl Format {
 
     fn of_letters(letters: &str) -> Option<Self> {
         Some(match letters {
+            "n" => Self::Null,
             "u" | "z" => Self::Variable32,
             "U" | "Z" => Self::Variable64,
             "vu" | "vz" => Self::View,
@@ -295,6 +299,7 @@ impl Format {
         match self {
             Self::Variable32 | Self::Variable64 | Self::View => 3,
             Self::Fixed(_) | Self::Number(_) | Self::Dictionary(..) => 2,
+            Self::Null => 0,
         }
     }
 }
@@ -334,8 +339,8 @@ impl<'a> Column<'a> {
             return Err(wrong("is longer than memory"));
         }
         let mut column = Self { format, buffers: &[], start, end: start + len, keys: None };
-        // A column without rows may have no buffers.
-        if len == 0 {
+        // A column without rows may have no buffers, and one of nulls has none.
+        if len == 0 || *format == Format::Null {
             return Ok(column);
         }
         let buffer_count = count(array.buffer_count).unwrap_or(0);
@@ -357,7 +362,12 @@ impl<'a> Column<'a> {
     }
 
     /// Calls `work` on each key; `first` is the number of the first row, and then that of the next.
-    fn for_each(&self, first: &mut u64, work: &mut impl FnMut(&[u8])) -> PyResult<()> {
+    fn for_each(
+        &self,
+        py: Python<'_>,
+        first: &mut u64,
+        work: &mut impl FnMut(&[u8]),
+    ) -> PyResult<()> {
         let plain = self.keys.as_deref().map_or(self.format, |keys| keys.format);
         for at in self.start..self.end {
             match (self.key(at, *first)?, plain) {
@@ -371,13 +381,16 @@ impl<'a> Column<'a> {
                 }
             }
             *first += 1;
+            if first.is_multiple_of(CHUNK as u64) {
+                py.check_signals()?;
+            }
         }
-        Ok(())
+        py.check_signals()
     }
 
     /// Returns a key, or `None` for a null. `row` is its number in messages.
     fn key(&self, at: usize, row: u64) -> PyResult<Option<&'a [u8]>> {
-        if self.is_null(at) {
+        if *self.format == Format::Null || self.is_null(at) {
             return Ok(None);
         }
         let (start, end) = match self.format {
@@ -391,9 +404,13 @@ impl<'a> Column<'a> {
                 return Ok(Some(self.data(1, at * number.size(), number.size())));
             }
             Format::Dictionary(number, _) => return self.listed(at, *number, row),
+            Format::Null => unreachable!("all its rows are null"),
         };
+        let is_there = start == end || !self.buffers[2].is_null();
         match (usize::try_from(start), usize::try_from(end)) {
-            (Ok(start), Ok(end)) if start <= end => Ok(Some(self.data(2, start, end - start))),
+            (Ok(start), Ok(end)) if start <= end && is_there => {
+                Ok(Some(self.data(2, start, end - start)))
+            }
             _ => Err(PyValueError::new_err(format!(
                 "the key in row {row} of the column of Arrow lies at bytes {start} to {end}"
             ))),
@@ -433,7 +450,7 @@ impl<'a> Column<'a> {
         let sizes = self.buffers.len() - 1;
         let found = || {
             let (len, start, buffer) = (len?, start?, buffer?.checked_add(2)?);
-            if buffer >= sizes || self.buffers[sizes].is_null() {
+            if buffer >= sizes || self.buffers[sizes].is_null() || self.buffers[buffer].is_null() {
                 return None;
             }
             let size = usize::try_from(self.number::<i64>(sizes, buffer - 2)).ok()?;

@@ -9,7 +9,7 @@ use super::arrow;
 use crate::bytes;
 
 /// Keys between two looks for Ctrl-C.
-const CHUNK: usize = 1 << 16;
+pub(super) const CHUNK: usize = 1 << 16;
 /// Keys that the lab gets at a time.
 const BATCH: usize = 4096;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use splitpoint_lab::Specimen;
@@ -118,7 +118,19 @@ impl Calling {
                     name(),
                     keys.len()
                 );
-                let error = PyErr::from_type(cause.get_type(py), message);
+                let (of_type, of_range) = (
+                    cause.is_instance_of::<PyTypeError>(py),
+                    cause.is_instance_of::<PyOverflowError>(py),
+                );
+                if !of_type && !of_range {
+                    // What the function's own `__index__` raised.
+                    return cause;
+                }
+                let error = if of_type {
+                    PyTypeError::new_err(message)
+                } else {
+                    PyOverflowError::new_err(message)
+                };
                 error.set_cause(py, Some(cause));
                 error
             })?;

@@ -88,6 +88,8 @@ def partials(
     import dask
 
     keys = _partitions(source, column, distinct)
+    if callable(hash):
+        raise TypeError("hash is the name of a function of the lab, or several names")
     names = [hash] if isinstance(hash, str) else list(hash)
     if buckets is None:
         # What is expensive to make is better kept by the caller: `source.persist()`.
