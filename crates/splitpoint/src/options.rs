@@ -407,7 +407,7 @@ impl Options {
     /// Sets the permissions of a new file, from which the umask takes its share; 0o666 by default.
     ///
     /// The file has them from its first moment, so nobody can open it before. An existing file keeps
-    /// its own.
+    /// its own. A new file of an old format, such as `db185:`, has those of the umask alone.
     ///
     /// # Examples
     ///

@@ -270,6 +270,20 @@ mod tests {
     }
 
     #[test]
+    fn a_packed_file_takes_the_first_room_that_fits_and_any_other_the_smallest() {
+        let free = vec![Extent { granule: 40, count: 2 }, Extent { granule: 5, count: 9 }];
+        let mut space = Space::new(50, free);
+        assert_eq!(space.clone().allocate(2, 1), 40);
+        space.pack(true);
+        assert!(space.has_room_before(9, 4, 4) && !space.has_room_before(8, 10, 1));
+        assert!(!space.has_room_before(5, 1, 1), "what is free begins there");
+        assert_eq!(space.clone().allocate(2, 1), 5);
+        assert_eq!(space.allocate(4, 4), 8, "aligned");
+        space.add_free(48, 2);
+        assert_eq!((space.used_end(), space.end()), (48, 50));
+    }
+
+    #[test]
     fn a_file_is_trimmed_to_what_is_used() {
         let mut space = Space::new(20, Vec::new());
         assert!(!space.trim());

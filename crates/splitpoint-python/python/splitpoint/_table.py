@@ -164,7 +164,7 @@ class _SetView:
     __slots__ = ()
 
     def _elements_of(self, other):
-        # Another table is not read: its view is asked for each element.
+        # A view of another table is taken as it is.
         if isinstance(other, _SetView) or not isinstance(other, collections.abc.Iterable):
             return other
         return {self._element(item) for item in other}
