@@ -22,7 +22,11 @@ use crate::format::{
 };
 use crate::live::{END_OFFSET, LineWindow};
 use crate::piece::piece_of;
+use crate::recovery::read_superblock;
+use crate::region::Extents;
 use crate::space::Extent;
+use crate::storage::failure::io_error;
+use crate::storage::shared_file::SharedFile;
 use crate::store::{Store, Writer};
 
 /// One damage that a check found.
@@ -167,6 +171,7 @@ impl Store {
         writer: &mut Writer,
         watch: Watch<'a>,
     ) -> Result<CheckReport> {
+        let _no_writer = self.keep_writers_out(writer)?;
         let file_bytes = self.region.view.file_bytes();
         let mut check = Check {
             store: self,
@@ -194,6 +199,40 @@ impl Store {
         check.check_space();
         check.read_index(writer.state.record_count)?;
         Ok(check.report)
+    }
+}
+
+/// Keeps writers out, until it is dropped, of a file that a handle reads.
+struct NoWriter<'a>(&'a SharedFile);
+
+impl Drop for NoWriter<'_> {
+    fn drop(&mut self) {
+        // What stays locked is unlocked when the handle is closed.
+        let _ = self.0.let_writers_in();
+    }
+}
+
+impl Store {
+    /// Keeps writers out of a file that this handle only reads, and learns what the last one left.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] if there is a writer.
+    fn keep_writers_out(&self, writer: &mut Writer) -> Result<Option<NoWriter<'_>>> {
+        let Some(reader) = &self.reader else { return Ok(None) };
+        let storage = self.region.storage();
+        let shared = storage.shared_file().expect("a file that others may change");
+        let is_kept = shared.keep_writers_out();
+        if !is_kept.map_err(|source| io_error("lock", storage.path(), source))? {
+            return Err(self.locked());
+        }
+        let no_writer = NoWriter(shared);
+        reader.see_growth(&self.region)?;
+        reader.look(&self.region, |_| Ok(()))?;
+        writer.superblock = read_superblock(storage)?;
+        self.note_commit(writer);
+        writer.extents = Extents::of(&self.region);
+        Ok(Some(no_writer))
     }
 }
 

@@ -18,13 +18,11 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::format::Addr;
 use crate::horizons::Horizon;
-use crate::index::lookup::{find, is_held};
 use crate::log::record::Pair;
 use crate::log::runs::{self, RunWalk, Runs};
 use crate::log::scan::{LogWalk, Trust};
-use crate::pins::Bunch;
 use crate::store::{Store, Writer};
-use crate::value::{Entry, Value};
+use crate::value::{Entry, Pinning};
 
 /// Records that a scan reads ahead, so that the cache misses of their buckets overlap.
 const READ_AHEAD: usize = 32;
@@ -40,7 +38,9 @@ pub struct Scan<'db> {
     /// Where the records are that were there when the scan began.
     runs: Runs,
     /// Pins what the scan reads and what it returns.
-    pins: Bunch<'db>,
+    pins: Pinning<'db>,
+    /// How often another process had moved records without a name when the scan began.
+    unnamed_moves: u64,
     /// Keeps the records that it has yet to come to.
     _horizon: Horizon<'db>,
     /// Records read ahead; those from `next` on have not been examined yet.
@@ -79,7 +79,10 @@ impl<'db> Scan<'db> {
     /// Begins a scan while the caller holds the writer's lock.
     pub(crate) fn new(store: &'db Store, writer: &mut Writer) -> Result<Self> {
         let view = &store.region.view;
-        let found = writer.find_segments();
+        // Before another process is asked where its records are.
+        let pins = store.pinning()?;
+        let unnamed_moves = store.unnamed_moves()?;
+        let found = store.find_segments_for(writer);
         let runs = writer.runs().unwrap_or_default();
         let walk = match found {
             Ok(()) => Some(Walk::Runs(RunWalk::new(view, runs.clone()))),
@@ -89,10 +92,9 @@ impl<'db> Scan<'db> {
             }
             Err(error) => return Err(error),
         };
-        let pins = store.region.pins.bunch();
         let horizon = store.horizons.open();
         let ahead = Vec::with_capacity(READ_AHEAD);
-        Ok(Self { store, walk, runs, pins, _horizon: horizon, ahead, next: 0 })
+        Ok(Self { store, walk, runs, pins, unnamed_moves, _horizon: horizon, ahead, next: 0 })
     }
 
     /// Reads the next records ahead, fewer at the end of the scan and before a damaged one. Damage
@@ -122,19 +124,21 @@ impl<'db> Scan<'db> {
     /// Returns whether a record is the version of its key to return.
     #[inline]
     fn is_current(&self, record: &Candidate<'_>) -> Result<bool> {
-        let is_newest = is_held(&self.store.region.windows, record.hash, record.addr)?;
+        let is_newest = self.store.is_held(record.hash, record.addr)?;
         if is_newest { Ok(true) } else { self.was_current(record) }
     }
 
     /// Does the same for a record that no slot holds any more.
     #[cold]
     fn was_current(&self, record: &Candidate<'_>) -> Result<bool> {
-        let region = &self.store.region;
-        let newest = find(&region.windows, record.hash, |addr| {
-            Ok((region.view.pair(addr)?.key == record.pair.key).then_some(addr))
-        })?;
+        let newest = self.store.newest(record.pair.key, record.hash)?;
         let Some(newest) = newest else { return Ok(false) };
-        Ok(self.version_at_begin(newest)? == Some(record.addr))
+        let version = self.version_at_begin(newest)?;
+        if version.is_none() && self.store.unnamed_moves()? != self.unnamed_moves {
+            // It may be that this record was moved, and nothing leads back to it.
+            return Err(self.store.locked());
+        }
+        Ok(version == Some(record.addr))
     }
 
     /// Returns the record of a key that was current when the scan began, if it had one: `newest` or
@@ -201,8 +205,7 @@ impl<'db> Iterator for Scan<'db> {
             Ok(current) => current,
             Err(error) => return Some(Err(error)),
         };
-        let mut pinned = |bytes| Value::pinned(bytes, self.pins.take());
-        let (key, value) = (pinned(key), pinned(value));
+        let (key, value) = (self.pins.value(key), self.pins.value(value));
         Some(Ok(Entry { key, value }))
     }
 }

@@ -32,16 +32,15 @@ use crate::backup::{Backup, BackupReport};
 use crate::batch::{AsPair, Change, copied};
 use crate::check::{CheckProgress, CheckReport};
 use crate::cursor::Scan;
-use crate::error::Result;
-use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
-use crate::pins::Bunch;
+use crate::error::{Error, Result, Unsupported};
+use crate::options::{Access, Create, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
 use crate::stats::{Lookups, Recovery, Stats};
 use crate::store::{Maintenance, Opened, Put, Step, Store, Writer};
 use crate::syncer::Syncer;
 use crate::table::{
     BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck,
 };
-use crate::value::Value;
+use crate::value::{Pinning, Value};
 
 /// Keys that [`Db::get_many`] and [`Db::put_many`] take at a time, so that their cache misses
 /// overlap.
@@ -97,6 +96,8 @@ pub struct Db {
 struct Handle {
     store: Arc<Store>,
     syncer: Syncer,
+    /// With what it was opened.
+    options: Options,
 }
 
 impl Handle {
@@ -181,8 +182,44 @@ impl Db {
 
     pub(crate) fn from_opened(opened: Opened, options: &Options) -> Self {
         let store = Arc::new(Store::new(opened, options));
-        let handle = Arc::new(Handle { store: store.clone(), syncer: Syncer::default() });
+        let options = options.clone();
+        let handle = Arc::new(Handle { store: store.clone(), syncer: Syncer::default(), options });
         Self { store, handle }
+    }
+
+    /// Opens the same file again, with the options of this handle, except that it must exist.
+    ///
+    /// A child of a fork needs a handle of its own to write. The file is the one that has the name now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Options::open`]; [`ErrorKind::Locked`](crate::ErrorKind::Locked) if this handle, or another,
+    /// may write as well. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) of a table in memory.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.spt");
+    /// # splitpoint::Db::open(&path)?.put("key", "value")?;
+    /// let reader = splitpoint::Options::new().read_only().open(&path)?;
+    /// let another = reader.reopen()?;
+    /// drop(reader);
+    /// assert!(another.contains("key")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reopen(&self) -> Result<Self> {
+        let storage = self.store.region.storage();
+        if storage.is_volatile() {
+            return Err(Error::Unsupported {
+                path: storage.path().to_path_buf(),
+                feature: Unsupported::Other,
+                reason: "a table in memory has no file to open again".to_string(),
+            });
+        }
+        self.handle.options.clone().create(Create::Never).open(storage.path())
     }
 
     /// Returns the store, for tests that look behind the interface.
@@ -313,7 +350,7 @@ impl Db {
     ) -> Result<Vec<Option<Value<'_>>>> {
         let mut keys = keys.into_iter().fuse();
         let mut values = Vec::with_capacity(keys.size_hint().0);
-        let mut pins = self.store.region.pins.bunch();
+        let mut pins = self.store.pinning()?;
         loop {
             let chunk: [_; CHUNK] = std::array::from_fn(|_| keys.next());
             let mut slices = [&[][..]; CHUNK];
@@ -332,11 +369,18 @@ impl Db {
     fn get_chunk<'db>(
         &'db self,
         keys: &[&[u8]],
-        pins: &mut Bunch<'db>,
+        pins: &mut Pinning<'db>,
         values: &mut Vec<Option<Value<'db>>>,
     ) -> Result<()> {
-        // Before the index is looked at: it may not be mapped here.
+        // Before the index is looked at: it may not be mapped here, and another process may change it.
         self.store.refuse_reading_in_fork()?;
+        if self.store.reader.is_some() {
+            for key in keys {
+                let found = self.store.find_while_pinned(key, self.store.hash_of(key))?;
+                values.push(found.map(|pair| pins.value(pair.value)));
+            }
+            return Ok(());
+        }
         let mut hashes = [0; CHUNK];
         let ask_for_buckets = |hashes: &mut [u64], keys: &[&[u8]]| {
             for (hash, key) in hashes.iter_mut().zip(keys) {
@@ -356,7 +400,7 @@ impl Db {
             }
             for (&hash, key) in hashes[start..].iter().zip(group) {
                 let found = self.store.find_while_pinned(key, hash)?;
-                values.push(found.map(|pair| Value::pinned(pair.value, pins.take())));
+                values.push(found.map(|pair| pins.value(pair.value)));
             }
         }
         Ok(())

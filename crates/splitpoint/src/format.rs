@@ -34,6 +34,10 @@ pub(crate) const LIVE_OFFSET: u64 = 8192;
 pub(crate) const PID_OFFSET: u64 = LIVE_OFFSET + 56;
 /// Size of the live header in bytes.
 pub(crate) const LIVE_BYTES: u64 = 4096;
+/// Offset of the reader table.
+pub(crate) const READER_TABLE_OFFSET: u64 = LIVE_OFFSET + LIVE_BYTES;
+/// Size of the reader table in bytes.
+pub(crate) const READER_TABLE_BYTES: u64 = 4096;
 /// Offset of the first granule; the header is before it.
 pub(crate) const HEADER_BYTES: u64 = 16384;
 /// Size of the log segments of a small file in bytes.
@@ -52,6 +56,7 @@ const _: () = {
     assert!(LIVE_OFFSET == SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES);
     assert!(HEADER_BYTES.is_multiple_of(GRANULE_BYTES));
     assert!(LIVE_BYTES == GRANULE_BYTES);
+    assert!(READER_TABLE_OFFSET + READER_TABLE_BYTES == HEADER_BYTES);
 };
 
 /// Largest log sequence number. No log comes near it, and adding a size to it does not overflow.

@@ -328,6 +328,7 @@ mod options;
 mod piece;
 mod pins;
 mod prefaulter;
+mod reader;
 mod recovery;
 #[expect(
     unsafe_code,
@@ -355,7 +356,7 @@ pub use db::{Db, Iter, Keys, Values};
 pub use error::{Error, ErrorKind, Result, Unsupported};
 pub use file_kind::FileKind;
 pub use options::{
-    Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, RecoveryProgress,
+    Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, RecoveryProgress, Sharing,
     VALUE_BYTES_MAX,
 };
 pub use stats::Recovery;

@@ -1,6 +1,6 @@
 //! The live header: the words that the writer shares with readers and with the next process.
 
-use crate::atomic::{AtomicU64, Ordering, may_be_killed};
+use crate::atomic::{AtomicU64, Ordering, fence, may_be_killed};
 use crate::error::{Error, Result};
 use crate::format::{
     FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_MAGIC, LIVE_OFFSET, LSN_MAX,
@@ -31,10 +31,12 @@ pub(crate) const WORD_COUNT: usize = (LIVE_BYTES / 8) as usize;
 ///     48     8  birth time of the file, in nanoseconds since 1970; 0 if unknown
 ///     56     8  process id of the writer
 ///     64     8  shape: bucket count (bits 0-32), reuse epoch (bits 33-63)
+///     72     8  piece epoch: changes when an index extent has gone or moved, before its granules are
+///               used again
 ///    128     8  commit: log sequence number, a multiple of 8, plus the number (0 or 1) of the
 ///               commit state that belongs to it
 ///    136     8  durable log sequence number
-///    144     8  reserved: reader epoch
+///    144     8  reserved
 ///    152     8  1 after a sync has failed: pages may be neither durable nor dirty
 ///    160     8  segment table: first granule of its segment (bits 0-31), granule count (32-63);
 ///               0 for none
@@ -73,6 +75,7 @@ const INODE: usize = 5;
 const BIRTH: usize = 6;
 const PID: usize = 7;
 const SHAPE: usize = 8;
+const PIECE_EPOCH: usize = 9;
 const COMMIT: usize = 16;
 const DURABLE: usize = 17;
 const SYNC_FAILED: usize = 19;
@@ -158,7 +161,7 @@ pub(crate) enum LineWindow {
 impl LineWindow {
     pub(crate) const ALL: [Self; 2] = [Self::Buckets, Self::Overflow];
 
-    fn number(self) -> usize {
+    pub(crate) fn number(self) -> usize {
         match self {
             Self::Buckets => 0,
             Self::Overflow => 1,
@@ -182,6 +185,19 @@ impl<'a> Live<'a> {
     #[inline]
     pub(crate) fn shape(self) -> &'a AtomicU64 {
         &self.0[SHAPE]
+    }
+
+    /// Returns a number that changes when a piece of the index has gone or moved.
+    #[inline]
+    pub(crate) fn piece_epoch(self) -> u64 {
+        self.load(PIECE_EPOCH)
+    }
+
+    /// Tells readers of other processes that a piece has gone or moved, so that they look again.
+    pub(crate) fn change_piece_epoch(self) {
+        self.store(PIECE_EPOCH, self.load(PIECE_EPOCH).wrapping_add(1));
+        // What is stored to the granules from now on comes after it.
+        fence(Ordering::SeqCst);
     }
 
     /// Resets every word, for a table of one bucket without pieces.
@@ -415,6 +431,11 @@ impl<'a> Live<'a> {
         self.load(PIECES[window.number()] + piece)
     }
 
+    /// Returns where in the file the first granule of a piece is noted, for messages.
+    pub(crate) fn piece_offset(self, window: LineWindow, piece: usize) -> u64 {
+        LIVE_OFFSET + (PIECES[window.number()] + piece) as u64 * 8
+    }
+
     /// Appends a piece to a window.
     pub(crate) fn add_piece(self, window: LineWindow, granule: u64) {
         let piece = self.piece_count(window);
@@ -427,6 +448,7 @@ impl<'a> Live<'a> {
     pub(crate) fn move_piece(self, window: LineWindow, piece: usize, granule: u64) {
         assert!(piece < self.piece_count(window), "a window has the piece");
         self.store(PIECES[window.number()] + piece, granule);
+        self.change_piece_epoch();
     }
 
     /// Removes the last piece of a window, of which nothing is in use.
@@ -434,6 +456,7 @@ impl<'a> Live<'a> {
         let piece_count = self.piece_count(window);
         assert!(piece_count > 0, "a window has the piece");
         self.store(PIECE_COUNTS[window.number()], piece_count as u64 - 1);
+        self.change_piece_epoch();
     }
 
     /// Returns the free space of the file.

@@ -85,6 +85,18 @@ pub enum Create {
     Never,
 }
 
+/// Who else may have the file of a store open: [`Options::sharing`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Sharing {
+    /// One handle that may change the store, for as long as it is open, and any number that read it,
+    /// in this process and in others.
+    #[default]
+    OneWriter,
+    /// Nobody else.
+    Exclusive,
+}
+
 /// Whether a handle may change the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
@@ -131,6 +143,8 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) async_age_max: Option<Duration>,
     pub(crate) access: Access,
+    pub(crate) sharing: Sharing,
+    pub(crate) lock_timeout: Duration,
     pub(crate) create: Create,
     pub(crate) file_mode: u32,
     pub(crate) segment_bytes_min: u64,
@@ -203,6 +217,8 @@ impl Options {
             durability: Durability::Async,
             async_age_max: Some(ASYNC_AGE_MAX_DEFAULT),
             access: Access::ReadWrite,
+            sharing: Sharing::OneWriter,
+            lock_timeout: Duration::ZERO,
             create: Create::IfMissing,
             file_mode: 0o666,
             segment_bytes_min: crate::format::LOG_SEGMENT_BYTES_MIN,
@@ -354,9 +370,13 @@ impl Options {
         self
     }
 
-    /// Opens the file for reading only. It must exist, and is not written.
+    /// Opens the file for reading only. It must exist, and nothing of the store is written.
     ///
-    /// Several processes may do so at the same time, while none writes.
+    /// Any number of handles may do so, in any processes, also beside one that writes: each sees a change
+    /// as soon as the writer's own threads do. What they look at is not used again meanwhile, for which a
+    /// reader notes itself in the header of the file, or locks bytes of it if it may not write the file.
+    /// Where nobody knows the tables of the file, as after a power loss, the handle makes an index of its
+    /// own, and no writer is let in as long as it is open.
     ///
     /// # Examples
     ///
@@ -377,6 +397,66 @@ impl Options {
     pub fn read_only(mut self) -> Self {
         self.access = Access::ReadOnly;
         self.create = Create::Never;
+        self
+    }
+
+    /// Sets who else may have the file open; [`Sharing::OneWriter`] by default.
+    ///
+    /// For a handle that only reads it makes no difference. Where the system has no locks of open file
+    /// descriptions (Linux has), every handle that writes is exclusive.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.spt");
+    /// use splitpoint::{ErrorKind, Options, Sharing};
+    ///
+    /// let db = Options::new().open(&path)?;
+    /// let reader = Options::new().read_only().open(&path)?;
+    /// db.put("key", "value")?;
+    /// assert_eq!(reader.get("key")?.expect("it was stored"), "value");
+    /// drop(reader);
+    /// db.close()?;
+    ///
+    /// let alone = Options::new().sharing(Sharing::Exclusive).open(&path)?;
+    /// let error = Options::new().read_only().open(&path).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Locked);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn sharing(mut self, sharing: Sharing) -> Self {
+        self.sharing = sharing;
+        self
+    }
+
+    /// Sets how long an open waits for others to close the file before it fails with
+    /// [`ErrorKind::Locked`](crate::ErrorKind::Locked); not at all by default.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("a.spt");
+    /// use std::time::Duration;
+    ///
+    /// let db = splitpoint::Db::open(&path)?;
+    /// let waiting = std::thread::spawn({
+    ///     let path = path.clone();
+    ///     move || splitpoint::Options::new().lock_timeout(Duration::from_secs(600)).open(path)
+    /// });
+    /// db.put("key", "value")?;
+    /// db.close()?;
+    /// assert_eq!(waiting.join().expect("no panic")?.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lock_timeout(mut self, timeout: Duration) -> Self {
+        self.lock_timeout = timeout;
         self
     }
 

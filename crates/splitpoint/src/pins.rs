@@ -50,7 +50,7 @@
 mod places;
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::atomic::{AtomicU64, Ordering, fence};
@@ -73,6 +73,20 @@ pub(crate) struct Pins {
     parity: CacheLine<AtomicU64>,
     places: [CacheLine<[AtomicU64; 2]>; PLACE_COUNT],
     periods: Mutex<Periods>,
+    elsewhere: OnceLock<Box<dyn Elsewhere>>,
+}
+
+/// Pins that are counted in another place than the handle: those of other processes. They have a parity of
+/// their own, which goes forward with that of the handle.
+pub(crate) trait Elsewhere: fmt::Debug + Send + Sync {
+    /// Has new pins count on the other parity.
+    fn flip(&self);
+
+    /// Returns whether no pin counts on the parity on which new ones do not.
+    fn is_clear_behind(&self) -> bool;
+
+    /// Returns whether anything is pinned.
+    fn is_pinned(&self) -> bool;
 }
 
 /// A cache line of its own.
@@ -86,6 +100,7 @@ impl Default for Pins {
             parity: CacheLine(AtomicU64::new(0)),
             places: std::array::from_fn(|_| zeros()),
             periods: Mutex::default(),
+            elsewhere: OnceLock::new(),
         }
     }
 }
@@ -147,9 +162,28 @@ impl Pins {
         periods.past
     }
 
+    /// Waits for pins that are counted elsewhere as well, from now on. Once, before anything is retired.
+    pub(crate) fn wait_for(&self, elsewhere: Box<dyn Elsewhere>) {
+        let was_set = self.elsewhere.set(elsewhere).is_err();
+        debug_assert!(!was_set, "the pins of a file are elsewhere in one place");
+    }
+
     /// Returns whether anything is pinned. A pin that comes or goes meanwhile may be missed.
     pub(crate) fn is_pinned(&self) -> bool {
-        !(self.is_clear(0) && self.is_clear(1))
+        !(self.is_clear(0) && self.is_clear(1)) || self.is_pinned_elsewhere()
+    }
+
+    /// Returns whether another process has anything pinned. What a pin that is not seen looks at was
+    /// stored before this call.
+    pub(crate) fn is_pinned_elsewhere(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.elsewhere.get().is_some_and(|elsewhere| elsewhere.is_pinned())
+    }
+
+    /// Returns whether no pin counts on a parity, which is the one on which new pins do not count.
+    fn is_clear_behind(&self, parity: u64) -> bool {
+        self.is_clear(parity)
+            && self.elsewhere.get().is_none_or(|elsewhere| elsewhere.is_clear_behind())
     }
 
     /// Returns for how long pins have held up the period that is running, at least: since the first
@@ -215,7 +249,7 @@ impl Periods {
         let may_go_on = match self.step {
             Step::Rest => self.is_awaited,
             Step::Stragglers if mutant::is_made(Mutant::OneLookAtPins) => true,
-            Step::Stragglers | Step::Flipped => pins.is_clear(parity ^ 1),
+            Step::Stragglers | Step::Flipped => pins.is_clear_behind(parity ^ 1),
         };
         if !may_go_on {
             if !matches!(self.step, Step::Rest) {
@@ -233,6 +267,9 @@ impl Periods {
             }
             Step::Stragglers => {
                 pins.parity.0.store(parity ^ 1, Ordering::Relaxed);
+                if let Some(elsewhere) = pins.elsewhere.get() {
+                    elsewhere.flip();
+                }
                 Step::Flipped
             }
             Step::Flipped => {

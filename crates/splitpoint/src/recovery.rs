@@ -15,6 +15,7 @@
 //!   tables behind it are whole.
 
 mod agreement;
+mod beside;
 mod halves;
 mod log_scan;
 mod replay;
@@ -54,9 +55,12 @@ use crate::store::{Mark, Opened, Store, Writer};
 pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
     let Locked { storage, is_new } = open_and_lock(path, options)?;
     let may_create = options.access == Access::ReadWrite && options.create != Create::Never;
-    let opened = open_storage(Box::new(storage), options, may_create).and_then(|opened| {
+    let opened = open_storage(Box::new(storage), options, may_create).and_then(|mut opened| {
         if opened.recovery == Recovery::Created {
             sync_directory(path)?;
+        }
+        if options.access == Access::ReadWrite {
+            opened.let_others_in(options.sharing)?;
         }
         Ok(opened)
     });
@@ -79,7 +83,11 @@ pub(crate) fn open_storage(
     may_create: bool,
 ) -> Result<Opened> {
     if may_create && is_unfinished_creation(&*storage) {
+        be_alone(&*storage)?;
         return create(storage, options);
+    }
+    if options.access == Access::ReadOnly && storage.shared_file().is_some() {
+        return beside::open(storage, options);
     }
     let superblock = read_superblock(&*storage)?;
     // Closing syncs the size of the file before it says so: a power loss cannot have cut it. That of a
@@ -137,7 +145,18 @@ pub(crate) fn open_storage(
             Tables::Unknown => {}
         }
     }
+    be_alone(region.storage())?;
     opening.replay(&region, options.rebuild_index)
+}
+
+/// Keeps every other handle out while the tables are made, or returns an error if there is one.
+fn be_alone(storage: &dyn Storage) -> Result<()> {
+    let Some(shared) = storage.shared_file() else { return Ok(()) };
+    let is_alone = shared.be_alone();
+    match is_alone.map_err(|source| io_error("lock", storage.path(), source))? {
+        true => Ok(()),
+        false => Err(Error::Locked { path: storage.path().to_path_buf(), pid: None }),
+    }
 }
 
 /// Returns the first `bytes` of a storage, fewer if it is shorter.
@@ -345,7 +364,8 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     );
     assert_eq!(superblock.log_start, LogStart::default(), "the first change begins the log");
     let writer = Writer::new(log, extents, CommitState::default(), superblock);
-    Ok(Opened { region, hash, writer, recovery: Recovery::Created, durable_lsn: 0 })
+    let recovery = Recovery::Created;
+    Ok(Opened { region, hash, writer, recovery, durable_lsn: 0, reader: None, others: None })
 }
 
 fn set_geometry(region: &Region, geometry: Geometry) {
@@ -415,7 +435,15 @@ impl Opening {
             region.live().set_pid();
         }
         let writer = Writer::new(self.log, extents, state, self.superblock);
-        Opened { region, hash: self.hash, writer, recovery, durable_lsn }
+        Opened {
+            region,
+            hash: self.hash,
+            writer,
+            recovery,
+            durable_lsn,
+            reader: None,
+            others: None,
+        }
     }
 
     /// Goes on with the tables of a store that was closed; `None` if its segment table is damaged.
@@ -466,7 +494,7 @@ impl Opening {
     fn is_settled(&self, region: &Region) -> bool {
         let settled = || -> Result<bool> {
             region.windows.map_listed_pieces()?;
-            let (position, _) = self.committed_position(region);
+            let (position, _) = committed_position(&self.superblock, region);
             if self.compare_with_log(region, position)?.records != 0 {
                 return Ok(false);
             }
@@ -478,25 +506,12 @@ impl Opening {
         settled().unwrap_or(false)
     }
 
-    /// Returns where the log went on after the last commit that was published, and its counts.
-    fn committed_position(&self, region: &Region) -> (LogPosition, CommitState) {
-        let (lsn, state) = region.live().committed();
-        let mut position =
-            LogPosition { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
-        let start = self.superblock.log_start;
-        if position.segment_offset == 0 && start.segment_offset != 0 {
-            let LogStart { segment_offset, record_offset: offset, lsn, .. } = start;
-            position = LogPosition { segment_offset, offset, lsn };
-        }
-        (position, state)
-    }
-
     /// Goes on with the tables of a killed writer.
     fn warm_restart(&mut self, region: &Arc<Region>) -> Result<(Extents, FoundState)> {
         assert!(!self.superblock.is_clean, "a store that was closed needs no recovery");
         region.windows.map_listed_pieces()?;
         let live = region.live();
-        let (mut position, mut state) = self.committed_position(region);
+        let (mut position, mut state) = committed_position(&self.superblock, region);
         // Before anything is written: it may turn out that the log is to be replayed.
         let mut unpublished = self.compare_with_log(region, position)?;
         let records = unpublished.records;
@@ -576,6 +591,22 @@ impl Opening {
         release_all_but(extents, self.superblock.checkpoint);
         Ok(())
     }
+}
+
+/// Returns where the log went on after the last commit that was published, and its counts.
+pub(crate) fn committed_position(
+    superblock: &Superblock,
+    region: &Region,
+) -> (LogPosition, CommitState) {
+    let (lsn, state) = region.live().committed();
+    let mut position =
+        LogPosition { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
+    let start = superblock.log_start;
+    if position.segment_offset == 0 && start.segment_offset != 0 {
+        let LogStart { segment_offset, record_offset: offset, lsn, .. } = start;
+        position = LogPosition { segment_offset, offset, lsn };
+    }
+    (position, state)
 }
 
 /// Adds the segments that a killed process has begun and named to the table, and removes those of

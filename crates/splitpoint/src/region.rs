@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::atomic::{AtomicU64, Ordering};
-use crate::error::Result;
-use crate::format::{GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET};
+use crate::error::{Error, Result};
+use crate::format::{GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET};
 use crate::health::Health;
 use crate::index::line::LINE_BYTES;
 use crate::live::{LineWindow, Live, WORD_COUNT};
@@ -180,6 +180,39 @@ impl Region {
         self.view.see(file_bytes);
         self.let_go_of_outgrown();
         Ok(())
+    }
+
+    /// Has a window show a piece of the file, for a handle that reads beside a writer.
+    pub(crate) fn show_piece(&self, window: LineWindow, piece: usize, granule: u64) -> Result<()> {
+        let offset = self.offset_of_piece(window, piece, granule)?;
+        self.windows.map_one(window, piece, Backing::File(offset))
+    }
+
+    /// Has a window show a piece that it shows already at another place in the file.
+    pub(crate) fn show_piece_elsewhere(
+        &self,
+        window: LineWindow,
+        piece: usize,
+        granule: u64,
+    ) -> Result<()> {
+        let offset = self.offset_of_piece(window, piece, granule)?;
+        self.write("map the index of", |_| self.windows.move_piece(window, piece, offset))
+    }
+
+    /// Has a window show its last piece no more.
+    pub(crate) fn hide_last_piece(&self, window: LineWindow, piece: usize) -> Result<()> {
+        self.write("unmap index space of", |_| self.windows.unmap_last(window, piece))
+    }
+
+    /// Returns where a piece is that another process has listed, all of it before the end of the file.
+    fn offset_of_piece(&self, window: LineWindow, piece: usize, granule: u64) -> Result<u64> {
+        let end = granule.saturating_add(piece_of(piece).granule_count());
+        let expected = self.view.file_bytes() / GRANULE_BYTES;
+        if granule >= HEADER_BYTES / GRANULE_BYTES && end <= expected {
+            return Ok(granule * GRANULE_BYTES);
+        }
+        let offset = self.live().piece_offset(window, piece);
+        Err(Error::Corrupt { what: "index extent", offset, expected, found: end })
     }
 
     /// Makes the file at least `end` bytes long.

@@ -29,6 +29,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::linear::{BucketIndex, Geometry};
+use crate::storage::reader_table::TakenPlace;
 
 mod ideal;
 #[cfg(test)]
@@ -202,6 +203,9 @@ pub struct Stats {
     /// For how long at least the oldest of them has held back space that is wanted again; `None` if
     /// nothing waits for them.
     pub held_up_for: Option<Duration>,
+    /// The other handles that only read the file, in this process and in others, and have a place in its
+    /// reader table: 63 at most.
+    pub readers: Vec<ReaderStats>,
     /// How this handle got its index.
     pub recovery: Recovery,
     /// What the lookups of this handle cost; `None` unless
@@ -272,10 +276,32 @@ impl Stats {
             checkpoint: None,
             is_pinned: false,
             held_up_for: None,
+            readers: Vec::new(),
             recovery: Recovery::Clean,
             lookups: None,
             chains: occupancy.finish(),
         }
+    }
+}
+
+/// A handle that reads a file beside the one that writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReaderStats {
+    /// The number of its place in the reader table of the file.
+    pub place: usize,
+    /// The process that it named; in another pid namespace than this one the number says nothing.
+    pub pid: u32,
+    /// For how long it has been open.
+    pub age: Duration,
+    /// Whether values that it has returned, or scans of it, keep records from being overwritten.
+    pub is_pinned: bool,
+}
+
+impl ReaderStats {
+    pub(crate) fn of(taken: TakenPlace) -> Self {
+        let TakenPlace { place, pid, age, is_pinned } = taken;
+        Self { place, pid, age, is_pinned }
     }
 }
 

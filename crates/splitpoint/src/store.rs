@@ -39,21 +39,25 @@ use crate::hash::HashFunction;
 use crate::horizons::Horizons;
 use crate::index::Lines;
 use crate::index::line::{LINE_BYTES, SLOT_COUNT};
-use crate::index::lookup::{Located, find, find_candidate, for_each_line, locate};
+use crate::index::lookup::{Located, find, find_candidate, for_each_line, is_held, locate};
 use crate::index::shape::Shape;
 use crate::index::slot::Tag;
 use crate::index::split::Scratch;
 use crate::instrument::{CountedLines, Instrument};
 use crate::linear::{BucketIndex, Geometry};
 use crate::live::{CommitState, LINES_USED_OFFSET, LineWindow, Live};
-use crate::log::append::Appender;
+use crate::log::append::{Appender, LogPosition};
 use crate::log::durable::GroupCommit;
 use crate::log::record::Pair;
-use crate::options::{Access, Durability, Options};
+use crate::options::{Access, Durability, Options, Sharing};
+use crate::reader::Reader;
 use crate::region::{Extents, Region, View};
-use crate::stats::{Checkpoint, Lookups, Occupancy, Recovery, SegmentBytes, Stats};
+use crate::stats::{Checkpoint, Lookups, Occupancy, ReaderStats, Recovery, SegmentBytes, Stats};
+use crate::storage::failure::io_error;
 use crate::storage::fork::Origin;
-use crate::value::Value;
+use crate::storage::open::writer_pid_of;
+use crate::storage::reader_table::{OtherReaders, TakenPlace};
+use crate::value::{Pinning, Value};
 
 pub(crate) use checkpointing::Checkpointing;
 pub(crate) use closing::Mark;
@@ -69,8 +73,13 @@ pub(crate) struct Store {
     pub(crate) seed: u64,
     pub(crate) access: Access,
     origin: Origin,
-    /// Where reads are allowed: anywhere, unless the store is a file that this handle may change.
+    /// Where lookups take the short way: anywhere, unless the store is a file that this handle may
+    /// change, and nowhere if another process may change it.
     readable_in: Origin,
+    /// What a handle has that reads beside a writer.
+    pub(crate) reader: Option<Reader>,
+    /// What a handle that may write knows of readers in other processes, if it lets any in.
+    pub(crate) others: Option<Arc<OtherReaders>>,
     pub(crate) durability: Durability,
     fill_thousandths: u64,
     pub(crate) recovery: Recovery,
@@ -148,12 +157,31 @@ pub(crate) struct Opened {
     pub(crate) writer: Writer,
     pub(crate) recovery: Recovery,
     pub(crate) durable_lsn: u64,
+    /// What a handle has that reads beside a writer.
+    pub(crate) reader: Option<Reader>,
+    /// What a handle that may write knows of readers in other processes, if it lets any in.
+    pub(crate) others: Option<Arc<OtherReaders>>,
+}
+
+impl Opened {
+    /// Lets other handles of the file in, if there may be any beside this one.
+    pub(crate) fn let_others_in(&mut self, sharing: Sharing) -> Result<()> {
+        let storage = self.region.storage();
+        if let Some(shared) = storage.shared_file() {
+            let others = shared.let_others_in(sharing);
+            self.others = others.map_err(|source| io_error("lock", storage.path(), source))?;
+        }
+        if let Some(others) = &self.others {
+            self.region.pins.wait_for(Box::new(others.clone()));
+        }
+        Ok(())
+    }
 }
 
 impl Store {
     /// Takes what opening has given.
     pub(crate) fn new(opened: Opened, options: &Options) -> Self {
-        let Opened { region, hash, mut writer, recovery, durable_lsn } = opened;
+        let Opened { region, hash, mut writer, recovery, durable_lsn, reader, others } = opened;
         if let Some(cache_bytes) = options.cache_bytes
             && !region.storage().is_volatile()
         {
@@ -171,9 +199,15 @@ impl Store {
         }
         let origin = Origin::here();
         let is_changed = options.access == Access::ReadWrite && !region.storage().is_volatile();
-        let readable_in = if is_changed { origin } else { Origin::everywhere() };
+        let readable_in = match (&reader, is_changed) {
+            (Some(_), _) => Origin::nowhere(),
+            (None, true) => origin,
+            (None, false) => Origin::everywhere(),
+        };
         let store = Self {
             region,
+            reader,
+            others,
             hash,
             seed: writer.superblock.seed,
             access: options.access,
@@ -241,11 +275,13 @@ impl Store {
 
     #[inline]
     pub(crate) fn find_hashed(&self, key: &[u8], hash: u64) -> Result<Option<Value<'_>>> {
-        self.refuse_reading_in_fork()?;
+        if !self.readable_in.is_here() {
+            return self.find_beside(key, hash);
+        }
         let Region { view, windows, pins, .. } = &*self.region;
         if let Some(instrument) = &self.instrument {
             let pin = pins.pin();
-            let found = self.find_counted(instrument, key, hash)?;
+            let found = self.find_counted(windows, instrument, key, hash)?;
             return Ok(found.map(|pair| Value::pinned(pair.value, pin)));
         }
         let Some(candidate) = find_candidate(windows, hash)? else { return Ok(None) };
@@ -259,24 +295,112 @@ impl Store {
     /// Returns the record of a key, for a caller that holds a pin.
     #[inline]
     pub(crate) fn find_while_pinned(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
-        self.refuse_reading_in_fork()?;
+        if !self.readable_in.is_here() {
+            return self.find_beside_while_pinned(key, hash);
+        }
         if let Some(instrument) = &self.instrument {
-            return self.find_counted(instrument, key, hash);
+            return self.find_counted(&self.region.windows, instrument, key, hash);
         }
         let Region { view, windows, .. } = &*self.region;
         find(windows, hash, |addr| key_at(view, addr, key))
+    }
+
+    /// Returns the value of a key in a file that another process may change.
+    #[cold]
+    #[inline(never)]
+    fn find_beside(&self, key: &[u8], hash: u64) -> Result<Option<Value<'_>>> {
+        let Some(reader) = &self.reader else { return Err(self.in_fork()) };
+        let pin = reader.pin(&self.region)?;
+        let found = self.find_beside_while_pinned(key, hash)?;
+        Ok(found.map(|pair| Value::pinned_elsewhere(pair.value, pin)))
+    }
+
+    /// Does the same for a caller that holds a pin.
+    #[cold]
+    fn find_beside_while_pinned(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
+        let Some(reader) = &self.reader else { return Err(self.in_fork()) };
+        reader.look(&self.region, |lines| {
+            let Some(instrument) = &self.instrument else {
+                return find(lines, hash, |addr| key_at(&self.region.view, addr, key));
+            };
+            self.find_counted(lines, instrument, key, hash)
+        })
+    }
+
+    /// Returns where the log ends now.
+    pub(crate) fn log_end(&self) -> Result<LogPosition> {
+        let mut writer = self.lock()?;
+        if let Some(reader) = &self.reader {
+            self.note_commit(&mut writer);
+            reader.see_growth(&self.region)?;
+        }
+        Ok(writer.log.position())
+    }
+
+    /// Returns a number that changes when another process may have moved records from which nothing leads
+    /// back to the originals: those that a handle looks at which may not write the file, and so cannot
+    /// say that it reads.
+    pub(crate) fn unnamed_moves(&self) -> Result<u64> {
+        match &self.reader {
+            Some(reader) => Ok(reader.seat(&self.region)?.unnamed_moves()),
+            None => Ok(0),
+        }
+    }
+
+    /// Returns the error of what cannot be done beside the writer.
+    pub(crate) fn locked(&self) -> Error {
+        let storage = self.region.storage();
+        Error::Locked { path: storage.path().to_path_buf(), pid: writer_pid_of(storage) }
+    }
+
+    /// Returns the handles in other processes, and others in this one, that read the file and have a place
+    /// in its reader table.
+    fn other_readers(&self) -> Result<Vec<TakenPlace>> {
+        match (&self.others, &self.reader) {
+            (Some(others), _) => Ok(others.taken_places()),
+            (None, Some(reader)) => Ok(reader.seat(&self.region)?.taken_places()),
+            (None, None) => Ok(Vec::new()),
+        }
+    }
+
+    /// Pins everything that slots hold from now on, for a caller that hands out many values.
+    pub(crate) fn pinning(&self) -> Result<Pinning<'_>> {
+        match &self.reader {
+            Some(reader) => reader.pin(&self.region).map(Pinning::Elsewhere),
+            None => Ok(Pinning::Here(self.region.pins.bunch())),
+        }
+    }
+
+    /// Returns the address of the newest record of a key, for a caller that holds a pin.
+    pub(crate) fn newest(&self, key: &[u8], hash: u64) -> Result<Option<Addr>> {
+        let Region { view, windows, .. } = &*self.region;
+        let is_key = |addr: Addr| Ok((view.pair(addr)?.key == key).then_some(addr));
+        match &self.reader {
+            Some(reader) => reader.look(&self.region, |lines| find(lines, hash, is_key)),
+            None => find(windows, hash, is_key),
+        }
+    }
+
+    /// Returns whether a slot holds an address.
+    #[inline]
+    pub(crate) fn is_held(&self, hash: u64, addr: Addr) -> Result<bool> {
+        match &self.reader {
+            Some(reader) => reader.look(&self.region, |lines| is_held(lines, hash, addr)),
+            None => is_held(&self.region.windows, hash, addr),
+        }
     }
 
     /// Does the same, and adds what it took to the counters.
     #[cold]
     fn find_counted(
         &self,
+        lines: &impl Lines,
         instrument: &Instrument,
         key: &[u8],
         hash: u64,
     ) -> Result<Option<Pair<'_>>> {
-        let Region { view, windows, .. } = &*self.region;
-        let lines = CountedLines::of(windows);
+        let view = &self.region.view;
+        let lines = CountedLines::of(lines);
         let mut compared_count = 0;
         let found = find(&lines, hash, |addr| {
             compared_count += 1;
@@ -323,7 +447,10 @@ impl Store {
     /// a child looks at.
     #[inline]
     pub(crate) fn refuse_reading_in_fork(&self) -> Result<()> {
-        if self.readable_in.is_here() { Ok(()) } else { self.refuse_in_fork() }
+        if self.readable_in.is_here() || self.reader.is_some() {
+            return Ok(());
+        }
+        Err(self.in_fork())
     }
 
     /// Refuses what only the process that opened a file may do. A table in memory is the child's own.
@@ -333,11 +460,16 @@ impl Store {
         if self.origin.is_here() || self.region.storage().is_volatile() {
             return Ok(());
         }
-        Err(Error::Poisoned {
+        Err(self.in_fork())
+    }
+
+    #[cold]
+    fn in_fork(&self) -> Error {
+        Error::Poisoned {
             reason: "this process is a fork of the one that opened the store; open it again here, \
-                     when the other has closed it"
+                     with `Db::reopen` or, to write, when the other has closed it"
                 .to_string(),
-        })
+        }
     }
 
     /// Waits until the log is durable up to `lsn`, as a leader or behind one.
@@ -424,23 +556,18 @@ impl Store {
 
     /// Counts chains and collects what the writer knows.
     pub(crate) fn collect_stats(&self, writer: &mut Writer) -> Result<Stats> {
-        if writer.superblock.is_compacted {
-            // What waits, and what is free, the table knows.
-            writer.find_segments()?;
-        }
         let region = &self.region;
-        let geometry = self.shape().geometry;
-        let mut occupancy = Occupancy::new(geometry, SLOT_COUNT as u64);
-        let mut overflow_line_count = 0;
-        let mut keys_per_line = Vec::new();
-        for bucket in (0..geometry.bucket_count()).map(BucketIndex) {
-            keys_per_line.clear();
-            for_each_line(&region.windows, bucket, |_, line| {
-                keys_per_line.push(line.slot_count());
-            })?;
-            overflow_line_count += keys_per_line.len() as u64 - 1;
-            occupancy.add_chain(bucket, &keys_per_line);
-        }
+        let (geometry, occupancy, overflow_line_count) = if let Some(reader) = &self.reader {
+            let _pin = reader.pin(region)?;
+            self.find_segments_beside(writer)?;
+            reader.look(region, |lines| count_chains(lines))?
+        } else {
+            if writer.superblock.is_compacted {
+                // What waits, and what is free, the table knows.
+                writer.find_segments()?;
+            }
+            count_chains(&region.windows)?
+        };
         let slot_count = (geometry.bucket_count() + overflow_line_count) * SLOT_COUNT as u64;
         let storage = region.storage();
         let index = region.windows.line_count(LineWindow::Buckets) * LINE_BYTES;
@@ -486,6 +613,7 @@ impl Store {
                 .map(|name| Checkpoint { log_bytes: name.lsn, bytes: name.bytes }),
             is_pinned: region.pins.is_pinned(),
             held_up_for: region.pins.held_up_for(),
+            readers: self.other_readers()?.into_iter().map(ReaderStats::of).collect(),
             recovery: self.recovery,
             lookups: self.lookups(),
             chains: occupancy.finish(),
@@ -514,6 +642,21 @@ impl Store {
         let buckets = u128::from(record_count) * 1000 / u128::from(fill_thousandths);
         Geometry::with_bucket_count(u64::try_from(buckets).unwrap_or(u64::MAX))
     }
+}
+
+/// Counts the keys of each line; returns the buckets, what they hold, and the overflow lines in use.
+fn count_chains(lines: &impl Lines) -> Result<(Geometry, Occupancy, u64)> {
+    let geometry = Shape::of_word(lines.shape().load(Ordering::Acquire)).geometry;
+    let mut occupancy = Occupancy::new(geometry, SLOT_COUNT as u64);
+    let mut overflow_line_count = 0;
+    let mut keys_per_line = Vec::new();
+    for bucket in (0..geometry.bucket_count()).map(BucketIndex) {
+        keys_per_line.clear();
+        for_each_line(lines, bucket, |_, line| keys_per_line.push(line.slot_count()))?;
+        overflow_line_count += keys_per_line.len() as u64 - 1;
+        occupancy.add_chain(bucket, &keys_per_line);
+    }
+    Ok((geometry, occupancy, overflow_line_count))
 }
 
 /// Returns the record at `addr` if it has the key.

@@ -5,7 +5,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-use crate::pins::Pin;
+use crate::pins::{Bunch, Pin};
+use crate::storage::reader_table::SeatPin;
 
 /// Bytes of a value that `Debug` shows; for a longer value it adds the length.
 const DEBUG_BYTES_MAX: usize = 64;
@@ -44,33 +45,68 @@ const DEBUG_BYTES_MAX: usize = 64;
 pub struct Value<'table> {
     bytes: Cow<'table, [u8]>,
     /// Keeps the bytes from being overwritten, if the table might.
-    pin: Option<Pin<'table>>,
+    keeper: Keeper<'table>,
+}
+
+/// What keeps the bytes of a value from being overwritten.
+#[derive(Clone)]
+#[expect(dead_code, reason = "pins are kept to be dropped")]
+enum Keeper<'table> {
+    /// Nothing need: the value owns them, or the table never changes them.
+    Nothing,
+    /// A pin of the process that may change them.
+    Pin(Pin<'table>),
+    /// A pin that the process sees which may change them.
+    Elsewhere(SeatPin<'table>),
+}
+
+/// A pin from which values get theirs.
+#[derive(Debug)]
+pub(crate) enum Pinning<'table> {
+    Here(Bunch<'table>),
+    Elsewhere(SeatPin<'table>),
+}
+
+impl<'table> Pinning<'table> {
+    /// Returns bytes as a value, as old as the pin.
+    #[inline]
+    pub(crate) fn value(&mut self, bytes: &'table [u8]) -> Value<'table> {
+        match self {
+            Self::Here(bunch) => Value::pinned(bytes, bunch.take()),
+            Self::Elsewhere(pin) => Value::pinned_elsewhere(bytes, pin.clone()),
+        }
+    }
 }
 
 impl<'table> Value<'table> {
     /// Wraps bytes that the table owns, and neither changes nor moves as long as it lives.
     #[inline]
     pub fn borrowed(bytes: &'table [u8]) -> Self {
-        Self { bytes: Cow::Borrowed(bytes), pin: None }
+        Self { bytes: Cow::Borrowed(bytes), keeper: Keeper::Nothing }
     }
 
     /// Wraps bytes that the table owns, and does not change as long as `pin` lives.
     #[inline]
     pub(crate) fn pinned(bytes: &'table [u8], pin: Pin<'table>) -> Self {
-        Self { bytes: Cow::Borrowed(bytes), pin: Some(pin) }
+        Self { bytes: Cow::Borrowed(bytes), keeper: Keeper::Pin(pin) }
+    }
+
+    /// Wraps bytes that another process does not change as long as `pin` lives.
+    pub(crate) fn pinned_elsewhere(bytes: &'table [u8], pin: SeatPin<'table>) -> Self {
+        Self { bytes: Cow::Borrowed(bytes), keeper: Keeper::Elsewhere(pin) }
     }
 
     /// Wraps bytes that were read for this value only.
     pub fn owned(bytes: Vec<u8>) -> Self {
-        Self { bytes: Cow::Owned(bytes), pin: None }
+        Self { bytes: Cow::Owned(bytes), keeper: Keeper::Nothing }
     }
 
     /// Returns the bytes, and copies them if the table owns them.
     pub fn into_vec(self) -> Vec<u8> {
-        let Self { bytes, pin } = self;
+        let Self { bytes, keeper } = self;
         let bytes = bytes.into_owned();
         // Only after the copy may the space be reused.
-        drop(pin);
+        drop(keeper);
         bytes
     }
 }

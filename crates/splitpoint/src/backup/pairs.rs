@@ -134,7 +134,7 @@ impl PairCopy<'_, '_, '_> {
     /// Copies what was deleted after the moment and before the scan came to it.
     fn read_deleted(&mut self) -> Result<()> {
         // Whatever is deleted from now on has been copied.
-        let end = self.source.lock()?.log.position();
+        let end = self.source.log_end()?;
         if self.log_end.segment_offset == 0 || end.lsn <= self.log_end.lsn {
             return Ok(());
         }

@@ -1,5 +1,7 @@
 //! One line: seven slots and a word that leads to the next line.
 
+use std::sync::OnceLock;
+
 use super::slot::{Slot, Tag};
 use crate::atomic::{AtomicU64, Ordering, may_be_killed};
 
@@ -42,8 +44,13 @@ fn store(word: &AtomicU64, value: u64) {
 }
 
 impl Line {
+    /// Returns a line that is always empty, in place of one that is not there.
+    pub(crate) fn none() -> &'static Self {
+        static NONE: OnceLock<Line> = OnceLock::new();
+        NONE.get_or_init(Self::new)
+    }
+
     /// Returns a line without slots, for tables outside a window.
-    #[cfg(test)]
     pub(crate) fn new() -> Self {
         Self { slots: std::array::from_fn(|_| AtomicU64::new(0)), meta: AtomicU64::new(0) }
     }

@@ -211,8 +211,9 @@ pub(super) fn follow<L: Lines + ?Sized>(
     line_count: u64,
 ) -> Result<&Line> {
     debug_assert!(next.0 != 0, "lines are counted from 1");
+    let line = lines.overflow(next);
     let line_count_max = lines.overflow_line_count();
-    match lines.overflow(next) {
+    match line {
         Some(line) if line_count <= line_count_max => Ok(line),
         _ => Err(Error::Corrupt {
             what: "overflow line number",

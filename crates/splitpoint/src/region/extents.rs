@@ -444,7 +444,9 @@ impl Extents {
     /// may name them.
     pub(crate) fn shrink(&self) -> Result<()> {
         let end = self.space.end() * GRANULE_BYTES;
-        if end < self.region.storage().file_bytes() {
+        // Another process may be looking at a piece of the index that was there: a later close does it.
+        let is_looked_at = self.region.pins.is_pinned_elsewhere();
+        if end < self.region.storage().file_bytes() && !is_looked_at {
             self.region.write("truncate", |storage| storage.truncate(end))?;
         }
         for extent in self.space.free() {

@@ -73,6 +73,12 @@ impl Windows {
         Ok(())
     }
 
+    /// Returns the first granules of the pieces of a window, as the live header lists them.
+    pub(crate) fn listed_pieces(&self, window: LineWindow) -> Vec<u64> {
+        let live = self.live();
+        (0..live.piece_count(window)).map(|piece| live.piece(window, piece)).collect()
+    }
+
     /// Drops the pieces that are mapped, because the index is about to be rebuilt.
     pub(crate) fn forget_pieces(&self) {
         for window in LineWindow::ALL {

@@ -50,6 +50,11 @@ impl Origin {
         Self { word: &EVERYWHERE, number: 1, id: None }
     }
 
+    /// Returns the origin of what no process may use by itself.
+    pub(crate) fn nowhere() -> Self {
+        Self { word: &NOWHERE, number: 1, id: None }
+    }
+
     /// Returns whether this is still that process. Costs two loads and a comparison, or a system call
     /// where the kernel cannot wipe a word.
     #[inline]

@@ -25,6 +25,7 @@ use super::claim::{Room, claim, free_bytes, is_never_written};
 use super::fork::Origin;
 use super::limits::locked_bytes_max;
 use super::reservation::{HUGE_BYTES, Part, Protection, Reservation};
+use super::shared_file::SharedFile;
 use super::{
     Backing, Clean, Identity, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
 };
@@ -37,7 +38,8 @@ const CACHE_PROBES: u64 = 32;
 /// A file behind shared mappings.
 #[derive(Debug)]
 pub(crate) struct Mapped {
-    file: File,
+    file: Arc<File>,
+    shared: SharedFile,
     path: PathBuf,
     identity: Identity,
     origin: Origin,
@@ -65,7 +67,9 @@ impl Mapped {
         };
         let protection = if is_writable { Protection::ReadWrite } else { Protection::Read };
         let file_bytes = metadata.len().min(FILE_BYTES_MAX);
+        let file = Arc::new(file);
         Ok(Self {
+            shared: SharedFile::new(file.clone()),
             view: View::new(&file, file_bytes)?,
             windows: Windows::new(protection)?,
             file,
@@ -109,7 +113,7 @@ impl Drop for Mapped {
         // Closing the file would release the lock, unless a child of a fork still has the file
         // open. In that child the lock is the parent's.
         if self.origin.is_here() {
-            let _ = self.file.unlock();
+            SharedFile::unlock(&self.file);
         }
     }
 }
@@ -121,6 +125,10 @@ impl Storage for Mapped {
 
     fn identity(&self) -> Identity {
         self.identity
+    }
+
+    fn shared_file(&self) -> Option<&SharedFile> {
+        Some(&self.shared)
     }
 
     fn file_bytes(&self) -> u64 {

@@ -11,6 +11,7 @@
 //! - [`sim`]: a memory image and a disk image, for tests of crashes and faults.
 
 pub(crate) mod anon;
+pub(crate) mod byte_locks;
 mod claim;
 pub(crate) mod failure;
 pub(crate) mod fork;
@@ -20,8 +21,10 @@ pub(crate) mod new_file;
 pub(crate) mod open;
 mod pages;
 pub(crate) mod raw;
+pub(crate) mod reader_table;
 pub(crate) mod regular;
 mod reservation;
+pub(crate) mod shared_file;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod sim;
 pub(crate) mod unnamed_file;
@@ -37,6 +40,8 @@ use rustix::io::Errno;
 pub(crate) use claim::Room;
 pub(crate) use pages::Pages;
 pub(crate) use reservation::HUGE_BYTES;
+
+use shared_file::SharedFile;
 
 use crate::atomic::may_be_killed;
 use crate::prefaulter::Work;
@@ -238,6 +243,11 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
 
     /// Returns what identifies the file on this boot.
     fn identity(&self) -> Identity;
+
+    /// Returns what the handles of the file tell each other, if other processes may have it open.
+    fn shared_file(&self) -> Option<&SharedFile> {
+        None
+    }
 
     /// Returns whether the bytes vanish with the process, so that there is nothing to sync.
     fn is_volatile(&self) -> bool {

@@ -16,6 +16,7 @@ use super::failure::io_error;
 use super::mapped::Mapped;
 use super::open::{is_named, refuse_network, sync_directory, writer_pid};
 use super::regular::{open_regular, open_regular_with, refuse_dangling_link, refuse_special};
+use super::shared_file::SharedFile;
 use crate::error::{Error, Result, Unsupported};
 
 /// Permissions of a file without an original, before the umask.
@@ -329,6 +330,9 @@ fn examine(
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => {
             Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) })
+        }
+        Ok(()) if SharedFile::is_in_use(&file) => {
+            Err(Error::Locked { path: path.to_path_buf(), pid: None })
         }
         Ok(()) | Err(TryLockError::Error(_)) => Ok((target, Some(file))),
     }

@@ -1,20 +1,30 @@
 //! Opens, creates and locks the file of a store.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use super::Storage;
 use super::failure::io_error;
 use super::mapped::Mapped;
 use super::regular::open_regular;
+use super::shared_file::SharedFile;
 use crate::error::{Error, Result, Unsupported};
-use crate::format::PID_OFFSET;
+use crate::format::{PID_OFFSET, u64_at};
 use crate::options::{Access, Create, Options};
 
 /// Number of times that a file which other processes keep replacing is opened before it counts as
 /// locked.
 const OPENINGS_MAX: u32 = 100;
+/// How long a reader waits at least for a writer that is opening the file.
+const OPENING_WAIT: Duration = Duration::from_secs(30);
+/// How long a writer waits at least where none is.
+const MOMENT: Duration = Duration::from_millis(50);
+/// How long to wait at most between two looks at a file that is locked.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A file that this handle has locked and mapped.
 #[derive(Debug)]
@@ -24,8 +34,7 @@ pub(crate) struct Locked {
     pub(crate) is_new: bool,
 }
 
-/// Opens the file at `path` and locks it: exclusively if this handle may write, otherwise against
-/// writers.
+/// Opens the file at `path` and locks it, which may wait for others as long as the options say.
 ///
 /// A new file is empty; an existing one has not been read.
 pub(crate) fn open_and_lock(path: &Path, options: &Options) -> Result<Locked> {
@@ -42,32 +51,49 @@ fn open_and_lock_with(
     options: &Options,
     mut before_lock: impl FnMut(),
 ) -> Result<Locked> {
-    for _ in 0..OPENINGS_MAX {
+    let begun = Instant::now();
+    let mut opening_count = 0;
+    let mut was_refused = false;
+    while opening_count < OPENINGS_MAX {
         let (file, is_new) = open(path, options)?;
         refuse_network(&file, path)?;
         before_lock();
-        let locked = match options.access {
-            Access::ReadWrite => file.try_lock(),
-            Access::ReadOnly => file.try_lock_shared(),
-        };
-        match locked {
-            Ok(()) if !is_named(&file, path)? => {
-                // As in `Mapped`: a child of a fork may have the file open for a moment.
-                let _ = file.unlock();
-            }
-            Ok(()) => {
-                let is_writable = options.access == Access::ReadWrite;
-                let storage = Mapped::new(file, path.to_path_buf(), is_writable)
-                    .map_err(|source| io_error("map", path, source))?;
-                return Ok(Locked { storage, is_new });
-            }
-            Err(TryLockError::WouldBlock) => {
+        if !try_lock(&file, options).map_err(|source| io_error("lock", path, source))? {
+            let wait_max = match options.access {
+                Access::ReadOnly if SharedFile::is_being_opened(&file) => OPENING_WAIT,
+                // A reader that comes locks the file for a moment.
+                Access::ReadWrite if !SharedFile::is_being_written(&file) => MOMENT,
+                _ => Duration::ZERO,
+            };
+            // The others may have let this one in between the two looks.
+            if was_refused && begun.elapsed() >= wait_max.max(options.lock_timeout) {
                 return Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) });
             }
-            Err(TryLockError::Error(source)) => return Err(io_error("lock", path, source)),
+            if std::mem::replace(&mut was_refused, true) {
+                thread::sleep(LOOK_AGAIN.min(begun.elapsed()));
+            }
+            continue;
         }
+        if !is_named(&file, path)? {
+            // As in `Mapped`: a child of a fork may have the file open for a moment.
+            SharedFile::unlock(&file);
+            opening_count += 1;
+            continue;
+        }
+        let is_writable = options.access == Access::ReadWrite;
+        let storage = Mapped::new(file, path.to_path_buf(), is_writable)
+            .map_err(|source| io_error("map", path, source))?;
+        return Ok(Locked { storage, is_new });
     }
     Err(Error::Locked { path: path.to_path_buf(), pid: None })
+}
+
+/// Locks a file for a handle; returns whether nobody stands in the way.
+fn try_lock(file: &File, options: &Options) -> io::Result<bool> {
+    match options.access {
+        Access::ReadWrite => SharedFile::try_lock_to_write(file, options.sharing),
+        Access::ReadOnly => SharedFile::try_lock_to_read(file),
+    }
 }
 
 /// Returns whether the name leads to this open file.
@@ -183,11 +209,21 @@ pub(crate) fn remove_new(path: &Path) {
 pub(super) fn writer_pid(file: &File) -> Option<u32> {
     let mut bytes = [0; 8];
     file.read_exact_at(&mut bytes, PID_OFFSET).ok()?;
-    let pid = u32::try_from(u64::from_le_bytes(bytes)).ok()?;
+    pid_of(&bytes)
+}
+
+/// Returns the process that the word of the live header names, if it lives.
+fn pid_of(bytes: &[u8]) -> Option<u32> {
+    let pid = u32::try_from(u64_at(bytes, 0)).ok()?;
     let process = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
     let is_alive =
         !matches!(rustix::process::test_kill_process(process), Err(rustix::io::Errno::SRCH));
     is_alive.then_some(pid)
+}
+
+/// As [`writer_pid`], of a storage.
+pub(crate) fn writer_pid_of(storage: &dyn Storage) -> Option<u32> {
+    pid_of(&storage.read(PID_OFFSET, 8))
 }
 
 /// Makes the name of a new file durable.

@@ -29,6 +29,7 @@ use crate::log::record::{Pair, RecordHeader, RecordKind, finish_crc};
 use crate::log::relocation::{Moved, Relocation};
 use crate::log::scan::AHEAD_BYTES;
 use crate::segments::{SegmentTable, SegmentUse, TableSegment};
+use crate::storage::reader_table::OtherReaders;
 use crate::testing::mutant::{self, Mutant};
 
 /// Records that are looked up together, so that the cache misses of their buckets overlap.
@@ -386,8 +387,10 @@ impl Store {
         salt: u64,
     ) -> Result<()> {
         // A scan that goes on finds the version of its moment by `prev`.
-        let names_original =
-            self.horizons.oldest().is_some() && !mutant::is_made(Mutant::MovesWithoutName);
+        let others = self.others.as_deref().map(MovesAmongOthers::begin);
+        let is_looked_back = self.horizons.oldest().is_some()
+            || others.as_ref().is_some_and(|others| others.names_original);
+        let names_original = is_looked_back && !mutant::is_made(Mutant::MovesWithoutName);
         let is_logged = !self.region.storage().is_volatile();
         if is_logged {
             let bytes = relocation_bytes(candidates.len());
@@ -476,6 +479,25 @@ impl Store {
         }
         self.commit(writer);
         Ok(())
+    }
+}
+
+/// Records that are moved while other processes may read, until it is dropped.
+struct MovesAmongOthers<'a> {
+    others: &'a OtherReaders,
+    /// Whether one of them may look back to the originals.
+    names_original: bool,
+}
+
+impl<'a> MovesAmongOthers<'a> {
+    fn begin(others: &'a OtherReaders) -> Self {
+        Self { others, names_original: others.begin_move() }
+    }
+}
+
+impl Drop for MovesAmongOthers<'_> {
+    fn drop(&mut self) {
+        self.others.end_move();
     }
 }
 

@@ -5,20 +5,115 @@
 
 use std::ops::Range;
 
-use super::Writer;
+use super::{Store, Writer};
 use crate::error::{Error, Result};
-use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, SegmentKind};
+use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, SegmentHeader, SegmentKind};
 use crate::live::{CommitState, LineWindow};
 use crate::log::record::RecordKind;
 use crate::log::runs::{Runs, run_of};
 use crate::log::scan::{LogWalk, Trust, big_target};
 use crate::log::segment::{Segment, log_segment_at, segments_before};
 use crate::piece::piece_of;
-use crate::region::Region;
+use crate::recovery::{committed_position, read_superblock};
+use crate::region::{Extents, Region};
 use crate::segments::{SegmentTable, SegmentUse};
 use crate::space::{Extent, between};
 
+/// How often the segments of a file are looked at that another process changes.
+const LOOKS: u32 = 1000;
+
+impl Store {
+    /// Looks for the segments with records: those of now, if another process may change them.
+    pub(crate) fn find_segments_for(&self, writer: &mut Writer) -> Result<()> {
+        match &self.reader {
+            Some(_) => self.find_segments_beside(writer),
+            None => writer.find_segments(),
+        }
+    }
+
+    /// Looks for the segments of a file that another process may change, and notes the last commit: all of
+    /// its records are in them, and nothing is younger. The caller has a pin.
+    ///
+    /// The segments are looked at before the commit and after it. What is in one of them at the commit was
+    /// in it at the first look too, unless a segment has begun in between: then the looks are begun anew.
+    pub(super) fn find_segments_beside(&self, writer: &mut Writer) -> Result<()> {
+        let region = &self.region;
+        let mut last_error =
+            Error::Locked { path: region.storage().path().to_path_buf(), pid: None };
+        for _ in 0..LOOKS {
+            let found = self.look_at_segments(writer).and_then(|()| {
+                let before = writer.extents.segments().map(places).unwrap_or_default();
+                let extents = std::mem::replace(&mut writer.extents, Extents::of(region));
+                self.note_commit(writer);
+                writer.find_segments()?;
+                let after = writer.extents.segments().map(places).unwrap_or_default();
+                writer.extents = extents;
+                let is_known = |offset| {
+                    offset == 0 || before.binary_search_by_key(&offset, |&(at, _)| at).is_ok()
+                };
+                let heads_are_known =
+                    is_known(writer.state.tail_segment) && is_known(writer.state.head_segment);
+                let all_are_known = after.iter().all(|place| before.binary_search(place).is_ok());
+                if heads_are_known && all_are_known {
+                    writer.forget_younger_bigs();
+                }
+                Ok(heads_are_known && all_are_known)
+            });
+            match found {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => last_error = error,
+            }
+        }
+        Err(last_error)
+    }
+
+    fn look_at_segments(&self, writer: &mut Writer) -> Result<()> {
+        if let Some(reader) = &self.reader {
+            reader.see_growth(&self.region)?;
+        }
+        writer.superblock = read_superblock(self.region.storage())?;
+        self.note_commit(writer);
+        writer.extents = Extents::of(&self.region);
+        writer.find_segments()
+    }
+
+    /// Notes the last commit of another process.
+    pub(crate) fn note_commit(&self, writer: &mut Writer) {
+        let (position, state) = committed_position(&writer.superblock, &self.region);
+        writer.state = state;
+        writer.log.set_read_position(position);
+    }
+}
+
+/// Returns where the segments of a table are that have records, and which they are, in the order of the
+/// file.
+fn places(segments: &SegmentTable) -> Vec<(u64, u64)> {
+    let followed = segments.segments().filter(|one| one.segment_use != SegmentUse::Emptied);
+    let parts = segments.parts().map(|(part, _)| (part.start, part.end));
+    let mut places: Vec<(u64, u64)> =
+        followed.map(|one| (one.offset, u64::from(one.sequence))).chain(parts).collect();
+    places.sort_unstable();
+    places
+}
+
 impl Writer {
+    /// Removes the segments of big records from the table that are younger than the last commit.
+    fn forget_younger_bigs(&mut self) {
+        let lsn = self.log.position().lsn;
+        let region = self.extents.region().clone();
+        let Some(segments) = self.extents.segments_mut() else { return };
+        let parts: Vec<u64> = segments.parts().map(|(part, _)| part.start).collect();
+        for offset in parts {
+            let header = region.view.segment(offset);
+            let is_younger =
+                |header: SegmentHeader| header.kind == SegmentKind::Big && header.base_lsn >= lsn;
+            if header.is_ok_and(is_younger) {
+                segments.end_big(offset);
+            }
+        }
+    }
+
     /// Looks for the segments with records, unless that was done: in the segment table of the file or,
     /// where there is none, along the log.
     ///

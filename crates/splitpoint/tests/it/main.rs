@@ -8,6 +8,7 @@ mod address_space;
 mod backup;
 #[cfg(test)]
 mod batch;
+mod beside;
 #[cfg(test)]
 mod check;
 #[cfg(test)]

@@ -1,0 +1,121 @@
+//! Opens a file to read it beside a process that writes it, or that may come and do so.
+//!
+//! | found | done |
+//! |---|---|
+//! | a writer is there, or has closed the store | its tables are read as they are |
+//! | a killed writer has left the tables, valid as after each of its stores | the same; the next writer completes the change that was being made |
+//! | anything else | writers are kept out as long as the handle is open, and it makes an index of its own |
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::{Opening, committed_position, random_u64, read_superblock, resolve_hash};
+use crate::error::{Error, Result};
+use crate::log::append::Appender;
+use crate::options::{Access, Options};
+use crate::reader::Reader;
+use crate::region::{Extents, Region};
+use crate::stats::Recovery;
+use crate::storage::Storage;
+use crate::storage::failure::io_error;
+use crate::storage::open::writer_pid_of;
+use crate::store::Opened;
+
+/// How often tables that a writer is changing are looked at, and how long to wait in between.
+const LOOKS: u32 = 200;
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Opens a store for reading alone.
+pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
+    // Before the header is mapped: it tells what is no store.
+    read_superblock(&*storage)?;
+    let region = Arc::new(Region::new(storage, false)?);
+    let shared = region.storage().shared_file().expect("the caller has looked");
+    let lock_failed = |source| io_error("lock", region.storage().path(), source);
+    for look in 0..LOOKS {
+        if look > 0 {
+            thread::sleep(LOOK_AGAIN);
+        }
+        region.see_size()?;
+        let opening = begin(&region, options)?;
+        let has_writer = shared.has_writer();
+        if !options.rebuild_index && (has_writer || opening.superblock.is_clean) {
+            if opening.may_read_beside(&region, has_writer) {
+                return opening.finish_beside(&region);
+            }
+        }
+        // Also where a writer was killed after the look.
+        if !shared.keep_writers_out().map_err(lock_failed)? {
+            continue;
+        }
+        region.see_size()?;
+        let opening = begin(&region, options)?;
+        if !options.rebuild_index
+            && opening.may_read_beside(&region, false)
+            && (opening.superblock.is_clean || opening.is_readable_as_left(&region))
+        {
+            shared.let_writers_in().map_err(lock_failed)?;
+            return opening.finish_beside(&region);
+        }
+        return opening.replay(&region, options.rebuild_index);
+    }
+    let storage = region.storage();
+    Err(Error::Locked { path: storage.path().to_path_buf(), pid: writer_pid_of(storage) })
+}
+
+fn begin(region: &Region, options: &Options) -> Result<Opening> {
+    let superblock = read_superblock(region.storage())?;
+    let hash = resolve_hash(&superblock, options)?;
+    let log = Appender::new(
+        random_u64(region.storage())?,
+        superblock.segment_bytes_min.into(),
+        superblock.segment_bytes_max.into(),
+    );
+    let on_recovery = options.on_recovery.clone();
+    Ok(Opening { superblock, hash, log, access: Access::ReadOnly, on_recovery })
+}
+
+impl Opening {
+    /// Returns whether the tables in the file can be read as they are. They may be changing, so "no"
+    /// is an answer for this look.
+    fn may_read_beside(&self, region: &Region, has_writer: bool) -> bool {
+        let live = region.live();
+        if live.has_failed_sync() || live.validate(region.view.file_bytes()).is_err() {
+            return false;
+        }
+        if self.superblock.is_clean {
+            return live.crc() == self.superblock.live_crc;
+        }
+        let identity = region.storage().identity();
+        // Through whatever mount a writer that lives has opened the file, it has the same pages.
+        if has_writer { live.is_of_file(identity) } else { live.is_of(identity) }
+    }
+
+    /// Returns whether the tables that a killed writer left agree with the log, and no record was being
+    /// moved from which nothing would lead back. Writers are kept out.
+    fn is_readable_as_left(&self, region: &Region) -> bool {
+        let agreement = || -> Result<bool> {
+            region.windows.map_listed_pieces()?;
+            let (position, _) = committed_position(&self.superblock, region);
+            self.compare_with_log(region, position)?;
+            Ok(true)
+        };
+        agreement().unwrap_or(false)
+    }
+
+    /// Ends the opening of a handle that reads the tables in the file.
+    fn finish_beside(mut self, region: &Arc<Region>) -> Result<Opened> {
+        let (position, state) = committed_position(&self.superblock, region);
+        self.log.set_read_position(position);
+        let recovery = if self.superblock.is_clean {
+            Recovery::Clean
+        } else {
+            Recovery::WarmRestart { records: 0 }
+        };
+        let reader = Some(Reader::new(region)?);
+        let extents = Extents::of(region);
+        let opened = self.finish(extents, (state, recovery, position.lsn));
+        Ok(Opened { reader, ..opened })
+    }
+}

@@ -1,0 +1,189 @@
+//! Locks of single bytes of a file, far behind any content, that belong to an open file description.
+//!
+//! The kernel drops them when the last descriptor of the description is closed, so nothing is left of
+//! a process that was killed, and no process id decides anything. Unlike the older locks of `fcntl`
+//! they are not lost when the process closes another descriptor of the file, and two handles in one
+//! process exclude each other.
+//!
+//! | byte | held | by |
+//! |---|---|---|
+//! | 2^62 | shared | every handle. Exclusively: one that lets nobody else in, for its session or while it makes the tables |
+//! | 2^62 + 1 | exclusively | the handle that may change the file |
+//! | 2^62 + 2 | exclusively | a writer that is opening the file: the others wait |
+//! | 2^62 + 16, 2^62 + 17 | shared | readers that may not write to the reader table, while they read: one byte for each parity |
+//! | 2^62 + 64 + i | exclusively | the reader whose place in the reader table is i |
+//!
+//! A writer also has the file locked by `flock`, exclusively. A reader that has made a private index,
+//! and whatever reads the file without the tables, has it shared: so no writer comes meanwhile.
+//!
+//! # Source
+//!
+//! Open file description locks: Linux 3.15; POSIX.1-2024.
+
+use std::fs::File;
+use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
+
+/// A byte that is locked, by its offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LockByte(u64);
+
+impl LockByte {
+    /// That a handle has the file open.
+    pub(crate) const PRESENCE: Self = Self(1 << 62);
+    /// That a handle may change the file.
+    pub(crate) const WRITER: Self = Self((1 << 62) + 1);
+    /// That a writer is opening the file.
+    pub(crate) const OPENING: Self = Self((1 << 62) + 2);
+
+    /// That a reader without a place reads, counted on a parity.
+    pub(crate) fn pin(parity: u64) -> Self {
+        Self((1 << 62) + 16 + (parity & 1))
+    }
+
+    /// That a reader has a place in the reader table.
+    pub(crate) fn place(place: usize) -> Self {
+        Self((1 << 62) + 64 + place as u64)
+    }
+}
+
+/// How a byte is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockKind {
+    Shared,
+    Exclusive,
+}
+
+/// Locks a byte, or changes the kind of the lock; returns `false` if another description has a lock
+/// that does not go with it. An exclusive lock needs a file that is open for writing, a shared one a
+/// file that is open for reading.
+#[cfg(target_os = "linux")]
+pub(crate) fn try_lock(file: &File, byte: LockByte, kind: LockKind) -> io::Result<bool> {
+    let kind = match kind {
+        LockKind::Shared => libc::F_RDLCK,
+        LockKind::Exclusive => libc::F_WRLCK,
+    };
+    match call(file, libc::F_OFD_SETLK, &mut lock_of(byte, 1, kind)) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+            Ok(false)
+        }
+        locked => locked.map(|()| true),
+    }
+}
+
+/// Unlocks a byte.
+#[cfg(target_os = "linux")]
+pub(crate) fn unlock(file: &File, byte: LockByte) -> io::Result<()> {
+    call(file, libc::F_OFD_SETLK, &mut lock_of(byte, 1, libc::F_UNLCK))
+}
+
+/// Unlocks every byte that this description has locked.
+#[cfg(target_os = "linux")]
+pub(crate) fn unlock_all(file: &File) -> io::Result<()> {
+    call(file, libc::F_OFD_SETLK, &mut lock_of(LockByte::PRESENCE, 0, libc::F_UNLCK))
+}
+
+/// Returns whether another description has a lock on a byte that does not go with an exclusive one.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_locked(file: &File, byte: LockByte) -> io::Result<bool> {
+    let mut lock = lock_of(byte, 1, libc::F_WRLCK);
+    call(file, libc::F_OFD_GETLK, &mut lock)?;
+    Ok(i32::from(lock.l_type) != libc::F_UNLCK)
+}
+
+/// Describes a lock of `byte_count` bytes from `byte` on, 0 for all.
+#[cfg(target_os = "linux")]
+fn lock_of(byte: LockByte, byte_count: i64, kind: libc::c_int) -> libc::flock {
+    // SAFETY: all fields are numbers, for which zero is valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as i16;
+    lock.l_whence = libc::SEEK_SET as i16;
+    lock.l_start = byte.0.cast_signed();
+    lock.l_len = byte_count;
+    lock
+}
+
+#[cfg(target_os = "linux")]
+fn call(file: &File, command: libc::c_int, lock: &mut libc::flock) -> io::Result<()> {
+    super::uninterrupted(|| {
+        // SAFETY: the descriptor is open, and the pointer leads to a whole `struct flock`.
+        let done = unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(lock)) };
+        if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    })
+}
+
+/// Elsewhere there is `flock` alone: one handle that writes, or any number that read.
+#[cfg(not(target_os = "linux"))]
+mod without {
+    use super::{File, LockByte, LockKind, io};
+
+    pub(crate) fn try_lock(_: &File, _: LockByte, _: LockKind) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    pub(crate) fn unlock(_: &File, _: LockByte) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(crate) fn unlock_all(_: &File) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(crate) fn is_locked(_: &File, _: LockByte) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+#[cfg(not(target_os = "linux"))]
+pub(crate) use without::{is_locked, try_lock, unlock, unlock_all};
+
+#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+mod tests {
+    use super::*;
+
+    /// Opens the same new file twice, for reading and writing.
+    fn two_descriptions() -> (File, File) {
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let path = dir.path().join("a");
+        let first = File::create_new(&path).expect("nothing fails");
+        let both = || File::options().read(true).write(true).open(&path).expect("nothing fails");
+        drop(first);
+        (both(), both())
+    }
+
+    #[test]
+    fn two_handles_of_one_process_exclude_each_other() {
+        let (a, b) = two_descriptions();
+        assert!(try_lock(&a, LockByte::WRITER, LockKind::Exclusive).unwrap());
+        assert!(is_locked(&b, LockByte::WRITER).unwrap());
+        assert!(!is_locked(&a, LockByte::WRITER).unwrap(), "its own lock is none of another");
+        assert!(!try_lock(&b, LockByte::WRITER, LockKind::Exclusive).unwrap());
+        assert!(!try_lock(&b, LockByte::WRITER, LockKind::Shared).unwrap());
+        assert!(try_lock(&b, LockByte::PRESENCE, LockKind::Exclusive).unwrap(), "another byte");
+        unlock(&a, LockByte::WRITER).unwrap();
+        assert!(try_lock(&b, LockByte::WRITER, LockKind::Exclusive).unwrap());
+    }
+
+    #[test]
+    fn a_shared_lock_becomes_exclusive_only_when_the_others_are_gone() {
+        let (a, b) = two_descriptions();
+        assert!(try_lock(&a, LockByte::PRESENCE, LockKind::Shared).unwrap());
+        assert!(try_lock(&b, LockByte::PRESENCE, LockKind::Shared).unwrap());
+        assert!(!try_lock(&a, LockByte::PRESENCE, LockKind::Exclusive).unwrap());
+        unlock_all(&b).unwrap();
+        assert!(try_lock(&a, LockByte::PRESENCE, LockKind::Exclusive).unwrap());
+        assert!(try_lock(&a, LockByte::PRESENCE, LockKind::Shared).unwrap());
+        assert!(try_lock(&b, LockByte::PRESENCE, LockKind::Shared).unwrap());
+    }
+
+    #[test]
+    fn closing_another_descriptor_of_the_file_does_not_unlock() {
+        let (a, b) = two_descriptions();
+        assert!(try_lock(&a, LockByte::WRITER, LockKind::Exclusive).unwrap());
+        let again = File::options().read(true).open(format!("/proc/self/fd/{}", a.as_raw_fd()));
+        drop(again.unwrap());
+        assert!(is_locked(&b, LockByte::WRITER).unwrap());
+        drop(a);
+        assert!(!is_locked(&b, LockByte::WRITER).unwrap(), "gone with the description");
+    }
+}

@@ -1,0 +1,158 @@
+//! What the handles of one file, in all processes, tell each other by locks: see
+//! [`byte_locks`](super::byte_locks) for the bytes, [`reader_table`](super::reader_table) for what they
+//! look at.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::sync::Arc;
+
+use super::byte_locks::{self, LockByte, LockKind};
+use super::claim::{Room, claim};
+use super::reader_table::{OtherReaders, Seat};
+use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
+use crate::options::Sharing;
+
+/// Whether the system has locks that let readers in beside a writer.
+const HAS_BYTE_LOCKS: bool = cfg!(target_os = "linux");
+
+/// A file that other handles may have open.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedFile(Arc<File>);
+
+impl SharedFile {
+    /// Wraps a file that this handle has locked.
+    pub(crate) fn new(file: Arc<File>) -> Self {
+        Self(file)
+    }
+
+    /// Locks a file for a handle that may change it; returns whether nobody stands in the way. Others are
+    /// kept out as far as possible until [`let_others_in`](Self::let_others_in).
+    pub(crate) fn try_lock_to_write(file: &File, sharing: Sharing) -> io::Result<bool> {
+        let is_first = match file.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Error(source)) => return Err(source),
+        };
+        let exclusively = |byte| byte_locks::try_lock(file, byte, LockKind::Exclusive);
+        let is_writer =
+            is_first && exclusively(LockByte::WRITER)? && exclusively(LockByte::OPENING)?;
+        let is_in = is_writer
+            && (exclusively(LockByte::PRESENCE)?
+                || sharing == Sharing::OneWriter
+                    && byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared)?);
+        if !is_in {
+            Self::unlock(file);
+        }
+        Ok(is_in)
+    }
+
+    /// Locks a file for a handle that only reads; returns whether nobody stands in the way.
+    pub(crate) fn try_lock_to_read(file: &File) -> io::Result<bool> {
+        if !HAS_BYTE_LOCKS {
+            return try_flock_shared(file);
+        }
+        if !byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared)? {
+            return Ok(false);
+        }
+        // Beside a writer of this version it may read, beside anything else that has the file locked not:
+        // a copy that is being made, a writer that knows nothing of readers.
+        if try_flock_shared(file)? {
+            file.unlock()?;
+        } else if !byte_locks::is_locked(file, LockByte::WRITER)? {
+            Self::unlock(file);
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Lets go of every lock. Closing the file would do so, unless a child of a fork has it open.
+    pub(crate) fn unlock(file: &File) {
+        // Without the locks nothing is left to do.
+        let _ = byte_locks::unlock_all(file);
+        let _ = file.unlock();
+    }
+
+    /// Returns whether a writer is opening the file, which readers wait for.
+    pub(crate) fn is_being_opened(file: &File) -> bool {
+        byte_locks::is_locked(file, LockByte::OPENING).unwrap_or(false)
+    }
+
+    /// Returns whether another handle may change the file.
+    pub(crate) fn is_being_written(file: &File) -> bool {
+        byte_locks::is_locked(file, LockByte::WRITER).unwrap_or(true)
+    }
+
+    /// Returns whether any other handle has the file open.
+    pub(crate) fn is_in_use(file: &File) -> bool {
+        byte_locks::is_locked(file, LockByte::PRESENCE).unwrap_or(false)
+    }
+
+    /// Returns whether a handle is open that may change the file.
+    pub(crate) fn has_writer(&self) -> bool {
+        Self::is_being_written(&self.0)
+    }
+
+    /// Keeps writers out until the handle is closed or [`let_writers_in`](Self::let_writers_in); returns
+    /// `false` if there is one.
+    pub(crate) fn keep_writers_out(&self) -> io::Result<bool> {
+        try_flock_shared(&self.0)
+    }
+
+    /// Ends [`keep_writers_out`](Self::keep_writers_out).
+    pub(crate) fn let_writers_in(&self) -> io::Result<()> {
+        if HAS_BYTE_LOCKS { self.0.unlock() } else { Ok(()) }
+    }
+
+    /// Keeps every other handle out, for a writer that makes the tables; returns `false` if there is
+    /// another.
+    pub(crate) fn be_alone(&self) -> io::Result<bool> {
+        byte_locks::try_lock(&self.0, LockByte::PRESENCE, LockKind::Exclusive)
+    }
+
+    /// Ends the opening of a writer: from now on others come in, unless the handle is exclusive. Returns
+    /// what it is to know of readers.
+    ///
+    /// Where their table has no room the handle stays alone, if it is.
+    pub(crate) fn let_others_in(&self, sharing: Sharing) -> io::Result<Option<Arc<OtherReaders>>> {
+        let is_shared = HAS_BYTE_LOCKS && sharing == Sharing::OneWriter;
+        let is_alone = self.be_alone()?;
+        let others = if is_shared { self.other_readers(is_alone) } else { Ok(None) };
+        let others = match others {
+            Err(_) if is_alone => None,
+            others => others?,
+        };
+        if others.is_some() {
+            byte_locks::try_lock(&self.0, LockByte::PRESENCE, LockKind::Shared)?;
+        }
+        byte_locks::unlock(&self.0, LockByte::OPENING)?;
+        Ok(others)
+    }
+
+    fn other_readers(&self, is_alone: bool) -> io::Result<Option<Arc<OtherReaders>>> {
+        claim(&self.0, READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES)?;
+        let others = OtherReaders::of(self.0.clone())?;
+        if is_alone {
+            others.forget_all();
+        }
+        Ok(Some(Arc::new(others)))
+    }
+
+    /// Takes what a reader needs to pin what it looks at.
+    pub(crate) fn take_seat(&self) -> io::Result<Seat> {
+        Seat::take(&self.0)
+    }
+}
+
+/// Returns whether stores to the reader table find their block, whoever makes them.
+pub(super) fn can_store_to_table(file: &File) -> bool {
+    let range = READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES;
+    claim(file, range).is_ok_and(|room| room == Room::Claimed)
+}
+
+fn try_flock_shared(file: &File) -> io::Result<bool> {
+    match file.try_lock_shared() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(source)) => Err(source),
+    }
+}
