@@ -245,6 +245,12 @@ impl<'a> Live<'a> {
         self.store(PID, 0);
     }
 
+    /// Returns whether a writer is recorded, which may have been killed.
+    #[inline]
+    pub(crate) fn has_pid(self) -> bool {
+        self.load(PID) != 0
+    }
+
     /// Returns whether a process on this boot wrote the header to this file, through this mount.
     pub(crate) fn is_of(self, identity: Identity) -> bool {
         identity.mount_id != 0 && self.load(MOUNT) == identity.mount_id && self.is_of_file(identity)

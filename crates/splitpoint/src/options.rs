@@ -93,7 +93,7 @@ pub enum Sharing {
     /// in this process and in others.
     #[default]
     OneWriter,
-    /// Nobody else.
+    /// Nobody else, or, for a handle that only reads, none that may change the store.
     Exclusive,
 }
 
@@ -402,7 +402,7 @@ impl Options {
 
     /// Sets who else may have the file open; [`Sharing::OneWriter`] by default.
     ///
-    /// For a handle that only reads it makes no difference. Where the system has no locks of open file
+    /// Where the system has no locks of open file
     /// descriptions (Linux has), every handle that writes is exclusive.
     ///
     /// # Examples

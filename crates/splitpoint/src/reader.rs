@@ -35,12 +35,16 @@ use crate::linear::BucketIndex;
 use crate::live::LineWindow;
 use crate::region::Region;
 use crate::storage::failure::io_error;
-use crate::storage::reader_table::{Seat, SeatPin};
+use crate::storage::reader_table::{Rest, Seat, SeatPin, TakenPlace};
+use crate::storage::shared_file::SharedFile;
 
 /// What a handle has that reads beside a writer.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    seats: Seats,
+    /// What it pins with while nobody writes; `None` if a writer was there when it came.
+    rest: Option<Rest>,
+    /// What it pins with beside a writer.
+    seats: OnceLock<Box<Seats>>,
     /// The piece epoch of the pieces that are mapped; `UNKNOWN` before the first lookup.
     mapped_epoch: AtomicU64,
     /// First granules of the pieces that are mapped, of each window.
@@ -51,34 +55,70 @@ pub(crate) struct Reader {
 const UNKNOWN: u64 = u64::MAX;
 
 impl Reader {
-    /// Takes a seat at the file of a region.
-    pub(crate) fn new(region: &Region) -> Result<Self> {
-        Ok(Self {
-            seats: Seats { first: take_seat(region)?, next: OnceLock::new() },
+    /// Prepares to read the file of a region, which is closed or has a writer.
+    pub(crate) fn new(region: &Region, is_closed: bool) -> Result<Self> {
+        let shared = shared_file(region);
+        let action = "lock bytes of";
+        let rest = is_closed.then(|| region.write(action, |_| shared.begin_rest())).transpose()?;
+        let reader = Self {
+            rest,
+            seats: OnceLock::new(),
             mapped_epoch: AtomicU64::new(UNKNOWN),
             pieces: Mutex::default(),
-        })
+        };
+        if reader.rest.is_none() {
+            reader.seat(region)?;
+        }
+        Ok(reader)
     }
 
-    /// Returns the seat of this process.
-    pub(crate) fn seat(&self, region: &Region) -> Result<&Seat> {
+    /// Returns the seat of this process, and takes one if it has none.
+    fn seat(&self, region: &Region) -> Result<&Seat> {
         let mut seats = &self.seats;
-        while !seats.first.is_here() {
-            if seats.next.get().is_none() {
-                let first = take_seat(region)?;
+        loop {
+            if seats.get().is_none() {
+                let seat = region.write("take a place among the readers of", |_| {
+                    shared_file(region).take_seat()
+                })?;
                 // Another thread may have been first.
-                let _ = seats.next.set(Box::new(Seats { first, next: OnceLock::new() }));
+                let _ = seats.set(Box::new(Seats { seat, of_child: OnceLock::new() }));
             }
-            seats = seats.next.get().expect("one was just set");
+            let found = seats.get().expect("one was just set");
+            if found.seat.is_here() {
+                return Ok(&found.seat);
+            }
+            seats = &found.of_child;
         }
-        Ok(&seats.first)
     }
 
     /// Pins everything that slots hold from now on.
     pub(crate) fn pin(&self, region: &Region) -> Result<SeatPin<'_>> {
-        let seat = self.seat(region)?;
+        if let Some(pin) = self.rest.as_ref().and_then(Rest::pin) {
+            if !region.live().has_pid() {
+                return Ok(pin);
+            }
+            // A writer has come: what is pinned until now stays so, the rest by a seat.
+            self.seat(region)?;
+            self.rest.as_ref().expect("it has pinned").end();
+        }
         let path = || region.storage().path();
-        seat.pin().map_err(|source| io_error("lock a byte of", path(), source))
+        self.seat(region)?.pin().map_err(|source| io_error("lock a byte of", path(), source))
+    }
+
+    /// Returns a number that changes when records may have been moved from which nothing leads back to
+    /// the originals.
+    pub(crate) fn unnamed_moves(&self, region: &Region) -> Result<u64> {
+        // A writer that comes while others rest names all.
+        if self.is_resting(region) { Ok(0) } else { Ok(self.seat(region)?.unnamed_moves()) }
+    }
+
+    /// Returns the places of the other readers; of a file that nobody writes they are not known.
+    pub(crate) fn taken_places(&self, region: &Region) -> Result<Vec<TakenPlace>> {
+        if self.is_resting(region) { Ok(Vec::new()) } else { Ok(self.seat(region)?.taken_places()) }
+    }
+
+    fn is_resting(&self, region: &Region) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.pin().is_some()) && !region.live().has_pid()
     }
 
     /// Runs a search in the index until the pieces were the same from its beginning to its end. The
@@ -151,18 +191,16 @@ impl Reader {
     }
 }
 
-/// The seat of a process, and that of a child of its.
+/// The seat of a process, and those of its children.
 #[derive(Debug)]
 struct Seats {
-    first: Seat,
-    /// A child leaves the seat of its parent to it, also what pins of its own lead there.
-    next: OnceLock<Box<Seats>>,
+    seat: Seat,
+    /// A child leaves the seat of its parent to it, to which pins of its own may lead.
+    of_child: OnceLock<Box<Seats>>,
 }
 
-/// Takes a seat at the file of a region.
-fn take_seat(region: &Region) -> Result<Seat> {
-    let shared = region.storage().shared_file().expect("only files are read beside a writer");
-    region.write("take a place among the readers of", |_| shared.take_seat())
+fn shared_file(region: &Region) -> &SharedFile {
+    region.storage().shared_file().expect("only files are read beside a writer")
 }
 
 /// Has a window show the pieces that the live header lists; `mapped` is what it shows.

@@ -42,7 +42,7 @@ use crate::index::split::{is_last_split_whole, repair_last_split};
 use crate::linear::Geometry;
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::{Appender, LogPosition};
-use crate::options::{Access, Create, OnRecovery, Options, RecoveryProgress};
+use crate::options::{Access, Create, OnRecovery, Options, RecoveryProgress, Sharing};
 use crate::region::{Extents, Region};
 use crate::stats::Recovery;
 use crate::storage::Storage;
@@ -86,17 +86,13 @@ pub(crate) fn open_storage(
         be_alone(&*storage)?;
         return create(storage, options);
     }
-    if options.access == Access::ReadOnly && storage.shared_file().is_some() {
+    let may_be_changed =
+        options.access == Access::ReadOnly && options.sharing != Sharing::Exclusive;
+    if may_be_changed && storage.shared_file().is_some() {
         return beside::open(storage, options);
     }
     let superblock = read_superblock(&*storage)?;
-    // Closing syncs the size of the file before it says so: a power loss cannot have cut it. That of a
-    // new store, which has no log, may be cut, and it is built again.
-    let is_empty = superblock.log_start == LogStart::default();
-    if superblock.is_clean && !is_empty && storage.file_bytes() < superblock.file_bytes {
-        let (expected, found) = (superblock.file_bytes, storage.file_bytes());
-        return Err(Error::Corrupt { what: "file size", offset: found, expected, found });
-    }
+    refuse_cut(&*storage, &superblock)?;
     if options.access == Access::ReadWrite && superblock.write_features != 0 {
         return Err(unknown_features(storage.path()));
     }
@@ -145,8 +141,23 @@ pub(crate) fn open_storage(
             Tables::Unknown => {}
         }
     }
-    be_alone(region.storage())?;
+    if options.access == Access::ReadWrite {
+        be_alone(region.storage())?;
+    }
     opening.replay(&region, options.rebuild_index)
+}
+
+/// Refuses a store that was closed and whose file has become shorter.
+///
+/// Closing syncs the size of the file before it says so: a power loss cannot have cut it. That of a new
+/// store, which has no log, may be cut, and it is built again.
+fn refuse_cut(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
+    let is_empty = superblock.log_start == LogStart::default();
+    if !superblock.is_clean || is_empty || storage.file_bytes() >= superblock.file_bytes {
+        return Ok(());
+    }
+    let (expected, found) = (superblock.file_bytes, storage.file_bytes());
+    Err(Error::Corrupt { what: "file size", offset: found, expected, found })
 }
 
 /// Keeps every other handle out while the tables are made, or returns an error if there is one.

@@ -43,7 +43,7 @@ use crate::linear::BucketIndex;
 use crate::log::record::{Record, RecordKind};
 use crate::log::runs::RunWalk;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
-use crate::options::{Access, Create, Durability, Options};
+use crate::options::{Access, Create, Durability, Options, Sharing};
 use crate::recovery::{open_file, open_storage};
 use crate::stats::Recovery;
 use crate::storage::Storage;
@@ -246,7 +246,7 @@ impl<'a> Rehash<'a> {
         if self.options.access == Access::ReadOnly {
             return Err(Error::ReadOnly);
         }
-        let options = self.options.clone().create(Create::Never);
+        let options = self.options.clone().create(Create::Never).sharing(Sharing::Exclusive);
         let opened = open_file(&self.path, &options)?;
         let source = Store::new(opened, &options);
         let replaced = self.replace(&source);

@@ -342,7 +342,7 @@ impl Store {
     /// say that it reads.
     pub(crate) fn unnamed_moves(&self) -> Result<u64> {
         match &self.reader {
-            Some(reader) => Ok(reader.seat(&self.region)?.unnamed_moves()),
+            Some(reader) => reader.unnamed_moves(&self.region),
             None => Ok(0),
         }
     }
@@ -358,7 +358,7 @@ impl Store {
     fn other_readers(&self) -> Result<Vec<TakenPlace>> {
         match (&self.others, &self.reader) {
             (Some(others), _) => Ok(others.taken_places()),
-            (None, Some(reader)) => Ok(reader.seat(&self.region)?.taken_places()),
+            (None, Some(reader)) => reader.taken_places(&self.region),
             (None, None) => Ok(Vec::new()),
         }
     }

@@ -1,6 +1,5 @@
 //! `Value`: bytes that a table returns, borrowed where they lie.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
@@ -42,22 +41,18 @@ const DEBUG_BYTES_MAX: usize = 64;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Value<'table> {
-    bytes: Cow<'table, [u8]>,
-    /// Keeps the bytes from being overwritten, if the table might.
-    keeper: Keeper<'table>,
-}
+pub struct Value<'table>(Bytes<'table>);
 
-/// What keeps the bytes of a value from being overwritten.
+/// The bytes of a value, and what keeps them from being overwritten.
 #[derive(Clone)]
-#[expect(dead_code, reason = "pins are kept to be dropped")]
-enum Keeper<'table> {
-    /// Nothing need: the value owns them, or the table never changes them.
-    Nothing,
+enum Bytes<'table> {
+    Owned(Vec<u8>),
+    /// The table never changes them.
+    Borrowed(&'table [u8]),
     /// A pin of the process that may change them.
-    Pin(Pin<'table>),
+    Pinned(&'table [u8], #[expect(dead_code, reason = "kept to be dropped")] Pin<'table>),
     /// A pin that the process sees which may change them.
-    Elsewhere(SeatPin<'table>),
+    PinnedElsewhere(&'table [u8], #[expect(dead_code, reason = "as above")] SeatPin<'table>),
 }
 
 /// A pin from which values get theirs.
@@ -82,32 +77,34 @@ impl<'table> Value<'table> {
     /// Wraps bytes that the table owns, and neither changes nor moves as long as it lives.
     #[inline]
     pub fn borrowed(bytes: &'table [u8]) -> Self {
-        Self { bytes: Cow::Borrowed(bytes), keeper: Keeper::Nothing }
+        Self(Bytes::Borrowed(bytes))
     }
 
     /// Wraps bytes that the table owns, and does not change as long as `pin` lives.
     #[inline]
     pub(crate) fn pinned(bytes: &'table [u8], pin: Pin<'table>) -> Self {
-        Self { bytes: Cow::Borrowed(bytes), keeper: Keeper::Pin(pin) }
+        Self(Bytes::Pinned(bytes, pin))
     }
 
     /// Wraps bytes that another process does not change as long as `pin` lives.
     pub(crate) fn pinned_elsewhere(bytes: &'table [u8], pin: SeatPin<'table>) -> Self {
-        Self { bytes: Cow::Borrowed(bytes), keeper: Keeper::Elsewhere(pin) }
+        Self(Bytes::PinnedElsewhere(bytes, pin))
     }
 
     /// Wraps bytes that were read for this value only.
     pub fn owned(bytes: Vec<u8>) -> Self {
-        Self { bytes: Cow::Owned(bytes), keeper: Keeper::Nothing }
+        Self(Bytes::Owned(bytes))
     }
 
     /// Returns the bytes, and copies them if the table owns them.
     pub fn into_vec(self) -> Vec<u8> {
-        let Self { bytes, keeper } = self;
-        let bytes = bytes.into_owned();
-        // Only after the copy may the space be reused.
-        drop(keeper);
-        bytes
+        match self.0 {
+            Bytes::Owned(bytes) => bytes,
+            // Only after the copy may the space be reused: the pin is dropped with the match.
+            Bytes::Borrowed(bytes) | Bytes::Pinned(bytes, _) | Bytes::PinnedElsewhere(bytes, _) => {
+                bytes.to_vec()
+            }
+        }
     }
 }
 
@@ -116,20 +113,25 @@ impl Deref for Value<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        match &self.0 {
+            Bytes::Owned(bytes) => bytes,
+            Bytes::Borrowed(bytes) | Bytes::Pinned(bytes, _) | Bytes::PinnedElsewhere(bytes, _) => {
+                bytes
+            }
+        }
     }
 }
 
 impl AsRef<[u8]> for Value<'_> {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        self
     }
 }
 
 impl PartialEq for Value<'_> {
     fn eq(&self, other: &Self) -> bool {
-        self.bytes == other.bytes
+        **self == **other
     }
 }
 
@@ -137,7 +139,7 @@ impl Eq for Value<'_> {}
 
 impl Hash for Value<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.bytes.hash(state);
+        (**self).hash(state);
     }
 }
 
@@ -147,7 +149,7 @@ macro_rules! compare_with {
         impl<$($generic)*> PartialEq<$other> for Value<'_> {
             fn eq(&self, other: &$other) -> bool {
                 let other: &[u8] = other.as_ref();
-                *self.bytes == *other
+                **self == *other
             }
         }
 
@@ -172,7 +174,7 @@ compare_with! {
 
 impl fmt::Debug for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, len) = (&*self.bytes, self.bytes.len());
+        let (bytes, len) = (&**self, self.len());
         if len <= DEBUG_BYTES_MAX {
             write!(f, "Value(\"{}\")", bytes.escape_ascii())
         } else {

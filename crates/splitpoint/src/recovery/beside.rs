@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::{Opening, committed_position, random_u64, read_superblock, resolve_hash};
+use super::{Opening, committed_position, random_u64, read_superblock, refuse_cut, resolve_hash};
 use crate::error::{Error, Result};
 use crate::log::append::Appender;
 use crate::options::{Access, Options};
@@ -40,7 +40,8 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Opene
         region.see_size()?;
         let opening = begin(&region, options)?;
         let has_writer = shared.has_writer();
-        if !options.rebuild_index && (has_writer || opening.superblock.is_clean) {
+        let is_cut = refuse_cut(region.storage(), &opening.superblock).is_err();
+        if !is_cut && !options.rebuild_index && (has_writer || opening.superblock.is_clean) {
             if opening.may_read_beside(&region, has_writer) {
                 return opening.finish_beside(&region);
             }
@@ -51,6 +52,7 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Opene
         }
         region.see_size()?;
         let opening = begin(&region, options)?;
+        refuse_cut(region.storage(), &opening.superblock)?;
         if !options.rebuild_index
             && opening.may_read_beside(&region, false)
             && (opening.superblock.is_clean || opening.is_readable_as_left(&region))
@@ -113,7 +115,8 @@ impl Opening {
         } else {
             Recovery::WarmRestart { records: 0 }
         };
-        let reader = Some(Reader::new(region)?);
+        let is_closed = self.superblock.is_clean && !region.live().has_pid();
+        let reader = Some(Reader::new(region, is_closed)?);
         let extents = Extents::of(region);
         let opened = self.finish(extents, (state, recovery, position.lsn));
         Ok(Opened { reader, ..opened })

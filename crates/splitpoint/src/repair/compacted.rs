@@ -31,7 +31,7 @@ use crate::log::relocation::Relocation;
 use crate::log::resync::{Powers, decode_at, records_of, scan};
 use crate::log::runs::run_at;
 use crate::log::segment::Segment;
-use crate::options::{Create, Options};
+use crate::options::{Create, Options, Sharing};
 use crate::recovery::open_file;
 use crate::store::Store;
 
@@ -107,7 +107,8 @@ impl Compacted {
     /// Opens the file for reading, with its own index or one from the checkpoint; returns also what
     /// the slots name.
     fn open(&self, reader: &Reader<'_>) -> Option<(Store, Vec<Addr>)> {
-        let mut options = Options::new().create(Create::Never).read_only();
+        let mut options =
+            Options::new().create(Create::Never).read_only().sharing(Sharing::Exclusive);
         if let Some(hash) = &self.hash {
             options = options.hash(hash.clone());
         }

@@ -62,7 +62,7 @@ fn open_and_lock_with(
             let wait_max = match options.access {
                 Access::ReadOnly if SharedFile::is_being_opened(&file) => OPENING_WAIT,
                 // A reader that comes locks the file for a moment.
-                Access::ReadWrite if !SharedFile::is_being_written(&file) => MOMENT,
+                _ if !SharedFile::is_being_written(&file) => MOMENT,
                 _ => Duration::ZERO,
             };
             // The others may have let this one in between the two looks.
@@ -92,7 +92,7 @@ fn open_and_lock_with(
 fn try_lock(file: &File, options: &Options) -> io::Result<bool> {
     match options.access {
         Access::ReadWrite => SharedFile::try_lock_to_write(file, options.sharing),
-        Access::ReadOnly => SharedFile::try_lock_to_read(file),
+        Access::ReadOnly => SharedFile::try_lock_to_read(file, options.sharing),
     }
 }
 

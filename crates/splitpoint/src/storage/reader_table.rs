@@ -16,7 +16,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -150,6 +150,11 @@ impl OtherReaders {
         }
     }
 
+    /// Notes that there may be readers that have told nothing of themselves yet.
+    pub(crate) fn expect_readers(&self) {
+        self.table.words()[USED].fetch_max(1, Ordering::SeqCst);
+    }
+
     /// Begins to move records, and returns whether their copies must name the originals: a reader may
     /// be scanning. Otherwise one that comes now waits until the end of the move.
     pub(crate) fn begin_move(&self) -> bool {
@@ -222,9 +227,17 @@ impl Elsewhere for Arc<OtherReaders> {
     }
 }
 
-/// What a reader of this process has to pin with.
+/// What a reader of this process pins with beside a writer.
 #[derive(Debug)]
 pub(crate) struct Seat {
+    seated: Arc<Seated>,
+    /// On each parity.
+    pins: [SeatPins; 2],
+}
+
+/// A reader with a place in the table, or without.
+#[derive(Debug)]
+struct Seated {
     origin: Origin,
     /// A description of its own, which has the locks: a child of a fork shares that of its parent.
     file: File,
@@ -258,29 +271,36 @@ impl Seat {
             };
             table.words()[USED].fetch_max(kind.used_count(), Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            let seat = Self { origin: Origin::here(), file, table, kind, is_named_to: true };
+            let (origin, is_named_to) = (Origin::here(), true);
+            let seat = Self::of(Seated { origin, file, table, kind, is_named_to });
             seat.wait_for_move();
             return Ok(seat);
         }
         // Without /proc it shares the description of its handle.
         let file = File::open(&again).or_else(|_| file.try_clone())?;
         let table = ReaderTable::map(&file, Protection::Read)?;
-        let kind = SeatKind::Bytes(Mutex::default());
-        Ok(Self { origin: Origin::here(), file, table, kind, is_named_to: false })
+        let (origin, kind) = (Origin::here(), SeatKind::Bytes(Mutex::default()));
+        Ok(Self::of(Seated { origin, file, table, kind, is_named_to: false }))
+    }
+
+    fn of(seated: Seated) -> Self {
+        let seated = Arc::new(seated);
+        let pins = [0, 1].map(|parity| SeatPins::Seat(seated.clone(), parity));
+        Self { seated, pins }
     }
 
     /// Returns whether the seat is of this process, and not of one that has forked it.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
-        self.origin.is_here()
+        self.seated.origin.is_here()
     }
 
     /// Waits until a move is over that may not have seen this reader come; not for ever, since the
     /// writer may be stopped.
     fn wait_for_move(&self) {
-        let before = self.table.moves();
+        let before = self.seated.table.moves();
         let mut waited = Duration::ZERO;
-        while before & 1 == 1 && self.table.moves() == before && waited < MOVE_WAIT {
+        while before & 1 == 1 && self.seated.table.moves() == before && waited < MOVE_WAIT {
             let step = Duration::from_micros(100);
             std::thread::sleep(step);
             waited += step;
@@ -291,33 +311,44 @@ impl Seat {
     /// the originals.
     pub(crate) fn unnamed_moves(&self) -> u64 {
         // Of an odd number the reader knows that it was waited for in vain.
-        if self.is_named_to { self.table.moves() & 1 } else { self.table.moves() }
+        if self.seated.is_named_to {
+            self.seated.table.moves() & 1
+        } else {
+            self.seated.table.moves()
+        }
     }
 
     /// Returns the places of the other readers.
     pub(crate) fn taken_places(&self) -> Vec<TakenPlace> {
-        self.table.taken_places(&self.file)
+        self.seated.table.taken_places(&self.seated.file)
     }
 
     /// Pins everything that slots hold from now on, until the pin is dropped.
     #[inline]
     pub(crate) fn pin(&self) -> io::Result<SeatPin<'_>> {
-        let parity = self.table.parity();
-        match &self.kind {
+        let parity = self.seated.table.parity();
+        match &self.seated.kind {
             SeatKind::Place(place) => {
-                let count = &self.table.place(*place)[parity as usize];
-                count.fetch_add(1, Ordering::SeqCst);
+                self.seated.count(*place, parity).fetch_add(1, Ordering::SeqCst);
             }
             SeatKind::Bytes(counts) => {
                 let mut counts = lock(counts);
                 if counts[parity as usize] == 0 {
-                    byte_locks::try_lock(&self.file, LockByte::pin(parity), LockKind::Shared)?;
+                    let byte = LockByte::pin(parity);
+                    byte_locks::try_lock(&self.seated.file, byte, LockKind::Shared)?;
                 }
                 counts[parity as usize] += 1;
             }
         }
         fence(Ordering::SeqCst);
-        Ok(SeatPin { seat: self, parity })
+        Ok(SeatPin(&self.pins[parity as usize]))
+    }
+}
+
+impl Seated {
+    /// Returns the counter of a parity in a place.
+    fn count(&self, place: usize, parity: u64) -> &AtomicU64 {
+        &self.table.place(place)[parity as usize]
     }
 }
 
@@ -345,46 +376,121 @@ fn take_place(file: &File, table: &ReaderTable) -> Option<usize> {
     Some(place)
 }
 
+/// What a reader pins with while there is no writer: the bytes of both parities, which it has locked since
+/// before it looked at anything. So it pins without telling anybody, and the file stays as it is.
+#[derive(Debug)]
+pub(crate) struct Rest(SeatPins);
+
+impl Rest {
+    /// Locks the bytes, of the description of a handle.
+    pub(crate) fn begin(file: Arc<File>) -> io::Result<Self> {
+        for parity in [0, 1] {
+            byte_locks::try_lock(&file, LockByte::pin(parity), LockKind::Shared)?;
+        }
+        let (pin_count, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Self(SeatPins::Rest(Resting { origin: Origin::here(), file, pin_count, is_over })))
+    }
+
+    fn resting(&self) -> &Resting {
+        let SeatPins::Rest(resting) = &self.0 else { unreachable!("`begin` makes no other") };
+        resting
+    }
+
+    /// Pins everything, unless the rest is over or of another process.
+    #[inline]
+    pub(crate) fn pin(&self) -> Option<SeatPin<'_>> {
+        let resting = self.resting();
+        if !resting.origin.is_here() {
+            return None;
+        }
+        // Counted first: who ends the rest sees it, or this thread sees that it is over.
+        resting.pin_count.fetch_add(1, Ordering::SeqCst);
+        let pin = SeatPin(&self.0);
+        (!resting.is_over.load(Ordering::SeqCst)).then_some(pin)
+    }
+
+    /// Ends it, because a writer has come. The bytes stay locked until the last of the pins is dropped.
+    pub(crate) fn end(&self) {
+        let resting = self.resting();
+        resting.is_over.store(true, Ordering::SeqCst);
+        if resting.pin_count.load(Ordering::SeqCst) == 0 {
+            resting.unlock();
+        }
+    }
+}
+
+/// The state of a [`Rest`].
+#[derive(Debug)]
+struct Resting {
+    origin: Origin,
+    file: Arc<File>,
+    pin_count: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Resting {
+    fn unlock(&self) {
+        for parity in [0, 1] {
+            // A lock that stays holds space back until the handle is closed, and nothing else.
+            let _ = byte_locks::unlock(&self.file, LockByte::pin(parity));
+        }
+    }
+}
+
+/// Where pins of a reader are counted.
+#[derive(Debug)]
+enum SeatPins {
+    /// On a parity.
+    Seat(Arc<Seated>, u64),
+    Rest(Resting),
+}
+
 /// A pin that other processes see.
 #[derive(Debug)]
-pub(crate) struct SeatPin<'a> {
-    seat: &'a Seat,
-    parity: u64,
-}
+pub(crate) struct SeatPin<'a>(&'a SeatPins);
 
 impl Clone for SeatPin<'_> {
     fn clone(&self) -> Self {
         // This pin holds the counter above 0 already.
-        match &self.seat.kind {
-            SeatKind::Place(place) => {
-                let count = &self.seat.table.place(*place)[self.parity as usize];
-                count.fetch_add(1, Ordering::Relaxed);
+        match self.0 {
+            SeatPins::Seat(seated, parity) => match &seated.kind {
+                SeatKind::Place(place) => {
+                    seated.count(*place, *parity).fetch_add(1, Ordering::Relaxed);
+                }
+                SeatKind::Bytes(counts) => lock(counts)[*parity as usize] += 1,
+            },
+            SeatPins::Rest(resting) => {
+                resting.pin_count.fetch_add(1, Ordering::Relaxed);
             }
-            SeatKind::Bytes(counts) => lock(counts)[self.parity as usize] += 1,
         }
-        Self { seat: self.seat, parity: self.parity }
+        Self(self.0)
     }
 }
 
 impl Drop for SeatPin<'_> {
     fn drop(&mut self) {
-        // The pins of a child that were its parent's are the parent's.
-        if !self.seat.is_here() {
-            return;
-        }
-        match &self.seat.kind {
-            SeatKind::Place(place) => {
-                let count = &self.seat.table.place(*place)[self.parity as usize];
-                count.fetch_sub(1, Ordering::Release);
-            }
-            SeatKind::Bytes(counts) => {
-                let mut counts = lock(counts);
-                counts[self.parity as usize] -= 1;
-                if counts[self.parity as usize] == 0 {
-                    // A lock that stays holds space back until the handle is closed, and nothing else.
-                    let _ = byte_locks::unlock(&self.seat.file, LockByte::pin(self.parity));
+        match self.0 {
+            SeatPins::Seat(seated, parity) if seated.origin.is_here() => match &seated.kind {
+                SeatKind::Place(place) => {
+                    seated.count(*place, *parity).fetch_sub(1, Ordering::Release);
+                }
+                SeatKind::Bytes(counts) => {
+                    let mut counts = lock(counts);
+                    counts[*parity as usize] -= 1;
+                    if counts[*parity as usize] == 0 {
+                        // As in `Resting::unlock`.
+                        let _ = byte_locks::unlock(&seated.file, LockByte::pin(*parity));
+                    }
+                }
+            },
+            SeatPins::Rest(resting) if resting.origin.is_here() => {
+                let before = resting.pin_count.fetch_sub(1, Ordering::SeqCst);
+                if before == 1 && resting.is_over.load(Ordering::SeqCst) {
+                    resting.unlock();
                 }
             }
+            // The pins of a child that were its parent's are the parent's.
+            SeatPins::Seat(..) | SeatPins::Rest(_) => {}
         }
     }
 }
@@ -425,7 +531,7 @@ mod tests {
     fn a_pin_is_seen_until_it_is_dropped_on_the_parity_on_which_it_counts() {
         let Fixture { _dir, file, others } = fixture();
         let seat = Seat::take(&file).unwrap();
-        assert!(matches!(seat.kind, SeatKind::Place(1)));
+        assert!(matches!(seat.seated.kind, SeatKind::Place(1)));
         assert!(!others.is_pinned());
         let pin = seat.pin().unwrap();
         assert!(!others.is_clear(0) && others.is_clear(1));
@@ -445,7 +551,7 @@ mod tests {
         let Fixture { _dir, file, others } = fixture();
         let seats: Vec<Seat> = (0..PLACE_COUNT + 3).map(|_| Seat::take(&file).unwrap()).collect();
         let last = seats.last().unwrap();
-        assert!(matches!(last.kind, SeatKind::Bytes(_)));
+        assert!(matches!(last.seated.kind, SeatKind::Bytes(_)));
         assert_eq!(others.taken_places().len(), PLACE_COUNT - 1);
         let (pin, second) = (last.pin().unwrap(), last.pin().unwrap());
         assert!(!others.is_clear(0));
@@ -465,7 +571,7 @@ mod tests {
         drop(seat);
         assert!(others.is_clear(0));
         let next = Seat::take(&file).unwrap();
-        assert!(matches!(next.kind, SeatKind::Place(1)), "the place is free again");
+        assert!(matches!(next.seated.kind, SeatKind::Place(1)), "the place is free again");
     }
 
     #[test]

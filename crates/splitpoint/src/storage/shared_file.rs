@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::byte_locks::{self, LockByte, LockKind};
 use super::claim::{Room, claim};
-use super::reader_table::{OtherReaders, Seat};
+use super::reader_table::{OtherReaders, Rest, Seat};
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
 use crate::options::Sharing;
 
@@ -47,7 +47,15 @@ impl SharedFile {
     }
 
     /// Locks a file for a handle that only reads; returns whether nobody stands in the way.
-    pub(crate) fn try_lock_to_read(file: &File) -> io::Result<bool> {
+    pub(crate) fn try_lock_to_read(file: &File, sharing: Sharing) -> io::Result<bool> {
+        if sharing == Sharing::Exclusive {
+            let is_in = byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared)?
+                && try_flock_shared(file)?;
+            if !is_in {
+                Self::unlock(file);
+            }
+            return Ok(is_in);
+        }
         if !HAS_BYTE_LOCKS {
             return try_flock_shared(file);
         }
@@ -133,8 +141,15 @@ impl SharedFile {
         let others = OtherReaders::of(self.0.clone())?;
         if is_alone {
             others.forget_all();
+        } else {
+            others.expect_readers();
         }
         Ok(Some(Arc::new(others)))
+    }
+
+    /// Begins to rest: to read a file that nobody writes.
+    pub(crate) fn begin_rest(&self) -> io::Result<Rest> {
+        Rest::begin(self.0.clone())
     }
 
     /// Takes what a reader needs to pin what it looks at.
