@@ -50,6 +50,7 @@ mod mounts;
 #[cfg(test)]
 mod power_loss;
 #[cfg(test)]
+mod processes;
 mod rehash;
 #[cfg(test)]
 mod repair;

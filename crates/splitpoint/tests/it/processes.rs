@@ -1,0 +1,424 @@
+//! Several processes over one file: readers beside writers that are killed, stopped, of another user or in
+//! another pid namespace.
+//!
+//! The other processes are this test binary, started again with an environment variable.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use splitpoint::{Db, Options};
+
+use crate::support::{HANG, Rng, assert_sound, is_slow, rounds, seed};
+
+const ROLE_ENV: &str = "SPLITPOINT_TEST_ROLE";
+const KEYS: u64 = 500;
+/// The key of the version that the writers have come to.
+const VERSION: &[u8] = b"version";
+
+fn compacting() -> Options {
+    Options::new()
+        .segment_bytes_min(4096)
+        .checkpoint_bytes_min(32 << 10)
+        .live_share(0.9)
+        .poison_freed()
+        .lock_timeout(HANG)
+}
+
+/// Returns a value that says whose it is.
+fn value_of(key: u64, version: u64) -> Vec<u8> {
+    let mut value = [key.to_le_bytes(), version.to_le_bytes()].concat();
+    value.resize(16 + (key * 13 + version) as usize % 300, key as u8 ^ version as u8);
+    value
+}
+
+/// Returns the version of a value, all of which it has looked at.
+fn version_of(key: u64, value: &[u8]) -> u64 {
+    let version = u64::from_le_bytes(value[8..16].try_into().expect("eight bytes"));
+    assert!(value == value_of(key, version), "key {key}, version {version}: {value:?}");
+    version
+}
+
+fn number_in(db: &Db, key: &[u8]) -> u64 {
+    let value = db.get(key).expect("it is sound");
+    value.map_or(0, |value| u64::from_le_bytes(value[..].try_into().expect("a number")))
+}
+
+/// Not a test by itself: what the other processes do.
+#[test]
+fn another_process_plays_its_role() {
+    let Some(role) = std::env::var_os(ROLE_ENV) else { return };
+    let role = role.into_string().expect("text");
+    let [name, path, seed] = role.split('|').collect::<Vec<_>>()[..] else { panic!("{role}") };
+    let (path, rng) = (Path::new(path), Rng::new(seed.parse().expect("a number")));
+    match name {
+        "write" => write_on(path, rng),
+        "read" => read_on(path, rng),
+        "count" => count(path),
+        "hold" => hold(path),
+        other => panic!("no role {other}"),
+    }
+}
+
+/// Writes newer and newer versions of all keys.
+fn write_on(path: &Path, mut rng: Rng) {
+    loop {
+        let db = compacting().open(path).expect("it opens");
+        say("open");
+        // Some close it, most are killed.
+        for _ in 0..rng.below(200) {
+            let version = number_in(&db, VERSION) + 1;
+            for _ in 0..200 {
+                let key = rng.below(KEYS);
+                if rng.below(10) == 0 {
+                    db.delete(key.to_le_bytes()).expect("it is written");
+                } else {
+                    let value = value_of(key, version);
+                    db.put(key.to_le_bytes(), value).expect("it is written");
+                }
+            }
+            db.put(VERSION, version.to_le_bytes()).expect("it is written");
+            if rng.below(20) == 0 {
+                db.sync().expect("it is synced");
+            }
+        }
+        db.close().expect("it closes");
+    }
+}
+
+/// Reads and scans, and holds some values for long.
+fn read_on(path: &Path, mut rng: Rng) {
+    let db = Options::new().read_only().open(path).expect("it opens");
+    say("open");
+    let mut reading = Reading::default();
+    loop {
+        reading.look(&db, &mut rng);
+    }
+}
+
+/// What a reader has seen of each key, which must not go back.
+#[derive(Default)]
+struct Reading {
+    versions: BTreeMap<u64, u64>,
+}
+
+impl Reading {
+    fn look(&mut self, db: &Db, rng: &mut Rng) {
+        let mut held = Vec::new();
+        for _ in 0..300 {
+            let key = rng.below(KEYS);
+            let Some(value) = db.get(key.to_le_bytes()).expect("it is sound") else { continue };
+            self.see(key, version_of(key, &value));
+            if held.len() < 50 {
+                held.push((key, value));
+            }
+        }
+        let before = number_in(db, VERSION);
+        let mut seen = BTreeMap::new();
+        for entry in db.scan().expect("it is sound") {
+            let entry = entry.expect("it is sound");
+            if &entry.key[..] == VERSION {
+                continue;
+            }
+            let key = u64::from_le_bytes(entry.key[..].try_into().expect("a number"));
+            let twice = seen.insert(key, version_of(key, &entry.value));
+            assert_eq!(twice, None, "key {key} in one scan");
+        }
+        for (key, version) in seen {
+            self.see(key, version);
+        }
+        assert!(before <= number_in(db, VERSION));
+        for (key, value) in held {
+            version_of(key, &value);
+        }
+    }
+
+    fn see(&mut self, key: u64, version: u64) {
+        let last = self.versions.entry(key).or_default();
+        assert!(*last <= version, "key {key} goes back from {last} to {version}");
+        *last = version;
+    }
+}
+
+/// Adds to a number, one handle after the other.
+fn count(path: &Path) {
+    for _ in 0..25 {
+        let db = compacting().open(path).expect("it waits for its turn");
+        let number = number_in(&db, b"number") + 1;
+        db.put(b"number", number.to_le_bytes()).expect("it is written");
+        if number % 2 == 0 {
+            db.close().expect("it closes");
+        }
+    }
+}
+
+/// Holds a value until it is told to let go, and looks at it then.
+fn hold(path: &Path) {
+    let db = Options::new().read_only().open(path).expect("it opens");
+    let value = db.get(7_u64.to_le_bytes()).expect("it is sound").expect("it was stored");
+    let mut reading = Reading::default();
+    reading.look(&db, &mut Rng::new(1));
+    let version = version_of(7, &value);
+    say("hold");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).expect("the parent lives");
+    assert_eq!(version_of(7, &value), version);
+    reading.look(&db, &mut Rng::new(2));
+    drop(value);
+    say("let go");
+    std::io::stdin().read_line(&mut line).expect("the parent lives");
+}
+
+#[expect(clippy::print_stdout, reason = "its parent reads it")]
+fn say(word: &str) {
+    println!("{word}");
+    std::io::stdout().flush().expect("the parent lives");
+}
+
+/// A process with a role, killed when it is dropped.
+struct Process {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn command(program: Option<&[&str]>, name: &str, path: &Path, seed: u64) -> Command {
+        let test = std::env::current_exe().expect("this program has a path");
+        let mut command = match program {
+            Some([program, arguments @ ..]) => {
+                let mut command = Command::new(program);
+                command.args(arguments).arg(test);
+                command
+            }
+            _ => Command::new(test),
+        };
+        command
+            .args(["--exact", "processes::another_process_plays_its_role", "--nocapture"])
+            .env(ROLE_ENV, format!("{name}|{}|{seed}", path.display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
+        command
+    }
+
+    fn start(name: &str, path: &Path, seed: u64) -> Self {
+        Self::run(&mut Self::command(None, name, path, seed)).expect("this program can be started")
+    }
+
+    fn run(command: &mut Command) -> std::io::Result<Self> {
+        let mut child = command.spawn()?;
+        let said = BufReader::new(child.stdout.take().expect("it was asked for"));
+        Ok(Self { child, said })
+    }
+
+    /// Waits until it says a word; returns whether it did before its end.
+    fn says(&mut self, word: &str) -> bool {
+        self.said.by_ref().lines().map_while(Result::ok).any(|line| line.ends_with(word))
+    }
+
+    fn tell(&mut self) {
+        let stdin = self.child.stdin.as_mut().expect("it was asked for");
+        stdin.write_all(b"go\n").expect("it lives");
+    }
+
+    /// Kills it, unless it has ended by itself: with an error, if it had a role without an end.
+    fn kill(mut self) {
+        let ended = self.child.try_wait().expect("it can be waited for");
+        assert!(ended.is_none(), "it has ended by itself: {ended:?}");
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it can be waited for");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal by its name.
+fn signal(process: &Process, name: &str) {
+    let pid = process.child.id().to_string();
+    let sent = Command::new("kill").args([name, &pid]).status().expect("there is a `kill`");
+    assert!(sent.success());
+}
+
+#[test]
+fn readers_survive_every_writer_and_no_value_goes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let mut rng = Rng::new(seed());
+    let db = compacting().open(&path).unwrap();
+    for key in 0..KEYS {
+        db.put(key.to_le_bytes(), value_of(key, 0)).unwrap();
+    }
+    db.close().unwrap();
+    let reader = Options::new().read_only().open(&path).unwrap();
+    let mut reading = Reading::default();
+    let round_count = if is_slow() { 2_500 } else { rounds(30) };
+    for round in 0..round_count {
+        let mut writer = Process::start("write", &path, rng.below(u64::MAX));
+        let mut readers = [0, 1].map(|_| Process::start("read", &path, rng.below(u64::MAX)));
+        assert!(writer.says("open"), "round {round}");
+        for other in &mut readers {
+            assert!(other.says("open"), "round {round}");
+        }
+        let held = reader.get(1_u64.to_le_bytes()).unwrap();
+        reading.look(&reader, &mut rng);
+        std::thread::sleep(Duration::from_micros(rng.below(40_000)));
+        let [first, second] = readers;
+        if rng.below(2) == 0 {
+            first.kill();
+            writer.kill();
+        } else {
+            writer.kill();
+            first.kill();
+        }
+        // Beside nobody, or behind a change that was not finished.
+        reading.look(&reader, &mut rng);
+        if let Some(value) = &held {
+            version_of(1, value);
+        }
+        second.kill();
+        if round % 5 == 0 {
+            let db = compacting().open(&path).unwrap();
+            reading.look(&db, &mut rng);
+            assert_sound(&db);
+            assert!(db.stats().unwrap().readers.len() <= 1, "the dead are forgotten");
+        }
+    }
+    let db = compacting().open(&path).unwrap();
+    assert!(number_in(&db, VERSION) > 0, "nothing was written");
+    assert_sound(&db);
+}
+
+#[test]
+fn a_number_to_which_processes_add_by_turns_is_exact() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let processes: Vec<_> = (0..4).map(|i| Process::start("count", &path, i)).collect();
+    for mut process in processes {
+        assert!(process.child.wait().unwrap().success());
+    }
+    assert_eq!(number_in(&Db::open(&path).unwrap(), b"number"), 100);
+}
+
+/// Has a process hold a value while the store is overwritten, and returns how large the file became.
+fn overwrite_beside(mut holder: Process, path: &Path, in_the_middle: impl FnOnce(&Process, &Db)) {
+    let db = compacting().open(path).unwrap();
+    assert!(holder.says("hold"), "it was to hold a value");
+    in_the_middle(&holder, &db);
+    for version in 1..40 {
+        for key in 0..KEYS {
+            if (key + version) % 3 == 0 {
+                db.put(key.to_le_bytes(), value_of(key, version)).unwrap();
+            }
+        }
+        db.sync().unwrap();
+    }
+    assert!(db.stats().unwrap().is_pinned);
+    holder.tell();
+    assert!(holder.says("let go"), "its value has changed");
+    let held_bytes = db.stats().unwrap().segments.waiting;
+    for _ in 0..4 {
+        db.put(b"more", b"changes").unwrap();
+        db.maintain(u64::MAX).unwrap();
+    }
+    let stats = db.stats().unwrap();
+    assert!(!stats.is_pinned && stats.segments.waiting < held_bytes, "{stats:?}");
+    assert_sound(&db);
+}
+
+fn store_of_all_keys(path: &Path) {
+    let db = compacting().open(path).unwrap();
+    for key in 0..KEYS {
+        db.put(key.to_le_bytes(), value_of(key, 0)).unwrap();
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn a_reader_that_is_stopped_holds_back_what_it_holds_and_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    store_of_all_keys(&path);
+    let writer = compacting().open(&path).unwrap();
+    let holder = Process::start("hold", &path, 0);
+    let pid = holder.child.id();
+    drop(writer);
+    overwrite_beside(holder, &path, |holder, db| {
+        signal(holder, "-STOP");
+        db.put(b"key", b"value").unwrap();
+        let stats = db.stats().unwrap();
+        assert!(
+            stats.readers.iter().any(|reader| reader.pid == pid && reader.is_pinned),
+            "{stats:?}"
+        );
+        signal(holder, "-CONT");
+    });
+}
+
+#[test]
+fn a_reader_of_another_user_without_permission_to_write_holds_what_it_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    store_of_all_keys(&path);
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let nobody = 65_534;
+    let mut command = Process::command(None, "hold", &path, 0);
+    let Ok(mut holder) = Process::run(command.uid(nobody).gid(nobody)) else {
+        // Only root may start a process of another user.
+        return;
+    };
+    if !holder.says("hold") {
+        // Another user may not even look into the directory of this program.
+        return;
+    }
+    holder.kill();
+    let before = fs::read(&path).unwrap();
+    let mut command = Process::command(None, "hold", &path, 0);
+    let holder = Process::run(command.uid(nobody).gid(nobody)).unwrap();
+    overwrite_beside(holder, &path, |_, db| {
+        let stats = db.stats().unwrap();
+        assert!(stats.is_pinned && stats.readers.is_empty(), "it has no place: {stats:?}");
+    });
+    assert!(fs::read(&path).unwrap() != before);
+}
+
+#[test]
+fn a_reader_in_another_pid_namespace_is_as_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    store_of_all_keys(&path);
+    let unshare = ["unshare", "--pid", "--fork", "--kill-child"];
+    let is_possible = Command::new("unshare").args(["--pid", "--fork", "true"]).status();
+    if !is_possible.is_ok_and(|status| status.success()) {
+        // Only root may make one, and not in every container.
+        return;
+    }
+    let mut command = Process::command(Some(&unshare), "hold", &path, 0);
+    overwrite_beside(Process::run(&mut command).unwrap(), &path, |_, _| ());
+}
+
+#[test]
+fn reading_a_closed_store_leaves_its_file_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    store_of_all_keys(&path);
+    let state = || (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
+    let before = state();
+    let reader = Options::new().read_only().open(&path).unwrap();
+    Reading::default().look(&reader, &mut Rng::new(seed()));
+    assert!(reader.check().unwrap().is_clean());
+    reader.stats().unwrap();
+    assert!(state() == before);
+    drop(reader);
+    assert!(state() == before);
+}
