@@ -227,7 +227,7 @@ impl Store {
             return Err(self.locked());
         }
         let no_writer = NoWriter(shared);
-        reader.see_growth(&self.region)?;
+        reader.see_size(&self.region)?;
         reader.look(&self.region, |_| Ok(()))?;
         writer.superblock = read_superblock(storage)?;
         self.note_commit(writer);

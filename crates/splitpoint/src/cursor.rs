@@ -133,12 +133,7 @@ impl<'db> Scan<'db> {
     fn was_current(&self, record: &Candidate<'_>) -> Result<bool> {
         let newest = self.store.newest(record.pair.key, record.hash)?;
         let Some(newest) = newest else { return Ok(false) };
-        let version = self.version_at_begin(newest)?;
-        if version.is_none() && self.store.unnamed_moves()? != self.unnamed_moves {
-            // It may be that this record was moved, and nothing leads back to it.
-            return Err(self.store.locked());
-        }
-        Ok(version == Some(record.addr))
+        Ok(self.version_at_begin(newest)? == Some(record.addr))
     }
 
     /// Returns the record of a key that was current when the scan began, if it had one: `newest` or
@@ -146,8 +141,13 @@ impl<'db> Scan<'db> {
     pub(crate) fn version_at_begin(&self, newest: Addr) -> Result<Option<Addr>> {
         let mut version = newest;
         while self.is_younger(version) {
-            let prev = self.store.region.view.version(version)?.header.prev;
-            let Some(prev) = prev else { return Ok(None) };
+            let prev = self.store.version(version)?.header.prev;
+            let Some(prev) = prev else {
+                // It may be that the record was moved, and nothing leads back to it.
+                let is_certain = self.unnamed_moves & 1 == 0
+                    && self.store.unnamed_moves()? == self.unnamed_moves;
+                return if is_certain { Ok(None) } else { Err(self.store.locked()) };
+            };
             version = prev;
         }
         Ok(Some(version))

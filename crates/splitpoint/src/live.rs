@@ -274,6 +274,8 @@ impl<'a> Live<'a> {
         let number = (self.0[COMMIT].load(Ordering::Relaxed) & 1) ^ 1;
         let words = &self.0[COMMIT_STATES[number as usize]..];
         may_be_killed();
+        // Who loads a word of this state sees the commit before, and finds that the word has changed.
+        fence(Ordering::Release);
         words[0].store(state.record_count, Ordering::Relaxed);
         words[1].store(state.live_bytes, Ordering::Relaxed);
         words[2].store(state.dead_bytes, Ordering::Relaxed);

@@ -23,6 +23,7 @@
 //! - A child of a fork has a seat of its own, from its first lookup on.
 
 use std::cell::Cell;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -35,90 +36,94 @@ use crate::linear::BucketIndex;
 use crate::live::LineWindow;
 use crate::region::Region;
 use crate::storage::failure::io_error;
-use crate::storage::reader_table::{Rest, Seat, SeatPin, TakenPlace};
-use crate::storage::shared_file::SharedFile;
+use crate::storage::open::writer_pid_of;
+use crate::storage::reader_table::{Seat, SeatPin, TakenPlace};
 
 /// What a handle has that reads beside a writer.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    /// What it pins with while nobody writes; `None` if a writer was there when it came.
-    rest: Option<Rest>,
-    /// What it pins with beside a writer.
-    seats: OnceLock<Box<Seats>>,
+    /// What it pins with.
+    seats: Seats,
+    /// Pins so far without a place.
+    pin_count: AtomicU64,
     /// The piece epoch of the pieces that are mapped; `UNKNOWN` before the first lookup.
     mapped_epoch: AtomicU64,
     /// First granules of the pieces that are mapped, of each window.
     pieces: Mutex<[Vec<u64>; 2]>,
 }
 
+/// Lookups of a handle that opened a closed store before it takes a place.
+const PINS_WITHOUT_PLACE: u64 = 1000;
 /// A piece epoch that no file has.
 const UNKNOWN: u64 = u64::MAX;
 
 impl Reader {
-    /// Prepares to read the file of a region, which is closed or has a writer.
+    /// Takes a seat at the file of a region, which is closed or has a writer.
+    ///
+    /// Where nobody writes, it begins without a place: a program that looks up a few keys leaves the file
+    /// as it is.
     pub(crate) fn new(region: &Region, is_closed: bool) -> Result<Self> {
-        let shared = shared_file(region);
-        let action = "lock bytes of";
-        let rest = is_closed.then(|| region.write(action, |_| shared.begin_rest())).transpose()?;
-        let reader = Self {
-            rest,
-            seats: OnceLock::new(),
+        Ok(Self {
+            seats: Seats { seat: take_seat(region, !is_closed)?, next: OnceLock::new() },
+            pin_count: AtomicU64::new(0),
             mapped_epoch: AtomicU64::new(UNKNOWN),
             pieces: Mutex::default(),
-        };
-        if reader.rest.is_none() {
-            reader.seat(region)?;
-        }
-        Ok(reader)
+        })
     }
 
     /// Returns the seat of this process, and takes one if it has none.
     fn seat(&self, region: &Region) -> Result<&Seat> {
         let mut seats = &self.seats;
         loop {
-            if seats.get().is_none() {
-                let seat = region.write("take a place among the readers of", |_| {
-                    shared_file(region).take_seat()
-                })?;
-                // Another thread may have been first.
-                let _ = seats.set(Box::new(Seats { seat, of_child: OnceLock::new() }));
+            while let Some(next) = seats.next.get() {
+                seats = next;
             }
-            let found = seats.get().expect("one was just set");
-            if found.seat.is_here() {
-                return Ok(&found.seat);
+            if seats.seat.is_here() {
+                return Ok(&seats.seat);
             }
-            seats = &found.of_child;
+            // The child looks anew at what its parent has mapped.
+            self.mapped_epoch.store(UNKNOWN, Ordering::Release);
+            let seat = take_seat(region, true)?;
+            // Another thread may have been first.
+            let _ = seats.next.set(Box::new(Seats { seat, next: OnceLock::new() }));
         }
     }
 
     /// Pins everything that slots hold from now on.
     pub(crate) fn pin(&self, region: &Region) -> Result<SeatPin<'_>> {
-        if let Some(pin) = self.rest.as_ref().and_then(Rest::pin) {
-            if !region.live().has_pid() {
-                return Ok(pin);
+        let mut seat = self.seat(region)?;
+        if !seat.has_place() {
+            let pin_count = self.pin_count.fetch_add(1, Ordering::Relaxed);
+            if pin_count == PINS_WITHOUT_PLACE {
+                self.take_place(region);
+                seat = self.seat(region)?;
             }
-            // A writer has come: what is pinned until now stays so, the rest by a seat.
-            self.seat(region)?;
-            self.rest.as_ref().expect("it has pinned").end();
         }
         let path = || region.storage().path();
-        self.seat(region)?.pin().map_err(|source| io_error("lock a byte of", path(), source))
+        seat.pin().map_err(|source| io_error("lock a byte of", path(), source))
     }
 
-    /// Returns a number that changes when records may have been moved from which nothing leads back to
-    /// the originals.
+    /// Takes a place, if there is one, so that a pin is no system call from now on.
+    #[cold]
+    fn take_place(&self, region: &Region) {
+        let Ok(seat) = take_seat(region, true) else { return };
+        let mut seats = &self.seats;
+        while let Some(next) = seats.next.get() {
+            seats = next;
+        }
+        // Pins of the seat before stay as they are.
+        let _ = seats.next.set(Box::new(Seats { seat, next: OnceLock::new() }));
+    }
+
+    /// Returns a number that changes when records were moved from which nothing leads back to the
+    /// originals; odd while that goes on.
     pub(crate) fn unnamed_moves(&self, region: &Region) -> Result<u64> {
-        // A writer that comes while others rest names all.
-        if self.is_resting(region) { Ok(0) } else { Ok(self.seat(region)?.unnamed_moves()) }
+        Ok(self.seat(region)?.unnamed_moves())
     }
 
-    /// Returns the places of the other readers; of a file that nobody writes they are not known.
+    /// Returns the places of the other readers.
     pub(crate) fn taken_places(&self, region: &Region) -> Result<Vec<TakenPlace>> {
-        if self.is_resting(region) { Ok(Vec::new()) } else { Ok(self.seat(region)?.taken_places()) }
-    }
-
-    fn is_resting(&self, region: &Region) -> bool {
-        self.rest.as_ref().is_some_and(|rest| rest.pin().is_some()) && !region.live().has_pid()
+        Ok(self.seat(region)?.taken_places())
     }
 
     /// Runs a search in the index until the pieces were the same from its beginning to its end. The
@@ -130,6 +135,7 @@ impl Reader {
     ) -> Result<T> {
         loop {
             let epoch = self.follow(region)?;
+            let known_bytes = region.view.file_bytes();
             let lines = Followed { region, reader: self, fault: Cell::new(None) };
             let found = search(&lines);
             fence(Ordering::Acquire);
@@ -141,7 +147,7 @@ impl Reader {
             }
             match found {
                 // The record may be beyond the end that was known.
-                Err(Error::Corrupt { .. }) if self.see_growth(region)? => {}
+                Err(Error::Corrupt { .. }) if self.see_size(region)? > known_bytes => {}
                 found => return found,
             }
         }
@@ -176,13 +182,12 @@ impl Reader {
         }
     }
 
-    /// Learns how large the file is; returns whether it has grown.
-    pub(crate) fn see_growth(&self, region: &Region) -> Result<bool> {
+    /// Learns how large the file is, and returns that.
+    pub(crate) fn see_size(&self, region: &Region) -> Result<u64> {
         // One thread at a time.
         let _mapped = self.lock();
-        let before = region.view.file_bytes();
         region.see_size()?;
-        Ok(region.view.file_bytes() > before)
+        Ok(region.view.file_bytes())
     }
 
     fn lock(&self) -> MutexGuard<'_, [Vec<u64>; 2]> {
@@ -191,16 +196,27 @@ impl Reader {
     }
 }
 
-/// The seat of a process, and those of its children.
+/// A seat, and those taken after it: one with a place, those of children. A child leaves the seat of its
+/// parent to it, to which pins of its own may lead.
 #[derive(Debug)]
 struct Seats {
     seat: Seat,
-    /// A child leaves the seat of its parent to it, to which pins of its own may lead.
-    of_child: OnceLock<Box<Seats>>,
+    next: OnceLock<Box<Seats>>,
 }
 
-fn shared_file(region: &Region) -> &SharedFile {
-    region.storage().shared_file().expect("only files are read beside a writer")
+/// Takes a seat at the file of a region.
+fn take_seat(region: &Region, wants_place: bool) -> Result<Seat> {
+    let storage = region.storage();
+    let shared = storage.shared_file().expect("only files are read beside a writer");
+    match shared.take_seat(storage.path(), wants_place) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let (path, pid) = (storage.path().to_path_buf(), writer_pid_of(storage));
+            Err(Error::Locked { path, pid })
+        }
+        seat => seat.map_err(|source| {
+            io_error("take a place among the readers of", storage.path(), source)
+        }),
+    }
 }
 
 /// Has a window show the pieces that the live header lists; `mapped` is what it shows.

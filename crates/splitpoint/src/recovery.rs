@@ -530,6 +530,9 @@ impl Opening {
         let mut durable_lsn = live.durable_lsn().min(live.committed().0);
         if self.access == Access::ReadWrite {
             region.claim_stores([].into_iter())?;
+            // A killed process may have moved a piece and not told readers so, and what it left is
+            // about to be free.
+            live.change_piece_epoch();
             // No checksum vouches for it, and with too high a number a sync would do nothing.
             durable_lsn = 0;
             self.load_segments(&mut extents)?;

@@ -48,7 +48,7 @@ use crate::linear::{BucketIndex, Geometry};
 use crate::live::{CommitState, LINES_USED_OFFSET, LineWindow, Live};
 use crate::log::append::{Appender, LogPosition};
 use crate::log::durable::GroupCommit;
-use crate::log::record::Pair;
+use crate::log::record::{Pair, Record};
 use crate::options::{Access, Durability, Options, Sharing};
 use crate::reader::Reader;
 use crate::region::{Extents, Region, View};
@@ -332,7 +332,7 @@ impl Store {
         let mut writer = self.lock()?;
         if let Some(reader) = &self.reader {
             self.note_commit(&mut writer);
-            reader.see_growth(&self.region)?;
+            reader.see_size(&self.region)?;
         }
         Ok(writer.log.position())
     }
@@ -378,6 +378,18 @@ impl Store {
         match &self.reader {
             Some(reader) => reader.look(&self.region, |lines| find(lines, hash, is_key)),
             None => find(windows, hash, is_key),
+        }
+    }
+
+    /// Returns the record that a slot, or the `prev` of another record, names.
+    pub(crate) fn version(&self, addr: Addr) -> Result<Record<'_>> {
+        match (self.region.view.version(addr), &self.reader) {
+            // It may be beyond the end that was known.
+            (Err(Error::Corrupt { .. }), Some(reader)) => {
+                reader.see_size(&self.region)?;
+                self.region.view.version(addr)
+            }
+            (found, _) => found,
         }
     }
 

@@ -153,7 +153,7 @@ impl PairCopy<'_, '_, '_> {
 
     /// Verifies a record and stores its pair, if the copy has none of its key.
     fn put(&mut self, addr: Addr) -> Result<()> {
-        let record = self.source.region.view.version(addr)?;
+        let record = self.source.version(addr)?;
         record.verify(self.salt_of(record.offset)?)?;
         let mut writer = self.target.lock_for_change()?;
         let (mode, durability) = (PutMode::New, Durability::Buffered);

@@ -20,6 +20,7 @@ use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::failure::io_error;
 use crate::storage::open::writer_pid_of;
+use crate::storage::reader_table::is_left_moving;
 use crate::store::Opened;
 
 /// How often tables that a writer is changing are looked at, and how long to wait in between.
@@ -97,6 +98,9 @@ impl Opening {
     /// Returns whether the tables that a killed writer left agree with the log, and no record was being
     /// moved from which nothing would lead back. Writers are kept out.
     fn is_readable_as_left(&self, region: &Region) -> bool {
+        if is_left_moving(region.storage()) {
+            return false;
+        }
         let agreement = || -> Result<bool> {
             region.windows.map_listed_pieces()?;
             let (position, _) = committed_position(&self.superblock, region);
@@ -115,7 +119,9 @@ impl Opening {
         } else {
             Recovery::WarmRestart { records: 0 }
         };
-        let is_closed = self.superblock.is_clean && !region.live().has_pid();
+        let shared = region.storage().shared_file().expect("it is beside a writer");
+        let is_closed =
+            self.superblock.is_clean && !region.live().has_pid() && !shared.has_writer();
         let reader = Some(Reader::new(region, is_closed)?);
         let extents = Extents::of(region);
         let opened = self.finish(extents, (state, recovery, position.lsn));

@@ -113,7 +113,7 @@ impl Drop for Mapped {
         // Closing the file would release the lock, unless a child of a fork still has the file
         // open. In that child the lock is the parent's.
         if self.origin.is_here() {
-            SharedFile::unlock(&self.file);
+            self.shared.let_go();
         }
     }
 }

@@ -13,18 +13,21 @@
 //! - A place is stored to by the owner of its lock alone.
 //! - The table says nothing of the store: any content of it is valid when nobody has the file open.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use super::Storage;
 use super::byte_locks::{self, LockByte, LockKind};
 use super::fork::Origin;
 use super::reservation::{Part, Protection, Reservation};
 use super::shared_file::can_store_to_table;
-use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
+use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET, u64_at};
 use crate::pins::Elsewhere;
 
 /// Places of the table; the first is its head.
@@ -54,8 +57,7 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 /// 64 * i     8  place i, from 1 on: pins on parity 0
 ///        +   8  8  pins on parity 1
 ///        +  16  8  process id of the owner, for messages
-///        +  24  8  when the owner came: nanoseconds of the clock that goes on while the machine
-///               sleeps, since it was started
+///        +  24  8  when the owner came, in nanoseconds of the system's monotonic clock
 ///        +  32 32  reserved
 /// ```
 #[derive(Debug)]
@@ -132,44 +134,60 @@ impl ReaderTable {
 #[derive(Debug)]
 pub(crate) struct OtherReaders {
     file: Arc<File>,
-    table: ReaderTable,
+    /// Mapped when the writer first wants to use space again: a process may have thousands of stores
+    /// open that never come to it.
+    table: OnceLock<ReaderTable>,
 }
 
 impl OtherReaders {
     /// Looks at the readers of a file that this handle has locked for writing.
-    pub(crate) fn of(file: Arc<File>) -> io::Result<Self> {
-        Ok(Self { table: ReaderTable::map(&file, Protection::ReadWrite)?, file })
+    pub(crate) fn of(file: Arc<File>) -> Self {
+        Self { file, table: OnceLock::new() }
+    }
+
+    /// Maps the table, or returns the error of the system, which has no address space.
+    fn table(&self) -> io::Result<&ReaderTable> {
+        if let Some(table) = self.table.get() {
+            return Ok(table);
+        }
+        let table = ReaderTable::map(&self.file, Protection::ReadWrite)?;
+        Ok(self.table.get_or_init(|| table))
     }
 
     /// Forgets every reader that there ever was. For a handle that is alone.
-    pub(crate) fn forget_all(&self) {
-        for word in self.table.words() {
-            if word.load(Ordering::Relaxed) != 0 {
-                word.store(0, Ordering::Relaxed);
-            }
-        }
+    pub(crate) fn forget_all(&self) -> io::Result<()> {
+        let zeros = [0; READER_TABLE_BYTES as usize];
+        let mut table = zeros;
+        self.file.read_exact_at(&mut table, READER_TABLE_OFFSET)?;
+        if table == zeros { Ok(()) } else { self.file.write_all_at(&zeros, READER_TABLE_OFFSET) }
     }
 
     /// Notes that there may be readers that have told nothing of themselves yet.
-    pub(crate) fn expect_readers(&self) {
-        self.table.words()[USED].fetch_max(1, Ordering::SeqCst);
+    ///
+    /// A move that a killed process had begun is over.
+    pub(crate) fn expect_readers(&self) -> io::Result<()> {
+        self.table()?.words()[USED].fetch_max(1, Ordering::SeqCst);
+        self.end_move();
+        Ok(())
     }
 
     /// Begins to move records, and returns whether their copies must name the originals: a reader may
     /// be scanning. Otherwise one that comes now waits until the end of the move.
     pub(crate) fn begin_move(&self) -> bool {
-        if self.table.used_count() != 0 {
+        let Ok(table) = self.table() else { return true };
+        if table.used_count() != 0 {
             return true;
         }
-        let moves = &self.table.words()[MOVES];
+        let moves = &table.words()[MOVES];
         moves.store(moves.load(Ordering::Relaxed) | 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        self.table.used_count() != 0
+        table.used_count() != 0
     }
 
     /// Ends what [`begin_move`](Self::begin_move) began, when every slot leads to its copy.
     pub(crate) fn end_move(&self) {
-        let moves = &self.table.words()[MOVES];
+        let Some(table) = self.table.get() else { return };
+        let moves = &table.words()[MOVES];
         let before = moves.load(Ordering::Relaxed);
         if before & 1 == 1 {
             moves.store(before.wrapping_add(1), Ordering::Release);
@@ -178,7 +196,8 @@ impl OtherReaders {
 
     /// Returns the places that have an owner.
     pub(crate) fn taken_places(&self) -> Vec<TakenPlace> {
-        self.table.taken_places(&self.file)
+        // Without the table nobody knows.
+        self.table().map(|table| table.taken_places(&self.file)).unwrap_or_default()
     }
 
     /// Returns whether somebody without a place reads, counted on a parity.
@@ -188,11 +207,11 @@ impl OtherReaders {
     }
 
     /// Returns whether a place has an owner; if it has none, erases what the last one counted.
-    fn has_owner(&self, place: usize) -> bool {
+    fn has_owner(&self, table: &ReaderTable, place: usize) -> bool {
         let byte = LockByte::place(place);
         match byte_locks::try_lock(&self.file, byte, LockKind::Exclusive) {
             Ok(true) => {
-                for word in self.table.place(place) {
+                for word in table.place(place) {
                     word.store(0, Ordering::Relaxed);
                 }
                 // An error leaves it locked until this handle is closed: readers take another.
@@ -206,20 +225,25 @@ impl OtherReaders {
 
     /// Returns whether no reader counts on a parity.
     fn is_clear(&self, parity: u64) -> bool {
-        let counts = |place: usize| &self.table.place(place)[(parity & 1) as usize];
-        let is_counted =
-            |&place: &usize| counts(place).load(Ordering::Acquire) != 0 && self.has_owner(place);
-        !self.table.used_places().any(|place| is_counted(&place)) && !self.is_byte_locked(parity)
+        let Ok(table) = self.table() else { return false };
+        let counts = |place: usize| &table.place(place)[(parity & 1) as usize];
+        let is_counted = |&place: &usize| {
+            counts(place).load(Ordering::Acquire) != 0 && self.has_owner(table, place)
+        };
+        !table.used_places().any(|place| is_counted(&place)) && !self.is_byte_locked(parity)
     }
 }
 
 impl Elsewhere for Arc<OtherReaders> {
     fn flip(&self) {
-        self.table.words()[PARITY].store(self.table.parity() ^ 1, Ordering::Relaxed);
+        // It was mapped for the look before.
+        if let Some(table) = self.table.get() {
+            table.words()[PARITY].store(table.parity() ^ 1, Ordering::Relaxed);
+        }
     }
 
     fn is_clear_behind(&self) -> bool {
-        self.is_clear(self.table.parity() ^ 1)
+        self.table().is_ok_and(|table| self.is_clear(table.parity() ^ 1))
     }
 
     fn is_pinned(&self) -> bool {
@@ -227,7 +251,7 @@ impl Elsewhere for Arc<OtherReaders> {
     }
 }
 
-/// What a reader of this process pins with beside a writer.
+/// What a reader of this process pins with.
 #[derive(Debug)]
 pub(crate) struct Seat {
     seated: Arc<Seated>,
@@ -243,8 +267,6 @@ struct Seated {
     file: File,
     table: ReaderTable,
     kind: SeatKind,
-    /// Whether copies of records that are moved from now on name the original.
-    is_named_to: bool,
 }
 
 #[derive(Debug)]
@@ -256,36 +278,38 @@ enum SeatKind {
 }
 
 impl Seat {
-    /// Takes a seat at a file that this process has open.
-    pub(crate) fn take(file: &File) -> io::Result<Self> {
-        // Opens the same file again, whatever its name is now.
-        let again = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let writable = File::options().read(true).write(true).open(&again);
-        if let Ok(file) = writable
+    /// Takes a seat at a file that this process has open, with a place if one is wanted and there is one
+    /// to be had: without, nothing is written to the file.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system; [`io::ErrorKind::WouldBlock`] if a handle is open that lets nobody else in.
+    pub(crate) fn take(file: &File, path: &Path, wants_place: bool) -> io::Result<Self> {
+        if wants_place
+            && let Ok(file) = open_again(file, path, File::options().read(true).write(true))
             && can_store_to_table(&file)
             && let Ok(table) = ReaderTable::map(&file, Protection::ReadWrite)
         {
-            let kind = match take_place(&file, &table) {
-                Some(place) => SeatKind::Place(place),
-                None => SeatKind::Bytes(Mutex::default()),
-            };
-            table.words()[USED].fetch_max(kind.used_count(), Ordering::SeqCst);
+            note_presence(&file)?;
+            let place = take_place(&file, &table);
+            let used_count = place.map_or(1, |place| place as u64 + 1);
+            table.words()[USED].fetch_max(used_count, Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            let (origin, is_named_to) = (Origin::here(), true);
-            let seat = Self::of(Seated { origin, file, table, kind, is_named_to });
+            let kind = place.map_or_else(|| SeatKind::Bytes(Mutex::default()), SeatKind::Place);
+            let seat = Self::of(Seated { origin: Origin::here(), file, table, kind });
             seat.wait_for_move();
             return Ok(seat);
         }
-        // Without /proc it shares the description of its handle.
-        let file = File::open(&again).or_else(|_| file.try_clone())?;
+        let file = open_again(file, path, File::options().read(true))?;
+        note_presence(&file)?;
         let table = ReaderTable::map(&file, Protection::Read)?;
         let (origin, kind) = (Origin::here(), SeatKind::Bytes(Mutex::default()));
-        Ok(Self::of(Seated { origin, file, table, kind, is_named_to: false }))
+        Ok(Self::of(Seated { origin, file, table, kind }))
     }
 
     fn of(seated: Seated) -> Self {
         let seated = Arc::new(seated);
-        let pins = [0, 1].map(|parity| SeatPins::Seat(seated.clone(), parity));
+        let pins = [0, 1].map(|parity| SeatPins(seated.clone(), parity));
         Self { seated, pins }
     }
 
@@ -295,27 +319,33 @@ impl Seat {
         self.seated.origin.is_here()
     }
 
+    /// Returns whether it has a place, so that a pin is no system call.
+    pub(crate) fn has_place(&self) -> bool {
+        matches!(self.seated.kind, SeatKind::Place(_))
+    }
+
     /// Waits until a move is over that may not have seen this reader come; not for ever, since the
     /// writer may be stopped.
     fn wait_for_move(&self) {
-        let before = self.seated.table.moves();
+        let before = self.unnamed_moves();
         let mut waited = Duration::ZERO;
-        while before & 1 == 1 && self.seated.table.moves() == before && waited < MOVE_WAIT {
+        let has_writer =
+            || byte_locks::is_locked(&self.seated.file, LockByte::WRITER).unwrap_or(true);
+        while before & 1 == 1
+            && self.unnamed_moves() == before
+            && waited < MOVE_WAIT
+            && has_writer()
+        {
             let step = Duration::from_micros(100);
             std::thread::sleep(step);
             waited += step;
         }
     }
 
-    /// Returns a number that changes when records may have been moved from which nothing leads back to
-    /// the originals.
+    /// Returns a number that changes when records were moved from which nothing leads back to the
+    /// originals; odd while that goes on, or if the writer was killed meanwhile.
     pub(crate) fn unnamed_moves(&self) -> u64 {
-        // Of an odd number the reader knows that it was waited for in vain.
-        if self.seated.is_named_to {
-            self.seated.table.moves() & 1
-        } else {
-            self.seated.table.moves()
-        }
+        self.seated.table.moves()
     }
 
     /// Returns the places of the other readers.
@@ -352,13 +382,39 @@ impl Seated {
     }
 }
 
-impl SeatKind {
-    fn used_count(&self) -> u64 {
-        match self {
-            Self::Place(place) => *place as u64 + 1,
-            Self::Bytes(_) => 1,
+impl Drop for Seated {
+    fn drop(&mut self) {
+        // Closing the file would unlock its bytes, unless a child of a fork has it open.
+        if self.origin.is_here() {
+            let _ = byte_locks::unlock_all(&self.file);
         }
     }
+}
+
+/// Opens a file again that this process has open, whatever its name is now.
+fn open_again(file: &File, path: &Path, options: &OpenOptions) -> io::Result<File> {
+    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let again = options.open(same).or_else(|_| options.open(path))?;
+    let identity = |file: &File| file.metadata().map(|found| (found.dev(), found.ino()));
+    if identity(&again)? == identity(file)? {
+        return Ok(again);
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, "another file has the name now"))
+}
+
+/// Notes that somebody has the file open, who stays when the handle of a parent is closed.
+fn note_presence(file: &File) -> io::Result<()> {
+    match byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared)? {
+        true => Ok(()),
+        false => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+/// Returns whether the writer was killed while it moved records whose copies do not name the original.
+/// There is no writer.
+pub(crate) fn is_left_moving(storage: &dyn Storage) -> bool {
+    let moves = storage.read(READER_TABLE_OFFSET + 8 * MOVES as u64, 8);
+    u64_at(&moves, 0) & 1 == 1
 }
 
 /// Takes the first place that has no owner.
@@ -376,74 +432,9 @@ fn take_place(file: &File, table: &ReaderTable) -> Option<usize> {
     Some(place)
 }
 
-/// What a reader pins with while there is no writer: the bytes of both parities, which it has locked since
-/// before it looked at anything. So it pins without telling anybody, and the file stays as it is.
+/// The pins of a seat on a parity.
 #[derive(Debug)]
-pub(crate) struct Rest(SeatPins);
-
-impl Rest {
-    /// Locks the bytes, of the description of a handle.
-    pub(crate) fn begin(file: Arc<File>) -> io::Result<Self> {
-        for parity in [0, 1] {
-            byte_locks::try_lock(&file, LockByte::pin(parity), LockKind::Shared)?;
-        }
-        let (pin_count, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Self(SeatPins::Rest(Resting { origin: Origin::here(), file, pin_count, is_over })))
-    }
-
-    fn resting(&self) -> &Resting {
-        let SeatPins::Rest(resting) = &self.0 else { unreachable!("`begin` makes no other") };
-        resting
-    }
-
-    /// Pins everything, unless the rest is over or of another process.
-    #[inline]
-    pub(crate) fn pin(&self) -> Option<SeatPin<'_>> {
-        let resting = self.resting();
-        if !resting.origin.is_here() {
-            return None;
-        }
-        // Counted first: who ends the rest sees it, or this thread sees that it is over.
-        resting.pin_count.fetch_add(1, Ordering::SeqCst);
-        let pin = SeatPin(&self.0);
-        (!resting.is_over.load(Ordering::SeqCst)).then_some(pin)
-    }
-
-    /// Ends it, because a writer has come. The bytes stay locked until the last of the pins is dropped.
-    pub(crate) fn end(&self) {
-        let resting = self.resting();
-        resting.is_over.store(true, Ordering::SeqCst);
-        if resting.pin_count.load(Ordering::SeqCst) == 0 {
-            resting.unlock();
-        }
-    }
-}
-
-/// The state of a [`Rest`].
-#[derive(Debug)]
-struct Resting {
-    origin: Origin,
-    file: Arc<File>,
-    pin_count: AtomicU64,
-    is_over: AtomicBool,
-}
-
-impl Resting {
-    fn unlock(&self) {
-        for parity in [0, 1] {
-            // A lock that stays holds space back until the handle is closed, and nothing else.
-            let _ = byte_locks::unlock(&self.file, LockByte::pin(parity));
-        }
-    }
-}
-
-/// Where pins of a reader are counted.
-#[derive(Debug)]
-enum SeatPins {
-    /// On a parity.
-    Seat(Arc<Seated>, u64),
-    Rest(Resting),
-}
+struct SeatPins(Arc<Seated>, u64);
 
 /// A pin that other processes see.
 #[derive(Debug)]
@@ -451,16 +442,15 @@ pub(crate) struct SeatPin<'a>(&'a SeatPins);
 
 impl Clone for SeatPin<'_> {
     fn clone(&self) -> Self {
-        // This pin holds the counter above 0 already.
-        match self.0 {
-            SeatPins::Seat(seated, parity) => match &seated.kind {
+        let SeatPins(seated, parity) = self.0;
+        // The pins of a child that were its parent's are the parent's.
+        if seated.origin.is_here() {
+            // This pin holds the counter above 0 already.
+            match &seated.kind {
                 SeatKind::Place(place) => {
                     seated.count(*place, *parity).fetch_add(1, Ordering::Relaxed);
                 }
                 SeatKind::Bytes(counts) => lock(counts)[*parity as usize] += 1,
-            },
-            SeatPins::Rest(resting) => {
-                resting.pin_count.fetch_add(1, Ordering::Relaxed);
             }
         }
         Self(self.0)
@@ -469,28 +459,22 @@ impl Clone for SeatPin<'_> {
 
 impl Drop for SeatPin<'_> {
     fn drop(&mut self) {
-        match self.0 {
-            SeatPins::Seat(seated, parity) if seated.origin.is_here() => match &seated.kind {
-                SeatKind::Place(place) => {
-                    seated.count(*place, *parity).fetch_sub(1, Ordering::Release);
-                }
-                SeatKind::Bytes(counts) => {
-                    let mut counts = lock(counts);
-                    counts[*parity as usize] -= 1;
-                    if counts[*parity as usize] == 0 {
-                        // As in `Resting::unlock`.
-                        let _ = byte_locks::unlock(&seated.file, LockByte::pin(*parity));
-                    }
-                }
-            },
-            SeatPins::Rest(resting) if resting.origin.is_here() => {
-                let before = resting.pin_count.fetch_sub(1, Ordering::SeqCst);
-                if before == 1 && resting.is_over.load(Ordering::SeqCst) {
-                    resting.unlock();
+        let SeatPins(seated, parity) = self.0;
+        if !seated.origin.is_here() {
+            return;
+        }
+        match &seated.kind {
+            SeatKind::Place(place) => {
+                seated.count(*place, *parity).fetch_sub(1, Ordering::Release);
+            }
+            SeatKind::Bytes(counts) => {
+                let mut counts = lock(counts);
+                counts[*parity as usize] -= 1;
+                if counts[*parity as usize] == 0 {
+                    // A lock that stays holds space back until the handle is closed, and nothing else.
+                    let _ = byte_locks::unlock(&seated.file, LockByte::pin(*parity));
                 }
             }
-            // The pins of a child that were its parent's are the parent's.
-            SeatPins::Seat(..) | SeatPins::Rest(_) => {}
         }
     }
 }
@@ -500,15 +484,19 @@ fn lock(counts: &Mutex<[u64; 2]>) -> MutexGuard<'_, [u64; 2]> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the nanoseconds since the machine was started, those included that it slept.
+/// Returns the nanoseconds since some moment of this boot.
 fn since_boot_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
 }
 
 #[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
 mod tests {
     use super::*;
+
+    fn take(file: &File) -> Seat {
+        Seat::take(file, Path::new("/"), true).expect("it is open already")
+    }
 
     struct Fixture {
         _dir: tempfile::TempDir,
@@ -523,14 +511,14 @@ mod tests {
         let file = file.expect("nothing fails");
         file.set_len(16384).expect("nothing fails");
         let file = Arc::new(file);
-        let others = Arc::new(OtherReaders::of(file.clone()).expect("nothing fails"));
+        let others = Arc::new(OtherReaders::of(file.clone()));
         Fixture { _dir: dir, file, others }
     }
 
     #[test]
     fn a_pin_is_seen_until_it_is_dropped_on_the_parity_on_which_it_counts() {
         let Fixture { _dir, file, others } = fixture();
-        let seat = Seat::take(&file).unwrap();
+        let seat = take(&file);
         assert!(matches!(seat.seated.kind, SeatKind::Place(1)));
         assert!(!others.is_pinned());
         let pin = seat.pin().unwrap();
@@ -549,7 +537,7 @@ mod tests {
     #[test]
     fn readers_beyond_the_places_lock_the_byte_of_the_parity() {
         let Fixture { _dir, file, others } = fixture();
-        let seats: Vec<Seat> = (0..PLACE_COUNT + 3).map(|_| Seat::take(&file).unwrap()).collect();
+        let seats: Vec<Seat> = (0..PLACE_COUNT + 3).map(|_| take(&file)).collect();
         let last = seats.last().unwrap();
         assert!(matches!(last.seated.kind, SeatKind::Bytes(_)));
         assert_eq!(others.taken_places().len(), PLACE_COUNT - 1);
@@ -564,13 +552,13 @@ mod tests {
     #[test]
     fn what_an_owner_without_a_lock_has_counted_is_erased() {
         let Fixture { _dir, file, others } = fixture();
-        let seat = Seat::take(&file).unwrap();
+        let seat = take(&file);
         std::mem::forget(seat.pin().unwrap());
         assert!(!others.is_clear(0));
         // As if its process were killed.
         drop(seat);
         assert!(others.is_clear(0));
-        let next = Seat::take(&file).unwrap();
+        let next = take(&file);
         assert!(matches!(next.seated.kind, SeatKind::Place(1)), "the place is free again");
     }
 
@@ -579,11 +567,11 @@ mod tests {
         let Fixture { _dir, file, others } = fixture();
         assert!(!others.begin_move());
         others.end_move();
-        let moves = others.table.moves();
+        let moves = others.table().unwrap().moves();
         assert_eq!(moves, 2);
-        let _seat = Seat::take(&file).unwrap();
+        let _seat = take(&file);
         assert!(others.begin_move());
         others.end_move();
-        assert_eq!(others.table.moves(), moves);
+        assert_eq!(others.table().unwrap().moves(), moves);
     }
 }

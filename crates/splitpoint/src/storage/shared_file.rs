@@ -4,25 +4,35 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::byte_locks::{self, LockByte, LockKind};
-use super::claim::{Room, claim};
-use super::reader_table::{OtherReaders, Rest, Seat};
+use super::claim::{Room, claim, free_bytes};
+use super::no_room;
+use super::reader_table::{OtherReaders, Seat};
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
 use crate::options::Sharing;
 
 /// Whether the system has locks that let readers in beside a writer.
 const HAS_BYTE_LOCKS: bool = cfg!(target_os = "linux");
 
+/// Free bytes that a file system which never writes in place must have for a store to the table.
+const ROOM_BYTES_MIN: u64 = 16 << 20;
+
 /// A file that other handles may have open.
-#[derive(Clone, Debug)]
-pub(crate) struct SharedFile(Arc<File>);
+#[derive(Debug)]
+pub(crate) struct SharedFile {
+    file: Arc<File>,
+    /// Whether writers are kept out until the file is closed.
+    is_private: AtomicBool,
+}
 
 impl SharedFile {
     /// Wraps a file that this handle has locked.
     pub(crate) fn new(file: Arc<File>) -> Self {
-        Self(file)
+        Self { file, is_private: AtomicBool::new(false) }
     }
 
     /// Locks a file for a handle that may change it; returns whether nobody stands in the way. Others are
@@ -73,7 +83,15 @@ impl SharedFile {
         Ok(true)
     }
 
-    /// Lets go of every lock. Closing the file would do so, unless a child of a fork has it open.
+    /// Lets go of every lock when the handle is closed. Closing the file would do so, unless a child of a
+    /// fork has it open: one that reads without the tables in the file needs the lock as its parent did.
+    pub(crate) fn let_go(&self) {
+        if !self.is_private.load(Ordering::Relaxed) {
+            Self::unlock(&self.file);
+        }
+    }
+
+    /// Lets go of every lock.
     pub(crate) fn unlock(file: &File) {
         // Without the locks nothing is left to do.
         let _ = byte_locks::unlock_all(file);
@@ -97,24 +115,27 @@ impl SharedFile {
 
     /// Returns whether a handle is open that may change the file.
     pub(crate) fn has_writer(&self) -> bool {
-        Self::is_being_written(&self.0)
+        Self::is_being_written(&self.file)
     }
 
     /// Keeps writers out until the handle is closed or [`let_writers_in`](Self::let_writers_in); returns
     /// `false` if there is one.
     pub(crate) fn keep_writers_out(&self) -> io::Result<bool> {
-        try_flock_shared(&self.0)
+        let is_kept = try_flock_shared(&self.file)?;
+        self.is_private.store(is_kept, Ordering::Relaxed);
+        Ok(is_kept)
     }
 
     /// Ends [`keep_writers_out`](Self::keep_writers_out).
     pub(crate) fn let_writers_in(&self) -> io::Result<()> {
-        if HAS_BYTE_LOCKS { self.0.unlock() } else { Ok(()) }
+        self.is_private.store(false, Ordering::Relaxed);
+        if HAS_BYTE_LOCKS { self.file.unlock() } else { Ok(()) }
     }
 
     /// Keeps every other handle out, for a writer that makes the tables; returns `false` if there is
     /// another.
     pub(crate) fn be_alone(&self) -> io::Result<bool> {
-        byte_locks::try_lock(&self.0, LockByte::PRESENCE, LockKind::Exclusive)
+        byte_locks::try_lock(&self.file, LockByte::PRESENCE, LockKind::Exclusive)
     }
 
     /// Ends the opening of a writer: from now on others come in, unless the handle is exclusive. Returns
@@ -130,31 +151,32 @@ impl SharedFile {
             others => others?,
         };
         if others.is_some() {
-            byte_locks::try_lock(&self.0, LockByte::PRESENCE, LockKind::Shared)?;
+            byte_locks::try_lock(&self.file, LockByte::PRESENCE, LockKind::Shared)?;
         }
-        byte_locks::unlock(&self.0, LockByte::OPENING)?;
+        byte_locks::unlock(&self.file, LockByte::OPENING)?;
         Ok(others)
     }
 
     fn other_readers(&self, is_alone: bool) -> io::Result<Option<Arc<OtherReaders>>> {
-        claim(&self.0, READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES)?;
-        let others = OtherReaders::of(self.0.clone())?;
+        let table = READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES;
+        if claim(&self.file, table)? == Room::OfFileSystem
+            && free_bytes(&self.file)? < ROOM_BYTES_MIN
+        {
+            return Err(no_room());
+        }
+        let others = OtherReaders::of(self.file.clone());
         if is_alone {
-            others.forget_all();
+            others.forget_all()?;
         } else {
-            others.expect_readers();
+            others.expect_readers()?;
         }
         Ok(Some(Arc::new(others)))
     }
 
-    /// Begins to rest: to read a file that nobody writes.
-    pub(crate) fn begin_rest(&self) -> io::Result<Rest> {
-        Rest::begin(self.0.clone())
-    }
-
-    /// Takes what a reader needs to pin what it looks at.
-    pub(crate) fn take_seat(&self) -> io::Result<Seat> {
-        Seat::take(&self.0)
+    /// Takes what a reader needs to pin what it looks at, with a place in the reader table if one is
+    /// wanted and there is one.
+    pub(crate) fn take_seat(&self, path: &Path, wants_place: bool) -> io::Result<Seat> {
+        Seat::take(&self.file, path, wants_place)
     }
 }
 

@@ -7,8 +7,9 @@ use std::ops::Range;
 
 use super::{Store, Writer};
 use crate::error::{Error, Result};
-use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, SegmentHeader, SegmentKind};
+use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, SegmentKind};
 use crate::live::{CommitState, LineWindow};
+use crate::log::append::LogPosition;
 use crate::log::record::RecordKind;
 use crate::log::runs::{Runs, run_of};
 use crate::log::scan::{LogWalk, Trust, big_target};
@@ -45,6 +46,7 @@ impl Store {
                 let before = writer.extents.segments().map(places).unwrap_or_default();
                 let extents = std::mem::replace(&mut writer.extents, Extents::of(region));
                 self.note_commit(writer);
+                self.see_size()?;
                 writer.find_segments()?;
                 let after = writer.extents.segments().map(places).unwrap_or_default();
                 writer.extents = extents;
@@ -55,7 +57,7 @@ impl Store {
                     is_known(writer.state.tail_segment) && is_known(writer.state.head_segment);
                 let all_are_known = after.iter().all(|place| before.binary_search(place).is_ok());
                 if heads_are_known && all_are_known {
-                    writer.forget_younger_bigs();
+                    writer.forget_younger()?;
                 }
                 Ok(heads_are_known && all_are_known)
             });
@@ -69,13 +71,19 @@ impl Store {
     }
 
     fn look_at_segments(&self, writer: &mut Writer) -> Result<()> {
-        if let Some(reader) = &self.reader {
-            reader.see_growth(&self.region)?;
-        }
+        self.see_size()?;
         writer.superblock = read_superblock(self.region.storage())?;
         self.note_commit(writer);
         writer.extents = Extents::of(&self.region);
         writer.find_segments()
+    }
+
+    /// Learns how large the file is that another process may change.
+    fn see_size(&self) -> Result<()> {
+        match &self.reader {
+            Some(reader) => reader.see_size(&self.region).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Notes the last commit of another process.
@@ -98,20 +106,29 @@ fn places(segments: &SegmentTable) -> Vec<(u64, u64)> {
 }
 
 impl Writer {
-    /// Removes the segments of big records from the table that are younger than the last commit.
-    fn forget_younger_bigs(&mut self) {
-        let lsn = self.log.position().lsn;
+    /// Removes the segments from the table that were begun for records younger than the last commit.
+    fn forget_younger(&mut self) -> Result<()> {
+        let LogPosition { segment_offset: tail, lsn, .. } = self.log.position();
         let region = self.extents.region().clone();
-        let Some(segments) = self.extents.segments_mut() else { return };
+        let tail_sequence = if tail == 0 { 0 } else { region.view.segment(tail)?.sequence };
+        let Some(segments) = self.extents.segments_mut() else { return Ok(()) };
+        let is_younger = |offset: u64| {
+            region.view.segment(offset).is_ok_and(|header| match header.kind {
+                SegmentKind::Log => header.sequence > tail_sequence,
+                SegmentKind::Big => header.base_lsn >= lsn,
+                // What the head has not come to was removed before.
+                _ => false,
+            })
+        };
         let parts: Vec<u64> = segments.parts().map(|(part, _)| part.start).collect();
-        for offset in parts {
-            let header = region.view.segment(offset);
-            let is_younger =
-                |header: SegmentHeader| header.kind == SegmentKind::Big && header.base_lsn >= lsn;
-            if header.is_ok_and(is_younger) {
-                segments.end_big(offset);
-            }
+        for offset in parts.into_iter().filter(|&offset| is_younger(offset)) {
+            segments.end_big(offset);
         }
+        let whole: Vec<u64> = segments.segments().map(|segment| segment.offset).collect();
+        for offset in whole.into_iter().filter(|&offset| is_younger(offset)) {
+            segments.set_use(offset, SegmentUse::Emptied);
+        }
+        Ok(())
     }
 
     /// Looks for the segments with records, unless that was done: in the segment table of the file or,

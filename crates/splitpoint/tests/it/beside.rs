@@ -105,6 +105,10 @@ fn churn(db: &Db, rounds: u32, mut after_round: impl FnMut(u32)) -> Content {
             }
         }
         db.sync().unwrap();
+        if round % 4 == 3 {
+            // Not only when a checkpoint that a thread makes happens to be done.
+            db.maintain(256 << 10).unwrap();
+        }
         after_round(round);
     }
     model

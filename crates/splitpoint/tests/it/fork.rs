@@ -152,3 +152,27 @@ fn a_child_reads_a_store_that_its_parent_only_reads() {
     assert_eq!(status, Some(0), "the step of the child that failed");
     assert_sound(&db);
 }
+
+/// The pins of a reader are in the file, where parent and child could meet.
+#[test]
+fn a_child_reads_beside_the_writer_by_a_place_of_its_own_and_leaves_the_pins_of_its_parent() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("shared.spt");
+    let db = tiny().open(&path).unwrap();
+    fill(&db);
+    let reader = splitpoint::Options::new().read_only().open(&path).unwrap();
+    let held = reader.get(5_u32.to_le_bytes()).unwrap();
+    assert_eq!(db.stats().unwrap().readers.len(), 1);
+    let ((held, _), status) = system::in_child((held, &reader), |(held, reader)| {
+        drop(held);
+        let is_found =
+            |i: u32| reader.get(i.to_le_bytes()).is_ok_and(|v| v.as_deref() == Some(&[7; 100]));
+        let has_all = (0..1_000).all(is_found) && reader.scan().is_ok_and(|scan| scan.count() > 0);
+        i32::from(!(has_all && reader.stats().is_ok_and(|stats| stats.readers.len() == 1)))
+    });
+    assert_eq!(status, Some(0));
+    let stats = db.stats().unwrap();
+    assert!(stats.is_pinned && stats.readers.len() == 1, "{stats:?}");
+    drop(held);
+    assert!(!db.stats().unwrap().is_pinned);
+}

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use splitpoint::hash::{HashFunction, HashId};
-use splitpoint::{Create, Db, Error, ErrorKind, FileKind, Options, Recovery, SimDisk};
+use splitpoint::{Create, Db, Error, ErrorKind, FileKind, Options, Recovery, Sharing, SimDisk};
 
 use crate::small_disk::{FileSystem, SmallDisk};
 use crate::support::{
@@ -550,18 +550,27 @@ fn the_wrong_hash_function_is_refused_with_both_names() {
 fn a_store_is_opened_for_writing_once_in_a_process() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("locked.spt");
-    let db = Db::open(&path).unwrap();
-    for options in [Options::new(), Options::new().read_only()] {
-        let error = options.open(&path).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Locked);
-        assert!(error.to_string().contains("already open in this process"), "{error}");
+    let alone = || Options::new().sharing(Sharing::Exclusive);
+    for (first, others) in [
+        (Options::new(), vec![Options::new(), alone(), alone().read_only()]),
+        (alone(), vec![Options::new(), alone(), alone().read_only(), Options::new().read_only()]),
+    ] {
+        let db = first.open(&path).unwrap();
+        for options in others {
+            let error = options.open(&path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Locked);
+            assert!(error.to_string().contains("already open in this process"), "{error}");
+        }
+        drop(db);
     }
-    drop(db);
     let first = Options::new().read_only().open(&path).unwrap();
     let second = Options::new().read_only().open(&path).unwrap();
-    assert_eq!(Db::open(&path).unwrap_err().kind(), ErrorKind::Locked);
+    assert_eq!(alone().open(&path).unwrap_err().kind(), ErrorKind::Locked);
     drop((first, second));
-    Db::open(&path).unwrap();
+    let third = alone().read_only().open(&path).unwrap();
+    assert_eq!(Db::open(&path).unwrap_err().kind(), ErrorKind::Locked);
+    drop(third);
+    alone().open(&path).unwrap();
 }
 
 const HOLD_ENV: &str = "SPLITPOINT_TEST_HOLD";
@@ -591,7 +600,9 @@ fn a_store_held_by_another_process_is_refused_with_its_pid() {
         assert!(child.try_wait().unwrap().is_none(), "the holder has ended");
         std::thread::yield_now();
     }
-    for options in [Options::new(), Options::new().read_only()] {
+    assert!(Options::new().read_only().open(&path).unwrap().is_empty());
+    let alone = Options::new().sharing(Sharing::Exclusive);
+    for options in [Options::new(), alone.clone(), alone.read_only()] {
         match options.open(&path).unwrap_err() {
             Error::Locked { pid, .. } => assert_eq!(pid, Some(child.id())),
             other => panic!("{other}"),
