@@ -440,7 +440,7 @@ impl<'a> Live<'a> {
     }
 
     /// Returns where in the file the first granule of a piece is noted, for messages.
-    pub(crate) fn piece_offset(self, window: LineWindow, piece: usize) -> u64 {
+    pub(crate) fn piece_offset(window: LineWindow, piece: usize) -> u64 {
         LIVE_OFFSET + (PIECES[window.number()] + piece) as u64 * 8
     }
 

@@ -164,10 +164,10 @@ fn refuse_cut(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
 fn be_alone(storage: &dyn Storage) -> Result<()> {
     let Some(shared) = storage.shared_file() else { return Ok(()) };
     let is_alone = shared.be_alone();
-    match is_alone.map_err(|source| io_error("lock", storage.path(), source))? {
-        true => Ok(()),
-        false => Err(Error::Locked { path: storage.path().to_path_buf(), pid: None }),
+    if is_alone.map_err(|source| io_error("lock", storage.path(), source))? {
+        return Ok(());
     }
+    Err(Error::Locked { path: storage.path().to_path_buf(), pid: None })
 }
 
 /// Returns the first `bytes` of a storage, fewer if it is shorter.

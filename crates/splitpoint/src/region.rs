@@ -211,7 +211,7 @@ impl Region {
         if granule >= HEADER_BYTES / GRANULE_BYTES && end <= expected {
             return Ok(granule * GRANULE_BYTES);
         }
-        let offset = self.live().piece_offset(window, piece);
+        let offset = Live::piece_offset(window, piece);
         Err(Error::Corrupt { what: "index extent", offset, expected, found: end })
     }
 

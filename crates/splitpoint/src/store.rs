@@ -309,7 +309,7 @@ impl Store {
     #[cold]
     #[inline(never)]
     fn find_beside(&self, key: &[u8], hash: u64) -> Result<Option<Value<'_>>> {
-        let Some(reader) = &self.reader else { return Err(self.in_fork()) };
+        let Some(reader) = &self.reader else { return Err(in_fork()) };
         let pin = reader.pin(&self.region)?;
         let found = self.find_beside_while_pinned(key, hash)?;
         Ok(found.map(|pair| Value::pinned_elsewhere(pair.value, pin)))
@@ -318,7 +318,7 @@ impl Store {
     /// Does the same for a caller that holds a pin.
     #[cold]
     fn find_beside_while_pinned(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'_>>> {
-        let Some(reader) = &self.reader else { return Err(self.in_fork()) };
+        let Some(reader) = &self.reader else { return Err(in_fork()) };
         reader.look(&self.region, |lines| {
             let Some(instrument) = &self.instrument else {
                 return find(lines, hash, |addr| key_at(&self.region.view, addr, key));
@@ -462,7 +462,7 @@ impl Store {
         if self.readable_in.is_here() || self.reader.is_some() {
             return Ok(());
         }
-        Err(self.in_fork())
+        Err(in_fork())
     }
 
     /// Refuses what only the process that opened a file may do. A table in memory is the child's own.
@@ -472,16 +472,7 @@ impl Store {
         if self.origin.is_here() || self.region.storage().is_volatile() {
             return Ok(());
         }
-        Err(self.in_fork())
-    }
-
-    #[cold]
-    fn in_fork(&self) -> Error {
-        Error::Poisoned {
-            reason: "this process is a fork of the one that opened the store; open it again here, \
-                     with `Db::reopen` or, to write, when the other has closed it"
-                .to_string(),
-        }
+        Err(in_fork())
     }
 
     /// Waits until the log is durable up to `lsn`, as a leader or behind one.
@@ -572,7 +563,7 @@ impl Store {
         let (geometry, occupancy, overflow_line_count) = if let Some(reader) = &self.reader {
             let _pin = reader.pin(region)?;
             self.find_segments_beside(writer)?;
-            reader.look(region, |lines| count_chains(lines))?
+            reader.look(region, count_chains)?
         } else {
             if writer.superblock.is_compacted {
                 // What waits, and what is free, the table knows.
@@ -653,6 +644,16 @@ impl Store {
         assert!(fill_thousandths >= 1000, "a bucket has room for one key on average");
         let buckets = u128::from(record_count) * 1000 / u128::from(fill_thousandths);
         Geometry::with_bucket_count(u64::try_from(buckets).unwrap_or(u64::MAX))
+    }
+}
+
+/// Returns the error of what a child of a fork may not do.
+#[cold]
+fn in_fork() -> Error {
+    Error::Poisoned {
+        reason: "this process is a fork of the one that opened the store; open it again here, \
+                 with `Db::reopen` or, to write, when the other has closed it"
+            .to_string(),
     }
 }
 

@@ -42,10 +42,12 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Opene
         let opening = begin(&region, options)?;
         let has_writer = shared.has_writer();
         let is_cut = refuse_cut(region.storage(), &opening.superblock).is_err();
-        if !is_cut && !options.rebuild_index && (has_writer || opening.superblock.is_clean) {
-            if opening.may_read_beside(&region, has_writer) {
-                return opening.finish_beside(&region);
-            }
+        if !is_cut
+            && !options.rebuild_index
+            && (has_writer || opening.superblock.is_clean)
+            && opening.may_read_beside(&region, has_writer)
+        {
+            return opening.finish_beside(&region);
         }
         // Also where a writer was killed after the look.
         if !shared.keep_writers_out().map_err(lock_failed)? {

@@ -404,10 +404,10 @@ fn open_again(file: &File, path: &Path, options: &OpenOptions) -> io::Result<Fil
 
 /// Notes that somebody has the file open, who stays when the handle of a parent is closed.
 fn note_presence(file: &File) -> io::Result<()> {
-    match byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared)? {
-        true => Ok(()),
-        false => Err(io::ErrorKind::WouldBlock.into()),
+    if byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared)? {
+        return Ok(());
     }
+    Err(io::ErrorKind::WouldBlock.into())
 }
 
 /// Returns whether the writer was killed while it moved records whose copies do not name the original.

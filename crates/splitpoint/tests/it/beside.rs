@@ -46,7 +46,7 @@ fn a_reader_sees_each_change_as_soon_as_it_has_returned() {
     let keys: Vec<_> = (0..100_u32).map(u32::to_le_bytes).collect();
     let values = |db: &Db| -> Vec<_> {
         let values = db.get_many(&keys).unwrap();
-        values.into_iter().map(|value| value.map(|value| value.into_vec())).collect()
+        values.into_iter().map(|value| value.map(splitpoint::Value::into_vec)).collect()
     };
     assert_eq!(values(&reader), values(&db));
     assert_eq!(content(&reader), content(&db));

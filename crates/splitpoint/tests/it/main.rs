@@ -8,6 +8,7 @@ mod address_space;
 mod backup;
 #[cfg(test)]
 mod batch;
+#[cfg(test)]
 mod beside;
 #[cfg(test)]
 mod check;
@@ -51,6 +52,7 @@ mod mounts;
 mod power_loss;
 #[cfg(test)]
 mod processes;
+#[cfg(test)]
 mod rehash;
 #[cfg(test)]
 mod repair;
