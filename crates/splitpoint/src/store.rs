@@ -27,14 +27,18 @@ mod put;
 mod resize;
 mod room;
 mod segments;
+mod transaction;
+mod versions;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use crate::atomic::Ordering;
 use crate::error::{Error, Result};
 use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
+use crate::graves::Graves;
 use crate::hash::HashFunction;
 use crate::horizons::Horizons;
 use crate::index::Lines;
@@ -60,7 +64,9 @@ pub(crate) use closing::Mark;
 use compacting::Compacting;
 pub use maintaining::Maintenance;
 pub(crate) use pace::{Pace, Step, Written};
-pub(crate) use put::{Put, TOMBSTONE_BYTES};
+pub(crate) use put::{Put, TOMBSTONE_BYTES, check_sizes};
+pub(crate) use transaction::Reads;
+pub(crate) use versions::{Hold, Places, Versions};
 
 /// What the threads of a handle share.
 pub(crate) struct Store {
@@ -76,9 +82,17 @@ pub(crate) struct Store {
     pub(crate) recovery: Recovery,
     pub(crate) group: GroupCommit,
     instrument: Option<Instrument>,
-    /// Since when scans and backups go on.
+    /// Since when snapshots, scans and backups go on.
     pub(crate) horizons: Horizons,
+    /// What was deleted since then.
+    graves: Graves,
+    /// See `Options::max_snapshot_pin`.
+    max_snapshot_pin: Option<u64>,
+    /// See `Options::transaction_bytes`.
+    pub(crate) transaction_bytes: u64,
     writer: Mutex<Writer>,
+    /// The thread that runs a function of the program while it holds the lock.
+    calling: Mutex<Option<ThreadId>>,
     /// Held while a superblock is written without the lock of the writer.
     superblock_writes: Mutex<()>,
 }
@@ -102,6 +116,8 @@ pub(crate) struct Writer {
     compacting: Option<Box<Compacting>>,
     /// Bytes of dead records whose segments were emptied: they are not in the counts any more.
     retired_bytes: u64,
+    /// Changes since the store was opened, those of a batch counted as one.
+    pub(crate) change_count: u64,
     scratch: Scratch,
 }
 
@@ -126,6 +142,7 @@ impl Writer {
             checkpoints: Checkpointing::default(),
             compacting: None,
             retired_bytes: 0,
+            change_count: 0,
             scratch: Scratch::default(),
         }
     }
@@ -185,7 +202,11 @@ impl Store {
             group,
             instrument: options.instrument.then(Instrument::new),
             horizons: Horizons::default(),
+            graves: Graves::default(),
+            max_snapshot_pin: options.max_snapshot_pin,
+            transaction_bytes: options.transaction_bytes,
             writer: Mutex::new(writer),
+            calling: Mutex::default(),
             superblock_writes: Mutex::default(),
         };
         if options.access == Access::ReadWrite
@@ -295,9 +316,35 @@ impl Store {
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Writer>> {
         // A thread that the child does not have may hold the lock for ever.
         self.refuse_reading_in_fork()?;
-        self.writer.lock().map_err(|_| Error::Poisoned {
-            reason: "a thread failed while it changed the store".to_string(),
-        })
+        match self.writer.try_lock() {
+            Ok(writer) => Ok(writer),
+            Err(TryLockError::WouldBlock) => self.wait_for_lock(),
+            Err(TryLockError::Poisoned(_)) => Err(poisoned()),
+        }
+    }
+
+    #[cold]
+    fn wait_for_lock(&self) -> Result<MutexGuard<'_, Writer>> {
+        if *self.calling() == Some(thread::current().id()) {
+            return Err(Error::Invalid {
+                what: "call",
+                reason: "this thread holds the lock of the store, in `transaction` or `update`; \
+                         use the transaction, or the result of the function"
+                    .to_string(),
+            });
+        }
+        self.writer.lock().map_err(|_| poisoned())
+    }
+
+    /// Notes that this thread, which holds the lock, runs a function of the program: until the result
+    /// is dropped, calls that would wait for the lock for ever return an error.
+    pub(crate) fn begin_call(&self) -> Calling<'_> {
+        *self.calling() = Some(thread::current().id());
+        Calling(self)
+    }
+
+    fn calling(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.calling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the writer for a change: what must be true before the first store to the file.
@@ -521,6 +568,19 @@ impl Store {
 fn key_at<'a>(view: &'a View, addr: Addr, key: &[u8]) -> Result<Option<Pair<'a>>> {
     let pair = view.pair(addr)?;
     Ok((pair.key == key).then_some(pair))
+}
+
+fn poisoned() -> Error {
+    Error::Poisoned { reason: "a thread failed while it changed the store".to_string() }
+}
+
+/// A function of the program runs while the lock is held.
+pub(crate) struct Calling<'a>(&'a Store);
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        *self.0.calling() = None;
+    }
 }
 
 fn checkpoint_bytes(live: Live<'_>) -> u64 {

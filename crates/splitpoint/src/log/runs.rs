@@ -14,11 +14,6 @@ use crate::region::View;
 /// of the file. Its records end with a LINK, with a big record, or where an open segment ends.
 pub(crate) type Runs = Arc<[Range<u64>]>;
 
-/// Returns whether the record at `offset` is in one of `runs`.
-pub(crate) fn contains(runs: &[Range<u64>], offset: u64) -> bool {
-    run_at(runs, offset).is_some()
-}
-
 /// Returns which of `runs` has the record at `offset`.
 #[inline]
 pub(crate) fn run_at(runs: &[Range<u64>], offset: u64) -> Option<&Range<u64>> {
@@ -118,8 +113,8 @@ mod tests {
             (24_568, true),
             (1 << 40, false),
         ] {
-            assert_eq!(contains(&runs, offset), expected, "{offset}");
+            assert_eq!(run_at(&runs, offset).is_some(), expected, "{offset}");
         }
-        assert!(!contains(&[], 8));
+        assert!(run_at(&[], 8).is_none());
     }
 }

@@ -385,9 +385,9 @@ impl Store {
         candidates: &[Candidate<'_>],
         salt: u64,
     ) -> Result<()> {
-        // A scan that goes on finds the version of its moment by `prev`.
+        // A snapshot finds the version of its moment by `prev`.
         let names_original =
-            self.horizons.oldest().is_some() && !mutant::is_made(Mutant::MovesWithoutName);
+            self.horizons.is_any_open() && !mutant::is_made(Mutant::MovesWithoutName);
         let is_logged = !self.region.storage().is_volatile();
         if is_logged {
             let bytes = relocation_bytes(candidates.len());
