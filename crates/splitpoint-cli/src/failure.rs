@@ -164,6 +164,7 @@ fn exit_of(kind: ErrorKind) -> Exit {
     match kind {
         ErrorKind::Corrupt => Exit::Corrupt,
         ErrorKind::TooLarge | ErrorKind::Invalid => Exit::Usage,
+        ErrorKind::Conflict => Exit::No,
         ErrorKind::NotAStore
         | ErrorKind::Version
         | ErrorKind::Locked
@@ -171,7 +172,7 @@ fn exit_of(kind: ErrorKind) -> Exit {
         | ErrorKind::ReadOnly
         | ErrorKind::Unsupported
         | ErrorKind::Exists => Exit::CannotOpen,
-        // `Io`, `NotFound`, `Full`, `Poisoned`, and kinds that a newer library may add.
+        // `Io`, `NotFound`, `Full`, `Poisoned`, `SnapshotTooOld`, and kinds that a newer library may add.
         _ => Exit::Io,
     }
 }
@@ -424,6 +425,8 @@ mod tests {
                 false,
             ),
             (StoreError::Invalid { what: "URL", reason }, Exit::Usage, Exit::Usage, false),
+            (StoreError::SnapshotTooOld { bytes_max: 9 }, Exit::Io, Exit::Io, false),
+            (StoreError::Conflict, Exit::No, Exit::No, false),
         ]
     }
 

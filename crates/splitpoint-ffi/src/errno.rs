@@ -27,7 +27,8 @@ pub fn errno_of(error: &Error) -> c_int {
     match error.kind() {
         ErrorKind::NotFound => libc::ENOENT,
         ErrorKind::Exists => libc::EEXIST,
-        ErrorKind::Locked => libc::EAGAIN,
+        ErrorKind::Locked | ErrorKind::Conflict => libc::EAGAIN,
+        ErrorKind::SnapshotTooOld => libc::ESTALE,
         ErrorKind::ReadOnly => libc::EPERM,
         ErrorKind::Full => libc::ENOSPC,
         ErrorKind::TooLarge => libc::EFBIG,

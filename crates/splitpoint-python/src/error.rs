@@ -63,6 +63,8 @@ fn code(kind: ErrorKind) -> &'static str {
         ErrorKind::Full => "full",
         ErrorKind::Unsupported => "unsupported",
         ErrorKind::Invalid => "invalid",
+        ErrorKind::SnapshotTooOld => "snapshot_too_old",
+        ErrorKind::Conflict => "conflict",
         // A kind that this version does not know.
         _ => "other",
     }

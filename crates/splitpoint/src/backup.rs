@@ -62,7 +62,7 @@ use pairs::{copy_pairs, stream_pairs};
 use crate::error::{Error, Result};
 use crate::format::{HEADER_BYTES, LIVE_OFFSET, LogStart, SUPERBLOCK_BYTES, Superblock};
 use crate::hash::HashFunction;
-use crate::horizons::Horizon;
+use crate::horizons::{Horizon, Terms};
 use crate::live::CommitState;
 use crate::log::append::LogPosition;
 use crate::log::scan::{Changes, LogWalk, Logged, Step, Trust};
@@ -418,7 +418,8 @@ impl<'a> Kept<'a> {
         if !writer.is_log_whole() || store.reader.is_some() {
             return Ok(None);
         }
-        let (pin, horizon) = (store.region.pins.pin(), store.horizons.open());
+        let (pin, horizon) =
+            (store.region.pins.pin(), store.horizons.open(Terms::new(None, u64::MAX)));
         let end = LogEnd::of_commit(store.region.live().committed());
         let snapshot = Snapshot { superblock: writer.superblock.clone(), end };
         Ok(Some(Self { snapshot, _pin: pin, _horizon: horizon }))

@@ -24,7 +24,7 @@
 //!
 //! Cost and benefit of cleaning a segment: Rosenblum and Ousterhout 1992.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
 use crate::segments::{SegmentTable, SegmentUse, TableSegment};
@@ -44,6 +44,8 @@ const STEP_BYTES_MAX: u64 = 64 << 10;
 /// a larger table so many units are looked at first.
 const UNITS_LOOKED_AT: u64 = 1 << 20;
 const UNITS_SAMPLED: u64 = 64;
+/// Looks at what horizons hold back, while as much comes to wait as they may.
+const HELD_LOOKS: u64 = 64;
 /// Share of the live bytes that free space may have in pages: one part in so many.
 const WARM_SHARE: u64 = 8;
 
@@ -57,6 +59,9 @@ pub(crate) struct Compaction {
     /// Emptied segments, those that were emptied first in front.
     waiting: VecDeque<Emptied>,
     waiting_bytes: u64,
+    past: PastHorizon,
+    /// Bytes that wait, from which on it is worth looking who holds them back.
+    held_looked_at_bytes: u64,
     changes_left: u32,
     /// Bytes that the changes since the last step appended, and bytes that died.
     appended_bytes: u64,
@@ -84,6 +89,17 @@ pub(crate) struct Victim {
     pub(crate) salt: u64,
     /// Bytes of the records before `at`.
     pub(crate) record_bytes: u64,
+}
+
+/// The largest stamp of which nobody needs what died then.
+///
+/// A snapshot pins what it reads only while it reads. So what its horizon held waits for the grace period
+/// after the horizon has gone: a reader, or a value that it has returned, may still be there.
+#[derive(Clone, Copy, Debug, Default)]
+struct PastHorizon {
+    stamp: u64,
+    /// The stamp after the grace period of a ticket.
+    next: Option<(u64, u64)>,
 }
 
 /// A segment that no slot leads to.
@@ -117,15 +133,16 @@ pub(crate) struct Moment {
     pub(crate) replay_checkpoint: u64,
     /// The ticket below which every grace period is over.
     pub(crate) unpinned: u64,
-    /// The oldest horizon that is open: it needs what died at a larger stamp.
-    pub(crate) oldest_horizon: Option<u64>,
+    /// The largest stamp of which no horizon needs what died then, a grace period after those that have
+    /// gone.
+    pub(crate) past_horizon: u64,
 }
 
 impl Moment {
     /// Returns the moment of a table in memory: nothing of it survives the process, so nothing need
     /// be durable, and nothing is replayed.
-    pub(crate) fn in_memory(unpinned: u64, oldest_horizon: Option<u64>) -> Self {
-        Self { durable_lsn: u64::MAX, replay_checkpoint: u64::MAX, unpinned, oldest_horizon }
+    pub(crate) fn in_memory(unpinned: u64, past_horizon: u64) -> Self {
+        Self { durable_lsn: u64::MAX, replay_checkpoint: u64::MAX, unpinned, past_horizon }
     }
 }
 
@@ -145,9 +162,9 @@ impl Emptied {
         let is_unpinned = ticket < moment.unpinned
             || mutant::is_made(Mutant::ReusesPinned)
             || mutant::is_made(Mutant::ReusesUnderScan);
-        // A scan that began later never comes here.
-        let is_behind_horizon = moment.oldest_horizon.is_none_or(|oldest| stamp <= oldest)
-            || mutant::is_made(Mutant::ReusesUnderScan);
+        // A snapshot that was taken later never comes here.
+        let is_behind_horizon =
+            stamp <= moment.past_horizon || mutant::is_made(Mutant::ReusesUnderScan);
         is_durable && is_replayed_by_none && is_unpinned && is_behind_horizon
     }
 }
@@ -161,6 +178,8 @@ impl Compaction {
             victim: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            past: PastHorizon::default(),
+            held_looked_at_bytes: 0,
             changes_left: CHANGES_PER_STEP,
             appended_bytes: 0,
             buried_bytes: 0,
@@ -337,6 +356,52 @@ impl Compaction {
         !self.waiting.is_empty()
     }
 
+    /// Notes that no open horizon needs what died at `stamp` or before; `ticket` begins a grace period.
+    pub(crate) fn note_past(&mut self, stamp: u64, ticket: impl FnOnce() -> u64) {
+        debug_assert!(stamp >= self.past.stamp, "a horizon opens at the newest moment");
+        if self.past.next.is_none() && stamp > self.past.stamp {
+            self.past.next = Some((stamp, ticket()));
+        }
+    }
+
+    /// Returns the largest stamp of which nobody needs what died then, where every grace period below
+    /// the ticket `unpinned` is over.
+    pub(crate) fn past_horizon(&mut self, unpinned: u64) -> u64 {
+        let is_over =
+            |next: &mut (u64, u64)| next.1 < unpinned || mutant::is_made(Mutant::ReusesPinned);
+        if let Some((stamp, _)) = self.past.next.take_if(is_over) {
+            self.past.stamp = stamp;
+        }
+        self.past.stamp
+    }
+
+    /// Returns whether so much waits that it is worth looking at [`held_bytes`](Self::held_bytes): more
+    /// than `least_bytes`, and more than at the last look.
+    pub(crate) fn is_much_waiting(&mut self, least_bytes: u64) -> bool {
+        let next_look_bytes = self.waiting_bytes + least_bytes / HELD_LOOKS;
+        if self.waiting_bytes <= least_bytes || self.waiting_bytes < self.held_looked_at_bytes {
+            self.held_looked_at_bytes = self.held_looked_at_bytes.min(next_look_bytes);
+            return false;
+        }
+        self.held_looked_at_bytes = next_look_bytes;
+        true
+    }
+
+    /// Returns the bytes of segments that wait only because somebody may need what died after the
+    /// stamp `past`.
+    pub(crate) fn held_bytes(&self, moment: &Moment, past: u64) -> u64 {
+        let free = Moment { past_horizon: u64::MAX, ..*moment };
+        let held = self.waiting.iter().rev().take_while(|emptied| emptied.death.stamp > past);
+        let held = held.filter(|emptied| emptied.is_reusable(&free));
+        held.map(|emptied| emptied.segment.end - emptied.segment.start).sum()
+    }
+
+    /// Returns where the segments begin that wait and were emptied at the stamp `past` or before.
+    pub(crate) fn emptied_until(&self, past: u64) -> HashSet<u64> {
+        let until = self.waiting.iter().take_while(|emptied| emptied.death.stamp <= past);
+        until.map(|emptied| emptied.segment.start).collect()
+    }
+
     /// Takes a segment from the list whose space may be used again at `moment`, and whether it is
     /// one of a big record.
     pub(crate) fn take_reusable(&mut self, moment: &Moment) -> Option<(Range<u64>, bool)> {
@@ -503,14 +568,40 @@ mod tests {
 
     #[test]
     fn every_condition_alone_holds_a_segment_back() {
-        let free =
-            Moment { durable_lsn: 100, replay_checkpoint: 3, unpinned: 8, oldest_horizon: Some(3) };
+        let free = Moment { durable_lsn: 100, replay_checkpoint: 3, unpinned: 8, past_horizon: 3 };
         assert!(is_reusable(free));
-        assert!(is_reusable(Moment { oldest_horizon: None, ..free }));
         assert!(!is_reusable(Moment { durable_lsn: 99, ..free }));
         assert!(!is_reusable(Moment { replay_checkpoint: 2, ..free }));
         assert!(!is_reusable(Moment { unpinned: 7, ..free }));
-        assert!(!is_reusable(Moment { oldest_horizon: Some(2), ..free }));
+        assert!(!is_reusable(Moment { past_horizon: 2, ..free }));
+    }
+
+    #[test]
+    fn what_a_horizon_held_waits_for_the_grace_period_after_it() {
+        let mut compaction = Compaction::new(0.8, 1);
+        assert_eq!(compaction.past_horizon(0), 0);
+        compaction.note_past(4, || 7);
+        assert_eq!(compaction.past_horizon(7), 0);
+        compaction.note_past(5, || unreachable!("one grace period at a time"));
+        assert_eq!(compaction.past_horizon(8), 4);
+        compaction.note_past(5, || 9);
+        assert_eq!((compaction.past_horizon(9), compaction.past_horizon(10)), (4, 5));
+    }
+
+    #[test]
+    fn only_what_waits_for_nothing_else_is_held_by_horizons() {
+        let mut compaction = Compaction::new(0.8, 1);
+        for (i, (lsn, stamp)) in [(10, 1), (20, 2), (30, 3), (40, 3)].into_iter().enumerate() {
+            let offset = i as u64 * UNIT;
+            let death = Death { lsn, checkpoint: 0, ticket: 0, stamp };
+            compaction.retire(offset..offset + UNIT, false, death);
+        }
+        let moment = Moment { durable_lsn: 30, replay_checkpoint: 1, unpinned: 1, past_horizon: 0 };
+        let held = [0, 1, 2, 3].map(|past| compaction.held_bytes(&moment, past) / UNIT);
+        assert_eq!(held, [3, 2, 1, 0], "the last one is not durable yet");
+        assert_eq!(compaction.emptied_until(2), HashSet::from([0, UNIT]));
+        assert!(!compaction.is_much_waiting(4 * UNIT));
+        assert!(compaction.is_much_waiting(3 * UNIT) && !compaction.is_much_waiting(3 * UNIT));
     }
 
     #[test]
@@ -523,10 +614,10 @@ mod tests {
             Death { lsn: 8, checkpoint: 0, ticket: 2, stamp: 0 },
         );
         assert_eq!(compaction.waiting_bytes(), UNIT + 4096);
-        let moment = Moment::in_memory(2, None);
+        let moment = Moment::in_memory(2, 0);
         assert_eq!(compaction.take_reusable(&moment), Some((0..UNIT, false)));
         assert_eq!(compaction.take_reusable(&moment), None);
-        let moment = Moment::in_memory(3, None);
+        let moment = Moment::in_memory(3, 0);
         assert_eq!(compaction.take_reusable(&moment), Some((UNIT..UNIT + 4096, true)));
         assert_eq!((compaction.waiting_bytes(), compaction.is_any_waiting()), (0, false));
     }

@@ -1,49 +1,41 @@
 //! Scans: they return every key of a store with its value, in the order of the file.
 //!
-//! A scan walks the segments that there are when it begins, up to where records were appended then,
-//! and asks the index for each record whether to return it. It never visits buckets in order, so
-//! splits and merges do not affect it.
-//!
-//! It returns the record that was the current version of its key when the scan began: on the chain
-//! of `prev` from the key's slot, the first record that is not younger than the scan. Exactly one
-//! record of a key satisfies that, so the scan returns each key once.
-//!
-//! A [`Horizon`] keeps the segments. A record that compaction moves meanwhile names the one that it
-//! was.
+//! A scan walks the segments that there were at its moment, up to where records were appended then, and
+//! asks for each record whether it is the [version](crate::store::Versions) of its key. It never visits
+//! buckets in order, so splits and merges do not affect it. Exactly one record of a key is its version,
+//! so the scan returns each key once.
 //!
 //! Where damaged headers hide segments, the scan walks along the log and ends at the damage.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::Addr;
-use crate::horizons::Horizon;
+use crate::log::append::LogPosition;
 use crate::log::record::Pair;
-use crate::log::runs::{self, RunWalk, Runs};
+use crate::log::runs::{RunWalk, Runs};
 use crate::log::scan::{LogWalk, Trust};
-use crate::store::{Store, Writer};
-use crate::value::{Entry, Pinning};
+use crate::store::{Hold, Places, Store, Versions, Writer};
+use crate::value::{Entry, Value};
 
 /// Records that a scan reads ahead, so that the cache misses of their buckets overlap.
 const READ_AHEAD: usize = 32;
 
-/// Iterator over every key of a [`Db`](crate::Db) with its value; [`Db::scan`](crate::Db::scan)
-/// returns it and documents what it guarantees.
+/// Iterator over every key of a [`Db`](crate::Db), or of a [`Snapshot`](crate::Snapshot), with its value:
+/// each key and value of one moment, whatever other threads change meanwhile.
 ///
 /// After an error it returns `None`.
 #[derive(Debug)]
 pub struct Scan<'db> {
-    store: &'db Store,
+    versions: Arc<Versions<'db>>,
     walk: Option<Walk<'db>>,
-    /// Where the records are that were there when the scan began.
+    /// Where the records are that were there at the moment.
     runs: Runs,
-    /// Pins what the scan reads and what it returns.
-    pins: Pinning<'db>,
-    /// How often another process had moved records without a name when the scan began.
-    unnamed_moves: u64,
-    /// Keeps the records that it has yet to come to.
-    _horizon: Horizon<'db>,
-    /// Records read ahead; those from `next` on have not been examined yet.
+    /// Whether nobody else uses the versions, so that what lies behind the scan is not needed.
+    is_alone: bool,
+    /// Records read ahead; those from `next` on have not been examined yet. The horizon keeps their bytes:
+    /// a scan that nobody asks for its next entry pins nothing, and can be given up.
     ahead: Vec<Candidate<'db>>,
     next: usize,
 }
@@ -76,25 +68,45 @@ struct Candidate<'db> {
 }
 
 impl<'db> Scan<'db> {
-    /// Begins a scan while the caller holds the writer's lock.
-    pub(crate) fn new(store: &'db Store, writer: &mut Writer) -> Result<Self> {
+    /// Begins a scan of this moment, while the caller holds the writer's lock.
+    pub(crate) fn new(store: &'db Store, writer: &mut Writer, hold: Hold) -> Result<Self> {
+        let versions = Arc::new(match &store.reader {
+            Some(reader) => Versions::beside(store, reader, writer, hold)?,
+            None => Versions::of(store, writer, hold),
+        });
+        let places = versions.find_places(writer)?;
+        let scan = Self::of(versions, places)?;
+        Ok(Self { is_alone: matches!(scan.walk, Some(Walk::Runs(_))), ..scan })
+    }
+
+    /// Begins a scan of the versions of a moment, whose records are at `places`.
+    pub(crate) fn of(versions: Arc<Versions<'db>>, places: Places) -> Result<Self> {
+        let store = versions.store();
         let view = &store.region.view;
-        // Before another process is asked where its records are.
-        let pins = store.pinning()?;
-        let unnamed_moves = store.unnamed_moves()?;
-        let found = store.find_segments_for(writer);
-        let runs = writer.runs().unwrap_or_default();
-        let walk = match found {
-            Ok(()) => Some(Walk::Runs(RunWalk::new(view, runs.clone()))),
-            Err(Error::Corrupt { .. }) if !writer.superblock.is_compacted => {
-                let (start, end) = (writer.superblock.log_start, writer.log.position());
-                LogWalk::new(view, start, Trust::Published, end.lsn)?.map(Walk::Log)
+        let (walk, runs) = match places {
+            Places::Runs(runs) => (Some(Walk::Runs(RunWalk::new(view, runs.clone()))), runs),
+            Places::Log(start, end) => {
+                let walk = LogWalk::new(view, start, Trust::Published, end.lsn)?;
+                (walk.map(Walk::Log), Runs::default())
             }
-            Err(error) => return Err(error),
         };
-        let horizon = store.horizons.open();
         let ahead = Vec::with_capacity(READ_AHEAD);
-        Ok(Self { store, walk, runs, pins, unnamed_moves, _horizon: horizon, ahead, next: 0 })
+        Ok(Self { versions, walk, runs, is_alone: false, ahead, next: 0 })
+    }
+
+    /// Begins scans of the versions of a moment that together return every key once: `part_count` of
+    /// about the same size.
+    pub(crate) fn parts(versions: &Arc<Versions<'db>>, part_count: usize) -> Result<Vec<Self>> {
+        let part_count = part_count.max(1);
+        let places = match versions.places()? {
+            Places::Runs(runs) => cut(&runs, part_count).into_iter().map(Places::Runs).collect(),
+            // A walk along the log has no parts.
+            log @ Places::Log(..) => {
+                let none = std::iter::repeat_with(|| Places::Runs(Runs::default()));
+                std::iter::once(log).chain(none).take(part_count).collect::<Vec<_>>()
+            }
+        };
+        places.into_iter().map(|places| Self::of(versions.clone(), places)).collect()
     }
 
     /// Reads the next records ahead, fewer at the end of the scan and before a damaged one. Damage
@@ -103,11 +115,12 @@ impl<'db> Scan<'db> {
         self.ahead.clear();
         self.next = 0;
         let Some(walk) = &mut self.walk else { return Ok(()) };
+        let store = self.versions.store();
         while self.ahead.len() < READ_AHEAD {
             match walk.next_pair() {
                 Ok(Some((addr, pair))) => {
-                    let hash = self.store.hash_of(pair.key);
-                    self.store.prefetch_bucket(hash);
+                    let hash = store.hash_of(pair.key);
+                    store.prefetch_bucket(hash);
                     self.ahead.push(Candidate { addr, hash, pair });
                 }
                 Ok(None) => {
@@ -121,36 +134,29 @@ impl<'db> Scan<'db> {
         Ok(())
     }
 
-    /// Returns whether a record is the version of its key to return.
+    /// Returns whether a record is the version of its key.
     #[inline]
-    fn is_current(&self, record: &Candidate<'_>) -> Result<bool> {
-        let is_newest = self.store.is_held(record.hash, record.addr)?;
-        if is_newest { Ok(true) } else { self.was_current(record) }
+    fn is_version(&self, record: &Candidate<'_>) -> Result<bool> {
+        let is_newest = self.versions.store().is_held(record.hash, record.addr)?;
+        if is_newest { Ok(true) } else { self.was_version(record) }
     }
 
     /// Does the same for a record that no slot holds any more.
     #[cold]
-    fn was_current(&self, record: &Candidate<'_>) -> Result<bool> {
-        let newest = self.store.newest(record.pair.key, record.hash)?;
-        let Some(newest) = newest else { return Ok(false) };
-        Ok(self.version_at_begin(newest)? == Some(record.addr))
+    fn was_version(&self, record: &Candidate<'_>) -> Result<bool> {
+        let version = self.versions.version_of(record.pair.key, record.hash);
+        self.versions.check()?;
+        Ok(version? == Some(record.addr))
     }
 
-    /// Returns the record of a key that was current when the scan began, if it had one: `newest` or
-    /// one before it.
-    pub(crate) fn version_at_begin(&self, newest: Addr) -> Result<Option<Addr>> {
-        let mut version = newest;
-        while self.is_younger(version) {
-            let prev = self.store.version(version)?.header.prev;
-            let Some(prev) = prev else {
-                // It may be that the record was moved, and nothing leads back to it.
-                let is_certain = self.unnamed_moves & 1 == 0
-                    && self.store.unnamed_moves()? == self.unnamed_moves;
-                return if is_certain { Ok(None) } else { Err(self.store.locked()) };
-            };
-            version = prev;
-        }
-        Ok(Some(version))
+    /// Returns where the log ended at the moment.
+    pub(crate) fn log_end(&self) -> LogPosition {
+        self.versions.log_end()
+    }
+
+    /// Returns the version of a key on the chain from `newest`.
+    pub(crate) fn version_from(&self, newest: Addr) -> Result<Option<Addr>> {
+        self.versions.version_from(newest)
     }
 
     /// Returns where the records are that were there when the scan began.
@@ -158,9 +164,16 @@ impl<'db> Scan<'db> {
         &self.runs
     }
 
-    /// Returns the next record to return.
+    /// Returns the next record to return, for a caller that holds a pin or an unbounded horizon.
     #[inline]
     pub(crate) fn next_current(&mut self) -> Result<Option<(Addr, Pair<'db>)>> {
+        if self.walk.is_none() && self.next == self.ahead.len() {
+            return Ok(None);
+        }
+        if let Err(error) = self.versions.check() {
+            self.end();
+            return Err(error);
+        }
         loop {
             if self.next == self.ahead.len() {
                 let read = self.read_ahead();
@@ -171,8 +184,13 @@ impl<'db> Scan<'db> {
             }
             let Some(record) = self.ahead.get(self.next).copied() else { return Ok(None) };
             self.next += 1;
-            match self.is_current(&record) {
-                Ok(true) => return Ok(Some((record.addr, record.pair))),
+            match self.is_version(&record) {
+                Ok(true) => {
+                    if self.is_alone {
+                        self.versions.horizon.pass(record.addr.offset() + 1);
+                    }
+                    return Ok(Some((record.addr, record.pair)));
+                }
                 Ok(false) => {}
                 Err(error) => {
                     self.end();
@@ -189,11 +207,31 @@ impl<'db> Scan<'db> {
         self.ahead.clear();
         self.next = 0;
     }
+}
 
-    /// Returns whether a record was appended after the scan began.
-    fn is_younger(&self, addr: Addr) -> bool {
-        !runs::contains(&self.runs, addr.offset())
+/// Cuts runs into `part_count` parts of about the same number of bytes.
+fn cut(runs: &[Range<u64>], part_count: usize) -> Vec<Runs> {
+    let bytes_of = |run: &Range<u64>| run.end - run.start;
+    let mut bytes_left: u64 = runs.iter().map(bytes_of).sum();
+    let mut rest = runs.iter().peekable();
+    let mut parts = Vec::with_capacity(part_count);
+    for parts_left in (1..=part_count as u64).rev() {
+        let (wanted_bytes, mut part_bytes) = (bytes_left.div_ceil(parts_left), 0);
+        let mut part = Vec::new();
+        while part_bytes < wanted_bytes
+            && let Some(run) = rest.next_if(|run| {
+                // Half of a run more or less.
+                part_bytes == 0 || part_bytes + bytes_of(run) / 2 <= wanted_bytes || parts_left == 1
+            })
+        {
+            part_bytes += bytes_of(run);
+            part.push(run.clone());
+        }
+        bytes_left -= part_bytes;
+        parts.push(part.into());
     }
+    debug_assert!(rest.next().is_none(), "the last part has the rest");
+    parts
 }
 
 impl<'db> Iterator for Scan<'db> {
@@ -201,13 +239,45 @@ impl<'db> Iterator for Scan<'db> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        let [key_pin, value_pin] = self.versions.store().region.pins.two();
+        let beside = self.versions.pin_beside();
         let (_, Pair { key, value }) = match self.next_current().transpose()? {
             Ok(current) => current,
             Err(error) => return Some(Err(error)),
         };
-        let (key, value) = (self.pins.value(key), self.pins.value(value));
+        let (key, value) = match beside {
+            Some(pin) => {
+                (Value::pinned_elsewhere(key, pin.clone()), Value::pinned_elsewhere(value, pin))
+            }
+            None => (Value::pinned(key, key_pin), Value::pinned(value, value_pin)),
+        };
         Some(Ok(Entry { key, value }))
     }
 }
 
 impl std::iter::FusedIterator for Scan<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_every_run_once_and_about_the_same_size() {
+        let lengths = [5, 1, 1, 1, 8, 2, 2, 7, 9, 1, 40, 3];
+        let runs: Vec<Range<u64>> = lengths
+            .iter()
+            .enumerate()
+            .map(|(i, len)| i as u64 * 100..i as u64 * 100 + len)
+            .collect();
+        for part_count in 1..20 {
+            let parts = cut(&runs, part_count);
+            assert_eq!(parts.len(), part_count);
+            let joined: Vec<Range<u64>> = parts.iter().flat_map(|part| part.to_vec()).collect();
+            assert_eq!(joined, runs, "{part_count}");
+        }
+        let parts = cut(&runs[..10], 3);
+        let bytes = |part: &Runs| part.iter().map(|run| run.end - run.start).sum::<u64>();
+        assert!(parts.iter().all(|part| bytes(part).abs_diff(12) < 5), "{parts:?}");
+        assert!(cut(&[], 2).iter().all(|part| part.is_empty()));
+    }
+}

@@ -16,9 +16,17 @@ mod pin_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod shrink_tests;
+#[cfg(test)]
+#[cfg(not(any(loom, miri)))]
+mod snapshot_tests;
+mod transaction;
+#[cfg(test)]
+#[cfg(not(any(loom, miri)))]
+mod transaction_tests;
 mod update;
 
 pub use iter::{Iter, Keys, Values};
+pub use transaction::{Savepoint, Transaction, TransactionScan};
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -34,8 +42,9 @@ use crate::check::{CheckProgress, CheckReport};
 use crate::cursor::Scan;
 use crate::error::{Error, Result, Unsupported};
 use crate::options::{Access, Create, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
+use crate::snapshot::Snapshot;
 use crate::stats::{Lookups, Recovery, Stats};
-use crate::store::{Maintenance, Opened, Put, Step, Store, Writer};
+use crate::store::{Hold, Maintenance, Opened, Put, Step, Store, Writer};
 use crate::syncer::Syncer;
 use crate::table::{
     BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck,
@@ -707,8 +716,10 @@ impl Db {
     /// Applies all changes atomically, also across a crash.
     ///
     /// `changes` is a reference to a [`Batch`](crate::Batch), or [`Change`]s that borrow their keys
-    /// and values. The last change of a key wins; deleting a missing key is a no-op. Other threads
-    /// may see the changes one after the other.
+    /// and values. The last change of a key wins; deleting a missing key is a no-op. A
+    /// [`snapshot`](Self::snapshot) or a [`transaction`](Self::transaction) sees all of them or none;
+    /// a [`get`](Self::get) of another thread may see one before the other. It is a transaction that has
+    /// read nothing.
     ///
     /// # Errors
     ///
@@ -721,7 +732,7 @@ impl Db {
     ///
     /// # Cost
     ///
-    /// That of the single changes, and 24 bytes of log.
+    /// That of the single changes, and 24 bytes of log for more than one.
     ///
     /// # Examples
     ///
@@ -776,7 +787,12 @@ impl Db {
 
     fn apply_slice(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {
         let mut writer = self.store.lock_for_change()?;
-        self.store.apply_locked(&mut writer, changes)?;
+        self.store.apply_locked(&mut writer, changes, durability)?;
+        self.finish_apply(writer, durability)
+    }
+
+    /// Does what the durability of several changes requires, and what compaction is owed for them.
+    fn finish_apply(&self, writer: MutexGuard<'_, Writer>, durability: Durability) -> Result<()> {
         let owed_bytes = writer.owed_bytes();
         self.finish(writer, durability)?;
         if owed_bytes > 0 {
@@ -847,17 +863,47 @@ impl Db {
         }
     }
 
-    /// Returns an iterator over every key with its value, in the order of the file.
-    ///
-    /// It returns every key that is present from the beginning of the scan to its end exactly once,
-    /// even while other threads write, with the value that the key had when the scan began. It may
-    /// or may not return a key that is deleted meanwhile, and does not return a new one. If you
-    /// delete each key that it returns, you delete everything.
+    /// Returns a [`Snapshot`]: the store as it is now, whatever other threads change later.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the file is damaged. An item may be
-    /// that error, too, and is then the last one.
+    /// [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned) if a thread panicked while it changed the
+    /// store.
+    ///
+    /// # Cost
+    ///
+    /// Waits for the writer's lock, and copies nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// db.put("key", "old")?;
+    /// let snapshot = db.snapshot()?;
+    /// db.put("key", "new")?;
+    /// assert_eq!(snapshot.get("key")?.expect("it was there"), "old");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn snapshot(&self) -> Result<Snapshot<'_>> {
+        self.store.refuse_beside("there are no snapshots")?;
+        Ok(Snapshot::of(&self.store, &*self.store.lock()?))
+    }
+
+    /// Returns an iterator over every key with its value, in the order of the file.
+    ///
+    /// It returns every key that there is when the scan begins exactly once, with its value of that
+    /// moment, whatever other threads put or delete meanwhile: it is the scan of a
+    /// [`snapshot`](Self::snapshot). If you delete each key that it returns, you delete everything.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the file is damaged.
+    /// - [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld) if the scan has held back more
+    ///   space than [`Options::max_snapshot_pin`] allows.
+    ///
+    /// An item may be either error, too, and is then the last one.
     ///
     /// # Cost
     ///
@@ -878,9 +924,13 @@ impl Db {
     /// # }
     /// ```
     pub fn scan(&self) -> Result<Scan<'_>> {
+        self.scan_with(Hold::Scan)
+    }
+
+    fn scan_with(&self, hold: Hold) -> Result<Scan<'_>> {
         // Hold the lock until the scan has noted which segments are younger.
         let mut writer = self.store.lock()?;
-        Scan::new(&self.store, &mut writer)
+        Scan::new(&self.store, &mut writer, hold)
     }
 
     /// Returns the number of keys.

@@ -127,9 +127,18 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
-    /// An option or a URL has an unusable value.
+    /// A snapshot or a scan held back more space than it may, and was given up: take a new one.
+    /// [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin) sets the bound.
+    SnapshotTooOld {
+        /// The bound in bytes.
+        bytes_max: u64,
+    },
+    /// Another thread has changed what a transaction has read: nothing of the transaction is done. Run
+    /// it again; [`Db::transaction`](crate::Db::transaction) does.
+    Conflict,
+    /// An option, a URL or a value has an unusable value, or a call has no place where it was made.
     Invalid {
-        /// The option, or `URL`.
+        /// The option, `URL`, the value, or `call`.
         what: &'static str,
         /// Why not.
         reason: String,
@@ -185,11 +194,15 @@ pub enum ErrorKind {
     Unsupported,
     /// [`Error::Invalid`].
     Invalid,
+    /// [`Error::SnapshotTooOld`].
+    SnapshotTooOld,
+    /// [`Error::Conflict`].
+    Conflict,
 }
 
 impl ErrorKind {
     /// Every kind, in a stable order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Io,
         Self::NotFound,
         Self::NotAStore,
@@ -204,6 +217,8 @@ impl ErrorKind {
         Self::Full,
         Self::Unsupported,
         Self::Invalid,
+        Self::SnapshotTooOld,
+        Self::Conflict,
     ];
 }
 
@@ -227,6 +242,8 @@ impl Error {
             | Self::ReadOnly
             | Self::Poisoned { .. }
             | Self::Full { .. }
+            | Self::SnapshotTooOld { .. }
+            | Self::Conflict
             | Self::Invalid { .. } => None,
         }
     }
@@ -267,6 +284,8 @@ impl Error {
             Self::Poisoned { .. } => ErrorKind::Poisoned,
             Self::Full { .. } => ErrorKind::Full,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::SnapshotTooOld { .. } => ErrorKind::SnapshotTooOld,
+            Self::Conflict => ErrorKind::Conflict,
             Self::Invalid { .. } => ErrorKind::Invalid,
         }
     }
@@ -335,6 +354,14 @@ impl fmt::Display for Error {
             Self::Unsupported { path, reason, .. } => {
                 write!(f, "cannot use `{}`: {reason}", path.display())
             }
+            Self::SnapshotTooOld { bytes_max } => write!(
+                f,
+                "the snapshot is too old: it held back more than {bytes_max} bytes of space; take a \
+                 new one, or set `max_snapshot_pin`"
+            ),
+            Self::Conflict => f.write_str(
+                "the transaction conflicts with another: what it read has changed; run it again",
+            ),
             Self::Invalid { what, reason } => write!(f, "invalid {what}: {reason}"),
         }
     }

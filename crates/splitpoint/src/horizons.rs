@@ -1,8 +1,8 @@
-//! `Horizons`: the moments that open scans and backups look back to.
+//! `Horizons`: the moments that open snapshots, scans and backups look back to.
 //!
-//! A scan returns the record that was current when it began, so what dies after that must stay
-//! until the scan ends. A [pin](crate::pins) is too weak for it: the scan has yet to come to the
-//! record, and has nothing of it but the moment.
+//! A snapshot returns the record that was current when it was taken, so what dies after that must stay
+//! until the snapshot is dropped. A [pin](crate::pins) is too weak for it: the snapshot has yet to come
+//! to the record, and has nothing of it but the moment.
 //!
 //! Moments are numbered by the horizons themselves: each one that opens begins the next. What dies
 //! is stamped with the moment, and a horizon needs what has a larger number than its own.
@@ -16,28 +16,67 @@
 //! Log sequence numbers would not do, because a record may die by being moved, and that takes no
 //! room in the log of a table in memory.
 //!
+//! A horizon that holds back more than it may is *evicted*: it counts as closed, and its owner finds out
+//! by [`Horizon::is_evicted`].
+//!
 //! # Invariants
 //!
-//! - A horizon opens, and stamps are taken, under the writer's lock. A horizon closes anywhere.
+//! - A horizon opens, stamps are taken, and horizons are evicted under the writer's lock. A horizon
+//!   closes anywhere.
+//! - Whoever reads by a horizon pins what it reads, then looks whether the horizon is evicted. Space that
+//!   a horizon held is used again only after a grace period that begins when it has gone.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::births::AsOf;
 
 /// The open horizons of one handle.
 #[derive(Debug, Default)]
 pub(crate) struct Horizons {
     now: AtomicU64,
-    open: Mutex<BTreeSet<u64>>,
+    open: Mutex<BTreeMap<u64, Arc<Terms>>>,
+    /// How many are open, evicted ones not counted.
+    open_count: AtomicU64,
+}
+
+/// What a horizon is for.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    /// What its owner reads by; `None` for one that reads the log and asks for no version.
+    pub(crate) as_of: Option<AsOf>,
+    /// The most bytes that it may hold back.
+    pub(crate) bytes_max: u64,
+    /// The owner needs no record before this offset any more.
+    passed_offset: AtomicU64,
+    is_evicted: AtomicBool,
+}
+
+impl Terms {
+    /// Returns the terms of an owner that reads `as_of` a moment and may hold back `bytes_max`.
+    pub(crate) fn new(as_of: Option<AsOf>, bytes_max: u64) -> Self {
+        let (passed_offset, is_evicted) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { as_of, bytes_max, passed_offset, is_evicted }
+    }
+
+    /// Returns whether the owner needs no record at `offset` any more.
+    pub(crate) fn is_passed(&self, offset: u64) -> bool {
+        offset < self.passed_offset.load(Ordering::Relaxed)
+    }
 }
 
 impl Horizons {
     /// Opens a horizon at this moment. For a thread that holds the writer's lock.
-    pub(crate) fn open(&self) -> Horizon<'_> {
+    pub(crate) fn open(&self, terms: Terms) -> Horizon<'_> {
+        let terms = Arc::new(terms);
+        let mut open = self.lock();
+        // Under this lock, for `past`.
         let moment = self.now.fetch_add(1, Ordering::Relaxed);
-        let is_new = self.lock().insert(moment);
-        debug_assert!(is_new, "a moment has one horizon");
-        Horizon { horizons: self, moment }
+        let earlier = open.insert(moment, terms.clone());
+        debug_assert!(earlier.is_none(), "a moment has one horizon");
+        self.open_count.store(open.len() as u64, Ordering::Relaxed);
+        Horizon { horizons: self, moment, terms }
     }
 
     /// Returns the stamp of what dies now. For a thread that holds the writer's lock.
@@ -46,34 +85,82 @@ impl Horizons {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Returns the oldest open horizon: it needs what died at a larger stamp.
-    pub(crate) fn oldest(&self) -> Option<u64> {
-        self.lock().first().copied()
+    /// Returns whether any is open. For a thread that holds the writer's lock.
+    #[inline]
+    pub(crate) fn is_any_open(&self) -> bool {
+        self.open_count.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns the largest stamp of which no open horizon needs what died then, nor will one that opens
+    /// later.
+    pub(crate) fn past(&self) -> u64 {
+        let open = self.lock();
+        open.first_key_value().map_or_else(|| self.now(), |(&moment, _)| moment)
     }
 
     /// Returns whether no open horizon needs what died at `stamp`.
     #[cfg(test)]
     pub(crate) fn are_past(&self, stamp: u64) -> bool {
-        self.oldest().is_none_or(|oldest| stamp <= oldest)
+        stamp <= self.past()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        // Each statement leaves the set whole.
+    /// Returns whether one of the open horizons is as asked for.
+    pub(crate) fn any(&self, mut is_it: impl FnMut(&Terms) -> bool) -> bool {
+        self.lock().values().any(|terms| is_it(terms))
+    }
+
+    /// Evicts the oldest horizons that hold back more than they may; `held_bytes` says what one of a
+    /// moment does. For a thread that holds the writer's lock.
+    pub(crate) fn evict(&self, held_bytes: impl Fn(u64) -> u64) {
+        let mut open = self.lock();
+        while let Some(oldest) = open.first_entry()
+            && held_bytes(*oldest.key()) > oldest.get().bytes_max
+        {
+            oldest.remove().is_evicted.store(true, Ordering::SeqCst);
+        }
+        self.open_count.store(open.len() as u64, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Terms>>> {
+        // Each statement leaves the map whole.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Keeps what is live at the moment when it opened, until it is dropped.
+/// Keeps what is live at the moment when it opened, until it is dropped or evicted.
 #[derive(Debug)]
 pub(crate) struct Horizon<'a> {
     horizons: &'a Horizons,
     moment: u64,
+    terms: Arc<Terms>,
+}
+
+impl Horizon<'_> {
+    /// Returns the moment: it needs what dies at a larger stamp.
+    pub(crate) fn moment(&self) -> u64 {
+        self.moment
+    }
+
+    /// Returns whether it keeps nothing any more. Ask after the bytes that are read are pinned, and once
+    /// more when what was found depends on what was *not* there.
+    #[inline]
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.terms.is_evicted.load(Ordering::SeqCst)
+    }
+
+    /// Notes that the owner needs no record before `offset` any more.
+    #[inline]
+    pub(crate) fn pass(&self, offset: u64) {
+        self.terms.passed_offset.store(offset, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Horizon<'_> {
     fn drop(&mut self) {
-        let was_open = self.horizons.lock().remove(&self.moment);
-        debug_assert!(was_open, "a horizon is open until it is dropped");
+        let mut open = self.horizons.lock();
+        let was_open = open.remove(&self.moment).is_some();
+        debug_assert!(was_open || self.is_evicted(), "a horizon is open until it is dropped");
+        self.horizons.open_count.store(open.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -81,24 +168,28 @@ impl Drop for Horizon<'_> {
 mod tests {
     use super::*;
 
+    fn unbounded() -> Terms {
+        Terms::new(None, u64::MAX)
+    }
+
     #[test]
     fn a_horizon_needs_what_dies_after_it_and_nothing_that_died_before() {
         let horizons = Horizons::default();
         let before = horizons.now();
-        let horizon = horizons.open();
+        let horizon = horizons.open(unbounded());
         let after = horizons.now();
         assert!(horizons.are_past(before));
         assert!(!horizons.are_past(after));
         drop(horizon);
-        assert!(horizons.are_past(after));
+        assert!(horizons.are_past(after) && !horizons.is_any_open());
     }
 
     #[test]
     fn the_oldest_open_horizon_decides() {
         let horizons = Horizons::default();
-        let first = horizons.open();
+        let first = horizons.open(unbounded());
         let between = horizons.now();
-        let second = horizons.open();
+        let second = horizons.open(unbounded());
         let after = horizons.now();
         assert!(!horizons.are_past(between) && !horizons.are_past(after));
         drop(first);
@@ -106,5 +197,19 @@ mod tests {
         assert!(!horizons.are_past(after));
         drop(second);
         assert!(horizons.are_past(after));
+    }
+
+    #[test]
+    fn the_oldest_horizons_are_evicted_until_one_holds_back_no_more_than_it_may() {
+        let horizons = Horizons::default();
+        let open: Vec<_> =
+            [10, 10, 100, 10].map(|bytes_max| horizons.open(Terms::new(None, bytes_max))).into();
+        // The older, the more.
+        horizons.evict(|moment| 50 - 10 * moment);
+        let evicted: Vec<bool> = open.iter().map(Horizon::is_evicted).collect();
+        assert_eq!(evicted, [true, true, false, false]);
+        assert_eq!(horizons.past(), 2);
+        drop(open);
+        assert!(!horizons.is_any_open());
     }
 }

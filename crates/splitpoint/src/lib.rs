@@ -26,6 +26,7 @@
 //! - [Read and write in one step](#read-and-write-in-one-step)
 //! - [Many keys at once](#many-keys-at-once)
 //! - [Batches](#batches)
+//! - [Snapshots and transactions](#snapshots-and-transactions)
 //! - [Scans](#scans)
 //! - [Durability](#durability)
 //! - [Threads](#threads)
@@ -45,8 +46,7 @@
 //!
 //! - **It is not ordered.** There are no ranges and no "next key". Use a B-tree for those.
 //! - **One process at a time while one writes.** Any number may have a store open to read.
-//! - **It has no transactions that read and write several keys**, and no snapshots yet. A [`Batch`]
-//!   of changes is atomic, and so is [`Db::update`] of one key.
+//! - **Its transactions fit memory**: [`Options::transaction_bytes`] bounds them.
 //! - **It is not for network file systems**, nor for disks that acknowledge a flush before it is
 //!   done.
 //! - It needs a 64-bit address space, because it maps whole files. We test it on Linux on x86-64.
@@ -153,10 +153,36 @@
 //! # }
 //! ```
 //!
+//! # Snapshots and transactions
+//!
+//! [`Db::snapshot`] returns the store as it is now, for as long as you hold it. [`Db::transaction`] runs
+//! a function that reads and writes any number of keys: all of its changes are made or none, as if no
+//! other thread had done anything meanwhile. If another has, it runs again.
+//!
+//! ```
+//! # fn main() -> splitpoint::Result<()> {
+//! # let db = splitpoint::Db::in_memory()?;
+//! db.put_many([("alice", "70"), ("bob", "30")])?;
+//! let before = db.snapshot()?;
+//! db.transaction(|tx| {
+//!     let alice = tx.get("alice")?.expect("an account");
+//!     let bob = tx.get("bob")?.expect("an account");
+//!     tx.put("alice", bob)?;
+//!     tx.put("bob", alice)
+//! })?;
+//! assert_eq!(db.get("bob")?.expect("an account"), "70");
+//! assert_eq!(before.get("bob")?.expect("an account"), "30");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Db::begin`] begins a [`Transaction`] that you commit; it has savepoints.
+//! [`Db::compare_and_swap`], [`Db::increment`] and [`Db::update`] change one key in one step.
+//!
 //! # Scans
 //!
 //! A loop over `&db`, [`Db::scan`], [`Db::keys`] and [`Db::values`] read the file in order. Each
-//! returns every key that is present throughout exactly once, even while other threads write. If
+//! returns every key of the moment when it began exactly once, whatever other threads write. If
 //! you delete each key that a scan returns, you delete everything.
 //!
 //! ```
@@ -305,6 +331,7 @@ mod atomic;
 mod background;
 pub mod backup;
 mod batch;
+mod births;
 mod bitmap;
 pub mod check;
 mod checkpoint;
@@ -314,6 +341,7 @@ mod db;
 mod error;
 mod file_kind;
 mod format;
+mod graves;
 mod growing;
 pub mod hash;
 mod health;
@@ -339,6 +367,7 @@ pub mod rehash;
 pub mod repair;
 mod residency;
 mod segments;
+mod snapshot;
 mod space;
 pub mod stats;
 #[expect(unsafe_code, reason = "memory mappings; listed in ARCHITECTURE.md")]
@@ -352,13 +381,14 @@ mod value;
 
 pub use batch::{AsPair, Batch, Change, Changes};
 pub use cursor::Scan;
-pub use db::{Db, Iter, Keys, Values};
+pub use db::{Db, Iter, Keys, Savepoint, Transaction, TransactionScan, Values};
 pub use error::{Error, ErrorKind, Result, Unsupported};
 pub use file_kind::FileKind;
 pub use options::{
     Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, RecoveryProgress, Sharing,
     VALUE_BYTES_MAX,
 };
+pub use snapshot::Snapshot;
 pub use stats::Recovery;
 pub use storage::regular::open_regular;
 #[cfg(any(test, feature = "sim"))]

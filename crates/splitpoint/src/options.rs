@@ -17,6 +17,7 @@ pub const FILL_FACTOR_DEFAULT: f64 = 4.5;
 /// Share of a table in memory that is to be live. Measured in a simulation of W7, for which 0.75 writes
 /// an eighth less and takes 3.5 % more memory.
 const LIVE_SHARE_DEFAULT: f64 = 0.78;
+const TRANSACTION_BYTES_DEFAULT: u64 = 64 << 20;
 /// Bytes by which the log must grow before the writer starts a checkpoint.
 const CHECKPOINT_BYTES_MIN: u64 = 64 << 20;
 
@@ -150,6 +151,8 @@ pub struct Options {
     pub(crate) segment_bytes_min: u64,
     pub(crate) checkpoint_bytes_min: u64,
     pub(crate) live_share: Option<f64>,
+    pub(crate) max_snapshot_pin: Option<u64>,
+    pub(crate) transaction_bytes: u64,
     pub(crate) is_freed_poisoned: bool,
     pub(crate) rebuild_index: bool,
     pub(crate) instrument: bool,
@@ -224,6 +227,8 @@ impl Options {
             segment_bytes_min: crate::format::LOG_SEGMENT_BYTES_MIN,
             checkpoint_bytes_min: CHECKPOINT_BYTES_MIN,
             live_share: Some(LIVE_SHARE_DEFAULT),
+            max_snapshot_pin: None,
+            transaction_bytes: TRANSACTION_BYTES_DEFAULT,
             is_freed_poisoned: false,
             rebuild_index: false,
             instrument: false,
@@ -536,6 +541,53 @@ impl Options {
     #[must_use]
     pub fn live_share(mut self, share: f64) -> Self {
         self.live_share = Some(share);
+        self
+    }
+
+    /// Sets how many bytes of space a [`Snapshot`](crate::Snapshot) may hold back; by default as many as
+    /// are live when it is taken, and at least 64 MiB.
+    ///
+    /// What is replaced or deleted while a snapshot is open stays in the store for it, so a snapshot
+    /// that is never dropped would let the store grow without bound. When the space that waits only for
+    /// the oldest snapshot exceeds the bound, the snapshot is given up: its next read returns
+    /// [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld).
+    ///
+    /// A [`scan`](crate::Db::scan) of a `Db` may hold back three times as much, by default three times
+    /// the log as it is when the scan begins, so that a program can delete every key that it returns. A
+    /// backup, [`retain`](crate::Db::retain) and [`clear`](crate::Db::clear) are never given up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// let db = splitpoint::Options::new().max_snapshot_pin(1 << 30).in_memory()?;
+    /// # db.snapshot()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn max_snapshot_pin(mut self, bytes: u64) -> Self {
+        self.max_snapshot_pin = Some(bytes);
+        self
+    }
+
+    /// Sets how many bytes of memory the changes of a [`Transaction`](crate::Transaction) may take; 64
+    /// MiB by default. A change beyond that returns
+    /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// let db = splitpoint::Options::new().transaction_bytes(1000).in_memory()?;
+    /// let mut large = db.begin()?;
+    /// assert!(large.put("key", [0; 2000]).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn transaction_bytes(mut self, bytes: u64) -> Self {
+        self.transaction_bytes = bytes;
         self
     }
 

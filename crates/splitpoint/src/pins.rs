@@ -127,6 +127,14 @@ impl Pins {
         Pin(count)
     }
 
+    /// Pins like [`pin`](Self::pin), twice.
+    #[inline]
+    pub(crate) fn two(&self) -> [Pin<'_>; 2] {
+        let count = self.count_of_new(places::number());
+        count_up(count, 2);
+        [Pin(count), Pin(count)]
+    }
+
     /// Pins like [`pin`](Self::pin), for a caller that hands out many pins.
     pub(crate) fn bunch(&self) -> Bunch<'_> {
         let count = self.count_of_new(places::number());

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::atomic::{AtomicU64, Ordering};
+use crate::births::Births;
 use crate::error::{Error, Result};
 use crate::format::{GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET};
 use crate::health::Health;
@@ -50,6 +51,8 @@ pub(crate) struct Region {
     pub(crate) windows: Windows,
     /// What readers of this handle look at.
     pub(crate) pins: Pins,
+    /// Which segments are younger than an open snapshot.
+    pub(crate) births: Births,
     device: Device,
     /// Whether the index is private memory of this handle, because it may not write the file.
     is_private: AtomicBool,
@@ -145,6 +148,7 @@ impl Region {
             view: View::new(storage.clone()),
             windows: Windows::new(storage.clone(), live),
             pins: Pins::default(),
+            births: Births::default(),
             device: Device { storage, live, health: Arc::default() },
             is_private: AtomicBool::new(is_private),
             prefaulter: Prefaulter::default(),

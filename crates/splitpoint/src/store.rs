@@ -27,14 +27,18 @@ mod put;
 mod resize;
 mod room;
 mod segments;
+mod transaction;
+mod versions;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use crate::atomic::Ordering;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unsupported};
 use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
+use crate::graves::Graves;
 use crate::hash::HashFunction;
 use crate::horizons::Horizons;
 use crate::index::Lines;
@@ -64,7 +68,9 @@ pub(crate) use closing::Mark;
 use compacting::Compacting;
 pub use maintaining::Maintenance;
 pub(crate) use pace::{Pace, Step, Written};
-pub(crate) use put::{Put, TOMBSTONE_BYTES};
+pub(crate) use put::{Put, TOMBSTONE_BYTES, check_sizes};
+pub(crate) use transaction::Reads;
+pub(crate) use versions::{Hold, Places, Versions};
 
 /// What the threads of a handle share.
 pub(crate) struct Store {
@@ -85,9 +91,17 @@ pub(crate) struct Store {
     pub(crate) recovery: Recovery,
     pub(crate) group: GroupCommit,
     instrument: Option<Instrument>,
-    /// Since when scans and backups go on.
+    /// Since when snapshots, scans and backups go on.
     pub(crate) horizons: Horizons,
+    /// What was deleted since then.
+    graves: Graves,
+    /// See `Options::max_snapshot_pin`.
+    max_snapshot_pin: Option<u64>,
+    /// See `Options::transaction_bytes`.
+    pub(crate) transaction_bytes: u64,
     writer: Mutex<Writer>,
+    /// The thread that runs a function of the program while it holds the lock.
+    calling: Mutex<Option<ThreadId>>,
     /// Held while a superblock is written without the lock of the writer.
     superblock_writes: Mutex<()>,
 }
@@ -111,6 +125,8 @@ pub(crate) struct Writer {
     compacting: Option<Box<Compacting>>,
     /// Bytes of dead records whose segments were emptied: they are not in the counts any more.
     retired_bytes: u64,
+    /// Changes since the store was opened, those of a batch counted as one.
+    pub(crate) change_count: u64,
     scratch: Scratch,
 }
 
@@ -135,6 +151,7 @@ impl Writer {
             checkpoints: Checkpointing::default(),
             compacting: None,
             retired_bytes: 0,
+            change_count: 0,
             scratch: Scratch::default(),
         }
     }
@@ -219,7 +236,11 @@ impl Store {
             group,
             instrument: options.instrument.then(Instrument::new),
             horizons: Horizons::default(),
+            graves: Graves::default(),
+            max_snapshot_pin: options.max_snapshot_pin,
+            transaction_bytes: options.transaction_bytes,
             writer: Mutex::new(writer),
+            calling: Mutex::default(),
             superblock_writes: Mutex::default(),
         };
         if options.access == Access::ReadWrite
@@ -347,6 +368,21 @@ impl Store {
         }
     }
 
+    /// Refuses what only the process can do that changes a file, or one that keeps others from it.
+    pub(crate) fn refuse_beside(&self, what: &str) -> Result<()> {
+        if self.reader.is_none() {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            path: self.region.storage().path().to_path_buf(),
+            feature: Unsupported::Other,
+            reason: format!(
+                "{what} of a file that another process may change; open it with \
+                 `Sharing::Exclusive`, or ask that process"
+            ),
+        })
+    }
+
     /// Returns the error of what cannot be done beside the writer.
     pub(crate) fn locked(&self) -> Error {
         let storage = self.region.storage();
@@ -371,13 +407,17 @@ impl Store {
         }
     }
 
-    /// Returns the address of the newest record of a key, for a caller that holds a pin.
-    pub(crate) fn newest(&self, key: &[u8], hash: u64) -> Result<Option<Addr>> {
+    /// Returns the newest record of a key and its address, for a caller that holds a pin.
+    #[inline]
+    pub(crate) fn newest(&self, key: &[u8], hash: u64) -> Result<Option<(Addr, Pair<'_>)>> {
         let Region { view, windows, .. } = &*self.region;
-        let is_key = |addr: Addr| Ok((view.pair(addr)?.key == key).then_some(addr));
+        let is_key = |addr: Addr| {
+            let pair = view.pair(addr)?;
+            Ok((pair.key == key).then_some((addr, pair)))
+        };
         match &self.reader {
-            Some(reader) => reader.look(&self.region, |lines| find(lines, hash, is_key)),
             None => find(windows, hash, is_key),
+            Some(reader) => reader.look(&self.region, |lines| find(lines, hash, is_key)),
         }
     }
 
@@ -431,9 +471,35 @@ impl Store {
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Writer>> {
         // A thread that the child does not have may hold the lock for ever.
         self.refuse_reading_in_fork()?;
-        self.writer.lock().map_err(|_| Error::Poisoned {
-            reason: "a thread failed while it changed the store".to_string(),
-        })
+        match self.writer.try_lock() {
+            Ok(writer) => Ok(writer),
+            Err(TryLockError::WouldBlock) => self.wait_for_lock(),
+            Err(TryLockError::Poisoned(_)) => Err(poisoned()),
+        }
+    }
+
+    #[cold]
+    fn wait_for_lock(&self) -> Result<MutexGuard<'_, Writer>> {
+        if *self.calling() == Some(thread::current().id()) {
+            return Err(Error::Invalid {
+                what: "call",
+                reason: "this thread holds the lock of the store, in `transaction` or `update`; \
+                         use the transaction, or the result of the function"
+                    .to_string(),
+            });
+        }
+        self.writer.lock().map_err(|_| poisoned())
+    }
+
+    /// Notes that this thread, which holds the lock, runs a function of the program: until the result
+    /// is dropped, calls that would wait for the lock for ever return an error.
+    pub(crate) fn begin_call(&self) -> Calling<'_> {
+        *self.calling() = Some(thread::current().id());
+        Calling(self)
+    }
+
+    fn calling(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.calling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the writer for a change: what must be true before the first store to the file.
@@ -677,6 +743,19 @@ fn count_chains(lines: &impl Lines) -> Result<(Geometry, Occupancy, u64)> {
 fn key_at<'a>(view: &'a View, addr: Addr, key: &[u8]) -> Result<Option<Pair<'a>>> {
     let pair = view.pair(addr)?;
     Ok((pair.key == key).then_some(pair))
+}
+
+fn poisoned() -> Error {
+    Error::Poisoned { reason: "a thread failed while it changed the store".to_string() }
+}
+
+/// A function of the program runs while the lock is held.
+pub(crate) struct Calling<'a>(&'a Store);
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        *self.0.calling() = None;
+    }
 }
 
 fn checkpoint_bytes(live: Live<'_>) -> u64 {

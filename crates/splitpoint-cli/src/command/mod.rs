@@ -26,6 +26,7 @@ mod salvage;
 mod shared;
 mod stat;
 mod target;
+mod txn;
 mod watch;
 
 use clap::Subcommand;
@@ -41,6 +42,7 @@ pub(crate) enum Command {
     Get(get::Args),
     Exists(exists::Args),
     Delete(delete::Args),
+    Txn(txn::Args),
     Count(count::Args),
     List(list::Args),
     Load(load::Args),
@@ -70,6 +72,7 @@ impl Command {
             Self::Get(args) => get::run(args, console),
             Self::Exists(args) => exists::run(args, console),
             Self::Delete(args) => delete::run(args, console),
+            Self::Txn(args) => txn::run(args, console),
             Self::Count(args) => count::run(args, console),
             Self::List(args) => list::run(args, console),
             Self::Load(args) => load::run(args, console),

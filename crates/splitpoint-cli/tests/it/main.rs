@@ -45,3 +45,4 @@ mod several_values;
 mod special_files;
 mod stat;
 mod streams;
+mod txn;

@@ -17,6 +17,8 @@ _NUMBERS = {
     "full": _errno.ENOSPC,
     "unsupported": _errno.EOPNOTSUPP,
     "invalid": _errno.EINVAL,
+    "snapshot_too_old": _errno.ESTALE,
+    "conflict": _errno.EAGAIN,
     "closed": _errno.EBADF,
     "forked": _errno.EBADF,
 }

@@ -24,7 +24,6 @@ use super::{
 use crate::cursor::Scan;
 use crate::error::Result;
 use crate::format::{Addr, SegmentHeader};
-use crate::log::append::LogPosition;
 use crate::log::record::RecordKind;
 use crate::log::runs::run_at;
 use crate::log::scan::{LogWalk, Trust};
@@ -34,7 +33,7 @@ use crate::stats::Recovery;
 use crate::storage::failure::io_error;
 use crate::storage::mapped::Mapped;
 use crate::storage::unnamed_file::UnnamedFile;
-use crate::store::{Store, Writer};
+use crate::store::{Hold, Store, Writer};
 use crate::table::PutMode;
 
 /// A copy of the pairs that a store has at one moment.
@@ -43,8 +42,6 @@ struct PairCopy<'a, 'p, 'f> {
     scan: Scan<'a>,
     /// Held all the time by a table in memory: there keys may be deleted without tombstones.
     writer: Option<MutexGuard<'a, Writer>>,
-    /// Where the log ended at the moment.
-    log_end: LogPosition,
     record_count: u64,
     target: Store,
     /// The segment of the last record, and its salt.
@@ -64,8 +61,8 @@ pub(super) fn copy_pairs(
     // The file is there, which a caller may want to know; and it may want to change the store now.
     tell(progress, BackupProgress { stage, bytes: 0, bytes_total: 0 })?;
     let mut writer = source.lock()?;
-    let scan = Scan::new(source, &mut writer)?;
-    let (log_end, record_count) = (writer.log.position(), writer.state.record_count);
+    let scan = Scan::new(source, &mut writer, Hold::Unbounded)?;
+    let record_count = writer.state.record_count;
     let bytes_total = writer.state.live_bytes;
     let options = options_for(source, &writer);
     let writer = source.region.storage().is_volatile().then_some(writer);
@@ -74,7 +71,6 @@ pub(super) fn copy_pairs(
         source,
         scan,
         writer,
-        log_end,
         record_count,
         target,
         segment: (0, 0),
@@ -124,26 +120,28 @@ impl PairCopy<'_, '_, '_> {
                 tell(self.progress, self.now)?;
             }
         }
-        if self.writer.is_none() {
-            self.read_deleted()?;
+        if self.source.reader.is_some() {
+            self.read_deleted_beside()?;
         }
         expect_count(self.record_count, self.target.region.live().record_count())?;
         Ok(self.now.bytes)
     }
 
-    /// Copies what was deleted after the moment and before the scan came to it.
-    fn read_deleted(&mut self) -> Result<()> {
+    /// Copies what was deleted after the moment and before the scan came to it, where another process
+    /// deletes: it digs no graves for this one.
+    fn read_deleted_beside(&mut self) -> Result<()> {
         // Whatever is deleted from now on has been copied.
         let end = self.source.log_end()?;
-        if self.log_end.segment_offset == 0 || end.lsn <= self.log_end.lsn {
+        let begin = self.scan.log_end();
+        if begin.segment_offset == 0 || end.lsn <= begin.lsn {
             return Ok(());
         }
         let view = &self.source.region.view;
-        let mut walk = LogWalk::from_position(view, self.log_end, Trust::Published, end.lsn)?;
+        let mut walk = LogWalk::from_position(view, begin, Trust::Published, end.lsn)?;
         while let Some(record) = walk.next_record()? {
             if record.header.kind == RecordKind::Delete
                 && let Some(prev) = record.header.prev
-                && let Some(addr) = self.scan.version_at_begin(prev)?
+                && let Some(addr) = self.scan.version_from(prev)?
             {
                 self.put(addr)?;
             }

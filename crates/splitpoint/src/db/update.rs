@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::MutexGuard;
 
 use super::Db;
-use crate::error::Result;
-use crate::store::Writer;
+use crate::error::{Error, Result};
+use crate::store::{Hold, Store, Writer};
 use crate::table::PutMode;
 use crate::value::Value;
 
@@ -14,12 +14,12 @@ impl Db {
     ///
     /// `change` gets the value, or `None` for a missing key; if it returns `None`, this deletes the
     /// key. No other thread changes the store between the read and the write, so no update is lost.
-    /// This protects a single key; [`apply`](Self::apply) changes several keys together.
+    /// This protects a single key; a [`transaction`](Self::transaction) protects several.
     ///
     /// `change` must not write to the store, nor call [`scan`](Self::scan), [`stats`](Self::stats),
     /// [`check`](Self::check), [`sync`](Self::sync) or [`backup`](Self::backup): the calling thread
-    /// holds the writer's lock and would deadlock. [`get`](Self::get), [`contains`](Self::contains)
-    /// and [`len`](Self::len) take no lock. If `change` panics, the store is unchanged and stays
+    /// holds the writer's lock, and they return [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).
+    /// [`get`](Self::get), [`contains`](Self::contains) and [`len`](Self::len) take no lock. If `change` panics, the store is unchanged and stays
     /// usable.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Db {
         let (key, durability) = (key.as_ref(), self.store.durability);
         let writer = self.store.lock_for_change()?;
         let old = self.store.find(key)?;
-        let (mut writer, new) = run_locked(writer, move || change(old.as_deref()));
+        let (mut writer, new) = run_locked(&self.store, writer, move || change(old.as_deref()));
         if let Some(value) = &new {
             let value = value.as_ref();
             self.store.put_at_once(&mut writer, key, value, PutMode::Replace, durability)?;
@@ -67,6 +67,108 @@ impl Db {
             let hash = self.store.hash_of(key);
             self.store.delete_locked(&mut writer, key, hash, durability)?;
         }
+        self.finish(writer, durability)?;
+        Ok(new)
+    }
+
+    /// Stores `new` under `key`, or deletes the key if that is `None`, if its value is `expected`, `None`
+    /// for a missing key; returns whether it was.
+    ///
+    /// The test and the change are one atomic step.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    ///
+    /// # Durability
+    ///
+    /// That of the handle, for a change that this call makes.
+    ///
+    /// # Cost
+    ///
+    /// A [`get`](Self::get), and a [`put`](Self::put) or [`delete`](Self::delete) if the value is the
+    /// expected one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// assert!(db.compare_and_swap("leader", None, Some(b"alice"))?);
+    /// assert!(!db.compare_and_swap("leader", None, Some(b"bob"))?);
+    /// assert!(db.compare_and_swap("leader", Some(b"alice"), None)?);
+    /// assert!(!db.contains("leader")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let (key, durability) = (key.as_ref(), self.store.durability);
+        let hash = self.store.hash_of(key);
+        let mut writer = self.store.lock_for_change()?;
+        if self.store.find_hashed(key, hash)?.as_deref() != expected {
+            return Ok(false);
+        }
+        match new {
+            Some(value) => {
+                self.store.put_at_once(&mut writer, key, value, PutMode::Replace, durability)?;
+            }
+            None => drop(self.store.delete_locked(&mut writer, key, hash, durability)?),
+        }
+        self.finish(writer, durability)?;
+        Ok(true)
+    }
+
+    /// Adds `by` to the counter under `key`, and returns its new value.
+    ///
+    /// A counter is a value of 8 bytes: a signed number, little-endian. A missing key counts as 0. No
+    /// other thread changes it between the read and the write.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the value does not have 8 bytes, or the sum
+    ///   does not fit. The value is unchanged.
+    /// - As [`put`](Self::put).
+    ///
+    /// # Durability
+    ///
+    /// That of the handle.
+    ///
+    /// # Cost
+    ///
+    /// A [`get`](Self::get) and a [`put`](Self::put).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// assert_eq!(db.increment("visits", 1)?, 1);
+    /// assert_eq!(db.increment("visits", -3)?, -2);
+    /// assert_eq!(db.get("visits")?.expect("it was stored"), (-2_i64).to_le_bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> Result<i64> {
+        let (key, durability) = (key.as_ref(), self.store.durability);
+        let mut writer = self.store.lock_for_change()?;
+        let old = match self.store.find(key)?.as_deref() {
+            Some(value) => i64::from_le_bytes(value.try_into().map_err(|_| Error::Invalid {
+                what: "counter",
+                reason: format!("expected a value of 8 bytes, found {}", value.len()),
+            })?),
+            None => 0,
+        };
+        let new = old.checked_add(by).ok_or_else(|| Error::Invalid {
+            what: "counter",
+            reason: format!("{old} and {by} are more than fits 8 bytes"),
+        })?;
+        let value = new.to_le_bytes();
+        self.store.put_at_once(&mut writer, key, &value, PutMode::Replace, durability)?;
         self.finish(writer, durability)?;
         Ok(new)
     }
@@ -114,7 +216,7 @@ impl Db {
         if let Some(value) = self.store.find(key)? {
             return Ok(value);
         }
-        let (mut writer, value) = run_locked(writer, make);
+        let (mut writer, value) = run_locked(&self.store, writer, make);
         self.store.put_at_once(&mut writer, key, value.as_ref(), PutMode::New, durability)?;
         let stored = self.store.find(key)?.expect("the lock is held since it was stored");
         self.finish(writer, durability)?;
@@ -166,7 +268,7 @@ impl Db {
         keep: &mut impl FnMut(&[u8], &[u8]) -> bool,
         deleted_count: &mut u64,
     ) -> Result<()> {
-        for entry in self.scan()? {
+        for entry in self.scan_with(Hold::Unbounded)? {
             let entry = entry?;
             let mut value = Some(entry.value);
             while let Some(old) = value.take() {
@@ -221,8 +323,8 @@ impl Db {
 
     fn clear_unsynced(&self, deleted_count: &mut u64) -> Result<()> {
         let durability = self.store.durability.deferred();
-        for key in self.keys()? {
-            *deleted_count += u64::from(self.remove(&key?, durability)?);
+        for entry in self.scan_with(Hold::Unbounded)? {
+            *deleted_count += u64::from(self.remove(&entry?.key, durability)?);
         }
         Ok(())
     }
@@ -263,11 +365,15 @@ enum ConditionalDelete<'db> {
 
 /// Runs a function of the caller under the lock, and passes on a panic only after releasing it. The
 /// store has not changed, so the mutex need not be poisoned.
-fn run_locked<R>(
-    writer: MutexGuard<'_, Writer>,
+pub(super) fn run_locked<'a, R>(
+    store: &Store,
+    writer: MutexGuard<'a, Writer>,
     what: impl FnOnce() -> R,
-) -> (MutexGuard<'_, Writer>, R) {
-    match catch_unwind(AssertUnwindSafe(what)) {
+) -> (MutexGuard<'a, Writer>, R) {
+    let calling = store.begin_call();
+    let run = catch_unwind(AssertUnwindSafe(what));
+    drop(calling);
+    match run {
         Ok(result) => (writer, result),
         Err(panic) => {
             drop(writer);

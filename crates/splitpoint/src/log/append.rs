@@ -566,6 +566,7 @@ impl Appender {
         let offset = extents.allocate(segment_bytes, GRANULE_BYTES)?;
         assert!(offset.is_multiple_of(GRANULE_BYTES) && bytes <= segment_bytes);
         self.follow_view(region);
+        let sequence = region.live().next_sequence();
         let written = self.write_big(offset, segment_bytes, &header, payload, region);
         let named = written.and_then(|()| {
             let mut value = [0; 16];
@@ -580,7 +581,7 @@ impl Appender {
             extents.release(offset, segment_bytes);
             return Err(error);
         }
-        extents.begin_segment(SegmentKind::Big, offset, segment_bytes, 0);
+        extents.begin_segment(SegmentKind::Big, offset, segment_bytes, sequence);
         let live = region.live();
         live.set_big_bytes(live.big_bytes() + segment_bytes);
         Ok(Addr::of_offset(offset + SegmentHeader::BYTES))

@@ -257,8 +257,9 @@ impl Extents {
         bytes: u64,
         sequence: u64,
     ) {
-        let Some(segments) = &mut self.segments else { return };
         let range = offset..offset + bytes;
+        self.region.births.begin(range.clone(), sequence);
+        let Some(segments) = &mut self.segments else { return };
         match kind {
             SegmentKind::Log => segments.begin(range, SegmentUse::Log, sequence),
             SegmentKind::Compacted => segments.begin(range, SegmentUse::Compacted, sequence),

@@ -18,6 +18,8 @@ use crate::linear::BucketIndex;
 use crate::log::append::{Payload, WritePath};
 use crate::log::batch::{BatchCrc, COMMIT_BYTES};
 use crate::log::record::RecordKind;
+use crate::options::Durability;
+use crate::table::PutMode;
 
 /// One change of a batch that will be made.
 #[derive(Debug)]
@@ -43,11 +45,34 @@ impl Member<'_> {
 
 impl Store {
     /// Makes all changes or, on an error, none.
-    pub(crate) fn apply_locked(&self, writer: &mut Writer, changes: &[Change<'_>]) -> Result<()> {
+    pub(crate) fn apply_locked(
+        &self,
+        writer: &mut Writer,
+        changes: &[Change<'_>],
+        durability: Durability,
+    ) -> Result<()> {
+        if let [change] = changes {
+            return self.make_one(writer, change, durability);
+        }
         match self.try_apply(writer, changes) {
             Err(error) => self.after_room(writer, error, |writer| self.try_apply(writer, changes)),
             applied => applied,
         }
+    }
+
+    /// Makes a change that is alone, and needs no other record to count.
+    fn make_one(
+        &self,
+        writer: &mut Writer,
+        change: &Change<'_>,
+        durability: Durability,
+    ) -> Result<()> {
+        let (key, value) = change.parts();
+        match value {
+            Some(value) => self.put_at_once(writer, key, value, PutMode::Replace, durability),
+            None => self.delete_locked(writer, key, self.hash_of(key), durability),
+        }
+        .map(drop)
     }
 
     fn try_apply(&self, writer: &mut Writer, changes: &[Change<'_>]) -> Result<()> {
@@ -81,6 +106,7 @@ impl Store {
             }
         }
         writer.state.dead_bytes += COMMIT_BYTES;
+        writer.change_count += 1;
         self.commit(writer);
         for member in &members {
             match (member.value, member.prev) {
@@ -184,6 +210,9 @@ impl Store {
             Some(addr) => Slot::new(Tag::of_hash(member.hash), addr),
             None => Slot::EMPTY,
         };
+        if let (None, Some(prev)) = (member.addr, member.prev) {
+            self.keep_deleted(member.hash, prev);
+        }
         self.publish(writer, member.hash, &at, slot)?;
         match member.value {
             Some(_) => {

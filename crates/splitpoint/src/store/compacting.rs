@@ -386,9 +386,9 @@ impl Store {
         candidates: &[Candidate<'_>],
         salt: u64,
     ) -> Result<()> {
-        // A scan that goes on finds the version of its moment by `prev`.
+        // A snapshot finds the version of its moment by `prev`.
         let others = self.others.as_deref().map(MovesAmongOthers::begin);
-        let is_looked_back = self.horizons.oldest().is_some()
+        let is_looked_back = self.horizons.is_any_open()
             || others.as_ref().is_some_and(|others| others.names_original);
         let names_original = is_looked_back && !mutant::is_made(Mutant::MovesWithoutName);
         let is_logged = !self.region.storage().is_volatile();

@@ -39,7 +39,7 @@ fn write_path_of(durability: Durability) -> WritePath {
 
 /// Refuses a key or a value that is too large for a record.
 #[inline(always)]
-pub(super) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
+pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
     for (what, bytes, bytes_max) in
         [("key", key.len(), KEY_BYTES_MAX), ("value", value.len(), VALUE_BYTES_MAX)]
     {
@@ -125,6 +125,7 @@ impl Store {
         if let (Some(prev), Some(old_bytes)) = (prev, old_bytes) {
             writer.note_buried(self, prev, old_bytes);
         }
+        writer.change_count += 1;
         self.commit(writer);
         if prev.is_none() {
             self.split_if_due(writer, begins_second_line);
@@ -190,7 +191,9 @@ impl Store {
             (_, tombstone_bytes) = self.append(writer, &tombstone, prev, write_path)?;
             debug_assert_eq!(tombstone_bytes, TOMBSTONE_BYTES);
         }
+        self.keep_deleted(hash, slot.addr());
         self.publish(writer, hash, &at, Slot::EMPTY)?;
+        writer.change_count += 1;
         writer.state.count_delete(tombstone_bytes, old_bytes);
         writer.note_buried(self, slot.addr(), old_bytes);
         self.commit(writer);

@@ -74,19 +74,25 @@ impl Store {
         if !compacting.state.is_any_waiting() {
             return;
         }
-        let (unpinned, oldest_horizon) = (self.region.pins.poll(), self.horizons.oldest());
+        let pins = &self.region.pins;
+        compacting.state.note_past(self.horizons.past(), || pins.ticket());
+        let unpinned = pins.poll();
+        let past_horizon = compacting.state.past_horizon(unpinned);
         let moment = if self.region.storage().is_volatile() {
-            Moment::in_memory(unpinned, oldest_horizon)
+            Moment::in_memory(unpinned, past_horizon)
         } else {
             Moment {
                 durable_lsn: self.group.durable_lsn(),
                 replay_checkpoint: checkpoints.replay_checkpoint,
                 unpinned,
-                oldest_horizon,
+                past_horizon,
             }
         };
         let live_bytes = compacting.movable_bytes(state.live_bytes);
         let warm_bytes_max = warm_bytes_max(live_bytes, log.next_segment_bytes(&self.region));
+        if self.horizons.is_any_open() && compacting.state.is_much_waiting(self.pin_bytes_min()) {
+            self.horizons.evict(|horizon| compacting.state.held_bytes(&moment, horizon));
+        }
         for _ in 0..count_max {
             let Some((segment, is_big)) = compacting.state.take_reusable(&moment) else { return };
             extents.end_segment(segment.start, is_big);

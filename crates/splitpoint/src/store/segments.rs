@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::{Store, Writer};
+use crate::births::AsOf;
 use crate::error::{Error, Result};
 use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, SegmentKind};
 use crate::live::{CommitState, LineWindow};
@@ -24,14 +25,6 @@ use crate::space::{Extent, between};
 const LOOKS: u32 = 1000;
 
 impl Store {
-    /// Looks for the segments with records: those of now, if another process may change them.
-    pub(crate) fn find_segments_for(&self, writer: &mut Writer) -> Result<()> {
-        match &self.reader {
-            Some(_) => self.find_segments_beside(writer),
-            None => writer.find_segments(),
-        }
-    }
-
     /// Looks for the segments of a file that another process may change, and notes the last commit: all of
     /// its records are in them, and nothing is younger. The caller has a pin.
     ///
@@ -256,7 +249,7 @@ impl Writer {
     pub(crate) fn runs(&self) -> Option<Runs> {
         let segments = self.extents.segments()?;
         let heads = self.heads();
-        let end_of = |segment: Range<u64>| {
+        let end_of = |segment: &Range<u64>| {
             let head = heads.iter().find(|head| head.segment_offset == segment.start);
             head.map_or(segment.end, |head| head.offset)
         };
@@ -264,13 +257,44 @@ impl Writer {
             .segments()
             .filter(|segment| segment.segment_use != SegmentUse::Emptied)
             .map(|segment| segment.range());
-        let mut runs: Vec<Range<u64>> = followed
-            .chain(segments.parts().filter(|&(_, is_dead)| !is_dead).map(|(part, _)| part))
-            .map(|segment| run_of(segment.start, end_of(segment)))
-            .collect();
-        runs.sort_unstable_by_key(|run| run.start);
-        Some(runs.into())
+        let parts = segments.parts().filter(|&(_, is_dead)| !is_dead).map(|(part, _)| part);
+        Some(runs_of(followed.chain(parts), end_of))
     }
+
+    /// Returns where the records were at a moment that a horizon keeps, `stamp`, if the segments were
+    /// looked for.
+    pub(super) fn runs_at(&self, as_of: &AsOf, stamp: u64) -> Option<Runs> {
+        let segments = self.extents.segments()?;
+        let births = &self.extents.region().births;
+        // What was emptied since the moment is not used again while the horizon is open.
+        let emptied_before = self.compacting.as_ref().map(|it| it.state.emptied_until(stamp));
+        let was_there = |segment: &Range<u64>, is_emptied: bool| {
+            let is_gone = match &emptied_before {
+                Some(emptied) => emptied.contains(&segment.start),
+                // A handle that does not compact has emptied none.
+                None => is_emptied,
+            };
+            !is_gone && as_of.has_segment(births, segment.start)
+        };
+        let whole = segments
+            .segments()
+            .filter(|found| was_there(&found.range(), found.segment_use == SegmentUse::Emptied))
+            .map(|segment| segment.range());
+        // One that is dead may have died since.
+        let parts = segments.parts().map(|(part, _)| part).filter(|part| was_there(part, false));
+        Some(runs_of(whole.chain(parts), |segment| as_of.end_of(segment)))
+    }
+}
+
+/// Returns where the records of `segments` are, in the order of the file; `end_of` says where they end.
+fn runs_of(
+    segments: impl Iterator<Item = Range<u64>>,
+    end_of: impl Fn(&Range<u64>) -> u64,
+) -> Runs {
+    let mut runs: Vec<Range<u64>> =
+        segments.map(|segment| run_of(segment.start, end_of(&segment))).collect();
+    runs.sort_unstable_by_key(|run| run.start);
+    runs.into()
 }
 
 /// Counts the bytes of log segments, of which nobody knows more than the sums of the store: each has

@@ -12,6 +12,7 @@
 //! | [`stale`] | some, with pages of an earlier one | mounted again, or on the same mount |
 //! | [`shrink`] | around index pieces that go | some by seed |
 //! | [`compact`] | all, while records move and space is used again | some by seed |
+//! | [`snapshot`] | all, beside snapshots and in transactions | some by seed |
 //! | [`fault`] | each call to the storage goes wrong | killed, closed, power lost, cache dropped |
 //!
 //! Nothing depends on time, threads or chance: a failure says the seed, the operation and the event,
@@ -23,6 +24,7 @@ mod large;
 mod mutants;
 mod shrink;
 mod small;
+mod snapshot;
 mod stale;
 
 use std::cell::{Cell, RefCell};
@@ -75,6 +77,10 @@ enum Op {
     SyncInBackground,
     /// Compacts by reading so many bytes; if that is all, makes a checkpoint and uses space again.
     Maintain(u64),
+    /// Puts and deletes of a transaction that has read them.
+    Transaction(Vec<(Vec<u8>, Option<Vec<u8>>)>),
+    /// Operations while a snapshot is open that was taken before them.
+    WhileSnapshot(Vec<Op>),
     /// Operations while a value is held and a scan goes on that began before them.
     WhileHeld(Vec<u8>, Vec<Op>),
     Reopen,
@@ -474,6 +480,39 @@ fn step(db: &Db, op: &Op, shared: &Shared) -> crate::Result<bool> {
             db.store().finish_checkpoint().map(|()| true)
         }
         Op::Maintain(bytes) => db.maintain(*bytes).map(|_| false),
+        Op::Transaction(commit) => {
+            let mut transaction = db.begin()?;
+            for (key, value) in commit {
+                let found = transaction.get(key)?.map(crate::Value::into_vec);
+                assert_eq!(found, shared.history.borrow().newest().get(key).cloned(), "{value:?}");
+            }
+            for (key, value) in commit {
+                match value {
+                    Some(value) => transaction.put(key, value)?,
+                    None => transaction.delete(key)?,
+                }
+            }
+            attempt(commit.clone());
+            transaction.commit().map(|()| false)
+        }
+        Op::WhileSnapshot(ops) => {
+            let before = shared.history.borrow().newest().clone();
+            let snapshot = db.snapshot()?;
+            for op in ops {
+                let is_synced = step(db, op, shared)?;
+                shared.settle(is_synced);
+                for (key, value) in shared.history.borrow().newest().iter().chain(&before) {
+                    let found = snapshot.get(key)?;
+                    assert_eq!(found.as_deref(), before.get(key).map(Vec::as_slice), "{value:?}");
+                }
+            }
+            let entries =
+                snapshot.scan()?.map(|entry| entry.map(|it| (it.key.to_vec(), it.value.to_vec())));
+            let found: Vec<_> = entries.collect::<crate::Result<_>>()?;
+            assert_eq!(found.len() as u64, snapshot.len(), "each key once");
+            assert!(found.into_iter().collect::<Content>() == before);
+            Ok(false)
+        }
         Op::WhileHeld(key, ops) => {
             let before = shared.history.borrow().newest().clone();
             let step_of = |op: &Op| {

@@ -5,6 +5,7 @@
 //! | `crash_tests` | programs that crash at each event of a simulated machine | tests |
 //! | `kill_tests` | kills at each store, and what the next open finds | tests |
 //! | `fuzzing` | what the fuzz targets run | tests and the feature `fuzzing` |
+//! | `history` | whether a history of transactions is serializable | tests |
 //! | `mutant` | mistakes that a test can ask the engine to make | all builds; outside tests a constant `false` |
 //!
 //! The machine itself is in `storage::sim`. Tests of one module are beside it.
@@ -15,6 +16,9 @@
 mod crash_tests;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+#[cfg(test)]
+#[cfg(not(loom))]
+pub(crate) mod history;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod kill_tests;

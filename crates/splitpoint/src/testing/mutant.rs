@@ -31,6 +31,10 @@ pub(crate) enum Mutant {
     ReusesUnderScan,
     /// A record that is moved under a scan does not name the one that it was.
     MovesWithoutName,
+    /// A delete under a snapshot leaves no grave.
+    LeavesNoGrave,
+    /// A transaction commits whatever has become of what it has read.
+    CommitsBlindly,
     /// Changes pay for segments that are emptied and wait.
     PaysForWaiting,
     /// A grace period looks only at the pins of the parity that it has left.

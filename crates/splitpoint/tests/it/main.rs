@@ -41,6 +41,8 @@ mod hostile;
 #[cfg(test)]
 mod hostile_keys;
 #[cfg(test)]
+mod isolation;
+#[cfg(test)]
 mod kill;
 #[cfg(test)]
 mod lost_device;

@@ -86,8 +86,12 @@ impl Run {
             }
             Op::Maintain(bytes) => (Vec::new(), db.maintain(*bytes).map(drop), false),
             Op::WhileHeld(key, ops) => return self.step_while_held(key, ops),
-            // Crashes are the sweeps' affair, and so are batches.
-            Op::Batch(_) | Op::Kill | Op::LosePower(_) => return Ok(()),
+            // Crashes are the sweeps' affair, and so are batches, transactions and snapshots.
+            Op::Batch(_)
+            | Op::Transaction(_)
+            | Op::WhileSnapshot(_)
+            | Op::Kill
+            | Op::LosePower(_) => return Ok(()),
         };
         match result {
             Ok(()) if self.is_poisoned && !commit.is_empty() => {

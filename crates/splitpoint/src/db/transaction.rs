@@ -1,0 +1,557 @@
+//! Transactions: reads of one moment and changes, which take effect together or not at all.
+
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::Db;
+use super::update::run_locked;
+use crate::batch::Change;
+use crate::cursor::Scan;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::{Access, Durability};
+use crate::store::{Hold, Reads, Versions, check_sizes};
+use crate::value::{Entry, Value};
+
+/// How often [`Db::transaction`] tries before it takes the lock first.
+const TRIES_WITHOUT_LOCK: u32 = 2;
+
+/// Reads of one moment, and changes that take effect together when it commits.
+///
+/// [`Db::transaction`] runs one; [`Db::begin`] begins one by hand.
+///
+/// - It reads the store as it was at its first read, and its own changes.
+/// - Nobody sees its changes before it commits. Dropping it undoes them.
+/// - It is *serializable*: [`commit`](Self::commit) succeeds only if everything that it has read is still
+///   so; else it returns [`ErrorKind::Conflict`] and does nothing. A transaction that changes nothing
+///   always succeeds.
+///
+/// No lock is held before the commit: nobody waits for a transaction, and it waits for nobody. A change of
+/// a key that it has not read is blind, and conflicts with nothing.
+///
+/// What it has read stays in the store until it ends, as for a [`Snapshot`](crate::Snapshot): see
+/// [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin).
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> splitpoint::Result<()> {
+/// # let db = splitpoint::Db::in_memory()?;
+/// db.put("stock", "3")?;
+/// let mut order = db.begin()?;
+/// assert_eq!(order.get("stock")?.expect("it was stored"), "3");
+/// order.put("stock", "2")?;
+/// order.put("order 17", "alice")?;
+/// assert!(!db.contains("order 17")?, "not before the commit");
+/// order.commit()?;
+/// assert_eq!(db.get("stock")?.expect("it was stored"), "2");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Transaction<'db> {
+    db: &'db Db,
+    /// What it reads, from the first read on.
+    versions: Option<Arc<Versions<'db>>>,
+    reads: Reads,
+    draft: Draft,
+    /// It may change threads, but two threads have no use for the same one.
+    not_sync: PhantomData<Cell<()>>,
+}
+
+/// A moment of a [`Transaction`] to which [`rollback_to`](Transaction::rollback_to) returns.
+#[derive(Clone, Copy, Debug)]
+pub struct Savepoint {
+    change_count: usize,
+}
+
+/// The changes of a transaction, in their order.
+#[derive(Default)]
+struct Draft {
+    /// The keys and values.
+    bytes: Vec<u8>,
+    list: Vec<DraftChange>,
+    /// The last change of a key with a hash.
+    last_of_hash: HashMap<u64, usize>,
+}
+
+#[derive(Clone, Copy)]
+struct DraftChange {
+    hash: u64,
+    /// Where the key begins; the value follows it.
+    start: usize,
+    key_bytes: usize,
+    /// `None` for a delete.
+    value_bytes: Option<usize>,
+    /// The change before this one whose key has the same hash.
+    earlier: Option<usize>,
+}
+
+impl Draft {
+    fn parts(&self, change: &DraftChange) -> (&[u8], Option<&[u8]>) {
+        let value_start = change.start + change.key_bytes;
+        let value = change.value_bytes.map(|bytes| &self.bytes[value_start..value_start + bytes]);
+        (&self.bytes[change.start..value_start], value)
+    }
+
+    /// Returns what the last change of a key makes of it.
+    fn find(&self, key: &[u8], hash: u64) -> Option<Option<&[u8]>> {
+        let mut at = self.last_of_hash.get(&hash).copied();
+        while let Some(i) = at {
+            let (found, value) = self.parts(&self.list[i]);
+            if found == key {
+                return Some(value);
+            }
+            at = self.list[i].earlier;
+        }
+        None
+    }
+
+    fn add(&mut self, key: &[u8], value: Option<&[u8]>, hash: u64) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        let earlier = self.last_of_hash.insert(hash, self.list.len());
+        let (key_bytes, value_bytes) = (key.len(), value.map(<[u8]>::len));
+        self.list.push(DraftChange { hash, start, key_bytes, value_bytes, earlier });
+    }
+
+    /// Forgets all but the first changes.
+    fn truncate(&mut self, change_count: usize) {
+        while self.list.len() > change_count
+            && let Some(last) = self.list.pop()
+        {
+            match last.earlier {
+                Some(earlier) => self.last_of_hash.insert(last.hash, earlier),
+                None => self.last_of_hash.remove(&last.hash),
+            };
+            self.bytes.truncate(last.start);
+        }
+    }
+
+    /// Returns about how many bytes of memory it takes with another change of so many.
+    fn bytes_with(&self, change_bytes: usize) -> u64 {
+        // A word of the map has its hash and its place.
+        const CHANGE_BYTES: usize = size_of::<DraftChange>() + 2 * size_of::<u64>();
+        (self.bytes.len() + change_bytes + (self.list.len() + 1) * CHANGE_BYTES) as u64
+    }
+
+    fn changes(&self) -> Vec<Change<'_>> {
+        let change = |change| match self.parts(change) {
+            (key, Some(value)) => Change::Put { key, value },
+            (key, None) => Change::Delete { key },
+        };
+        self.list.iter().map(change).collect()
+    }
+
+    /// Returns each changed key once, with its new value.
+    fn last_changes(&self) -> HashMap<&[u8], Option<&[u8]>> {
+        self.list.iter().map(|change| self.parts(change)).collect()
+    }
+}
+
+impl<'db> Transaction<'db> {
+    /// Returns the value of `key`: that of an own change, or the one of the transaction's moment.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::get`], and [`ErrorKind::SnapshotTooOld`] if the transaction has held back too much space.
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value<'db>>> {
+        let key = key.as_ref();
+        let hash = self.db.store.hash_of(key);
+        if let Some(own) = self.draft.find(key, hash) {
+            return Ok(own.map(|value| Value::owned(value.to_vec())));
+        }
+        self.reads.add(key);
+        self.versions()?.get(key)
+    }
+
+    /// Returns whether `key` exists, with the own changes.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn contains(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        match self.draft.find(key, self.db.store.hash_of(key)) {
+            Some(own) => Ok(own.is_some()),
+            None => Ok(self.get(key)?.is_some()),
+        }
+    }
+
+    /// Returns the number of keys, with the own changes.
+    ///
+    /// The transaction then conflicts with every commit that changes the number.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    ///
+    /// # Cost
+    ///
+    /// A [`get`](Self::get) for each key that it has changed.
+    pub fn len(&mut self) -> Result<u64> {
+        let versions = self.versions()?;
+        self.reads.add_count();
+        let mut count = versions.record_count;
+        for (key, value) in self.draft.last_changes() {
+            self.reads.add(key);
+            let was_there = versions.get(key)?.is_some();
+            count = count - u64::from(was_there) + u64::from(value.is_some());
+        }
+        Ok(count)
+    }
+
+    /// Returns whether there are no keys, with the own changes.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn is_empty(&mut self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Returns an iterator over every key with its value, with the own changes so far.
+    ///
+    /// The transaction then conflicts with every other commit, so scan a [`Snapshot`](crate::Snapshot)
+    /// if nothing that you write depends on it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::scan`].
+    ///
+    /// # Cost
+    ///
+    /// As [`Db::scan`], and a copy of the own changes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// db.put_many([("a", "1"), ("b", "2")])?;
+    /// db.transaction(|tx| {
+    ///     for entry in tx.scan()? {
+    ///         let entry = entry?;
+    ///         tx.put(&entry.key, [&entry.value[..], b"0"].concat())?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(db.get("b")?.expect("it was stored"), "20");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scan(&mut self) -> Result<TransactionScan<'db>> {
+        let versions = self.versions()?;
+        self.reads.add_all();
+        let changes = self.draft.last_changes();
+        let put = |(key, value): (&&[u8], &Option<&[u8]>)| {
+            value.map(|value| (key.to_vec(), value.to_vec()))
+        };
+        let own: Vec<_> = changes.iter().filter_map(put).collect();
+        let changed = changes.keys().map(|key| key.to_vec()).collect();
+        let scan = Scan::of(versions.clone(), versions.places()?)?;
+        Ok(TransactionScan { scan, changed, own: own.into_iter() })
+    }
+
+    /// Stores `value` under `key` when the transaction commits.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::TooLarge`] if the key or the value is over its limit, or all changes take more
+    ///   memory than [`Options::transaction_bytes`](crate::Options::transaction_bytes). The transaction
+    ///   is as before the call.
+    /// - [`ErrorKind::ReadOnly`] on a handle opened for reading only.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.change(key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// Deletes `key` when the transaction commits, if it exists then. This is no read: ask
+    /// [`contains`](Self::contains) first if it matters whether the key exists.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.change(key.as_ref(), None)
+    }
+
+    fn change(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let store = &self.db.store;
+        if store.access == Access::ReadOnly {
+            return Err(Error::ReadOnly);
+        }
+        check_sizes(key, value.unwrap_or_default())?;
+        let bytes = self.draft.bytes_with(key.len() + value.map_or(0, <[u8]>::len));
+        let bytes_max = store.transaction_bytes;
+        if bytes > bytes_max {
+            return Err(Error::TooLarge { what: "transaction", bytes, bytes_max });
+        }
+        self.draft.add(key, value, store.hash_of(key));
+        Ok(())
+    }
+
+    /// Returns the moment of the changes so far, to [`rollback_to`](Self::rollback_to).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// db.transaction(|tx| {
+    ///     tx.put("kept", "1")?;
+    ///     let before = tx.savepoint();
+    ///     tx.put("tried", "2")?;
+    ///     tx.rollback_to(before);
+    ///     Ok(())
+    /// })?;
+    /// assert!(db.contains("kept")? && !db.contains("tried")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint { change_count: self.draft.list.len() }
+    }
+
+    /// Undoes the changes since `savepoint`. What was read since can still conflict. After a rollback to
+    /// an earlier savepoint this does nothing.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.draft.truncate(savepoint.change_count);
+    }
+
+    /// Undoes all changes so far.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// let is_paid = db.transaction(|tx| {
+    ///     tx.put("order 17", "alice")?;
+    ///     if !tx.contains("balance of alice")? {
+    ///         tx.rollback();
+    ///         return Ok(false);
+    ///     }
+    ///     Ok(true)
+    /// })?;
+    /// assert!(!is_paid && db.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rollback(&mut self) {
+        self.draft.truncate(0);
+    }
+
+    /// Makes all changes, or none.
+    ///
+    /// # Errors
+    ///
+    /// After an error no change is made.
+    ///
+    /// - [`ErrorKind::Conflict`] if something that the transaction has read is no longer so. Run it again
+    ///   from the beginning.
+    /// - [`ErrorKind::SnapshotTooOld`] if nobody knows, because it has held back too much space.
+    /// - Those of [`Db::apply`].
+    ///
+    /// # Durability
+    ///
+    /// That of the handle: see [`Options::durability`](crate::Options::durability). All changes wait for
+    /// the device once.
+    ///
+    /// # Cost
+    ///
+    /// That of [`Db::apply`], and a look at each key that was read if anything was committed since.
+    pub fn commit(self) -> Result<()> {
+        let durability = self.db.store.durability;
+        self.commit_with(durability)
+    }
+
+    /// Commits like [`commit`](Self::commit), with `durability` for these changes.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](Self::commit).
+    pub fn commit_with(self, durability: Durability) -> Result<()> {
+        let Self { db, versions, reads, draft, .. } = self;
+        if draft.list.is_empty() {
+            return Ok(());
+        }
+        let changes = draft.changes();
+        let mut writer = db.store.lock_for_change()?;
+        if let Some(versions) = versions
+            && !db.store.is_unchanged(&writer, &versions, &reads)?
+        {
+            return Err(Error::Conflict);
+        }
+        db.store.apply_locked(&mut writer, &changes, durability)?;
+        db.finish_apply(writer, durability)
+    }
+
+    fn versions(&mut self) -> Result<Arc<Versions<'db>>> {
+        if let Some(versions) = &self.versions {
+            return Ok(versions.clone());
+        }
+        let store = &self.db.store;
+        store.refuse_beside("there are no transactions")?;
+        let versions = Arc::new(Versions::of(store, &*store.lock()?, Hold::Snapshot));
+        self.versions = Some(versions.clone());
+        Ok(versions)
+    }
+}
+
+impl fmt::Debug for Transaction<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction")
+            .field("change_count", &self.draft.list.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Iterator over every key that a [`Transaction`] sees; [`Transaction::scan`] returns it.
+#[derive(Debug)]
+pub struct TransactionScan<'db> {
+    scan: Scan<'db>,
+    /// The keys that the transaction has put or deleted.
+    changed: HashSet<Vec<u8>>,
+    own: std::vec::IntoIter<(Vec<u8>, Vec<u8>)>,
+}
+
+impl<'db> Iterator for TransactionScan<'db> {
+    type Item = Result<Entry<'db>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        for entry in self.scan.by_ref() {
+            match &entry {
+                Ok(Entry { key, .. }) if self.changed.contains(&key[..]) => {}
+                _ => return Some(entry),
+            }
+        }
+        let (key, value) = self.own.next()?;
+        Some(Ok(Entry { key: Value::owned(key), value: Value::owned(value) }))
+    }
+}
+
+impl std::iter::FusedIterator for TransactionScan<'_> {}
+
+impl Db {
+    /// Begins a [`Transaction`] that is committed by hand. [`transaction`](Self::transaction) runs one
+    /// again when it conflicts.
+    ///
+    /// # Errors
+    ///
+    /// None yet: for later versions.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// use splitpoint::ErrorKind;
+    ///
+    /// db.put("counter", "1")?;
+    /// let mut late = db.begin()?;
+    /// late.get("counter")?;
+    /// late.put("counter", "2")?;
+    /// db.put("counter", "5")?;
+    /// assert_eq!(late.commit().unwrap_err().kind(), ErrorKind::Conflict);
+    /// assert_eq!(db.get("counter")?.expect("it was stored"), "5");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn begin(&self) -> Result<Transaction<'_>> {
+        Ok(self.new_transaction(None))
+    }
+
+    fn new_transaction<'db>(&'db self, versions: Option<Arc<Versions<'db>>>) -> Transaction<'db> {
+        let (reads, draft) = (Reads::default(), Draft::default());
+        Transaction { db: self, versions, reads, draft, not_sync: PhantomData }
+    }
+
+    /// Runs `what` in a [`Transaction`], commits it, and returns what `what` has returned.
+    ///
+    /// If it conflicts with another thread, this runs `what` again: at the third time with the lock of
+    /// the writer, so that it ends. So `what` may run several times, and what it does apart from the
+    /// transaction should not matter if it is repeated. If `what` returns an error, nothing is changed. To
+    /// give up without an error, call [`Transaction::rollback`].
+    ///
+    /// `what` must change the store only through the transaction. Other calls that take the writer's lock
+    /// return [`ErrorKind::Invalid`] once the transaction itself has it; [`get`](Self::get),
+    /// [`contains`](Self::contains) and [`len`](Self::len) take none.
+    ///
+    /// # Errors
+    ///
+    /// Those of `what`, and of [`Transaction::commit`] except [`ErrorKind::Conflict`].
+    ///
+    /// # Durability
+    ///
+    /// That of the handle: see [`Options::durability`](crate::Options::durability).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// # db.put_many([("alice", 100_u64.to_le_bytes()), ("bob", 0_u64.to_le_bytes())])?;
+    /// let number = |value: &[u8]| u64::from_le_bytes(value.try_into().expect("8 bytes"));
+    /// let is_paid = db.transaction(|tx| {
+    ///     let alice = number(&tx.get("alice")?.expect("an account"));
+    ///     let bob = number(&tx.get("bob")?.expect("an account"));
+    ///     if alice < 30 {
+    ///         return Ok(false);
+    ///     }
+    ///     tx.put("alice", (alice - 30).to_le_bytes())?;
+    ///     tx.put("bob", (bob + 30).to_le_bytes())?;
+    ///     Ok(true)
+    /// })?;
+    /// assert!(is_paid);
+    /// assert_eq!(number(&db.get("bob")?.expect("an account")), 30);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn transaction<T>(
+        &self,
+        mut what: impl FnMut(&mut Transaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        for _ in 0..TRIES_WITHOUT_LOCK {
+            let mut transaction = self.begin()?;
+            let done = what(&mut transaction).and_then(|result| {
+                transaction.commit()?;
+                Ok(result)
+            });
+            match done {
+                Err(error) if is_passing(&error) => {}
+                done => return done,
+            }
+        }
+        self.transaction_with_lock(what)
+    }
+
+    /// Runs a transaction while the lock is held, so that nothing conflicts with it.
+    #[cold]
+    fn transaction_with_lock<T>(
+        &self,
+        mut what: impl FnMut(&mut Transaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let (store, durability) = (&self.store, self.store.durability);
+        let mut writer = store.lock_for_change()?;
+        let versions = Arc::new(Versions::of(store, &writer, Hold::Unbounded));
+        // What is wrong with the segments a scan of the transaction will tell.
+        let _ = versions.find_places(&mut writer);
+        let mut transaction = self.new_transaction(Some(versions));
+        let (mut writer, result) = run_locked(store, writer, || what(&mut transaction));
+        let (result, Transaction { draft, versions, .. }) = (result?, transaction);
+        // Its own deletes need no graves.
+        drop(versions);
+        if !draft.list.is_empty() {
+            store.apply_locked(&mut writer, &draft.changes(), durability)?;
+            self.finish_apply(writer, durability)?;
+        }
+        Ok(result)
+    }
+}
+
+/// Returns whether a transaction that ended with this error may succeed when it runs again.
+fn is_passing(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::SnapshotTooOld)
+}

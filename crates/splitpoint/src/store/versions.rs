@@ -1,0 +1,407 @@
+//! `Versions`: the versions that keys had at one moment, for snapshots, scans and transactions.
+//!
+//! The version of a key is the first record on the chain of `prev`, from its slot, that was there at the
+//! moment. A key that was deleted since has no slot; its chain begins at a [grave](crate::graves).
+//! Exactly one record satisfies that, or none:
+//!
+//! - A put names what the slot held, and a record that is moved while a horizon is open names where it
+//!   was. So the records of a key since its last delete are one chain.
+//! - The first record after a delete names none. If it is younger than the moment, the version is on the
+//!   chain of one of the graves that were dug since, or the key was not there.
+//! - The [horizon](crate::horizons) keeps all of these records.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::{Store, Writer};
+use crate::births::{AsOf, Head, Watch};
+use crate::error::{Error, Result};
+use crate::format::{Addr, LogStart};
+use crate::horizons::{Horizon, Terms};
+use crate::log::append::LogPosition;
+use crate::log::record::Pair;
+use crate::log::runs::{self, Runs};
+use crate::reader::Reader;
+use crate::storage::reader_table::SeatPin;
+use crate::testing::mutant::{self, Mutant};
+use crate::value::Value;
+
+/// Bytes that a snapshot may hold back at least, unless the options say otherwise.
+const PIN_BYTES_MIN: u64 = 64 << 20;
+/// How many times as much a scan may hold back: what dies if every key that it returns is deleted.
+const SCAN_PIN_FACTOR: u64 = 3;
+/// Versions of a key that are walked over each time it is asked for. What a longer walk finds is
+/// remembered.
+const WALK_MAX: u64 = 64;
+/// Versions that a delete walks over to see whether a snapshot needs one.
+const DELETE_WALK_MAX: u64 = 8;
+
+/// How much space somebody who reads old versions may hold back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Hold {
+    /// As much as [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin) says.
+    Snapshot,
+    /// A few times as much.
+    Scan,
+    /// Whatever it takes.
+    Unbounded,
+}
+
+/// Where the records were at the moment.
+#[derive(Clone, Debug)]
+pub(crate) enum Places {
+    Runs(Runs),
+    /// Along the log: the headers of a store that was never compacted are damaged.
+    Log(LogStart, LogPosition),
+}
+
+/// The versions that keys had at one moment. Space for them is kept until it is dropped.
+pub(crate) struct Versions<'db> {
+    store: &'db Store,
+    as_of: AsOf,
+    /// The number of keys.
+    pub(crate) record_count: u64,
+    /// The changes that the handle had made.
+    pub(crate) change_count: u64,
+    log_end: LogPosition,
+    places: OnceLock<Places>,
+    /// What long walks have found.
+    walked: Mutex<HashMap<Box<[u8]>, Option<Addr>>>,
+    bytes_max: u64,
+    /// What keeps them in a file that another process may change, and tells which they are.
+    beside: Option<Beside<'db>>,
+    pub(crate) horizon: Horizon<'db>,
+    // Dropped after the horizon.
+    _graves: ForgetGraves<'db>,
+    _watch: Watch<'db>,
+}
+
+/// The moment of a handle that reads beside a writer of another process, which knows of no horizon here:
+/// a pin keeps everything, and what was there is told by where it is.
+struct Beside<'db> {
+    pin: SeatPin<'db>,
+    runs: Runs,
+    /// How often the writer had moved records without a name.
+    unnamed_moves: u64,
+}
+
+impl fmt::Debug for Versions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Versions")
+            .field("record_count", &self.record_count)
+            .field("as_of", &self.as_of)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Has graves forgotten that nobody needs any more.
+struct ForgetGraves<'db>(&'db Store);
+
+impl Drop for ForgetGraves<'_> {
+    fn drop(&mut self) {
+        self.0.graves.forget(self.0.horizons.past());
+    }
+}
+
+impl<'db> Versions<'db> {
+    /// Keeps the versions of now.
+    pub(crate) fn of(store: &'db Store, writer: &Writer, hold: Hold) -> Self {
+        let as_of = writer.as_of();
+        let (live_bytes, dead_bytes) = (writer.state.live_bytes, writer.state.dead_bytes);
+        let bound =
+            |usual_bytes: u64| store.max_snapshot_pin.unwrap_or(usual_bytes.max(PIN_BYTES_MIN));
+        let bytes_max = match hold {
+            Hold::Snapshot => bound(live_bytes),
+            Hold::Scan => bound(live_bytes + dead_bytes).saturating_mul(SCAN_PIN_FACTOR),
+            Hold::Unbounded => u64::MAX,
+        };
+        let watch = store.region.births.watch();
+        let horizon = store.horizons.open(Terms::new(Some(as_of.clone()), bytes_max));
+        Self {
+            store,
+            as_of,
+            record_count: writer.state.record_count,
+            change_count: writer.change_count,
+            log_end: writer.log.position(),
+            places: OnceLock::new(),
+            walked: Mutex::default(),
+            bytes_max,
+            beside: None,
+            horizon,
+            _graves: ForgetGraves(store),
+            _watch: watch,
+        }
+    }
+
+    /// Keeps the versions of the last commit of another process. Those of keys that it deletes from now
+    /// on are not found.
+    pub(crate) fn beside(
+        store: &'db Store,
+        reader: &'db Reader,
+        writer: &mut Writer,
+        hold: Hold,
+    ) -> Result<Self> {
+        // Before the other process is asked where its records are.
+        let pin = reader.pin(&store.region)?;
+        let unnamed_moves = reader.unnamed_moves(&store.region)?;
+        store.find_segments_beside(writer)?;
+        let runs = writer.runs().unwrap_or_default();
+        let beside = Some(Beside { pin, runs, unnamed_moves });
+        Ok(Self { beside, ..Self::of(store, writer, hold) })
+    }
+
+    /// Returns where the log ended.
+    pub(crate) fn log_end(&self) -> LogPosition {
+        self.log_end
+    }
+
+    /// Returns a pin as old as the versions, if another process is to see it.
+    pub(crate) fn pin_beside(&self) -> Option<SeatPin<'db>> {
+        self.beside.as_ref().map(|beside| beside.pin.clone())
+    }
+
+    /// Returns the store.
+    pub(crate) fn store(&self) -> &'db Store {
+        self.store
+    }
+
+    /// Returns an error if the versions are not kept any more. Space that was looked at before a call
+    /// that returns none, under a pin, had not been used again.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.horizon.is_evicted() { Err(self.too_old()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn too_old(&self) -> Error {
+        Error::SnapshotTooOld { bytes_max: self.bytes_max }
+    }
+
+    /// Returns the value that a key had.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value<'db>>> {
+        self.store.refuse_reading_in_fork()?;
+        let pin = self.store.region.pins.pin();
+        let found = self.find_while_pinned(key, self.store.hash_of(key))?;
+        Ok(found.map(|pair| Value::pinned(pair.value, pin)))
+    }
+
+    /// Returns the record that a key had, for a caller that holds a pin.
+    pub(crate) fn find_while_pinned(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'db>>> {
+        self.check()?;
+        let found = self.find(key, hash);
+        // If the horizon has gone meanwhile, what was found missing may have been there.
+        self.check()?;
+        found
+    }
+
+    fn find(&self, key: &[u8], hash: u64) -> Result<Option<Pair<'db>>> {
+        let newest = self.newest(key, hash)?;
+        if let Some((addr, pair)) = newest
+            && self.has(addr)
+        {
+            return Ok(Some(pair));
+        }
+        let version = self.earlier_version(newest.map(|(addr, _)| addr), key, hash)?;
+        version.map(|addr| self.store.region.view.pair(addr)).transpose()
+    }
+
+    /// Returns whether the newest version of a key is as that of the moment, by its bytes. For a thread
+    /// that holds the writer's lock, so that nothing is used again meanwhile.
+    pub(super) fn is_newest(&self, key: &[u8], hash: u64) -> Result<bool> {
+        let newest = self.newest(key, hash)?;
+        if newest.is_some_and(|(addr, _)| self.has(addr)) {
+            return Ok(true);
+        }
+        let then = self.earlier_version(newest.map(|(addr, _)| addr), key, hash)?;
+        let then = then.map(|addr| self.store.region.view.pair(addr)).transpose()?;
+        Ok(newest.map(|(_, pair)| pair.value) == then.map(|pair| pair.value))
+    }
+
+    /// Returns the record that a slot holds for a key now.
+    #[inline]
+    fn newest(&self, key: &[u8], hash: u64) -> Result<Option<(Addr, Pair<'db>)>> {
+        self.store.newest(key, hash)
+    }
+
+    /// Returns whether the record at `addr` was there.
+    #[inline]
+    fn has(&self, addr: Addr) -> bool {
+        match &self.beside {
+            None => self.as_of.has(&self.store.region.births, addr),
+            Some(beside) => runs::contains(&beside.runs, addr.offset()),
+        }
+    }
+
+    /// Returns the address of the version of a key, for a caller that holds a pin and
+    /// [checks](Self::check) afterwards.
+    pub(crate) fn version_of(&self, key: &[u8], hash: u64) -> Result<Option<Addr>> {
+        match self.newest(key, hash)? {
+            Some((addr, _)) if self.has(addr) => Ok(Some(addr)),
+            newest => self.earlier_version(newest.map(|(addr, _)| addr), key, hash),
+        }
+    }
+
+    /// Returns the version of a key whose newest record, if it has one, is younger than the moment.
+    #[cold]
+    fn earlier_version(&self, newest: Option<Addr>, key: &[u8], hash: u64) -> Result<Option<Addr>> {
+        let mut walk = Walk { step_count: 0, known: None };
+        let mut version = newest.map_or(Ok(None), |newest| self.walk(newest, key, &mut walk))?;
+        if version.is_none() && walk.known.is_none() {
+            for grave in self.store.graves.after(hash, self.horizon.moment()) {
+                let found = self.walk(grave, key, &mut walk)?;
+                // Another key may have the same hash.
+                if let Some(found) = found
+                    && self.store.region.view.version(found)?.key() == key
+                {
+                    version = Some(found);
+                    break;
+                }
+            }
+        }
+        if walk.step_count >= WALK_MAX && walk.known.is_none() {
+            self.walked().insert(key.into(), version);
+        }
+        Ok(walk.known.unwrap_or(version))
+    }
+
+    /// Follows a chain from `version` to the record that was there; sets what is known from an earlier
+    /// walk when this one becomes long.
+    fn walk(&self, mut version: Addr, key: &[u8], walk: &mut Walk) -> Result<Option<Addr>> {
+        while !self.has(version) {
+            walk.step_count += 1;
+            if walk.step_count == WALK_MAX {
+                walk.known = self.walked().get(key).copied();
+                if walk.known.is_some() {
+                    return Ok(None);
+                }
+            }
+            let prev = self.store.version(version)?.header.prev;
+            let Some(prev) = prev else { return self.end_of_chain() };
+            version = prev;
+        }
+        Ok(Some(version))
+    }
+
+    /// Returns the version on a chain that ends before it came to one.
+    fn end_of_chain(&self) -> Result<Option<Addr>> {
+        let Some(beside) = &self.beside else { return Ok(None) };
+        // It may be that the record was moved, and nothing leads back to it.
+        let is_certain =
+            beside.unnamed_moves & 1 == 0 && self.store.unnamed_moves()? == beside.unnamed_moves;
+        if is_certain { Ok(None) } else { Err(self.store.locked()) }
+    }
+
+    /// Returns the version of a key on the chain from `newest`, for a caller that holds a pin.
+    pub(crate) fn version_from(&self, newest: Addr) -> Result<Option<Addr>> {
+        let mut walk = Walk { step_count: WALK_MAX, known: None };
+        self.walk(newest, &[], &mut walk)
+    }
+
+    fn walked(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Option<Addr>>> {
+        self.walked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns where the records were. Takes the lock of the writer the first time.
+    pub(crate) fn places(&self) -> Result<Places> {
+        self.check()?;
+        if let Some(places) = self.places.get() {
+            return Ok(places.clone());
+        }
+        let mut writer = self.store.lock()?;
+        let stamp = self.horizon.moment();
+        let runs = writer.find_segments().map(|()| writer.runs_at(&self.as_of, stamp));
+        self.keep_places(&writer, runs)
+    }
+
+    /// Notes where the records are, while the lock is held under which the versions were taken.
+    pub(crate) fn find_places(&self, writer: &mut Writer) -> Result<Places> {
+        let runs = match &self.beside {
+            Some(beside) => Ok(Some(beside.runs.clone())),
+            None => writer.find_segments().map(|()| writer.runs()),
+        };
+        self.keep_places(writer, runs)
+    }
+
+    fn keep_places(&self, writer: &Writer, runs: Result<Option<Runs>>) -> Result<Places> {
+        let places = match runs {
+            Ok(runs) => Places::Runs(runs.unwrap_or_default()),
+            Err(Error::Corrupt { .. }) if !writer.superblock.is_compacted => {
+                Places::Log(writer.superblock.log_start, self.log_end)
+            }
+            Err(error) => return Err(error),
+        };
+        // Nobody evicts while the lock is held.
+        self.check()?;
+        Ok(self.places.get_or_init(|| places).clone())
+    }
+}
+
+/// How long a walk along the versions of a key has become.
+struct Walk {
+    step_count: u64,
+    /// What an earlier walk has found.
+    known: Option<Option<Addr>>,
+}
+
+impl Writer {
+    /// Returns what is in the store now.
+    fn as_of(&self) -> AsOf {
+        let rests =
+            [self.log.rest_of_tail(), self.compacting.as_ref().and_then(|it| it.rest_of_head())];
+        let mut heads = self.heads().into_iter().zip(rests).map(|(head, rest)| {
+            // Without a tail nothing is appended.
+            let end = rest.map_or(head.offset, |rest| rest.end);
+            Head { segment_offset: head.segment_offset, rest: head.offset..end }
+        });
+        let heads = std::array::from_fn(|_| heads.next().unwrap_or_default());
+        AsOf { next_sequence: self.extents.region().live().next_sequence(), heads }
+    }
+}
+
+impl Store {
+    /// Returns the number of graves.
+    #[cfg(test)]
+    pub(crate) fn grave_count(&self) -> usize {
+        self.graves.count()
+    }
+
+    /// Returns the least that a snapshot may hold back.
+    pub(super) fn pin_bytes_min(&self) -> u64 {
+        self.max_snapshot_pin.unwrap_or(PIN_BYTES_MIN)
+    }
+
+    /// Keeps the way to a record that a delete is about to take from its slot, if a snapshot needs it.
+    #[inline]
+    pub(super) fn keep_deleted(&self, hash: u64, addr: Addr) {
+        if self.horizons.is_any_open() {
+            self.dig_grave(hash, addr);
+        }
+    }
+
+    #[cold]
+    fn dig_grave(&self, hash: u64, addr: Addr) {
+        let is_needed = self.horizons.any(|terms| self.is_needed(terms, addr));
+        if is_needed && !mutant::is_made(Mutant::LeavesNoGrave) {
+            self.graves.add(hash, addr, self.horizons.now());
+        }
+    }
+
+    /// Returns whether somebody may need the record at `addr`, or one before it, when it is deleted.
+    fn is_needed(&self, terms: &Terms, addr: Addr) -> bool {
+        let Some(as_of) = &terms.as_of else { return false };
+        let mut version = addr;
+        for _ in 0..DELETE_WALK_MAX {
+            if as_of.has(&self.region.births, version) {
+                return !terms.is_passed(version.offset());
+            }
+            match self.region.view.version(version).map(|record| record.header.prev) {
+                Ok(Some(prev)) => version = prev,
+                Ok(None) => return false,
+                // Whoever reads it finds out.
+                Err(_) => return true,
+            }
+        }
+        true
+    }
+}
