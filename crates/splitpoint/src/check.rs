@@ -26,7 +26,7 @@ use crate::recovery::read_superblock;
 use crate::region::Extents;
 use crate::space::Extent;
 use crate::storage::failure::io_error;
-use crate::storage::shared_file::SharedFile;
+use crate::storage::neighbours::Neighbours;
 use crate::store::{Store, Writer};
 
 /// One damage that a check found.
@@ -203,7 +203,7 @@ impl Store {
 }
 
 /// Keeps writers out, until it is dropped, of a file that a handle reads.
-struct NoWriter<'a>(&'a SharedFile);
+struct NoWriter<'a>(&'a Neighbours);
 
 impl Drop for NoWriter<'_> {
     fn drop(&mut self) {
@@ -221,7 +221,7 @@ impl Store {
     fn keep_writers_out(&self, writer: &mut Writer) -> Result<Option<NoWriter<'_>>> {
         let Some(reader) = &self.reader else { return Ok(None) };
         let storage = self.region.storage();
-        let shared = storage.shared_file().expect("a file that others may change");
+        let shared = storage.neighbours().expect("a file that others may change");
         let is_kept = shared.keep_writers_out();
         if !is_kept.map_err(|source| io_error("lock", storage.path(), source))? {
             return Err(self.locked());

@@ -207,7 +207,7 @@ struct Seats {
 /// Takes a seat at the file of a region.
 fn take_seat(region: &Region, wants_place: bool) -> Result<Seat> {
     let storage = region.storage();
-    let shared = storage.shared_file().expect("only files are read beside a writer");
+    let shared = storage.neighbours().expect("only files are read beside a writer");
     match shared.take_seat(storage.path(), wants_place) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             let (path, pid) = (storage.path().to_path_buf(), writer_pid_of(storage));

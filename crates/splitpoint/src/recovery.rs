@@ -88,7 +88,7 @@ pub(crate) fn open_storage(
     }
     let may_be_changed =
         options.access == Access::ReadOnly && options.sharing != Sharing::Exclusive;
-    if may_be_changed && storage.shared_file().is_some() {
+    if may_be_changed && storage.neighbours().is_some() {
         return beside::open(storage, options);
     }
     let superblock = read_superblock(&*storage)?;
@@ -162,7 +162,7 @@ fn refuse_cut(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
 
 /// Keeps every other handle out while the tables are made, or returns an error if there is one.
 fn be_alone(storage: &dyn Storage) -> Result<()> {
-    let Some(shared) = storage.shared_file() else { return Ok(()) };
+    let Some(shared) = storage.neighbours() else { return Ok(()) };
     let is_alone = shared.be_alone();
     if is_alone.map_err(|source| io_error("lock", storage.path(), source))? {
         return Ok(());

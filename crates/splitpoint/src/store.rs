@@ -184,7 +184,7 @@ impl Opened {
     /// Lets other handles of the file in, if there may be any beside this one.
     pub(crate) fn let_others_in(&mut self, sharing: Sharing) -> Result<()> {
         let storage = self.region.storage();
-        if let Some(shared) = storage.shared_file() {
+        if let Some(shared) = storage.neighbours() {
             let others = shared.let_others_in(sharing);
             self.others = others.map_err(|source| io_error("lock", storage.path(), source))?;
         }

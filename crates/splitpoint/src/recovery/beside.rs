@@ -32,7 +32,7 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Opene
     // Before the header is mapped: it tells what is no store.
     read_superblock(&*storage)?;
     let region = Arc::new(Region::new(storage, false)?);
-    let shared = region.storage().shared_file().expect("the caller has looked");
+    let shared = region.storage().neighbours().expect("the caller has looked");
     let lock_failed = |source| io_error("lock", region.storage().path(), source);
     for look in 0..LOOKS {
         if look > 0 {
@@ -121,7 +121,7 @@ impl Opening {
         } else {
             Recovery::WarmRestart { records: 0 }
         };
-        let shared = region.storage().shared_file().expect("it is beside a writer");
+        let shared = region.storage().neighbours().expect("it is beside a writer");
         let is_closed =
             self.superblock.is_clean && !region.live().has_pid() && !shared.has_writer();
         let reader = Some(Reader::new(region, is_closed)?);

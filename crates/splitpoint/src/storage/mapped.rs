@@ -24,8 +24,8 @@ use self::windows::{MappedPiece, Windows};
 use super::claim::{Room, claim, free_bytes, is_never_written};
 use super::fork::Origin;
 use super::limits::locked_bytes_max;
+use super::neighbours::Neighbours;
 use super::reservation::{HUGE_BYTES, Part, Protection, Reservation};
-use super::shared_file::SharedFile;
 use super::{
     Backing, Clean, Identity, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
 };
@@ -39,7 +39,7 @@ const CACHE_PROBES: u64 = 32;
 #[derive(Debug)]
 pub(crate) struct Mapped {
     file: Arc<File>,
-    shared: SharedFile,
+    shared: Neighbours,
     path: PathBuf,
     identity: Identity,
     origin: Origin,
@@ -69,7 +69,7 @@ impl Mapped {
         let file_bytes = metadata.len().min(FILE_BYTES_MAX);
         let file = Arc::new(file);
         Ok(Self {
-            shared: SharedFile::new(file.clone()),
+            shared: Neighbours::new(file.clone()),
             view: View::new(&file, file_bytes)?,
             windows: Windows::new(protection)?,
             file,
@@ -127,7 +127,7 @@ impl Storage for Mapped {
         self.identity
     }
 
-    fn shared_file(&self) -> Option<&SharedFile> {
+    fn neighbours(&self) -> Option<&Neighbours> {
         Some(&self.shared)
     }
 

@@ -17,6 +17,7 @@ pub(crate) mod failure;
 pub(crate) mod fork;
 mod limits;
 pub(crate) mod mapped;
+pub(crate) mod neighbours;
 pub(crate) mod new_file;
 pub(crate) mod open;
 mod pages;
@@ -24,7 +25,6 @@ pub(crate) mod raw;
 pub(crate) mod reader_table;
 pub(crate) mod regular;
 mod reservation;
-pub(crate) mod shared_file;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod sim;
 pub(crate) mod unnamed_file;
@@ -41,7 +41,7 @@ pub(crate) use claim::Room;
 pub(crate) use pages::Pages;
 pub(crate) use reservation::HUGE_BYTES;
 
-use shared_file::SharedFile;
+use neighbours::Neighbours;
 
 use crate::atomic::may_be_killed;
 use crate::prefaulter::Work;
@@ -245,7 +245,7 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     fn identity(&self) -> Identity;
 
     /// Returns what the handles of the file tell each other, if other processes may have it open.
-    fn shared_file(&self) -> Option<&SharedFile> {
+    fn neighbours(&self) -> Option<&Neighbours> {
         None
     }
 

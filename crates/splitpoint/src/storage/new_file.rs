@@ -14,9 +14,9 @@ use rustix::fs::{CWD, OFlags, RenameFlags, XattrFlags};
 use super::Identity;
 use super::failure::io_error;
 use super::mapped::Mapped;
+use super::neighbours::Neighbours;
 use super::open::{is_named, refuse_network, sync_directory, writer_pid};
 use super::regular::{open_regular, open_regular_with, refuse_dangling_link, refuse_special};
-use super::shared_file::SharedFile;
 use crate::error::{Error, Result, Unsupported};
 
 /// Permissions of a file without an original, before the umask.
@@ -331,7 +331,7 @@ fn examine(
         Err(TryLockError::WouldBlock) => {
             Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) })
         }
-        Ok(()) if SharedFile::is_in_use(&file) => {
+        Ok(()) if Neighbours::is_in_use(&file) => {
             Err(Error::Locked { path: path.to_path_buf(), pid: None })
         }
         Ok(()) | Err(TryLockError::Error(_)) => Ok((target, Some(file))),

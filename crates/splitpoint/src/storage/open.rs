@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use super::Storage;
 use super::failure::io_error;
 use super::mapped::Mapped;
+use super::neighbours::Neighbours;
 use super::regular::open_regular;
-use super::shared_file::SharedFile;
 use crate::error::{Error, Result, Unsupported};
 use crate::format::{PID_OFFSET, u64_at};
 use crate::options::{Access, Create, Options};
@@ -60,9 +60,9 @@ fn open_and_lock_with(
         before_lock();
         if !try_lock(&file, options).map_err(|source| io_error("lock", path, source))? {
             let wait_max = match options.access {
-                Access::ReadOnly if SharedFile::is_being_opened(&file) => OPENING_WAIT,
+                Access::ReadOnly if Neighbours::is_being_opened(&file) => OPENING_WAIT,
                 // A reader that comes locks the file for a moment.
-                _ if !SharedFile::is_being_written(&file) => MOMENT,
+                _ if !Neighbours::is_being_written(&file) => MOMENT,
                 _ => Duration::ZERO,
             };
             // The others may have let this one in between the two looks.
@@ -76,7 +76,7 @@ fn open_and_lock_with(
         }
         if !is_named(&file, path)? {
             // As in `Mapped`: a child of a fork may have the file open for a moment.
-            SharedFile::unlock(&file);
+            Neighbours::unlock(&file);
             opening_count += 1;
             continue;
         }
@@ -91,8 +91,8 @@ fn open_and_lock_with(
 /// Locks a file for a handle; returns whether nobody stands in the way.
 fn try_lock(file: &File, options: &Options) -> io::Result<bool> {
     match options.access {
-        Access::ReadWrite => SharedFile::try_lock_to_write(file, options.sharing),
-        Access::ReadOnly => SharedFile::try_lock_to_read(file, options.sharing),
+        Access::ReadWrite => Neighbours::try_lock_to_write(file, options.sharing),
+        Access::ReadOnly => Neighbours::try_lock_to_read(file, options.sharing),
     }
 }
 

@@ -25,8 +25,8 @@ use std::time::Duration;
 use super::Storage;
 use super::byte_locks::{self, LockByte, LockKind};
 use super::fork::Origin;
+use super::neighbours::can_store_to_table;
 use super::reservation::{Part, Protection, Reservation};
-use super::shared_file::can_store_to_table;
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET, u64_at};
 use crate::pins::Elsewhere;
 

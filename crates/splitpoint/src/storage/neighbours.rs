@@ -21,15 +21,15 @@ const HAS_BYTE_LOCKS: bool = cfg!(target_os = "linux");
 /// Free bytes that a file system which never writes in place must have for a store to the table.
 const ROOM_BYTES_MIN: u64 = 16 << 20;
 
-/// A file that other handles may have open.
+/// The other handles of a file, in this process and in others, as locks tell of them.
 #[derive(Debug)]
-pub(crate) struct SharedFile {
+pub(crate) struct Neighbours {
     file: Arc<File>,
     /// Whether writers are kept out until the file is closed.
     is_private: AtomicBool,
 }
 
-impl SharedFile {
+impl Neighbours {
     /// Wraps a file that this handle has locked.
     pub(crate) fn new(file: Arc<File>) -> Self {
         Self { file, is_private: AtomicBool::new(false) }
