@@ -919,6 +919,48 @@ impl Db {
         }
     }
 
+    /// Returns the 16 bytes that the store keeps for the program, beside its keys.
+    ///
+    /// They are zero unless [`Options::application_data`] or
+    /// [`set_application_data`](Self::set_application_data) has set them. A backup and a rehash keep
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned) if a thread panicked while it changed the
+    /// store.
+    pub fn application_data(&self) -> Result<[u8; 16]> {
+        self.store.application_data()
+    }
+
+    /// Replaces the 16 bytes that the store keeps for the program.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    ///
+    /// # Durability
+    ///
+    /// Durable when this returns; while a checkpoint is being synced, with that.
+    ///
+    /// # Cost
+    ///
+    /// Writes and syncs 4 KiB, unless they are what they were.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// let db = splitpoint::Db::in_memory()?;
+    /// db.set_application_data(*b"schema version 3")?;
+    /// assert_eq!(&db.application_data()?, b"schema version 3");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_application_data(&self, data: [u8; 16]) -> Result<()> {
+        self.store.set_application_data(data)
+    }
+
     /// Returns what the lookups of all clones of this handle have cost since it was opened, or `None`
     /// unless [`Options::instrument`] asked for it.
     ///

@@ -217,8 +217,7 @@ pub(crate) fn read_superblock(storage: &dyn Storage) -> Result<Superblock> {
     let path = storage.path().to_path_buf();
     let file_bytes = storage.file_bytes();
     let bytes = head(storage, HEADER_BYTES);
-    if bytes.len() < 8 || bytes.len() < HEADER_BYTES as usize && bytes[..8] != crate::format::MAGIC
-    {
+    if bytes.len() < 8 || bytes.len() < HEADER_BYTES as usize && !crate::format::is_magic(&bytes) {
         return Err(Error::NotAStore { path, found: FileKind::of_content(&bytes, file_bytes) });
     }
     if bytes.len() < HEADER_BYTES as usize {
@@ -326,6 +325,8 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         live_crc: 0,
         is_compacted: false,
         write_features: 0,
+        has_gdbm_mark: options.has_gdbm_mark,
+        application_data: options.application_data,
     };
     storage.grow(HEADER_BYTES).map_err(|source| io_error("extend", storage.path(), source))?;
     // In memory the index has its own windows, and no place among the segments.
@@ -337,7 +338,11 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     let geometry = Store::geometry_for(options.expected_records, fill_thousandths);
     extents.reserve_lines(LineWindow::Buckets, geometry.bucket_count())?;
     set_geometry(&region, geometry);
-    let superblock = region.place_superblock(&superblock, true)?;
+    let mut superblock = region.place_superblock(&superblock, true)?;
+    if superblock.has_gdbm_mark {
+        // The first copy too: whoever looks for the mark looks there.
+        superblock = region.place_superblock(&superblock, true)?;
+    }
     let log = Appender::new(
         random_u64(region.storage())?,
         superblock.segment_bytes_min.into(),
