@@ -36,6 +36,7 @@ use crate::error::Result;
 use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
 use crate::pins::Bunch;
 use crate::stats::{Lookups, Recovery, Stats};
+use crate::storage::shared_file::SharedFile;
 use crate::store::{Maintenance, Opened, Put, Step, Store, Writer};
 use crate::syncer::Syncer;
 use crate::table::{
@@ -1237,6 +1238,25 @@ impl Options {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         self.validate()?;
         Ok(Db::from_opened(crate::recovery::open_file(path.as_ref(), self)?, self))
+    }
+
+    /// Opens the store in a file that the program shares with it, and makes one there if the file is
+    /// empty and [`create`](Self::create) allows it.
+    ///
+    /// The file stays claimed as long as the program or the handle has it: the program may close the
+    /// handle and open the file again, and no other writer comes between.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the file was claimed
+    /// for a reader and these options are not [`read_only`](Self::read_only).
+    ///
+    /// # Examples
+    ///
+    /// See [`SharedFile`].
+    pub fn open_shared(&self, file: &SharedFile) -> Result<Db> {
+        self.validate()?;
+        Ok(Db::from_opened(crate::recovery::open_shared(file, self)?, self))
     }
 
     /// Creates an empty table in memory. Dropping the last handle frees it.

@@ -48,6 +48,8 @@ pub(crate) const LOG_SEGMENT_BYTES_MIN: u64 = 64 << 10;
 const SMALL_LOG_BYTES: u64 = 16 << 10;
 /// Size of the log segments of a large file in bytes.
 pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = 2 << 20;
+/// Offset of the byte that handles lock to exclude each other; no file reaches it.
+pub(crate) const WRITER_BYTE_OFFSET: u64 = 1 << 62;
 /// Largest file in bytes: 2^40 addresses of 8 bytes.
 pub(crate) const FILE_BYTES_MAX: u64 = 8 << 40;
 
@@ -55,6 +57,7 @@ const _: () = {
     assert!(LIVE_OFFSET == SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES);
     assert!(HEADER_BYTES.is_multiple_of(GRANULE_BYTES));
     assert!(LIVE_BYTES == GRANULE_BYTES);
+    assert!(WRITER_BYTE_OFFSET > FILE_BYTES_MAX);
 };
 
 /// Largest log sequence number. No log comes near it, and adding a size to it does not overflow.
@@ -112,7 +115,7 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///
 /// ```text
 /// offset  size  field
-///      0     8  magic: 89 53 50 4c 49 54 0d 0a
+///      0     8  magic: 89 53 50 4c 49 54 0d 0a, or with the mark of gdbm cf 9a 57 13 53 50 4c 54
 ///      8     4  format version: 1
 ///     12     4  crc32c of the block with this field zero
 ///     16     8  generation: the number of writes, odd in copy B

@@ -360,6 +360,7 @@ pub use options::{
 };
 pub use stats::Recovery;
 pub use storage::regular::open_regular;
+pub use storage::shared_file::SharedFile;
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::{SimDisk, SimFault};
 pub use store::Maintenance;

@@ -47,7 +47,8 @@ use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
 use crate::storage::failure::io_error;
-use crate::storage::open::{Locked, open_and_lock, remove_new, sync_directory};
+use crate::storage::open::{Locked, open_and_lock, remove_new, share, sync_directory};
+use crate::storage::shared_file::SharedFile;
 use crate::store::{Mark, Opened, Store, Writer};
 
 /// Opens or makes the store in the file at `path`.
@@ -64,6 +65,17 @@ pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
         remove_new(path);
     }
     opened
+}
+
+/// Opens the store in a file that the program has opened, or makes one in it if it is empty.
+pub(crate) fn open_shared(file: &SharedFile, options: &Options) -> Result<Opened> {
+    let storage = share(file, options)?;
+    let may_create = options.access == Access::ReadWrite && options.create != Create::Never;
+    let opened = open_storage(Box::new(storage), options, may_create)?;
+    if opened.recovery == Recovery::Created {
+        sync_directory(file.path())?;
+    }
+    Ok(opened)
 }
 
 /// Makes a table in memory.
