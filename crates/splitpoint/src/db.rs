@@ -186,8 +186,7 @@ impl Db {
         Self { store, handle }
     }
 
-    /// Returns the store, for tests that look behind the interface.
-    #[cfg(all(test, not(loom)))]
+    /// Returns the store, for a cursor and for tests that look behind the interface.
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }

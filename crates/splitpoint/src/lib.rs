@@ -350,7 +350,7 @@ mod url;
 mod value;
 
 pub use batch::{AsPair, Batch, Change, Changes};
-pub use cursor::Scan;
+pub use cursor::{Cursor, Scan};
 pub use db::{Db, Iter, Keys, Values};
 pub use error::{Error, ErrorKind, Result, Unsupported};
 pub use file_kind::FileKind;
