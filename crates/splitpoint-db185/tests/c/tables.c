@@ -154,6 +154,7 @@ static void hashes(const char *name) {
   info.hash = by_sum;
   db = dbopen(name, O_RDWR | O_CREAT, 0600, DB_HASH, &info);
   CHECK(db != NULL && db->put(db, &key, &value, 0) == 0);
+  CHECK(db->get(db, &key, &value, 0) == 0 && value.size == 4 && db->del(db, &key, 0) == 0);
   walks(db, 0);
   CHECK(db->close(db) == 0);
   CHECK(dbopen(name, O_RDWR, 0, DB_HASH, NULL) == NULL && errno == EINVAL);
@@ -182,7 +183,7 @@ int main(void) {
     f = fopen(name, "r");
     CHECK(fread(head, 1, 4, f) == 4);
     fclose(f);
-    CHECK((memcmp(head, "\x61\x15\x06\0", 4) == 0) == i);
+    CHECK((memcmp(head, "\0\x06\x15\x61", 4) == 0) == i);
     db = open_table(name, O_RDWR);
     walks(db, 0);
     CHECK(db->close(db) == 0);
