@@ -7,12 +7,16 @@
 //! - `errno` is set last, on failure alone.
 
 mod datum;
+mod environment;
 mod errno;
 mod memory;
+mod walk;
 
 pub use datum::Datum;
-pub use errno::{errno_of, set_errno};
+pub use environment::secure_variable;
+pub use errno::{errno, errno_of, set_errno};
 pub use memory::malloc_copy;
+pub use walk::{Following, Walk};
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};

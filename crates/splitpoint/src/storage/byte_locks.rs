@@ -8,13 +8,18 @@
 //! | byte | held | by |
 //! |---|---|---|
 //! | 2^62 | shared | every handle. Exclusively: one that lets nobody else in, for its session or while it makes the tables |
-//! | 2^62 + 1 | exclusively | the handle that may change the file |
+//! | 2^62 + 1 | exclusively | the handle that may change the file. Shared: readers that keep writers out |
 //! | 2^62 + 2 | exclusively | a writer that is opening the file: the others wait |
 //! | 2^62 + 16, 2^62 + 17 | shared | readers that may not write to the reader table, while they read: one byte for each parity |
 //! | 2^62 + 64 + i | exclusively | the reader whose place in the reader table is i |
 //!
 //! A writer also has the file locked by `flock`, exclusively. A reader that has made a private index,
 //! and whatever reads the file without the tables, has it shared: so no writer comes meanwhile.
+//!
+//! A handle on a file that the program has opened and locks itself
+//! ([`SharedFile`](super::shared_file::SharedFile)) has no description of its own. It takes the first two
+//! bytes for its process (`F_SETLK`): both exclusively if it may change the file, so that it is alone, and
+//! both shared if not, so that no writer comes.
 //!
 //! # Source
 //!
@@ -25,26 +30,28 @@ use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 
+use crate::format::WRITER_BYTE_OFFSET;
+
 /// A byte that is locked, by its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LockByte(u64);
 
 impl LockByte {
     /// That a handle has the file open.
-    pub(crate) const PRESENCE: Self = Self(1 << 62);
+    pub(crate) const PRESENCE: Self = Self(WRITER_BYTE_OFFSET);
     /// That a handle may change the file.
-    pub(crate) const WRITER: Self = Self((1 << 62) + 1);
+    pub(crate) const WRITER: Self = Self(WRITER_BYTE_OFFSET + 1);
     /// That a writer is opening the file.
-    pub(crate) const OPENING: Self = Self((1 << 62) + 2);
+    pub(crate) const OPENING: Self = Self(WRITER_BYTE_OFFSET + 2);
 
     /// That a reader without a place reads, counted on a parity.
     pub(crate) fn pin(parity: u64) -> Self {
-        Self((1 << 62) + 16 + (parity & 1))
+        Self(WRITER_BYTE_OFFSET + 16 + (parity & 1))
     }
 
     /// That a reader has a place in the reader table.
     pub(crate) fn place(place: usize) -> Self {
-        Self((1 << 62) + 64 + place as u64)
+        Self(WRITER_BYTE_OFFSET + 64 + place as u64)
     }
 }
 
@@ -84,10 +91,22 @@ pub(crate) fn unlock_all(file: &File) -> io::Result<()> {
     call(file, libc::F_OFD_SETLK, &mut lock_of(LockByte::PRESENCE, 0, libc::F_UNLCK))
 }
 
-/// Returns whether another description has a lock on a byte that does not go with an exclusive one.
+/// Returns whether another description has a lock on a byte.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_locked(file: &File, byte: LockByte) -> io::Result<bool> {
-    let mut lock = lock_of(byte, 1, libc::F_WRLCK);
+    conflicts(file, byte, libc::F_WRLCK)
+}
+
+/// Returns whether another description has an exclusive lock on a byte.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_locked_exclusively(file: &File, byte: LockByte) -> io::Result<bool> {
+    conflicts(file, byte, libc::F_RDLCK)
+}
+
+/// Returns whether a lock of a byte would have to wait.
+#[cfg(target_os = "linux")]
+fn conflicts(file: &File, byte: LockByte, kind: libc::c_int) -> io::Result<bool> {
+    let mut lock = lock_of(byte, 1, kind);
     call(file, libc::F_OFD_GETLK, &mut lock)?;
     Ok(i32::from(lock.l_type) != libc::F_UNLCK)
 }
@@ -133,9 +152,13 @@ mod without {
     pub(crate) fn is_locked(_: &File, _: LockByte) -> io::Result<bool> {
         Ok(false)
     }
+
+    pub(crate) fn is_locked_exclusively(_: &File, _: LockByte) -> io::Result<bool> {
+        Ok(false)
+    }
 }
 #[cfg(not(target_os = "linux"))]
-pub(crate) use without::{is_locked, try_lock, unlock, unlock_all};
+pub(crate) use without::{is_locked, is_locked_exclusively, try_lock, unlock, unlock_all};
 
 #[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
 mod tests {

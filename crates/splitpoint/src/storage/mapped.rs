@@ -25,7 +25,9 @@ use super::claim::{Room, claim, free_bytes, is_never_written};
 use super::fork::Origin;
 use super::limits::locked_bytes_max;
 use super::neighbours::Neighbours;
+use super::own_file::OwnFile;
 use super::reservation::{HUGE_BYTES, Part, Protection, Reservation};
+use super::shared_file::SharedFile;
 use super::{
     Backing, Clean, Identity, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
 };
@@ -38,19 +40,56 @@ const CACHE_PROBES: u64 = 32;
 /// A file behind shared mappings.
 #[derive(Debug)]
 pub(crate) struct Mapped {
-    file: Arc<File>,
-    shared: Neighbours,
+    file: Arc<OwnFile>,
     path: PathBuf,
     identity: Identity,
     origin: Origin,
     file_bytes: AtomicU64,
     view: View,
     windows: Windows,
+    lock: Lock,
+}
+
+/// What keeps other handles from the file. It is released after the file is closed.
+#[derive(Debug)]
+enum Lock {
+    /// `flock` and locks of bytes on the description of the file, which is this handle's own.
+    Description(Neighbours),
+    /// Locks [of the process](super::writer_byte): the program has the description, and locks it as it
+    /// likes.
+    Byte(SharedFile),
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // This handle has closed its descriptor of the file.
+        if let Self::Byte(file) = self {
+            file.renew();
+        }
+    }
 }
 
 impl Mapped {
     /// Maps `file`, which the caller has locked, for reading or for both.
     pub(crate) fn new(file: File, path: PathBuf, is_writable: bool) -> io::Result<Self> {
+        let file = Arc::new(OwnFile::new(file)?);
+        let lock = Lock::Description(Neighbours::new(file.clone()));
+        Self::with_lock(file, path, is_writable, lock)
+    }
+
+    /// Maps a file whose description the program shares.
+    pub(super) fn shared(file: &SharedFile, is_writable: bool) -> io::Result<Self> {
+        let path = file.path().to_path_buf();
+        let own = Arc::new(OwnFile::new(file.descriptor()?)?);
+        Self::with_lock(own, path, is_writable, Lock::Byte(file.clone()))
+    }
+
+    fn with_lock(
+        file: Arc<OwnFile>,
+        path: PathBuf,
+        is_writable: bool,
+        lock: Lock,
+    ) -> io::Result<Self> {
         let page_bytes = rustix::param::page_size();
         if page_bytes as u64 > crate::format::GRANULE_BYTES {
             let reason = format!("expected memory pages of 4096 bytes, found {page_bytes}");
@@ -67,9 +106,7 @@ impl Mapped {
         };
         let protection = if is_writable { Protection::ReadWrite } else { Protection::Read };
         let file_bytes = metadata.len().min(FILE_BYTES_MAX);
-        let file = Arc::new(file);
         Ok(Self {
-            shared: Neighbours::new(file.clone()),
             view: View::new(&file, file_bytes)?,
             windows: Windows::new(protection)?,
             file,
@@ -77,6 +114,7 @@ impl Mapped {
             identity,
             origin: Origin::here(),
             file_bytes: AtomicU64::new(file_bytes),
+            lock,
         })
     }
 
@@ -103,7 +141,7 @@ impl Mapped {
             let mut byte = [0];
             let slices = &mut [io::IoSliceMut::new(&mut byte)];
             let flags = rustix::io::ReadWriteFlags::NOWAIT;
-            rustix::io::preadv2(&self.file, slices, at, flags).is_ok_and(|count| count == 1)
+            rustix::io::preadv2(&**self.file, slices, at, flags).is_ok_and(|count| count == 1)
         })
     }
 }
@@ -112,8 +150,11 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         // Closing the file would release the lock, unless a child of a fork still has the file
         // open. In that child the lock is the parent's.
-        if self.origin.is_here() {
-            self.shared.let_go();
+        if self.origin.is_here()
+            && self.file.checked().is_ok()
+            && let Lock::Description(neighbours) = &self.lock
+        {
+            neighbours.let_go();
         }
     }
 }
@@ -128,7 +169,10 @@ impl Storage for Mapped {
     }
 
     fn neighbours(&self) -> Option<&Neighbours> {
-        Some(&self.shared)
+        match &self.lock {
+            Lock::Description(neighbours) => Some(neighbours),
+            Lock::Byte(_) => None,
+        }
     }
 
     fn file_bytes(&self) -> u64 {
@@ -174,11 +218,12 @@ impl Storage for Mapped {
         // Do this first: if it failed after the file has grown, the file would stay long.
         self.cover(bytes)?;
         let flags = rustix::fs::FallocateFlags::empty();
-        let allocated =
-            uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, before, bytes - before)?));
+        let allocated = uninterrupted(|| {
+            Ok(rustix::fs::fallocate(self.file.checked()?, flags, before, bytes - before)?)
+        });
         match allocated {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                write_zeros(&self.file, before, bytes - before)?;
+                write_zeros(self.file.checked()?, before, bytes - before)?;
             }
             other => other?,
         }
@@ -192,7 +237,7 @@ impl Storage for Mapped {
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
         assert!(bytes.is_multiple_of(crate::format::GRANULE_BYTES) && bytes <= self.file_bytes());
-        uninterrupted(|| Ok(rustix::fs::ftruncate(&self.file, bytes)?))?;
+        uninterrupted(|| Ok(rustix::fs::ftruncate(self.file.checked()?, bytes)?))?;
         self.file_bytes.store(bytes, Ordering::Release);
         Ok(())
     }
@@ -202,7 +247,7 @@ impl Storage for Mapped {
         assert!(offset.is_multiple_of(granule) && bytes.is_multiple_of(granule));
         assert!(offset + bytes <= self.file_bytes());
         let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
-        uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, offset, bytes)?))
+        uninterrupted(|| Ok(rustix::fs::fallocate(self.file.checked()?, flags, offset, bytes)?))
     }
 
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()> {
@@ -211,7 +256,7 @@ impl Storage for Mapped {
             other => other,
         };
         let piece = MappedPiece { at, bytes, backing, is_kept: false };
-        self.windows.map_piece(&self.file, kind, piece)?;
+        self.windows.map_piece(self.file.checked()?, kind, piece)?;
         self.keep_index();
         Ok(())
     }
@@ -223,7 +268,7 @@ impl Storage for Mapped {
     }
 
     fn move_piece(&self, kind: WindowKind, at: u64, _: u64, offset: u64) -> io::Result<()> {
-        self.windows.move_piece(&self.file, kind, at, offset)
+        self.windows.move_piece(self.file.checked()?, kind, at, offset)
     }
 
     fn split_huge_pages(&self, clean: Option<&Clean<'_>>) {
@@ -243,7 +288,7 @@ impl Storage for Mapped {
     }
 
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail> {
-        let part = Part { file: &self.file, offset, protection: Protection::ReadWrite };
+        let part = Part { file: self.file.checked()?, offset, protection: Protection::ReadWrite };
         let reservation = if bytes < HUGE_BYTES {
             Reservation::of_file(bytes, part)?
         } else {
@@ -268,19 +313,21 @@ impl Storage for Mapped {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         refuse_over_limit(offset + bytes.len() as u64)?;
-        write_whole(bytes, offset, |bytes, offset| self.file.write_at(bytes, offset))
+        let file = self.file.checked()?;
+        write_whole(bytes, offset, |bytes, offset| file.write_at(bytes, offset))
     }
 
     fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        write_zeros(&self.file, offset, bytes)
+        write_zeros(self.file.checked()?, offset, bytes)
     }
 
     /// Clears without creating pages: written zeros would be in large folios, and then a store to a
     /// single slot would dirty 2 MiB.
     fn clear_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let flags = rustix::fs::FallocateFlags::ZERO_RANGE;
-        let cleared =
-            uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, offset, bytes)?));
+        let cleared = uninterrupted(|| {
+            Ok(rustix::fs::fallocate(self.file.checked()?, flags, offset, bytes)?)
+        });
         match cleared {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 self.write_zeros(offset, bytes)
@@ -296,19 +343,20 @@ impl Storage for Mapped {
             return self.clear_range(offset, bytes);
         }
         let flags = rustix::fs::FallocateFlags::empty();
-        let claimed =
-            uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, offset, bytes)?));
+        let claimed = uninterrupted(|| {
+            Ok(rustix::fs::fallocate(self.file.checked()?, flags, offset, bytes)?)
+        });
         match claimed {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 return self.write_zeros(offset, bytes);
             }
             other => other?,
         }
-        claim(&self.file, offset..offset + bytes).map(drop)
+        claim(self.file.checked()?, offset..offset + bytes).map(drop)
     }
 
     fn claim_stores(&self, offset: u64, bytes: u64) -> io::Result<Room> {
-        claim(&self.file, offset..offset + bytes)
+        claim(self.file.checked()?, offset..offset + bytes)
     }
 
     fn free_bytes(&self) -> io::Result<u64> {

@@ -20,14 +20,17 @@ pub(crate) mod mapped;
 pub(crate) mod neighbours;
 pub(crate) mod new_file;
 pub(crate) mod open;
+mod own_file;
 mod pages;
 pub(crate) mod raw;
 pub(crate) mod reader_table;
 pub(crate) mod regular;
 mod reservation;
+pub(crate) mod shared_file;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod sim;
 pub(crate) mod unnamed_file;
+mod writer_byte;
 
 use std::fmt;
 use std::io;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::byte_locks::{self, LockByte, LockKind};
 use super::claim::{Room, claim, free_bytes};
 use super::no_room;
+use super::own_file::OwnFile;
 use super::reader_table::{OtherReaders, Seat};
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
 use crate::options::Sharing;
@@ -24,14 +25,14 @@ const ROOM_BYTES_MIN: u64 = 16 << 20;
 /// The other handles of a file, in this process and in others, as locks tell of them.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
-    file: Arc<File>,
+    file: Arc<OwnFile>,
     /// Whether writers are kept out until the file is closed.
     is_private: AtomicBool,
 }
 
 impl Neighbours {
     /// Wraps a file that this handle has locked.
-    pub(crate) fn new(file: Arc<File>) -> Self {
+    pub(super) fn new(file: Arc<OwnFile>) -> Self {
         Self { file, is_private: AtomicBool::new(false) }
     }
 
@@ -60,7 +61,7 @@ impl Neighbours {
     pub(crate) fn try_lock_to_read(file: &File, sharing: Sharing) -> io::Result<bool> {
         if sharing == Sharing::Exclusive {
             let is_in = byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared)?
-                && try_flock_shared(file)?;
+                && try_keep_writers_out(file)?;
             if !is_in {
                 Self::unlock(file);
             }
@@ -76,7 +77,7 @@ impl Neighbours {
         // a copy that is being made, a writer that knows nothing of readers.
         if try_flock_shared(file)? {
             file.unlock()?;
-        } else if !byte_locks::is_locked(file, LockByte::WRITER)? {
+        } else if !byte_locks::is_locked_exclusively(file, LockByte::WRITER)? {
             Self::unlock(file);
             return Ok(false);
         }
@@ -105,7 +106,7 @@ impl Neighbours {
 
     /// Returns whether another handle may change the file.
     pub(crate) fn is_being_written(file: &File) -> bool {
-        byte_locks::is_locked(file, LockByte::WRITER).unwrap_or(true)
+        byte_locks::is_locked_exclusively(file, LockByte::WRITER).unwrap_or(true)
     }
 
     /// Returns whether any other handle has the file open.
@@ -121,7 +122,7 @@ impl Neighbours {
     /// Keeps writers out until the handle is closed or [`let_writers_in`](Self::let_writers_in); returns
     /// `false` if there is one.
     pub(crate) fn keep_writers_out(&self) -> io::Result<bool> {
-        let is_kept = try_flock_shared(&self.file)?;
+        let is_kept = try_keep_writers_out(&self.file)?;
         self.is_private.store(is_kept, Ordering::Relaxed);
         Ok(is_kept)
     }
@@ -129,7 +130,7 @@ impl Neighbours {
     /// Ends [`keep_writers_out`](Self::keep_writers_out).
     pub(crate) fn let_writers_in(&self) -> io::Result<()> {
         self.is_private.store(false, Ordering::Relaxed);
-        if HAS_BYTE_LOCKS { self.file.unlock() } else { Ok(()) }
+        let_writers_in(&self.file)
     }
 
     /// Keeps every other handle out, for a writer that makes the tables; returns `false` if there is
@@ -184,6 +185,25 @@ impl Neighbours {
 pub(super) fn can_store_to_table(file: &File) -> bool {
     let range = READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES;
     claim(file, range).is_ok_and(|room| room == Room::Claimed)
+}
+
+/// Keeps writers out of a file that is read; returns `false` if there is one.
+pub(super) fn try_keep_writers_out(file: &File) -> io::Result<bool> {
+    if !try_flock_shared(file)? {
+        return Ok(false);
+    }
+    // One that leaves `flock` to its program.
+    let is_kept = byte_locks::try_lock(file, LockByte::WRITER, LockKind::Shared)?;
+    if !is_kept && HAS_BYTE_LOCKS {
+        file.unlock()?;
+    }
+    Ok(is_kept)
+}
+
+/// Ends [`try_keep_writers_out`].
+pub(super) fn let_writers_in(file: &File) -> io::Result<()> {
+    byte_locks::unlock(file, LockByte::WRITER)?;
+    if HAS_BYTE_LOCKS { file.unlock() } else { Ok(()) }
 }
 
 fn try_flock_shared(file: &File) -> io::Result<bool> {

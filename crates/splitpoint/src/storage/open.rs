@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use super::Storage;
 use super::failure::io_error;
 use super::mapped::Mapped;
-use super::neighbours::Neighbours;
+use super::neighbours::{Neighbours, let_writers_in, try_keep_writers_out};
 use super::regular::open_regular;
+use super::shared_file::SharedFile;
 use crate::error::{Error, Result, Unsupported};
 use crate::format::{PID_OFFSET, u64_at};
 use crate::options::{Access, Create, Options};
@@ -88,6 +89,16 @@ fn open_and_lock_with(
     Err(Error::Locked { path: path.to_path_buf(), pid: None })
 }
 
+/// Maps a file that the program has opened, and shares its description.
+pub(crate) fn share(file: &SharedFile, options: &Options) -> Result<Mapped> {
+    let is_writable = options.access == Access::ReadWrite;
+    if is_writable && !file.is_writer() {
+        let reason = "a file that was claimed for a reader cannot be written".to_string();
+        return Err(Error::Invalid { what: "shared file", reason });
+    }
+    Mapped::shared(file, is_writable).map_err(|source| io_error("map", file.path(), source))
+}
+
 /// Locks a file for a handle; returns whether nobody stands in the way.
 fn try_lock(file: &File, options: &Options) -> io::Result<bool> {
     match options.access {
@@ -122,15 +133,16 @@ pub(crate) struct WritersOut<'a>(&'a File);
 
 impl Drop for WritersOut<'_> {
     fn drop(&mut self) {
-        // Closing the file would release the lock anyway.
-        let _ = self.0.unlock();
+        // Closing the file would release the locks anyway.
+        let _ = let_writers_in(self.0);
     }
 }
 
 impl Observer {
     /// Locks writers out, or returns `None` if there is one.
     pub(crate) fn keep_writers_out(&self) -> Option<WritersOut<'_>> {
-        self.file.try_lock_shared().is_ok().then_some(WritersOut(&self.file))
+        let is_kept = try_keep_writers_out(&self.file).is_ok_and(|is_kept| is_kept);
+        is_kept.then_some(WritersOut(&self.file))
     }
 
     /// Returns the process that has the file open for writing, if the file names it.

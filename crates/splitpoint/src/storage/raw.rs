@@ -4,13 +4,14 @@
 //! would end the process by a signal.
 
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::failure::io_error;
 use super::fork::Origin;
+use super::neighbours::{let_writers_in, try_keep_writers_out};
 use super::open::writer_pid;
 use super::regular::open_regular;
 use crate::error::{Error, Result};
@@ -45,7 +46,7 @@ impl RawFile {
         let file = open_regular(path, OpenOptions::new().read(true))?;
         let metadata =
             file.metadata().map_err(|source| io_error("read the size of", path, source))?;
-        if let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
+        if let Ok(false) = try_keep_writers_out(&file) {
             return Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) });
         }
         let origin = Origin::here();
@@ -57,7 +58,7 @@ impl Drop for RawFile {
     fn drop(&mut self) {
         // As in `Mapped`.
         if self.origin.is_here() {
-            let _ = self.file.unlock();
+            let _ = let_writers_in(&self.file);
         }
     }
 }

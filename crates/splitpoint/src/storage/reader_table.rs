@@ -26,6 +26,7 @@ use super::Storage;
 use super::byte_locks::{self, LockByte, LockKind};
 use super::fork::Origin;
 use super::neighbours::can_store_to_table;
+use super::own_file::OwnFile;
 use super::reservation::{Part, Protection, Reservation};
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET, u64_at};
 use crate::pins::Elsewhere;
@@ -133,7 +134,7 @@ impl ReaderTable {
 /// The readers of other processes, as the process sees them that writes.
 #[derive(Debug)]
 pub(crate) struct OtherReaders {
-    file: Arc<File>,
+    file: Arc<OwnFile>,
     /// Mapped when the writer first wants to use space again: a process may have thousands of stores
     /// open that never come to it.
     table: OnceLock<ReaderTable>,
@@ -141,7 +142,7 @@ pub(crate) struct OtherReaders {
 
 impl OtherReaders {
     /// Looks at the readers of a file that this handle has locked for writing.
-    pub(crate) fn of(file: Arc<File>) -> Self {
+    pub(super) fn of(file: Arc<OwnFile>) -> Self {
         Self { file, table: OnceLock::new() }
     }
 
@@ -330,7 +331,7 @@ impl Seat {
         let before = self.unnamed_moves();
         let mut waited = Duration::ZERO;
         let has_writer =
-            || byte_locks::is_locked(&self.seated.file, LockByte::WRITER).unwrap_or(true);
+            || byte_locks::is_locked_exclusively(&self.seated.file, LockByte::WRITER).unwrap_or(true);
         while before & 1 == 1
             && self.unnamed_moves() == before
             && waited < MOVE_WAIT
@@ -500,7 +501,7 @@ mod tests {
 
     struct Fixture {
         _dir: tempfile::TempDir,
-        file: Arc<File>,
+        file: Arc<OwnFile>,
         others: Arc<OtherReaders>,
     }
 
@@ -510,7 +511,7 @@ mod tests {
         let file = File::options().read(true).write(true).create_new(true).open(path);
         let file = file.expect("nothing fails");
         file.set_len(16384).expect("nothing fails");
-        let file = Arc::new(file);
+        let file = Arc::new(OwnFile::new(file).expect("nothing fails"));
         let others = Arc::new(OtherReaders::of(file.clone()));
         Fixture { _dir: dir, file, others }
     }
