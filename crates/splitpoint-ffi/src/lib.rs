@@ -6,10 +6,12 @@
 //! - Memory that a program frees comes from malloc(3).
 //! - `errno` is set last, on failure alone.
 
+mod bytes;
 mod datum;
 mod errno;
 mod memory;
 
+pub use bytes::bytes_at;
 pub use datum::Datum;
 pub use errno::{errno_of, set_errno};
 pub use memory::malloc_copy;
