@@ -60,16 +60,34 @@ enum Header {
 }
 
 /// Every library that is installed, one row for each.
-const LIBRARIES: &[Library] = &[Library {
-    package: "splitpoint-c",
+const LIBRARIES: &[Library] = &[
+    Library {
+        package: "splitpoint-c",
+        name: "splitpoint",
+        what: "a crash-safe hash table in one file or in memory",
+        header: Header::Generated("splitpoint.h"),
+        ..USUAL
+    },
+    Library {
+        package: "splitpoint-hsearch",
+        name: "splitpoint_hsearch",
+        what: "hsearch(3) with tables that grow",
+        header: Header::Written("search.h"),
+        ..USUAL
+    },
+];
+
+/// What most rows share.
+const USUAL: Library = Library {
+    package: "",
     features: &[],
     exports: "exports.txt",
-    name: "splitpoint",
-    what: "a crash-safe hash table in one file or in memory",
+    name: "",
+    what: "",
     place: Place::Library,
-    header: Header::Generated("splitpoint.h"),
+    header: Header::None,
     link_names: &[],
-}];
+};
 
 /// Number in the SONAME of the libraries of this project. It changes when a program that was linked
 /// with an earlier version would not run any more.

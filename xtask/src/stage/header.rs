@@ -1,9 +1,11 @@
 //! A header of C, made from the sources of its package.
 
+use std::fs;
 use std::path::Path;
 
 use cbindgen::{Builder, Config, DocumentationStyle, Language, Style};
 
+use super::cannot;
 use crate::Failure;
 
 /// Writes the header of the package in `directory`.
@@ -25,8 +27,21 @@ pub(super) fn generate(directory: &Path, header: &Path) -> Result<(), Failure> {
         .with_crate(directory)
         .generate()
         .map_err(|cause| format!("cannot make `{}`: {cause}", header.display()))?;
-    bindings.write_to_file(header);
-    if header.is_file() { Ok(()) } else { Err(format!("cannot write `{}`", header.display())) }
+    let mut text = Vec::new();
+    bindings.write(&mut text);
+    let text = String::from_utf8_lossy(&text);
+    let lines = text.lines().flat_map(|line| [without_line_comment(line), "\n".to_owned()]);
+    fs::write(header, lines.collect::<String>()).map_err(|cause| cannot("write", header, &cause))
+}
+
+/// Returns the line with what follows `//` as a comment that C89 has too.
+fn without_line_comment(line: &str) -> String {
+    match line.split_once("// ") {
+        Some((code, comment)) if code.starts_with('#') => {
+            format!("{} /* {comment} */", code.trim_end())
+        }
+        _ => line.to_owned(),
+    }
 }
 
 /// What a reader of the header has to know first.
