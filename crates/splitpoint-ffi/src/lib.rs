@@ -8,13 +8,17 @@
 
 mod bytes;
 mod datum;
+mod environment;
 mod errno;
 mod memory;
+mod walk;
 
 pub use bytes::bytes_at;
 pub use datum::Datum;
+pub use environment::secure_variable;
 pub use errno::{errno_of, set_errno};
 pub use memory::malloc_copy;
+pub use walk::{Following, Walk};
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};

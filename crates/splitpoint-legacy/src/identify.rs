@@ -13,7 +13,7 @@ use crate::{Source, cdb, dumb, gdbm};
 /// Bytes of a file that reveal its format, if any do.
 const HEAD_BYTES: usize = 512;
 /// What a superblock of a Splitpoint store begins with.
-const STORE_MAGIC: &[u8; 8] = b"\x89SPLIT\r\n";
+const STORE_MAGICS: [&[u8; 8]; 2] = [b"\x89SPLIT\r\n", b"\xcf\x9a\x57\x13SPLT"];
 /// Offset of the second superblock. The first is zero until the store has been used.
 const STORE_SECOND_OFFSET: u64 = 4096;
 /// Bytes of a file that reveal what else it is.
@@ -130,7 +130,7 @@ pub(crate) fn by_magic(source: &Source, files: &Files) -> Result<Option<Identity
     source.read_at(0, &mut head)?;
     let path = source.path();
     let numbers = |order: ByteOrder| (order.u32_at(&head, 0), order.u32_at(&head, 12));
-    if head.starts_with(STORE_MAGIC) {
+    if is_store(&head) {
         return Ok(Some(Identity::new(Format::Store, path)));
     }
     // Before the numbers of four bytes: the place of a table may be one of these.
@@ -157,9 +157,14 @@ pub(crate) fn by_magic(source: &Source, files: &Files) -> Result<Option<Identity
             return Ok(Some(identity));
         }
     }
-    let mut second = [0; STORE_MAGIC.len()];
+    let mut second = [0; STORE_MAGICS[0].len()];
     source.read_at(STORE_SECOND_OFFSET, &mut second)?;
-    Ok((second == *STORE_MAGIC).then(|| Identity::new(Format::Store, path)))
+    Ok(is_store(&second).then(|| Identity::new(Format::Store, path)))
+}
+
+/// Returns whether these are the first bytes of a store, perhaps of one with the mark of gdbm.
+fn is_store(head: &[u8]) -> bool {
+    STORE_MAGICS.iter().any(|magic| head.starts_with(*magic))
 }
 
 /// db 1.85 and its descendant in Kerberos.

@@ -13,6 +13,10 @@
 //!
 //! Where damaged headers hide segments, the scan walks along the log and ends at the damage.
 
+mod hash_order;
+
+pub use hash_order::Cursor;
+
 use std::ops::Range;
 
 use crate::error::{Error, Result};

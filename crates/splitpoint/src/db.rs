@@ -36,6 +36,7 @@ use crate::error::Result;
 use crate::options::{Access, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
 use crate::pins::Bunch;
 use crate::stats::{Lookups, Recovery, Stats};
+use crate::storage::shared_file::SharedFile;
 use crate::store::{Maintenance, Opened, Put, Step, Store, Writer};
 use crate::syncer::Syncer;
 use crate::table::{
@@ -185,8 +186,7 @@ impl Db {
         Self { store, handle }
     }
 
-    /// Returns the store, for tests that look behind the interface.
-    #[cfg(all(test, not(loom)))]
+    /// Returns the store, for a cursor and for tests that look behind the interface.
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
@@ -919,6 +919,48 @@ impl Db {
         }
     }
 
+    /// Returns the 16 bytes that the store keeps for the program, beside its keys.
+    ///
+    /// They are zero unless [`Options::application_data`] or
+    /// [`set_application_data`](Self::set_application_data) has set them. A backup and a rehash keep
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned) if a thread panicked while it changed the
+    /// store.
+    pub fn application_data(&self) -> Result<[u8; 16]> {
+        self.store.application_data()
+    }
+
+    /// Replaces the 16 bytes that the store keeps for the program.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    ///
+    /// # Durability
+    ///
+    /// Durable when this returns; while a checkpoint is being synced, with that.
+    ///
+    /// # Cost
+    ///
+    /// Writes and syncs 4 KiB, unless they are what they were.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// let db = splitpoint::Db::in_memory()?;
+    /// db.set_application_data(*b"schema version 3")?;
+    /// assert_eq!(&db.application_data()?, b"schema version 3");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_application_data(&self, data: [u8; 16]) -> Result<()> {
+        self.store.set_application_data(data)
+    }
+
     /// Returns what the lookups of all clones of this handle have cost since it was opened, or `None`
     /// unless [`Options::instrument`] asked for it.
     ///
@@ -1195,6 +1237,25 @@ impl Options {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         self.validate()?;
         Ok(Db::from_opened(crate::recovery::open_file(path.as_ref(), self)?, self))
+    }
+
+    /// Opens the store in a file that the program shares with it, and makes one there if the file is
+    /// empty and [`create`](Self::create) allows it.
+    ///
+    /// The file stays claimed as long as the program or the handle has it: the program may close the
+    /// handle and open the file again, and no other writer comes between.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the file was claimed
+    /// for a reader and these options are not [`read_only`](Self::read_only).
+    ///
+    /// # Examples
+    ///
+    /// See [`SharedFile`].
+    pub fn open_shared(&self, file: &SharedFile) -> Result<Db> {
+        self.validate()?;
+        Ok(Db::from_opened(crate::recovery::open_shared(file, self)?, self))
     }
 
     /// Creates an empty table in memory. Dropping the last handle frees it.

@@ -17,6 +17,9 @@ use crate::hash::NAME_BYTES_MAX;
 pub(crate) const VERSION: u32 = 1;
 /// First bytes of a store. The high bit, CR and LF reveal a copy in text mode.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89SPLIT\r\n";
+/// First bytes of a store with the mark of gdbm: the magic number of a gdbm file, for programs that look
+/// at four bytes to choose a library, and four that no gdbm file has there, its block size.
+pub(crate) const GDBM_MAGIC: [u8; 8] = *b"\xcf\x9a\x57\x13SPLT";
 /// First bytes of the live header.
 pub(crate) const LIVE_MAGIC: u64 = u64::from_le_bytes(*b"SPLTLIVE");
 /// First bytes of a segment.
@@ -45,6 +48,8 @@ pub(crate) const LOG_SEGMENT_BYTES_MIN: u64 = 64 << 10;
 const SMALL_LOG_BYTES: u64 = 16 << 10;
 /// Size of the log segments of a large file in bytes.
 pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = 2 << 20;
+/// Offset of the byte that handles lock to exclude each other; no file reaches it.
+pub(crate) const WRITER_BYTE_OFFSET: u64 = 1 << 62;
 /// Largest file in bytes: 2^40 addresses of 8 bytes.
 pub(crate) const FILE_BYTES_MAX: u64 = 8 << 40;
 
@@ -52,6 +57,7 @@ const _: () = {
     assert!(LIVE_OFFSET == SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES);
     assert!(HEADER_BYTES.is_multiple_of(GRANULE_BYTES));
     assert!(LIVE_BYTES == GRANULE_BYTES);
+    assert!(WRITER_BYTE_OFFSET > FILE_BYTES_MAX);
 };
 
 /// Largest log sequence number. No log comes near it, and adding a size to it does not overflow.
@@ -109,7 +115,7 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///
 /// ```text
 /// offset  size  field
-///      0     8  magic: 89 53 50 4c 49 54 0d 0a
+///      0     8  magic: 89 53 50 4c 49 54 0d 0a, or with the mark of gdbm cf 9a 57 13 53 50 4c 54
 ///      8     4  format version: 1
 ///     12     4  crc32c of the block with this field zero
 ///     16     8  generation: the number of writes, odd in copy B
@@ -136,7 +142,8 @@ pub(crate) fn put_u64(bytes: &mut [u8], offset: usize, value: u64) {
 ///    184     8  features that a writer must know, one bit each: bit 0, the same
 ///    192     8  checkpoint: log sequence number of the commit that it holds
 ///    200     8  checkpoint: salt of its segment
-///    208  3888  reserved, 0
+///    208    16  application data: what the program keeps there, 0 at first
+///    224  3872  reserved, 0
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
@@ -159,6 +166,18 @@ pub(crate) struct Superblock {
     pub(crate) is_compacted: bool,
     /// Other features that a writer must know; if not 0, this version may only read the file.
     pub(crate) write_features: u64,
+    /// Whether the block begins with [`GDBM_MAGIC`].
+    pub(crate) has_gdbm_mark: bool,
+    /// What the program keeps in the store beside its keys.
+    pub(crate) application_data: [u8; APPLICATION_BYTES],
+}
+
+/// Bytes of the application data.
+pub(crate) const APPLICATION_BYTES: usize = 16;
+
+/// Returns whether a file with these first bytes is a store.
+pub(crate) fn is_magic(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC) || bytes.starts_with(&GDBM_MAGIC)
 }
 
 /// The checkpoint that a superblock names, and the values that prove it.
@@ -226,7 +245,8 @@ impl Superblock {
     pub(crate) fn encode(&self) -> Vec<u8> {
         assert!(self.hash_name.len() <= NAME_BYTES_MAX);
         let mut block = vec![0; SUPERBLOCK_BYTES as usize];
-        block[..8].copy_from_slice(&MAGIC);
+        let magic = if self.has_gdbm_mark { GDBM_MAGIC } else { MAGIC };
+        block[..8].copy_from_slice(&magic);
         put_u32(&mut block, 8, VERSION);
         put_u64(&mut block, 16, self.generation);
         put_u32(&mut block, 24, if self.is_clean { Self::CLEAN } else { 0 });
@@ -254,6 +274,7 @@ impl Superblock {
         let compacted = if self.is_compacted { Self::COMPACTED } else { 0 };
         put_u64(&mut block, 176, compacted);
         put_u64(&mut block, 184, self.write_features | compacted);
+        block[208..208 + APPLICATION_BYTES].copy_from_slice(&self.application_data);
         let crc = crc32c::crc32c(&block);
         put_u32(&mut block, 12, crc);
         block
@@ -262,7 +283,7 @@ impl Superblock {
     /// Decodes an untrusted block.
     pub(crate) fn decode(block: &[u8]) -> Result<Self, SuperblockFault> {
         assert_eq!(block.len() as u64, SUPERBLOCK_BYTES);
-        if block[..8] != MAGIC {
+        if !is_magic(block) {
             return Err(SuperblockFault::Magic);
         }
         let found = u32_at(block, 12);
@@ -314,6 +335,8 @@ impl Superblock {
             live_crc: u32_at(block, 168),
             is_compacted: features & Self::COMPACTED != 0,
             write_features: u64_at(block, 184) & !Self::COMPACTED,
+            has_gdbm_mark: block.starts_with(&GDBM_MAGIC),
+            application_data: *block[208..].first_chunk().expect("the data is inside the block"),
         };
         superblock.validate_fields(field)?;
         Ok(superblock)
@@ -519,12 +542,24 @@ mod tests {
             live_crc: 5,
             is_compacted: true,
             write_features: 6,
+            has_gdbm_mark: false,
+            application_data: *b"0123456789abcdef",
         }
     }
 
     #[test]
     fn superblock_survives_the_round_trip() {
-        assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
+        for has_gdbm_mark in [false, true] {
+            let superblock = Superblock { has_gdbm_mark, ..superblock() };
+            assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
+        }
+    }
+
+    #[test]
+    fn a_marked_superblock_begins_as_a_gdbm_file_with_a_block_size_that_none_has() {
+        let block = Superblock { has_gdbm_mark: true, ..superblock() }.encode();
+        assert_eq!(u32_at(&block, 0), 0x1357_9acf);
+        assert!(!u32_at(&block, 4).is_power_of_two(), "gdbm's block sizes are powers of two");
     }
 
     #[test]

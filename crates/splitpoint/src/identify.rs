@@ -20,8 +20,10 @@ impl FileKind {
         let magic_at = |offset: usize, magic: &[u8]| {
             head.get(offset..).is_some_and(|rest| rest.starts_with(magic))
         };
-        let known: [(usize, &[u8], Self); 12] = [
+        let known: [(usize, &[u8], Self); 13] = [
             (0, b"SQLite format 3\0", Self::Sqlite),
+            // The mark of gdbm: a damaged store, since this recognizes no others.
+            (0, &crate::format::GDBM_MAGIC, Self::Other),
             (0, &[0xce, 0x9a, 0x57, 0x13], Self::Gdbm),
             (0, &[0xcf, 0x9a, 0x57, 0x13], Self::Gdbm),
             (0, &[0x13, 0x57, 0x9a, 0xce], Self::Gdbm),

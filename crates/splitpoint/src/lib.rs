@@ -350,7 +350,7 @@ mod url;
 mod value;
 
 pub use batch::{AsPair, Batch, Change, Changes};
-pub use cursor::Scan;
+pub use cursor::{Cursor, Scan};
 pub use db::{Db, Iter, Keys, Values};
 pub use error::{Error, ErrorKind, Result, Unsupported};
 pub use file_kind::FileKind;
@@ -360,6 +360,7 @@ pub use options::{
 };
 pub use stats::Recovery;
 pub use storage::regular::open_regular;
+pub use storage::shared_file::SharedFile;
 #[cfg(any(test, feature = "sim"))]
 pub use storage::sim::{SimDisk, SimFault};
 pub use store::Maintenance;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::format::APPLICATION_BYTES;
 use crate::hash::HashFunction;
 
 /// Largest key in bytes: 4 GiB - 1.
@@ -133,6 +134,8 @@ pub struct Options {
     pub(crate) access: Access,
     pub(crate) create: Create,
     pub(crate) file_mode: u32,
+    pub(crate) has_gdbm_mark: bool,
+    pub(crate) application_data: [u8; APPLICATION_BYTES],
     pub(crate) segment_bytes_min: u64,
     pub(crate) checkpoint_bytes_min: u64,
     pub(crate) live_share: Option<f64>,
@@ -205,6 +208,8 @@ impl Options {
             access: Access::ReadWrite,
             create: Create::IfMissing,
             file_mode: 0o666,
+            has_gdbm_mark: false,
+            application_data: [0; APPLICATION_BYTES],
             segment_bytes_min: crate::format::LOG_SEGMENT_BYTES_MIN,
             checkpoint_bytes_min: CHECKPOINT_BYTES_MIN,
             live_share: Some(LIVE_SHARE_DEFAULT),
@@ -425,6 +430,41 @@ impl Options {
     #[must_use]
     pub fn file_mode(mut self, mode: u32) -> Self {
         self.file_mode = mode;
+        self
+    }
+
+    /// Has a new store begin with the four bytes of a gdbm file; off by default.
+    ///
+    /// Some programs look at these bytes to choose a library: Python's `dbm.whichdb` then says
+    /// `dbm.gnu`. The drop-in for gdbm sets it. Nothing else depends on it, and gdbm itself refuses
+    /// the file. An existing store ignores it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a.gdbm");
+    /// splitpoint::Options::new().gdbm_mark(true).open(&path)?.close()?;
+    /// assert!(std::fs::read(&path)?.starts_with(&0x1357_9acf_u32.to_le_bytes()));
+    /// assert!(splitpoint::Db::open(&path)?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn gdbm_mark(mut self, is_marked: bool) -> Self {
+        self.has_gdbm_mark = is_marked;
+        self
+    }
+
+    /// Sets 16 bytes that a new store keeps for the program, all zero by default.
+    ///
+    /// [`Db::application_data`](crate::Db::application_data) returns them, and
+    /// [`Db::set_application_data`](crate::Db::set_application_data) replaces them. An existing store
+    /// keeps its own.
+    #[must_use]
+    pub fn application_data(mut self, data: [u8; 16]) -> Self {
+        self.application_data = data;
         self
     }
 

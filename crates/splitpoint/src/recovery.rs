@@ -47,7 +47,8 @@ use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
 use crate::storage::failure::io_error;
-use crate::storage::open::{Locked, open_and_lock, remove_new, sync_directory};
+use crate::storage::open::{Locked, open_and_lock, remove_new, share, sync_directory};
+use crate::storage::shared_file::SharedFile;
 use crate::store::{Mark, Opened, Store, Writer};
 
 /// Opens or makes the store in the file at `path`.
@@ -64,6 +65,17 @@ pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
         remove_new(path);
     }
     opened
+}
+
+/// Opens the store in a file that the program has opened, or makes one in it if it is empty.
+pub(crate) fn open_shared(file: &SharedFile, options: &Options) -> Result<Opened> {
+    let storage = share(file, options)?;
+    let may_create = options.access == Access::ReadWrite && options.create != Create::Never;
+    let opened = open_storage(Box::new(storage), options, may_create)?;
+    if opened.recovery == Recovery::Created {
+        sync_directory(file.path())?;
+    }
+    Ok(opened)
 }
 
 /// Makes a table in memory.
@@ -217,8 +229,7 @@ pub(crate) fn read_superblock(storage: &dyn Storage) -> Result<Superblock> {
     let path = storage.path().to_path_buf();
     let file_bytes = storage.file_bytes();
     let bytes = head(storage, HEADER_BYTES);
-    if bytes.len() < 8 || bytes.len() < HEADER_BYTES as usize && bytes[..8] != crate::format::MAGIC
-    {
+    if bytes.len() < 8 || bytes.len() < HEADER_BYTES as usize && !crate::format::is_magic(&bytes) {
         return Err(Error::NotAStore { path, found: FileKind::of_content(&bytes, file_bytes) });
     }
     if bytes.len() < HEADER_BYTES as usize {
@@ -326,6 +337,8 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
         live_crc: 0,
         is_compacted: false,
         write_features: 0,
+        has_gdbm_mark: options.has_gdbm_mark,
+        application_data: options.application_data,
     };
     storage.grow(HEADER_BYTES).map_err(|source| io_error("extend", storage.path(), source))?;
     // In memory the index has its own windows, and no place among the segments.

@@ -274,6 +274,8 @@ impl<'a> Rehash<'a> {
         let options = Options {
             cache_bytes: self.options.cache_bytes,
             seed: self.seed,
+            has_gdbm_mark: superblock.has_gdbm_mark,
+            application_data: superblock.application_data,
             // The new store is closed at once: its first checkpoint is left to the next session.
             checkpoint_bytes_min: u64::MAX,
             ..Options::new()

@@ -41,8 +41,8 @@ use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 use crate::format::{
-    FILE_BYTES_MAX, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET, MAGIC, SUPERBLOCK_BYTES,
-    SUPERBLOCK_OFFSETS, Superblock, newest, u64_at,
+    FILE_BYTES_MAX, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS,
+    Superblock, is_magic, newest, u64_at,
 };
 use crate::hash::HashFunction;
 use crate::live::{Live, WORD_COUNT};
@@ -237,7 +237,7 @@ fn read_superblocks(reader: &mut Reader<'_>) -> Result<(Option<Superblock>, u32,
     let copies = SUPERBLOCK_OFFSETS.map(|offset| {
         let here = reader.file_bytes().saturating_sub(offset).min(SUPERBLOCK_BYTES);
         reader.read(offset, here, &mut block);
-        has_magic |= block.starts_with(&MAGIC);
+        has_magic |= is_magic(&block);
         block.resize(SUPERBLOCK_BYTES as usize, 0);
         Superblock::decode(&block)
     });
@@ -320,7 +320,11 @@ fn options_of(
     options: &Options,
 ) -> Options {
     let Some(superblock) = superblock else { return options.clone() };
-    let options = options.clone().fill_factor(f64::from(superblock.fill_thousandths) / 1000.0);
+    let options = options
+        .clone()
+        .fill_factor(f64::from(superblock.fill_thousandths) / 1000.0)
+        .gdbm_mark(superblock.has_gdbm_mark)
+        .application_data(superblock.application_data);
     match hash {
         Some(hash) => options.hash(hash.clone()).seed(superblock.seed),
         None => options,

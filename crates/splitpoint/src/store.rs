@@ -34,7 +34,7 @@ use std::time::Instant;
 
 use crate::atomic::Ordering;
 use crate::error::{Error, Result};
-use crate::format::{Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
+use crate::format::{APPLICATION_BYTES, Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
 use crate::hash::HashFunction;
 use crate::horizons::Horizons;
 use crate::index::Lines;
@@ -363,6 +363,26 @@ impl Store {
             self.lock()?.pace.end_sync(begun.elapsed());
             Ok(lsn)
         })
+    }
+
+    /// Returns what the program keeps in the superblock.
+    pub(crate) fn application_data(&self) -> Result<[u8; APPLICATION_BYTES]> {
+        Ok(self.lock()?.superblock.application_data)
+    }
+
+    /// Replaces what the program keeps in the superblock.
+    pub(crate) fn set_application_data(&self, data: [u8; APPLICATION_BYTES]) -> Result<()> {
+        let mut writer = self.lock_for_change()?;
+        if writer.superblock.application_data == data {
+            return Ok(());
+        }
+        writer.superblock.application_data = data;
+        if writer.checkpoints.is_syncing() {
+            // A superblock is being written without the lock; its end writes another.
+            return Ok(());
+        }
+        let _writing = self.superblock_writes();
+        self.region.write_superblock(&mut writer.superblock, false)
     }
 
     /// Returns what a writer does after an `Async` change.

@@ -18,6 +18,7 @@ const LAYERS: &[&[&str]] = &[
     &["storage::sim"], // A store with faults, made for crash tests.
     &["repair"],
     &["url"],
+    &["cursor::hash_order"],
     &["db"],
     &["backup", "rehash"],
     &["check", "cursor", "syncer", "recovery"],

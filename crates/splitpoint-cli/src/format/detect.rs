@@ -27,7 +27,7 @@ pub(crate) enum Foreign {
 }
 
 /// First bytes of a store.
-const STORE_MAGIC: &[u8] = b"\x89SPLIT\r\n";
+const STORE_MAGICS: [&[u8]; 2] = [b"\x89SPLIT\r\n", b"\xcf\x9a\x57\x13SPLT"];
 
 /// Returns the format of an input that begins with `start`.
 pub(crate) fn detect(start: &[u8]) -> Detected {
@@ -111,7 +111,7 @@ fn detect_foreign(start: &[u8]) -> Option<Foreign> {
         [0x62, 0x31, 0x05, 0x00],
         [0x00, 0x05, 0x31, 0x62],
     ];
-    if start.starts_with(STORE_MAGIC) {
+    if STORE_MAGICS.iter().any(|magic| start.starts_with(magic)) {
         return Some(Foreign::Store);
     }
     if GDBM_MAGICS.iter().any(|magic| start.starts_with(magic)) {
@@ -169,6 +169,7 @@ mod tests {
     fn foreign_files_are_named() {
         for (start, foreign) in [
             (&b"\x89SPLIT\r\n\x01"[..], Foreign::Store),
+            (b"\xcf\x9a\x57\x13SPLT\x01", Foreign::Store),
             (b"\xcf\x9a\x57\x13\0\0", Foreign::Gdbm),
             (b"\0\0\0\0\x01\0\0\0\0\0\0\0\x61\x15\x06\0", Foreign::BerkeleyDb),
             (b"\x1f\x8b\x08", Foreign::Compressed),

@@ -25,6 +25,8 @@ use super::claim::{Room, claim, free_bytes, is_never_written};
 use super::fork::Origin;
 use super::limits::locked_bytes_max;
 use super::reservation::{HUGE_BYTES, Part, Protection, Reservation};
+use super::shared_file::SharedFile;
+use super::writer_byte::unlock_description;
 use super::{
     Backing, Clean, Identity, Pages, Span, Storage, Tail, WindowKind, uninterrupted, write_whole,
 };
@@ -44,11 +46,41 @@ pub(crate) struct Mapped {
     file_bytes: AtomicU64,
     view: View,
     windows: Windows,
+    lock: Lock,
+}
+
+/// What keeps other handles from the file. It is released after the file is closed.
+#[derive(Debug)]
+enum Lock {
+    /// `flock` on the description of the file, which is this handle's own.
+    Description,
+    /// The [writer's byte](super::writer_byte): the program has the description, and locks it as it
+    /// likes.
+    Byte(SharedFile),
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // This handle has closed its descriptor of the file.
+        if let Self::Byte(file) = self {
+            file.renew();
+        }
+    }
 }
 
 impl Mapped {
     /// Maps `file`, which the caller has locked, for reading or for both.
     pub(crate) fn new(file: File, path: PathBuf, is_writable: bool) -> io::Result<Self> {
+        Self::with_lock(file, path, is_writable, Lock::Description)
+    }
+
+    /// Maps a file whose description the program shares.
+    pub(super) fn shared(file: &SharedFile, is_writable: bool) -> io::Result<Self> {
+        let path = file.path().to_path_buf();
+        Self::with_lock(file.descriptor()?, path, is_writable, Lock::Byte(file.clone()))
+    }
+
+    fn with_lock(file: File, path: PathBuf, is_writable: bool, lock: Lock) -> io::Result<Self> {
         let page_bytes = rustix::param::page_size();
         if page_bytes as u64 > crate::format::GRANULE_BYTES {
             let reason = format!("expected memory pages of 4096 bytes, found {page_bytes}");
@@ -73,6 +105,7 @@ impl Mapped {
             identity,
             origin: Origin::here(),
             file_bytes: AtomicU64::new(file_bytes),
+            lock,
         })
     }
 
@@ -108,7 +141,8 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         // Closing the file would release the lock, unless a child of a fork still has the file
         // open. In that child the lock is the parent's.
-        if self.origin.is_here() {
+        if self.origin.is_here() && matches!(self.lock, Lock::Description) {
+            unlock_description(&self.file);
             let _ = self.file.unlock();
         }
     }

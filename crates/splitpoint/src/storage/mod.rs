@@ -22,9 +22,11 @@ mod pages;
 pub(crate) mod raw;
 pub(crate) mod regular;
 mod reservation;
+pub(crate) mod shared_file;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod sim;
 pub(crate) mod unnamed_file;
+mod writer_byte;
 
 use std::fmt;
 use std::io;

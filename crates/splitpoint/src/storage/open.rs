@@ -8,6 +8,8 @@ use std::path::Path;
 use super::failure::io_error;
 use super::mapped::Mapped;
 use super::regular::open_regular;
+use super::shared_file::SharedFile;
+use super::writer_byte::{self, Exclusion};
 use crate::error::{Error, Result, Unsupported};
 use crate::format::PID_OFFSET;
 use crate::options::{Access, Create, Options};
@@ -56,6 +58,11 @@ fn open_and_lock_with(
                 let _ = file.unlock();
             }
             Ok(()) => {
+                let claimed = writer_byte::lock_description(&file, exclusion(options));
+                if !claimed.map_err(|source| io_error("lock", path, source))? {
+                    let _ = file.unlock();
+                    return Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) });
+                }
                 let is_writable = options.access == Access::ReadWrite;
                 let storage = Mapped::new(file, path.to_path_buf(), is_writable)
                     .map_err(|source| io_error("map", path, source))?;
@@ -68,6 +75,23 @@ fn open_and_lock_with(
         }
     }
     Err(Error::Locked { path: path.to_path_buf(), pid: None })
+}
+
+/// Maps a file that the program has opened, and shares its description.
+pub(crate) fn share(file: &SharedFile, options: &Options) -> Result<Mapped> {
+    let is_writable = options.access == Access::ReadWrite;
+    if is_writable && !file.is_writer() {
+        let reason = "a file that was claimed for a reader cannot be written".to_string();
+        return Err(Error::Invalid { what: "shared file", reason });
+    }
+    Mapped::shared(file, is_writable).map_err(|source| io_error("map", file.path(), source))
+}
+
+fn exclusion(options: &Options) -> Exclusion {
+    match options.access {
+        Access::ReadWrite => Exclusion::Everybody,
+        Access::ReadOnly => Exclusion::Writers,
+    }
 }
 
 /// Returns whether the name leads to this open file.
@@ -96,7 +120,8 @@ pub(crate) struct WritersOut<'a>(&'a File);
 
 impl Drop for WritersOut<'_> {
     fn drop(&mut self) {
-        // Closing the file would release the lock anyway.
+        // Closing the file would release the locks anyway.
+        writer_byte::unlock_description(self.0);
         let _ = self.0.unlock();
     }
 }
@@ -104,7 +129,11 @@ impl Drop for WritersOut<'_> {
 impl Observer {
     /// Locks writers out, or returns `None` if there is one.
     pub(crate) fn keep_writers_out(&self) -> Option<WritersOut<'_>> {
-        self.file.try_lock_shared().is_ok().then_some(WritersOut(&self.file))
+        self.file.try_lock_shared().ok()?;
+        let guard = WritersOut(&self.file);
+        writer_byte::lock_description(&self.file, Exclusion::Writers)
+            .is_ok_and(|it| it)
+            .then_some(guard)
     }
 
     /// Returns the process that has the file open for writing, if the file names it.

@@ -363,7 +363,14 @@ impl Store {
         assert!(matches!(writer.checkpoints.progress, Progress::Syncing), "a close waits for this");
         assert_eq!(superblock.checkpoint, Some(name), "the one before is released");
         let is_first = superblock.is_compacted && !writer.superblock.is_compacted;
-        writer.superblock = superblock;
+        let application_data = writer.superblock.application_data;
+        let is_new = application_data != superblock.application_data;
+        writer.superblock = Superblock { application_data, ..superblock };
+        if is_new {
+            // `set_application_data` has left it to this, which wrote a superblock.
+            let _writing = self.superblock_writes();
+            self.region.write_superblock(&mut writer.superblock, false)?;
+        }
         // One is made at a time.
         writer.checkpoints.finished_count = writer.checkpoints.begun_count;
         if writer.superblock.is_compacted {

@@ -55,6 +55,8 @@ mod repair;
 #[cfg(test)]
 mod series;
 #[cfg(test)]
+mod shared;
+#[cfg(test)]
 mod small_disk;
 #[cfg(test)]
 mod stopped_disk;

@@ -2,8 +2,8 @@
 
 use crate::checkpoint;
 use crate::format::{
-    GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, MAGIC, SEGMENT_MAGIC, SUPERBLOCK_BYTES,
-    SUPERBLOCK_OFFSETS, SegmentHeader, SegmentKind, u32_at, u64_at,
+    GRANULE_BYTES, LIVE_BYTES, LIVE_OFFSET, SEGMENT_MAGIC, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS,
+    SegmentHeader, SegmentKind, is_magic, u32_at, u64_at,
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
 use crate::live;
@@ -165,7 +165,7 @@ fn mend_segment_table(file: &mut [u8]) {
 }
 
 fn mend_superblock(file: &mut [u8], at: usize, what: u8) {
-    if file[at..at + 8] != MAGIC {
+    if !is_magic(&file[at..]) {
         return;
     }
     let is_clean = file[at + 24] & 1 == 1;

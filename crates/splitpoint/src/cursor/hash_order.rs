@@ -1,0 +1,326 @@
+//! `Cursor`: a place in the keys of a store, in an order that changes do not disturb.
+//!
+//! A bucket of a linear-hash table has the hashes that end in its bits, so in the order of the hashes
+//! read from the last bit to the first it has an interval. A split divides the interval, a merge joins
+//! two, and no key changes its place: a cursor goes from interval to interval, whatever the shape of the
+//! table is by then.
+//!
+//! ```text
+//! hash, last bit first   000   001   010   011 | 100   101   110   111
+//! 5 buckets              |  0  |  4  |    2    |     1     |     3    |
+//! 6 buckets              |  0  |  4  |    2    |  1  |  5  |     3    |
+//! ```
+//!
+//! # Source
+//!
+//! The cursor of Redis's `SCAN` counts in the same order. Unlike there, a table with a half-finished
+//! doubling is one table, and keys of one bucket have an order too, so each comes once.
+
+use std::cmp::Ordering as Order;
+
+use crate::db::Db;
+use crate::error::Result;
+use crate::format::Addr;
+use crate::index::Lines;
+use crate::index::lookup::for_each_line;
+use crate::index::shape::Shape;
+use crate::linear::{BucketIndex, Geometry};
+use crate::store::Store;
+
+/// Keys that a cursor reads ahead at first, and at most, unless one bucket has more.
+const AHEAD: (usize, usize) = (8, 64);
+
+/// A place in the keys of a [`Db`], in the order of their hashes.
+///
+/// Unlike a [`Scan`](crate::Scan), it borrows nothing, keeps no old records, and can begin behind any
+/// key. Every key that the store has from the first call to the last comes exactly once, whatever is
+/// stored, replaced or deleted meanwhile; the key that came last may be deleted too. A key that is stored
+/// or deleted meanwhile comes once or not at all.
+///
+/// The order is the same as long as the store has the same hash function and seed.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> splitpoint::Result<()> {
+/// # let db = splitpoint::Db::in_memory()?;
+/// db.put_many((0..1000_u32).map(|i| (i.to_le_bytes(), "")))?;
+/// let mut cursor = splitpoint::Cursor::default();
+/// while let Some(key) = cursor.next(&db)? {
+///     db.delete(key)?; // A store shrinks, and the cursor reaches all keys.
+/// }
+/// assert!(db.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    /// The keys read ahead, one behind the other.
+    bytes: Vec<u8>,
+    /// The places of those, ascending.
+    ahead: Vec<Ahead>,
+    next: usize,
+    /// Keys to read ahead.
+    ahead_count: usize,
+    /// Where to read on, or `None` at the end.
+    from: Option<u64>,
+}
+
+/// A key that was read ahead.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    place: u64,
+    start: usize,
+    end: usize,
+}
+
+impl Default for Cursor {
+    /// Returns a cursor before the first key.
+    fn default() -> Self {
+        Self::at(0)
+    }
+}
+
+impl Cursor {
+    /// Returns a cursor before the first key whose [place](Db::place_of) is `place` or behind it.
+    pub fn at(place: u64) -> Self {
+        let (bytes, ahead) = (Vec::new(), Vec::new());
+        Self { bytes, ahead, next: 0, ahead_count: AHEAD.0, from: Some(place) }
+    }
+
+    /// Returns a cursor behind `key`, which need not exist.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
+    ///
+    /// # Cost
+    ///
+    /// Reads a few buckets and their keys.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// use splitpoint::Cursor;
+    ///
+    /// # let db = splitpoint::Db::in_memory()?;
+    /// db.put_many([("a", "1"), ("b", "2"), ("c", "3")])?;
+    /// let first = Cursor::default().next(&db)?.expect("three keys").to_vec();
+    /// db.delete(&first)?;
+    /// let mut rest = Cursor::after(&db, &first)?;
+    /// assert!(rest.next(&db)?.is_some() && rest.next(&db)?.is_some());
+    /// assert_eq!(rest.next(&db)?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn after(db: &Db, key: &[u8]) -> Result<Self> {
+        let place = db.place_of(key);
+        let mut cursor = Self::at(place);
+        cursor.read_ahead(db)?;
+        let Self { bytes, ahead, .. } = &cursor;
+        // Keys with equal hashes are in one bucket, so all of them have been read.
+        cursor.next = ahead
+            .partition_point(|next| (next.place, &bytes[next.start..next.end]) <= (place, key));
+        Ok(cursor)
+    }
+
+    /// Returns the next key, or `None` when there are no more.
+    ///
+    /// After `None` it is still a place: keys that are stored behind it come with the next call.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::get`]. After an error the next call tries again.
+    ///
+    /// # Cost
+    ///
+    /// Every 64 keys, reads their buckets and records while writers wait. Then one lookup a key, of lines
+    /// that were just read.
+    #[expect(clippy::should_implement_trait, reason = "an iterator could not take the store")]
+    pub fn next(&mut self, db: &Db) -> Result<Option<&[u8]>> {
+        loop {
+            if self.next == self.ahead.len() {
+                if self.from.is_none() {
+                    return Ok(None);
+                }
+                self.read_ahead(db)?;
+                continue;
+            }
+            let Ahead { start, end, .. } = self.ahead[self.next];
+            // It may have been deleted since.
+            let is_there = db.contains(&self.bytes[start..end])?;
+            self.next += 1;
+            if is_there {
+                return Ok(Some(&self.bytes[start..end]));
+            }
+        }
+    }
+
+    /// Reads the keys of the next buckets.
+    fn read_ahead(&mut self, db: &Db) -> Result<()> {
+        self.bytes.clear();
+        self.ahead.clear();
+        self.next = 0;
+        let (from, count) = (self.from, self.ahead_count);
+        let Some(first) = from else { return Ok(()) };
+        let after = db.store().keys_from(first, count, |place, key| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(key);
+            self.ahead.push(Ahead { place, start, end: self.bytes.len() });
+        })?;
+        let bytes = &self.bytes;
+        let key = |it: &Ahead| &bytes[it.start..it.end];
+        self.ahead.sort_unstable_by(|one, other| match one.place.cmp(&other.place) {
+            Order::Equal => key(one).cmp(key(other)),
+            order => order,
+        });
+        self.from = after;
+        self.ahead_count = (2 * count).min(AHEAD.1);
+        Ok(())
+    }
+}
+
+impl Db {
+    /// Returns the place of `key` in the order of a [`Cursor`], whether the key exists or not.
+    ///
+    /// Keys with equal hashes share a place; among them the order is that of their bytes.
+    pub fn place_of(&self, key: impl AsRef<[u8]>) -> u64 {
+        self.store().hash_of(key.as_ref()).reverse_bits()
+    }
+}
+
+impl Store {
+    /// Calls `each` with the keys from a place on, of at least `count` keys or until the end, bucket by
+    /// bucket. Returns the place where the next bucket begins.
+    fn keys_from(
+        &self,
+        from: u64,
+        count: usize,
+        mut each: impl FnMut(u64, &[u8]),
+    ) -> Result<Option<u64>> {
+        // Nothing is moved or reused meanwhile.
+        let _writer = self.lock()?;
+        let region = &self.region;
+        let shape = region.windows.shape().load(crate::atomic::Ordering::Acquire);
+        let geometry = Shape::of_word(shape).geometry;
+        let mut addrs: Vec<Addr> = Vec::with_capacity(count + 8);
+        let mut place = Some(from);
+        while let Some(at) = place.filter(|_| addrs.len() < count) {
+            let bucket = geometry.bucket_of(at.reverse_bits());
+            place = end_of(geometry, bucket);
+            if let Some(next) = place {
+                region.windows.prefetch_bucket(geometry.bucket_of(next.reverse_bits()));
+            }
+            for_each_line(&region.windows, bucket, |_, line| {
+                addrs.extend(line.slots_in_use().map(|(_, slot)| slot.addr()));
+            })?;
+        }
+        for &addr in &addrs {
+            region.view.prefetch_record(addr);
+        }
+        for addr in addrs {
+            let key = region.view.pair(addr)?.key;
+            let key_place = self.hash_of(key).reverse_bits();
+            if key_place >= from {
+                each(key_place, key);
+            }
+        }
+        Ok(place)
+    }
+}
+
+/// Returns where the interval of a bucket ends and that of the next begins, or `None` for the last.
+fn end_of(geometry: Geometry, bucket: BucketIndex) -> Option<u64> {
+    let level = geometry.level();
+    let is_divided = bucket.0 < geometry.split() || bucket.0 >= 1 << level;
+    let bits = level + u32::from(is_divided);
+    let start = bucket.0.reverse_bits();
+    if bits == 0 { None } else { start.checked_add(1 << (64 - bits)) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::hash::{HashFunction, HashId};
+    use crate::options::Options;
+
+    #[test]
+    fn intervals_of_buckets_follow_each_other_in_tables_of_every_shape() {
+        for bucket_count in 1..200 {
+            let geometry = Geometry::with_bucket_count(bucket_count);
+            let mut seen = BTreeSet::new();
+            let mut place = Some(0_u64);
+            while let Some(at) = place {
+                let bucket = geometry.bucket_of(at.reverse_bits());
+                assert!(seen.insert(bucket), "{bucket:?} of {bucket_count} comes again");
+                place = end_of(geometry, bucket);
+                let last = place.map_or(u64::MAX, |next| next - 1);
+                assert_eq!(geometry.bucket_of(last.reverse_bits()), bucket);
+            }
+            assert_eq!(seen.len() as u64, bucket_count);
+        }
+    }
+
+    fn key(i: u32) -> [u8; 4] {
+        i.to_le_bytes()
+    }
+
+    /// Walks over 2,000 keys while others are stored and deleted so that the table grows and shrinks.
+    /// Those that stay come once each.
+    fn assert_keys_that_stay_come_once(options: &Options) {
+        let db = options.in_memory().unwrap();
+        for i in 0..2000 {
+            db.put(key(i), "").unwrap();
+        }
+        let mut cursor = Cursor::default();
+        let mut came = BTreeSet::new();
+        let mut step = 0;
+        while let Some(found) = cursor.next(&db).unwrap() {
+            let i = u32::from_le_bytes(*found.first_chunk().unwrap());
+            assert!(came.insert(i), "key {i} comes twice");
+            step += 1;
+            for other in 10 * step..10 * step + 10 {
+                match step / 100 % 2 {
+                    0 => db.put(key(10_000 + other % 5000), "").unwrap(),
+                    _ => drop(db.delete(key(10_000 + other % 5000)).unwrap()),
+                }
+            }
+            assert!(step < 20_000, "keys that are stored may come, but not for ever");
+        }
+        assert_eq!(came.range(..2000).count(), 2000);
+    }
+
+    #[test]
+    fn keys_that_stay_come_once_while_the_table_changes() {
+        assert_keys_that_stay_come_once(&Options::new().seed(1));
+    }
+
+    #[test]
+    fn keys_with_equal_hashes_come_once_too() {
+        let parity = |key: &[u8], _| u64::from(key.first().copied().unwrap_or(0) % 2);
+        let two = HashFunction::user(HashId::USER_MIN, "parity", parity).unwrap();
+        assert_keys_that_stay_come_once(&Options::new().hash(two));
+    }
+
+    #[test]
+    fn a_cursor_behind_a_key_goes_on_as_the_walk_did_whether_the_key_exists_or_not() {
+        let db = Options::new().seed(3).in_memory().unwrap();
+        for i in 0..300 {
+            db.put(key(i), "").unwrap();
+        }
+        let mut keys = Vec::new();
+        let mut cursor = Cursor::default();
+        while let Some(found) = cursor.next(&db).unwrap() {
+            keys.push(found.to_vec());
+        }
+        for (i, found) in keys.iter().enumerate() {
+            let next = keys.get(i + 1).map(Vec::as_slice);
+            assert_eq!(Cursor::after(&db, found).unwrap().next(&db).unwrap(), next);
+            db.delete(found).unwrap();
+            assert_eq!(Cursor::after(&db, found).unwrap().next(&db).unwrap(), next);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The writer's byte: a lock of one byte, far behind the end of every file, by which handles exclude
+//! each other that must leave `flock` to the program.
+//!
+//! | handle | `flock` | the byte |
+//! |---|---|---|
+//! | opened by a path | on its own description | the same lock again, of its description (`F_OFD_SETLK`) |
+//! | opened on a file of the program's | none | a lock of the process (`F_SETLK`), and a count by inode |
+//!
+//! A program may use `flock` and locks of the whole file on a descriptor that it shares with a handle:
+//! only a lock of the process meets neither. It has two weak points, which this makes up for. Handles of
+//! one process do not exclude each other by it, so they are counted. It ends when the process closes any
+//! descriptor of the file, so a handle that is closed takes it anew for those that stay.
+
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::fork::Origin;
+use crate::format::WRITER_BYTE_OFFSET;
+
+/// Who must not come in beside a handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exclusion {
+    /// Writers.
+    Writers,
+    /// Writers and readers.
+    Everybody,
+}
+
+/// Locks the byte for the open description of `file`, which closing it releases. Returns whether it
+/// could.
+pub(super) fn lock_description(file: &File, exclusion: Exclusion) -> io::Result<bool> {
+    #[cfg(target_os = "linux")]
+    return lock(file, libc::F_OFD_SETLK, kind_of(exclusion));
+    // Elsewhere there are no such locks: `flock` is all that handles with a path have.
+    #[cfg(not(target_os = "linux"))]
+    return Ok(true);
+}
+
+/// Unlocks the byte for the open description of `file`.
+pub(super) fn unlock_description(file: &File) {
+    #[cfg(target_os = "linux")]
+    let _ = lock(file, libc::F_OFD_SETLK, libc::F_UNLCK.into());
+}
+
+fn kind_of(exclusion: Exclusion) -> i32 {
+    match exclusion {
+        Exclusion::Writers => libc::F_RDLCK.into(),
+        Exclusion::Everybody => libc::F_WRLCK.into(),
+    }
+}
+
+/// Locks the byte, or unlocks it, without waiting. Returns whether it could.
+fn lock(file: &File, command: i32, kind: i32) -> io::Result<bool> {
+    let region = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: WRITER_BYTE_OFFSET.cast_signed(),
+        l_len: 1,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open, and the region outlives the call.
+    if unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const region) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        // A file system without locks.
+        Some(libc::ENOLCK | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) => Ok(true),
+        _ => Err(error),
+    }
+}
+
+/// The handles of this process on one inode.
+#[derive(Debug)]
+struct Claimed {
+    /// Holds the lock. It shares its description with the first handle.
+    file: File,
+    exclusion: Exclusion,
+    handle_count: u32,
+    /// A child of a fork has the entry of its parent, and no lock.
+    origin: Origin,
+}
+
+type Inode = (u64, u64);
+
+static CLAIMED: Mutex<BTreeMap<Inode, Claimed>> = Mutex::new(BTreeMap::new());
+
+fn claimed() -> MutexGuard<'static, BTreeMap<Inode, Claimed>> {
+    CLAIMED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The place of one handle of this process, which it gives up on drop.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    inode: Inode,
+    origin: Origin,
+}
+
+impl Claim {
+    /// Takes the byte for a handle on `file`, or returns `None` if another handle, here or in another
+    /// process, keeps it out.
+    pub(crate) fn take(file: &File, exclusion: Exclusion) -> io::Result<Option<Self>> {
+        let metadata = file.metadata()?;
+        let inode = (metadata.dev(), metadata.ino());
+        let origin = Origin::here();
+        let mut claimed = claimed();
+        if claimed.get(&inode).is_some_and(|found| !found.origin.is_here()) {
+            claimed.remove(&inode);
+        }
+        if let Some(found) = claimed.get_mut(&inode) {
+            let both = [found.exclusion, exclusion];
+            if both.contains(&Exclusion::Everybody) {
+                return Ok(None);
+            }
+            found.handle_count += 1;
+            return Ok(Some(Self { inode, origin }));
+        }
+        let file = file.try_clone()?;
+        if !lock(&file, libc::F_SETLK, kind_of(exclusion))? {
+            return Ok(None);
+        }
+        claimed.insert(inode, Claimed { file, exclusion, handle_count: 1, origin });
+        Ok(Some(Self { inode, origin }))
+    }
+}
+
+/// Takes the lock anew for the handles of this process on an inode, of which a descriptor was closed.
+pub(super) fn renew(metadata: &Metadata) {
+    renew_inode((metadata.dev(), metadata.ino()));
+}
+
+fn renew_inode(inode: Inode) {
+    if let Some(found) = claimed().get(&inode).filter(|found| found.origin.is_here()) {
+        // It cannot be helped here: without the lock, `flock` is what excludes others.
+        let _ = lock(&found.file, libc::F_SETLK, kind_of(found.exclusion));
+    }
+}
+
+impl Claim {
+    /// Takes the lock anew after a descriptor of the file was closed.
+    pub(super) fn renew(&self) {
+        renew_inode(self.inode);
+    }
+}
+
+impl Drop for Claim {
+    /// Gives the place up, after the handle has closed its descriptor.
+    fn drop(&mut self) {
+        if !self.origin.is_here() {
+            return;
+        }
+        let mut claimed = claimed();
+        let Some(found) = claimed.get_mut(&self.inode) else { return };
+        found.handle_count -= 1;
+        if found.handle_count == 0 {
+            let _ = lock(&found.file, libc::F_SETLK, libc::F_UNLCK.into());
+            claimed.remove(&self.inode);
+        } else {
+            drop(claimed);
+            self.renew();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_of_a_process_share_the_byte_and_a_writer_is_alone() {
+        let file = tempfile::tempfile().unwrap();
+        let take = |exclusion| Claim::take(&file.try_clone().unwrap(), exclusion).unwrap();
+        let readers = [take(Exclusion::Writers), take(Exclusion::Writers)];
+        assert!(readers.iter().all(Option::is_some));
+        assert!(take(Exclusion::Everybody).is_none());
+        drop(readers);
+        let writer = take(Exclusion::Everybody);
+        assert!(writer.is_some());
+        assert!(take(Exclusion::Writers).is_none());
+        drop(writer);
+        assert!(take(Exclusion::Writers).is_some());
+    }
+
+    #[test]
+    fn the_lock_of_a_process_and_that_of_a_description_exclude_each_other() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::options().read(true).write(true).open(file.path()).unwrap();
+        // Closing one would end the lock of the process.
+        let [shared, own] = [open(), open()];
+        let claim = Claim::take(&shared, Exclusion::Everybody).unwrap();
+        assert!(!lock_description(&own, Exclusion::Writers).unwrap());
+        drop(claim);
+        assert!(lock_description(&own, Exclusion::Writers).unwrap());
+        assert!(Claim::take(&shared, Exclusion::Everybody).unwrap().is_none());
+        assert!(Claim::take(&shared, Exclusion::Writers).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_lock_that_ended_with_another_descriptor_is_taken_anew() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::options().read(true).write(true).open(file.path()).unwrap();
+        let [shared, own] = [open(), open()];
+        let claim = Claim::take(&shared, Exclusion::Everybody).unwrap().unwrap();
+        drop(open());
+        assert!(lock_description(&own, Exclusion::Writers).unwrap(), "the lock has ended");
+        unlock_description(&own);
+        claim.renew();
+        assert!(!lock_description(&own, Exclusion::Writers).unwrap());
+    }
+
+    /// As a program does that locks the descriptor it shares with a handle.
+    #[test]
+    fn locks_of_the_program_on_the_whole_file_are_free() {
+        let file = tempfile::tempfile().unwrap();
+        let claim = Claim::take(&file, Exclusion::Everybody).unwrap();
+        file.try_lock().unwrap();
+        let whole = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        rustix::fs::fcntl_lock(&file, whole).unwrap();
+        drop(claim);
+    }
+}
