@@ -75,6 +75,32 @@ const LIBRARIES: &[Library] = &[
         header: Header::Written("search.h"),
         ..USUAL
     },
+    Library {
+        package: "splitpoint-ndbm",
+        name: "splitpoint_ndbm",
+        what: "ndbm(3) on Splitpoint files",
+        header: Header::Written("ndbm.h"),
+        link_names: &["ndbm"],
+        ..USUAL
+    },
+    Library {
+        package: "splitpoint-dbm",
+        name: "splitpoint_dbm",
+        what: "dbm(3) on Splitpoint files",
+        header: Header::Written("dbm.h"),
+        link_names: &["dbm"],
+        ..USUAL
+    },
+    Library {
+        package: "splitpoint-dbm",
+        features: &["gdbm-compat"],
+        exports: "exports-gdbm-compat.txt",
+        name: "splitpoint_gdbm_compat",
+        what: "the compatibility library of gdbm: ndbm(3) and dbm(3)",
+        place: Place::DropIn("libgdbm_compat.so.4"),
+        link_names: &["gdbm_compat"],
+        ..USUAL
+    },
 ];
 
 /// What most rows share.
@@ -173,7 +199,13 @@ fn install(root: &Path, library: &Library, prefix: &Path, to: &Prefix) -> Result
     fs::create_dir_all(&scratch).map_err(|cause| cannot("create", &scratch, &cause))?;
     let input = link::Input { root, archive: &archive, exports: &exports, scratch: &scratch };
     match library.place {
-        Place::DropIn(_) => input.shared(&soname, &to.drop_in.join(&soname))?,
+        Place::DropIn(_) => {
+            input.shared(&soname, &to.drop_in.join(&soname))?;
+            for name in library.link_names {
+                symlink(&format!("../drop-in/{soname}"), &to.link.join(format!("lib{name}.so")))?;
+                input.archive(&to.link.join(format!("lib{name}.a")))?;
+            }
+        }
         Place::Library => {
             let so = format!("lib{}.so", library.name);
             let a = format!("lib{}.a", library.name);

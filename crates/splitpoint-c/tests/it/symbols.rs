@@ -10,6 +10,9 @@ use crate::support::{prefix, repository, succeed};
 const LIBRARIES: &[(&str, &str)] = &[
     ("lib/libsplitpoint.so.0", "splitpoint-c/exports.txt"),
     ("lib/libsplitpoint_hsearch.so.0", "splitpoint-hsearch/exports.txt"),
+    ("lib/libsplitpoint_ndbm.so.0", "splitpoint-ndbm/exports.txt"),
+    ("lib/libsplitpoint_dbm.so.0", "splitpoint-dbm/exports.txt"),
+    ("lib/splitpoint/drop-in/libgdbm_compat.so.4", "splitpoint-dbm/exports-gdbm-compat.txt"),
 ];
 
 #[test]
