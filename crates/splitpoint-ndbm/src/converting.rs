@@ -10,8 +10,9 @@ use splitpoint::{Create, Db};
 use splitpoint_ffi::errno_of;
 
 use crate::database::{Database, Failure};
+use crate::descriptor::{Descriptor, Flags};
 use crate::names::beside;
-use crate::opening::{code_of, is_own_dir, options, reopen, write_dir};
+use crate::opening::{code_of, is_own_dir, make_dir, options, reopen, write_dir};
 use crate::table::Table;
 
 /// What the names of the old files end with.
@@ -34,10 +35,13 @@ impl Database {
         let (db, claim) = reopen(&self.names.pag, self.flags, false).map_err(|it| errno_of(&it))?;
         let shown = claim.file().try_clone().map_err(|error| code_of(&error))?;
         self.pag.lead_to(shown, self.flags).map_err(|error| code_of(&error))?;
-        if let Some(dir) = &mut self.dir {
-            let new = File::options().read(true).write(true).open(&self.names.dir);
-            new.and_then(|new| dir.lead_to(new, self.flags)).map_err(|error| code_of(&error))?;
-        }
+        let dir = File::options().read(true).write(true).open(&self.names.dir);
+        let dir = dir.map_err(|error| code_of(&error))?;
+        let led = match &mut self.dir {
+            Some(old) => old.lead_to(dir, self.flags),
+            none => Descriptor::new(dir, self.flags).map(|new| *none = Some(new)),
+        };
+        led.map_err(|error| code_of(&error))?;
         self.table = Some(Table::native(db));
         self.claim = Some(claim);
         self.may_convert = false;
@@ -74,6 +78,8 @@ impl Database {
             write_dir(File::create_new(&new)?)?;
             fs::set_permissions(&new, Permissions::from_mode(old.mode() & 0o777))?;
             fs::rename(&new, dir)?;
+        } else {
+            make_dir(&self.names, Flags { mode: old.mode() & 0o777, ..self.flags })?;
         }
         sync_directory(pag)
     }

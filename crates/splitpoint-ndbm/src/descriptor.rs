@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd as _, OwnedFd, RawFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -65,7 +65,7 @@ impl Descriptor {
     }
 
     pub(crate) fn number(&self) -> RawFd {
-        self.file.as_ref().map_or(-1, |file| file.as_raw_fd())
+        self.file.as_ref().map_or(-1, File::as_raw_fd)
     }
 
     /// Gives the number of this descriptor to another file: a program that has it has the new file.

@@ -222,7 +222,7 @@ pub(crate) fn reopen(
 }
 
 /// Makes `NAME.dir` if it is missing, empty, or another name of `NAME.pag`, as it was once.
-fn make_dir(names: &Names, flags: Flags) -> io::Result<()> {
+pub(crate) fn make_dir(names: &Names, flags: Flags) -> io::Result<()> {
     let pag = fs::metadata(&names.pag)?;
     match fs::metadata(&names.dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

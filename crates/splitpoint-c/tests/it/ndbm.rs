@@ -77,12 +77,13 @@ fn a_program_may_have_names_of_its_own() {
 
 /// Copies the files of an old database to `NAME.pag` and `NAME.dir`.
 fn copy_old(pag: &str, dir: Option<&str>, name: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut files = vec![(name.with_extension("pag"), fs::read(fixture(pag)).unwrap())];
-    files.extend(dir.map(|dir| (name.with_extension("dir"), fs::read(fixture(dir)).unwrap())));
-    for (path, bytes) in &files {
-        fs::write(path, bytes).unwrap();
-    }
-    files
+    let copy = |source: &str, extension: &str| {
+        let (path, bytes) = (name.with_extension(extension), fs::read(fixture(source)));
+        let bytes = bytes.expect("the fixture is there");
+        fs::write(&path, &bytes).expect("the directory may be written");
+        (path, bytes)
+    };
+    [Some(copy(pag, "pag")), dir.map(|dir| copy(dir, "dir"))].into_iter().flatten().collect()
 }
 
 #[test]

@@ -58,9 +58,9 @@ impl Program {
     /// Compiles a file with these libraries of the prefix.
     #[track_caller]
     pub(crate) fn of_file(source: &Path, libraries: &[&str], link: Link) -> Self {
-        let stem = source.file_stem().expect("a name").to_string_lossy();
         // Tests run at the same time, and each compiles its own.
         static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let stem = source.file_stem().expect("a name").to_string_lossy();
         let name = format!("{stem}-{link:?}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let mut cc = Command::new("cc");
