@@ -11,6 +11,7 @@ use std::process::ExitCode;
 mod console;
 mod dependencies;
 mod docs;
+mod drop_ins;
 mod hash_ids;
 mod instructions;
 mod layers;

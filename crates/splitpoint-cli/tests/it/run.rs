@@ -17,13 +17,22 @@ const COMPAT: &str = "splitpoint/drop-in/libgdbm_compat.so.4";
 
 #[test]
 fn the_program_gets_the_folder_of_the_drop_ins_and_its_arguments() {
-    let sandbox = with_libraries(&[COMPAT]);
-    let folder = sandbox.path("prefix/lib/splitpoint/drop-in");
-    for option in [&["--ndbm"][..], &[]] {
-        let script = "echo \"$LD_LIBRARY_PATH ${LD_PRELOAD:-none} $0 $1\"";
-        let args = [&["run", "--prefix", "prefix"], option, &["--", "sh", "-c", script, "a", "-b"]];
-        let expected = format!("{} none a -b\n", folder.display());
-        sandbox.run(&args.concat()).check(0, &expected, "");
+    let sandbox = with_libraries(&[COMPAT, "libsplitpoint_hsearch.so.0"]);
+    let lib = sandbox.path("prefix/lib");
+    let (folder, lib) = (lib.join("splitpoint/drop-in"), lib.display());
+    // The empty library cannot be loaded, and the linker says so; the shell runs in any case.
+    let script = "echo \"${LD_LIBRARY_PATH:-none} ${LD_PRELOAD:-none} $0 $1\"";
+    for (options, expected) in [
+        (&["--ndbm"][..], format!("{}:/old none a -b\n", folder.display())),
+        (&["--hsearch"], format!("/old {lib}/libsplitpoint_hsearch.so.0 a -b\n")),
+        (&[], format!("{}:/old {lib}/libsplitpoint_hsearch.so.0 a -b\n", folder.display())),
+    ] {
+        let args =
+            [&["run", "--prefix", "prefix"], options, &["--", "sh", "-c", script, "a", "-b"]];
+        let mut program = sandbox.program(&args.concat());
+        program.env("LD_LIBRARY_PATH", "/old").env_remove("LD_PRELOAD");
+        let output = program.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{options:?}");
     }
 }
 
