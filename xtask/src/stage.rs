@@ -6,7 +6,7 @@
 //! ```
 //!
 //! What is installed is one table, [`LIBRARIES`]. The names that a library shows are in a file of its
-//! package, `exports.txt`, which decides in both forms.
+//! package, `symbols.txt`, which decides in both forms.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ mod pkg_config;
 
 /// A library of C that is installed.
 struct Library {
-    /// The package that it is built from; its files for C are there too: `exports.txt`, `include/`,
+    /// The package that it is built from; its files for C are there too: `symbols.txt`, `include/`,
     /// `man/`.
     package: &'static str,
     /// Features of the package, in addition to the default ones.
@@ -94,11 +94,33 @@ const LIBRARIES: &[Library] = &[
     Library {
         package: "splitpoint-dbm",
         features: &["gdbm-compat"],
-        exports: "exports-gdbm-compat.txt",
+        exports: "symbols-gdbm-compat.txt",
         name: "splitpoint_gdbm_compat",
         what: "the compatibility library of gdbm: ndbm(3) and dbm(3)",
         place: Place::DropIn("libgdbm_compat.so.4"),
         link_names: &["gdbm_compat"],
+        ..USUAL
+    },
+    Library {
+        package: "splitpoint-gdbm",
+        name: "splitpoint_gdbm",
+        what: "a drop-in for GNU dbm",
+        header: Header::Written("gdbm.h"),
+        link_names: &["gdbm"],
+        ..USUAL
+    },
+    Library {
+        package: "splitpoint-gdbm",
+        name: "splitpoint_gdbm",
+        place: Place::DropIn("libgdbm.so.6"),
+        ..USUAL
+    },
+    Library {
+        package: "splitpoint-db185",
+        name: "splitpoint_db185",
+        what: "dbopen(3) for hash tables on Splitpoint files",
+        header: Header::Written("db.h"),
+        link_names: &["db1"],
         ..USUAL
     },
 ];
@@ -107,7 +129,7 @@ const LIBRARIES: &[Library] = &[
 const USUAL: Library = Library {
     package: "",
     features: &[],
-    exports: "exports.txt",
+    exports: "symbols.txt",
     name: "",
     what: "",
     place: Place::Library,

@@ -12,6 +12,14 @@ pub fn set_errno(code: c_int) {
     unsafe { *place = code };
 }
 
+/// Returns `errno`.
+pub fn errno() -> c_int {
+    // SAFETY: the function has no conditions; the pointer is this thread's own.
+    let place = unsafe { errno_place() };
+    // SAFETY: the pointer leads to the `errno` of this thread for as long as it lives.
+    unsafe { *place }
+}
+
 #[cfg(any(target_os = "openbsd", target_os = "netbsd", target_os = "android"))]
 use libc::__errno as errno_place;
 #[cfg(any(target_os = "linux", target_os = "emscripten"))]

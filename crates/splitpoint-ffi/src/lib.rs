@@ -16,7 +16,7 @@ mod walk;
 pub use bytes::bytes_at;
 pub use datum::Datum;
 pub use environment::secure_variable;
-pub use errno::{errno_of, set_errno};
+pub use errno::{errno, errno_of, set_errno};
 pub use memory::malloc_copy;
 pub use walk::{Following, Walk};
 

@@ -350,7 +350,11 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     let geometry = Store::geometry_for(options.expected_records, fill_thousandths);
     extents.reserve_lines(LineWindow::Buckets, geometry.bucket_count())?;
     set_geometry(&region, geometry);
-    let superblock = region.place_superblock(&superblock, true)?;
+    let mut superblock = region.place_superblock(&superblock, true)?;
+    if superblock.has_gdbm_mark {
+        // The first copy too: whoever looks for the mark looks there.
+        superblock = region.place_superblock(&superblock, true)?;
+    }
     let log = Appender::new(
         random_u64(region.storage())?,
         superblock.segment_bytes_min.into(),

@@ -8,11 +8,14 @@ use crate::support::{prefix, repository, succeed};
 
 /// Each library, with the list of its names.
 const LIBRARIES: &[(&str, &str)] = &[
-    ("lib/libsplitpoint.so.0", "splitpoint-c/exports.txt"),
-    ("lib/libsplitpoint_hsearch.so.0", "splitpoint-hsearch/exports.txt"),
-    ("lib/libsplitpoint_ndbm.so.0", "splitpoint-ndbm/exports.txt"),
-    ("lib/libsplitpoint_dbm.so.0", "splitpoint-dbm/exports.txt"),
-    ("lib/splitpoint/drop-in/libgdbm_compat.so.4", "splitpoint-dbm/exports-gdbm-compat.txt"),
+    ("lib/libsplitpoint.so.0", "splitpoint-c/symbols.txt"),
+    ("lib/libsplitpoint_hsearch.so.0", "splitpoint-hsearch/symbols.txt"),
+    ("lib/libsplitpoint_ndbm.so.0", "splitpoint-ndbm/symbols.txt"),
+    ("lib/libsplitpoint_dbm.so.0", "splitpoint-dbm/symbols.txt"),
+    ("lib/splitpoint/drop-in/libgdbm_compat.so.4", "splitpoint-dbm/symbols-gdbm-compat.txt"),
+    ("lib/libsplitpoint_gdbm.so.0", "splitpoint-gdbm/symbols.txt"),
+    ("lib/splitpoint/drop-in/libgdbm.so.6", "splitpoint-gdbm/symbols.txt"),
+    ("lib/libsplitpoint_db185.so.0", "splitpoint-db185/symbols.txt"),
 ];
 
 #[test]

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use splitpoint::{Create, Error, Result};
+use splitpoint::{Create, Error, Result, SharedFile};
 
 /// A file of pages.
 pub(super) trait Disk: fmt::Debug + Send {
@@ -27,12 +27,29 @@ pub(super) trait Disk: fmt::Debug + Send {
     fn sync(&mut self) -> Result<()>;
 }
 
-/// A file, locked as long as it is open.
+/// A file that keeps other handles out as long as it is open.
 #[derive(Debug)]
 pub(super) struct FileDisk {
-    file: File,
+    file: Descriptor,
     path: PathBuf,
     file_bytes: u64,
+}
+
+#[derive(Debug)]
+enum Descriptor {
+    /// Locked with `flock`.
+    Own(File),
+    /// Claimed by the program, which locks it as it likes.
+    Shared(SharedFile),
+}
+
+impl Descriptor {
+    fn file(&self) -> &File {
+        match self {
+            Self::Own(file) => file,
+            Self::Shared(file) => file.file(),
+        }
+    }
 }
 
 impl FileDisk {
@@ -59,7 +76,15 @@ impl FileDisk {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let file_bytes = file.metadata().map_err(failed)?.len();
-        Ok(Self { file, path: path.to_path_buf(), file_bytes })
+        Ok(Self { file: Descriptor::Own(file), path: path.to_path_buf(), file_bytes })
+    }
+
+    /// Takes a file that the program shares.
+    pub(super) fn share(file: &SharedFile) -> Result<Self> {
+        let path = file.path().to_path_buf();
+        let failed = |source| Error::Io { action: "open", path: path.clone(), source };
+        let file_bytes = file.file().metadata().map_err(failed)?.len();
+        Ok(Self { file: Descriptor::Shared(file.clone()), path, file_bytes })
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> Error {
@@ -71,7 +96,9 @@ impl Drop for FileDisk {
     /// Releases the lock explicitly, because a child forked meanwhile has the file open too, and
     /// would hold the lock until it runs another program.
     fn drop(&mut self) {
-        let _ = self.file.unlock();
+        if let Descriptor::Own(file) = &self.file {
+            let _ = file.unlock();
+        }
     }
 }
 
@@ -85,21 +112,21 @@ impl Disk for FileDisk {
     }
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        let filled = read_fully(&self.file, offset, bytes);
+        let filled = read_fully(self.file.file(), offset, bytes);
         let filled = filled.map_err(|source| self.failed("read", source))?;
         bytes[filled..].fill(0);
         Ok(())
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let written = self.file.write_all_at(bytes, offset);
+        let written = self.file.file().write_all_at(bytes, offset);
         written.map_err(|source| self.failed("write", source))?;
         self.file_bytes = self.file_bytes.max(offset + bytes.len() as u64);
         Ok(())
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.file.sync_data().map_err(|source| self.failed("sync", source))
+        self.file.file().sync_data().map_err(|source| self.failed("sync", source))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use splitpoint::hash::HashFunction;
-use splitpoint::{Create, Error, Result, Unsupported};
+use splitpoint::{Create, Error, Result, SharedFile, Unsupported};
 
 use super::addresses::{OverflowAddr, Shape};
 use super::disk::{Disk, FileDisk};
@@ -182,6 +182,16 @@ impl Options {
         self.page_size()?;
         let disk = FileDisk::open(path.as_ref(), self.create, self.is_read_only)?;
         self.open_disk(Box::new(disk)).map(Db185::new)
+    }
+
+    /// Opens the table in a file that the program shares, or makes one there if the file is empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_shared(&self, file: &SharedFile) -> Result<Db185> {
+        self.page_size()?;
+        self.open_disk(Box::new(FileDisk::share(file)?)).map(Db185::new)
     }
 
     /// Creates an empty table in memory. Pages beyond the cache go to a temporary file.

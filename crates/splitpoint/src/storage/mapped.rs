@@ -24,6 +24,7 @@ use self::windows::{MappedPiece, Windows};
 use super::claim::{Room, claim, free_bytes, is_never_written};
 use super::fork::Origin;
 use super::limits::locked_bytes_max;
+use super::own_file::OwnFile;
 use super::reservation::{HUGE_BYTES, Part, Protection, Reservation};
 use super::shared_file::SharedFile;
 use super::writer_byte::unlock_description;
@@ -39,7 +40,7 @@ const CACHE_PROBES: u64 = 32;
 /// A file behind shared mappings.
 #[derive(Debug)]
 pub(crate) struct Mapped {
-    file: File,
+    file: OwnFile,
     path: PathBuf,
     identity: Identity,
     origin: Origin,
@@ -100,7 +101,7 @@ impl Mapped {
         Ok(Self {
             view: View::new(&file, file_bytes)?,
             windows: Windows::new(protection)?,
-            file,
+            file: OwnFile::new(file)?,
             path,
             identity,
             origin: Origin::here(),
@@ -132,7 +133,7 @@ impl Mapped {
             let mut byte = [0];
             let slices = &mut [io::IoSliceMut::new(&mut byte)];
             let flags = rustix::io::ReadWriteFlags::NOWAIT;
-            rustix::io::preadv2(&self.file, slices, at, flags).is_ok_and(|count| count == 1)
+            rustix::io::preadv2(&*self.file, slices, at, flags).is_ok_and(|count| count == 1)
         })
     }
 }
@@ -141,9 +142,12 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         // Closing the file would release the lock, unless a child of a fork still has the file
         // open. In that child the lock is the parent's.
-        if self.origin.is_here() && matches!(self.lock, Lock::Description) {
-            unlock_description(&self.file);
-            let _ = self.file.unlock();
+        if self.origin.is_here()
+            && matches!(self.lock, Lock::Description)
+            && let Ok(file) = self.file.checked()
+        {
+            unlock_description(file);
+            let _ = file.unlock();
         }
     }
 }
@@ -200,11 +204,12 @@ impl Storage for Mapped {
         // Do this first: if it failed after the file has grown, the file would stay long.
         self.cover(bytes)?;
         let flags = rustix::fs::FallocateFlags::empty();
-        let allocated =
-            uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, before, bytes - before)?));
+        let allocated = uninterrupted(|| {
+            Ok(rustix::fs::fallocate(self.file.checked()?, flags, before, bytes - before)?)
+        });
         match allocated {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                write_zeros(&self.file, before, bytes - before)?;
+                write_zeros(self.file.checked()?, before, bytes - before)?;
             }
             other => other?,
         }
@@ -218,7 +223,7 @@ impl Storage for Mapped {
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
         assert!(bytes.is_multiple_of(crate::format::GRANULE_BYTES) && bytes <= self.file_bytes());
-        uninterrupted(|| Ok(rustix::fs::ftruncate(&self.file, bytes)?))?;
+        uninterrupted(|| Ok(rustix::fs::ftruncate(self.file.checked()?, bytes)?))?;
         self.file_bytes.store(bytes, Ordering::Release);
         Ok(())
     }
@@ -228,7 +233,7 @@ impl Storage for Mapped {
         assert!(offset.is_multiple_of(granule) && bytes.is_multiple_of(granule));
         assert!(offset + bytes <= self.file_bytes());
         let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
-        uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, offset, bytes)?))
+        uninterrupted(|| Ok(rustix::fs::fallocate(self.file.checked()?, flags, offset, bytes)?))
     }
 
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()> {
@@ -237,7 +242,7 @@ impl Storage for Mapped {
             other => other,
         };
         let piece = MappedPiece { at, bytes, backing, is_kept: false };
-        self.windows.map_piece(&self.file, kind, piece)?;
+        self.windows.map_piece(self.file.checked()?, kind, piece)?;
         self.keep_index();
         Ok(())
     }
@@ -249,7 +254,7 @@ impl Storage for Mapped {
     }
 
     fn move_piece(&self, kind: WindowKind, at: u64, _: u64, offset: u64) -> io::Result<()> {
-        self.windows.move_piece(&self.file, kind, at, offset)
+        self.windows.move_piece(self.file.checked()?, kind, at, offset)
     }
 
     fn split_huge_pages(&self, clean: Option<&Clean<'_>>) {
@@ -269,7 +274,7 @@ impl Storage for Mapped {
     }
 
     fn open_tail(&self, offset: u64, bytes: u64, used_bytes: u64) -> io::Result<Tail> {
-        let part = Part { file: &self.file, offset, protection: Protection::ReadWrite };
+        let part = Part { file: self.file.checked()?, offset, protection: Protection::ReadWrite };
         let reservation = if bytes < HUGE_BYTES {
             Reservation::of_file(bytes, part)?
         } else {
@@ -294,19 +299,21 @@ impl Storage for Mapped {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         refuse_over_limit(offset + bytes.len() as u64)?;
-        write_whole(bytes, offset, |bytes, offset| self.file.write_at(bytes, offset))
+        let file = self.file.checked()?;
+        write_whole(bytes, offset, |bytes, offset| file.write_at(bytes, offset))
     }
 
     fn write_zeros(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        write_zeros(&self.file, offset, bytes)
+        write_zeros(self.file.checked()?, offset, bytes)
     }
 
     /// Clears without creating pages: written zeros would be in large folios, and then a store to a
     /// single slot would dirty 2 MiB.
     fn clear_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let flags = rustix::fs::FallocateFlags::ZERO_RANGE;
-        let cleared =
-            uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, offset, bytes)?));
+        let cleared = uninterrupted(|| {
+            Ok(rustix::fs::fallocate(self.file.checked()?, flags, offset, bytes)?)
+        });
         match cleared {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 self.write_zeros(offset, bytes)
@@ -322,19 +329,20 @@ impl Storage for Mapped {
             return self.clear_range(offset, bytes);
         }
         let flags = rustix::fs::FallocateFlags::empty();
-        let claimed =
-            uninterrupted(|| Ok(rustix::fs::fallocate(&self.file, flags, offset, bytes)?));
+        let claimed = uninterrupted(|| {
+            Ok(rustix::fs::fallocate(self.file.checked()?, flags, offset, bytes)?)
+        });
         match claimed {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 return self.write_zeros(offset, bytes);
             }
             other => other?,
         }
-        claim(&self.file, offset..offset + bytes).map(drop)
+        claim(self.file.checked()?, offset..offset + bytes).map(drop)
     }
 
     fn claim_stores(&self, offset: u64, bytes: u64) -> io::Result<Room> {
-        claim(&self.file, offset..offset + bytes)
+        claim(self.file.checked()?, offset..offset + bytes)
     }
 
     fn free_bytes(&self) -> io::Result<u64> {

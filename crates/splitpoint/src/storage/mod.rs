@@ -18,6 +18,7 @@ mod limits;
 pub(crate) mod mapped;
 pub(crate) mod new_file;
 pub(crate) mod open;
+mod own_file;
 mod pages;
 pub(crate) mod raw;
 pub(crate) mod regular;

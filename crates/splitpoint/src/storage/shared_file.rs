@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::failure::io_error;
 use super::open::{refuse_network, writer_pid};
+use super::own_file::OwnFile;
 use super::regular::refuse_special;
 use super::writer_byte::{Claim, Exclusion, renew};
 use crate::error::{Error, Result};
@@ -50,7 +51,7 @@ pub struct SharedFile(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     // Closed before the claim is dropped, which takes the lock anew for other handles.
-    file: File,
+    file: OwnFile,
     path: PathBuf,
     is_writer: bool,
     claim: Claim,
@@ -85,6 +86,7 @@ impl SharedFile {
         let claimed = Self::try_claim(&file, path, is_writer);
         match claimed {
             Ok(claim) => {
+                let file = OwnFile::new(file).map_err(|source| io_error("open", path, source))?;
                 let path = path.to_path_buf();
                 Ok(Self(Arc::new(Inner { file, path, is_writer, claim })))
             }
@@ -131,7 +133,7 @@ impl SharedFile {
 
     /// Gives the place up and returns the file, or `None` while a clone or a handle has it.
     pub fn into_file(self) -> Option<File> {
-        Arc::into_inner(self.0).map(|inner| inner.file)
+        Arc::into_inner(self.0).and_then(|inner| inner.file.into_file())
     }
 
     /// Returns another descriptor of the same description.

@@ -19,6 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::fork::Origin;
+use super::own_file::OwnFile;
 use crate::format::WRITER_BYTE_OFFSET;
 
 /// Who must not come in beside a handle.
@@ -79,7 +80,7 @@ fn lock(file: &File, command: i32, kind: i32) -> io::Result<bool> {
 #[derive(Debug)]
 struct Claimed {
     /// Holds the lock. It shares its description with the first handle.
-    file: File,
+    file: OwnFile,
     exclusion: Exclusion,
     handle_count: u32,
     /// A child of a fork has the entry of its parent, and no lock.
@@ -120,7 +121,7 @@ impl Claim {
             found.handle_count += 1;
             return Ok(Some(Self { inode, origin }));
         }
-        let file = file.try_clone()?;
+        let file = OwnFile::new(file.try_clone()?)?;
         if !lock(&file, libc::F_SETLK, kind_of(exclusion))? {
             return Ok(None);
         }
@@ -137,7 +138,9 @@ pub(super) fn renew(metadata: &Metadata) {
 fn renew_inode(inode: Inode) {
     if let Some(found) = claimed().get(&inode).filter(|found| found.origin.is_here()) {
         // It cannot be helped here: without the lock, `flock` is what excludes others.
-        let _ = lock(&found.file, libc::F_SETLK, kind_of(found.exclusion));
+        if let Ok(file) = found.file.checked() {
+            let _ = lock(file, libc::F_SETLK, kind_of(found.exclusion));
+        }
     }
 }
 
@@ -158,7 +161,9 @@ impl Drop for Claim {
         let Some(found) = claimed.get_mut(&self.inode) else { return };
         found.handle_count -= 1;
         if found.handle_count == 0 {
-            let _ = lock(&found.file, libc::F_SETLK, libc::F_UNLCK.into());
+            if let Ok(file) = found.file.checked() {
+                let _ = lock(file, libc::F_SETLK, libc::F_UNLCK.into());
+            }
             claimed.remove(&self.inode);
         } else {
             drop(claimed);

@@ -79,6 +79,16 @@ fn backup_rehash_and_repair_keep_the_mark_and_the_application_data() {
 }
 
 #[test]
+fn a_marked_store_has_its_mark_before_its_first_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let db = Options::new().gdbm_mark(true).open(&path).unwrap();
+    assert!(fs::read(&path).unwrap().starts_with(b"\xcf\x9a\x57\x13SPLT"));
+    db.close().unwrap();
+    assert!(fs::read(&path).unwrap().starts_with(b"\xcf\x9a\x57\x13SPLT"));
+}
+
+#[test]
 fn application_data_survives_a_killed_process() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a");

@@ -1,0 +1,246 @@
+//! `dbopen`: which file it is, and how it is opened.
+
+use std::ffi::{CStr, OsStr, c_int};
+use std::fs::{self, File};
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use splitpoint::hash::HashFunction;
+use splitpoint::{Create, Durability, ErrorKind, Options, SharedFile};
+use splitpoint_ffi::{errno_of, secure_variable};
+use splitpoint_legacy::{ByteOrder, Format, db185};
+
+use crate::table::{Keys, Table};
+use crate::user_hash::{UserHash, register};
+
+/// Largest page in bytes.
+const PAGE_BYTES_MAX: u32 = 1 << 16;
+/// Largest page that the format of db 1.85 has offsets for.
+const PAGE_BYTES_MAX_IN_PLACE: u32 = 1 << 15;
+/// Bits that programs for later libraries set, and that have no meaning here: locks.
+const IGNORED: c_int = 0xe000_0000_u32.cast_signed();
+
+/// A code of `errno`.
+pub(crate) type Errno = c_int;
+
+/// The parameters of a table: `HASHINFO`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct HashInfo {
+    page_bytes: u32,
+    fill_factor: u32,
+    expected_records: u32,
+    cache_bytes: u32,
+    hash: Option<UserHash>,
+    byte_order: c_int,
+}
+
+/// What a program asks for.
+#[derive(Debug)]
+struct Request<'a> {
+    path: &'a Path,
+    is_writer: bool,
+    flags: c_int,
+    info: HashInfo,
+    hash: Option<HashFunction>,
+}
+
+/// An open table, and its file if it has one.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) table: Table,
+    pub(crate) file: Option<Descriptor>,
+    pub(crate) is_writer: bool,
+}
+
+/// The file that a program may ask the descriptor of.
+#[derive(Debug)]
+pub(crate) enum Descriptor {
+    Shared(SharedFile),
+    Plain(File),
+}
+
+/// Opens or makes a table: in memory without a name.
+pub(crate) fn open(
+    name: Option<&CStr>,
+    flags: c_int,
+    mode: c_int,
+    info: HashInfo,
+) -> Result<Opened, Errno> {
+    let flags = flags & !IGNORED;
+    let known = libc::O_ACCMODE
+        | libc::O_CREAT
+        | libc::O_EXCL
+        | libc::O_TRUNC
+        | libc::O_NONBLOCK
+        | libc::O_CLOEXEC;
+    if flags & !known != 0 || flags & libc::O_ACCMODE == libc::O_WRONLY {
+        return Err(libc::EINVAL);
+    }
+    info.validate()?;
+    let hash = info.hash.map(register).transpose().map_err(|error| errno_of(&error))?;
+    let is_writer = flags & libc::O_ACCMODE == libc::O_RDWR;
+    let Some(name) = name else {
+        let options = native_options(hash, &info);
+        let db = options.in_memory().map_err(|error| errno_of(&error))?;
+        return Ok(Opened { table: Table::native(db), file: None, is_writer: true });
+    };
+    let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+    let file = open_file(name, path, flags, mode)?;
+    Request { path, is_writer, flags, info, hash }.open(file)
+}
+
+impl HashInfo {
+    fn validate(&self) -> Result<(), Errno> {
+        let is_order = matches!(self.byte_order, 0 | 1234 | 4321);
+        let is_page = self.page_bytes <= PAGE_BYTES_MAX;
+        if is_order && is_page { Ok(()) } else { Err(libc::EINVAL) }
+    }
+
+    /// Returns the options of a table in the format of db 1.85.
+    fn in_place(&self, hash: Option<HashFunction>) -> db185::Options {
+        let mut options = db185::Options::new();
+        if self.page_bytes != 0 {
+            options = options.page_bytes(self.page_bytes.min(PAGE_BYTES_MAX_IN_PLACE));
+        }
+        if self.fill_factor != 0 {
+            options = options.fill_factor(self.fill_factor);
+        }
+        if self.expected_records != 0 {
+            options = options.expected_records(self.expected_records.into());
+        }
+        if self.cache_bytes != 0 {
+            options = options.cache_bytes(self.cache_bytes as usize);
+        }
+        options = match self.byte_order {
+            1234 => options.byte_order(ByteOrder::Little),
+            4321 => options.byte_order(ByteOrder::Big),
+            _ => options,
+        };
+        match hash {
+            Some(hash) => options.hash(hash),
+            None => options,
+        }
+    }
+}
+
+fn native_options(hash: Option<HashFunction>, info: &HashInfo) -> Options {
+    // Page, fill factor and byte order are of the other format; the cache is the kernel's.
+    let options = Options::new()
+        .durability(Durability::Buffered)
+        .expected_records(u64::from(info.expected_records).min(1 << 20));
+    match hash {
+        Some(hash) => options.hash(hash),
+        None => options,
+    }
+}
+
+/// Opens the file of a table, close-on-exec.
+fn open_file(name: &CStr, path: &Path, flags: c_int, mode: c_int) -> Result<File, Errno> {
+    let creates = flags & libc::O_CREAT != 0;
+    // A reader that may create a table writes an empty one.
+    let is_new = creates
+        && fs::metadata(path).is_ok_and(|found| found.len() == 0 && found.is_file())
+        || creates && fs::symlink_metadata(path).is_err();
+    let access = if is_new { libc::O_RDWR } else { flags & libc::O_ACCMODE };
+    let truncates = flags & libc::O_TRUNC != 0;
+    let access = if truncates { libc::O_RDWR } else { access };
+    // The file is truncated when it is claimed.
+    let others = flags & (libc::O_CREAT | libc::O_EXCL);
+    let flags = access | others | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
+    loop {
+        // SAFETY: the name ends in NUL.
+        let fd = unsafe { libc::open(name.as_ptr(), flags, mode.cast_unsigned()) };
+        if fd != -1 {
+            // SAFETY: the descriptor is new and nobody else's.
+            return Ok(unsafe { File::from_raw_fd(fd) });
+        }
+        match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINTR) => {}
+            code => return Err(code.unwrap_or(libc::EIO)),
+        }
+    }
+}
+
+impl Request<'_> {
+    fn open(self, file: File) -> Result<Opened, Errno> {
+        let code = |error: splitpoint::Error| errno_of(&error);
+        let truncates = self.flags & libc::O_TRUNC != 0;
+        let metadata =
+            file.metadata().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+        if metadata.is_dir() {
+            return Err(libc::EISDIR);
+        }
+        let is_empty = metadata.len() == 0 || truncates;
+        let is_writer = self.is_writer || is_empty;
+        if is_empty && !truncates && self.flags & libc::O_CREAT == 0 {
+            SharedFile::close_other(file);
+            return Err(libc::EINVAL);
+        }
+        let claimed = if is_writer {
+            SharedFile::for_writer(file, self.path)
+        } else {
+            SharedFile::for_reader(file, self.path)
+        };
+        let shared = claimed.map_err(code)?;
+        if truncates {
+            let cut = shared.file().set_len(0);
+            cut.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+        }
+        if is_empty && writes_db185() {
+            let table = self.info.in_place(self.hash).open_shared(&shared).map_err(code)?;
+            // A file of the format from now on, whatever happens to the process.
+            splitpoint::Table::sync(&table).map_err(code)?;
+            return Ok(in_place(table, shared, self.is_writer));
+        }
+        let options = native_options(self.hash.clone(), &self.info);
+        let options = if is_writer { options } else { options.read_only() };
+        match options.open_shared(&shared) {
+            Ok(db) => {
+                let file = Some(Descriptor::Shared(shared));
+                Ok(Opened { table: Table::native(db), file, is_writer: self.is_writer })
+            }
+            Err(error) if error.kind() == ErrorKind::NotAStore => self.open_old(shared),
+            Err(error) => Err(code(error)),
+        }
+    }
+
+    /// Opens an old file: one of db 1.85 in place, others to read.
+    fn open_old(self, shared: SharedFile) -> Result<Opened, Errno> {
+        let code = |error: splitpoint::Error| errno_of(&error);
+        let metadata = shared.file().metadata().map_err(|_| libc::EIO)?;
+        let is_named = fs::metadata(self.path)
+            .is_ok_and(|named| (named.dev(), named.ino()) == (metadata.dev(), metadata.ino()));
+        let found = splitpoint_legacy::identify(self.path).ok().flatten();
+        let Some(found) = found.filter(|_| is_named) else { return Err(libc::EINVAL) };
+        match found.format {
+            Format::Db185Hash => {
+                let options = self.info.in_place(self.hash).create(Create::Never);
+                let options = if self.is_writer { options } else { options.read_only() };
+                let table = options.open_shared(&shared).map_err(code)?;
+                Ok(in_place(table, shared, self.is_writer))
+            }
+            Format::BdbHash | Format::Krb5Hash if !self.is_writer => {
+                let file = Box::new(splitpoint_legacy::open(self.path).map_err(code)?);
+                let keys = Keys::default();
+                let descriptor = shared.into_file().map(Descriptor::Plain);
+                let table = Table::ReadOnly { file, keys };
+                Ok(Opened { table, file: descriptor, is_writer: false })
+            }
+            Format::BdbHash | Format::Krb5Hash => Err(libc::EROFS),
+            _ => Err(libc::EINVAL),
+        }
+    }
+}
+
+fn in_place(table: db185::Db185, shared: SharedFile, is_writer: bool) -> Opened {
+    let table = Table::InPlace { table: Box::new(table), keys: Keys::default() };
+    Opened { table, file: Some(Descriptor::Shared(shared)), is_writer }
+}
+
+/// Returns whether new files get the format of db 1.85: `SPLITPOINT_NEW_FILES`.
+fn writes_db185() -> bool {
+    secure_variable("SPLITPOINT_NEW_FILES").is_some_and(|value| value == "db185")
+}

@@ -1,0 +1,199 @@
+/* What the calls of a table return, in a file, in memory, and in the format of db 1.85. */
+#include <db.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CHECK(claim)                                                       \
+  do {                                                                     \
+    if (!(claim)) {                                                        \
+      fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #claim, errno); \
+      exit(1);                                                             \
+    }                                                                      \
+  } while (0)
+
+static DBT thing(const char *text) {
+  DBT t;
+  t.data = (void *)text;
+  t.size = strlen(text);
+  return t;
+}
+
+static DBT number(char *buf, int n) {
+  DBT t;
+  t.data = buf;
+  t.size = (size_t)sprintf(buf, "key %d", n);
+  return t;
+}
+
+static uint32_t by_sum(const void *key, size_t size) {
+  const unsigned char *bytes = key;
+  uint32_t sum = 7;
+  while (size--) sum = sum * 31 + *bytes++;
+  return sum;
+}
+
+static uint32_t by_size(const void *key, size_t size) {
+  (void)key;
+  return (uint32_t)size;
+}
+
+static DB *open_table(const char *name, int flags) {
+  DB *db = dbopen(name, flags, 0640, DB_HASH, NULL);
+  CHECK(db != NULL);
+  return db;
+}
+
+static void pairs(DB *db) {
+  DBT key = thing("one"), value = thing("eins"), found, empty = thing("");
+  char *big = malloc(3 << 20);
+  CHECK(db->type == DB_HASH && db->internal != NULL);
+  CHECK(db->put(db, &key, &value, 0) == 0);
+  value = thing("uno");
+  CHECK(db->put(db, &key, &value, R_NOOVERWRITE) == 1);
+  CHECK(db->get(db, &key, &found, 0) == 0 && found.size == 4);
+  CHECK(memcmp(found.data, "eins", 4) == 0);
+  CHECK(db->put(db, &key, &value, 0) == 0);
+  CHECK(db->get(db, &key, &found, 0) == 0 && found.size == 3);
+  key = thing("none");
+  CHECK(db->get(db, &key, &found, 0) == 1 && db->del(db, &key, 0) == 1);
+  CHECK(db->get(db, &key, &found, 5) == -1 && errno == EINVAL);
+  CHECK(db->put(db, &key, &value, R_CURSOR) == -1 && errno == EINVAL);
+  CHECK(db->del(db, &key, R_NEXT) == -1 && errno == EINVAL);
+  CHECK(db->seq(db, &key, &found, R_CURSOR) == -1 && errno == EINVAL);
+  CHECK(db->seq(db, &key, &found, R_PREV) == -1 && errno == EINVAL);
+  CHECK(db->sync(db, 3) == -1 && errno == EINVAL);
+  CHECK(db->put(db, &empty, &empty, 0) == 0);
+  CHECK(db->get(db, &empty, &found, 0) == 0 && found.size == 0 && found.data != NULL);
+  CHECK(db->del(db, &empty, 0) == 0);
+  memset(big, 'b', 3 << 20);
+  value.data = big;
+  value.size = 3 << 20;
+  key = thing("big");
+  CHECK(db->put(db, &key, &value, 0) == 0);
+  CHECK(db->get(db, &key, &found, 0) == 0 && found.size == 3 << 20);
+  CHECK(memcmp(found.data, big, 3 << 20) == 0 && db->del(db, &key, 0) == 0);
+  key = thing("one");
+  CHECK(db->del(db, &key, 0) == 0 && db->sync(db, 0) == 0);
+  free(big);
+}
+
+/* Stores 1,000 keys and deletes each as a walk comes to it: by its key, or where the walk is. */
+static void walks(DB *db, unsigned int flag) {
+  DBT key, value = thing("value");
+  char buf[20];
+  int i, n = 0, result;
+  for (i = 0; i < 1000; i++) {
+    key = number(buf, i);
+    CHECK(db->put(db, &key, &value, 0) == 0);
+  }
+  while ((result = db->seq(db, &key, &value, n ? R_NEXT : R_FIRST)) == 0) {
+    CHECK(value.size == 5 && ++n <= 1000);
+    CHECK(db->del(db, flag && n % 2 ? NULL : &key, flag) == 0);
+  }
+  CHECK(result == 1 && n == 1000);
+  CHECK(db->seq(db, &key, &value, R_FIRST) == 1 && db->seq(db, &key, &value, R_NEXT) == 1);
+}
+
+static void flags(void) {
+  HASHINFO info;
+  struct stat st;
+  DB *db, *other;
+  DBT key = thing("one"), value = thing("eins");
+  FILE *f;
+  memset(&info, 0, sizeof info);
+  CHECK(dbopen("absent", O_RDWR, 0600, DB_HASH, NULL) == NULL && errno == ENOENT);
+  CHECK(dbopen("a.db", O_WRONLY | O_CREAT, 0600, DB_HASH, NULL) == NULL && errno == EINVAL);
+  CHECK(dbopen("a.db", O_RDWR | O_APPEND, 0600, DB_HASH, NULL) == NULL && errno == EINVAL);
+  CHECK(dbopen("a.db", O_RDWR | O_CREAT, 0600, DB_BTREE, NULL) == NULL && errno == EINVAL);
+  CHECK(dbopen("a.db", O_RDWR | O_CREAT, 0600, DB_RECNO, NULL) == NULL && errno == EINVAL);
+  info.lorder = 99;
+  CHECK(dbopen("a.db", O_RDWR | O_CREAT, 0600, DB_HASH, &info) == NULL && errno == EINVAL);
+  info.lorder = 0;
+  info.bsize = 65537;
+  CHECK(dbopen("a.db", O_RDWR | O_CREAT, 0600, DB_HASH, &info) == NULL && errno == EINVAL);
+  CHECK(stat("a.db", &st) == -1);
+  umask(022);
+  db = open_table("a.db", O_RDWR | O_CREAT | O_EXCL | DB_LOCK);
+  CHECK(stat("a.db", &st) == 0 && (st.st_mode & 0777) == 0640 && st.st_size > 0);
+  CHECK(fcntl(db->fd(db), F_GETFD) == FD_CLOEXEC);
+  CHECK(flock(db->fd(db), LOCK_EX) == 0 && db->put(db, &key, &value, 0) == 0);
+  CHECK(dbopen("a.db", O_RDWR, 0, DB_HASH, NULL) == NULL && errno == EAGAIN);
+  CHECK(db->close(db) == 0);
+  CHECK(dbopen("a.db", O_RDWR | O_CREAT | O_EXCL, 0600, DB_HASH, NULL) == NULL);
+  CHECK(errno == EEXIST);
+  db = open_table("a.db", O_RDONLY);
+  other = open_table("a.db", O_RDONLY);
+  CHECK(db->get(db, &key, &value, 0) == 0 && other->get(other, &key, &value, 0) == 0);
+  CHECK(db->put(db, &key, &value, 0) == -1 && errno == EPERM);
+  CHECK(db->del(db, &key, 0) == -1 && errno == EPERM);
+  CHECK(db->sync(db, 0) == 0 && db->close(db) == 0 && other->close(other) == 0);
+  db = open_table("a.db", O_RDWR | O_TRUNC);
+  CHECK(db->get(db, &key, &value, 0) == 1 && db->close(db) == 0);
+  f = fopen("text", "w");
+  fputs("no table", f);
+  fclose(f);
+  CHECK(dbopen("text", O_RDWR | O_CREAT, 0600, DB_HASH, NULL) == NULL && errno == EINVAL);
+  CHECK(stat("text", &st) == 0 && st.st_size == 8);
+  f = fopen("empty", "w");
+  fclose(f);
+  CHECK(dbopen("empty", O_RDWR, 0600, DB_HASH, NULL) == NULL && errno == EINVAL);
+  db = open_table("empty", O_RDWR | O_CREAT);
+  CHECK(db->close(db) == 0);
+}
+
+static void hashes(const char *name) {
+  HASHINFO info;
+  DB *db;
+  DBT key = thing("one"), value = thing("eins");
+  memset(&info, 0, sizeof info);
+  info.hash = by_sum;
+  db = dbopen(name, O_RDWR | O_CREAT, 0600, DB_HASH, &info);
+  CHECK(db != NULL && db->put(db, &key, &value, 0) == 0);
+  walks(db, 0);
+  CHECK(db->close(db) == 0);
+  CHECK(dbopen(name, O_RDWR, 0, DB_HASH, NULL) == NULL && errno == EINVAL);
+  info.hash = by_size;
+  CHECK(dbopen(name, O_RDWR, 0, DB_HASH, &info) == NULL && errno == EINVAL);
+  info.hash = by_sum;
+  db = dbopen(name, O_RDONLY, 0, DB_HASH, &info);
+  CHECK(db != NULL && db->close(db) == 0);
+}
+
+int main(void) {
+  DB *db;
+  int i;
+  alarm(50);
+  flags();
+  for (i = 0; i < 2; i++) {
+    const char *name = i ? "in-place.db" : "native.db";
+    unsigned char head[4];
+    FILE *f;
+    if (i) setenv("SPLITPOINT_NEW_FILES", "db185", 1);
+    db = open_table(name, O_RDWR | O_CREAT);
+    pairs(db);
+    walks(db, 0);
+    walks(db, R_CURSOR);
+    CHECK(db->close(db) == 0);
+    f = fopen(name, "r");
+    CHECK(fread(head, 1, 4, f) == 4);
+    fclose(f);
+    CHECK((memcmp(head, "\x61\x15\x06\0", 4) == 0) == i);
+    db = open_table(name, O_RDWR);
+    walks(db, 0);
+    CHECK(db->close(db) == 0);
+    hashes(i ? "in-place-hash.db" : "native-hash.db");
+  }
+  db = open_table(NULL, O_RDWR | O_CREAT);
+  errno = 0;
+  CHECK(db->fd(db) == -1 && errno == ENOENT);
+  pairs(db);
+  walks(db, 0);
+  CHECK(db->close(db) == 0);
+  puts("done");
+  return 0;
+}

@@ -1,0 +1,115 @@
+//! Tables in files, in memory and in the format of db 1.85; old files; the exported names; the header.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn own() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a file");
+    test.parent().expect("it is in a folder").join("libsplitpoint_db185.so")
+}
+
+fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let words = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(output.status.success(), "{command:?}: {}\n{}\n{}", output.status, words[0], words[1]);
+    output
+}
+
+/// Compiles a program of `tests/c` into a folder, and returns it.
+fn compile(name: &str, folder: &Path) -> PathBuf {
+    let program = folder.join(format!("{name}.bin"));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-I"]);
+    compiler.arg(own().join("include")).arg(own().join(format!("tests/c/{name}.c")));
+    succeed(compiler.arg("-o").arg(&program).arg(library()));
+    program
+}
+
+fn run(program: &Path, args: &[&Path]) -> String {
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(program).args(args).current_dir(program.parent().expect("a folder"));
+    command.env("LD_LIBRARY_PATH", library().parent().expect("a folder"));
+    command.env_remove("SPLITPOINT_NEW_FILES");
+    String::from_utf8(succeed(&mut command).stdout).expect("the programs print text")
+}
+
+#[test]
+fn tables_do_what_the_manual_says_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(run(&compile("tables", folder.path()), &[]), "done\n");
+}
+
+#[test]
+fn tables_neither_leak_nor_touch_what_was_freed() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile("tables", folder.path());
+    let mut command = Command::new("timeout");
+    command.args(["500", "valgrind", "-q", "--error-exitcode=9", "--leak-check=full"]);
+    command.arg("--errors-for-leak-kinds=definite").arg(program).current_dir(folder.path());
+    command.env("LD_LIBRARY_PATH", library().parent().expect("a folder"));
+    succeed(&mut command);
+}
+
+/// The sample was written by the original on a machine of the other byte order.
+#[test]
+fn an_old_file_is_read_in_place_and_changed_in_its_own_format() {
+    let samples = own().join("../splitpoint-legacy/tests/fixtures");
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile("list", folder.path());
+    let mut sample_count = 0;
+    for entry in std::fs::read_dir(samples).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let is_sample = name.starts_with("db185-") && name.ends_with(".db");
+        if !is_sample || ["unclean", "userhash", "bug"].iter().any(|word| name.contains(word)) {
+            continue;
+        }
+        sample_count += 1;
+        let before = std::fs::read(&path).unwrap();
+        let copy = folder.path().join(&name);
+        std::fs::write(&copy, &before).unwrap();
+        let expected = splitpoint::Table::len(&splitpoint_legacy::open(&path).unwrap()).unwrap();
+        let found = run(&program, &[Path::new("read"), &copy]);
+        assert_eq!(found.trim(), expected.to_string(), "{name}");
+        assert!(std::fs::read(&copy).unwrap() == before, "{name} was written");
+        let found = run(&program, &[Path::new("write"), &copy]);
+        assert_eq!(found.trim(), (expected + 100).to_string(), "{name}");
+        let format = splitpoint_legacy::identify(&copy).unwrap().unwrap().format;
+        assert_eq!(format, splitpoint_legacy::Format::Db185Hash);
+    }
+    assert!(sample_count > 0);
+}
+
+#[test]
+fn the_library_exports_three_names() {
+    let listed = succeed(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let names: BTreeSet<&str> =
+        listed.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    let expected: BTreeSet<&str> = include_str!("../../symbols.txt").lines().collect();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn the_header_compiles_alone_in_every_language() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <db.h>\nvoid *use(void);\nvoid *use(void) \
+                  { return dbopen(0, O_RDWR, 0, DB_HASH, 0); }\n";
+    for (compiler, standard, name) in
+        [("cc", "-std=c89", "a.c"), ("cc", "-std=c11", "a.c"), ("c++", "-std=c++17", "a.cc")]
+    {
+        std::fs::write(folder.path().join(name), source).unwrap();
+        let mut command = Command::new(compiler);
+        command.args([standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]);
+        command.arg(own().join("include")).args(["-c", name]).current_dir(folder.path());
+        succeed(&mut command);
+    }
+}

@@ -1,0 +1,549 @@
+//! The functions of gdbm.h that work on an open database. Each keeps the promises of C that the crate's
+//! documentation lists.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
+
+use splitpoint::PutMode;
+use splitpoint_ffi::{Datum, errno, malloc_copy};
+
+use crate::code::{self, Code, Failure, Outcome};
+use crate::database::{Database, FatalFunction, Request};
+use crate::flags;
+use crate::handle::{Allowed, Handle, call, call_free, fail, failure_text, status};
+use crate::head::Head;
+use crate::settings::Place;
+use crate::snapshot::{self, Choice, Snapshots};
+use crate::table::Table;
+
+/// Returns the bytes of a datum.
+///
+/// # Safety
+///
+/// As [`Datum::bytes`].
+unsafe fn bytes_of<'a>(datum: Datum) -> Outcome<&'a [u8]> {
+    if datum.is_none() {
+        return Err(Failure::of(Code::MALFORMED_DATA));
+    }
+    // SAFETY: the caller promised it.
+    unsafe { datum.bytes() }.ok_or_else(|| Failure::of(Code::MALFORMED_DATA))
+}
+
+/// Returns a copy that the program frees.
+fn copy_for_c(bytes: &[u8]) -> Outcome<Datum> {
+    if i32::try_from(bytes.len()).is_err() {
+        return Err(Failure::new(Code::MALFORMED_DATA, libc::EOVERFLOW));
+    }
+    let copy = malloc_copy(bytes);
+    if copy.is_null() {
+        return Err(Failure::of(Code::MALLOC_ERROR));
+    }
+    Ok(Datum::new(copy, bytes.len()))
+}
+
+/// Returns a copy of the text that C passes.
+///
+/// # Safety
+///
+/// The pointer is null or leads to a text that ends in NUL.
+pub(crate) unsafe fn text_of(text: *const c_char) -> Outcome<CString> {
+    if text.is_null() {
+        return Err(Failure::of(Code::ERR_USAGE));
+    }
+    // SAFETY: the caller promised it.
+    Ok(unsafe { CStr::from_ptr(text) }.to_owned())
+}
+
+fn open(
+    request: impl FnOnce() -> Outcome<Request>,
+    open: impl FnOnce(Request) -> Outcome<Database>,
+) -> *mut Handle {
+    let opened = call_free(|| Ok(Handle::give(open(request()?)?)));
+    opened.unwrap_or(std::ptr::null_mut())
+}
+
+/// Opens the database in a file, and makes it where the flags allow that.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_open(
+    name: *const c_char,
+    block_size: c_int,
+    flags: c_int,
+    mode: c_int,
+    fatal: Option<FatalFunction>,
+) -> *mut Handle {
+    let request = || {
+        // SAFETY: C promises it.
+        let name = unsafe { text_of(name) }?;
+        Ok(Request { name, block_size, flags, mode: mode.cast_unsigned(), fatal })
+    };
+    open(request, Request::open)
+}
+
+/// Opens the database in a file that is open.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_fd_open(
+    fd: c_int,
+    name: *const c_char,
+    block_size: c_int,
+    flags: c_int,
+    fatal: Option<FatalFunction>,
+) -> *mut Handle {
+    let request = || {
+        // SAFETY: C promises it.
+        let name = unsafe { text_of(name) }?;
+        Ok(Request { name, block_size, flags, mode: 0, fatal })
+    };
+    open(request, |request| request.open_descriptor(fd))
+}
+
+/// Closes a database, and makes it durable if it was changed.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_close(handle: *mut Handle) -> c_int {
+    // SAFETY: C promises it, and does not use the handle again.
+    let Some(database) = (unsafe { Handle::take(handle) }) else {
+        return 0;
+    };
+    status(call_free(|| database.close()))
+}
+
+/// Stores a pair. Returns 1 if the key has a value that is to be kept.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_store(
+    handle: *mut Handle,
+    key: Datum,
+    content: Datum,
+    flag: c_int,
+) -> c_int {
+    code::set_current(Code::NO_ERROR);
+    let store = |database: &mut Database| {
+        if !database.is_writer {
+            return Err(Failure::of(Code::READER_CANT_STORE));
+        }
+        // SAFETY: C promises it.
+        let key = unsafe { bytes_of(key) }?;
+        // SAFETY: C promises it.
+        let content = unsafe { bytes_of(content) }?;
+        let mode = if flag == flags::REPLACE { PutMode::Replace } else { PutMode::New };
+        database.store(key, content, mode)
+    };
+    // SAFETY: C promises it.
+    match unsafe { call(handle, Allowed::Sound, store) } {
+        Ok(()) => 0,
+        Err(Code::CANNOT_REPLACE) => 1,
+        Err(_) => -1,
+    }
+}
+
+/// Returns a copy of the value of a key, which the program frees.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_fetch(handle: *mut Handle, key: Datum) -> Datum {
+    code::set_current(Code::NO_ERROR);
+    let fetch = |database: &mut Database| {
+        // SAFETY: C promises it.
+        let key = unsafe { bytes_of(key) }?;
+        database.read(|table| copy_for_c(&table.get(key)?))
+    };
+    // SAFETY: C promises it.
+    unsafe { call(handle, Allowed::Sound, fetch) }.unwrap_or(Datum::NONE)
+}
+
+/// Returns whether a key has a value.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_exists(handle: *mut Handle, key: Datum) -> c_int {
+    code::set_current(Code::NO_ERROR);
+    let exists = |database: &mut Database| {
+        // SAFETY: C promises it.
+        let key = unsafe { bytes_of(key) }?;
+        database.read(|table| table.contains(key))
+    };
+    // SAFETY: C promises it.
+    unsafe { call(handle, Allowed::Sound, exists) }.unwrap_or(false).into()
+}
+
+/// Deletes a key with its value.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_delete(handle: *mut Handle, key: Datum) -> c_int {
+    code::set_current(Code::NO_ERROR);
+    let delete = |database: &mut Database| {
+        if !database.is_writer {
+            return Err(Failure::of(Code::READER_CANT_DELETE));
+        }
+        // SAFETY: C promises it.
+        let key = unsafe { bytes_of(key) }?;
+        database.delete(key)
+    };
+    // SAFETY: C promises it.
+    status(unsafe { call(handle, Allowed::Sound, delete) })
+}
+
+/// Begins a walk, and returns a copy of its first key.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_firstkey(handle: *mut Handle) -> Datum {
+    code::set_current(Code::NO_ERROR);
+    let first = |database: &mut Database| database.read(|table| copy_for_c(table.first()?));
+    // SAFETY: C promises it.
+    unsafe { call(handle, Allowed::Sound, first) }.unwrap_or(Datum::NONE)
+}
+
+/// Returns a copy of the key that follows another.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_nextkey(handle: *mut Handle, key: Datum) -> Datum {
+    code::set_current(Code::NO_ERROR);
+    let next = |database: &mut Database| {
+        // SAFETY: C promises it.
+        let key = unsafe { bytes_of(key) }?;
+        database.read(|table| copy_for_c(table.after(key)?))
+    };
+    // SAFETY: C promises it.
+    unsafe { call(handle, Allowed::Sound, next) }.unwrap_or(Datum::NONE)
+}
+
+/// Makes every change so far durable.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_sync(handle: *mut Handle) -> c_int {
+    // SAFETY: C promises it.
+    status(unsafe { call(handle, Allowed::Sound, Database::sync) })
+}
+
+/// Gives back the space of what was replaced and deleted.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_reorganize(handle: *mut Handle) -> c_int {
+    // SAFETY: C promises it.
+    status(unsafe { call(handle, Allowed::Sound, Database::reorganize) })
+}
+
+/// Stores the number of keys at a place.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_count(handle: *mut Handle, count: *mut c_ulonglong) -> c_int {
+    // SAFETY: C promises it.
+    let found = unsafe { call(handle, Allowed::Sound, |database| database.read(|it| it.count())) };
+    // SAFETY: C promises it.
+    status(found.map(|found| unsafe { put(count, found) }))
+}
+
+/// Stores a value at a place, unless that is null.
+///
+/// # Safety
+///
+/// A place that is not null has room for it.
+unsafe fn put<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: the caller promised it.
+        unsafe { place.write(value) };
+    }
+}
+
+/// Stores the number of buckets at a place.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_bucket_count(handle: *mut Handle, count: *mut usize) -> c_int {
+    let buckets = |database: &mut Database| match database.table()? {
+        Table::Native { db, .. } => {
+            let stats = db.stats().map_err(|error| Failure::of_read(&error))?;
+            Ok(stats.geometry.bucket_count() as usize)
+        }
+        Table::Old(old) => Ok(old.bucket_count()),
+    };
+    // SAFETY: C promises it.
+    let found = unsafe { call(handle, Allowed::Sound, buckets) };
+    // SAFETY: C promises it.
+    status(found.map(|found| unsafe { put(count, found) }))
+}
+
+/// Verifies the lists of free space, of which a store has none in its file.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_avail_verify(handle: *mut Handle) -> c_int {
+    // SAFETY: C promises it.
+    status(unsafe { call(handle, Allowed::Sound, |_| Ok(())) })
+}
+
+/// Returns the descriptor of the file, which the program may lock.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_fdesc(handle: *mut Handle) -> c_int {
+    // SAFETY: C promises it.
+    unsafe { call(handle, Allowed::Any, |database| Ok(database.fd())) }.unwrap_or(-1)
+}
+
+/// Sets or returns an option.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_setopt(
+    handle: *mut Handle,
+    option: c_int,
+    value: *mut c_void,
+    size: c_int,
+) -> c_int {
+    // SAFETY: C promises it.
+    let place = unsafe { Place::new(value, size) };
+    // SAFETY: C promises it.
+    status(unsafe { call(handle, Allowed::Sound, |database| database.set_option(option, place)) })
+}
+
+/// Has syncs counted in the file, or not.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_convert(handle: *mut Handle, flag: c_int) -> c_int {
+    let convert = |database: &mut Database| {
+        let sync_count = match flag {
+            0 => None,
+            flags::NUMSYNC => Some(database.head.sync_count.unwrap_or(0)),
+            _ => return Err(Failure::of(Code::MALFORMED_DATA)),
+        };
+        if !database.is_writer {
+            return Err(Failure::of(Code::READER_CANT_STORE));
+        }
+        database.set_head(Head { sync_count, ..database.head })
+    };
+    // SAFETY: C promises it.
+    status(unsafe { call(handle, Allowed::Sound, convert) })
+}
+
+/// Has each sync make a snapshot, in two files in turn.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_failure_atomic(
+    handle: *mut Handle,
+    even: *const c_char,
+    odd: *const c_char,
+) -> c_int {
+    let begin = |database: &mut Database| {
+        // SAFETY: C promises it.
+        let names = unsafe { [text_of(even)?, text_of(odd)?] };
+        if !database.is_writer {
+            return Err(Failure::of(Code::READER_CANT_STORE));
+        }
+        database.snapshots = Some(Snapshots::create(names.each_ref())?);
+        let made = database.sync();
+        if made.is_err() {
+            database.snapshots = None;
+            for name in &names {
+                // SAFETY: the name ends in NUL.
+                unsafe { libc::unlink(name.as_ptr()) };
+            }
+        }
+        made
+    };
+    // SAFETY: C promises it.
+    status(unsafe { call(handle, Allowed::Sound, begin) })
+}
+
+/// Stores at a place which of two snapshots to use after a crash.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_latest_snapshot(
+    even: *const c_char,
+    odd: *const c_char,
+    chosen: *mut *const c_char,
+) -> c_int {
+    let latest = || {
+        // SAFETY: C promises it.
+        let names = unsafe { [text_of(even)?, text_of(odd)?] };
+        snapshot::latest(names.each_ref())
+    };
+    let Ok((choice, number)) = call_free(latest) else { return Choice::Error.into() };
+    if matches!(choice, Choice::Ok | Choice::Suspicious) {
+        // SAFETY: C promises it.
+        unsafe { put(chosen, [even, odd][number]) };
+    }
+    choice.into()
+}
+
+/// Gives a database the owner and the mode of another.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_copy_meta(target: *mut Handle, source: *mut Handle) -> c_int {
+    let read = |database: &mut Database| {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = database.open_file()?.metadata();
+        let metadata = metadata.map_err(|error| Failure::of_io(Code::FILE_STAT_ERROR, &error))?;
+        Ok((metadata.uid(), metadata.gid(), metadata.mode() & 0o777))
+    };
+    // SAFETY: C promises it.
+    let Ok((uid, gid, mode)) = (unsafe { call(source, Allowed::Sound, read) }) else { return -1 };
+    let write = |database: &mut Database| {
+        use std::os::unix::fs::PermissionsExt;
+        let file = database.open_file()?;
+        std::os::unix::fs::fchown(file, Some(uid), Some(gid))
+            .map_err(|error| Failure::of_io(Code::ERR_FILE_OWNER, &error))?;
+        file.set_permissions(std::fs::Permissions::from_mode(mode))
+            .map_err(|error| Failure::of_io(Code::ERR_FILE_MODE, &error))
+    };
+    // SAFETY: C promises it.
+    status(unsafe { call(target, Allowed::Sound, write) })
+}
+
+/// What a program tells a recovery, and is told by it.
+#[derive(Debug)]
+#[repr(C)]
+struct Recovery {
+    report: Option<unsafe extern "C" fn(*mut c_void, *const c_char, ...)>,
+    data: *mut c_void,
+    max_failed_keys: usize,
+    max_failed_buckets: usize,
+    max_failures: usize,
+    recovered_keys: usize,
+    recovered_buckets: usize,
+    failed_keys: usize,
+    failed_buckets: usize,
+    duplicate_keys: usize,
+    backup_name: *mut c_char,
+}
+
+/// Verifies a database, and saves what can be read if it is damaged.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_recover(
+    handle: *mut Handle,
+    recovery: *mut Recovery,
+    wishes: c_int,
+) -> c_int {
+    let recover = |database: &mut Database| {
+        let found = database.recover(wishes & flags::RECOVER_BACKUP != 0)?;
+        database.needs_recovery = false;
+        database.failure = None;
+        // SAFETY: C promises it.
+        let Some(recovery) = (unsafe { recovery.as_mut() }) else { return Ok(()) };
+        recovery.recovered_keys = found.key_count;
+        recovery.recovered_buckets = found.bucket_count;
+        recovery.failed_keys = found.failed_key_count;
+        recovery.failed_buckets = 0;
+        recovery.duplicate_keys = 0;
+        recovery.backup_name = match found.backup {
+            Some(name) => malloc_copy(name.as_bytes_with_nul()).cast(),
+            None => std::ptr::null_mut(),
+        };
+        if let Some(report) = recovery.report
+            && wishes & flags::RECOVER_ERRFUN != 0
+        {
+            for damage in found.damage {
+                let damage = CString::new(damage).unwrap_or_default();
+                // SAFETY: the program has given the function and its data, and it comes back.
+                unsafe { report(recovery.data, c"%s".as_ptr(), damage.as_ptr()) };
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: C promises it.
+    status(unsafe { call(handle, Allowed::Any, recover) })
+}
+
+/// Returns whether a change has failed half-way.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_needs_recovery(handle: *mut Handle) -> c_int {
+    let needs = |database: &mut Database| Ok(database.needs_recovery);
+    // SAFETY: C promises it.
+    unsafe { call(handle, Allowed::Any, needs) }.unwrap_or(true).into()
+}
+
+/// Returns the place of this thread's error number.
+#[unsafe(no_mangle)]
+extern "C" fn gdbm_errno_location() -> *mut c_int {
+    code::place()
+}
+
+/// Sets the error number of a database, or of this thread alone.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_set_errno(handle: *mut Handle, number: c_int, is_fatal: c_int) {
+    let code = Code(number);
+    let of_system = if code.has_errno() { errno() } else { 0 };
+    // SAFETY: C promises it.
+    if let Some(handle) = unsafe { handle.as_ref() } {
+        let database = &mut handle.lock().database;
+        let failure = Failure::new(code, of_system);
+        database.failure = (code != Code::NO_ERROR).then_some(failure);
+        database.needs_recovery |= is_fatal != 0;
+    }
+    code::set_current(code);
+}
+
+/// Returns the number of the last failure of a database, or of this thread for a null one.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_last_errno(handle: *mut Handle) -> c_int {
+    // SAFETY: C promises it.
+    match unsafe { handle.as_ref() } {
+        Some(handle) => handle.lock().database.failure.map_or(0, |failure| failure.code.0),
+        // SAFETY: the place is this thread's own.
+        None => unsafe { *code::place() },
+    }
+}
+
+/// Returns the `errno` that came with it, or 0 if it is of gdbm alone.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_last_syserr(handle: *mut Handle) -> c_int {
+    // SAFETY: C promises it.
+    let Some(handle) = (unsafe { handle.as_ref() }) else { return 0 };
+    let failure = handle.lock().database.failure;
+    failure.filter(|failure| failure.code.has_errno()).map_or(0, |failure| failure.errno)
+}
+
+/// Forgets the last failure of a database.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_clear_error(handle: *mut Handle) {
+    // SAFETY: C promises it.
+    if let Some(handle) = unsafe { handle.as_ref() } {
+        handle.lock().database.failure = None;
+    }
+}
+
+/// Returns the text of an error number.
+#[unsafe(no_mangle)]
+extern "C" fn gdbm_strerror(number: c_int) -> *const c_char {
+    Code(number).text().as_ptr()
+}
+
+/// Returns the text of the last failure of a database, until the next call of this function.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_db_strerror(handle: *mut Handle) -> *const c_char {
+    // SAFETY: C promises it.
+    match unsafe { handle.as_ref() } {
+        Some(handle) => failure_text(&mut handle.lock()),
+        // SAFETY: the place is this thread's own.
+        None => Code(unsafe { *code::place() }).text().as_ptr(),
+    }
+}
+
+/// Returns whether an `errno` comes with an error number.
+#[unsafe(no_mangle)]
+extern "C" fn gdbm_check_syserr(number: c_int) -> c_int {
+    Code(number).has_errno().into()
+}
+
+/// Compares two versions, of three numbers each.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_version_cmp(one: *const c_int, other: *const c_int) -> c_int {
+    if one.is_null() || other.is_null() {
+        fail(Failure::of(Code::ERR_USAGE));
+        return 0;
+    }
+    // SAFETY: C promises three numbers at each.
+    let [one, other] =
+        unsafe { [one.cast::<[c_int; 3]>().read(), other.cast::<[c_int; 3]>().read()] };
+    one.cmp(&other) as c_int
+}
+
+/// What a program is told of one buffer.
+#[derive(Debug)]
+#[repr(C)]
+struct CacheStat {
+    address: libc::off_t,
+    hits: usize,
+}
+
+/// Stores how well buckets were found in memory. A store has no buffers of its own: all of them were.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gdbm_get_cache_stats(
+    handle: *mut Handle,
+    access_count: *mut usize,
+    hit_count: *mut usize,
+    cached_count: *mut usize,
+    buckets: *mut CacheStat,
+    bucket_count: usize,
+) {
+    let accesses = |database: &mut Database| Ok(database.access_count);
+    // SAFETY: C promises it.
+    let Ok(accesses) = (unsafe { call(handle, Allowed::Any, accesses) }) else { return };
+    for place in [access_count, hit_count] {
+        // SAFETY: C promises it.
+        unsafe { put(place, accesses) };
+    }
+    // SAFETY: C promises it.
+    unsafe { put(cached_count, 1) };
+    if bucket_count > 0 {
+        // SAFETY: C promises as many.
+        unsafe { put(buckets, CacheStat { address: 0, hits: accesses }) };
+    }
+}
+
+const _: () = assert!(size_of::<c_uint>() == size_of::<libc::mode_t>());

@@ -1,0 +1,244 @@
+//! How a database is opened, and made.
+
+use std::ffi::{CString, OsStr, c_int};
+use std::fs::{self, File};
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use splitpoint::{Error, SharedFile};
+use splitpoint_ffi::secure_variable;
+use splitpoint_legacy::{Format, OldFile};
+
+use super::{Database, Descriptor, FatalFunction, claim, head_of, native_options, process_id};
+use crate::code::{Code, Failure, Outcome};
+use crate::descriptor::{self, Identity};
+use crate::flags;
+use crate::head::{Head, block_bytes_for};
+use crate::settings::Settings;
+use crate::table::{OldTable, Table};
+
+/// Times that a file is opened whose name others keep giving to another one.
+const OPENINGS_MAX: u32 = 100;
+
+/// What a program asks for.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) name: CString,
+    pub(crate) block_size: c_int,
+    pub(crate) flags: c_int,
+    pub(crate) mode: libc::mode_t,
+    pub(crate) fatal: Option<FatalFunction>,
+}
+
+/// Returns whether an old file that is opened for writing is converted: `SPLITPOINT_OLD_FILES`.
+fn converts_old_files() -> bool {
+    secure_variable("SPLITPOINT_OLD_FILES").is_some_and(|value| value == "convert")
+}
+
+impl Request {
+    fn is_writer(&self) -> bool {
+        self.flags & flags::OPEN_MASK != flags::READER
+    }
+
+    fn locks(&self) -> bool {
+        self.flags & flags::NOLOCK == 0
+    }
+
+    fn is_new(&self) -> bool {
+        self.flags & flags::OPEN_MASK == flags::NEWDB
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(OsStr::from_bytes(self.name.as_bytes()))
+    }
+
+    fn refusal(&self) -> Failure {
+        let code = if self.is_writer() { Code::CANT_BE_WRITER } else { Code::CANT_BE_READER };
+        Failure::of(code)
+    }
+
+    fn of_open(&self, error: &Error) -> Failure {
+        Failure::of_open(error, self.is_writer())
+    }
+
+    /// Opens the file of that name.
+    pub(crate) fn open(self) -> Outcome<Database> {
+        let access = match self.flags & flags::OPEN_MASK {
+            flags::READER => libc::O_RDONLY,
+            flags::WRITER => libc::O_RDWR,
+            flags::WRCREAT | flags::NEWDB => libc::O_RDWR | libc::O_CREAT,
+            _ => return Err(Failure::new(Code::FILE_OPEN_ERROR, libc::EINVAL)),
+        };
+        let close_on_exec = if self.flags & flags::CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
+        // A named pipe without a writer does not stop an open for reading.
+        let access = access | close_on_exec | libc::O_NOCTTY | libc::O_NONBLOCK;
+        for _ in 0..OPENINGS_MAX {
+            let file = descriptor::open(&self.name, access, self.mode);
+            let file = file.map_err(|error| Failure::of_io(Code::FILE_OPEN_ERROR, &error))?;
+            if !self.lock(&file)? {
+                return Err(self.refused(file));
+            }
+            // Whoever had the lock at the opening may have given the name to another file since.
+            if self.is_named(&file) {
+                return self.open_file(file);
+            }
+        }
+        Err(self.refusal())
+    }
+
+    /// Closes the file that others lock. Handles of this process may have lost their lock by that.
+    fn refused(&self, file: File) -> Failure {
+        SharedFile::close_other(file);
+        self.refusal()
+    }
+
+    /// Takes an open file. It is closed after an error only if the flags say so.
+    pub(crate) fn open_descriptor(self, fd: c_int) -> Outcome<Database> {
+        let is_closed_on_error = self.flags & flags::CLOERROR != 0;
+        let opened = self.open_copy(fd);
+        if opened.is_err() && is_closed_on_error {
+            // SAFETY: the program has asked for it.
+            unsafe { libc::close(fd) };
+        }
+        opened
+    }
+
+    /// Opens a copy of a descriptor, so that the program still has its own after an error.
+    fn open_copy(self, fd: c_int) -> Outcome<Database> {
+        let is_writable = descriptor::is_writable(fd);
+        let is_writable = is_writable.ok_or(Failure::new(Code::FILE_OPEN_ERROR, libc::EBADF))?;
+        let is_known = matches!(self.flags & flags::OPEN_MASK, flags::READER..=flags::NEWDB);
+        if !is_known || self.is_writer() && !is_writable {
+            return Err(Failure::new(Code::FILE_OPEN_ERROR, libc::EINVAL));
+        }
+        // SAFETY: the call takes no pointer.
+        let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
+        if copy == -1 {
+            let error = std::io::Error::last_os_error();
+            return Err(Failure::of_io(Code::FILE_OPEN_ERROR, &error));
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let copy = unsafe { File::from_raw_fd(copy) };
+        if !self.lock(&copy)? {
+            return Err(self.refused(copy));
+        }
+        let is_close_on_exec = self.flags & flags::CLOEXEC != 0;
+        let mut database = self.open_file(copy)?;
+        if is_close_on_exec {
+            descriptor::set_close_on_exec(fd, true);
+        }
+        // SAFETY: the program has handed it over.
+        database.given = Some(unsafe { File::from_raw_fd(fd) });
+        Ok(database)
+    }
+
+    /// Locks a file without waiting; `false` if others keep it out.
+    fn lock(&self, file: &File) -> Outcome<bool> {
+        if !self.locks() {
+            return Ok(true);
+        }
+        descriptor::try_lock(file, self.is_writer())
+            .map_err(|error| Failure::of_io(Code::FILE_OPEN_ERROR, &error))
+    }
+
+    fn is_named(&self, file: &File) -> bool {
+        let Ok(metadata) = file.metadata() else { return false };
+        let named = fs::metadata(self.path());
+        named.is_ok_and(|named| Identity::of(&named) == Identity::of(&metadata))
+    }
+
+    /// Opens a file that is locked.
+    fn open_file(self, file: File) -> Outcome<Database> {
+        let metadata = file.metadata();
+        let metadata = metadata.map_err(|error| Failure::of_io(Code::FILE_STAT_ERROR, &error))?;
+        if metadata.is_dir() {
+            return Err(Failure::new(Code::FILE_OPEN_ERROR, libc::EISDIR));
+        }
+        let of_system = u32::try_from(metadata.blksize()).unwrap_or(4096);
+        let block_bytes = block_bytes_for(self.block_size, of_system);
+        let is_new = self.is_writer() && (self.is_new() || metadata.len() == 0);
+        let wants_exactly = self.flags & flags::BSEXACT != 0;
+        if is_new && wants_exactly && u32::try_from(self.block_size) != Ok(block_bytes) {
+            SharedFile::close_other(file);
+            return Err(Failure::of(Code::BLOCK_SIZE_ERROR));
+        }
+        let path = self.path();
+        let shared = claim(file, &path, self.is_writer()).map_err(|error| self.of_open(&error))?;
+        if self.is_new() {
+            let cut = shared.file().set_len(0);
+            cut.map_err(|error| Failure::of_io(Code::FILE_TRUNCATE_ERROR, &error))?;
+        }
+        let counts_syncs = self.flags & flags::NUMSYNC != 0;
+        let head = Head { block_bytes, sync_count: counts_syncs.then_some(0) };
+        let options = native_options(self.is_writer()).application_data(head.encode());
+        match options.open_shared(&shared) {
+            Ok(db) => {
+                let head = head_of(&db, block_bytes_for(0, of_system))?;
+                let identity = Identity::of(&metadata);
+                Ok(self.database(identity, Descriptor::Shared(shared), Table::native(db), head))
+            }
+            Err(error) => self.open_old(Identity::of(&metadata), shared, &error),
+        }
+    }
+
+    /// Opens a file that is no store, if it is an old one.
+    fn open_old(self, identity: Identity, shared: SharedFile, error: &Error) -> Outcome<Database> {
+        let path = self.path();
+        let failure = self.of_open(error);
+        let is_named = fs::metadata(&path).is_ok_and(|named| Identity::of(&named) == identity);
+        if failure.code != Code::BAD_MAGIC_NUMBER || !is_named || !is_gdbm(&path) {
+            return Err(failure);
+        }
+        let may_convert = converts_old_files();
+        if self.is_writer() && !may_convert {
+            return Err(Failure::new(Code::CANT_BE_WRITER, libc::EROFS));
+        }
+        let file = splitpoint_legacy::open(&path).map_err(|error| self.of_open(&error))?;
+        let head = head_of_old(&file);
+        let Some(plain) = shared.into_file() else { return Err(failure) };
+        let table = Table::Old(OldTable::new(file));
+        let mut database = self.database(identity, Descriptor::Plain(plain), table, head);
+        database.may_convert = may_convert;
+        Ok(database)
+    }
+
+    fn database(self, identity: Identity, file: Descriptor, table: Table, head: Head) -> Database {
+        Database {
+            path: self.path(),
+            is_writer: self.is_writer(),
+            has_flock: self.locks(),
+            settings: Settings::of_open(self.flags),
+            fatal: self.fatal,
+            name: self.name,
+            may_convert: false,
+            identity,
+            process: process_id(),
+            file,
+            given: None,
+            table: Some(table),
+            head,
+            snapshots: None,
+            failure: None,
+            access_count: 0,
+            needs_recovery: false,
+        }
+    }
+}
+
+fn is_gdbm(path: &Path) -> bool {
+    splitpoint_legacy::identify(path)
+        .is_ok_and(|found| found.is_some_and(|identity| identity.format == Format::Gdbm))
+}
+
+/// Returns what the header of an old file says.
+fn head_of_old(file: &OldFile) -> Head {
+    let number = |name: &str| {
+        let parameters = file.parameters();
+        let found = parameters.iter().find(|parameter| parameter.name == name);
+        found.and_then(|parameter| parameter.value.parse().ok())
+    };
+    let block_bytes = number("block size").and_then(|bytes| u32::try_from(bytes).ok());
+    Head { block_bytes: block_bytes.unwrap_or(512), sync_count: number("syncs") }
+}

@@ -1,0 +1,133 @@
+//! Snapshots of the file beside it: made at each sync, and chosen after a crash.
+//!
+//! Stores do not need them: they are whole after a crash. They are for programs that ask.
+
+use std::ffi::{CString, c_int};
+use std::fs::{File, Metadata, Permissions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use crate::code::{Code, Failure, Outcome};
+use crate::database::Request;
+use crate::descriptor;
+use crate::flags;
+
+const WRITE_ONLY: u32 = 0o200;
+const READ_ONLY: u32 = 0o400;
+/// The call that makes a file share the blocks of another (`FICLONE`).
+const CLONE: libc::Ioctl = 0x4004_9409;
+
+/// The two files that take snapshots in turn: while one is being made, the other is whole.
+#[derive(Debug)]
+pub(crate) struct Snapshots {
+    files: [File; 2],
+    next: usize,
+}
+
+impl Snapshots {
+    /// Creates the two files, which must not exist.
+    pub(crate) fn create(names: [&CString; 2]) -> Outcome<Self> {
+        if names[0] == names[1] {
+            return Err(Failure::of(Code::ERR_USAGE));
+        }
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        let create = |name: &CString| {
+            descriptor::open(name, flags, WRITE_ONLY)
+                .map_err(|error| Failure::of_io(Code::FILE_OPEN_ERROR, &error))
+        };
+        Ok(Self { files: [create(names[0])?, create(names[1])?], next: 0 })
+    }
+
+    /// Makes the next of the two a snapshot of `database`, which is durable.
+    pub(crate) fn take(&mut self, database: &File) -> Outcome<()> {
+        let file = &self.files[self.next];
+        let allow = |mode| file.set_permissions(Permissions::from_mode(mode));
+        let failed = |code| move |error: std::io::Error| Failure::of_io(code, &error);
+        // A file that may only be written is not whole.
+        allow(WRITE_ONLY).map_err(failed(Code::ERR_FILE_MODE))?;
+        // SAFETY: both descriptors are open; the call takes no pointer.
+        if unsafe { libc::ioctl(file.as_raw_fd(), CLONE, database.as_raw_fd()) } == -1 {
+            return Err(failed(Code::ERR_SNAPSHOT_CLONE)(std::io::Error::last_os_error()));
+        }
+        file.sync_all().map_err(failed(Code::FILE_SYNC_ERROR))?;
+        allow(READ_ONLY).map_err(failed(Code::ERR_FILE_MODE))?;
+        file.sync_all().map_err(failed(Code::FILE_SYNC_ERROR))?;
+        self.next = 1 - self.next;
+        Ok(())
+    }
+}
+
+/// Which of two snapshots to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Choice {
+    Ok = 0,
+    Bad = 1,
+    Error = 2,
+    Same = 3,
+    Suspicious = 4,
+}
+
+/// What a file says of itself as a snapshot.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    is_whole: bool,
+    sync_count: Option<u64>,
+    modified: (i64, i64),
+}
+
+/// Chooses the snapshot that is whole and newer, and returns its number; only of `Ok` and `Suspicious`.
+pub(crate) fn latest(names: [&CString; 2]) -> Outcome<(Choice, usize)> {
+    let [even, odd] = [candidate(names[0])?, candidate(names[1])?];
+    let newer_of = |first: (i64, i64), second| usize::from(second > first);
+    let choice = match (even.is_whole, odd.is_whole) {
+        (true, false) => (Choice::Ok, 0),
+        (false, true) => (Choice::Ok, 1),
+        (false, false) => (Choice::Bad, 0),
+        (true, true) => match (even.sync_count, odd.sync_count) {
+            (Some(first), Some(second)) if first != second => {
+                // The count goes on from 0 after the largest.
+                let ahead = second.wrapping_sub(first);
+                let is_second = ahead < 1 << 63;
+                let distance = if is_second { ahead } else { ahead.wrapping_neg() };
+                let choice = if distance == 1 { Choice::Ok } else { Choice::Suspicious };
+                (choice, usize::from(is_second))
+            }
+            (Some(_), None) => (Choice::Suspicious, 0),
+            (None, Some(_)) => (Choice::Suspicious, 1),
+            _ if even.modified == odd.modified => (Choice::Same, 0),
+            _ => (Choice::Ok, newer_of(even.modified, odd.modified)),
+        },
+    };
+    Ok(choice)
+}
+
+fn candidate(name: &CString) -> Outcome<Candidate> {
+    let path = std::path::Path::new(std::ffi::OsStr::new(
+        name.to_str().map_err(|_| Failure::of(Code::ERR_USAGE))?,
+    ));
+    let metadata: Metadata = std::fs::symlink_metadata(path)
+        .map_err(|error| Failure::of_io(Code::FILE_STAT_ERROR, &error))?;
+    let mode = metadata.mode() & (READ_ONLY | WRITE_ONLY);
+    let modified = (metadata.mtime(), metadata.mtime_nsec());
+    let is_snapshot = metadata.is_file() && mode == READ_ONLY;
+    if !is_snapshot {
+        return Ok(Candidate { is_whole: false, sync_count: None, modified });
+    }
+    let request = Request {
+        name: name.clone(),
+        block_size: 0,
+        flags: flags::READER | flags::NOLOCK,
+        mode: 0,
+        fatal: None,
+    };
+    // One that cannot be read is not whole.
+    let sync_count = request.open().map(|database| database.head.sync_count);
+    Ok(Candidate { is_whole: sync_count.is_ok(), sync_count: sync_count.ok().flatten(), modified })
+}
+
+impl From<Choice> for c_int {
+    fn from(choice: Choice) -> Self {
+        choice as Self
+    }
+}

@@ -1,0 +1,185 @@
+/* Locks of the program's own, turns of two processes, and forks. An alarm ends what waits for ever. */
+#include <errno.h>
+#include <fcntl.h>
+#include <gdbm.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(claim)                                                                   \
+  do {                                                                                 \
+    if (!(claim)) {                                                                    \
+      fprintf(stderr, "line %d: %s (gdbm_errno %d, errno %d)\n", __LINE__, #claim,     \
+              gdbm_errno, errno);                                                      \
+      _exit(1);                                                                        \
+    }                                                                                  \
+  } while (0)
+
+static datum number(char *buf, int n) {
+  datum d;
+  d.dptr = buf;
+  d.dsize = sprintf(buf, "%d", n);
+  return d;
+}
+
+static int put(GDBM_FILE db, int n) {
+  char buf[20];
+  return gdbm_store(db, number(buf, n), number(buf, n), GDBM_REPLACE);
+}
+
+static gdbm_count_t count_of(const char *name) {
+  GDBM_FILE db = gdbm_open(name, 0, GDBM_READER, 0, NULL);
+  gdbm_count_t count = 0;
+  CHECK(db && gdbm_count(db, &count) == 0);
+  CHECK(gdbm_close(db) == 0);
+  return count;
+}
+
+static void lock_whole(int fd, int type) {
+  struct flock whole;
+  memset(&whole, 0, sizeof whole);
+  whole.l_type = (short)type;
+  whole.l_whence = SEEK_SET;
+  CHECK(fcntl(fd, F_SETLKW, &whole) == 0);
+}
+
+static void own_locks(void) {
+  GDBM_FILE db = gdbm_open("own.db", 0, GDBM_NEWDB, 0600, NULL);
+  int fd = gdbm_fdesc(db), other;
+  pid_t child;
+  int status;
+  CHECK(flock(fd, LOCK_EX) == 0 && put(db, 1) == 0);
+  lock_whole(fd, F_WRLCK);
+  CHECK(put(db, 2) == 0);
+  /* The exclusion is the program's to give up; the store is not. */
+  CHECK(flock(fd, LOCK_UN) == 0 && put(db, 3) == 0);
+  child = fork();
+  if (child == 0) {
+    CHECK(gdbm_open("own.db", 0, GDBM_WRITER, 0, NULL) == NULL);
+    CHECK(gdbm_errno == GDBM_CANT_BE_WRITER && errno == EAGAIN);
+    _exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  lock_whole(fd, F_UNLCK);
+  CHECK(put(db, 4) == 0 && gdbm_sync(db) == 0);
+  CHECK(gdbm_open("own.db", 0, GDBM_WRITER, 0, NULL) == NULL);
+  CHECK(gdbm_close(db) == 0 && count_of("own.db") == 4);
+
+  db = gdbm_open("own.db", 0, GDBM_WRITER | GDBM_NOLOCK, 0, NULL);
+  other = open("own.db", O_RDWR);
+  CHECK(db && flock(other, LOCK_EX) == 0 && put(db, 5) == 0 && flock(other, LOCK_UN) == 0);
+  CHECK(gdbm_open("own.db", 0, GDBM_WRITER | GDBM_NOLOCK, 0, NULL) == NULL);
+  CHECK(gdbm_close(db) == 0);
+  close(other);
+  CHECK(count_of("own.db") == 5);
+}
+
+#define TURNS 100
+
+static void turns(void) {
+  pid_t child = fork();
+  int base = child ? 0 : TURNS, done = 0, status;
+  while (done < TURNS) {
+    GDBM_FILE db = gdbm_open("turns.db", 0, GDBM_WRCREAT, 0600, NULL);
+    if (!db) {
+      CHECK(gdbm_errno == GDBM_CANT_BE_WRITER && errno == EAGAIN);
+      usleep(100);
+      continue;
+    }
+    CHECK(put(db, base + done++) == 0);
+    CHECK(gdbm_close(db) == 0);
+  }
+  if (child == 0) _exit(0);
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  CHECK(count_of("turns.db") == 2 * TURNS);
+}
+
+/* A daemon: the parent opens and exits, the child goes on. */
+static void daemons(void) {
+  int ready[2], status;
+  pid_t parent;
+  CHECK(pipe(ready) == 0);
+  parent = fork();
+  if (parent == 0) {
+    GDBM_FILE db = gdbm_open("daemon.db", 0, GDBM_NEWDB, 0600, NULL);
+    CHECK(db && put(db, 1) == 0);
+    if (fork() == 0) {
+      char buf[20];
+      datum found;
+      while (getppid() != 1 && waitpid(-1, NULL, WNOHANG) == 0) usleep(100);
+      CHECK(put(db, 2) == 0);
+      found = gdbm_fetch(db, number(buf, 1));
+      CHECK(found.dptr && found.dsize == 1);
+      free(found.dptr);
+      CHECK(gdbm_close(db) == 0);
+      CHECK(write(ready[1], "x", 1) == 1);
+      _exit(0);
+    }
+    _exit(0);
+  }
+  close(ready[1]);
+  CHECK(waitpid(parent, &status, 0) == parent && status == 0);
+  {
+    char byte;
+    CHECK(read(ready[0], &byte, 1) == 1);
+  }
+  CHECK(count_of("daemon.db") == 2);
+
+  /* A child that looks at what its parent reads, and closes it, does not harm the parent. */
+  {
+    GDBM_FILE db = gdbm_open("daemon.db", 0, GDBM_READER, 0, NULL);
+    char buf[20];
+    pid_t child = fork();
+    if (child == 0) {
+      CHECK(gdbm_exists(db, number(buf, 2)) == 1);
+      CHECK(gdbm_close(db) == 0);
+      _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(gdbm_exists(db, number(buf, 1)) == 1 && gdbm_close(db) == 0);
+  }
+}
+
+/* A program that closes all descriptors, and opens files of its own in their place. */
+static void closed_descriptors(void) {
+  GDBM_FILE db = gdbm_open("closed.db", 0, GDBM_NEWDB, 0600, NULL);
+  int fd, i;
+  char *big = calloc(1, 1 << 20);
+  char buf[20];
+  datum value;
+  CHECK(db && put(db, 1) == 0);
+  for (fd = 3; fd < 64; fd++) close(fd);
+  for (i = 0; i < 32; i++) CHECK(open("stranger", O_RDWR | O_CREAT, 0600) >= 0);
+  value.dptr = big;
+  value.dsize = 1 << 20;
+  for (i = 0; i < 8; i++) gdbm_store(db, number(buf, i), value, GDBM_REPLACE);
+  gdbm_close(db);
+  free(big);
+  CHECK(lseek(3, 0, SEEK_END) == 0);
+  for (fd = 3; fd < 35; fd++) CHECK(fcntl(fd, F_GETFD) != -1);
+}
+
+/* Programs build under one name, and rename while it is open. */
+static void renames(void) {
+  GDBM_FILE old, db = gdbm_open("built", 0, GDBM_NEWDB, 0600, NULL);
+  char buf[20];
+  CHECK(db && put(db, 1) == 0 && gdbm_close(db) == 0);
+  old = gdbm_open("built", 0, GDBM_READER, 0, NULL);
+  db = gdbm_open("new", 0, GDBM_NEWDB, 0600, NULL);
+  CHECK(old && db && put(db, 2) == 0 && rename("new", "built") == 0 && put(db, 3) == 0);
+  CHECK(gdbm_exists(old, number(buf, 1)) == 1 && gdbm_close(old) == 0);
+  CHECK(gdbm_close(db) == 0 && count_of("built") == 2);
+}
+
+int main(void) {
+  alarm(50);
+  own_locks();
+  turns();
+  daemons();
+  renames();
+  closed_descriptors();
+  puts("done");
+  return 0;
+}

@@ -1,0 +1,54 @@
+//! One program that calls every function, with the original and with ours: the same lines.
+
+use crate::support::{Program, Whose, assert_bound_to_ours, original};
+
+/// Lines that differ, of the original and of ours, and why.
+const DIFFERENT: [(&str, &str); 4] = [
+    // It opens the folder, and fails to read it.
+    (
+        "open a folder to read: 0, gdbm_errno 6, errno set",
+        "open a folder to read: 0, gdbm_errno 3, errno set",
+    ),
+    // It says that it keeps free blocks in the header, where a store has no blocks.
+    ("centfree 1", "centfree 0"),
+    // It reads on where the call before it stopped.
+    (
+        "fd_open of text, closed on error: 0, gdbm_errno 25",
+        "fd_open of text, closed on error: 0, gdbm_errno 7",
+    ),
+    // It has no number for a file that is no dump.
+    ("import text: -1, gdbm_errno 6, errno 0", "import text: -1, gdbm_errno 7"),
+];
+
+#[test]
+fn every_call_returns_what_the_original_returns() {
+    let program = Program::compile("calls");
+    assert_bound_to_ours(program.command(Whose::Ours), "gdbm_open");
+    let ours = Program::compile("calls").run::<&str>(Whose::Ours, &[]);
+    assert!(ours.lines().count() > 120, "{ours}");
+    assert!(ours.contains("insert again: 1, gdbm_errno 17"), "{ours}");
+    if original().is_none() {
+        return;
+    }
+    let original = Program::compile("calls").run::<&str>(Whose::Original, &[]);
+    assert_eq!(original.lines().count(), ours.lines().count(), "{ours}");
+    for (expected, found) in original.lines().zip(ours.lines()) {
+        let is_known = DIFFERENT.contains(&(expected, found));
+        assert!(expected == found || is_known, "expected {expected:?}, found {found:?}");
+    }
+}
+
+/// Under valgrind, which ends with 9 for an invalid access or a block that is lost.
+#[test]
+fn the_calls_neither_leak_nor_touch_what_was_freed() {
+    if std::process::Command::new("valgrind").arg("--version").output().is_err() {
+        return;
+    }
+    let program = Program::compile("calls");
+    let mut command = std::process::Command::new("timeout");
+    command.args(["300", "valgrind", "-q", "--error-exitcode=9", "--leak-check=full"]);
+    command.args(["--errors-for-leak-kinds=definite", "--child-silent-after-fork=yes"]);
+    command.arg(program.folder.path().join("calls.bin")).current_dir(program.folder.path());
+    crate::support::bind(&mut command, Whose::Ours);
+    crate::support::succeed(&mut command);
+}

@@ -1,0 +1,77 @@
+//! Dumps go from the original's programs to ours and back, in both formats.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Program, Whose, bind, original, succeed, text};
+
+/// Returns the pairs of a dump in text, in base64.
+fn pairs(dump: &str) -> BTreeMap<String, String> {
+    let mut data = Vec::new();
+    for line in dump.lines() {
+        if line.starts_with("#:len=") {
+            data.push(format!("{line} "));
+        } else if !line.starts_with('#') {
+            data.last_mut().expect("a size comes before").push_str(line);
+        }
+    }
+    assert!(data.len().is_multiple_of(2), "keys and values take turns");
+    data.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+}
+
+fn tool(whose: Whose, name: &str, folder: &Path, args: &[&str]) -> String {
+    let mut command = Command::new(name);
+    command.args(args).current_dir(folder);
+    bind(&mut command, whose);
+    text(succeed(&mut command))
+}
+
+#[test]
+fn dumps_of_both_formats_load_in_both_directions() {
+    let has_tools = ["gdbm_dump", "gdbm_load"].iter().all(|name| {
+        Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
+    });
+    if original().is_none() || !has_tools {
+        return;
+    }
+    let program = Program::compile("dumps");
+    let folder = program.folder.path();
+    for (from, to) in [(Whose::Ours, Whose::Original), (Whose::Original, Whose::Ours)] {
+        for format in ["ascii", "binary"] {
+            program.run(from, &["source.db"]);
+            let format = format!("--format={format}");
+            let _ = std::fs::remove_file(folder.join("target.db"));
+            tool(from, "gdbm_dump", folder, &[&format, "source.db", "dump"]);
+            tool(to, "gdbm_load", folder, &["dump", "target.db"]);
+            std::fs::remove_file(folder.join("dump")).unwrap();
+            let source = pairs(&tool(from, "gdbm_dump", folder, &["source.db"]));
+            let target = pairs(&tool(to, "gdbm_dump", folder, &["target.db"]));
+            assert!(source == target && source.len() == 500, "{from:?} {format}");
+            std::fs::remove_file(folder.join("source.db")).unwrap();
+        }
+    }
+}
+
+/// An empty value, which the loader of the original refuses, and dumps that are cut or changed.
+#[test]
+fn the_loader_takes_empty_values_and_names_the_line_of_an_error() {
+    let program = Program::compile("dumps");
+    let folder = program.folder.path();
+    let good = "# GDBM dump\n#:version=1.1\n#:file=named.db\n#:format=standard\n# End of header\n\
+                #:len=3\nb25l\n#:len=0\n#:count=1\n# End of data\n";
+    let load = |dump: &str| {
+        let _ = std::fs::remove_file(folder.join("named.db"));
+        std::fs::write(folder.join("dump"), dump).unwrap();
+        program.run(Whose::Ours, &["load", "dump"])
+    };
+    assert_eq!(load(good), "loaded 1 keys\n");
+    assert_eq!(load(&good.replace("count=1", "count=2")), "gdbm_errno 18, line 9\n");
+    assert_eq!(load(&good.replace("b25l", "b25")), "gdbm_errno 18, line 7\n");
+    assert_eq!(load(&good.replace("len=3", "len=4")), "gdbm_errno 18, line 8\n");
+    assert_eq!(load(&good.replace("len=3", "len=-3")), "gdbm_errno 18, line 6\n");
+    assert_eq!(load(good.split("#:count").next().unwrap()), "gdbm_errno 25, line 9\n");
+    assert_eq!(load(&good.replace("#:file=named.db\n", "")), "gdbm_errno 26, line 4\n");
+    assert_eq!(load("no dump\n"), "gdbm_errno 18, line 1\n");
+    assert_eq!(load(""), "gdbm_errno 25, line 1\n");
+}

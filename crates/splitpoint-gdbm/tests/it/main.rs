@@ -1,0 +1,24 @@
+//! C programs against the library: compiled when the tests run, and bound to ours or to the original.
+
+#[cfg(test)]
+mod calls;
+#[cfg(test)]
+mod cpython;
+#[cfg(test)]
+mod crashes;
+#[cfg(test)]
+mod dumps;
+#[cfg(test)]
+mod header;
+#[cfg(test)]
+mod locks;
+#[cfg(test)]
+mod old_files;
+#[cfg(test)]
+mod perl;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod symbols;
+#[cfg(test)]
+mod walks;

@@ -1,0 +1,54 @@
+//! Files that gdbm has written: read in place, refused to writers, or converted when that is asked for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::{Program, Whose};
+
+/// Returns the samples that the original wrote, of every layout.
+fn samples() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../splitpoint-legacy/tests/fixtures");
+    let mut samples: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "gdbm"))
+        .collect();
+    samples.sort();
+    assert!(!samples.is_empty());
+    samples
+}
+
+#[test]
+fn old_files_are_read_in_place_refused_to_writers_and_converted_on_request() {
+    let program = Program::compile("old");
+    for sample in samples() {
+        let before = fs::read(&sample).unwrap();
+        let count = splitpoint::Table::len(&splitpoint_legacy::open(&sample).unwrap()).unwrap();
+        let copy = program.folder.path().join(sample.file_name().unwrap());
+        fs::write(&copy, &before).unwrap();
+        let run = |word: &str| program.run(Whose::Ours, &[Path::new(word), &copy]);
+        assert_eq!(run("read"), format!("{count} keys\n"), "{sample:?}");
+        assert_eq!(run("write"), "gdbm_errno 10, EROFS\n");
+        assert!(fs::read(&copy).unwrap() == before, "{sample:?} was written");
+
+        let converts = |word: &str| {
+            let mut command = program.command(Whose::Ours);
+            command.env("SPLITPOINT_OLD_FILES", "convert").arg(word).arg(&copy);
+            crate::support::text(crate::support::succeed(&mut command))
+        };
+        // A writer that changes nothing converts nothing.
+        assert_eq!(converts("look"), format!("{count} keys\n"));
+        assert!(fs::read(&copy).unwrap() == before, "{sample:?} was converted by a look");
+        assert_eq!(converts("write"), format!("{} keys\n", count + 1));
+        let mut kept = copy.clone().into_os_string();
+        kept.push(".before-splitpoint");
+        assert!(fs::read(&kept).unwrap() == before, "{sample:?} was not kept");
+        assert_eq!(run("read"), format!("{} keys\n", count + 1));
+        let db = splitpoint::Db::open(&copy).unwrap();
+        let old = splitpoint_legacy::open(&sample).unwrap();
+        for entry in splitpoint::Table::scan(&old).unwrap() {
+            let entry = entry.unwrap();
+            assert_eq!(db.get(&*entry.key).unwrap().as_deref(), Some(&*entry.value));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! `OwnFile`: a file whose descriptor a program may close under its owner.
+//!
+//! Daemons close all descriptors from 3 up, and then open files of their own, which get the same numbers.
+//! What is written through such a number goes into a stranger's file, and closing it closes that.
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::IntoRawFd;
+
+use rustix::io::Errno;
+
+/// An open file that notices when its descriptor leads elsewhere.
+#[derive(Debug)]
+pub(super) struct OwnFile {
+    /// There until the drop.
+    file: Option<File>,
+    device: u64,
+    inode: u64,
+}
+
+impl OwnFile {
+    /// Takes an open file.
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        let status = rustix::fs::fstat(&file)?;
+        Ok(Self { file: Some(file), device: status.st_dev, inode: status.st_ino })
+    }
+
+    /// Returns the file to write to it, or an error if its descriptor leads elsewhere.
+    pub(super) fn checked(&self) -> io::Result<&File> {
+        if self.is_own() { Ok(self) } else { Err(Errno::BADF.into()) }
+    }
+
+    /// Returns the file, wherever its descriptor leads.
+    pub(super) fn into_file(mut self) -> Option<File> {
+        self.file.take()
+    }
+
+    fn is_own(&self) -> bool {
+        let status = self.file.as_ref().map(rustix::fs::fstat);
+        matches!(status, Some(Ok(found)) if (found.st_dev, found.st_ino) == (self.device, self.inode))
+    }
+}
+
+impl Deref for OwnFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        self.file.as_ref().expect("it is there until the drop")
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        if self.file.is_some()
+            && !self.is_own()
+            && let Some(file) = self.file.take()
+        {
+            // The number may be a stranger's.
+            let _ = file.into_raw_fd();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+    use super::*;
+
+    /// The descriptor gets a stranger's file, as after a close and an open by the program.
+    #[test]
+    fn a_descriptor_that_leads_elsewhere_is_neither_written_nor_closed() {
+        let own = OwnFile::new(tempfile::tempfile().unwrap()).unwrap();
+        assert!(own.checked().is_ok());
+        let stranger = tempfile::tempfile().unwrap();
+        let number = own.as_raw_fd();
+        // SAFETY: the descriptor is open, and this value is never dropped.
+        let place = unsafe { OwnedFd::from_raw_fd(number) };
+        let mut place = std::mem::ManuallyDrop::new(place);
+        rustix::io::dup2(&stranger, &mut place).unwrap();
+        assert_eq!(own.checked().unwrap_err().raw_os_error(), Some(libc::EBADF));
+        drop(own);
+        // SAFETY: the descriptor is still open, or the next line fails.
+        let number = unsafe { BorrowedFd::borrow_raw(number) };
+        assert!(rustix::fs::fstat(number.as_fd()).is_ok(), "it was not closed");
+    }
+}
