@@ -93,8 +93,8 @@ pub unsafe extern "C" fn fetch(key: Datum) -> Datum {
     with_current(Datum::NONE, |current| {
         // SAFETY: the caller promised it.
         let key = unsafe { bytes(key) }?;
-        let value = current.database.fetch(key)?;
-        Ok(value.map_or(Datum::NONE, |value| current.value.lend(&value)))
+        let value = current.database.fetch(key, |value| current.value.lend(value))?;
+        Ok(value.unwrap_or(Datum::NONE))
     })
 }
 

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
 use libc::c_int;
-use splitpoint::{Error, ErrorKind, PutMode, SharedFile, Value};
+use splitpoint::{Error, ErrorKind, PutMode, SharedFile};
 use splitpoint_ffi::errno_of;
 
 use crate::descriptor::{Descriptor, Flags};
@@ -39,7 +39,7 @@ pub enum StoreMode {
 /// let mut database = Database::open(&Request::create(&name)).unwrap();
 /// assert!(database.store(b"Peru", b"Lima", StoreMode::Insert).unwrap());
 /// assert!(!database.store(b"Peru", b"Cusco", StoreMode::Insert).unwrap());
-/// assert_eq!(database.fetch(b"Peru").unwrap().unwrap(), b"Lima");
+/// assert_eq!(database.fetch(b"Peru", <[u8]>::to_vec).unwrap().unwrap(), b"Lima");
 /// database.close().unwrap();
 /// assert!(dir.path().join("capitals.pag").exists());
 /// ```
@@ -63,18 +63,24 @@ pub struct Database {
 }
 
 impl Database {
-    /// Returns the value of a key.
+    /// Calls `take` with the value of a key, and returns what it returns; `None` if the key is absent.
     ///
     /// # Errors
     ///
     /// The code of the failure. A key that is absent is none.
-    pub fn fetch(&mut self, key: &[u8]) -> Result<Option<Value<'_>>, Failure> {
-        if self.is_inherited()
-            && matches!(self.table()?.get(key), Err(error) if is_of_a_fork(&error))
-        {
-            self.adopt()?;
+    pub fn fetch<T>(
+        &mut self,
+        key: &[u8],
+        mut take: impl FnMut(&[u8]) -> T,
+    ) -> Result<Option<T>, Failure> {
+        let mut get = |table: &Table| Ok(table.get(key)?.map(|value| take(&value)));
+        match get(self.table()?) {
+            Err(error) if is_of_a_fork(&error) && self.is_inherited() => {
+                self.adopt()?;
+                get(self.table()?).map_err(|error| errno_of(&error))
+            }
+            got => got.map_err(|error| errno_of(&error)),
         }
-        self.table()?.get(key).map_err(|error| errno_of(&error))
     }
 
     /// Stores a pair, and returns whether it did: [`StoreMode::Insert`] keeps an old value.

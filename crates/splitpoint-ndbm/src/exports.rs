@@ -95,8 +95,8 @@ pub unsafe extern "C" fn dbm_fetch(dbm: *mut DBM, key: Datum) -> Datum {
     let fetch = |handle: &mut Handle| {
         // SAFETY: the contract of ndbm.
         let key = unsafe { bytes(key) }?;
-        let value = handle.database.fetch(key)?;
-        Ok(value.map_or(Datum::NONE, |value| handle.value.lend(&value)))
+        let value = handle.database.fetch(key, |value| handle.value.lend(value))?;
+        Ok(value.unwrap_or(Datum::NONE))
     };
     // SAFETY: the contract of ndbm.
     unsafe { call(dbm, Datum::NONE, fetch) }
