@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::dependencies::{self, Installing, Missing, NIGHTLY};
 use crate::process::{command, run as run_program, run_tests, target};
-use crate::{Failure, console, instructions, licenses, python, race, tidy};
+use crate::{Failure, console, drop_ins, instructions, licenses, python, race, tidy};
 
 /// What became of a layer that did not fail.
 #[derive(Debug, PartialEq, Eq)]
@@ -83,6 +83,7 @@ fn layers(root: &Path, missing: Missing) -> Vec<Layer<'_>> {
                 None => python::test(root),
             }),
         ),
+        layer("drop-ins", Box::new(move || drop_ins::test(root))),
         layer("race", Box::new(move || race::test(root).map(Outcome::Passed))),
         layer(
             "instructions",
@@ -127,8 +128,9 @@ const DOCUMENTATION: [&str; 3] = [
     "doc --workspace --no-deps --lib",
 ];
 
-/// New crates come under this layer by themselves.
-const REST: &str = "test --workspace --exclude splitpoint --exclude splitpoint-cli";
+/// New crates come under this layer by themselves. The tests of the C libraries need them installed.
+const REST: &str =
+    "test --workspace --exclude splitpoint --exclude splitpoint-cli --exclude splitpoint-c";
 
 fn cargo(root: &Path, line: &str) -> Command {
     command(root, "cargo", &line.split(' ').collect::<Vec<_>>())

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cargo_metadata::{CargoOpt, MetadataCommand};
+use cargo_metadata::{CargoOpt, MetadataCommand, Package};
 use spdx::{Expression, ParseMode};
 
 use crate::{Failure, console};
@@ -20,6 +20,9 @@ const ALLOWED: [&str; 9] = [
     "Zlib",
 ];
 
+/// Programs that only build or check, by package and license: nothing of theirs is shipped.
+const TOOLS: [(&str, &str); 1] = [("cbindgen", "MPL-2.0")];
+
 /// Checks every package that the workspace depends on, with all features.
 pub(crate) fn check(root: &Path) -> Result<(), Failure> {
     let metadata = MetadataCommand::new()
@@ -28,8 +31,12 @@ pub(crate) fn check(root: &Path) -> Result<(), Failure> {
         .other_options(vec!["--locked".to_owned()])
         .exec()
         .map_err(|cause| format!("`cargo metadata`: {cause}"))?;
+    let is_tool = |package: &Package| {
+        package.license.as_deref().is_some_and(|it| TOOLS.contains(&(&package.name, it)))
+    };
     let foreign = || metadata.packages.iter().filter(|package| package.source.is_some());
     let problems: Vec<String> = foreign()
+        .filter(|package| !is_tool(package))
         .filter_map(|package| {
             let source = package.source.as_ref().map_or("", |source| source.repr.as_str());
             let problem = problem_of(package.license.as_deref(), source)?;

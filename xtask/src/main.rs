@@ -1,4 +1,5 @@
-//! Automation of this repository: `cargo xtask test`, `tidy`, `docs`, `race` and `ci-deps`.
+//! Automation of this repository: `cargo xtask test`, `tidy`, `docs`, `race`, `stage` and
+//! `ci-deps`.
 //!
 //! One way to do each thing, the same on a developer's machine and in CI.
 
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 mod console;
 mod dependencies;
 mod docs;
+mod drop_ins;
 mod hash_ids;
 mod instructions;
 mod layers;
@@ -19,6 +21,7 @@ mod python;
 mod race;
 mod rust;
 mod schema;
+mod stage;
 mod tidy;
 mod tree;
 
@@ -34,6 +37,9 @@ commands:
   tidy          check the rules that no compiler checks
   docs          bring the generated parts of docs/ up to date
   race          run other engines and this one against each other; `race --help`
+  stage PREFIX [WORD]
+                build the C libraries, or those with WORD in their names,
+                and install them under PREFIX, with headers and manual pages
   ci-deps       install what the tests need
 
 `cargo xtask test` stops at the first layer that fails. With SPLITPOINT_SLOW=1 the same tests run
@@ -58,6 +64,11 @@ enum Command {
     Docs,
     /// The options, for the program that runs the race.
     Race(Vec<String>),
+    /// Where the C libraries are installed; all, or those with a word in their names.
+    Stage {
+        prefix: PathBuf,
+        word: Option<String>,
+    },
     InstallDependencies,
 }
 
@@ -81,6 +92,11 @@ fn parse(words: &[&str]) -> Result<Command, Failure> {
         }
         ["help" | "-h" | "--help", ..] | [_, "-h" | "--help"] => Ok(Command::Help),
         ["test", options @ ..] => parse_test(options),
+        ["stage", prefix] => Ok(Command::Stage { prefix: prefix.into(), word: None }),
+        ["stage", prefix, word] => {
+            Ok(Command::Stage { prefix: prefix.into(), word: Some((*word).to_owned()) })
+        }
+        ["stage"] => Err(format!("where to? `cargo xtask stage PREFIX`\n\n{HELP}")),
         ["tidy"] => Ok(Command::Tidy),
         ["docs"] => Ok(Command::Docs),
         ["ci-deps"] => Ok(Command::InstallDependencies),
@@ -115,6 +131,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Tidy => tidy::run(&root)?,
         Command::Docs => docs::regenerate(&root)?,
         Command::Race(options) => race::run(&root, &options)?,
+        Command::Stage { prefix, word } => stage::run(&root, &prefix, word.as_deref())?,
         Command::InstallDependencies => drop(dependencies::install(&root, Installing::Allowed)?),
     }
     Ok(())

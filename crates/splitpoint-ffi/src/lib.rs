@@ -6,12 +6,14 @@
 //! - Memory that a program frees comes from malloc(3).
 //! - `errno` is set last, on failure alone.
 
+mod bytes;
 mod datum;
 mod environment;
 mod errno;
 mod memory;
 mod walk;
 
+pub use bytes::bytes_at;
 pub use datum::Datum;
 pub use environment::secure_variable;
 pub use errno::{errno, errno_of, set_errno};

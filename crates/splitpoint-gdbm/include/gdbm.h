@@ -68,11 +68,15 @@ extern "C" {
 
 typedef unsigned long long int gdbm_count_t;
 
-/* A key or a value. Those that functions return are the program's, to free with free(3). */
+/* A key or a value. Those that functions return are the program's, to free with free(3).
+   ndbm.h and dbm.h have the same type. */
+#ifndef SPLITPOINT_DATUM
+#define SPLITPOINT_DATUM
 typedef struct {
   char *dptr;
   int dsize;
 } datum;
+#endif
 
 typedef struct gdbm_file_info *GDBM_FILE;
 

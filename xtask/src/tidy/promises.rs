@@ -18,7 +18,7 @@ const BASES: [&str; 7] = [
 const ENDINGS: [&str; 4] = [".rs", ".md", ".toml", ".sh"];
 
 /// Commands of `cargo xtask`.
-const COMMANDS: [&str; 7] = ["test", "tidy", "docs", "race", "ci-deps", "help", "--help"];
+const COMMANDS: [&str; 8] = ["test", "stage", "tidy", "docs", "race", "ci-deps", "help", "--help"];
 
 /// Documents that tell of the past, when there were other files.
 const HISTORY: [&str; 2] = ["CHANGELOG.md", "record/"];

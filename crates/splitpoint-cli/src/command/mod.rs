@@ -22,6 +22,7 @@ mod man;
 mod put;
 mod rehash;
 mod repair;
+mod run;
 mod salvage;
 mod shared;
 mod stat;
@@ -59,6 +60,7 @@ pub(crate) enum Command {
     Bench(bench::Args),
     Demo(demo::Args),
     Lab(lab::Args),
+    Run(run::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -89,6 +91,7 @@ impl Command {
             Self::Bench(args) => bench::run(args, console),
             Self::Demo(args) => demo::run(args, console),
             Self::Lab(args) => lab::run(args, console),
+            Self::Run(args) => run::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args, console),
         }

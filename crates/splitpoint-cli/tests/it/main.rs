@@ -40,6 +40,7 @@ mod old_files;
 mod put;
 mod rehash;
 mod repair;
+mod run;
 mod sandbox;
 mod several_values;
 mod special_files;

@@ -1,0 +1,75 @@
+//! Why a call failed: its code, its `errno` and its message.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_int};
+
+use splitpoint::{Error, ErrorKind};
+use splitpoint_ffi::errno_of;
+
+use crate::code::{SP_ERR_ARGUMENT, SP_ERR_BUSY, SP_ERR_PANIC, code_of};
+
+/// The errors of C's `errno` that the library sets itself.
+const EINVAL: c_int = 22;
+const EBUSY: c_int = 16;
+const EIO: c_int = 5;
+
+/// A failed call.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: c_int,
+    pub(crate) errno: c_int,
+    message: String,
+}
+
+impl Failure {
+    /// An argument that cannot be; `message` names it and says what is expected.
+    pub(crate) fn argument(message: impl Into<String>) -> Self {
+        Self { code: SP_ERR_ARGUMENT, errno: EINVAL, message: message.into() }
+    }
+
+    /// Something that has to be closed first.
+    pub(crate) fn busy(message: impl Into<String>) -> Self {
+        Self { code: SP_ERR_BUSY, errno: EBUSY, message: message.into() }
+    }
+
+    /// A panic that was caught.
+    pub(crate) fn panic() -> Self {
+        let message = "a defect of the library; the handle refuses changes from now on";
+        Self { code: SP_ERR_PANIC, errno: EIO, message: message.to_owned() }
+    }
+
+    /// Returns the message for C.
+    pub(crate) fn text(&self) -> CString {
+        // A path may not have NUL bytes, so no message has any.
+        let bytes = self.message.bytes().filter(|&byte| byte != 0).collect::<Vec<u8>>();
+        CString::new(bytes).unwrap_or_default()
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let errno = errno_of(&error);
+        let message = match error.kind() {
+            ErrorKind::Corrupt => format!("{error}; `splitpoint check` lists all damage"),
+            ErrorKind::Locked => format!("{error}; one handle at a time may write"),
+            _ => error.to_string(),
+        };
+        Self { code: code_of(error.kind()), errno, message }
+    }
+}
+
+thread_local! {
+    /// The message of the last call of this thread that failed.
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Keeps `text` as the message of this thread.
+pub(crate) fn remember(text: CString) {
+    // A thread that is ending asks for no message.
+    let _ = LAST.try_with(|last| *last.borrow_mut() = text);
+}
+
+/// Returns the message of this thread; it is valid until the thread's next failure.
+pub(crate) fn last() -> *const std::ffi::c_char {
+    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}

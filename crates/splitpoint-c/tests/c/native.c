@@ -1,0 +1,188 @@
+/* Every function of libsplitpoint, on a file in the directory that is the argument. */
+#include <splitpoint.h>
+
+#include "check.h"
+
+static void put(sp_db *db, const char *key, const char *value)
+{
+    CHECK(sp_put(db, key, strlen(key), value, strlen(value)) == SP_OK);
+}
+
+static int is(const sp_db *db, const char *key, const char *value)
+{
+    sp_value found;
+    int is_equal;
+    if (sp_get(db, key, strlen(key), &found) != SP_OK)
+        return 0;
+    is_equal = found.size == strlen(value) && memcmp(found.data, value, found.size) == 0;
+    sp_release(&found);
+    CHECK(found.data == NULL);
+    sp_release(&found); /* Does nothing. */
+    return is_equal;
+}
+
+static void changes(sp_db *db)
+{
+    sp_value old, none;
+    char buffer[3];
+    void *copy;
+    size_t size;
+    uint64_t count;
+
+    put(db, "France", "Lyon");
+    CHECK(sp_get(db, "France", 6, &old) == SP_OK);
+    put(db, "France", "Paris");
+    CHECK(old.size == 4 && memcmp(old.data, "Lyon", 4) == 0); /* A change leaves it alone. */
+    sp_release(&old);
+    CHECK(is(db, "France", "Paris"));
+    CHECK(sp_put_with(db, "France", 6, "x", 1, SP_NEW, SP_SYNC) == SP_KEPT);
+    CHECK(sp_put_with(db, "Peru", 4, "Lima", 4, SP_NEW, SP_BUFFERED) == SP_OK);
+    CHECK(sp_put_with(db, "Peru", 4, "x", 1, 7, SP_DEFAULT) == SP_ERR_ARGUMENT);
+    CHECK(strcmp(sp_message(db), "mode is 7; expected SP_REPLACE or SP_NEW") == 0);
+    CHECK(strcmp(sp_message(NULL), sp_message(db)) == 0);
+
+    CHECK(sp_get_copy(db, "Peru", 4, &copy, &size) == SP_OK);
+    CHECK(size == 4 && memcmp(copy, "Lima", 4) == 0);
+    free(copy);
+    CHECK(sp_get_into(db, "Peru", 4, buffer, sizeof buffer, &size) == SP_OK);
+    CHECK(size == 4 && memcmp(buffer, "Lim", 3) == 0);
+    CHECK(sp_get_into(db, "Chad", 4, NULL, 0, &size) == SP_NOT_FOUND && size == 0);
+
+    /* Empty is not absent. */
+    CHECK(sp_put(db, NULL, 0, NULL, 0) == SP_OK);
+    CHECK(sp_get(db, "", 0, &none) == SP_OK && none.data != NULL && none.size == 0);
+    sp_release(&none);
+    CHECK(sp_get_copy(db, "", 0, &copy, &size) == SP_OK && copy != NULL && size == 0);
+    free(copy);
+    CHECK(sp_delete(db, "", 0) == SP_OK && sp_delete(db, "", 0) == SP_NOT_FOUND);
+    CHECK(sp_get(db, "", 0, &none) == SP_NOT_FOUND && none.data == NULL);
+    CHECK(sp_exists(db, "Peru", 4) == SP_OK && sp_exists(db, "peru", 4) == SP_NOT_FOUND);
+    CHECK(sp_delete_with(db, "Peru", 4, SP_SYNC) == SP_OK);
+    CHECK(sp_count(db, &count) == SP_OK && count == 1);
+}
+
+static void many(sp_db *db)
+{
+    sp_slice keys[3] = {{"a", 1}, {"b", 1}, {"absent", 6}};
+    sp_slice values[2] = {{"1", 1}, {"2", 1}};
+    sp_value found[3];
+    sp_batch *batch = sp_batch_new();
+
+    CHECK(sp_put_many(db, keys, values, 2, SP_DEFAULT) == SP_OK);
+    CHECK(sp_get_many(db, keys, 3, found) == SP_OK);
+    CHECK(*(const char *)found[1].data == '2' && found[2].data == NULL);
+    sp_release(&found[0]);
+    sp_release(&found[1]);
+    sp_release(&found[2]);
+
+    CHECK(batch != NULL);
+    CHECK(sp_batch_put(batch, "c", 1, "3", 1) == SP_OK);
+    CHECK(sp_batch_delete(batch, "a", 1) == SP_OK);
+    CHECK(sp_batch_count(batch) == 2);
+    CHECK(sp_apply(db, batch, SP_SYNC) == SP_OK);
+    CHECK(is(db, "c", "3") && sp_exists(db, "a", 1) == SP_NOT_FOUND);
+    CHECK(sp_batch_clear(batch) == SP_OK && sp_batch_count(batch) == 0);
+    sp_batch_free(batch);
+}
+
+/* Deletes every key as it comes. */
+static void scan(sp_db *db)
+{
+    enum { COUNT = 1000 };
+    sp_scan *scan;
+    sp_slice key, value;
+    uint64_t count, seen = 0;
+    int i, code;
+
+    for (i = 0; i < COUNT; i++)
+        CHECK(sp_put(db, &i, sizeof i, &i, sizeof i) == SP_OK);
+    CHECK(sp_count(db, &count) == SP_OK && count > COUNT);
+    CHECK(sp_scan_open(db, &scan) == SP_OK);
+    CHECK(sp_close(db) == SP_ERR_BUSY);
+    CHECK(strstr(sp_message(db), "close the scans first") != NULL);
+    while ((code = sp_scan_next(scan, &key, &value)) == SP_OK) {
+        CHECK(sp_delete(db, key.data, key.size) == SP_OK);
+        seen++;
+    }
+    CHECK(code == SP_END && key.data == NULL && seen == count);
+    CHECK(sp_scan_next(scan, NULL, NULL) == SP_END);
+    sp_scan_close(scan);
+    CHECK(sp_count(db, &count) == SP_OK && count == 0);
+}
+
+static void maintenance(sp_db *db)
+{
+    sp_stats stats;
+    int is_done = 0;
+
+    put(db, "kept", "value");
+    CHECK(sp_sync(db) == SP_OK);
+    CHECK(sp_maintain(db, 1 << 20, &is_done) == SP_OK);
+    CHECK(sp_compact(db) == SP_OK);
+    CHECK(sp_get_stats(db, &stats) == SP_OK);
+    CHECK(stats.record_count == 1 && stats.bucket_count >= 1 && stats.file_bytes > 0);
+}
+
+static void files(const char *directory)
+{
+    char path[4096];
+    sp_options *options = sp_options_new();
+    sp_db *db, *other;
+
+    CHECK(options != NULL);
+    CHECK(sp_options_create(options, SP_CREATE_NEW) == SP_OK);
+    CHECK(sp_options_durability(options, SP_BUFFERED) == SP_OK);
+    CHECK(sp_options_expected_records(options, 100) == SP_OK);
+    CHECK(sp_options_file_mode(options, 0600) == SP_OK);
+    CHECK(sp_options_hash(options, "siphash-1-3") == SP_OK);
+    CHECK(sp_options_hash(options, "md17") == SP_ERR_ARGUMENT);
+    CHECK(strcmp(sp_message(NULL), "there is no hash function `md17`") == 0);
+    CHECK(sp_options_create(options, 9) == SP_ERR_ARGUMENT && errno == EINVAL);
+
+    snprintf(path, sizeof path, "%s/a.spt", directory);
+    CHECK(sp_open(path, options, &db) == SP_OK);
+    changes(db);
+    many(db);
+    scan(db);
+    maintenance(db);
+    CHECK(sp_open(path, NULL, &other) == SP_ERR_LOCKED && other == NULL);
+    CHECK(errno == EAGAIN && strstr(sp_message(NULL), "a.spt") != NULL);
+    CHECK(sp_close(db) == SP_OK);
+    CHECK(sp_open(path, options, &db) == SP_ERR_FILE_EXISTS && errno == EEXIST);
+    sp_options_free(options);
+
+    options = sp_options_new();
+    CHECK(sp_options_read_only(options, 1) == SP_OK);
+    CHECK(sp_open(path, options, &db) == SP_OK);
+    CHECK(is(db, "kept", "value"));
+    CHECK(sp_put(db, "a", 1, "b", 1) == SP_ERR_READ_ONLY && errno == EPERM);
+    CHECK(sp_close(db) == SP_OK);
+
+    snprintf(path, sizeof path, "%s/none/a.spt", directory);
+    CHECK(sp_open(path, options, &db) == SP_ERR_NO_FILE && errno == ENOENT && db == NULL);
+    CHECK(sp_open(directory, options, &db) == SP_ERR_NOT_A_STORE);
+    sp_options_free(options);
+}
+
+static void memory(void)
+{
+    sp_db *db;
+    CHECK(sp_open_in_memory(NULL, &db) == SP_OK);
+    CHECK(sp_message(db)[0] == '\0');
+    changes(db);
+    many(db);
+    scan(db);
+    maintenance(db);
+    CHECK(sp_close(db) == SP_OK);
+}
+
+int main(int argument_count, char **arguments)
+{
+    CHECK(argument_count == 2);
+    CHECK(strchr(sp_version(), '.') != NULL);
+    CHECK(strcmp(sp_strerror(SP_NOT_FOUND), "the key is absent") == 0);
+    CHECK(sp_strerror(12345) != NULL);
+    memory();
+    files(arguments[1]);
+    return 0;
+}

@@ -1,0 +1,67 @@
+/* Null in every place where there is a pointer. */
+#include <splitpoint.h>
+
+#include "check.h"
+
+#define REFUSED(call) CHECK((call) == SP_ERR_ARGUMENT)
+
+int main(void)
+{
+    sp_db *db;
+    sp_options *options = sp_options_new();
+    sp_scan *scan;
+    sp_value value;
+    void *data;
+    size_t size;
+
+    REFUSED(sp_open(NULL, NULL, &db));
+    REFUSED(sp_open("a", NULL, NULL));
+    REFUSED(sp_open_in_memory(NULL, NULL));
+    REFUSED(sp_options_create(NULL, SP_CREATE_NEW));
+    REFUSED(sp_options_hash(NULL, "x"));
+    REFUSED(sp_options_hash(options, NULL));
+    REFUSED(sp_options_seed(NULL, 1));
+    sp_options_free(options);
+    sp_options_free(NULL);
+
+    REFUSED(sp_get(NULL, "a", 1, &value));
+    REFUSED(sp_put(NULL, "a", 1, "b", 1));
+    REFUSED(sp_delete(NULL, "a", 1));
+    REFUSED(sp_exists(NULL, "a", 1));
+    REFUSED(sp_sync(NULL));
+    REFUSED(sp_compact(NULL));
+    REFUSED(sp_count(NULL, NULL));
+    REFUSED(sp_get_stats(NULL, NULL));
+    REFUSED(sp_scan_open(NULL, &scan));
+    REFUSED(sp_scan_next(NULL, NULL, NULL));
+    CHECK(scan == NULL);
+    CHECK(sp_close(NULL) == SP_OK);
+    sp_scan_close(NULL);
+    sp_release(NULL);
+    sp_batch_free(NULL);
+    CHECK(sp_batch_count(NULL) == 0);
+    REFUSED(sp_batch_clear(NULL));
+
+    CHECK(sp_open_in_memory(NULL, &db) == SP_OK);
+    REFUSED(sp_put(db, NULL, 1, "b", 1));
+    REFUSED(sp_put(db, "a", 1, NULL, 1));
+    REFUSED(sp_put(db, "a", (size_t)-1, "b", 1));
+    REFUSED(sp_get(db, NULL, 1, &value));
+    CHECK(value.data == NULL);
+    REFUSED(sp_get(db, "a", 1, NULL));
+    REFUSED(sp_get_copy(db, "a", 1, NULL, &size));
+    REFUSED(sp_get_copy(db, "a", 1, &data, NULL));
+    REFUSED(sp_get_into(db, "a", 1, NULL, 1, &size));
+    REFUSED(sp_get_into(db, "a", 1, NULL, 0, NULL));
+    REFUSED(sp_get_many(db, NULL, 1, &value));
+    REFUSED(sp_put_many(db, NULL, NULL, 1, SP_DEFAULT));
+    REFUSED(sp_put_many(db, NULL, NULL, (size_t)-1, SP_DEFAULT));
+    REFUSED(sp_apply(db, NULL, SP_DEFAULT));
+    REFUSED(sp_count(db, NULL));
+    REFUSED(sp_get_stats(db, NULL));
+    REFUSED(sp_scan_open(db, NULL));
+    CHECK(sp_get_many(db, NULL, 0, NULL) == SP_OK);
+    CHECK(sp_put_many(db, NULL, NULL, 0, SP_DEFAULT) == SP_OK);
+    CHECK(sp_close(db) == SP_OK);
+    return 0;
+}

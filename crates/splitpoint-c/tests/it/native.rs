@@ -1,0 +1,67 @@
+//! `libsplitpoint`, from C.
+
+use std::fs;
+
+use crate::support::{Link, Program, prefix, repository, succeed};
+
+const LIBRARY: &[&str] = &["splitpoint"];
+
+#[test]
+fn the_interface_does_what_the_header_says() {
+    for link in [Link::Shared, Link::Archive, Link::Static] {
+        let program = Program::new("native.c", LIBRARY, link);
+        let dir = tempfile::tempdir().unwrap();
+        program.run(&[dir.path()]);
+    }
+}
+
+#[test]
+fn nothing_leaks_and_nothing_is_used_after_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    Program::new("native.c", LIBRARY, Link::Shared).run_checked(&[dir.path()]);
+}
+
+#[test]
+fn null_in_any_place_is_an_error_and_no_crash() {
+    Program::new("nulls.c", LIBRARY, Link::Shared).run_checked(&[]);
+}
+
+#[test]
+fn an_old_database_is_read_in_place_and_never_written() {
+    let old = repository().join("crates/splitpoint-legacy/tests/fixtures/gdbm-be-std-word.gdbm");
+    let before = fs::read(&old).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("old.gdbm");
+    fs::write(&copy, &before).unwrap();
+    let said = Program::new("old.c", LIBRARY, Link::Shared).run(&[&copy]);
+    assert_eq!(said, "500 keys\n");
+    assert_eq!(fs::read(&copy).unwrap(), before);
+}
+
+#[test]
+fn the_example_of_the_documentation_works() {
+    let source = repository().join("docs/examples/words.c");
+    assert!(fs::read_to_string(&source).unwrap().lines().count() <= 40, "it is to be short");
+    let program = Program::of_file(&source, LIBRARY, Link::Shared);
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("words.spt");
+    let count = |text: &str| {
+        let input = dir.path().join("input");
+        fs::write(&input, text).unwrap();
+        let input = fs::File::open(input).unwrap();
+        succeed(program.command().arg(&store).stdin(input))
+    };
+    count("the quick fox and the dog\n");
+    let said = count("the end\n");
+    let mut lines: Vec<&str> = said.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["and 1", "dog 1", "end 1", "fox 1", "quick 1", "the 3"]);
+}
+
+#[test]
+fn pkg_config_finds_the_library() {
+    let file = prefix().join("lib/pkgconfig/splitpoint.pc");
+    let text = fs::read_to_string(file).unwrap();
+    assert!(text.contains("Cflags: -I${includedir}/splitpoint\n"), "{text}");
+    assert!(text.contains("Libs: -L${libdir} -lsplitpoint\n"), "{text}");
+}

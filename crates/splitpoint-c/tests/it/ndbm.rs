@@ -1,0 +1,151 @@
+//! `libsplitpoint_ndbm`, from C.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::support::{Link, Program, repository, succeed};
+
+const LIBRARY: &[&str] = &["splitpoint_ndbm"];
+
+fn fixture(name: &str) -> PathBuf {
+    repository().join("crates/splitpoint-legacy/tests/fixtures").join(name)
+}
+
+#[test]
+fn the_interface_does_what_the_header_says() {
+    for link in [Link::Shared, Link::Archive, Link::Static] {
+        let dir = tempfile::tempdir().unwrap();
+        Program::new("ndbm.c", LIBRARY, link).run(&[&dir.path().join("x")]);
+        let mut files: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        files.sort();
+        assert_eq!(files, ["x.dir", "x.pag"]);
+        assert_eq!(fs::read(dir.path().join("x.dir")).unwrap().len(), 16);
+        for file in files {
+            let mode = fs::metadata(dir.path().join(file)).unwrap().mode();
+            assert_eq!(mode & 0o777, 0o640);
+        }
+    }
+}
+
+#[test]
+fn nothing_leaks_and_nothing_is_used_after_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    Program::new("ndbm.c", LIBRARY, Link::Shared).run_checked(&[&dir.path().join("x")]);
+}
+
+#[test]
+fn a_datum_of_posix_works_too() {
+    let dir = tempfile::tempdir().unwrap();
+    Program::new("ndbm_posix.c", LIBRARY, Link::Shared).run(&[&dir.path().join("x")]);
+}
+
+#[test]
+fn the_locks_of_the_program_meet_none_of_the_library() {
+    let dir = tempfile::tempdir().unwrap();
+    Program::new("ndbm_locks.c", LIBRARY, Link::Shared).run(&[&dir.path().join("x")]);
+}
+
+#[test]
+fn a_killed_program_leaves_every_pair_whose_store_returned() {
+    let program = Program::new("ndbm_kill.c", LIBRARY, Link::Shared);
+    for round in 0..3 {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("x");
+        let said = program.run(&[&name, Path::new("fill")]);
+        assert_eq!(said.trim(), "killed", "round {round}");
+        program.run(&[&name, Path::new("check")]);
+    }
+}
+
+#[test]
+fn a_child_of_a_fork_reads_at_once_and_writes_when_its_parent_has_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    Program::new("ndbm_fork.c", LIBRARY, Link::Shared).run(&[&dir.path().join("x")]);
+}
+
+#[test]
+fn a_program_may_have_names_of_its_own() {
+    for link in [Link::Shared, Link::Archive, Link::Static] {
+        let dir = tempfile::tempdir().unwrap();
+        let libraries = ["splitpoint_ndbm", "splitpoint_hsearch"];
+        // Two of our archives in one program, too.
+        Program::new("own_names.c", &libraries, link).run(&[&dir.path().join("x")]);
+    }
+}
+
+/// Copies the files of an old database to `NAME.pag` and `NAME.dir`.
+fn copy_old(pag: &str, dir: Option<&str>, name: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let copy = |source: &str, extension: &str| {
+        let (path, bytes) = (name.with_extension(extension), fs::read(fixture(source)));
+        let bytes = bytes.expect("the fixture is there");
+        fs::write(&path, &bytes).expect("the directory may be written");
+        (path, bytes)
+    };
+    [Some(copy(pag, "pag")), dir.map(|dir| copy(dir, "dir"))].into_iter().flatten().collect()
+}
+
+#[test]
+fn old_databases_are_read_in_place_refused_for_writing_and_converted_if_asked() {
+    let program = Program::new("ndbm_old.c", LIBRARY, Link::Shared);
+    for (pag, dir, count) in [
+        ("ndbm-le-onepage.pag", Some("ndbm-le-onepage.dir"), 10),
+        ("gdbm-be-std-word.gdbm", None, 500),
+    ] {
+        let at = tempfile::tempdir().unwrap();
+        let name = at.path().join("x");
+        let files = copy_old(pag, dir, &name);
+        let run = |mode: &str, policy: &str| {
+            let mut command = program.command();
+            command.arg(&name).arg(mode).env("SPLITPOINT_OLD_FILES", policy);
+            succeed(&mut command)
+        };
+        assert_eq!(run("read", "refuse"), format!("{count}\n"), "{pag}");
+        assert_eq!(run("write", "refuse"), "EROFS\n");
+        assert_eq!(run("write", ""), "EROFS\n");
+        assert_eq!(run("read", "convert"), format!("{count}\n"));
+        for (path, bytes) in &files {
+            assert_eq!(&fs::read(path).unwrap(), bytes, "{}", path.display());
+        }
+        assert_eq!(run("write", "convert"), format!("{}\n", count + 1));
+        assert_eq!(run("read", "refuse"), format!("{}\n", count + 1));
+        for (path, bytes) in &files {
+            let mut kept = path.clone().into_os_string();
+            kept.push(".before-splitpoint");
+            assert_eq!(&fs::read(kept).unwrap(), bytes, "the old file is kept");
+        }
+        assert_eq!(fs::read(name.with_extension("dir")).unwrap().len(), 16);
+    }
+}
+
+#[test]
+fn what_is_no_database_is_refused_and_left_as_it_is() {
+    let program = Program::new("ndbm_old.c", LIBRARY, Link::Shared);
+    let at = tempfile::tempdir().unwrap();
+    let name = at.path().join("x");
+    let text = b"This is a text, and no database.\n".repeat(100);
+    fs::write(name.with_extension("pag"), &text).unwrap();
+    for mode in ["read", "write"] {
+        assert_eq!(succeed(program.command().arg(&name).arg(mode)), "EINVAL\n");
+    }
+    assert_eq!(fs::read(name.with_extension("pag")).unwrap(), text);
+    assert!(!name.with_extension("dir").exists());
+    // An empty `NAME.db` is absent.
+    let other = at.path().join("y");
+    fs::write(other.with_extension("db"), "").unwrap();
+    assert_eq!(succeed(program.command().arg(&other).arg("write")), "ENOENT\n");
+    assert_eq!(fs::read_dir(at.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_directory_without_permission_to_write_serves_readers() {
+    let program = Program::new("ndbm_old.c", LIBRARY, Link::Shared);
+    let at = tempfile::tempdir().unwrap();
+    let name = at.path().join("x");
+    copy_old("ndbm-le-onepage.pag", Some("ndbm-le-onepage.dir"), &name);
+    fs::remove_file(name.with_extension("dir")).unwrap();
+    fs::set_permissions(at.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    assert_eq!(succeed(program.command().arg(&name).arg("read")), "10\n");
+    fs::set_permissions(at.path(), fs::Permissions::from_mode(0o755)).unwrap();
+}

@@ -1,0 +1,56 @@
+//! What the libraries show to programs: nothing but the names of the checked-in lists.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{prefix, repository, succeed};
+
+/// Each library, with the list of its names.
+const LIBRARIES: &[(&str, &str)] = &[
+    ("lib/libsplitpoint.so.0", "splitpoint-c/symbols.txt"),
+    ("lib/libsplitpoint_hsearch.so.0", "splitpoint-hsearch/symbols.txt"),
+    ("lib/libsplitpoint_ndbm.so.0", "splitpoint-ndbm/symbols.txt"),
+    ("lib/libsplitpoint_dbm.so.0", "splitpoint-dbm/symbols.txt"),
+    ("lib/splitpoint/drop-in/libgdbm_compat.so.4", "splitpoint-dbm/symbols-gdbm-compat.txt"),
+    ("lib/libsplitpoint_gdbm.so.0", "splitpoint-gdbm/symbols.txt"),
+    ("lib/splitpoint/drop-in/libgdbm.so.6", "splitpoint-gdbm/symbols.txt"),
+    ("lib/libsplitpoint_db185.so.0", "splitpoint-db185/symbols.txt"),
+];
+
+#[test]
+fn a_library_shows_the_names_of_its_list_and_nothing_else() {
+    for (library, list) in LIBRARIES {
+        let list = repository().join("crates").join(list);
+        let expected = fs::read_to_string(&list).unwrap();
+        let library = prefix().join(library);
+        assert_eq!(names(&["-D", "--defined-only"], &library), expected, "{}", library.display());
+        let archive = library.with_extension("").with_extension("a");
+        if archive.is_file() {
+            let found = names(&["--defined-only", "--extern-only"], &archive);
+            assert_eq!(found, expected, "{}", archive.display());
+        }
+    }
+}
+
+#[test]
+fn a_library_says_the_name_under_which_programs_ask_for_it() {
+    for (library, _) in LIBRARIES {
+        let library = prefix().join(library);
+        let dynamic = succeed(Command::new("readelf").arg("-d").arg(&library));
+        let name = library.file_name().unwrap().to_string_lossy();
+        assert!(dynamic.contains(&format!("Library soname: [{name}]")), "{dynamic}");
+    }
+}
+
+/// The names of a library, sorted, each in a line.
+fn names(options: &[&str], library: &Path) -> String {
+    let table = succeed(Command::new("nm").args(options).arg(library));
+    let mut names: Vec<&str> = table
+        .lines()
+        .filter(|line| line.split(' ').count() == 3)
+        .filter_map(|line| line.rsplit(' ').next())
+        .collect();
+    names.sort_unstable();
+    names.iter().flat_map(|name| [name, "\n"]).collect()
+}

@@ -1,0 +1,24 @@
+//! Bytes that a handle lends to the program until the next call of the same kind.
+
+use splitpoint_ffi::Datum;
+
+/// Bytes that a handle lends to a program. The buffer is used again; it shrinks after a large one.
+#[derive(Debug, Default)]
+pub struct Lent(Vec<u8>);
+
+/// Bytes that a buffer keeps for what comes.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+impl Lent {
+    /// Copies `bytes`, and returns where they are now: never null, also if there are none.
+    pub fn lend(&mut self, bytes: &[u8]) -> Datum {
+        if self.0.capacity() > KEPT_BYTES_MAX && bytes.len() <= KEPT_BYTES_MAX {
+            self.0 = Vec::new();
+        }
+        self.0.clear();
+        // So that the place of no bytes is one of malloc's, and not a number.
+        self.0.reserve(bytes.len().max(1));
+        self.0.extend_from_slice(bytes);
+        Datum::new(self.0.as_mut_ptr().cast(), bytes.len())
+    }
+}

@@ -1,0 +1,268 @@
+//! Opens a database: which of its files are there, what they are, and what may be done with them.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use libc::{EAGAIN, EEXIST, EINVAL, ENOENT, EROFS, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC};
+use libc::{c_int, mode_t};
+use splitpoint::{Create, Db, Durability, Error, ErrorKind, Options, SharedFile, open_regular};
+use splitpoint_ffi::{errno_of, secure_variable};
+use splitpoint_legacy::{Format, db185};
+
+use crate::database::{Database, Failure};
+use crate::descriptor::{Descriptor, Flags};
+use crate::names::{Names, beside};
+use crate::table::Table;
+
+/// What `NAME.dir` holds: the original's mark and version, which it looks for.
+const DIR_BYTES: [u8; 16] = *b"GDBM\0\0\0\x01\0\0\0\x17\0\0\0\0";
+
+/// The database that a program asks for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    name: PathBuf,
+    flags: Flags,
+}
+
+impl Request {
+    /// Returns a request with flags and mode of open(2): `O_RDONLY` or not, `O_CREAT`, `O_EXCL`,
+    /// `O_TRUNC`, `O_CLOEXEC`.
+    pub fn new(name: impl Into<PathBuf>, flags: c_int, mode: mode_t) -> Self {
+        Self { name: name.into(), flags: Flags { bits: flags, mode } }
+    }
+
+    /// Returns a request for a database to read and write, which is created if it is missing.
+    pub fn create(name: impl Into<PathBuf>) -> Self {
+        Self::new(name, O_RDWR | O_CREAT, 0o666)
+    }
+
+    /// Returns a request for an existing database, to read and write.
+    pub fn existing(name: impl Into<PathBuf>) -> Self {
+        Self::new(name, O_RDWR, 0)
+    }
+
+    /// Returns a request for an existing database, to read.
+    pub fn read_only(name: impl Into<PathBuf>) -> Self {
+        Self::new(name, O_RDONLY, 0)
+    }
+
+    /// Returns whether both files of the database are there, whatever they hold.
+    pub fn has_both_files(&self) -> bool {
+        let Names { pag, dir, .. } = Names::of(&self.name);
+        pag.exists() && dir.exists()
+    }
+}
+
+impl Database {
+    /// Opens a database.
+    ///
+    /// A new one is a store. An old one of dbm, ndbm, sdbm or gdbm is read in place; opened for
+    /// writing it is refused with `EROFS`, or converted by the first change, as `SPLITPOINT_OLD_FILES`
+    /// says. `NAME.db` of the BSDs is read and written in place, if there is no `NAME.pag`.
+    ///
+    /// # Errors
+    ///
+    /// The code of the failure: `ENOENT`, `EEXIST`, `EAGAIN` if somebody else has it open and one of
+    /// both may write, `EINVAL` if it is no database.
+    pub fn open(request: &Request) -> Result<Self, Failure> {
+        let names = Names::of(&request.name);
+        let flags = request.flags;
+        if !is_there(&names.pag) && !flags.has(O_TRUNC) && names.db.is_file() {
+            if flags.has(O_CREAT | O_EXCL) && is_database(&names.db) {
+                return Err(EEXIST);
+            }
+            if let Some(database) = open_db(&names, flags)? {
+                return Ok(database);
+            }
+        }
+        open_pag(names, flags)
+    }
+}
+
+/// Returns whether something has the name; a link that leads nowhere has not.
+fn is_there(path: &Path) -> bool {
+    fs::metadata(path).is_ok()
+}
+
+fn is_database(path: &Path) -> bool {
+    matches!(splitpoint_legacy::identify(path), Ok(Some(_)))
+}
+
+/// Opens `NAME.db`, or returns `None` if it is no database.
+fn open_db(names: &Names, flags: Flags) -> Result<Option<Database>, Failure> {
+    let Ok(Some(identity)) = splitpoint_legacy::identify(&names.db) else { return Ok(None) };
+    let table: Box<dyn splitpoint::Table> = if !flags.may_write() {
+        Box::new(splitpoint_legacy::open(&names.db).map_err(|error| errno_of(&error))?)
+    } else if identity.format == Format::Db185Hash {
+        let options = db185::Options::new().create(Create::Never);
+        Box::new(options.open(&names.db).map_err(|error| errno_of(&error))?)
+    } else {
+        return Err(EROFS);
+    };
+    let descriptor = || Descriptor::open(&names.db, flags).map_err(|error| code_of(&error));
+    Ok(Some(Database {
+        table: Some(Table::old(table)),
+        names: names.clone(),
+        flags,
+        is_read_only: !flags.may_write(),
+        may_convert: false,
+        process: std::process::id(),
+        claim: None,
+        pag: descriptor()?,
+        dir: Some(descriptor()?),
+    }))
+}
+
+/// Opens or creates `NAME.pag`.
+fn open_pag(names: Names, flags: Flags) -> Result<Database, Failure> {
+    let opened = open_file(&names.pag, flags).map_err(|error| errno_of(&error))?;
+    let Store { table, claim, file, may_convert } = store_in(&names, opened, flags)?;
+    let dir = if claim.is_some() && (flags.may_write() || flags.has(O_CREAT)) {
+        make_dir(&names, flags).map_err(|error| code_of(&error))?;
+        Some(Descriptor::open(&names.dir, flags).map_err(|error| code_of(&error))?)
+    } else {
+        // That of an old database stays as it is; one that is only read may lack it.
+        Descriptor::open(&names.dir, flags).ok()
+    };
+    Ok(Database {
+        table: Some(table),
+        names,
+        flags,
+        is_read_only: !flags.may_write(),
+        may_convert,
+        process: std::process::id(),
+        claim,
+        pag: file,
+        dir,
+    })
+}
+
+/// Opens the file with the pairs, creates it if the flags say so, and returns whether it did.
+fn open_file(path: &Path, flags: Flags) -> splitpoint::Result<(File, bool)> {
+    let existing = || open_regular(path, &flags.existing()).map(|file| (file, false));
+    if !flags.has(O_CREAT) {
+        return existing();
+    }
+    // A program may ask to create, and to read only.
+    match open_regular(path, &flags.new_file()) {
+        Err(Error::Exists { .. }) if !flags.has(O_EXCL) => existing(),
+        created => created.map(|file| (file, true)),
+    }
+}
+
+/// What the file with the pairs turned out to be.
+struct Store {
+    table: Table,
+    claim: Option<SharedFile>,
+    file: Descriptor,
+    may_convert: bool,
+}
+
+/// Opens the store in a file, or reads an old database in place.
+fn store_in(names: &Names, (file, is_new): (File, bool), flags: Flags) -> Result<Store, Failure> {
+    let code = |error: &Error| errno_of(error);
+    let is_empty = file.metadata().map_err(|error| code_of(&error))?.len() == 0;
+    let is_only_read = !flags.may_write() && !is_new;
+    if is_empty && is_only_read {
+        // It becomes a database when somebody writes.
+        let table = Table::native(Db::in_memory().map_err(|error| code(&error))?);
+        let file = Descriptor::new(file, flags).map_err(|error| code_of(&error))?;
+        return Ok(Store { table, claim: None, file, may_convert: false });
+    }
+    let shown = file.try_clone().map_err(|error| code_of(&error))?;
+    let claim = claim_of(file, &names.pag, is_only_read);
+    let claim = claim.map_err(|error| code(&error))?;
+    if flags.has(O_TRUNC) && flags.may_write() {
+        claim.file().set_len(0).map_err(|error| code_of(&error))?;
+    }
+    let shown = Descriptor::new(shown, flags).map_err(|error| code_of(&error))?;
+    match options(is_only_read).open_shared(&claim) {
+        Ok(db) => {
+            let table = Table::native(db);
+            Ok(Store { table, claim: Some(claim), file: shown, may_convert: false })
+        }
+        Err(error) if error.kind() == ErrorKind::NotAStore => {
+            drop(claim);
+            let table = splitpoint_legacy::open(&names.pag).map_err(|_| code(&error))?;
+            let may_convert = !is_only_read;
+            if may_convert && !converts_old_files() {
+                return Err(EROFS);
+            }
+            Ok(Store { table: Table::old(Box::new(table)), claim: None, file: shown, may_convert })
+        }
+        Err(error) => Err(code(&error)),
+    }
+}
+
+/// Claims the place of a reader or of the writer in a file.
+fn claim_of(file: File, path: &Path, is_read_only: bool) -> splitpoint::Result<SharedFile> {
+    if is_read_only {
+        SharedFile::for_reader(file, path)
+    } else {
+        SharedFile::for_writer(file, path)
+    }
+}
+
+/// Options of a handle. What a program does not sync is durable when it closes.
+pub(crate) fn options(is_read_only: bool) -> Options {
+    let options = Options::new().durability(Durability::Buffered).gdbm_mark(true);
+    if is_read_only { options.read_only() } else { options }
+}
+
+/// Opens a store again, in another process than before.
+pub(crate) fn reopen(
+    path: &Path,
+    flags: Flags,
+    is_read_only: bool,
+) -> splitpoint::Result<(Db, SharedFile)> {
+    let claim = claim_of(open_regular(path, &flags.existing())?, path, is_read_only)?;
+    Ok((options(is_read_only).open_shared(&claim)?, claim))
+}
+
+/// Makes `NAME.dir` if it is missing, empty, or another name of `NAME.pag`, as it was once.
+pub(crate) fn make_dir(names: &Names, flags: Flags) -> io::Result<()> {
+    let pag = fs::metadata(&names.pag)?;
+    match fs::metadata(&names.dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            write_dir(flags.new_file().open(&names.dir)?)
+        }
+        Err(error) => Err(error),
+        Ok(dir) if (dir.dev(), dir.ino()) == (pag.dev(), pag.ino()) => {
+            let new = beside(&names.dir, ".splitpoint-new");
+            let _ = fs::remove_file(&new);
+            let flags = Flags { mode: pag.mode() & 0o777, ..flags };
+            write_dir(flags.new_file().open(&new)?)?;
+            fs::rename(&new, &names.dir)
+        }
+        Ok(dir) if dir.len() == 0 => write_dir(File::options().write(true).open(&names.dir)?),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Writes what a `NAME.dir` holds.
+pub(crate) fn write_dir(mut file: File) -> io::Result<()> {
+    file.write_all(&DIR_BYTES)
+}
+
+/// Returns whether a file is a `NAME.dir` of this library or the original.
+pub(crate) fn is_own_dir(path: &Path) -> bool {
+    let mut bytes = [0; 4];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    read.is_ok() && bytes == DIR_BYTES[..4]
+}
+
+/// Returns whether the first change of an old database converts it. The environment alone decides.
+fn converts_old_files() -> bool {
+    secure_variable("SPLITPOINT_OLD_FILES").is_some_and(|value| value == "convert")
+}
+
+/// Returns the code of an error of the system.
+pub(crate) fn code_of(error: &io::Error) -> c_int {
+    error.raw_os_error().unwrap_or(match error.kind() {
+        io::ErrorKind::NotFound => ENOENT,
+        io::ErrorKind::WouldBlock => EAGAIN,
+        _ => EINVAL,
+    })
+}
