@@ -208,11 +208,14 @@ fn hint_of(path: &Path, format: Option<Format>, error: &StoreError) -> Option<St
             "restore the file from a backup, or save what can be read: splitpoint repair {file} \
              -o NEW.spt"
         ),
-        StoreError::Locked { pid: Some(pid), .. } => format!(
-            "while process {pid} writes to the store, no other can open it; wait until it is done"
-        ),
+        StoreError::Locked { pid: Some(pid), .. } => {
+            format!("try again when process {pid} has closed the store")
+        }
         StoreError::Locked { .. } => {
-            "other processes are reading the store; wait until they are done".to_string()
+            "another process has the store open; try again when it is done".to_string()
+        }
+        StoreError::LockedCompacted { .. } => {
+            "try again; nobody else can read a store that a process has for itself".to_string()
         }
         StoreError::HashMismatch { .. } => "open it with the program that created it, which \
                                             has its hash function"
@@ -265,6 +268,10 @@ fn hint_to_convert(file: &str) -> String {
 fn hint_to_dump(file: &str) -> String {
     format!("load it into a store: db5.3_dump {file} | splitpoint load NEW.spt")
 }
+
+/// What to do about a store that another process writes to, for a command that writes as well.
+pub(crate) const HINT_TO_WAIT: &str = "one process at a time writes to a store; --lock-timeout waits \
+                                       longer, and get, list, count, dump and stat need not wait";
 
 /// Returns the command that makes the old file at `path` writable.
 pub(crate) fn hint_to_write(path: &Path, format: Format) -> String {

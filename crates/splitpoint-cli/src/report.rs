@@ -1,14 +1,15 @@
 //! The report of `stat` on a store: one serialized struct, and its text for 80 columns.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use anstyle::Style;
 use serde::Serialize;
 use splitpoint::Recovery;
-use splitpoint::stats::{ChainHistogram, Stats};
+use splitpoint::stats::{ChainHistogram, ReaderStats, Stats};
 
 use crate::chains;
-use crate::number::{bytes, counted, float, grouped, percent};
+use crate::number::{bytes, counted, duration, float, grouped, percent};
 use crate::shell::shell_word;
 
 const BOLD: Style = Style::new().bold();
@@ -37,6 +38,8 @@ pub(crate) struct StatReport {
     /// For how long a borrowed value, a scan or a backup of this process has held space back that
     /// is wanted again, in milliseconds.
     held_up_ms: Option<u64>,
+    /// The other handles that read the store beside a writer, in all processes.
+    readers: Vec<ReaderReport>,
     /// Age of the oldest change that is not durable, in milliseconds.
     unsafe_age_ms: Option<u64>,
     recovery: RecoveryReport,
@@ -60,6 +63,17 @@ struct Segments {
     segment_table: u64,
     waiting: u64,
     free: u64,
+}
+
+/// A handle that reads the store beside a writer.
+#[derive(Debug, Serialize)]
+struct ReaderReport {
+    /// The number of its place in the reader table.
+    place: usize,
+    pid: u32,
+    age_ms: u64,
+    /// Whether it keeps space from being used again.
+    holds_space: bool,
 }
 
 /// What lookups cost.
@@ -123,6 +137,7 @@ impl StatReport {
             durable_bytes: stats.durable_bytes,
             write_amplification: (stats.appended_bytes > 0).then(|| stats.write_amplification()),
             held_up_ms: stats.held_up_for.map(|time| time.as_millis() as u64),
+            readers: stats.readers.iter().map(ReaderReport::new).collect(),
             unsafe_age_ms: stats.unsafe_age.map(|age| age.as_millis() as u64),
             recovery,
             lookups: stats.lookups.map(|it| LookupsReport {
@@ -159,6 +174,7 @@ impl StatReport {
         out.push('\n');
         self.push_segments(&mut out);
         out.push('\n');
+        self.push_readers(&mut out);
         out += &chains::to_text(&self.chains, &self.remedy());
         out
     }
@@ -207,6 +223,20 @@ impl StatReport {
         }
     }
 
+    /// Lists the other readers, if there are any.
+    fn push_readers(&self, out: &mut String) {
+        if self.readers.is_empty() {
+            return;
+        }
+        let _ = writeln!(out, "{BOLD}{:<16}{:>17}{:>12}{BOLD:#}", "readers", "process", "age");
+        for ReaderReport { place, pid, age_ms, holds_space } in &self.readers {
+            let (name, age) = (format!("place {place}"), duration(Duration::from_millis(*age_ms)));
+            let holding = if *holds_space { "  holds space back" } else { "" };
+            let _ = writeln!(out, "  {name:<14}{pid:>17}{age:>12}{holding}");
+        }
+        out.push('\n');
+    }
+
     fn log_in_words(&self) -> String {
         let written = size(self.log_bytes);
         match self.unsafe_age_ms {
@@ -251,6 +281,17 @@ impl StatReport {
     }
 }
 
+impl ReaderReport {
+    fn new(reader: &ReaderStats) -> Self {
+        Self {
+            place: reader.place,
+            pid: reader.pid,
+            age_ms: reader.age.as_millis() as u64,
+            holds_space: reader.is_pinned,
+        }
+    }
+}
+
 impl LookupsReport {
     fn in_words(&self) -> String {
         let per_lookup = |count: u64| float(count) / float(self.lookups.max(1));
@@ -269,10 +310,8 @@ impl RecoveryReport {
         match self {
             Self::Created => "none: the store is new".to_string(),
             Self::Clean => "none: the store had been closed".to_string(),
-            Self::TakenOver { records } => format!(
-                "warm restart: the last writer was killed; its index was kept and {} applied",
-                counted(*records, "record")
-            ),
+            // Which of the two it is may change at any time.
+            Self::TakenOver { .. } => "none: its writer has it open, or was killed".to_string(),
             Self::Replayed { checkpoint_keys, records, dropped_bytes } => format!(
                 "index rebuilt from {}, {} cut off the end",
                 rebuilt_from(*checkpoint_keys, *records),

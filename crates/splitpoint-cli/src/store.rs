@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use splitpoint::{
     BatchAtomicity, Create, Db, Durability, Error, ErrorKind, FileKind, Options, Recovery,
@@ -20,6 +21,9 @@ use crate::number::counted;
 use crate::progress::{Progress, ProgressMode, Total};
 use crate::report::rebuilt_from;
 use crate::shell::shell_word;
+
+/// How long a command waits for its turn to write before it says for whom.
+const WAIT_IN_SILENCE: Duration = Duration::from_secs(1);
 
 /// The values of a table, key by key.
 pub(crate) type Values<'a> = Box<dyn Iterator<Item = Result<KeyValue<'a>, Error>> + 'a>;
@@ -205,9 +209,13 @@ pub(crate) fn open_untouched(path: &Path, console: Console) -> Result<Opened, Er
 }
 
 /// Opens an existing table for writing, and notes if it is a store that had not been closed.
-pub(crate) fn open_to_write(path: &Path, options: &Options, console: Console) -> Result<Opened> {
-    open_writable(path, &options.clone().create(Create::Never), console)
-        .map_err(|error| opening(path, &error))?
+pub(crate) fn open_to_write(
+    path: &Path,
+    options: &WriteOptions,
+    console: Console,
+) -> Result<Opened> {
+    open_writable(path, options, Create::Never, console)
+        .map_err(|error| opening_to_write(path, &error))?
         .expect_writable()
 }
 
@@ -215,22 +223,26 @@ pub(crate) fn open_to_write(path: &Path, options: &Options, console: Console) ->
 /// whose creation was interrupted count as none.
 pub(crate) fn open_if_there(
     path: &Path,
-    options: &Options,
+    options: &WriteOptions,
     console: Console,
 ) -> Result<Option<Opened>> {
-    match open_writable(path, &options.clone().create(Create::Never), console) {
+    match open_writable(path, options, Create::Never, console) {
         Ok(opened) => opened.expect_writable().map(Some),
         Err(error) if error.kind() == ErrorKind::NotFound || is_begun(&error) => Ok(None),
-        Err(error) => Err(opening(path, &error)),
+        Err(error) => Err(opening_to_write(path, &error)),
     }
 }
 
 /// Opens a table for writing; if it is missing, creates it and prints a note.
-pub(crate) fn open_or_create(path: &Path, options: &Options, console: Console) -> Result<Opened> {
+pub(crate) fn open_or_create(
+    path: &Path,
+    options: &WriteOptions,
+    console: Console,
+) -> Result<Opened> {
     if let Some(opened) = open_if_there(path, options, console)? {
         return Ok(opened);
     }
-    let opened = open_writable(path, &options.clone().create(Create::IfMissing), console);
+    let opened = open_writable(path, options, Create::IfMissing, console);
     let opened = opened.map_err(|error| creating(path, &error))?.expect_writable()?;
     // `note_left` reports a new store.
     if opened.as_store().is_none() {
@@ -269,12 +281,58 @@ pub(crate) fn refuse_url(path: &Path) -> Result<()> {
 fn creating(path: &Path, error: &Error) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => Failure::creating(path, error),
-        _ => opening(path, error),
+        _ => opening_to_write(path, error),
     }
 }
 
-fn open_writable(path: &Path, options: &Options, console: Console) -> Result<Opened, Error> {
-    let opened = open_with(path, options, console)?;
+/// How a command opens a table that it may change.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteOptions {
+    pub(crate) options: Options,
+    /// How long it waits for others to close the table.
+    pub(crate) lock_timeout: Duration,
+}
+
+impl WriteOptions {
+    /// Calls `open` with options that wait for others to close the table at `path`, the first time in
+    /// silence; then says for whom it waits.
+    pub(crate) fn wait<T>(
+        &self,
+        path: &Path,
+        console: Console,
+        mut open: impl FnMut(&Options) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut open_within = |time| open(&self.options.clone().lock_timeout(time));
+        let in_silence = self.lock_timeout.min(WAIT_IN_SILENCE);
+        let begun = Instant::now();
+        let opened = open_within(in_silence);
+        let Err(Error::Locked { path: locked, pid }) = &opened else { return opened };
+        let rest = self.lock_timeout.saturating_sub(begun.elapsed());
+        // Other access methods do not wait.
+        if rest.is_zero() || splitpoint::is_url(path) {
+            return opened;
+        }
+        let whom = match pid {
+            Some(pid) => format!("process {pid} has it open"),
+            None => "another process has it open".to_string(),
+        };
+        console.note(format_args!(
+            "waiting for `{}`: {whom}; giving up after {} s",
+            locked.display(),
+            self.lock_timeout.as_secs()
+        ));
+        open_within(rest)
+    }
+}
+
+fn open_writable(
+    path: &Path,
+    options: &WriteOptions,
+    create: Create,
+    console: Console,
+) -> Result<Opened, Error> {
+    let opened = options
+        .wait(path, console, |options| open_with(path, &options.clone().create(create), console))?;
     if let Some(db) = opened.as_store() {
         note_left(path, db.recovery(), console);
     }
@@ -292,6 +350,15 @@ fn is_begun(error: &Error) -> bool {
 /// the format of the file, which is identified here, once.
 pub(crate) fn opening(path: &Path, error: &Error) -> Failure {
     Failure::opening_as(path, format_of(path, error), error)
+}
+
+/// Returns the failure of a command that could not open the table at `path` to write.
+pub(crate) fn opening_to_write(path: &Path, error: &Error) -> Failure {
+    let failure = opening(path, error);
+    match error {
+        Error::Locked { .. } if !splitpoint::is_url(path) => failure.hint(failure::HINT_TO_WAIT),
+        _ => failure,
+    }
 }
 
 /// Returns the failure of a command that used the store at `path`, or could not open it.

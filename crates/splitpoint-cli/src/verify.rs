@@ -19,6 +19,24 @@ pub(crate) fn damage_count(opened: &Opened, mode: ProgressMode, console: Console
     count.map_err(|error| opened.failed(&error))
 }
 
+/// Does the same where nobody writes to the table; otherwise notes that nothing was verified.
+pub(crate) fn damage_count_if_still(
+    opened: &Opened,
+    mode: ProgressMode,
+    console: Console,
+) -> Result<u64> {
+    match opened.as_store().map(|db| verify(db, mode, console)) {
+        None => damage_count(opened, mode, console),
+        Some(Ok(report)) => Ok(report.damage_count),
+        Some(Err(Error::Locked { path, .. })) => {
+            let path = path.display();
+            console.note(format_args!("not verified first: another process writes to `{path}`"));
+            Ok(0)
+        }
+        Some(Err(error)) => Err(opened.failed(&error)),
+    }
+}
+
 /// Verifies a store, and shows progress.
 pub(crate) fn verify(db: &Db, mode: ProgressMode, console: Console) -> Result<CheckReport, Error> {
     let mut phases = Phases::new(mode, console);

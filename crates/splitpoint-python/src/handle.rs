@@ -253,8 +253,8 @@ impl Handle {
     /// # Errors
     ///
     /// As [`take`](Self::take); `splitpoint.error` with code `locked` if another thread is in a
-    /// call, and the errors of [`rehash`]. If another process takes the file meanwhile, the table
-    /// is closed.
+    /// call, and the errors of [`rehash`], which needs the file for itself. If another process takes
+    /// the file meanwhile, the table is closed.
     pub(crate) fn reorganize(&self, py: Python<'_>) -> PyResult<()> {
         let (is_in_file, is_read_only) = self.with(py, |opened| {
             let has_file = !opened.table().capabilities().durability.is_empty();

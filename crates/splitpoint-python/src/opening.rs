@@ -4,15 +4,63 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use pyo3::prelude::*;
 use rustix::fs::{FlockOperation, flock, fsync};
-use splitpoint::{Create, Error, ErrorKind, Options, Result, Table, Unsupported};
+use splitpoint::{Create, Error, ErrorKind, Options, Result, Sharing, Table, Unsupported};
 use splitpoint_legacy::Format;
 
+use crate::error;
 use crate::handle::{Access, Opened};
 
 /// Mode of a new file that asks for nothing special: the umask decides.
 const MODE_DEFAULT: u32 = 0o666;
+
+/// How long to wait between two attempts to open a file that is locked.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Returns the way to share a file with this name.
+///
+/// # Errors
+///
+/// `splitpoint.error` with code `invalid`, which is a `ValueError`, for another name.
+pub(crate) fn sharing_by_name(py: Python<'_>, name: &str) -> PyResult<Sharing> {
+    match name {
+        "one-writer" => Ok(Sharing::OneWriter),
+        "exclusive" => Ok(Sharing::Exclusive),
+        _ => {
+            let message = format!("sharing is 'one-writer' or 'exclusive', not {name:?}");
+            Err(error::invalid(py, &message))
+        }
+    }
+}
+
+/// Calls `open` without the interpreter's lock until nobody else has the file locked, or the time is
+/// over. Ctrl-C ends the wait, which the library's own does not let it.
+///
+/// # Errors
+///
+/// Those of `open`, and what a handler of a signal raises.
+pub(crate) fn wait(
+    py: Python<'_>,
+    timeout: Duration,
+    open: impl Fn() -> Result<Opened> + Sync,
+) -> PyResult<Opened> {
+    let begun = Instant::now();
+    loop {
+        let error = match py.detach(&open) {
+            Ok(opened) => return Ok(opened),
+            Err(error) => error,
+        };
+        let rest = timeout.saturating_sub(begun.elapsed());
+        if error.kind() != ErrorKind::Locked || rest.is_zero() {
+            return Err(error::raise(py, &error));
+        }
+        py.check_signals()?;
+        py.detach(|| std::thread::sleep(LOOK_AGAIN.min(rest)));
+    }
+}
 
 /// What to do with a file that exists or is missing: the letters of dbm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -94,7 +95,8 @@ fn hash_function(py: Python<'_>, name: &str) -> PyResult<HashFunction> {
 impl Table {
     #[new]
     #[pyo3(signature = (
-        place, *, is_url, durability, flag="c", mode=0o666, expected_records=0, cache_bytes=None, hash=None
+        place, *, is_url, durability, flag="c", mode=0o666, expected_records=0, cache_bytes=None,
+        hash=None, sharing="one-writer", lock_timeout=0.0
     ))]
     #[expect(clippy::too_many_arguments, reason = "the options of splitpoint.open")]
     fn new(
@@ -107,30 +109,37 @@ impl Table {
         expected_records: u64,
         cache_bytes: Option<u64>,
         hash: Option<&str>,
+        sharing: &str,
+        lock_timeout: f64,
     ) -> PyResult<Self> {
         let Some(flag) = Flag::of(flag) else {
             let message = format!("flag is 'r', 'w', 'c' or 'n', not {flag:?}");
             return Err(error::invalid(py, &message));
         };
         let durability = durability::by_name(py, durability)?;
-        let mut options = Options::new().durability(durability).expected_records(expected_records);
+        let sharing = opening::sharing_by_name(py, sharing)?;
+        let Ok(lock_timeout) = Duration::try_from_secs_f64(lock_timeout) else {
+            let message = format!("lock_timeout is a number of seconds, not {lock_timeout}");
+            return Err(error::invalid(py, &message));
+        };
+        let mut options = Options::new()
+            .durability(durability)
+            .expected_records(expected_records)
+            .sharing(sharing);
         if let Some(bytes) = cache_bytes {
             options = options.cache_bytes(bytes);
         }
         if let Some(name) = hash {
             options = options.hash(hash_function(py, name)?);
         }
-        let opened = py.detach(|| {
+        let opened = opening::wait(py, lock_timeout, || {
             if is_url {
-                opening::open_url(&place, flag, options)
+                opening::open_url(&place, flag, options.clone())
             } else {
-                opening::open_path(&place, flag, mode, options)
+                opening::open_path(&place, flag, mode, options.clone())
             }
-        });
-        match opened {
-            Ok(opened) => Ok(Self { handle: Handle::new(opened) }),
-            Err(error) => Err(error::raise(py, &error)),
-        }
+        })?;
+        Ok(Self { handle: Handle::new(opened) })
     }
 
     fn __getitem__<'py>(

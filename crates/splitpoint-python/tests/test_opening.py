@@ -1,10 +1,12 @@
 """Flags, modes, options, errors, and files of other packages."""
 
+import concurrent.futures
 import dbm.dumb
 import errno
 import os
 import pathlib
 import pickle
+import signal
 import stat
 import threading
 import unittest
@@ -99,12 +101,69 @@ class Flags(Scratch):
             self.assertEqual(dict(table), {b"new": b"1"})
         self.assertEqual(sorted(os.listdir(self.directory)), ["link", "table.spt"])
 
-    def test_an_open_table_is_locked(self):
-        with splitpoint.open(self.path()):
+    def test_one_table_at_a_time_writes_and_any_number_reads(self):
+        with splitpoint.open(self.path()) as table:
+            for flag in "wcn":
+                with self.assertRaises(BlockingIOError) as caught:
+                    splitpoint.open(self.path(), flag)
+                self.assertEqual(caught.exception.code, "locked")
+            with splitpoint.open(self.path(), "r") as one, splitpoint.open(self.path(), "r") as two:
+                for i in range(100):
+                    table[f"{i}"] = f"{i}"
+                    self.assertEqual((one[f"{i}"], two[f"{i}"]), (f"{i}".encode(),) * 2)
+                    self.assertEqual((len(one), len(two)), (i + 1, i + 1))
+                self.assertEqual(dict(one), dict(table))
+
+    def test_an_exclusive_table_is_alone(self):
+        with splitpoint.open(self.path(), sharing="exclusive"):
             for flag in "rwcn":
                 with self.assertRaises(BlockingIOError) as caught:
                     splitpoint.open(self.path(), flag)
                 self.assertEqual(caught.exception.code, "locked")
+        with splitpoint.open(self.path(), "r"), self.assertRaises(BlockingIOError):
+            splitpoint.open(self.path(), sharing="exclusive")
+        splitpoint.open(self.path(), sharing="one-writer").close()
+        with self.assertRaisesRegex(ValueError, "sharing is 'one-writer' or 'exclusive'"):
+            splitpoint.open(self.path(), sharing="alone")
+
+    def test_an_open_waits_as_long_as_it_was_told(self):
+        table, waiting = splitpoint.open(self.path()), threading.Event()
+
+        def write():
+            waiting.set()
+            with splitpoint.open(self.path(), "w", lock_timeout=900) as later:
+                return later["key"]
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            value = pool.submit(write)
+            waiting.wait()
+            table["key"] = "value"
+            table.close()
+            self.assertEqual(value.result(), b"value")
+        for seconds in (-1, float("nan"), float("inf")):
+            with self.assertRaisesRegex(ValueError, "lock_timeout is a number of seconds"):
+                splitpoint.open(self.path(), lock_timeout=seconds)
+
+    def test_ctrl_c_ends_the_wait(self):
+        with splitpoint.open(self.path()):
+            timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            with self.assertRaises(KeyboardInterrupt):
+                splitpoint.open(self.path(), "w", lock_timeout=900)
+            timer.join()
+
+    def test_a_table_is_opened_again_as_it_was(self):
+        with splitpoint.open(self.path(), durability="buffered") as table:
+            table["key"] = "value"
+            with self.assertRaises(BlockingIOError):
+                table.reopen()
+        with table.reopen() as again:
+            self.assertEqual((again["key"], again.durability), (b"value", "buffered"))
+            self.assertFalse(again.readonly)
+        with splitpoint.open(self.path(), "rf") as table, table.reopen() as again:
+            self.assertEqual((again["key"], again.readonly), (b"value", True))
+        with splitpoint.open_url("mem:") as table, self.assertRaisesRegex(TypeError, "in memory"):
+            table.reopen()
 
     def test_readers_share_a_file(self):
         self.fill()

@@ -165,6 +165,52 @@ class Forks(Scratch):
             found = self.in_child(lambda: (dict(table), table.get("a")))
         self.assertEqual(found, ({b"a": b"1"}, b"1"))
 
+    def test_a_child_reads_beside_a_writer_through_what_its_parent_reads(self):
+        with splitpoint.open(self.path()) as writer, splitpoint.open(self.path(), "r") as table:
+            writer["a"] = "1"
+            self.assertEqual(table["a"], b"1")
+            to_child, from_parent = os.pipe()
+
+            def work():
+                before = table["a"]
+                os.read(to_child, 1)
+                return before, table["a"], dict(table)
+
+            changer = threading.Thread(target=self.change_and_tell, args=(writer, from_parent))
+            changer.start()
+            found = self.in_child(work)
+            changer.join()
+            # The change may have been made before the child looked.
+            self.assertIn(found[0], (b"1", b"2"))
+            self.assertEqual(found[1:], (b"2", {b"a": b"2"}))
+            self.assertEqual(table["a"], b"2")
+            os.close(to_child)
+            os.close(from_parent)
+
+    def change_and_tell(self, writer, pipe):
+        writer["a"] = "2"
+        os.write(pipe, b".")
+
+    def test_a_child_opens_a_table_again_to_write(self):
+        table = splitpoint.open(self.path(), lock_timeout=900)
+        table["a"] = "1"
+        waiting, parent_waits = os.pipe()
+
+        def work():
+            os.write(parent_waits, b".")
+            with table.reopen() as own:
+                own["b"] = "2"
+                return dict(own)
+
+        closer = threading.Thread(target=lambda: (os.read(waiting, 1), table.close()))
+        closer.start()
+        self.assertEqual(self.in_child(work), {b"a": b"1", b"b": b"2"})
+        closer.join()
+        os.close(waiting)
+        os.close(parent_waits)
+        with splitpoint.open(self.path(), "r") as table:
+            self.assertEqual(dict(table), {b"a": b"1", b"b": b"2"})
+
     def test_a_child_that_ends_in_order_takes_nothing_from_its_parent(self):
         """The child's interpreter ends with the table open; the parent's is not closed by that."""
         script = (

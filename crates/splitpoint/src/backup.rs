@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Bytes of the log before the last commit never change, so the log up to some commit *is* a snapshot
-//! of the store, and copying it needs no lock: not the mutex of a handle, not the lock of the file. The segments are copied to the offsets they have, because
+//! of the store, and copying it needs no lock: not the mutex of a handle, not one of the file. The
+//! segments are copied to the offsets they have, because
 //! checksums and addresses depend on them; the tail is cut behind the commit. The index is left
 //! out and built again from the copied log.
 //!
@@ -23,8 +24,8 @@
 //! # A store that was compacted
 //!
 //! Space was used again, so the log has gaps. `pairs` copies what a scan finds to a new store,
-//! which is compact and has a uuid of its own: of an open handle, while changes go on; of a file, while
-//! writers are kept out.
+//! which is compact and has a uuid of its own. Changes go on meanwhile: a file is opened for reading, if
+//! need be beside its writer.
 //!
 //! # Where the last commit is found
 //!
@@ -119,8 +120,8 @@ pub fn backup(source: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Backup
 /// file without a name in the directory for temporary files. Only of a table in memory changes
 /// wait for it, and progress is told at its beginning and its end.
 ///
-/// Such a store in a file cannot be copied while another process writes to it; that process can, with
-/// [`Db::backup`](crate::Db::backup).
+/// A store whose space is used again for the first time while its file is copied, or that another process
+/// has for itself, is an error: try again, or call [`Db::backup`](crate::Db::backup) in that process.
 ///
 /// # Examples
 ///
@@ -256,7 +257,8 @@ impl<'a> Backup<'a> {
     /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the source is damaged before its last
     ///   commit. Its index is not looked at.
     /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if the source was being made or recovered
-    ///   for two seconds, or its space is used again and another process writes to it.
+    ///   for two seconds, another process has it for itself, or its space was used again for the
+    ///   first time meanwhile; try that again.
     /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if the hash function of the
     ///   source is not known, see [`hash`](Self::hash).
     /// - [`ErrorKind::Io`](crate::ErrorKind::Io) if the operating system refuses, the disk is full,
@@ -305,7 +307,7 @@ impl<'a> Backup<'a> {
         FileSource::open(path)
     }
 
-    /// Opens a store whose space was used again, which keeps writers out.
+    /// Opens a store whose space was used again, to read it beside a writer if there is one.
     fn open_compacted(&self, source: &FileSource) -> Result<Store> {
         let mut options = Options::new().create(Create::Never).read_only();
         if let Some(hash) = &self.hash {

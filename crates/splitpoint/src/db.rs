@@ -69,11 +69,12 @@ const GROUP: usize = 16;
 /// A clone is another handle to the same store, so give a clone to each thread that needs one.
 /// Dropping or [closing](Self::close) the last handle closes the store.
 ///
-/// After a `fork`, a child may read through a handle that was opened to read only. Through one that
+/// After a `fork`, a child may read through a handle that was opened to read only, and beside a writer
+/// takes a place of its own among its readers. Through one that
 /// may write every call returns [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned), except
 /// [`len`](Self::len), and dropping it does nothing: the parent does not see what the child looks at,
 /// and uses space again. So a child lets go of values and scans that were begun before the fork, and
-/// opens the store again when the parent has closed it. Of a table in memory the child has a private
+/// opens the store again, with [`reopen`](Self::reopen), when the parent has closed it. Of a table in memory the child has a private
 /// copy, which it may change.
 ///
 /// # Examples
@@ -1162,13 +1163,15 @@ impl Db {
     /// # Errors
     ///
     /// Only if the check cannot continue: [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned) if a
-    /// thread panicked while it changed the store.
+    /// thread panicked while it changed the store; [`ErrorKind::Locked`](crate::ErrorKind::Locked) if
+    /// this handle only reads and another may write.
     ///
     /// # Cost
     ///
     /// Reads the file once, and the damaged segments of its log twice. Takes one bit of memory for
     /// each 8 bytes of the file and for each bucket, up to three bits where the log is damaged, and
-    /// up to two log segments (4 MiB) for a damaged one. Writers wait meanwhile.
+    /// up to two log segments (4 MiB) for a damaged one. Writers wait meanwhile, those of other
+    /// processes to open the file.
     ///
     /// # Examples
     ///
@@ -1315,8 +1318,9 @@ impl Options {
     ///   [`Create::Never`](crate::Create::Never) is set;
     ///   [`ErrorKind::Exists`](crate::ErrorKind::Exists) if it exists and
     ///   [`Create::New`](crate::Create::New) is.
-    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another handle has it open. The error
-    ///   has the process id if the file names it.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another handle may write to it and this one
+    ///   is to, or if one has it for itself, still after [`Options::lock_timeout`]. The error has the
+    ///   process id if the file names it.
     /// - [`ErrorKind::HashMismatch`](crate::ErrorKind::HashMismatch) if the store was created with
     ///   another hash function. The error has both names.
     /// - [`ErrorKind::Full`](crate::ErrorKind::Full) if the process may not reserve more address

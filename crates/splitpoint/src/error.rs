@@ -70,7 +70,8 @@ pub enum Error {
         /// The process that holds the lock, if the file names it.
         pid: Option<u32>,
     },
-    /// Another process writes to the store, whose space is used again: only it can copy it.
+    /// Another process writes to the store, whose space is used again since a backup began that does
+    /// not keep it, or which it has for itself.
     LockedCompacted {
         /// The file.
         path: PathBuf,
@@ -333,8 +334,7 @@ impl fmt::Display for Error {
                     None => write!(f, "another process writes to `{path}`")?,
                 }
                 f.write_str(
-                    ", whose space is used again: call `Db::backup` in that program, or try again \
-                     when it has closed the store",
+                    ", whose space is used again: try again, or call `Db::backup` in that program",
                 )
             }
             Self::TooLarge { what, bytes, bytes_max } => {

@@ -30,6 +30,7 @@
 //! - [Scans](#scans)
 //! - [Durability](#durability)
 //! - [Threads](#threads)
+//! - [Processes](#processes)
 //! - [Errors](#errors)
 //! - [Limits](#limits)
 //! - [Backup, check and repair](#backup-check-and-repair)
@@ -45,8 +46,10 @@
 //! sets of things already seen, tables too large for memory.
 //!
 //! - **It is not ordered.** There are no ranges and no "next key". Use a B-tree for those.
-//! - **One process at a time while one writes.** Any number may have a store open to read.
-//! - **Its transactions fit memory**: [`Options::transaction_bytes`] bounds them.
+//! - **One handle writes at a time**, for as long as it is open. Any number read meanwhile, in any
+//!   process: [`Options::sharing`].
+//! - **Its transactions fit memory**: [`Options::transaction_bytes`] bounds them. They and snapshots are of
+//!   the process that writes.
 //! - **It is not for network file systems**, nor for disks that acknowledge a flush before it is
 //!   done.
 //! - It needs a 64-bit address space, because it maps whole files. We test it on Linux on x86-64.
@@ -232,6 +235,29 @@
 //! # }
 //! ```
 //!
+//! # Processes
+//!
+//! One handle may change a file, for as long as it is open. Handles of
+//! [`Options::read_only`] read it meanwhile, any number in any process, with or without permission to
+//! write to the file. They see each change as soon as the writer's own threads do, and go on when the
+//! writer is killed; the next writer takes over beside them. Another handle that wants to write gets
+//! [`ErrorKind::Locked`], at once or after [`Options::lock_timeout`]. A child of a fork uses
+//! [`Db::reopen`].
+//!
+//! ```
+//! # fn main() -> splitpoint::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("a.spt");
+//! use splitpoint::{Db, Options};
+//!
+//! let writer = Db::open(&path)?;
+//! let reader = Options::new().read_only().open(&path)?; // As in any other process.
+//! writer.put("key", "value")?;
+//! assert_eq!(reader.get("key")?.expect("it was stored"), "value");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Errors
 //!
 //! All calls return one [`Error`]. Its text says what failed, where and why; match on
@@ -261,7 +287,7 @@
 //! # Backup, check and repair
 //!
 //! [`Db::backup`] copies a store while threads write to it; [`backup`](mod@backup) copies a file
-//! that another process has open, without its lock. [`Db::check`] verifies every structure against
+//! that another process has open, even to write. [`Db::check`] verifies every structure against
 //! every other. [`repair`](mod@repair) saves what a damaged file still holds into a new store.
 //!
 //! ```

@@ -20,8 +20,8 @@ use crate::store;
 
 /// Copy a store consistently, even while another process writes to it
 ///
-/// The copy holds every change up to one moment. The backup reads the store without its lock, so no
-/// process has to wait or stop. It verifies every checksum on the way, and refuses to copy a
+/// The copy holds every change up to one moment. The backup reads the store as it is, so no process
+/// has to wait or stop. It verifies every checksum on the way, and refuses to copy a
 /// damaged store, with exit code 4.
 ///
 /// The backup is built as DEST.backup-in-progress, with its index, and renamed once it is closed
@@ -163,7 +163,7 @@ fn failure(args: &Args, error: &Error) -> Failure {
         )),
         Error::Exists { .. } => failure.hint("--force replaces it once the copy is complete"),
         Error::LockedCompacted { .. } => {
-            failure.hint("try again when that process has closed the store")
+            failure.hint("try again; nobody else can read a store that a process has for itself")
         }
         Error::Locked { .. } if path == args.file => failure
             .hint("that process is creating or recovering the store; try again when it is done"),

@@ -23,6 +23,9 @@ use crate::verify::verify;
 /// both. Prints one line per damaged place, with its byte offset, and exits with code 1 if there is
 /// any. Consequences, such as slots that point into the damage, are only counted, on one more line.
 ///
+/// Nobody can write to the store meanwhile. Of a store that another process writes to, check a copy
+/// that `splitpoint backup` makes.
+///
 /// Most old files have no checksums, so check walks every chain and compares the records, pages and
 /// blocks that it finds with the numbers in the file. It reports a file that is truncated or was
 /// not closed as damaged.
@@ -172,7 +175,16 @@ fn check(args: &Args, console: Console) -> Result<Report> {
         (None, Some(file)) => check_old(store, file),
         (None, None) => opened.check().map(|report| report_of_other(store, report)),
     };
-    report.map_err(|error| opened.failed(&error))
+    report.map_err(|error| match error {
+        Error::Locked { .. } => {
+            let file = shell_word(&path.to_string_lossy());
+            opened.failed(&error).hint(format!(
+                "a check needs a store that stays as it is; check a copy: splitpoint backup {file} \
+                 COPY && splitpoint check COPY"
+            ))
+        }
+        error => opened.failed(&error),
+    })
 }
 
 /// Walks an old file: its format has no checksums, so only its structure is verified.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde::Serialize;
 use splitpoint::{Db, Maintenance, Options};
 
-use crate::command::shared::Showing;
+use crate::command::shared::{Showing, Turn};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::files::DiskUse;
@@ -27,7 +27,8 @@ const STEP_BYTES: u64 = 4 << 20;
 /// Moves live values out of the segments that have dead ones, frees those segments, and shortens
 /// the file or makes holes in it. Works in place: the disk needs room for a few segments and for a
 /// checkpoint of the index. The store is valid at every moment; after Ctrl-C, a kill or an error
-/// what was moved stays moved, and the next run goes on. FILE is locked meanwhile.
+/// what was moved stays moved, and the next run goes on. Others can read FILE meanwhile, and wait to
+/// write to it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,6 +37,9 @@ Examples:
 pub(crate) struct Args {
     /// The store
     file: PathBuf,
+
+    #[command(flatten)]
+    turn: Turn,
 
     #[command(flatten)]
     showing: Showing,
@@ -68,7 +72,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let started = Instant::now();
     // Opening it to write takes room for the next changes.
     let before = DiskUse::of(&args.file);
-    let opened = store::open_to_write(&args.file, &Options::new(), console)?;
+    let opened = store::open_to_write(&args.file, &args.turn.options(Options::new()), console)?;
     let before = before?;
     let interrupt = Interrupt::watch();
     let mut work = Work::default();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use splitpoint::{Options, TableExt as _};
 
 use crate::bytes::shown;
-use crate::command::shared::Keys;
+use crate::command::shared::{Keys, Turn};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::format::{JsonEncoding, JsonRecord};
@@ -15,6 +15,8 @@ use crate::store;
 /// Remove records
 ///
 /// If some keys are missing, removes the others, names the missing ones and exits with code 1.
+///
+/// While another process writes to the store, the command waits its turn.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,6 +30,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     keys: Keys,
 
+    #[command(flatten)]
+    turn: Turn,
+
     /// Print a JSON object with the number of records removed and the missing keys
     #[arg(long)]
     json: bool,
@@ -39,7 +44,7 @@ const NAMED_MAX: usize = 10;
 /// Removes records.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let keys = args.keys.parse()?;
-    let table = store::open_to_write(&args.file, &Options::new(), console)?;
+    let table = store::open_to_write(&args.file, &args.turn.options(Options::new()), console)?;
     let (mut missing, mut key_count) = (Vec::new(), 0);
     let deleted = keys.try_for_each(|keys| {
         for key in keys {

@@ -14,7 +14,7 @@ use crate::number::counted;
 use crate::progress::{Progress, ProgressMode, Total};
 use crate::shell::shell_word;
 use crate::store::{self, Opened};
-use crate::verify::damage_count;
+use crate::verify::damage_count_if_still;
 
 /// Write every record to standard output in a portable format
 ///
@@ -28,7 +28,8 @@ use crate::verify::damage_count;
 /// keeps the last.
 ///
 /// Verifies the store first. If it is damaged, still writes every record that it can read, and
-/// exits with code 4. For an old file that is truncated or was not closed, the exit code is 1.
+/// exits with code 4. For an old file that is truncated or was not closed, the exit code is 1. A store
+/// that another process writes to is dumped as it is, and a note says that it was not verified.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -59,7 +60,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     // scan does not verify checksums, and the dump may be the only copy that the user keeps.
     let (on_damage, damage_count) = match extent.survey() {
         Some(_) => (OnDamage::GoOn, 0),
-        None => (OnDamage::Stop, damage_count(&opened, args.progress, console)?),
+        None => (OnDamage::Stop, damage_count_if_still(&opened, args.progress, console)?),
     };
     let written = write_records(args, &opened, &extent, on_damage, console);
     if damage_count > 0 {

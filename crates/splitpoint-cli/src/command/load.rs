@@ -11,7 +11,7 @@ use clap::ValueEnum as _;
 use serde::Serialize;
 use splitpoint::{Error, Options, PutMode, TableExt as _};
 
-use crate::command::shared::Showing;
+use crate::command::shared::{Showing, Turn};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::files::open_stream;
@@ -22,13 +22,15 @@ use crate::interrupt::Interrupt;
 use crate::number::{count, counted};
 use crate::progress::{Progress, Total, pace};
 use crate::shell::shell_word;
-use crate::store::{self, DurabilityName, Opened};
+use crate::store::{self, DurabilityName, Opened, WriteOptions};
 
 /// Store the records of a dump or a list
 ///
 /// Creates a missing store once it has read the first records, and prints a note. Detects the
 /// format from the first bytes of the input and prints it; --format overrides this. Replaces the
 /// value of an existing key, unless --no-overwrite is given.
+///
+/// Others see each record as soon as it is stored, and wait with what they write until the end.
 ///
 /// Malformed input stops the load with exit code 1. The error names the line (for cdb, the byte)
 /// and the number of records stored before it. Ctrl-C stops the load in the same way, with exit
@@ -70,6 +72,9 @@ pub(crate) struct Args {
     durability: DurabilityName,
 
     #[command(flatten)]
+    turn: Turn,
+
+    #[command(flatten)]
     showing: Showing,
 }
 
@@ -101,8 +106,8 @@ impl Args {
             .map_err(|reason| Failure::new(Exit::Usage, reason))
     }
 
-    fn options(&self) -> Options {
-        Options::new().durability(self.durability.into())
+    fn options(&self) -> WriteOptions {
+        self.turn.options(Options::new().durability(self.durability.into()))
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use splitpoint::{Options, PutMode, VALUE_BYTES_MAX};
 
 use crate::bytes::{Notation, shown};
+use crate::command::shared::Turn;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::store::{self, DurabilityName};
@@ -15,6 +16,8 @@ use crate::store::{self, DurabilityName};
 ///
 /// Creates the store if the file is missing, and prints a note. Replaces the value of an existing
 /// key, unless --new is given. The record is durable when the command exits.
+///
+/// One process at a time writes to a store: while another one does, the command waits its turn.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -46,6 +49,9 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t)]
     durability: DurabilityName,
 
+    #[command(flatten)]
+    turn: Turn,
+
     /// Print a JSON object that shows whether the record was stored
     #[arg(long)]
     json: bool,
@@ -60,7 +66,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Some(value) if value != "-" => notation.parse("value", value)?,
         _ => notation.decode("value", read_standard_input(console)?)?,
     };
-    let options = Options::new().durability(args.durability.into());
+    let options = args.turn.options(Options::new().durability(args.durability.into()));
     let table = store::open_or_create(&args.file, &options, console)?;
     let mode = if args.new { PutMode::New } else { PutMode::Replace };
     let was_stored = table.put_bytes(&key, &value, mode, Some(args.durability.into()));

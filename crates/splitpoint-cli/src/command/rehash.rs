@@ -9,7 +9,7 @@ use splitpoint::hash::{HashFunction, PROBE_KEY};
 use splitpoint::rehash::{Rehash, RehashProgress, RehashReport, RehashStage};
 use splitpoint::{Error, Options, Unsupported};
 
-use crate::command::shared::{HashChoice, Showing};
+use crate::command::shared::{HashChoice, Showing, Turn};
 use crate::console::{self, Console};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Watch;
@@ -27,8 +27,9 @@ use crate::store;
 ///
 /// Writes the records to a new store beside FILE and renames it to FILE once it is complete and
 /// durable. At every moment FILE is either the old store or the new one, even after a kill or a
-/// power loss; Ctrl-C leaves FILE unchanged. FILE is locked meanwhile, and the disk needs room for
-/// both. Leaves a damaged store unchanged, with exit code 4.
+/// power loss; Ctrl-C leaves FILE unchanged. Nobody else can open FILE meanwhile, and the command waits
+/// for those who have it open. The disk needs room for both. Leaves a damaged store unchanged, with
+/// exit code 4.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -41,6 +42,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     choice: HashChoice,
+
+    #[command(flatten)]
+    turn: Turn,
 
     #[command(flatten)]
     showing: Showing,
@@ -65,20 +69,23 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let started = Instant::now();
     let mut phases = Phases::new(args.showing.progress, console);
     let mut watch = Watch::over(Some(partial_of(&args.file, "rehash")));
-    let progress = |now: RehashProgress| {
-        let (name, total) = phase_of(now);
-        phases.tell(name, total, now.records, now.bytes);
-        watch.look(now.stage == RehashStage::Sync)
-    };
-    let options = store::with_progress(&Options::new(), console);
-    let mut rehash = Rehash::of_file(&args.file).opened_with(&options).on_progress(progress);
-    if let Some(function) = args.choice.function()? {
-        rehash = rehash.hash(function);
-    }
-    if let Some(seed) = args.choice.seed {
-        rehash = rehash.seed(seed);
-    }
-    let done = rehash.run();
+    let function = args.choice.function()?;
+    let options = args.turn.options(store::with_progress(&Options::new(), console));
+    let done = options.wait(&args.file, console, |options| {
+        let progress = |now: RehashProgress| {
+            let (name, total) = phase_of(now);
+            phases.tell(name, total, now.records, now.bytes);
+            watch.look(now.stage == RehashStage::Sync)
+        };
+        let mut rehash = Rehash::of_file(&args.file).opened_with(options).on_progress(progress);
+        if let Some(function) = &function {
+            rehash = rehash.hash(function.clone());
+        }
+        if let Some(seed) = args.choice.seed {
+            rehash = rehash.seed(seed);
+        }
+        rehash.run()
+    });
     phases.finish();
     let state = format!("`{}` is unchanged", args.file.display());
     match watch.end(done, &state, "run the rehash again")? {
@@ -141,6 +148,10 @@ fn failure(args: &Args, error: &Error) -> Failure {
     let failure =
         if is_opening { Failure::opening(file, error) } else { store::using(file, error) };
     match error {
+        Error::Locked { .. } => failure.hint(
+            "rehash needs the store for itself; --lock-timeout waits longer for those who write or \
+             read it",
+        ),
         Error::Io { source, .. } if is_full(source) => failure
             .hint("the disk needs room for the old store and the new one; the store is unchanged"),
         Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => failure

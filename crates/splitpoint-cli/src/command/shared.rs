@@ -3,13 +3,16 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
+use splitpoint::Options;
 use splitpoint::hash::HashFunction;
 
 use crate::bytes::Notation;
 use crate::failure::{Exit, Failure, Result};
 use crate::progress::ProgressMode;
+use crate::store::WriteOptions;
 
 /// How to show the progress and the result of long work.
 #[derive(Debug, clap::Args)]
@@ -21,6 +24,21 @@ pub(super) struct Showing {
     /// When to show progress
     #[arg(long, value_enum, default_value_t)]
     pub(super) progress: ProgressMode,
+}
+
+/// How long a command waits for its turn to write.
+#[derive(Debug, clap::Args)]
+pub(super) struct Turn {
+    /// Wait at most so long for a process that writes to the store; 0 fails at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    lock_timeout: u64,
+}
+
+impl Turn {
+    /// Returns how to open a table that the command may change.
+    pub(super) fn options(&self, options: Options) -> WriteOptions {
+        WriteOptions { options, lock_timeout: Duration::from_secs(self.lock_timeout) }
+    }
 }
 
 /// A damaged file, and the new store for its readable records.

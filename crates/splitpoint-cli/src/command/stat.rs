@@ -30,15 +30,19 @@ use crate::store;
 /// compares and how many cache lines of the index it reads.
 ///
 /// With --watch alone, looks at the store again and again, and prints what its chains cost beside the
-/// ideal. The store is open only during a look, which reads the index. A store that another process
-/// has open for writing cannot be opened; a program can count its own lookups with
-/// `Options::instrument`.
+/// ideal. The store is open only during a look, which reads the index. A program can count its own
+/// lookups with `Options::instrument`.
 ///
 /// The live share is that of the bytes of records; compaction keeps it above 78 %. Under `segments`,
 /// `waiting` are segments that compaction has emptied and that become free with the next checkpoint,
 /// or when the values, scans and backups of the process that writes are gone. In JSON,
 /// `write_amplification` (bytes written for each byte of log) and `held_up_ms` (how long the oldest
 /// pin has held back space) are of this process, and null where there is nothing to say.
+///
+/// Beside a process that writes, lists under `readers` the others that have the store open to read: the
+/// place of each in the table of the file, its process, for how long it has been there, and whether a
+/// value that it holds or a scan keeps space from being used again. Readers that may not write to the
+/// file have no place, and are not listed.
 ///
 /// For an old file, prints its parameters, its buckets by their number of records, and the same
 /// histogram of its keys.

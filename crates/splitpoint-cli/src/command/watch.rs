@@ -15,8 +15,8 @@ use crate::store;
 
 /// Looks at the table at `path` every `interval` until a signal ends it.
 ///
-/// The table is open only during a look, so that a process which wants to write need not wait for
-/// longer. While another process has it open for writing, there is nothing to see.
+/// The table is open only during a look. While another process has it for itself alone, there is
+/// nothing to see.
 pub(super) fn watch(path: &Path, interval: Duration, console: Console) -> Result<()> {
     let interrupt = Interrupt::watch();
     let mut heading = heading();

@@ -58,9 +58,11 @@ fn a_compaction_says_what_it_gained_and_a_second_one_finds_nothing() {
     let said = said.unwrap_or_else(|| panic!("{}", outcome.stderr));
     assert!(said.contains(" % of its records are live; moved "), "{said}");
     assert_eq!((outcome.exit, outcome.text().as_str()), (0, ""));
-    let before = sandbox.read("a.spt");
+    // Without the reader table, which says nothing of the store.
+    let content = || [&sandbox.read("a.spt")[..12288], &sandbox.read("a.spt")[16384..]].concat();
+    let before = content();
     check_nothing_to_compact(&sandbox.run(&["compact", "a.spt"]));
-    assert!(sandbox.read("a.spt") == before, "the store has changed");
+    assert!(content() == before, "the store has changed");
 }
 
 /// Checks what is said of a store that is compact. A file system may take blocks back that it had

@@ -58,26 +58,36 @@ fn ctrl_c_leaves_a_valid_store_with_what_it_says() {
 }
 
 #[test]
-fn a_locked_store_names_the_process_that_has_it() {
+fn a_store_that_is_written_names_the_process_that_does_it() {
     let sandbox = Sandbox::new();
     let (mut child, stdin, _stderr) = start_load(&sandbox);
     let pid = child.id();
+    sandbox.write("one", b"1\t2\n");
     for args in [
-        &["get", "a.spt", "1"][..],
-        &["put", "a.spt", "1", "2"],
-        &["count", "a.spt"],
-        &["check", "a.spt"],
+        &["put", "a.spt", "1", "2"][..],
+        &["delete", "a.spt", "1"],
+        &["load", "a.spt", "one", "--format", "tsv"],
+        &["compact", "a.spt"],
     ] {
-        sandbox.run(args).check(
+        sandbox.run(&[args, &["--lock-timeout", "0"]].concat()).check(
             3,
             "",
             &format!(
                 "splitpoint: error: `a.spt` is locked by process {pid}\n\
-                 hint: while process {pid} writes to the store, no other can open it; wait \
-                 until it is done\n"
+                 hint: one process at a time writes to a store; --lock-timeout waits longer, and \
+                 get, list, count, dump and stat need not wait\n"
             ),
         );
     }
+    sandbox.run(&["check", "a.spt"]).check(
+        3,
+        "",
+        &format!(
+            "splitpoint: error: `a.spt` is locked by process {pid}\n\
+             hint: a check needs a store that stays as it is; check a copy: splitpoint backup \
+             a.spt COPY && splitpoint check COPY\n"
+        ),
+    );
     drop(stdin);
     assert!(child.wait().expect("the program ends").success());
     sandbox.run(&["count", "a.spt"]).check(0, "200000\n", "");

@@ -3,6 +3,7 @@
 mod access_methods;
 mod backup;
 mod bench;
+mod beside;
 mod browser;
 mod check;
 mod compact;

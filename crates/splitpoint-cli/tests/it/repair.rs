@@ -144,7 +144,7 @@ fn repair_tells_its_progress_in_json() {
     assert_eq!(phases, ["search", "verify", "save"]);
 }
 
-/// A store that another process is writing is refused, as by every other command.
+/// A store that another process is writing is refused: what is saved is to be of one moment.
 #[test]
 fn repair_of_a_store_that_is_being_written_is_refused() {
     let sandbox = Sandbox::with_words();

@@ -22,6 +22,8 @@ def open(
     expected_records=0,
     cache_bytes=None,
     hash=None,
+    sharing="one-writer",
+    lock_timeout=0.0,
 ):
     """Open the store in the file at `path`, and return it as a `Table`.
 
@@ -35,6 +37,10 @@ def open(
 
     `expected_records` makes room in advance, `cache_bytes` bounds the memory that the file takes in
     this process, and `hash` names the hash function of a new file.
+
+    One table at a time may change a file, as long as it is open, and any number read it meanwhile,
+    here and in other processes; each sees a change as soon as it is made. With `sharing` ``"exclusive"``
+    nobody else has the file open. What must wait for others does so for `lock_timeout` seconds.
 
     A file of gdbm, ndbm, sdbm, Berkeley DB, cdb or `dbm.dumb` can be opened with ``"r"``, one of
     db 1.85 with every flag.
@@ -54,6 +60,8 @@ def open(
         expected_records=expected_records,
         cache_bytes=cache_bytes,
         hash=hash,
+        sharing=sharing,
+        lock_timeout=lock_timeout,
     )
 
 
@@ -229,6 +237,9 @@ class _ItemsView(_SetView, collections.abc.ItemsView):
 
 _MISSING = object()
 
+# What a table that is opened again takes over.
+_REOPENED = ("cache_bytes", "hash", "sharing", "lock_timeout")
+
 
 class Table(_native.Table, collections.abc.MutableMapping):
     """A dict of bytes in a file: `splitpoint.open` returns it.
@@ -245,13 +256,16 @@ class Table(_native.Table, collections.abc.MutableMapping):
     >>> table.close()
     """
 
-    __slots__ = ("_durability", "_is_url", "_options", "_path", "_popped", "_walk")
+    __slots__ = ("_again", "_durability", "_is_url", "_options", "_path", "_popped", "_walk")
 
     def __new__(cls, path, *, is_url=False, durability="async", **options):
         place = os.fsdecode(path)
         self = super().__new__(cls, place, is_url=is_url, durability=durability, **options)
         self._durability = durability
         self._options = {name: options.get(name) for name in ("cache_bytes", "hash")}
+        kept = {name: options[name] for name in _REOPENED if name in options}
+        is_reader = options.get("flag", "c").startswith("r")
+        self._again = {**kept, "flag": "r" if is_reader else "w", "durability": durability}
         self._is_url = is_url
         self._path = place if is_url else os.path.abspath(place)
         self._popped = []
@@ -273,6 +287,21 @@ class Table(_native.Table, collections.abc.MutableMapping):
     def durability(self):
         """What a power loss takes back: ``"buffered"``, ``"async"`` or ``"sync"``."""
         return self._durability
+
+    def reopen(self):
+        """Open the same file again with the same options, and return the new table.
+
+        A child of a fork may not use a table that its parent has opened to write. It opens its own
+        with this, when the parent has closed the other; `lock_timeout` waits for that.
+
+        >>> splitpoint.open("pets.spt").close()
+        >>> with splitpoint.open("pets.spt", "r") as table, table.reopen() as again:
+        ...     again.readonly, dict(again) == dict(table)
+        (True, True)
+        """
+        if self._is_url and self._path == "mem:":
+            raise TypeError("a table in memory has no file to open again")
+        return type(self)(self._path, is_url=self._is_url, **self._again)
 
     def __enter__(self):
         return self

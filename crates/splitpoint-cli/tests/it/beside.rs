@@ -1,0 +1,197 @@
+//! Commands beside a process that writes: those that read see each change, those that write wait.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use crate::sandbox::{Sandbox, end_of};
+
+/// How long a test waits between two looks at what another process does.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// A load whose input is not at its end.
+struct Loading {
+    child: Child,
+    input: ChildStdin,
+    loaded_count: u64,
+}
+
+impl Loading {
+    /// Starts a load of `a.spt`, and returns when it has stored `count` records.
+    fn start(sandbox: &Sandbox, count: u64) -> Self {
+        let mut program = sandbox.program(&["load", "-q", "a.spt", "--format", "tsv"]);
+        let mut child = program.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        let mut loading = Self { child, input, loaded_count: 0 };
+        loading.load(sandbox, count);
+        loading
+    }
+
+    /// Has it store `count` more records, and waits until a reader sees them.
+    fn load(&mut self, sandbox: &Sandbox, count: u64) {
+        let next = self.loaded_count + count;
+        for i in self.loaded_count..next {
+            writeln!(self.input, "{i}\tvalue of {i}").unwrap();
+        }
+        self.loaded_count = next;
+        let expected = format!("{next}\n");
+        while sandbox.run(&["count", "a.spt"]).text() != expected {
+            assert!(self.child.try_wait().unwrap().is_none(), "the load has ended");
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    fn finish(self) {
+        drop(self.input);
+        assert_eq!(end_of(self.child, "a load").exit, 0);
+    }
+}
+
+#[test]
+fn commands_that_read_see_what_a_running_load_has_stored() {
+    let sandbox = Sandbox::new();
+    let mut loading = Loading::start(&sandbox, 1_000);
+    for _ in 0..3 {
+        loading.load(&sandbox, 20_000);
+        let count = loading.loaded_count;
+        let last = count - 1;
+        let value = format!("value of {last}");
+        sandbox.run(&["get", "a.spt", &last.to_string()]).check(0, &value, "");
+        sandbox.run(&["exists", "a.spt", &last.to_string()]).check(0, "", "");
+        assert_eq!(sandbox.run(&["exists", "a.spt", &count.to_string()]).exit, 1);
+        let mut listed: Vec<u64> = sandbox
+            .run(&["list", "a.spt"])
+            .text()
+            .lines()
+            .map(|key| key.parse().unwrap())
+            .collect();
+        listed.sort_unstable();
+        assert!(listed.iter().copied().eq(0..count), "{} keys", listed.len());
+        let dump = sandbox.run(&["dump", "a.spt", "--format", "tsv"]);
+        let note = "splitpoint: not verified first: another process writes to `a.spt`\n";
+        assert_eq!((dump.exit, dump.stderr.as_str()), (0, note));
+        let dump = dump.text();
+        assert_eq!(dump.lines().count() as u64, count);
+        assert!(dump.lines().any(|line| line == format!("{last}\t{value}")));
+        assert_eq!(sandbox.run(&["stat", "a.spt", "--json"]).json()["records"], count);
+    }
+    loading.finish();
+    assert_eq!(sandbox.run(&["check", "-q", "a.spt"]).exit, 0);
+}
+
+/// One process after the other writes, and readers come and go meanwhile.
+#[test]
+fn readers_and_writers_that_follow_each_other_never_fail() {
+    const PUTS: u32 = 40;
+    let sandbox = Sandbox::with_words();
+    std::thread::scope(|threads| {
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                let sandbox = &sandbox;
+                threads.spawn(move || {
+                    for i in 0..PUTS {
+                        let (key, value) = (format!("{writer} {i}"), i.to_string());
+                        let args =
+                            ["put", "-q", "words.spt", &key, &value, "--lock-timeout", "900"];
+                        sandbox.run(&args).check(0, "", "");
+                    }
+                })
+            })
+            .collect();
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            sandbox.run(&["get", "words.spt", "banana"]).check(0, "2", "");
+            let stat = sandbox.run(&["stat", "words.spt", "--json"]);
+            assert_eq!((stat.exit, stat.stderr.as_str()), (0, ""));
+        }
+    });
+    sandbox.run(&["count", "words.spt"]).check(0, format!("{}\n", 2 * PUTS + 3), "");
+    assert_eq!(sandbox.run(&["check", "-q", "words.spt"]).exit, 0);
+}
+
+#[test]
+fn a_command_that_writes_waits_its_turn_and_says_for_whom() {
+    let sandbox = Sandbox::new();
+    let loading = Loading::start(&sandbox, 10);
+    let pid = loading.child.id();
+    let mut put = sandbox.program(&["put", "a.spt", "one", "more", "--lock-timeout", "900"]);
+    let mut put = put.stderr(Stdio::piped()).spawn().unwrap();
+    let mut messages = BufReader::new(put.stderr.take().unwrap());
+    let mut line = String::new();
+    messages.read_line(&mut line).unwrap();
+    let expected = format!(
+        "splitpoint: waiting for `a.spt`: process {pid} has it open; giving up after 900 s\n"
+    );
+    assert_eq!(line, expected);
+    loading.finish();
+    assert_eq!(end_of(put, "a put that waits its turn").exit, 0);
+    let mut rest = String::new();
+    messages.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+    sandbox.run(&["get", "a.spt", "one"]).check(0, "more", "");
+}
+
+#[test]
+fn a_signal_ends_the_wait() {
+    let sandbox = Sandbox::new();
+    let loading = Loading::start(&sandbox, 10);
+    let mut put = sandbox.program(&["put", "a.spt", "one", "more", "--lock-timeout", "900"]);
+    let mut put = put.stderr(Stdio::piped()).spawn().unwrap();
+    let mut messages = BufReader::new(put.stderr.take().unwrap());
+    messages.read_line(&mut String::new()).unwrap();
+    let id = put.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+    assert_eq!(end_of(put, "a put that waits, after a signal").exit, 143);
+    let mut rest = String::new();
+    messages.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "splitpoint: error: interrupted\n");
+    loading.finish();
+    sandbox.run(&["count", "a.spt"]).check(0, "10\n", "");
+}
+
+/// Keeps a reader waiting on a pipe that nobody empties, beside a load.
+#[test]
+fn stat_lists_the_readers_beside_a_writer() {
+    let sandbox = Sandbox::new();
+    let loading = Loading::start(&sandbox, 50_000);
+    assert_eq!(sandbox.run(&["stat", "a.spt", "--json"]).json()["readers"], serde_json::json!([]));
+    assert!(!sandbox.run(&["stat", "a.spt"]).text().contains("readers"));
+
+    let mut reader = sandbox.program(&["list", "a.spt"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut pipe = BufReader::new(reader.stdout.take().unwrap());
+    pipe.read_line(&mut String::new()).unwrap();
+    let readers = sandbox.run(&["stat", "a.spt", "--json"]).json()["readers"].clone();
+    let [found] = &readers.as_array().unwrap()[..] else { panic!("{readers}") };
+    assert_eq!(found["pid"], reader.id());
+    assert!(found["place"].as_u64().unwrap() >= 1 && found["age_ms"].is_u64(), "{readers}");
+    assert_eq!(found["holds_space"], true, "a scan does");
+
+    let text = sandbox.run(&["stat", "a.spt"]).text();
+    let row = text.lines().skip_while(|line| !line.starts_with("readers ")).nth(1).unwrap();
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!((words[0], words[2]), ("place", &*reader.id().to_string()), "{text}");
+    assert!(row.ends_with("  holds space back"), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+
+    drop(pipe);
+    reader.wait().unwrap();
+    assert_eq!(sandbox.run(&["stat", "a.spt", "--json"]).json()["readers"], serde_json::json!([]));
+    loading.finish();
+}
+
+#[test]
+fn stat_watches_a_store_beside_a_writer() {
+    let sandbox = Sandbox::new();
+    let mut loading = Loading::start(&sandbox, 1_000);
+    let mut command = sandbox.program(&["stat", "a.spt", "--watch", "1"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.next().unwrap().contains("records"));
+    assert!(lines.next().unwrap().trim_start().starts_with("1,000 "));
+    loading.load(&sandbox, 500);
+    assert!(lines.any(|line| line.trim_start().starts_with("1,500 ")));
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+    let ended = end_of(child, "a watch after a signal");
+    assert_eq!((ended.exit, ended.stderr.as_str()), (143, ""));
+    loading.finish();
+}
