@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use splitpoint::{Error, Options, Transaction};
 
 use crate::bytes::{Notation, shown};
+use crate::command::shared::Turn;
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Result};
 use crate::format::Input;
@@ -40,6 +41,9 @@ pub(crate) struct Args {
     #[arg(long)]
     hex: bool,
 
+    #[command(flatten)]
+    turn: Turn,
+
     /// Print a JSON object with the number of changes
     #[arg(long)]
     json: bool,
@@ -61,7 +65,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let lines = read(args)?;
     // The input is in memory in any case.
     let options = Options::new().transaction_bytes(u64::MAX);
-    let opened = store::open_to_write(&args.file, &options, console)?;
+    let opened = store::open_to_write(&args.file, &args.turn.options(options), console)?;
     let Some(db) = opened.as_store() else {
         let message = format!("`{}` has no transactions", args.file.display());
         return Err(Failure::new(Exit::Usage, message)

@@ -330,8 +330,9 @@ impl Seat {
     fn wait_for_move(&self) {
         let before = self.unnamed_moves();
         let mut waited = Duration::ZERO;
-        let has_writer =
-            || byte_locks::is_locked_exclusively(&self.seated.file, LockByte::WRITER).unwrap_or(true);
+        let has_writer = || {
+            byte_locks::is_locked_exclusively(&self.seated.file, LockByte::WRITER).unwrap_or(true)
+        };
         while before & 1 == 1
             && self.unnamed_moves() == before
             && waited < MOVE_WAIT
