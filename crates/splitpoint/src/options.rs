@@ -136,6 +136,7 @@ pub(crate) enum Access {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Options {
     pub(crate) expected_records: u64,
     pub(crate) fill_factor: f64,

@@ -137,7 +137,6 @@ impl Cursor {
     ///
     /// Every 64 keys, reads their buckets and records while writers wait. Then one lookup a key, of lines
     /// that were just read.
-    #[expect(clippy::should_implement_trait, reason = "an iterator could not take the store")]
     pub fn next(&mut self, db: &Db) -> Result<Option<&[u8]>> {
         loop {
             if self.next == self.ahead.len() {
@@ -271,21 +270,21 @@ mod tests {
     /// Walks over 2,000 keys while others are stored and deleted so that the table grows and shrinks.
     /// Those that stay come once each.
     fn assert_keys_that_stay_come_once(options: &Options) {
-        let db = options.in_memory().unwrap();
+        let db = options.in_memory().expect("nothing fails");
         for i in 0..2000 {
-            db.put(key(i), "").unwrap();
+            db.put(key(i), "").expect("nothing fails");
         }
         let mut cursor = Cursor::default();
         let mut came = BTreeSet::new();
         let mut step = 0;
-        while let Some(found) = cursor.next(&db).unwrap() {
-            let i = u32::from_le_bytes(*found.first_chunk().unwrap());
+        while let Some(found) = cursor.next(&db).expect("nothing fails") {
+            let i = u32::from_le_bytes(*found.first_chunk().expect("nothing fails"));
             assert!(came.insert(i), "key {i} comes twice");
             step += 1;
             for other in 10 * step..10 * step + 10 {
                 match step / 100 % 2 {
-                    0 => db.put(key(10_000 + other % 5000), "").unwrap(),
-                    _ => drop(db.delete(key(10_000 + other % 5000)).unwrap()),
+                    0 => db.put(key(10_000 + other % 5000), "").expect("nothing fails"),
+                    _ => drop(db.delete(key(10_000 + other % 5000)).expect("nothing fails")),
                 }
             }
             assert!(step < 20_000, "keys that are stored may come, but not for ever");

@@ -96,6 +96,10 @@ impl Draft {
     }
 
     /// Returns what the last change of a key makes of it.
+    #[expect(
+        clippy::option_option,
+        reason = "whether it has the key, and whether that has a value"
+    )]
     fn find(&self, key: &[u8], hash: u64) -> Option<Option<&[u8]>> {
         let mut at = self.last_of_hash.get(&hash).copied();
         while let Some(i) = at {
@@ -246,10 +250,11 @@ impl<'db> Transaction<'db> {
         let versions = self.versions()?;
         self.reads.add_all();
         let changes = self.draft.last_changes();
-        let put = |(key, value): (&&[u8], &Option<&[u8]>)| {
+        let put = |(key, value): (&[u8], Option<&[u8]>)| {
             value.map(|value| (key.to_vec(), value.to_vec()))
         };
-        let own: Vec<_> = changes.iter().filter_map(put).collect();
+        let own: Vec<_> =
+            changes.iter().map(|(&key, &value)| (key, value)).filter_map(put).collect();
         let changed = changes.keys().map(|key| key.to_vec()).collect();
         let scan = Scan::of(versions.clone(), versions.places()?)?;
         Ok(TransactionScan { scan, changed, own: own.into_iter() })

@@ -306,10 +306,14 @@ fn compare_with_index(
             continue;
         }
         let agrees = if addr == NO_RECORD {
+            // A slot has few bits of the hash: it may lead to another key's record that is there now.
             !is_held(&region.windows, hash, prev)?
-                || is_moved_to(region, last, record, |copy: Record<'_>| {
-                    copy.addr() == prev && key_hash.of(copy.key()) == hash
-                })
+                || last
+                    .iter()
+                    .rev()
+                    .take_while(|later| later.offset != record.offset)
+                    .any(|later| later.addr() == prev)
+                || is_moved_to(region, last, record, |copy: Record<'_>| copy.addr() == prev)
         } else {
             is_held(&region.windows, hash, addr)?
         };

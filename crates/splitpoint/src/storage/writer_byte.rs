@@ -28,8 +28,8 @@ pub(crate) enum Exclusion {
 
 fn kind_of(exclusion: Exclusion) -> i32 {
     match exclusion {
-        Exclusion::Writers => libc::F_RDLCK.into(),
-        Exclusion::Everybody => libc::F_WRLCK.into(),
+        Exclusion::Writers => libc::F_RDLCK,
+        Exclusion::Everybody => libc::F_WRLCK,
     }
 }
 
@@ -141,7 +141,7 @@ impl Drop for Claim {
         found.handle_count -= 1;
         if found.handle_count == 0 {
             if let Ok(file) = found.file.checked() {
-                let _ = lock(file, libc::F_SETLK, libc::F_UNLCK.into());
+                let _ = lock(file, libc::F_SETLK, libc::F_UNLCK);
             }
             claimed.remove(&self.inode);
         } else {
@@ -158,12 +158,12 @@ mod tests {
 
     /// Returns whether a handle with a path gets in that reads, and keeps the lock.
     fn is_read(file: &File) -> bool {
-        byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared).unwrap()
+        byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared).expect("nothing fails")
     }
 
     /// Returns whether one gets in that writes.
     fn is_written(file: &File) -> bool {
-        byte_locks::try_lock(file, LockByte::WRITER, LockKind::Exclusive).unwrap()
+        byte_locks::try_lock(file, LockByte::WRITER, LockKind::Exclusive).expect("nothing fails")
     }
 
     #[test]

@@ -341,6 +341,7 @@ impl<'db> Versions<'db> {
 struct Walk {
     step_count: u64,
     /// What an earlier walk has found.
+    #[expect(clippy::option_option, reason = "whether it is known, and whether there is one")]
     known: Option<Option<Addr>>,
 }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use splitpoint::{Batch, Db, Durability, ErrorKind, Options, Transaction};
+use splitpoint::{Batch, Db, Durability, ErrorKind, Options, Sharing, Transaction};
 
 fn number(value: Option<splitpoint::Value<'_>>) -> u64 {
     value.map_or(0, |value| u64::from_le_bytes(value.as_ref().try_into().unwrap()))
@@ -286,7 +286,13 @@ fn a_transaction_over_its_bound_and_one_of_a_reader_are_refused_and_stay_usable(
     tx.commit_with(Durability::Sync).unwrap();
     assert_eq!(db.len(), 1);
     db.close().unwrap();
-    let db = Options::new().read_only().open(&path).unwrap();
+    // Another process may change what this handle reads, and knows of no snapshot here.
+    let reader = Options::new().read_only().open(&path).unwrap();
+    assert_eq!(reader.snapshot().unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(reader.begin().unwrap().len().unwrap_err().kind(), ErrorKind::Unsupported);
+    drop(reader);
+    let db = Options::new().read_only().sharing(Sharing::Exclusive).open(&path).unwrap();
+    assert_eq!(db.snapshot().unwrap().len(), 1);
     let mut tx = db.begin().unwrap();
     assert_eq!(tx.len().unwrap(), 1);
     assert_eq!(tx.put("b", "").unwrap_err().kind(), ErrorKind::ReadOnly);
