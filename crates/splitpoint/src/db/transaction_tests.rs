@@ -44,7 +44,9 @@ fn step(
             let entry = entry?;
             found.insert(entry.key[0], list_of(Some(entry.value)));
         }
-        found.into_iter().for_each(|(key, list)| note(done, key, list));
+        for (key, list) in found {
+            note(done, key, list);
+        }
         return Ok(());
     }
     let list = list_of(transaction.get([key])?);
