@@ -22,8 +22,7 @@ use crate::format::{
 };
 use crate::live::{END_OFFSET, LineWindow};
 use crate::piece::piece_of;
-use crate::recovery::read_superblock;
-use crate::region::Extents;
+use crate::region::{Extents, read_superblock};
 use crate::space::Extent;
 use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;

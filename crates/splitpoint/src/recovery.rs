@@ -28,12 +28,10 @@ use replay::apply_change;
 
 use crate::atomic::Ordering;
 use crate::checkpoint::{extent_of, release_all_but};
-use crate::error::{Error, Result, Unsupported};
-use crate::file_kind::FileKind;
+use crate::error::{Error, Result};
 use crate::format::{
     Addr, CheckpointName, GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET,
-    LOG_SEGMENT_BYTES_MAX, LogStart, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, SegmentHeader,
-    SegmentKind, Superblock, SuperblockFault, Superblocks, newest, u64_at,
+    LOG_SEGMENT_BYTES_MAX, LogStart, SegmentHeader, SegmentKind, Superblock, u64_at,
 };
 use crate::hash::{HashFunction, HashId, PROBE_KEY};
 use crate::index::Lines;
@@ -43,14 +41,14 @@ use crate::linear::Geometry;
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::{Appender, LogPosition};
 use crate::options::{Access, Create, OnRecovery, Options, RecoveryProgress, Sharing};
-use crate::region::{Extents, Region};
+use crate::region::{Extents, Region, read_superblock, unknown_features};
 use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
 use crate::storage::failure::io_error;
 use crate::storage::open::{Locked, open_and_lock, remove_new, share, sync_directory};
 use crate::storage::shared_file::SharedFile;
-use crate::store::{Mark, Opened, Store, Writer};
+use crate::store::{Mark, Opened, Store, Writer, committed_position};
 
 /// Opens or makes the store in the file at `path`.
 pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
@@ -182,12 +180,6 @@ fn be_alone(storage: &dyn Storage) -> Result<()> {
     Err(Error::Locked { path: storage.path().to_path_buf(), pid: None })
 }
 
-/// Returns the first `bytes` of a storage, fewer if it is shorter.
-fn head(storage: &dyn Storage, bytes: u64) -> Vec<u8> {
-    let len = storage.file_bytes().min(bytes);
-    storage.read(0, len)
-}
-
 /// Returns whether nothing was ever stored: the file is empty, or a power loss has taken both
 /// superblocks of a new one.
 ///
@@ -253,68 +245,6 @@ const CREATED_BYTES_MAX: u64 = HEADER_BYTES + GRANULE_BYTES;
 const SECTOR_BYTES: u64 = 512;
 /// Bytes looked at together for being zero.
 const CHUNK_BYTES: u64 = 1 << 20;
-
-/// Returns the newest valid superblock.
-pub(crate) fn read_superblock(storage: &dyn Storage) -> Result<Superblock> {
-    let path = storage.path().to_path_buf();
-    let file_bytes = storage.file_bytes();
-    let bytes = head(storage, HEADER_BYTES);
-    if bytes.len() < 8 || bytes.len() < HEADER_BYTES as usize && !crate::format::is_magic(&bytes) {
-        return Err(Error::NotAStore { path, found: FileKind::of_content(&bytes, file_bytes) });
-    }
-    if bytes.len() < HEADER_BYTES as usize {
-        return Err(Error::Corrupt {
-            what: "file size",
-            offset: file_bytes,
-            expected: HEADER_BYTES,
-            found: file_bytes,
-        });
-    }
-    let copies = SUPERBLOCK_OFFSETS.map(|offset| {
-        let start = offset as usize;
-        Superblock::decode(&bytes[start..start + SUPERBLOCK_BYTES as usize])
-    });
-    refuse_newer(&path, &copies)?;
-    if let Some(newest) = newest(&copies) {
-        return Ok(newest.clone());
-    }
-    // What is wrong with a copy that has its magic says more than that the other has none.
-    let fields = SUPERBLOCK_OFFSETS.into_iter().zip(&copies).find_map(|(start, copy)| match copy {
-        Err(SuperblockFault::Field { what, offset, expected, found }) => {
-            Some((*what, start + offset, *expected, *found))
-        }
-        _ => None,
-    });
-    Err(match fields {
-        Some((what, offset, expected, found)) => Error::Corrupt { what, offset, expected, found },
-        None => Error::NotAStore { path, found: FileKind::of_content(&bytes, file_bytes) },
-    })
-}
-
-/// Refuses a store that a newer version has written: a copy that says so counts more than an older one
-/// of this version.
-///
-/// # Errors
-///
-/// [`Error::Version`] for another format, [`Error::Unsupported`] for features that this version lacks.
-pub(crate) fn refuse_newer(path: &Path, copies: &Superblocks) -> Result<()> {
-    let faults = || copies.iter().filter_map(|copy| copy.as_ref().err());
-    for fault in faults() {
-        if let SuperblockFault::Version(found) = *fault {
-            let expected = crate::format::VERSION;
-            return Err(Error::Version { path: path.to_path_buf(), expected, found });
-        }
-    }
-    match faults().find(|fault| matches!(fault, SuperblockFault::Features(_))) {
-        Some(_) => Err(unknown_features(path)),
-        None => Ok(()),
-    }
-}
-
-pub(crate) fn unknown_features(path: &Path) -> Error {
-    let reason = "it was written by a newer version, whose features this one lacks".to_string();
-    Error::Unsupported { path: path.to_path_buf(), feature: Unsupported::Other, reason }
-}
 
 /// Returns the hash function of a store: the one it names, checked with the probe key.
 pub(crate) fn resolve_hash(superblock: &Superblock, options: &Options) -> Result<HashFunction> {
@@ -624,22 +554,6 @@ impl Opening {
     }
 }
 
-/// Returns where the log went on after the last commit that was published, and its counts.
-pub(crate) fn committed_position(
-    superblock: &Superblock,
-    region: &Region,
-) -> (LogPosition, CommitState) {
-    let (lsn, state) = region.live().committed();
-    let mut position =
-        LogPosition { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
-    let start = superblock.log_start;
-    if position.segment_offset == 0 && start.segment_offset != 0 {
-        let LogStart { segment_offset, record_offset: offset, lsn, .. } = start;
-        position = LogPosition { segment_offset, offset, lsn };
-    }
-    (position, state)
-}
-
 /// Adds the segments that a killed process has begun and named to the table, and removes those of
 /// compacted records that it has not named: `head_segment` is the last one that counts.
 fn settle_segments(extents: &mut Extents, scan: &mut LogScan, head_segment: u64) -> Result<()> {
@@ -660,6 +574,7 @@ fn settle_segments(extents: &mut Extents, scan: &mut LogScan, head_segment: u64)
 mod tests {
     use super::*;
     use crate::SimDisk;
+    use crate::format::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
     use crate::options::Durability;
 
     /// Returns a closed store whose newest superblock has `word` at `offset`, its checksum mended.

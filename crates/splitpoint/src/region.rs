@@ -35,6 +35,7 @@ use crate::storage::failure::io_error;
 use crate::storage::{Backing, Room, Storage, WindowKind, is_of_device, no_room};
 
 pub(crate) use extents::Extents;
+pub(crate) use superblocks::{read_superblock, refuse_newer, unknown_features};
 pub(crate) use view::View;
 pub(crate) use windows::{LivePool, Windows};
 

@@ -47,7 +47,8 @@ use crate::format::{
 use crate::hash::HashFunction;
 use crate::live::{Live, WORD_COUNT};
 use crate::options::{Create, Durability, Options};
-use crate::recovery::{open_storage, refuse_newer, resolve_hash};
+use crate::recovery::{open_storage, resolve_hash};
+use crate::region::refuse_newer;
 use crate::storage::Storage;
 use crate::storage::new_file::NewFile;
 use crate::storage::raw::RawFile;

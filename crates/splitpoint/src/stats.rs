@@ -29,7 +29,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::linear::{BucketIndex, Geometry};
-use crate::storage::reader_table::TakenPlace;
 
 mod ideal;
 #[cfg(test)]
@@ -296,13 +295,6 @@ pub struct ReaderStats {
     pub age: Duration,
     /// Whether values that it has returned, or scans of it, keep records from being overwritten.
     pub is_pinned: bool,
-}
-
-impl ReaderStats {
-    pub(crate) fn of(taken: TakenPlace) -> Self {
-        let TakenPlace { place, pid, age, is_pinned } = taken;
-        Self { place, pid, age, is_pinned }
-    }
 }
 
 /// One row of a [`ChainHistogram`]: the buckets with `size` keys.

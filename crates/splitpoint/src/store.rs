@@ -69,6 +69,7 @@ use compacting::Compacting;
 pub use maintaining::Maintenance;
 pub(crate) use pace::{Pace, Step, Written};
 pub(crate) use put::{Put, TOMBSTONE_BYTES, check_sizes};
+pub(crate) use segments::committed_position;
 pub(crate) use transaction::Reads;
 pub(crate) use versions::{Hold, Places, Versions};
 
@@ -702,7 +703,7 @@ impl Store {
                 .map(|name| Checkpoint { log_bytes: name.lsn, bytes: name.bytes }),
             is_pinned: region.pins.is_pinned(),
             held_up_for: region.pins.held_up_for(),
-            readers: self.other_readers()?.into_iter().map(ReaderStats::of).collect(),
+            readers: self.other_readers()?.into_iter().map(reader_stats).collect(),
             recovery: self.recovery,
             lookups: self.lookups(),
             chains: occupancy.finish(),
@@ -731,6 +732,11 @@ impl Store {
         let buckets = u128::from(record_count) * 1000 / u128::from(fill_thousandths);
         Geometry::with_bucket_count(u64::try_from(buckets).unwrap_or(u64::MAX))
     }
+}
+
+fn reader_stats(taken: TakenPlace) -> ReaderStats {
+    let TakenPlace { place, pid, age, is_pinned } = taken;
+    ReaderStats { place, pid, age, is_pinned }
 }
 
 /// Returns the error of what a child of a fork may not do.

@@ -10,18 +10,18 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::{Opening, committed_position, random_u64, read_superblock, refuse_cut, resolve_hash};
+use super::{Opening, random_u64, refuse_cut, resolve_hash};
 use crate::error::{Error, Result};
 use crate::log::append::Appender;
 use crate::options::{Access, Options};
 use crate::reader::Reader;
-use crate::region::{Extents, Region};
+use crate::region::{Extents, Region, read_superblock};
 use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::failure::io_error;
 use crate::storage::open::writer_pid_of;
 use crate::storage::reader_table::is_left_moving;
-use crate::store::Opened;
+use crate::store::{Opened, committed_position};
 
 /// How often tables that a writer is changing are looked at, and how long to wait in between.
 const LOOKS: u32 = 200;

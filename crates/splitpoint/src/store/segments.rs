@@ -8,7 +8,9 @@ use std::ops::Range;
 use super::{Store, Writer};
 use crate::births::AsOf;
 use crate::error::{Error, Result};
-use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, SegmentKind};
+use crate::format::{
+    FILE_BYTES_MAX, GRANULE_BYTES, HEADER_BYTES, LogStart, SegmentKind, Superblock,
+};
 use crate::live::{CommitState, LineWindow};
 use crate::log::append::LogPosition;
 use crate::log::record::RecordKind;
@@ -16,8 +18,7 @@ use crate::log::runs::{Runs, run_of};
 use crate::log::scan::{LogWalk, Trust, big_target};
 use crate::log::segment::{Segment, log_segment_at, segments_before};
 use crate::piece::piece_of;
-use crate::recovery::{committed_position, read_superblock};
-use crate::region::{Extents, Region};
+use crate::region::{Extents, Region, read_superblock};
 use crate::segments::{SegmentTable, SegmentUse};
 use crate::space::{Extent, between};
 
@@ -85,6 +86,22 @@ impl Store {
         writer.state = state;
         writer.log.set_read_position(position);
     }
+}
+
+/// Returns where the log went on after the last commit that was published, and its counts.
+pub(crate) fn committed_position(
+    superblock: &Superblock,
+    region: &Region,
+) -> (LogPosition, CommitState) {
+    let (lsn, state) = region.live().committed();
+    let mut position =
+        LogPosition { segment_offset: state.tail_segment, offset: state.tail_offset, lsn };
+    let start = superblock.log_start;
+    if position.segment_offset == 0 && start.segment_offset != 0 {
+        let LogStart { segment_offset, record_offset: offset, lsn, .. } = start;
+        position = LogPosition { segment_offset, offset, lsn };
+    }
+    (position, state)
 }
 
 /// Returns where the segments of a table are that have records, and which they are, in the order of the
