@@ -219,6 +219,7 @@ impl State {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn code(error: splitpoint::Error) -> Errno {
     errno_of(&error)
 }
@@ -309,7 +310,9 @@ unsafe extern "C" fn put(
         };
         state.require_writer()?;
         // SAFETY: C promises it.
-        let (key, data) = unsafe { (bytes_of(key)?, bytes_of(data)?) };
+        let key = unsafe { bytes_of(key) }?;
+        // SAFETY: C promises it.
+        let data = unsafe { bytes_of(data) }?;
         let is_stored = state.opened.table.put(key, data, mode).map_err(code)?;
         Ok(if is_stored { DONE } else { SPECIAL })
     };

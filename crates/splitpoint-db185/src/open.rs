@@ -142,8 +142,8 @@ fn open_file(name: &CStr, path: &Path, flags: c_int, mode: c_int) -> Result<File
     let creates = flags & libc::O_CREAT != 0;
     // A reader that may create a table writes an empty one.
     let is_new = creates
-        && fs::metadata(path).is_ok_and(|found| found.len() == 0 && found.is_file())
-        || creates && fs::symlink_metadata(path).is_err();
+        && (fs::metadata(path).is_ok_and(|found| found.len() == 0 && found.is_file())
+            || fs::symlink_metadata(path).is_err());
     let access = if is_new { libc::O_RDWR } else { flags & libc::O_ACCMODE };
     let truncates = flags & libc::O_TRUNC != 0;
     let access = if truncates { libc::O_RDWR } else { access };

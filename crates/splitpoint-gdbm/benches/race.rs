@@ -34,7 +34,7 @@ fn main() -> std::io::Result<()> {
     for (what, time) in &ours {
         match original.get(what) {
             Some(other) => {
-                writeln!(out, "{what:16} {other:10.0} {time:10.0} {:6.2}", time / other)?
+                writeln!(out, "{what:16} {other:10.0} {time:10.0} {:6.2}", time / other)?;
             }
             None => writeln!(out, "{what:16} {:>10} {time:10.0}", "-")?,
         }
@@ -64,10 +64,11 @@ fn run(
 ) -> std::io::Result<()> {
     let mut command = Command::new(program);
     command.arg(folder.join("race.db")).arg(pairs.to_string());
-    match is_ours {
-        true => command.env("LD_LIBRARY_PATH", folder),
-        false => command.env_remove("LD_LIBRARY_PATH"),
-    };
+    if is_ours {
+        command.env("LD_LIBRARY_PATH", folder);
+    } else {
+        command.env_remove("LD_LIBRARY_PATH");
+    }
     let output = command.output()?;
     if !output.status.success() {
         return Err(std::io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));

@@ -303,7 +303,9 @@ unsafe extern "C" fn gdbm_failure_atomic(
 ) -> c_int {
     let begin = |database: &mut Database| {
         // SAFETY: C promises it.
-        let names = unsafe { [text_of(even)?, text_of(odd)?] };
+        let even = unsafe { text_of(even) }?;
+        // SAFETY: C promises it.
+        let names = [even, unsafe { text_of(odd) }?];
         if !database.is_writer {
             return Err(Failure::of(Code::READER_CANT_STORE));
         }
@@ -331,7 +333,9 @@ unsafe extern "C" fn gdbm_latest_snapshot(
 ) -> c_int {
     let latest = || {
         // SAFETY: C promises it.
-        let names = unsafe { [text_of(even)?, text_of(odd)?] };
+        let even = unsafe { text_of(even) }?;
+        // SAFETY: C promises it.
+        let names = [even, unsafe { text_of(odd) }?];
         snapshot::latest(names.each_ref())
     };
     let Ok((choice, number)) = call_free(latest) else { return Choice::Error.into() };
@@ -507,9 +511,10 @@ unsafe extern "C" fn gdbm_version_cmp(one: *const c_int, other: *const c_int) ->
         fail(Failure::of(Code::ERR_USAGE));
         return 0;
     }
-    // SAFETY: C promises three numbers at each.
-    let [one, other] =
-        unsafe { [one.cast::<[c_int; 3]>().read(), other.cast::<[c_int; 3]>().read()] };
+    // SAFETY: C promises three numbers.
+    let one = unsafe { one.cast::<[c_int; 3]>().read() };
+    // SAFETY: C promises three numbers.
+    let other = unsafe { other.cast::<[c_int; 3]>().read() };
     one.cmp(&other) as c_int
 }
 

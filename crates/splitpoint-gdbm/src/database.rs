@@ -29,6 +29,7 @@ pub(crate) type FatalFunction = unsafe extern "C" fn(*const c_char);
 
 /// An open database.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each says something of its own")]
 pub(crate) struct Database {
     /// Its name as the program gave it.
     pub(crate) name: CString,

@@ -89,6 +89,7 @@ pub(crate) fn close(file: File, identity: Identity) -> io::Result<()> {
 
 /// Gives the descriptor of `old` to the file of `new`, and keeps its close-on-exec: a program that has
 /// the number has the new file.
+#[expect(clippy::needless_pass_by_value, reason = "the other number of the new file is closed")]
 pub(crate) fn replace(old: File, new: File) -> io::Result<File> {
     let flags = if is_close_on_exec(old.as_raw_fd()) { libc::O_CLOEXEC } else { 0 };
     let number = old.into_raw_fd();

@@ -34,6 +34,7 @@ const LINE_BYTES: usize = COLUMNS / 4 * 3;
 /// First bytes of a dump in bytes.
 pub(crate) const FLAT_BEGIN: &[u8] = b"!\r\n! GDBM FLAT FILE DUMP -- THIS IS NOT A TEXT FILE\r\n";
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn failed(error: io::Error) -> Failure {
     Failure::of_io(Code::FILE_WRITE_ERROR, &error)
 }
@@ -46,6 +47,7 @@ pub(crate) fn write_flat(database: &Database, out: &mut dyn Write) -> Outcome<u6
     database.table()?.for_each(|key, value| {
         for bytes in [key, value] {
             let size = u32::try_from(bytes.len()).map_err(|_| Failure::of(Code::MALFORMED_DATA))?;
+            #[expect(clippy::big_endian_bytes, reason = "gdbm dumps sizes so")]
             let size = (u64::from(size) << 32).to_be_bytes();
             out.write_all(&size).and_then(|()| out.write_all(bytes)).map_err(failed)?;
         }

@@ -163,6 +163,7 @@ impl<R: Read> Load<R> {
     fn sized(&mut self) -> Outcome<Vec<u8>> {
         let mut size = [0; 8];
         self.input.exact(&mut size)?;
+        #[expect(clippy::big_endian_bytes, reason = "gdbm dumps sizes so")]
         let size = u64::from_be_bytes(size);
         let len = i32::try_from(size >> 32).ok().filter(|_| size & u64::from(u32::MAX) == 0);
         let len = len.and_then(|len| usize::try_from(len).ok()).ok_or_else(malformed)?;

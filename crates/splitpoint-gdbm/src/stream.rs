@@ -16,7 +16,7 @@ impl Stream {
         Self(stream)
     }
 
-    fn error(&self) -> io::Error {
+    fn error() -> io::Error {
         let error = io::Error::last_os_error();
         if error.raw_os_error() == Some(0) { io::ErrorKind::Other.into() } else { error }
     }
@@ -26,12 +26,12 @@ impl Write for Stream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         // SAFETY: `new` was promised an open stream; the bytes are a slice.
         let count = unsafe { libc::fwrite(buf.as_ptr().cast(), 1, buf.len(), self.0) };
-        if count == 0 && !buf.is_empty() { Err(self.error()) } else { Ok(count) }
+        if count == 0 && !buf.is_empty() { Err(Self::error()) } else { Ok(count) }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         // SAFETY: `new` was promised an open stream.
-        if unsafe { libc::fflush(self.0) } == 0 { Ok(()) } else { Err(self.error()) }
+        if unsafe { libc::fflush(self.0) } == 0 { Ok(()) } else { Err(Self::error()) }
     }
 }
 
@@ -41,6 +41,6 @@ impl Read for Stream {
         let count = unsafe { libc::fread(buf.as_mut_ptr().cast(), 1, buf.len(), self.0) };
         // SAFETY: as above.
         let is_failed = count == 0 && unsafe { libc::ferror(self.0) } != 0;
-        if is_failed { Err(self.error()) } else { Ok(count) }
+        if is_failed { Err(Self::error()) } else { Ok(count) }
     }
 }

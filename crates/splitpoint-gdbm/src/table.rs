@@ -8,6 +8,7 @@ use crate::code::{Code, Failure, Outcome};
 
 /// An open database.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each open database")]
 pub(crate) enum Table {
     Native { db: Db, walk: Box<Walk> },
     Old(OldTable),
@@ -104,7 +105,7 @@ impl Table {
         };
         let stored = match mode {
             PutMode::New => db.put_new_with(key, value, durability),
-            _ => db.put_with(key, value, durability).map(|()| true),
+            PutMode::Replace => db.put_with(key, value, durability).map(|()| true),
         };
         walk.note_stored(db, key);
         stored.map_err(|error| Failure::of_write(&error))

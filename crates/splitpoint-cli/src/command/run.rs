@@ -16,6 +16,8 @@ use crate::failure::{Exit, Failure, Result};
 /// databases are only read unless SPLITPOINT_OLD_FILES=convert is set.
 ///
 /// A program that is linked statically, or runs with the rights of another user, is not reached.
+#[expect(clippy::doc_markdown, reason = "the help shows code marks as they are")]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags")]
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -20,8 +20,9 @@ impl Loading {
     /// Starts a load of `a.spt`, and returns when it has stored `count` records.
     fn start(sandbox: &Sandbox, count: u64) -> Self {
         let mut program = sandbox.program(&["load", "-q", "a.spt", "--format", "tsv"]);
-        let mut child = program.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let input = child.stdin.take().unwrap();
+        let mut child =
+            program.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        let input = child.stdin.take().expect("a pipe");
         let mut loading = Self { child, input, loaded_count: 0 };
         loading.load(sandbox, count);
         loading
@@ -31,12 +32,13 @@ impl Loading {
     fn load(&mut self, sandbox: &Sandbox, count: u64) {
         let next = self.loaded_count + count;
         for i in self.loaded_count..next {
-            writeln!(self.input, "{i}\tvalue of {i}").unwrap();
+            writeln!(self.input, "{i}\tvalue of {i}").expect("the load reads");
         }
         self.loaded_count = next;
         let expected = format!("{next}\n");
         while sandbox.run(&["count", "a.spt"]).text() != expected {
-            assert!(self.child.try_wait().unwrap().is_none(), "the load has ended");
+            let exit = self.child.try_wait().expect("a child");
+            assert!(exit.is_none(), "the load has ended");
             std::thread::sleep(LOOK_AGAIN);
         }
     }

@@ -7,8 +7,8 @@ fn with_libraries(libraries: &[&str]) -> Sandbox {
     let sandbox = Sandbox::new();
     for library in libraries {
         let path = sandbox.path("prefix/lib").join(library);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, "").unwrap();
+        std::fs::create_dir_all(path.parent().expect("in a folder")).expect("a folder");
+        std::fs::write(path, "").expect("written");
     }
     sandbox
 }

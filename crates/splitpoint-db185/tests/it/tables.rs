@@ -68,7 +68,7 @@ fn an_old_file_is_read_in_place_and_changed_in_its_own_format() {
     for entry in std::fs::read_dir(samples).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let is_sample = name.starts_with("db185-") && name.ends_with(".db");
+        let is_sample = name.starts_with("db185-") && path.extension().is_some_and(|it| it == "db");
         if !is_sample
             || ["unclean", "fnvhash", "userhash", "bug"].iter().any(|word| name.contains(word))
         {

@@ -164,9 +164,8 @@ impl Database {
         sync_directory(&path).map_err(failed(Code::FILE_SYNC_ERROR))?;
 
         let old = std::mem::replace(&mut self.file, Descriptor::None).into_file();
-        let known = match (self.given.take(), old) {
-            (Some(given), _) | (None, Some(given)) => given,
-            (None, None) => return Err(Failure::of(Code::NEED_RECOVERY)),
+        let Some(known) = self.given.take().or(old) else {
+            return Err(Failure::of(Code::NEED_RECOVERY));
         };
         let file = descriptor::replace(known, file).map_err(failed(Code::FILE_OPEN_ERROR))?;
         self.identity = Identity::of(&metadata);

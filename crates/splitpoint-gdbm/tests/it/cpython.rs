@@ -1,4 +1,5 @@
-//! CPython's own tests of `dbm.gnu`, `dbm` and `shelve`, with Debian's interpreter and our library.
+//! The own tests of `CPython` for `dbm.gnu`, `dbm` and `shelve`, with Debian's interpreter and our
+//! library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
