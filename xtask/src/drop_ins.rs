@@ -13,14 +13,8 @@ use crate::layers::Outcome;
 use crate::process::{command, output, run as run_program, run_tests, target};
 use crate::{Failure, console, stage};
 
-/// Where the source packages come from.
-const SOURCES: &str = "\
-Types: deb-src
-URIs: http://deb.debian.org/debian
-Suites: bookworm
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-";
+/// Where the system has its packages from; their sources are beside them.
+const DEBIAN_SOURCES: &str = "/etc/apt/sources.list.d/debian.sources";
 
 /// A suite of Perl: its directory, its program, a function it calls, and how many claims it makes.
 struct PerlSuite {
@@ -68,8 +62,11 @@ pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
 /// Returns why the suites cannot be run, if so.
 fn obstacle() -> Option<String> {
     let needed = ["apt-get", "perl", "python3", "tar", "cc"];
-    let missing = needed.into_iter().find(|program| !has_program(program))?;
-    Some(format!("{missing} is not installed"))
+    if let Some(missing) = needed.into_iter().find(|program| !has_program(program)) {
+        return Some(format!("{missing} is not installed"));
+    }
+    let has_sources = Path::new(DEBIAN_SOURCES).is_file();
+    (!has_sources).then(|| format!("there is no `{DEBIAN_SOURCES}`"))
 }
 
 /// Suites of others, and what they are run on.
@@ -210,7 +207,9 @@ print(sysconfig.get_config_var('EXT_SUFFIX')); print('%d.%d' % sys.version_info[
     /// Calls apt-get with lists of its own, so that nothing of the system changes.
     fn apt_get(&self, directory: &Path, arguments: &[&str]) -> Result<(), Failure> {
         let sources = self.place.join("debian.sources");
-        fs::write(&sources, SOURCES)
+        let packages = fs::read_to_string(DEBIAN_SOURCES)
+            .map_err(|cause| format!("`{DEBIAN_SOURCES}`: {cause}"))?;
+        fs::write(&sources, packages.replace("Types: deb\n", "Types: deb-src\n"))
             .map_err(|cause| format!("`{}`: {cause}", sources.display()))?;
         let mut apt = command(self.root, "apt-get", &["--quiet"]);
         apt.current_dir(directory);

@@ -68,8 +68,12 @@ fn open_and_lock_with(
             };
             // The others may have let this one in between the two looks.
             if was_refused && begun.elapsed() >= wait_max.max(options.lock_timeout) {
-                return Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) });
+                let pid = writer_pid(&file);
+                SharedFile::close_other(file);
+                return Err(Error::Locked { path: path.to_path_buf(), pid });
             }
+            // This process may hold locks of its own on the file, which end with any descriptor.
+            SharedFile::close_other(file);
             if std::mem::replace(&mut was_refused, true) {
                 thread::sleep(LOOK_AGAIN.min(begun.elapsed()));
             }

@@ -21,6 +21,7 @@ use super::{Store, Writer};
 use crate::compaction::{Compaction, Victim};
 use crate::error::{Error, Result};
 use crate::format::{Addr, SegmentHeader, SegmentKind, u32_at};
+use crate::health::Health;
 use crate::index::line::Line;
 use crate::index::lookup::{is_held, locate_addr};
 use crate::index::slot::Slot;
@@ -387,9 +388,8 @@ impl Store {
         salt: u64,
     ) -> Result<()> {
         // A snapshot finds the version of its moment by `prev`.
-        let others = self.others.as_deref().map(MovesAmongOthers::begin);
-        let is_looked_back = self.horizons.is_any_open()
-            || others.as_ref().is_some_and(|others| others.names_original);
+        let others = MovesAmongOthers::begin(self);
+        let is_looked_back = self.horizons.is_any_open() || others.names_original;
         let names_original = is_looked_back && !mutant::is_made(Mutant::MovesWithoutName);
         let is_logged = !self.region.storage().is_volatile();
         if is_logged {
@@ -484,20 +484,27 @@ impl Store {
 
 /// Records that are moved while other processes may read, until it is dropped.
 struct MovesAmongOthers<'a> {
-    others: &'a OtherReaders,
+    others: Option<&'a OtherReaders>,
+    health: &'a Health,
     /// Whether one of them may look back to the originals.
     names_original: bool,
 }
 
 impl<'a> MovesAmongOthers<'a> {
-    fn begin(others: &'a OtherReaders) -> Self {
-        Self { others, names_original: others.begin_move() }
+    fn begin(store: &'a Store) -> Self {
+        let (others, health) = (store.others.as_deref(), &**store.region.health());
+        // A file system that has failed may answer a store to the table with a signal.
+        let may_store = health.check().is_ok();
+        let names_original = others.is_some_and(|others| !may_store || others.begin_move());
+        Self { others, health, names_original }
     }
 }
 
 impl Drop for MovesAmongOthers<'_> {
     fn drop(&mut self) {
-        self.others.end_move();
+        if let Some(others) = self.others.filter(|_| self.health.check().is_ok()) {
+            others.end_move();
+        }
     }
 }
 
