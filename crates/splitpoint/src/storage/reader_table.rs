@@ -107,27 +107,39 @@ impl ReaderTable {
         (self.words()[USED].load(Ordering::Relaxed) as usize).min(PLACE_COUNT)
     }
 
+    /// Returns how often records were moved without a name; odd while that goes on.
+    fn moves(&self) -> u64 {
+        self.words()[MOVES].load(Ordering::SeqCst)
+    }
+}
+
+/// What the table has at a moment. It is read, not mapped: a new mapping of a file whose file system has
+/// failed may end in a signal.
+struct Snapshot([u64; WORD_COUNT]);
+
+impl Snapshot {
+    fn of(file: &File) -> io::Result<Self> {
+        let mut bytes = [0; READER_TABLE_BYTES as usize];
+        file.read_exact_at(&mut bytes, READER_TABLE_OFFSET)?;
+        Ok(Self(std::array::from_fn(|word| u64_at(&bytes, 8 * word))))
+    }
+
     /// Returns the places that have an owner other than the description of `file`.
     fn taken_places(&self, file: &File) -> Vec<TakenPlace> {
         let now_ns = since_boot_ns();
         let has_owner =
             |&place: &usize| byte_locks::is_locked(file, LockByte::place(place)).unwrap_or(true);
-        let taken = self.used_places().filter(has_owner).map(|place| {
-            let words = self.place(place);
-            let since_ns = words[SINCE].load(Ordering::Relaxed);
+        let used_count = (self.0[USED] as usize).min(PLACE_COUNT);
+        let taken = (1..used_count).filter(has_owner).map(|place| {
+            let words = &self.0[place * PLACE_WORDS..][..PLACE_WORDS];
             TakenPlace {
                 place,
-                pid: words[PID].load(Ordering::Relaxed) as u32,
-                age: Duration::from_nanos(now_ns.saturating_sub(since_ns)),
-                is_pinned: words[..2].iter().any(|count| count.load(Ordering::Relaxed) != 0),
+                pid: words[PID] as u32,
+                age: Duration::from_nanos(now_ns.saturating_sub(words[SINCE])),
+                is_pinned: words[..2].iter().any(|&count| count != 0),
             }
         });
         taken.collect()
-    }
-
-    /// Returns how often records were moved without a name; odd while that goes on.
-    fn moves(&self) -> u64 {
-        self.words()[MOVES].load(Ordering::SeqCst)
     }
 }
 
@@ -198,7 +210,7 @@ impl OtherReaders {
     /// Returns the places that have an owner.
     pub(crate) fn taken_places(&self) -> Vec<TakenPlace> {
         // Without the table nobody knows.
-        self.table().map(|table| table.taken_places(&self.file)).unwrap_or_default()
+        Snapshot::of(&self.file).map(|table| table.taken_places(&self.file)).unwrap_or_default()
     }
 
     /// Returns whether somebody without a place reads, counted on a parity.
@@ -248,7 +260,12 @@ impl Elsewhere for Arc<OtherReaders> {
     }
 
     fn is_pinned(&self) -> bool {
-        !(self.is_clear(0) && self.is_clear(1))
+        let is_counted =
+            |table: Snapshot| table.taken_places(&self.file).iter().any(|taken| taken.is_pinned);
+        // Who cannot be asked may have something.
+        Snapshot::of(&self.file).map_or(true, is_counted)
+            || self.is_byte_locked(0)
+            || self.is_byte_locked(1)
     }
 }
 
@@ -352,7 +369,8 @@ impl Seat {
 
     /// Returns the places of the other readers.
     pub(crate) fn taken_places(&self) -> Vec<TakenPlace> {
-        self.seated.table.taken_places(&self.seated.file)
+        let table = Snapshot::of(&self.seated.file);
+        table.map(|table| table.taken_places(&self.seated.file)).unwrap_or_default()
     }
 
     /// Pins everything that slots hold from now on, until the pin is dropped.

@@ -333,7 +333,7 @@ fn one(range: Range<usize>) -> Vec<Range<usize>> {
 const HARMLESS: &[Harmless] = &[
     Harmless {
         what: "the reader table",
-        reason: "it is reserved: nothing reads it",
+        reason: "it says nothing of the store, and a writer that is alone erases it",
         ended: &[Closed, Killed, PowerLost],
         is_noticed_too: false,
         ranges: |_| one(READER_TABLE),
