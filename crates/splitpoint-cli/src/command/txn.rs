@@ -29,9 +29,9 @@ use crate::store;
     verbatim_doc_comment,
     after_help = "\
 Examples:
+  splitpoint txn accounts.spt --hex < changes.txt
   printf 'delete\\told\\nput\\tnew\\t1\\n' | splitpoint txn words.spt
-  printf 'expect\\tlock\\nput\\tlock\\talice\\n' | splitpoint txn jobs.spt
-  splitpoint txn accounts.spt --hex < changes.txt"
+  printf 'expect\\tlock\\nput\\tlock\\talice\\n' | splitpoint txn jobs.spt"
 )]
 pub(crate) struct Args {
     /// The store

@@ -37,8 +37,12 @@ impl OwnFile {
     }
 
     fn is_own(&self) -> bool {
-        let status = self.file.as_ref().map(rustix::fs::fstat);
-        matches!(status, Some(Ok(found)) if (found.st_dev, found.st_ino) == (self.device, self.inode))
+        match self.file.as_ref().map(rustix::fs::fstat) {
+            Some(Ok(found)) => (found.st_dev, found.st_ino) == (self.device, self.inode),
+            None | Some(Err(Errno::BADF)) => false,
+            // Its file system has failed, which the call itself will say.
+            Some(Err(_)) => true,
+        }
     }
 }
 
