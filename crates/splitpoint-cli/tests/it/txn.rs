@@ -7,13 +7,13 @@ fn txn_makes_all_changes_together() {
     let sandbox = Sandbox::with_words();
     let changes = b"put\tdate\t4\tfour\ndelete\tapple\nexpect\tzebra\ndelete\tzebra\n";
     sandbox.run_with(&["txn", "words.spt"], changes).check(0, "", "");
-    sandbox.run(&["get", "words.spt", "date"]).check(0, "4\tfour\n", "");
+    sandbox.run(&["get", "words.spt", "date"]).check(0, "4\tfour", "");
     sandbox.run(&["exists", "words.spt", "apple"]).check(1, "", "");
     sandbox.run(&["count", "words.spt"]).check(0, "3\n", "");
     let json = sandbox.run_with(&["txn", "words.spt", "--hex", "--json"], b"put\t61\t62");
     let printed = "{\"delete\":0,\"expect\":0,\"put\":1,\"store\":\"words.spt\"}\n";
     json.check(0, printed, "");
-    sandbox.run(&["get", "words.spt", "a"]).check(0, "b\n", "");
+    sandbox.run(&["get", "words.spt", "a"]).check(0, "b", "");
 }
 
 #[test]
