@@ -44,24 +44,6 @@ fn tables_do_what_the_manual_says_in_every_form() {
     assert_eq!(run(&compile("tables", folder.path()), &[]), "done\n");
 }
 
-#[test]
-fn tables_neither_leak_nor_touch_what_was_freed() {
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let program = compile("tables", folder.path());
-    let mut command = Command::new("timeout");
-    command.args(["500", "valgrind", "-q", "--error-exitcode=9", "--leak-check=full"]);
-    command
-        .arg("--errors-for-leak-kinds=definite")
-        .arg(program)
-        .arg("50")
-        .current_dir(folder.path());
-    command.env("LD_LIBRARY_PATH", library().parent().expect("a folder"));
-    succeed(&mut command);
-}
-
 /// The sample was written by the original on a machine of the other byte order.
 #[test]
 fn an_old_file_is_read_in_place_and_changed_in_its_own_format() {
