@@ -1,4 +1,5 @@
-/* What the calls of a table return, in a file, in memory, and in the format of db 1.85. */
+/* What the calls of a table return, in a file, in memory, and in the format of db 1.85: tables [KEYS],
+ * so many for a walk. */
 #include <db.h>
 #include <errno.h>
 #include <stdio.h>
@@ -15,6 +16,8 @@
       exit(1);                                                             \
     }                                                                      \
   } while (0)
+
+static int count = 1000;
 
 static DBT thing(const char *text) {
   DBT t;
@@ -82,20 +85,20 @@ static void pairs(DB *db) {
   free(big);
 }
 
-/* Stores 1,000 keys and deletes each as a walk comes to it: by its key, or where the walk is. */
+/* Stores keys and deletes each as a walk comes to it: by its key, or where the walk is. */
 static void walks(DB *db, unsigned int flag) {
   DBT key, value = thing("value");
   char buf[20];
   int i, n = 0, result;
-  for (i = 0; i < 1000; i++) {
+  for (i = 0; i < count; i++) {
     key = number(buf, i);
     CHECK(db->put(db, &key, &value, 0) == 0);
   }
   while ((result = db->seq(db, &key, &value, n ? R_NEXT : R_FIRST)) == 0) {
-    CHECK(value.size == 5 && ++n <= 1000);
+    CHECK(value.size == 5 && ++n <= count);
     CHECK(db->del(db, flag && n % 2 ? NULL : &key, flag) == 0);
   }
-  CHECK(result == 1 && n == 1000);
+  CHECK(result == 1 && n == count);
   CHECK(db->seq(db, &key, &value, R_FIRST) == 1 && db->seq(db, &key, &value, R_NEXT) == 1);
 }
 
@@ -165,9 +168,10 @@ static void hashes(const char *name) {
   CHECK(db != NULL && db->close(db) == 0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   DB *db;
   int i;
+  if (argc > 1) count = atoi(argv[1]);
   alarm(50);
   flags();
   for (i = 0; i < 2; i++) {

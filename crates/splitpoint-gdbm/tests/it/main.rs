@@ -7,6 +7,8 @@ mod cpython;
 #[cfg(test)]
 mod crashes;
 #[cfg(test)]
+mod debian;
+#[cfg(test)]
 mod dumps;
 #[cfg(test)]
 mod header;
