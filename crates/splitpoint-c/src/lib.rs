@@ -9,7 +9,7 @@
 //!   pointer that is not null is what the header says: a handle that the library returned and nobody
 //!   released, a place for a result, or as many bytes as the size beside it. The `SAFETY` comments
 //!   call these the rules of the header.
-//! - No panic leaves the library: the call fails with [`SP_ERR_PANIC`](code::SP_ERR_PANIC), and the
+//! - No panic leaves the library: the call fails with [`SP_ERR_PANIC`], and the
 //!   handle refuses changes from then on.
 //! - Memory that the program frees comes from malloc(3).
 //! - No other name than those that begin with `sp_` is visible in the library.

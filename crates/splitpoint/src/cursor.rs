@@ -243,18 +243,12 @@ impl<'db> Iterator for Scan<'db> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let [key_pin, value_pin] = self.versions.store().region.pins.two();
-        let beside = self.versions.pin_beside();
+        let [key_pin, value_pin] = self.versions.two_pins();
         let (_, Pair { key, value }) = match self.next_current().transpose()? {
             Ok(current) => current,
             Err(error) => return Some(Err(error)),
         };
-        let (key, value) = match beside {
-            Some(pin) => {
-                (Value::pinned_elsewhere(key, pin.clone()), Value::pinned_elsewhere(value, pin))
-            }
-            None => (Value::pinned(key, key_pin), Value::pinned(value, value_pin)),
-        };
+        let (key, value) = (Value::pinned(key, key_pin), Value::pinned(value, value_pin));
         Some(Ok(Entry { key, value }))
     }
 }

@@ -42,6 +42,7 @@ use crate::check::{CheckProgress, CheckReport};
 use crate::cursor::Scan;
 use crate::error::{Error, Result, Unsupported};
 use crate::options::{Access, Create, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
+use crate::pins::Bunch;
 use crate::snapshot::Snapshot;
 use crate::stats::{Lookups, Recovery, Stats};
 use crate::storage::shared_file::SharedFile;
@@ -50,7 +51,7 @@ use crate::syncer::Syncer;
 use crate::table::{
     BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck,
 };
-use crate::value::{Pinning, Value};
+use crate::value::Value;
 
 /// Keys that [`Db::get_many`] and [`Db::put_many`] take at a time, so that their cache misses
 /// overlap.
@@ -360,7 +361,7 @@ impl Db {
     ) -> Result<Vec<Option<Value<'_>>>> {
         let mut keys = keys.into_iter().fuse();
         let mut values = Vec::with_capacity(keys.size_hint().0);
-        let mut pins = self.store.pinning()?;
+        let mut pins = self.store.pins()?;
         loop {
             let chunk: [_; CHUNK] = std::array::from_fn(|_| keys.next());
             let mut slices = [&[][..]; CHUNK];
@@ -379,7 +380,7 @@ impl Db {
     fn get_chunk<'db>(
         &'db self,
         keys: &[&[u8]],
-        pins: &mut Pinning<'db>,
+        pins: &mut Bunch<'db>,
         values: &mut Vec<Option<Value<'db>>>,
     ) -> Result<()> {
         // Before the index is looked at: it may not be mapped here, and another process may change it.
@@ -387,7 +388,7 @@ impl Db {
         if self.store.reader.is_some() {
             for key in keys {
                 let found = self.store.find_while_pinned(key, self.store.hash_of(key))?;
-                values.push(found.map(|pair| pins.value(pair.value)));
+                values.push(found.map(|pair| Value::pinned(pair.value, pins.take())));
             }
             return Ok(());
         }
@@ -410,7 +411,7 @@ impl Db {
             }
             for (&hash, key) in hashes[start..].iter().zip(group) {
                 let found = self.store.find_while_pinned(key, hash)?;
-                values.push(found.map(|pair| pins.value(pair.value)));
+                values.push(found.map(|pair| Value::pinned(pair.value, pins.take())));
             }
         }
         Ok(())
@@ -1315,9 +1316,9 @@ impl Options {
     ///   [`Version`](crate::ErrorKind::Version) or [`Corrupt`](crate::ErrorKind::Corrupt) if the
     ///   file is something else or damaged. It is not changed.
     /// - [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if the file is missing and
-    ///   [`Create::Never`](crate::Create::Never) is set;
+    ///   [`Create::Never`] is set;
     ///   [`ErrorKind::Exists`](crate::ErrorKind::Exists) if it exists and
-    ///   [`Create::New`](crate::Create::New) is.
+    ///   [`Create::New`] is.
     /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another handle may write to it and this one
     ///   is to, or if one has it for itself, still after [`Options::lock_timeout`]. The error has the
     ///   process id if the file names it.

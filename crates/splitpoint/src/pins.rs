@@ -50,6 +50,7 @@
 mod places;
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -71,9 +72,43 @@ const BUNCH: u64 = 64;
 /// have, so it may keep space that nobody reads.
 pub(crate) struct Pins {
     parity: CacheLine<AtomicU64>,
-    places: [CacheLine<[AtomicU64; 2]>; PLACE_COUNT],
+    places: [CacheLine<[PinCount; 2]>; PLACE_COUNT],
     periods: Mutex<Periods>,
     elsewhere: OnceLock<Box<dyn Elsewhere>>,
+}
+
+/// Where pins are counted.
+#[derive(Debug)]
+pub(crate) struct PinCount {
+    count: AtomicU64,
+    /// What counts in its place, where another process has to see the pins.
+    seen: Option<Box<dyn SeenPins>>,
+}
+
+impl PinCount {
+    fn new() -> Self {
+        Self { count: AtomicU64::new(0), seen: None }
+    }
+
+    /// Counts pins that another process sees.
+    pub(crate) fn seen(pins: Box<dyn SeenPins>) -> Self {
+        Self { count: AtomicU64::new(0), seen: Some(pins) }
+    }
+
+    /// Returns a pin that `seen` has counted.
+    pub(crate) fn counted(&self) -> Pin<'_> {
+        debug_assert!(self.seen.is_some(), "others are counted here");
+        Pin(self)
+    }
+}
+
+/// Counts pins where another process sees them.
+pub(crate) trait SeenPins: fmt::Debug + Send + Sync {
+    /// Counts a copy of a pin that is counted.
+    fn add(&self);
+
+    /// Takes a pin from the count.
+    fn remove(&self);
 }
 
 /// Pins that are counted in another place than the handle: those of other processes. They have a parity of
@@ -95,7 +130,7 @@ struct CacheLine<T>(T);
 
 impl Default for Pins {
     fn default() -> Self {
-        let zeros = || CacheLine([AtomicU64::new(0), AtomicU64::new(0)]);
+        let zeros = || CacheLine([PinCount::new(), PinCount::new()]);
         Self {
             parity: CacheLine(AtomicU64::new(0)),
             places: std::array::from_fn(|_| zeros()),
@@ -123,7 +158,7 @@ impl Pins {
     #[inline]
     fn pin_at(&self, place: usize) -> Pin<'_> {
         let count = self.count_of_new(place);
-        count_up(count, 1);
+        count_up(&count.count, 1);
         Pin(count)
     }
 
@@ -131,20 +166,20 @@ impl Pins {
     #[inline]
     pub(crate) fn two(&self) -> [Pin<'_>; 2] {
         let count = self.count_of_new(places::number());
-        count_up(count, 2);
+        count_up(&count.count, 2);
         [Pin(count), Pin(count)]
     }
 
     /// Pins like [`pin`](Self::pin), for a caller that hands out many pins.
     pub(crate) fn bunch(&self) -> Bunch<'_> {
         let count = self.count_of_new(places::number());
-        count_up(count, BUNCH);
+        count_up(&count.count, BUNCH);
         Bunch { count, left: BUNCH }
     }
 
     /// Returns the counter of a place on which new pins count.
     #[inline]
-    fn count_of_new(&self, place: usize) -> &AtomicU64 {
+    fn count_of_new(&self, place: usize) -> &PinCount {
         // Any age will do: the writer looks at both counters.
         let parity = self.parity.0.load(Ordering::Relaxed);
         &self.places[place % PLACE_COUNT].0[(parity & 1) as usize]
@@ -203,7 +238,7 @@ impl Pins {
     /// Returns whether no pin counts on a parity.
     fn is_clear(&self, parity: u64) -> bool {
         let used = &self.places[..places::used_count()];
-        used.iter().all(|place| place.0[(parity & 1) as usize].load(Ordering::Acquire) == 0)
+        used.iter().all(|place| place.0[(parity & 1) as usize].count.load(Ordering::Acquire) == 0)
     }
 
     /// The writer's lock protects more than this one, which makes the calls safe without it.
@@ -292,13 +327,16 @@ impl Periods {
 
 /// Keeps what the slots held when it was taken, and later, from being overwritten.
 #[derive(Debug)]
-pub(crate) struct Pin<'a>(&'a AtomicU64);
+pub(crate) struct Pin<'a>(&'a PinCount);
 
 impl Clone for Pin<'_> {
     #[inline]
     fn clone(&self) -> Self {
         // This pin holds the counter above 0 already, so nothing depends on the order.
-        self.0.fetch_add(1, Ordering::Relaxed);
+        match &self.0.seen {
+            None => drop(self.0.count.fetch_add(1, Ordering::Relaxed)),
+            Some(seen) => seen.add(),
+        }
         Self(self.0)
     }
 }
@@ -306,7 +344,10 @@ impl Clone for Pin<'_> {
 impl Drop for Pin<'_> {
     #[inline]
     fn drop(&mut self) {
-        let before = self.0.fetch_sub(1, Ordering::Release);
+        if let Some(seen) = &self.0.seen {
+            return seen.remove();
+        }
+        let before = self.0.count.fetch_sub(1, Ordering::Release);
         debug_assert_ne!(before, 0, "a pin is counted until it is dropped");
     }
 }
@@ -314,17 +355,27 @@ impl Drop for Pin<'_> {
 /// A pin that hands out copies of itself, and counts many at once.
 #[derive(Debug)]
 pub(crate) struct Bunch<'a> {
-    count: &'a AtomicU64,
+    count: &'a PinCount,
     /// Pins that are counted and not handed out, at least one.
     left: u64,
 }
 
 impl<'a> Bunch<'a> {
+    /// Hands out copies of a pin that another process sees, one at a time.
+    pub(crate) fn of(pin: Pin<'a>) -> Self {
+        debug_assert!(pin.0.seen.is_some(), "others are counted many at once");
+        Self { count: ManuallyDrop::new(pin).0, left: 1 }
+    }
+
     /// Returns a pin as old as the bunch.
     #[inline]
     pub(crate) fn take(&mut self) -> Pin<'a> {
+        if let Some(seen) = &self.count.seen {
+            seen.add();
+            return Pin(self.count);
+        }
         if self.left == 1 {
-            self.count.fetch_add(BUNCH, Ordering::Relaxed);
+            self.count.count.fetch_add(BUNCH, Ordering::Relaxed);
             self.left += BUNCH;
         }
         self.left -= 1;
@@ -334,7 +385,10 @@ impl<'a> Bunch<'a> {
 
 impl Drop for Bunch<'_> {
     fn drop(&mut self) {
-        let before = self.count.fetch_sub(self.left, Ordering::Release);
+        if let Some(seen) = &self.count.seen {
+            return seen.remove();
+        }
+        let before = self.count.count.fetch_sub(self.left, Ordering::Release);
         debug_assert!(before >= self.left, "a pin is counted until it is dropped");
     }
 }

@@ -34,10 +34,11 @@ use crate::index::Lines;
 use crate::index::line::{Line, LineNumber};
 use crate::linear::BucketIndex;
 use crate::live::LineWindow;
+use crate::pins::Pin;
 use crate::region::Region;
 use crate::storage::failure::io_error;
 use crate::storage::open::writer_pid_of;
-use crate::storage::reader_table::{Seat, SeatPin, TakenPlace};
+use crate::storage::reader_table::{Seat, TakenPlace};
 
 /// What a handle has that reads beside a writer.
 #[derive(Debug)]
@@ -90,7 +91,7 @@ impl Reader {
     }
 
     /// Pins everything that slots hold from now on.
-    pub(crate) fn pin(&self, region: &Region) -> Result<SeatPin<'_>> {
+    pub(crate) fn pin(&self, region: &Region) -> Result<Pin<'_>> {
         let mut seat = self.seat(region)?;
         if !seat.has_place() {
             let pin_count = self.pin_count.fetch_add(1, Ordering::Relaxed);

@@ -255,7 +255,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) if there is no room, because a store could then raise a
+    /// [`Error::Io`] if there is no room, because a store could then raise a
     /// signal.
     pub(crate) fn claim_stores(&self, tails: impl Iterator<Item = Range<u64>>) -> Result<Room> {
         let live = std::iter::once(LIVE_OFFSET..LIVE_OFFSET + LIVE_BYTES);

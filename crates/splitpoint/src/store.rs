@@ -54,6 +54,7 @@ use crate::log::append::{Appender, LogPosition};
 use crate::log::durable::GroupCommit;
 use crate::log::record::{Pair, Record};
 use crate::options::{Access, Durability, Options, Sharing};
+use crate::pins::Bunch;
 use crate::reader::Reader;
 use crate::region::{Extents, Region, View};
 use crate::stats::{Checkpoint, Lookups, Occupancy, ReaderStats, Recovery, SegmentBytes, Stats};
@@ -61,7 +62,7 @@ use crate::storage::failure::io_error;
 use crate::storage::fork::Origin;
 use crate::storage::open::writer_pid_of;
 use crate::storage::reader_table::{OtherReaders, TakenPlace};
-use crate::value::{Pinning, Value};
+use crate::value::Value;
 
 pub(crate) use checkpointing::Checkpointing;
 pub(crate) use closing::Mark;
@@ -334,7 +335,7 @@ impl Store {
         let Some(reader) = &self.reader else { return Err(in_fork()) };
         let pin = reader.pin(&self.region)?;
         let found = self.find_beside_while_pinned(key, hash)?;
-        Ok(found.map(|pair| Value::pinned_elsewhere(pair.value, pin)))
+        Ok(found.map(|pair| Value::pinned(pair.value, pin)))
     }
 
     /// Does the same for a caller that holds a pin.
@@ -401,10 +402,10 @@ impl Store {
     }
 
     /// Pins everything that slots hold from now on, for a caller that hands out many values.
-    pub(crate) fn pinning(&self) -> Result<Pinning<'_>> {
+    pub(crate) fn pins(&self) -> Result<Bunch<'_>> {
         match &self.reader {
-            Some(reader) => reader.pin(&self.region).map(Pinning::Elsewhere),
-            None => Ok(Pinning::Here(self.region.pins.bunch())),
+            Some(reader) => reader.pin(&self.region).map(Bunch::of),
+            None => Ok(self.region.pins.bunch()),
         }
     }
 
@@ -768,7 +769,7 @@ fn count_chains(lines: &impl Lines) -> Result<(Geometry, Occupancy, u64)> {
 }
 
 /// Returns the record at `addr` if it has the key.
-#[inline]
+#[inline(always)]
 fn key_at<'a>(view: &'a View, addr: Addr, key: &[u8]) -> Result<Option<Pair<'a>>> {
     let pair = view.pair(addr)?;
     Ok((pair.key == key).then_some(pair))

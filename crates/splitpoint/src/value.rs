@@ -1,11 +1,11 @@
 //! `Value`: bytes that a table returns, borrowed where they lie.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-use crate::pins::{Bunch, Pin};
-use crate::storage::reader_table::SeatPin;
+use crate::pins::Pin;
 
 /// Bytes of a value that `Debug` shows; for a longer value it adds the length.
 const DEBUG_BYTES_MAX: usize = 64;
@@ -41,70 +41,37 @@ const DEBUG_BYTES_MAX: usize = 64;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Value<'table>(Bytes<'table>);
-
-/// The bytes of a value, and what keeps them from being overwritten.
-#[derive(Clone)]
-enum Bytes<'table> {
-    Owned(Vec<u8>),
-    /// The table never changes them.
-    Borrowed(&'table [u8]),
-    /// A pin of the process that may change them.
-    Pinned(&'table [u8], #[expect(dead_code, reason = "kept to be dropped")] Pin<'table>),
-    /// A pin that the process sees which may change them.
-    PinnedElsewhere(&'table [u8], #[expect(dead_code, reason = "as above")] SeatPin<'table>),
-}
-
-/// A pin from which values get theirs.
-#[derive(Debug)]
-pub(crate) enum Pinning<'table> {
-    Here(Bunch<'table>),
-    Elsewhere(SeatPin<'table>),
-}
-
-impl<'table> Pinning<'table> {
-    /// Returns bytes as a value, as old as the pin.
-    #[inline]
-    pub(crate) fn value(&mut self, bytes: &'table [u8]) -> Value<'table> {
-        match self {
-            Self::Here(bunch) => Value::pinned(bytes, bunch.take()),
-            Self::Elsewhere(pin) => Value::pinned_elsewhere(bytes, pin.clone()),
-        }
-    }
+pub struct Value<'table> {
+    bytes: Cow<'table, [u8]>,
+    /// Keeps the bytes from being overwritten, if the table might.
+    pin: Option<Pin<'table>>,
 }
 
 impl<'table> Value<'table> {
     /// Wraps bytes that the table owns, and neither changes nor moves as long as it lives.
     #[inline]
     pub fn borrowed(bytes: &'table [u8]) -> Self {
-        Self(Bytes::Borrowed(bytes))
+        Self { bytes: Cow::Borrowed(bytes), pin: None }
     }
 
     /// Wraps bytes that the table owns, and does not change as long as `pin` lives.
     #[inline]
     pub(crate) fn pinned(bytes: &'table [u8], pin: Pin<'table>) -> Self {
-        Self(Bytes::Pinned(bytes, pin))
-    }
-
-    /// Wraps bytes that another process does not change as long as `pin` lives.
-    pub(crate) fn pinned_elsewhere(bytes: &'table [u8], pin: SeatPin<'table>) -> Self {
-        Self(Bytes::PinnedElsewhere(bytes, pin))
+        Self { bytes: Cow::Borrowed(bytes), pin: Some(pin) }
     }
 
     /// Wraps bytes that were read for this value only.
     pub fn owned(bytes: Vec<u8>) -> Self {
-        Self(Bytes::Owned(bytes))
+        Self { bytes: Cow::Owned(bytes), pin: None }
     }
 
     /// Returns the bytes, and copies them if the table owns them.
     pub fn into_vec(self) -> Vec<u8> {
-        match self.0 {
-            Bytes::Owned(bytes) => bytes,
-            // Only after the copy may the space be reused: the pin is dropped with the match.
-            Bytes::Borrowed(bytes) | Bytes::Pinned(bytes, _) | Bytes::PinnedElsewhere(bytes, _) => {
-                bytes.to_vec()
-            }
-        }
+        let Self { bytes, pin } = self;
+        let bytes = bytes.into_owned();
+        // Only after the copy may the space be reused.
+        drop(pin);
+        bytes
     }
 }
 
@@ -113,25 +80,20 @@ impl Deref for Value<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        match &self.0 {
-            Bytes::Owned(bytes) => bytes,
-            Bytes::Borrowed(bytes) | Bytes::Pinned(bytes, _) | Bytes::PinnedElsewhere(bytes, _) => {
-                bytes
-            }
-        }
+        &self.bytes
     }
 }
 
 impl AsRef<[u8]> for Value<'_> {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        self
+        &self.bytes
     }
 }
 
 impl PartialEq for Value<'_> {
     fn eq(&self, other: &Self) -> bool {
-        **self == **other
+        self.bytes == other.bytes
     }
 }
 
@@ -139,7 +101,7 @@ impl Eq for Value<'_> {}
 
 impl Hash for Value<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (**self).hash(state);
+        self.bytes.hash(state);
     }
 }
 
@@ -149,7 +111,7 @@ macro_rules! compare_with {
         impl<$($generic)*> PartialEq<$other> for Value<'_> {
             fn eq(&self, other: &$other) -> bool {
                 let other: &[u8] = other.as_ref();
-                **self == *other
+                *self.bytes == *other
             }
         }
 
@@ -174,7 +136,7 @@ compare_with! {
 
 impl fmt::Debug for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, len) = (&**self, self.len());
+        let (bytes, len) = (&*self.bytes, self.bytes.len());
         if len <= DEBUG_BYTES_MAX {
             write!(f, "Value(\"{}\")", bytes.escape_ascii())
         } else {

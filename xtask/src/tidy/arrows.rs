@@ -51,8 +51,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Arrows that point up nevertheless, each with its reason. One that is not needed is a finding.
-const EXCEPTIONS: &[(&str, &str, &str)] =
-    &[("value", "storage", "a value of a file that another process changes is pinned in the file")];
+const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
 pub(super) fn modules_use_only_those_below(tree: &Tree) -> Vec<Finding> {
     findings(tree, LAYERS, EXCEPTIONS)

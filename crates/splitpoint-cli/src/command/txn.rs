@@ -16,10 +16,10 @@ use crate::store;
 ///
 /// Reads one change from each line of standard input:
 ///
-///   put<TAB>KEY<TAB>VALUE     store VALUE under KEY
-///   delete<TAB>KEY            remove KEY, if it is there
-///   expect<TAB>KEY<TAB>VALUE  only if KEY has VALUE
-///   expect<TAB>KEY            only if KEY is missing
+///   put TAB KEY TAB VALUE     store VALUE under KEY
+///   delete TAB KEY            remove KEY, if it is there
+///   expect TAB KEY TAB VALUE  only if KEY has VALUE
+///   expect TAB KEY            only if KEY is missing
 ///
 /// A value may hold TABs. All lines with "expect" are compared with the store as it was before the
 /// changes. If one is not met, or a line is malformed, nothing is changed, and the exit code is 1.

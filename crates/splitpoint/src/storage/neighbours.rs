@@ -1,5 +1,5 @@
 //! What the handles of one file, in all processes, tell each other by locks: see
-//! [`byte_locks`](super::byte_locks) for the bytes, [`reader_table`](super::reader_table) for what they
+//! [`byte_locks`] for the bytes, [`reader_table`](super::reader_table) for what they
 //! look at.
 
 use std::fs::{File, TryLockError};

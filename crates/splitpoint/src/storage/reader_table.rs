@@ -29,7 +29,7 @@ use super::neighbours::can_store_to_table;
 use super::own_file::OwnFile;
 use super::reservation::{Part, Protection, Reservation};
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET, u64_at};
-use crate::pins::Elsewhere;
+use crate::pins::{Elsewhere, Pin, PinCount, SeenPins};
 
 /// Places of the table; the first is its head.
 const PLACE_COUNT: usize = 64;
@@ -274,7 +274,7 @@ impl Elsewhere for Arc<OtherReaders> {
 pub(crate) struct Seat {
     seated: Arc<Seated>,
     /// On each parity.
-    pins: [SeatPins; 2],
+    pins: [PinCount; 2],
 }
 
 /// A reader with a place in the table, or without.
@@ -327,7 +327,7 @@ impl Seat {
 
     fn of(seated: Seated) -> Self {
         let seated = Arc::new(seated);
-        let pins = [0, 1].map(|parity| SeatPins(seated.clone(), parity));
+        let pins = [0, 1].map(|parity| PinCount::seen(Box::new(SeatPins(seated.clone(), parity))));
         Self { seated, pins }
     }
 
@@ -375,7 +375,7 @@ impl Seat {
 
     /// Pins everything that slots hold from now on, until the pin is dropped.
     #[inline]
-    pub(crate) fn pin(&self) -> io::Result<SeatPin<'_>> {
+    pub(crate) fn pin(&self) -> io::Result<Pin<'_>> {
         let parity = self.seated.table.parity();
         match &self.seated.kind {
             SeatKind::Place(place) => {
@@ -391,7 +391,7 @@ impl Seat {
             }
         }
         fence(Ordering::SeqCst);
-        Ok(SeatPin(&self.pins[parity as usize]))
+        Ok(self.pins[parity as usize].counted())
     }
 }
 
@@ -456,30 +456,23 @@ fn take_place(file: &File, table: &ReaderTable) -> Option<usize> {
 #[derive(Debug)]
 struct SeatPins(Arc<Seated>, u64);
 
-/// A pin that other processes see.
-#[derive(Debug)]
-pub(crate) struct SeatPin<'a>(&'a SeatPins);
-
-impl Clone for SeatPin<'_> {
-    fn clone(&self) -> Self {
-        let SeatPins(seated, parity) = self.0;
+impl SeenPins for SeatPins {
+    fn add(&self) {
+        let Self(seated, parity) = self;
         // The pins of a child that were its parent's are the parent's.
-        if seated.origin.is_here() {
-            // This pin holds the counter above 0 already.
-            match &seated.kind {
-                SeatKind::Place(place) => {
-                    seated.count(*place, *parity).fetch_add(1, Ordering::Relaxed);
-                }
-                SeatKind::Bytes(counts) => lock(counts)[*parity as usize] += 1,
-            }
+        if !seated.origin.is_here() {
+            return;
         }
-        Self(self.0)
+        match &seated.kind {
+            SeatKind::Place(place) => {
+                seated.count(*place, *parity).fetch_add(1, Ordering::Relaxed);
+            }
+            SeatKind::Bytes(counts) => lock(counts)[*parity as usize] += 1,
+        }
     }
-}
 
-impl Drop for SeatPin<'_> {
-    fn drop(&mut self) {
-        let SeatPins(seated, parity) = self.0;
+    fn remove(&self) {
+        let Self(seated, parity) = self;
         if !seated.origin.is_here() {
             return;
         }

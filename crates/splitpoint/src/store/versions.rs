@@ -22,8 +22,8 @@ use crate::horizons::{Horizon, Terms};
 use crate::log::append::LogPosition;
 use crate::log::record::Pair;
 use crate::log::runs::{self, Runs};
+use crate::pins::Pin;
 use crate::reader::Reader;
-use crate::storage::reader_table::SeatPin;
 use crate::testing::mutant::{self, Mutant};
 use crate::value::Value;
 
@@ -80,7 +80,7 @@ pub(crate) struct Versions<'db> {
 /// The moment of a handle that reads beside a writer of another process, which knows of no horizon here:
 /// a pin keeps everything, and what was there is told by where it is.
 struct Beside<'db> {
-    pin: SeatPin<'db>,
+    pin: Pin<'db>,
     runs: Runs,
     /// How often the writer had moved records without a name.
     unnamed_moves: u64,
@@ -156,9 +156,13 @@ impl<'db> Versions<'db> {
         self.log_end
     }
 
-    /// Returns a pin as old as the versions, if another process is to see it.
-    pub(crate) fn pin_beside(&self) -> Option<SeatPin<'db>> {
-        self.beside.as_ref().map(|beside| beside.pin.clone())
+    /// Pins everything that slots hold from now on, twice.
+    #[inline]
+    pub(crate) fn two_pins(&self) -> [Pin<'db>; 2] {
+        match &self.beside {
+            None => self.store.region.pins.two(),
+            Some(beside) => [beside.pin.clone(), beside.pin.clone()],
+        }
     }
 
     /// Returns the store.
