@@ -50,7 +50,7 @@ pub(crate) fn test(root: &Path) -> Result<Outcome, Failure> {
     let mut tests = command(root, "cargo", &["test", "--package", "splitpoint-c"]);
     let passed = run_tests(tests.env("SPLITPOINT_PREFIX", &prefix))?;
     let suites = Suites { root, prefix, place };
-    match obstacle() {
+    match obstacle().or_else(|| suites.perl_source().err()) {
         Some(reason) => {
             console::say(&format!("suites of the originals: skipped: {reason}"));
             Ok(Outcome::Passed(passed))
@@ -65,8 +65,12 @@ fn obstacle() -> Option<String> {
     if let Some(missing) = needed.into_iter().find(|program| !has_program(program)) {
         return Some(format!("{missing} is not installed"));
     }
-    let has_sources = Path::new(DEBIAN_SOURCES).is_file();
-    (!has_sources).then(|| format!("there is no `{DEBIAN_SOURCES}`"))
+    if !Path::new(DEBIAN_SOURCES).is_file() {
+        return Some(format!("there is no `{DEBIAN_SOURCES}`"));
+    }
+    let modules = Command::new("perl").args(["-MNDBM_File", "-MODBM_File", "-e", "1"]).output();
+    let has_modules = modules.is_ok_and(|output| output.status.success());
+    (!has_modules).then(|| "perl has no NDBM_File and ODBM_File".to_owned())
 }
 
 /// Suites of others, and what they are run on.
@@ -77,9 +81,13 @@ struct Suites<'a> {
 }
 
 impl Suites<'_> {
-    fn perl(&self) -> Result<u64, Failure> {
+    fn perl_source(&self) -> Result<PathBuf, Failure> {
         let wanted = ["*/ext/NDBM_File/t", "*/ext/ODBM_File/t", "*/t/lib/dbmt_common.pl", "*/lib"];
-        let source = self.source("perl", &wanted)?;
+        self.source("perl", &wanted)
+    }
+
+    fn perl(&self) -> Result<u64, Failure> {
+        let source = self.perl_source()?;
         let folder = self.prefix.join("lib/splitpoint/drop-in");
         let mut count = 0;
         for suite in &PERL_SUITES {

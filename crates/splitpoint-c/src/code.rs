@@ -45,9 +45,13 @@ pub const SP_ERR_ARGUMENT: c_int = -14;
 pub const SP_ERR_BUSY: c_int = -15;
 /// A defect of this library. The handle refuses changes from now on; the file is as last synced.
 pub const SP_ERR_PANIC: c_int = -16;
+/// A scan held back more space than it may, and was given up. Begin it again.
+pub const SP_ERR_TOO_OLD: c_int = -17;
+/// Another thread has changed what was read, and nothing was done. Try again.
+pub const SP_ERR_CONFLICT: c_int = -18;
 
 /// Every code with its text, in one line.
-const TEXTS: [(c_int, &CStr); 20] = [
+const TEXTS: [(c_int, &CStr); 22] = [
     (SP_OK, c"done"),
     (SP_NOT_FOUND, c"the key is absent"),
     (SP_KEPT, c"the key is there, and keeps its value"),
@@ -68,6 +72,8 @@ const TEXTS: [(c_int, &CStr); 20] = [
     (SP_ERR_ARGUMENT, c"an argument is wrong"),
     (SP_ERR_BUSY, c"something is still open that has to be closed first"),
     (SP_ERR_PANIC, c"a defect of the library"),
+    (SP_ERR_TOO_OLD, c"a scan held back too much space: begin it again"),
+    (SP_ERR_CONFLICT, c"another thread has changed what was read: try again"),
 ];
 
 /// Returns the code of a kind of error.
@@ -86,6 +92,8 @@ pub(crate) fn code_of(kind: ErrorKind) -> c_int {
         ErrorKind::Full => SP_ERR_FULL,
         ErrorKind::Unsupported => SP_ERR_UNSUPPORTED,
         ErrorKind::Invalid => SP_ERR_ARGUMENT,
+        ErrorKind::SnapshotTooOld => SP_ERR_TOO_OLD,
+        ErrorKind::Conflict => SP_ERR_CONFLICT,
         // `Io`, and what a later version adds.
         _ => SP_ERR_IO,
     }
