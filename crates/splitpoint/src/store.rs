@@ -30,9 +30,11 @@ mod segments;
 mod transaction;
 mod versions;
 
+use std::cell::Cell;
 use std::fmt;
+use std::ptr;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use crate::atomic::Ordering;
@@ -102,8 +104,8 @@ pub(crate) struct Store {
     /// See `Options::transaction_bytes`.
     pub(crate) transaction_bytes: u64,
     writer: Mutex<Writer>,
-    /// The thread that runs a function of the program while it holds the lock.
-    calling: Mutex<Option<ThreadId>>,
+    /// The [`this_thread`] that runs a function of the program while it holds the lock, or 0.
+    calling: AtomicUsize,
     /// Held while a superblock is written without the lock of the writer.
     superblock_writes: Mutex<()>,
 }
@@ -242,7 +244,7 @@ impl Store {
             max_snapshot_pin: options.max_snapshot_pin,
             transaction_bytes: options.transaction_bytes,
             writer: Mutex::new(writer),
-            calling: Mutex::default(),
+            calling: AtomicUsize::new(0),
             superblock_writes: Mutex::default(),
         };
         if options.access == Access::ReadWrite
@@ -482,7 +484,7 @@ impl Store {
 
     #[cold]
     fn wait_for_lock(&self) -> Result<MutexGuard<'_, Writer>> {
-        if *self.calling() == Some(thread::current().id()) {
+        if self.calling.load(Ordering::Relaxed) == this_thread() {
             return Err(Error::Invalid {
                 what: "call",
                 reason: "this thread holds the lock of the store, in `transaction` or `update`; \
@@ -496,12 +498,8 @@ impl Store {
     /// Notes that this thread, which holds the lock, runs a function of the program: until the result
     /// is dropped, calls that would wait for the lock for ever return an error.
     pub(crate) fn begin_call(&self) -> Calling<'_> {
-        *self.calling() = Some(thread::current().id());
+        self.calling.store(this_thread(), Ordering::Relaxed);
         Calling(self)
-    }
-
-    fn calling(&self) -> MutexGuard<'_, Option<ThreadId>> {
-        self.calling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the writer for a change: what must be true before the first store to the file.
@@ -784,8 +782,17 @@ pub(crate) struct Calling<'a>(&'a Store);
 
 impl Drop for Calling<'_> {
     fn drop(&mut self) {
-        *self.0.calling() = None;
+        self.0.calling.store(0, Ordering::Relaxed);
     }
+}
+
+/// Returns a number that no other living thread has. Unlike the standard library's identifier it
+/// allocates nothing, which a thread of a C program would never free.
+fn this_thread() -> usize {
+    thread_local! {
+        static HERE: Cell<u8> = const { Cell::new(0) };
+    }
+    HERE.with(|here| ptr::from_ref(here).addr())
 }
 
 fn checkpoint_bytes(live: Live<'_>) -> u64 {
