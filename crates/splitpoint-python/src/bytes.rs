@@ -63,3 +63,12 @@ pub(crate) fn key<'py>(object: &Bound<'py, PyAny>) -> PyResult<ByteString<'py>> 
 pub(crate) fn value<'py>(object: &Bound<'py, PyAny>) -> PyResult<ByteString<'py>> {
     ByteString::of(object, "value")
 }
+
+/// Takes `object` as a value, or as the absence of one if it is Python's `None`.
+///
+/// # Errors
+///
+/// As [`ByteString::of`].
+pub(crate) fn value_or_none<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<ByteString<'py>>> {
+    if object.is_none() { Ok(None) } else { value(object).map(Some) }
+}

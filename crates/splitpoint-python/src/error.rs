@@ -16,6 +16,12 @@ pub(crate) fn closed(py: Python<'_>) -> PyErr {
     exception(py, "closed", None, "I/O operation on closed table", None)
 }
 
+/// Returns the exception of a call on a snapshot or a transaction that has ended.
+pub(crate) fn ended(py: Python<'_>, what: &str) -> PyErr {
+    let message = format!("the {what} has ended, or its table is closed");
+    exception(py, "closed", None, &message, None)
+}
+
 /// Returns the exception of a call in a child of the process that opened the table for writing.
 pub(crate) fn forked(py: Python<'_>, path: &Path) -> PyErr {
     let message = format!(

@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, We
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use splitpoint::rehash::rehash;
-use splitpoint::{Create, Db, Error, ErrorKind, Options, Result, Table};
+use splitpoint::{Create, Db, Error, ErrorKind, Options, Result, Table, Unsupported};
 
 use crate::error;
-use crate::scan::Walk;
 
 /// A table by its access method. Only stores have calls of their own.
 #[derive(Debug)]
@@ -96,6 +95,22 @@ impl Opened {
         }
     }
 
+    /// Returns the store, for what other tables do not have.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] for another table.
+    pub(crate) fn store(&self, what: &str) -> Result<&Db> {
+        match &self.access {
+            Access::Store(store) => Ok(store),
+            Access::Other(_) => Err(Error::Unsupported {
+                path: self.path.clone(),
+                feature: Unsupported::Other,
+                reason: format!("only a store has `{what}`"),
+            }),
+        }
+    }
+
     /// Returns whether this process is a fork of the one that opened the table.
     pub(crate) fn is_forked(&self) -> bool {
         FORK_COUNT.load(Ordering::Relaxed) != self.fork_count
@@ -126,19 +141,33 @@ impl Opened {
     }
 }
 
-/// A scan that goes on until its iterator is dropped or its table is closed.
-pub(crate) type SharedWalk = Arc<Mutex<Option<Walk>>>;
+/// What borrows from a table: a scan, a snapshot, a transaction. It is there until Python drops it or the
+/// table is closed.
+pub(crate) type Attached<T> = Arc<Mutex<Option<T>>>;
+
+/// Something [`Attached`], of any type.
+trait Ends: Send + Sync {
+    fn end(&self);
+}
+
+impl<T: Send> Ends for Mutex<Option<T>> {
+    fn end(&self) {
+        let ended = self.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Without the lock, for this may take long.
+        drop(ended);
+    }
+}
 
 /// A table, open or closed.
 #[derive(Debug)]
 pub(crate) struct Handle {
     slot: RwLock<Option<Arc<Opened>>>,
-    walks: Mutex<Vec<Weak<Mutex<Option<Walk>>>>>,
+    attached: Mutex<Vec<Weak<dyn Ends>>>,
 }
 
 impl Handle {
     pub(crate) fn new(opened: Opened) -> Self {
-        Self { slot: RwLock::new(Some(Arc::new(opened))), walks: Mutex::default() }
+        Self { slot: RwLock::new(Some(Arc::new(opened))), attached: Mutex::default() }
     }
 
     /// Returns the table, for a call that may take long or run Python code.
@@ -177,28 +206,33 @@ impl Handle {
         slot.as_ref().is_some_and(|opened| opened.is_forked())
     }
 
-    /// Begins a scan that ends with the table.
+    /// Begins what borrows from the table, and ends it when the table is closed.
     ///
     /// # Errors
     ///
-    /// Those of the scan.
-    pub(crate) fn walk(&self, py: Python<'_>) -> PyResult<SharedWalk> {
+    /// Those of `begin`.
+    pub(crate) fn attach<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        begin: impl FnOnce(Arc<Opened>) -> Result<T> + Send,
+    ) -> PyResult<Attached<T>> {
         let opened = self.opened(py)?;
-        let walk = py.detach(|| Walk::begin(opened.clone()));
-        let walk = walk.map_err(|error| opened.raise(py, &error))?;
-        let walk = Arc::new(Mutex::new(Some(walk)));
+        let begun = py.detach(|| begin(opened.clone()));
+        let begun = begun.map_err(|error| opened.raise(py, &error))?;
+        let begun = Arc::new(Mutex::new(Some(begun)));
         {
-            let mut walks = self.walks();
-            walks.retain(|walk| walk.strong_count() > 0);
-            walks.push(Arc::downgrade(&walk));
+            let mut attached = self.attached();
+            attached.retain(|it| it.strong_count() > 0);
+            let weak: Weak<Mutex<Option<T>>> = Arc::downgrade(&begun);
+            attached.push(weak);
         }
-        // A `close` that has ended the other scans before this one was among them has emptied the
-        // slot before that.
+        // A `close` that has ended the others before this one was among them has emptied the slot before
+        // that.
         let is_open = self.slot().as_ref().is_some_and(|now| Arc::ptr_eq(now, &opened));
         if is_open {
-            return Ok(walk);
+            return Ok(begun);
         }
-        py.detach(|| drop((walk, opened)));
+        py.detach(|| drop((begun, opened)));
         Err(error::closed(py))
     }
 
@@ -206,11 +240,11 @@ impl Handle {
         self.slot.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn walks(&self) -> MutexGuard<'_, Vec<Weak<Mutex<Option<Walk>>>>> {
-        self.walks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn attached(&self) -> MutexGuard<'_, Vec<Weak<dyn Ends>>> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the table away from other threads and ends its scans.
+    /// Takes the table away from other threads and ends what borrows from it.
     ///
     /// # Errors
     ///
@@ -228,12 +262,8 @@ impl Handle {
                 "cannot close the table: {views} of its values are viewed; release the views first"
             ))
         })?;
-        let walks: Vec<SharedWalk> = self.walks().drain(..).filter_map(|it| it.upgrade()).collect();
-        py.detach(|| {
-            for walk in walks {
-                drop(walk.lock().unwrap_or_else(PoisonError::into_inner).take());
-            }
-        });
+        let attached: Vec<_> = self.attached().drain(..).filter_map(|it| it.upgrade()).collect();
+        py.detach(|| attached.iter().for_each(|it| it.end()));
         Ok(opened)
     }
 

@@ -12,7 +12,8 @@
 //!   interpreter's lock; a single lookup keeps it, because releasing costs as much as the lookup.
 //! - No call holds a lock of ours while Python code may run: a finalizer could close the table.
 //! - Bytes that Python may change are copied before the interpreter's lock is released.
-//! - A table is closed by `close`, whatever iterators are left. A view of a value keeps it open.
+//! - A table is closed by `close`, whatever iterators, snapshots and transactions are
+//!   left. A view of a value keeps it open.
 
 #![deny(unsafe_code)]
 #![expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
@@ -26,7 +27,9 @@ mod opening;
 mod pairs;
 mod pinned;
 mod scan;
+mod snapshot;
 mod table;
+mod transaction;
 mod watch;
 
 use std::ffi::OsString;
@@ -60,5 +63,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::Table>()?;
     module.add_class::<scan::Scan>()?;
     module.add_class::<pinned::Pinned>()?;
+    module.add_class::<snapshot::Snapshot>()?;
+    module.add_class::<transaction::Transaction>()?;
+    module.add_class::<transaction::Savepoint>()?;
     lab::add_to(module)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -10,7 +10,8 @@ use self_cell::self_cell;
 use splitpoint::{Entries, Entry, Error, Result};
 
 use crate::error;
-use crate::handle::{Access, Opened, SharedWalk};
+use crate::handle::{Access, Opened};
+use crate::snapshot::Moment;
 
 /// Records that an iterator takes from the scan at a time, without the interpreter's lock.
 const AHEAD: usize = 64;
@@ -32,32 +33,104 @@ impl<'table> Records<'table> {
     }
 }
 
+/// What a scan borrows from.
+pub(crate) enum Source {
+    Table(Arc<Opened>),
+    Snapshot(Arc<Moment>),
+}
+
+impl Source {
+    fn opened(&self) -> &Arc<Opened> {
+        match self {
+            Self::Table(opened) => opened,
+            Self::Snapshot(moment) => moment.borrow_owner(),
+        }
+    }
+
+    fn scan(&self) -> Result<Records<'_>> {
+        match self {
+            Self::Table(opened) => match &opened.access {
+                Access::Store(store) => store.scan().map(Records::Store),
+                Access::Other(table) => table.scan().map(Records::Other),
+            },
+            Self::Snapshot(moment) => moment.borrow_dependent().scan().map(Records::Store),
+        }
+    }
+}
+
 self_cell!(
-    /// A scan with the table that it borrows from.
     struct OwnedScan {
-        owner: Arc<Opened>,
+        owner: Source,
         #[not_covariant]
         dependent: Records,
     }
 );
 
 /// A key and its value, copied.
-type Record = (Box<[u8]>, Box<[u8]>);
+pub(crate) type Record = (Box<[u8]>, Box<[u8]>);
 
-/// A scan and the records that it has read ahead.
-pub(crate) struct Walk {
-    scan: OwnedScan,
-    ahead: VecDeque<Record>,
+/// The records that a scan has read ahead.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    records: VecDeque<Record>,
     /// The damage behind them, where the scan ended.
     damage: Option<Error>,
     /// An iterator that has ended stays so, whatever is stored later.
     is_done: bool,
 }
 
-impl fmt::Debug for Walk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Walk").field("ahead", &self.ahead.len()).finish_non_exhaustive()
+impl Ahead {
+    /// Returns the next record. If none was read ahead, reads some with `read`, with values if
+    /// `has_values`.
+    pub(crate) fn next<'table>(
+        &mut self,
+        has_values: bool,
+        read: impl FnMut() -> Option<Result<Entry<'table>>>,
+    ) -> Result<Option<Record>> {
+        if self.records.is_empty() && !self.is_done {
+            self.damage.take().map_or(Ok(()), Err)?;
+            self.fill(has_values, read);
+        }
+        match self.records.pop_front() {
+            Some(record) => Ok(Some(record)),
+            None => self.damage.take().map_or(Ok(None), Err),
+        }
     }
+
+    fn fill<'table>(
+        &mut self,
+        has_values: bool,
+        mut read: impl FnMut() -> Option<Result<Entry<'table>>>,
+    ) {
+        let mut bytes = 0;
+        while self.records.len() < AHEAD && bytes < AHEAD_BYTES {
+            match read() {
+                None => {
+                    self.is_done = true;
+                    break;
+                }
+                Some(Ok(entry)) => {
+                    let value = if has_values { &entry.value[..] } else { &[] };
+                    bytes += entry.key.len() + value.len();
+                    self.records.push_back(((*entry.key).into(), value.into()));
+                }
+                Some(Err(error)) => {
+                    self.damage = Some(error);
+                    break;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Record> {
+        self.records.pop_front()
+    }
+}
+
+/// A scan and the records that it has read ahead.
+pub(crate) struct Walk {
+    scan: OwnedScan,
+    ahead: Ahead,
 }
 
 impl Walk {
@@ -66,48 +139,34 @@ impl Walk {
     /// # Errors
     ///
     /// Those of the access method.
-    pub(crate) fn begin(opened: Arc<Opened>) -> Result<Self> {
-        let scan = OwnedScan::try_new(opened, |opened| match &opened.access {
-            Access::Store(store) => store.scan().map(Records::Store),
-            Access::Other(table) => table.scan().map(Records::Other),
-        })?;
-        Ok(Self { scan, ahead: VecDeque::new(), damage: None, is_done: false })
+    pub(crate) fn begin(source: Source) -> Result<Self> {
+        let scan = OwnedScan::try_new(source, Source::scan)?;
+        Ok(Self { scan, ahead: Ahead::default() })
+    }
+}
+
+/// A record, or `None` behind the last; with an error comes the table that it is of.
+pub(crate) type Next = std::result::Result<Option<Record>, (Arc<Opened>, Error)>;
+
+/// What an iterator takes its records from.
+pub(crate) trait Walks: Send + Sync {
+    /// Returns a record that was read ahead, if nobody else is at the scan.
+    fn next_read(&self) -> Option<Record>;
+
+    /// Returns the next record; `None` if the scan was ended.
+    fn next(&self, has_values: bool) -> Option<Next>;
+}
+
+impl Walks for Mutex<Option<Walk>> {
+    fn next_read(&self) -> Option<Record> {
+        self.try_lock().ok()?.as_mut()?.ahead.pop()
     }
 
-    /// Returns the next record. If none was read ahead, reads some, with values if `has_values`.
-    fn next(&mut self, has_values: bool) -> Result<Option<Record>> {
-        if self.ahead.is_empty() && !self.is_done {
-            self.damage.take().map_or(Ok(()), Err)?;
-            self.read_ahead(has_values);
-        }
-        match self.ahead.pop_front() {
-            Some(record) => Ok(Some(record)),
-            None => self.damage.take().map_or(Ok(None), Err),
-        }
-    }
-
-    fn read_ahead(&mut self, has_values: bool) {
-        let Self { scan, ahead, damage, is_done } = self;
-        let mut bytes = 0;
-        scan.with_dependent_mut(|_, records| {
-            while ahead.len() < AHEAD && bytes < AHEAD_BYTES {
-                match records.next() {
-                    None => {
-                        *is_done = true;
-                        break;
-                    }
-                    Some(Ok(entry)) => {
-                        let value = if has_values { &entry.value[..] } else { &[] };
-                        bytes += entry.key.len() + value.len();
-                        ahead.push_back(((*entry.key).into(), value.into()));
-                    }
-                    Some(Err(error)) => {
-                        *damage = Some(error);
-                        break;
-                    }
-                }
-            }
-        });
+    fn next(&self, has_values: bool) -> Option<Next> {
+        let mut slot = self.lock().unwrap_or_else(PoisonError::into_inner);
+        let Walk { scan, ahead } = slot.as_mut()?;
+        let next = scan.with_dependent_mut(|_, records| ahead.next(has_values, || records.next()));
+        Some(next.map_err(|error| (scan.borrow_owner().opened().clone(), error)))
     }
 }
 
@@ -121,14 +180,19 @@ pub(crate) enum Part {
 
 /// An iterator over the records of a table.
 #[pyclass(frozen, module = "splitpoint._native")]
-#[derive(Debug)]
 pub(crate) struct Scan {
-    walk: SharedWalk,
+    walk: Arc<dyn Walks>,
     part: Part,
 }
 
+impl fmt::Debug for Scan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan").field("part", &self.part).finish_non_exhaustive()
+    }
+}
+
 impl Scan {
-    pub(crate) fn new(walk: SharedWalk, part: Part) -> Self {
+    pub(crate) fn new(walk: Arc<dyn Walks>, part: Part) -> Self {
         Self { walk, part }
     }
 }
@@ -140,7 +204,7 @@ impl Scan {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let record = match self.next_read() {
+        let record = match self.walk.next_read() {
             Some(record) => Some(record),
             None => self.next_unread(py)?,
         };
@@ -155,19 +219,8 @@ impl Scan {
 }
 
 impl Scan {
-    /// Returns a record that was read ahead, if nobody else is at the scan.
-    fn next_read(&self) -> Option<Record> {
-        self.walk.try_lock().ok()?.as_mut()?.ahead.pop_front()
-    }
-
     fn next_unread(&self, py: Python<'_>) -> PyResult<Option<Record>> {
-        let next = py.detach(|| {
-            let mut slot = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
-            let walk = slot.as_mut()?;
-            let next = walk.next(self.part != Part::Keys);
-            Some(next.map_err(|error| (walk.scan.borrow_owner().clone(), error)))
-        });
-        match next {
+        match py.detach(|| self.walk.next(self.part != Part::Keys)) {
             None => Err(error::closed(py)),
             Some(next) => next.map_err(|(opened, error)| opened.raise(py, &error)),
         }

@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMemoryView, PySlice};
 use splitpoint::hash::HashFunction;
-use splitpoint::{Change, Durability, Options, PutMode, Result, TableExt as _};
+use splitpoint::{Change, Durability, Options, PutMode, Result, TableExt as _, Value};
 use splitpoint_lab::report;
 
 use crate::bytes::{self, ByteString};
@@ -16,7 +16,7 @@ use crate::handle::{Access, Handle, Opened};
 use crate::opening::{self, Flag};
 use crate::pairs::pairs_of;
 use crate::pinned::Pinned;
-use crate::scan::{Part, Scan};
+use crate::scan::{Part, Scan, Source, Walk};
 use crate::{durability, error, watch};
 
 /// Keys that `get_many` looks up between two looks for Ctrl-C, and records that `put_many` stores.
@@ -26,7 +26,7 @@ const CHUNK: usize = 1024;
 #[pyclass(frozen, subclass, weakref, module = "splitpoint._native")]
 #[derive(Debug)]
 pub(crate) struct Table {
-    handle: Handle,
+    pub(crate) handle: Handle,
 }
 
 impl Table {
@@ -46,7 +46,8 @@ impl Table {
     }
 
     fn scan(&self, py: Python<'_>, part: Part) -> PyResult<Scan> {
-        Ok(Scan::new(self.handle.walk(py)?, part))
+        let walk = self.handle.attach(py, |opened| Walk::begin(Source::Table(opened)))?;
+        Ok(Scan::new(walk, part))
     }
 
     fn find<'py>(
@@ -77,7 +78,7 @@ impl Table {
 }
 
 /// Returns the level for one call, if it names one.
-fn level(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Durability>> {
+pub(crate) fn level(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Durability>> {
     name.map(|name| durability::by_name(py, name)).transpose()
 }
 
@@ -255,25 +256,38 @@ impl Table {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let opened = self.handle.opened(py)?;
-        let default = default.unwrap_or_else(|| py.None().into_bound(py));
-        let values = PyList::empty(py);
-        let mut keys = keys.try_iter()?;
-        loop {
-            let chunk: Vec<ByteString<'py>> =
-                keys.by_ref().take(CHUNK).map(|key| bytes::key(&key?)).collect::<PyResult<_>>()?;
-            let slices: Vec<&[u8]> = chunk.iter().map(ByteString::as_slice).collect();
-            let found = py.detach(|| opened.table().get_many_bytes(&slices));
-            for value in found.map_err(|error| opened.raise(py, &error))? {
-                match value {
-                    Some(value) => values.append(PyBytes::new(py, &value))?,
-                    None => values.append(&default)?,
-                }
-            }
-            if chunk.len() < CHUNK {
-                return Ok(values);
-            }
-            py.check_signals()?;
-        }
+        get_in_chunks(&opened, keys, default, |keys| opened.table().get_many_bytes(keys))
+    }
+
+    /// Store `new` under `key` if its value is `expected`, and return whether it was, in one step.
+    ///
+    /// An `expected` of `None` is a missing key; a `new` of `None` deletes the key.
+    fn compare_and_swap(
+        &self,
+        key: &Bound<'_, PyAny>,
+        expected: &Bound<'_, PyAny>,
+        new: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let (py, key) = (key.py(), bytes::key(key)?);
+        let (expected, new) = (bytes::value_or_none(expected)?, bytes::value_or_none(new)?);
+        let key = key.as_slice();
+        let expected = expected.as_ref().map(ByteString::as_slice);
+        let new = new.as_ref().map(ByteString::as_slice);
+        self.long(py, |opened| {
+            opened.store("compare_and_swap")?.compare_and_swap(key, expected, new)
+        })
+    }
+
+    /// Add `by` to the counter under `key`, in one step, and return its new value.
+    ///
+    /// A counter is a value of 8 bytes: ``int.to_bytes(8, "little", signed=True)``. A missing key counts
+    /// as 0. Raises `splitpoint.error` with code ``"invalid"`` for another value, and if the sum does not
+    /// fit.
+    #[pyo3(signature = (key, by=1))]
+    fn increment(&self, py: Python<'_>, key: &Bound<'_, PyAny>, by: i64) -> PyResult<i64> {
+        let key = bytes::key(key)?;
+        let key = key.as_slice();
+        self.long(py, |opened| opened.store("increment")?.increment(key, by))
     }
 
     /// Store every pair of a mapping, or of an iterable of pairs, in order.
@@ -311,8 +325,7 @@ impl Table {
         let (opened, level) = (self.handle.opened(py)?, level(py, durability)?);
         let pairs = pairs_of(changes)?.map(|pair| {
             let (key, value) = pair?;
-            let value = if value.is_none() { None } else { Some(bytes::value(&value)?) };
-            Ok((bytes::key(&key)?, value))
+            Ok((bytes::key(&key)?, bytes::value_or_none(&value)?))
         });
         let pairs: Vec<(ByteString<'_>, Option<ByteString<'_>>)> =
             pairs.collect::<PyResult<_>>()?;
@@ -469,6 +482,36 @@ impl Table {
             copy.write(&path)
         })?;
         Ok(report.file_bytes)
+    }
+}
+
+/// Returns the values of keys that `find` looks up, `default` for a missing key, and looks for Ctrl-C
+/// between chunks.
+pub(crate) fn get_in_chunks<'py, 'table>(
+    opened: &Opened,
+    keys: &Bound<'py, PyAny>,
+    default: Option<Bound<'py, PyAny>>,
+    find: impl Fn(&[&[u8]]) -> Result<Vec<Option<Value<'table>>>> + Sync,
+) -> PyResult<Bound<'py, PyList>> {
+    let py = keys.py();
+    let default = default.unwrap_or_else(|| py.None().into_bound(py));
+    let values = PyList::empty(py);
+    let mut keys = keys.try_iter()?;
+    loop {
+        let chunk: Vec<ByteString<'py>> =
+            keys.by_ref().take(CHUNK).map(|key| bytes::key(&key?)).collect::<PyResult<_>>()?;
+        let slices: Vec<&[u8]> = chunk.iter().map(ByteString::as_slice).collect();
+        let found = py.detach(|| find(&slices));
+        for value in found.map_err(|error| opened.raise(py, &error))? {
+            match value {
+                Some(value) => values.append(PyBytes::new(py, &value))?,
+                None => values.append(&default)?,
+            }
+        }
+        if chunk.len() < CHUNK {
+            return Ok(values);
+        }
+        py.check_signals()?;
     }
 }
 

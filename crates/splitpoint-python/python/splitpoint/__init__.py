@@ -11,13 +11,16 @@ b'Paris'
 """
 
 from ._errors import error
+from ._moments import Snapshot, Transaction
 from ._native import __version__
 from ._table import CheckReport, Stats, Table, equal, identify, open, open_url
 
 __all__ = [
     "CheckReport",
+    "Snapshot",
     "Stats",
     "Table",
+    "Transaction",
     "__version__",
     "equal",
     "error",
@@ -26,6 +29,6 @@ __all__ = [
     "open_url",
 ]
 
-for _item in (CheckReport, Stats, Table, equal, identify, open, open_url):
+for _item in (CheckReport, Snapshot, Stats, Table, Transaction, equal, identify, open, open_url):
     _item.__module__ = "splitpoint"
 del _item

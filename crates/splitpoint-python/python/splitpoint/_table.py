@@ -166,14 +166,14 @@ def _stored(item):
         return item
 
 
-class _SetView:
+class SetView:
     """The set operations of the views, on any iterable as those of a dict."""
 
     __slots__ = ()
 
     def _elements_of(self, other):
         # A view of another table is taken as it is.
-        if isinstance(other, _SetView) or not isinstance(other, collections.abc.Iterable):
+        if isinstance(other, SetView) or not isinstance(other, collections.abc.Iterable):
             return other
         return {self._element(item) for item in other}
 
@@ -195,7 +195,7 @@ class _SetView:
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
 
-class _KeysView(_SetView, collections.abc.KeysView):
+class KeysView(SetView, collections.abc.KeysView):
     __slots__ = ()
 
     def _element(self, key):
@@ -206,7 +206,7 @@ class _KeysView(_SetView, collections.abc.KeysView):
         return type(key) is bytes and key in self._mapping
 
 
-class _ValuesView(collections.abc.ValuesView):
+class ValuesView(collections.abc.ValuesView):
     __slots__ = ()
 
     def __iter__(self):
@@ -217,7 +217,7 @@ class _ValuesView(collections.abc.ValuesView):
         return any(value == found for found in self)
 
 
-class _ItemsView(_SetView, collections.abc.ItemsView):
+class ItemsView(SetView, collections.abc.ItemsView):
     __slots__ = ()
 
     def _element(self, item):
@@ -359,15 +359,15 @@ class Table(_native.Table, collections.abc.MutableMapping):
         Each iterator over it returns every key that stays in the table exactly once, also if the
         table changes meanwhile.
         """
-        return _KeysView(self)
+        return KeysView(self)
 
     def values(self):
         """Return a view of the values, in the order of `keys`."""
-        return _ValuesView(self)
+        return ValuesView(self)
 
     def items(self):
         """Return a view of the keys with their values, in the order of `keys`."""
-        return _ItemsView(self)
+        return ItemsView(self)
 
     def setdefault(self, key, default=b""):
         """Return the value of `key`; if it is missing, store `default` first."""
@@ -445,6 +445,59 @@ class Table(_native.Table, collections.abc.MutableMapping):
         del pinned
         with value:
             yield value
+
+    def snapshot(self):
+        """Return the table as it is now, a `Snapshot`: a mapping that no change reaches.
+
+        Close it soon, or use it in a ``with``: what is replaced or deleted meanwhile stays in the file.
+
+        >>> with splitpoint.open_url("mem:") as table:
+        ...     table["key"] = "old"
+        ...     with table.snapshot() as snapshot:
+        ...         table["key"] = "new"
+        ...         snapshot["key"], table["key"]
+        (b'old', b'new')
+        """
+        from ._moments import Snapshot
+
+        return Snapshot(self)
+
+    def transaction(self, *, durability=None):
+        """Begin a `Transaction`: changes that take effect together, if what it has read is still so.
+
+        The end of a ``with`` commits it, and an exception undoes it. `transact` runs a function in
+        one, again if it conflicts. `durability` is the level of its changes.
+
+        >>> with splitpoint.open_url("mem:") as table:
+        ...     table["stock"] = "3"
+        ...     with table.transaction() as order:
+        ...         order["stock"] = str(int(order["stock"]) - 1)
+        ...         order["order 17"] = "alice"
+        ...     table["stock"]
+        b'2'
+        """
+        from ._moments import Transaction
+
+        return Transaction(self, durability=durability)
+
+    def transact(self, function, *, durability=None, attempts=100):
+        """Call `function` with a `Transaction`, commit it, and return what `function` has returned.
+
+        If it conflicts with what others have changed meanwhile, this calls `function` again, with a
+        new one; after so many `attempts` it raises the conflict. So `function` should do nothing else
+        that matters. If it raises an exception, nothing is changed.
+
+        >>> def pay(accounts):
+        ...     for name, amount in ("alice", -5), ("bob", 5):
+        ...         accounts[name] = str(int(accounts.get(name, 0)) + amount)
+        ...     return int(accounts["bob"])
+        >>> with splitpoint.open_url("mem:") as table:
+        ...     table.transact(pay)
+        5
+        """
+        from ._moments import transact
+
+        return transact(self, function, durability, attempts)
 
     def stats(self):
         """Return the counts and sizes of the table as a `Stats`. It reads the whole index."""

@@ -1,0 +1,143 @@
+"""`Snapshot` and `Transaction`: tables of one moment."""
+
+import collections.abc
+import random
+import time
+
+from . import _native
+from ._errors import error
+from ._table import ItemsView, KeysView, ValuesView
+
+__all__ = ["Snapshot", "Transaction"]
+
+# The longest wait before a transaction is tried again.
+_PAUSE_MAX_S = 0.05
+
+
+class _Views:
+    """The views of a mapping that scans itself."""
+
+    __slots__ = ()
+
+    def keys(self):
+        """Return a view of the keys, in the order of the file."""
+        return KeysView(self)
+
+    def values(self):
+        """Return a view of the values, in the order of `keys`."""
+        return ValuesView(self)
+
+    def items(self):
+        """Return a view of the keys with their values, in the order of `keys`."""
+        return ItemsView(self)
+
+    # Identity, as of a table.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+class Snapshot(_native.Snapshot, _Views, collections.abc.Mapping):
+    """A table as it was at one moment: `Table.snapshot` returns it.
+
+    Any thread may use it. It sees all of a batch or a transaction, or nothing of it. Every call raises
+    `splitpoint.error` with code ``"snapshot_too_old"`` if it has kept more in the file than all records
+    took when it was taken, and more than 64 MiB.
+
+    >>> with splitpoint.open_url("mem:") as table:
+    ...     table.update(a="1", b="2")
+    ...     with table.snapshot() as snapshot:
+    ...         table.clear()
+    ...         sorted(snapshot.items())
+    [(b'a', b'1'), (b'b', b'2')]
+    """
+
+    __slots__ = ()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def __repr__(self):
+        return f"<splitpoint.Snapshot {'closed' if self.closed else f'{len(self):,} keys'}>"
+
+
+class Transaction(_native.Transaction, _Views, collections.abc.MutableMapping):
+    """Reads of one moment, and changes that take effect together: `Table.transaction` begins one.
+
+    It reads the table as it was at its first read, and its own changes. `commit`, or the end of a
+    ``with``, makes all changes, or raises `splitpoint.error` with code ``"conflict"`` and makes none if
+    something that it has read is no longer so. Nobody waits for a transaction before that.
+
+    >>> with splitpoint.open_url("mem:") as table:
+    ...     with table.transaction() as transaction:
+    ...         transaction["a"], transaction["b"] = "1", "2"
+    ...         len(transaction), len(table)
+    ...     len(table)
+    (2, 0)
+    2
+    """
+
+    __slots__ = ("_durability",)
+
+    def __new__(cls, table, *, durability=None):
+        self = super().__new__(cls, table)
+        self._durability = durability
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, exception, traceback):
+        if kind is not None or self.closed:
+            self.close()
+        else:
+            self.commit()
+
+    def commit(self, *, durability=None):
+        """Make all changes, or none, and end the transaction.
+
+        Raises `splitpoint.error` with code ``"conflict"`` if something that it has read is no longer
+        so; then nothing is changed. `durability` is the level of these changes.
+        """
+        super().commit(durability=durability or self._durability)
+
+    def update(self, other=(), /, **pairs):
+        """Store every key of a mapping, of an iterable of pairs and of the keyword arguments."""
+        # The keys that `MutableMapping` would read are not read here, so that nothing conflicts.
+        for source in (other, pairs):
+            if hasattr(source, "items"):
+                source = source.items()
+            elif hasattr(source, "keys"):
+                source = ((key, source[key]) for key in source.keys())
+            for key, value in source:
+                self[key] = value
+
+    def clear(self):
+        """Delete every key. It reads them all."""
+        for key in self.keys():
+            self.discard(key)
+
+    def __repr__(self):
+        return f"<splitpoint.Transaction{' ended' if self.closed else ''}>"
+
+
+def transact(table, function, durability, attempts):
+    """Do what `Table.transact` says."""
+    pause_s = 0.0005
+    for attempt in range(max(1, attempts)):
+        if attempt:
+            # The others, who come first, may need several steps as well.
+            time.sleep(random.uniform(0, pause_s))
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+        transaction = table.transaction(durability=durability)
+        try:
+            with transaction:
+                result = function(transaction)
+            return result
+        except error as passing:
+            if passing.code not in ("conflict", "snapshot_too_old"):
+                raise
+            conflict = passing
+    raise conflict

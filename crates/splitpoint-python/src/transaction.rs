@@ -1,0 +1,299 @@
+//! The native half of `splitpoint.Transaction`; `python/splitpoint/_moments.py` has the other.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use self_cell::self_cell;
+use splitpoint::{Error, Result, TransactionScan};
+
+use crate::handle::{Attached, Opened};
+use crate::scan::{Ahead, Next, Part, Record, Scan, Walks};
+use crate::table::{Table, level};
+use crate::{bytes, error};
+
+/// A transaction and the scans of it that go on.
+struct Parts<'table> {
+    /// `None` when it is committed.
+    transaction: Option<splitpoint::Transaction<'table>>,
+    scans: Vec<Option<(TransactionScan<'table>, Ahead)>>,
+}
+
+self_cell!(
+    /// A transaction with the table that it borrows from.
+    struct Work {
+        owner: Arc<Opened>,
+        #[not_covariant]
+        dependent: Parts,
+    }
+);
+
+/// A scan of a transaction, by its number.
+struct WorkScan {
+    work: Attached<Work>,
+    number: usize,
+}
+
+impl WorkScan {
+    fn with<R>(
+        slot: &mut Option<Work>,
+        number: usize,
+        what: impl FnOnce(&mut TransactionScan<'_>, &mut Ahead, &Arc<Opened>) -> R,
+    ) -> Option<R> {
+        slot.as_mut()?.with_dependent_mut(|opened, parts| {
+            let (scan, ahead) = parts.scans.get_mut(number)?.as_mut()?;
+            Some(what(scan, ahead, opened))
+        })
+    }
+}
+
+impl Walks for WorkScan {
+    fn next_read(&self) -> Option<Record> {
+        let mut slot = self.work.try_lock().ok()?;
+        Self::with(&mut slot, self.number, |_, ahead, _| ahead.pop())?
+    }
+
+    fn next(&self, has_values: bool) -> Option<Next> {
+        let mut slot = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::with(&mut slot, self.number, |scan, ahead, opened| {
+            let next = ahead.next(has_values, || scan.next());
+            next.map_err(|error| (opened.clone(), error))
+        })
+    }
+}
+
+impl Drop for WorkScan {
+    fn drop(&mut self) {
+        let mut slot = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(work) = slot.as_mut() {
+            work.with_dependent_mut(|_, parts| parts.scans[self.number] = None);
+        }
+    }
+}
+
+/// Changes that take effect together. `splitpoint.Transaction` derives from it, and documents the
+/// methods.
+#[pyclass(frozen, subclass, weakref, module = "splitpoint._native")]
+pub(crate) struct Transaction {
+    work: Attached<Work>,
+    /// Nobody else may hold the table, which closes itself when it is dropped.
+    _table: Py<Table>,
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction").finish_non_exhaustive()
+    }
+}
+
+/// A moment of a transaction, to which `rollback_to` returns.
+#[pyclass(frozen, module = "splitpoint._native")]
+#[derive(Debug)]
+pub(crate) struct Savepoint(splitpoint::Savepoint);
+
+impl Transaction {
+    /// Calls `what` without the interpreter's lock.
+    fn with<R: Send>(
+        &self,
+        py: Python<'_>,
+        what: impl FnOnce(&mut splitpoint::Transaction<'_>) -> Result<R> + Send,
+    ) -> PyResult<R> {
+        self.with_parts(py, |parts| parts.transaction.as_mut().map(what))
+    }
+
+    fn with_parts<R: Send>(
+        &self,
+        py: Python<'_>,
+        what: impl FnOnce(&mut Parts<'_>) -> Option<Result<R>> + Send,
+    ) -> PyResult<R> {
+        let made: Option<std::result::Result<R, (Arc<Opened>, Error)>> = py.detach(|| {
+            let mut slot = self.slot();
+            slot.as_mut()?.with_dependent_mut(|opened, parts| {
+                let made = what(parts)?;
+                Some(made.map_err(|error| (opened.clone(), error)))
+            })
+        });
+        let made = made.ok_or_else(|| error::ended(py, "transaction"))?;
+        made.map_err(|(opened, error)| opened.raise(py, &error))
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Work>> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let key = bytes::key(key)?;
+        let key = key.as_slice();
+        let found = self
+            .with(py, |transaction| Ok(transaction.get(key)?.map(splitpoint::Value::into_vec)))?;
+        Ok(found.map(|value| PyBytes::new(py, &value)))
+    }
+
+    fn scan(&self, py: Python<'_>, part: Part) -> PyResult<Scan> {
+        let number = self.with_parts(py, |parts| {
+            let scan = match parts.transaction.as_mut()?.scan() {
+                Ok(scan) => Some((scan, Ahead::default())),
+                Err(error) => return Some(Err(error)),
+            };
+            let free = parts.scans.iter().position(Option::is_none);
+            Some(Ok(if let Some(number) = free {
+                parts.scans[number] = scan;
+                number
+            } else {
+                parts.scans.push(scan);
+                parts.scans.len() - 1
+            }))
+        })?;
+        Ok(Scan::new(Arc::new(WorkScan { work: self.work.clone(), number }), part))
+    }
+}
+
+#[pymethods]
+impl Transaction {
+    #[new]
+    fn new(table: Bound<'_, Table>) -> PyResult<Self> {
+        let begin = |opened: Arc<Opened>| {
+            Work::try_new(opened, |opened| {
+                let transaction = Some(opened.store("transaction")?.begin()?);
+                Ok(Parts { transaction, scans: Vec::new() })
+            })
+        };
+        let work = table.get().handle.attach(table.py(), begin)?;
+        Ok(Self { work, _table: table.unbind() })
+    }
+
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.find(py, key)?.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (owned_key, owned_value) = (bytes::key(key)?, bytes::value(value)?);
+        let (key_bytes, value_bytes) = (owned_key.as_slice(), owned_value.as_slice());
+        self.with(key.py(), |transaction| transaction.put(key_bytes, value_bytes))
+    }
+
+    fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        let owned = bytes::key(key)?;
+        let bytes = owned.as_slice();
+        let was_there = self.with(py, |transaction| {
+            let was_there = transaction.contains(bytes)?;
+            if was_there {
+                transaction.delete(bytes)?;
+            }
+            Ok(was_there)
+        })?;
+        if was_there { Ok(()) } else { Err(PyKeyError::new_err(key.clone().unbind())) }
+    }
+
+    /// Delete `key` if it exists when the transaction commits.
+    ///
+    /// Unlike ``del`` it does not read, so it conflicts with nothing.
+    fn discard(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        let key = bytes::key(key)?;
+        let key = key.as_slice();
+        self.with(py, |transaction| transaction.delete(key))
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let key = bytes::key(key)?;
+        let key = key.as_slice();
+        self.with(py, |transaction| transaction.contains(key))
+    }
+
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method is one of a transaction of a certain table"
+    )]
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(usize::try_from(self.with(py, |transaction| transaction.len())?)?)
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Scan> {
+        self.scan(py, Part::Keys)
+    }
+
+    /// Return an iterator over the values.
+    #[pyo3(name = "_scan_values")]
+    fn scan_values(&self, py: Python<'_>) -> PyResult<Scan> {
+        self.scan(py, Part::Values)
+    }
+
+    /// Return an iterator over the keys with their values.
+    #[pyo3(name = "_scan_items")]
+    fn scan_items(&self, py: Python<'_>) -> PyResult<Scan> {
+        self.scan(py, Part::Items)
+    }
+
+    /// Return the value of `key`, or `default`.
+    #[pyo3(signature = (key, default=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.find(py, key)?.map(Bound::into_any).or(default))
+    }
+
+    /// Return the moment of the changes so far, to `rollback_to`.
+    fn savepoint(&self, py: Python<'_>) -> PyResult<Savepoint> {
+        self.with(py, |transaction| Ok(Savepoint(transaction.savepoint())))
+    }
+
+    /// Undo the changes since `savepoint`. What was read since can still conflict.
+    fn rollback_to(&self, py: Python<'_>, savepoint: &Savepoint) -> PyResult<()> {
+        self.with(py, |transaction| {
+            transaction.rollback_to(savepoint.0);
+            Ok(())
+        })
+    }
+
+    /// Undo all changes so far.
+    fn rollback(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |transaction| {
+            transaction.rollback();
+            Ok(())
+        })
+    }
+
+    /// Make all changes, or none, and end the transaction.
+    ///
+    /// Raises `splitpoint.error` with code ``"conflict"`` if something that it has read is no longer so;
+    /// then nothing is changed. `durability` is the level of these changes.
+    #[pyo3(signature = (*, durability=None))]
+    fn commit(&self, py: Python<'_>, durability: Option<&str>) -> PyResult<()> {
+        let level = level(py, durability)?;
+        let made = self.with_parts(py, |parts| {
+            let transaction = parts.transaction.take()?;
+            Some(match level {
+                Some(level) => transaction.commit_with(level),
+                None => transaction.commit(),
+            })
+        });
+        self.close(py);
+        made
+    }
+
+    /// End the transaction without its changes. After `commit` this has no effect.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let ended = self.slot().take();
+            drop(ended);
+        });
+    }
+
+    /// Whether the transaction has ended, or its table is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.slot().is_none()
+    }
+}
