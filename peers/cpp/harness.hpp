@@ -29,6 +29,8 @@
 //
 //     void settle();                          // end of a phase: commit the open transaction
 //     void get_many(views keys, F found);     // found(index, view value)
+//     void transact(items, F found);          // reads each key, found(item, view value), and puts its
+//                                             // value, all in one transaction that is not durable
 //     void put_durable(view key, view value); // durable when it returns
 //     bool get_shared(view key, F found);     // like get, from any thread while one thread puts
 //     static constexpr bool threads;          // put_durable may be called from many threads
@@ -51,6 +53,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -79,6 +82,8 @@ struct Config {
     uint64_t cache_bytes = uint64_t(1) << 30;
     // Whether single puts will have to be durable, for engines that must know when they are opened.
     bool has_durable_puts = false;
+    // Whether there will be transactions that read, likewise.
+    bool has_transactions = false;
 };
 
 // Thrown by an engine that has no such operation.
@@ -319,6 +324,7 @@ public:
             else if (name == "scan") scan();
             else if (name == "overwrite") overwrite(number(1), "uniform", words.size() > 2);
             else if (name == "churn") overwrite(number(1), words.at(2), true);
+            else if (name == "transactions") transactions(number(1), number(2));
             else if (name == "delete") erase(number(1));
             else if (name == "durable") durable(number(1), number(2));
             else if (name == "flush") flush(number(1));
@@ -559,6 +565,43 @@ private:
         blocks(count, true, has_latency, target, [&](const Item& item) { engine_.put(item.key, item.value); });
     }
 
+    // Transactions of so many changes, each of which reads a record and stores another value. An operation
+    // is a change; the worst is a transaction.
+    void transactions(uint64_t count, uint64_t size) {
+        if constexpr (requires { engine_.transact(std::span<const Item>(), [](const Item&, view) {}); }) {
+            check(size > 0 && count % size == 0, "the changes are no multiple of those in a transaction");
+            uint64_t in_block = std::max<uint64_t>(1, block_records_ / size) * size;
+            for (uint64_t done = 0; done < count;) {
+                block_.clear();
+                for (uint64_t end = std::min(count, done + in_block); done < end; done++) {
+                    uint64_t index = pick(done ^ 0x55550000);
+                    block_.add(data_, index, 1, true);
+                }
+                std::span<const Item> items = block_.items();
+                if (has_checksum_) {
+                    for (auto& item : items) checksum_ += digest(item.key) + 3 * digest(item.value);
+                }
+                uint64_t start = now_ns(), before = start;
+                for (size_t at = 0; at < items.size(); at += size) {
+                    size_t found = 0;
+                    engine_.transact(items.subspan(at, size), [&](const Item& item, view value) {
+                        check_value(item.index, value, false);
+                        overwritten_[item.index] = true;
+                        found++;
+                    });
+                    check(found == size, "a key that was stored is not found");
+                    uint64_t after = now_ns();
+                    worst_ns_ = std::max(worst_ns_, after - before);
+                    before = after;
+                }
+                ns_ += before - start;
+                ops_ += items.size();
+            }
+        } else {
+            throw Unsupported{"no transactions that read"};
+        }
+    }
+
     void erase(uint64_t count) {
         // A prime step visits different records, in an order that no engine has.
         check(count <= config_.records && config_.records % 2654435761 != 0, "no such order of deletes");
@@ -751,6 +794,7 @@ int run(int argc, char** argv) {
             else if (word == "--checksum") has_checksum = true;
             else phases.push_back(word);
             config.has_durable_puts |= word.rfind("durable", 0) == 0;
+            config.has_transactions |= word.rfind("transactions", 0) == 0;
         }
         std::vector<std::string> words;
         if (config.key_bytes == 0) words = read_words(words_path, config.records);

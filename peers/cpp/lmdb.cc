@@ -66,6 +66,18 @@ public:
         require(mdb_put(txn, dbi_, &k, &v, 0), "put");
         require(mdb_txn_commit(txn), "txn_commit");
     }
+    template <class F>
+    void transact(std::span<const race::Block::Item> items, F&& found) {
+        if (write_ || read_) settle();
+        MDB_txn* txn;
+        require(mdb_txn_begin(env_, nullptr, 0, &txn), "txn_begin");
+        for (auto& item : items) {
+            get_in(txn, item.key, [&](view value) { found(item, value); });
+            MDB_val k = val(item.key), v = val(item.value);
+            require(mdb_put(txn, dbi_, &k, &v, 0), "put");
+        }
+        require(mdb_txn_commit(txn), "txn_commit");
+    }
     void settle() {
         if (write_) require(mdb_txn_commit(write_), "txn_commit");
         if (read_) mdb_txn_abort(read_);

@@ -3,6 +3,8 @@
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/options.h>
 #include <rocksdb/table.h>
+#include <rocksdb/utilities/optimistic_transaction_db.h>
+#include <rocksdb/utilities/transaction.h>
 
 #include "harness.hpp"
 
@@ -31,7 +33,12 @@ public:
         table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
         table.data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
         options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
-        require(rocksdb::DB::Open(options, config.dir, &db_), "Open");
+        if (config.has_transactions) {
+            require(rocksdb::OptimisticTransactionDB::Open(options, config.dir, &transactions_), "Open");
+            db_ = transactions_;
+        } else {
+            require(rocksdb::DB::Open(options, config.dir, &db_), "Open");
+        }
     }
     void put(view key, view value) { require(db_->Put(rocksdb::WriteOptions(), slice(key), slice(value)), "Put"); }
     template <class F>
@@ -79,10 +86,27 @@ public:
         options.sync = true;
         require(db_->Put(options, slice(key), slice(value)), "Put");
     }
+    template <class F>
+    void transact(std::span<const race::Block::Item> items, F&& found) {
+        // "Reuse the transaction object", says the wiki.
+        transaction_.reset(transactions_->BeginTransaction(rocksdb::WriteOptions(), {}, transaction_.release()));
+        for (auto& item : items) {
+            value_.Reset();
+            auto* family = db_->DefaultColumnFamily();
+            auto status = transaction_->GetForUpdate(rocksdb::ReadOptions(), family, slice(item.key), &value_);
+            if (!status.IsNotFound()) {
+                require(status, "GetForUpdate");
+                found(item, view(value_.data(), value_.size()));
+            }
+            require(transaction_->Put(slice(item.key), slice(item.value)), "Transaction::Put");
+        }
+        require(transaction_->Commit(), "Commit");
+    }
     void sync() { require(db_->SyncWAL(), "SyncWAL"); }
     void close() {
         sync();
         value_.Reset();
+        transaction_.reset();
         require(db_->Close(), "Close");
         delete db_;
     }
@@ -103,6 +127,9 @@ private:
     }
 
     rocksdb::DB* db_ = nullptr;
+    // The same, if there are transactions.
+    rocksdb::OptimisticTransactionDB* transactions_ = nullptr;
+    std::unique_ptr<rocksdb::Transaction> transaction_;
     rocksdb::PinnableSlice value_;
     std::vector<rocksdb::Slice> slices_;
     std::vector<rocksdb::PinnableSlice> values_;

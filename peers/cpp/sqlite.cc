@@ -23,6 +23,8 @@ public:
         get_ = prepared("SELECT v FROM records WHERE k = ?1");
         erase_ = prepared("DELETE FROM records WHERE k = ?1");
         scan_ = prepared("SELECT k, v FROM records");
+        begin_ = prepared("BEGIN IMMEDIATE");
+        commit_ = prepared("COMMIT");
     }
     void put(view key, view value) {
         begin();
@@ -57,6 +59,16 @@ public:
         settle();
         store(key, value);
     }
+    template <class F>
+    void transact(std::span<const race::Block::Item> items, F&& found) {
+        settle();
+        step(begin_);
+        for (auto& item : items) {
+            get(item.key, [&](view value) { found(item, value); });
+            store(item.key, item.value);
+        }
+        step(commit_);
+    }
     void settle() {
         if (changes_ == 0) return;
         run("COMMIT");
@@ -73,7 +85,7 @@ public:
     }
     void close() {
         sync();
-        for (auto* statement : {put_, get_, erase_, scan_}) sqlite3_finalize(statement);
+        for (auto* statement : {put_, get_, erase_, scan_, begin_, commit_}) sqlite3_finalize(statement);
         require(sqlite3_close(db_), "close");
     }
 
@@ -100,6 +112,10 @@ private:
         race::check(sqlite3_step(put_) == SQLITE_DONE, "sqlite: insert");
         sqlite3_reset(put_);
     }
+    static void step(sqlite3_stmt* statement) {
+        race::check(sqlite3_step(statement) == SQLITE_DONE, "sqlite: a transaction");
+        sqlite3_reset(statement);
+    }
     void begin() {
         if (changes_ == 0) run("BEGIN");
     }
@@ -110,6 +126,7 @@ private:
 
     sqlite3* db_ = nullptr;
     sqlite3_stmt *put_ = nullptr, *get_ = nullptr, *erase_ = nullptr, *scan_ = nullptr;
+    sqlite3_stmt *begin_ = nullptr, *commit_ = nullptr;
     int changes_ = 0;
     bool is_committed_ = false, has_durable_puts_ = false;
 };

@@ -184,8 +184,18 @@ pub struct Phase {
 pub const QUICK_DIVISOR: u64 = 20;
 
 /// Phases whose first parameter is a number of operations.
-const COUNTED: [&str; 9] =
-    ["hit", "miss", "get_many", "overwrite", "churn", "delete", "memory", "loads", "driver"];
+const COUNTED: [&str; 10] = [
+    "hit",
+    "miss",
+    "get_many",
+    "overwrite",
+    "churn",
+    "transactions",
+    "delete",
+    "memory",
+    "loads",
+    "driver",
+];
 
 impl Step {
     /// Returns the phases for one place and size. In memory nothing is synced, closed or opened
@@ -219,7 +229,7 @@ fn phase(text: &str, divisor: u64) -> Phase {
     let mut words: Vec<String> = text.split(':').map(str::to_owned).collect();
     let name = words[0].clone();
     let default = match name.as_str() {
-        "get_many" | "durable" | "churn" => format!("{name}:{}", words.last().expect("a word")),
+        "get_many" | "durable" | "churn" | "transactions" => format!("{name}:{}", words.last().expect("a word")),
         "readers" => format!("{name}:{}", words.get(1).map_or("", |count| count)),
         _ => name.clone(),
     };
@@ -246,13 +256,14 @@ pub fn engines(peers: &Path) -> Outcome<Vec<Engine>> {
     Ok(engines)
 }
 
-/// Reads all of `peers/workloads/`, in the order of their names.
+/// Reads all of `peers/workloads/`, shorter names first.
 pub fn workloads(peers: &Path) -> Outcome<Vec<Workload>> {
     let dir = peers.join("workloads");
     let entries =
         fs::read_dir(&dir).map_err(|cause| format!("cannot list `{}`: {cause}", dir.display()))?;
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
+    // W10 comes after W9.
+    paths.sort_by_cached_key(|path| (path.as_os_str().len(), path.clone()));
     let workloads = paths.iter().map(|path| read(path)).collect::<Outcome<Vec<Workload>>>()?;
     for workload in &workloads {
         for case in &workload.cases {

@@ -93,6 +93,16 @@ pub trait Engine: Sized {
         Ok(false)
     }
 
+    /// Reads each key, calls `found` with its index and value, and stores its new value, all in one
+    /// transaction. Nothing is made durable. Returns false if the engine has no such transactions.
+    fn transact(
+        &mut self,
+        _pairs: &[(&[u8], &[u8])],
+        _found: impl FnMut(usize, &[u8]),
+    ) -> Outcome<bool> {
+        Ok(false)
+    }
+
     /// Returns what threads may do together, if the engine allows it.
     fn shared(&self) -> Option<&dyn Shared> {
         None
@@ -267,6 +277,7 @@ impl<E: Engine> Runner<E> {
             "scan" => self.scan()?,
             "overwrite" => self.overwrite(number(1)?, false, words.len() > 2)?,
             "churn" => self.overwrite(number(1)?, words.get(2) == Some(&"skewed"), true)?,
+            "transactions" => return self.transactions(number(1)?, number(2)? as usize),
             "delete" => self.delete(number(1)?)?,
             "durable" => return self.durable(number(1)?, number(2)? as usize),
             "flush" => self.flush(number(1)?)?,
@@ -499,6 +510,56 @@ impl<E: Engine> Runner<E> {
             (index, 1)
         };
         self.blocks(count, true, has_latency, choose, put_item)
+    }
+
+    /// Transactions of so many changes, each of which reads a record and stores another value. An
+    /// operation is a change; the worst is a transaction.
+    fn transactions(&mut self, count: u64, size: usize) -> Outcome<End> {
+        if !self.engine().transact(&[], |_, _| ())? {
+            return Ok(End::Unsupported("no transactions that read"));
+        }
+        let is_multiple = size > 0 && count.is_multiple_of(size as u64);
+        claim(is_multiple, "the changes are no multiple of those in a transaction")?;
+        let choose =
+            |runner: &mut Self, j: u64| (pick(j ^ 0x5555_0000, runner.config.record_count), 1);
+        let mut block = std::mem::take(&mut self.block);
+        let mut done = 0;
+        while done < count {
+            let end = count.min(done + (self.block_records / size * size).max(size) as u64);
+            self.fill(&mut block, done..end, true, choose);
+            done = end;
+            let pairs: Vec<_> = block.all().items().map(|item| (item.key, item.value)).collect();
+            let indices: Vec<u64> = block.all().items().map(|item| item.index).collect();
+            let start = Instant::now();
+            let mut before = start;
+            for (pairs, indices) in pairs.chunks(size).zip(indices.chunks(size)) {
+                let engine = self.engine.as_mut().expect("a phase `open` came before");
+                let (mut found_count, mut is_wrong) = (0, false);
+                engine.transact(pairs, |i, value| {
+                    let mut answers = Answers {
+                        data: &mut self.data,
+                        overwritten: &self.overwritten,
+                        has_checksum: self.has_checksum,
+                        tally: &mut self.tally,
+                        sink: &mut self.sink,
+                        is_wrong,
+                    };
+                    answers.check(indices[i], value, false);
+                    is_wrong = answers.is_wrong;
+                    self.overwritten[indices[i] as usize] = true;
+                    found_count += 1;
+                })?;
+                claim(!is_wrong, "a value is not the one that was stored")?;
+                claim(found_count == size, "a key that was stored is not found")?;
+                let after = Instant::now();
+                self.tally.worst = self.tally.worst.max(after - before);
+                before = after;
+            }
+            self.tally.time += before - start;
+            self.tally.operation_count += pairs.len() as u64;
+        }
+        self.block = block;
+        Ok(End::Done)
     }
 
     fn delete(&mut self, count: u64) -> Outcome<()> {

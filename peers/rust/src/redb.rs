@@ -106,6 +106,28 @@ impl Engine for Redb {
         self.apply(Durability::None)
     }
 
+    fn transact(
+        &mut self,
+        pairs: &[(&[u8], &[u8])],
+        mut found: impl FnMut(usize, &[u8]),
+    ) -> Outcome<bool> {
+        self.apply(Durability::None)?;
+        self.view = None;
+        let mut transaction = self.db.begin_write()?;
+        transaction.set_durability(Durability::None)?;
+        {
+            let mut table = transaction.open_table(TABLE)?;
+            for (i, &(key, value)) in pairs.iter().enumerate() {
+                if let Some(old) = table.get(key)? {
+                    found(i, old.value());
+                }
+                table.insert(key, value)?;
+            }
+        }
+        transaction.commit()?;
+        Ok(true)
+    }
+
     fn shared(&self) -> Option<&dyn Shared> {
         Some(self)
     }

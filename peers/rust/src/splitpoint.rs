@@ -89,6 +89,22 @@ impl<O: Opened> Engine for Store<O> {
         Ok(true)
     }
 
+    fn transact(
+        &mut self,
+        pairs: &[(&[u8], &[u8])],
+        mut found: impl FnMut(usize, &[u8]),
+    ) -> Outcome<bool> {
+        let mut transaction = self.db.begin()?;
+        for (i, (key, value)) in pairs.iter().enumerate() {
+            if let Some(old) = transaction.get(key)? {
+                found(i, &old);
+            }
+            transaction.put(key, value)?;
+        }
+        transaction.commit()?;
+        Ok(true)
+    }
+
     fn shared(&self) -> Option<&dyn Shared> {
         O::IS_PERSISTENT.then_some(self as &dyn Shared)
     }
