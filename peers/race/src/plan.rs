@@ -229,7 +229,9 @@ fn phase(text: &str, divisor: u64) -> Phase {
     let mut words: Vec<String> = text.split(':').map(str::to_owned).collect();
     let name = words[0].clone();
     let default = match name.as_str() {
-        "get_many" | "durable" | "churn" | "transactions" => format!("{name}:{}", words.last().expect("a word")),
+        "get_many" | "durable" | "churn" | "transactions" => {
+            format!("{name}:{}", words.last().expect("a word"))
+        }
         "readers" => format!("{name}:{}", words.get(1).map_or("", |count| count)),
         _ => name.clone(),
     };
