@@ -636,6 +636,10 @@ impl Db {
         if pairs.is_empty() {
             return Ok(());
         }
+        // Nothing may be looked up before a handle that only reads has mapped the index.
+        if self.store.access == Access::ReadOnly {
+            return Err(Error::ReadOnly);
+        }
         self.store.refuse_reading_in_fork()?;
         // If a pair cannot be stored, those before it still are.
         let mut puts: Vec<Put<'_>> = Vec::with_capacity(pairs.len());

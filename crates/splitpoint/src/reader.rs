@@ -165,7 +165,7 @@ impl Reader {
 
     /// Maps the pieces as the live header lists them, and returns their epoch.
     #[cold]
-    fn map_pieces(&self, region: &Region) -> Result<u64> {
+    pub(crate) fn map_pieces(&self, region: &Region) -> Result<u64> {
         let mut mapped = self.lock();
         loop {
             let epoch = region.live().piece_epoch();

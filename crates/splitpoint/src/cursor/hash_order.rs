@@ -18,6 +18,7 @@
 
 use std::cmp::Ordering as Order;
 
+use crate::atomic::{Ordering, fence};
 use crate::db::Db;
 use crate::error::Result;
 use crate::format::Addr;
@@ -198,34 +199,75 @@ impl Store {
         count: usize,
         mut each: impl FnMut(u64, &[u8]),
     ) -> Result<Option<u64>> {
-        // Nothing is moved or reused meanwhile.
-        let _writer = self.lock()?;
         let region = &self.region;
-        let shape = region.windows.shape().load(crate::atomic::Ordering::Acquire);
-        let geometry = Shape::of_word(shape).geometry;
-        let mut addrs: Vec<Addr> = Vec::with_capacity(count + 8);
+        let Some(reader) = &self.reader else {
+            // Nothing is moved or reused meanwhile.
+            let _writer = self.lock()?;
+            return self.keys_of_lines(&region.windows, from, count, &mut each);
+        };
+        let _pin = reader.pin(region)?;
+        let (keys, place) = reader.look(region, |lines| {
+            let mut keys = Vec::new();
+            let add = &mut |place, key| keys.push((place, key));
+            let place = self.keys_of_lines(lines, from, count, add)?;
+            Ok((keys, place))
+        })?;
+        for (place, key) in keys {
+            each(place, key);
+        }
+        Ok(place)
+    }
+
+    fn keys_of_lines<'a>(
+        &'a self,
+        lines: &impl Lines,
+        from: u64,
+        count: usize,
+        each: &mut impl FnMut(u64, &'a [u8]),
+    ) -> Result<Option<u64>> {
+        // Each with the place from which on its bucket was wanted.
+        let mut addrs: Vec<(Addr, u64)> = Vec::with_capacity(count + 8);
         let mut place = Some(from);
         while let Some(at) = place.filter(|_| addrs.len() < count) {
-            let bucket = geometry.bucket_of(at.reverse_bits());
-            place = end_of(geometry, bucket);
-            if let Some(next) = place {
-                region.windows.prefetch_bucket(geometry.bucket_of(next.reverse_bits()));
-            }
-            for_each_line(&region.windows, bucket, |_, line| {
-                addrs.extend(line.slots_in_use().map(|(_, slot)| slot.addr()));
-            })?;
+            place = addrs_of_bucket(lines, at, &mut addrs)?;
         }
-        for &addr in &addrs {
-            region.view.prefetch_record(addr);
+        let view = &self.region.view;
+        for &(addr, _) in &addrs {
+            view.prefetch_record(addr);
         }
-        for addr in addrs {
-            let key = region.view.pair(addr)?.key;
+        for (addr, at) in addrs {
+            let key = view.pair(addr)?.key;
             let key_place = self.hash_of(key).reverse_bits();
-            if key_place >= from {
+            if key_place >= at {
                 each(key_place, key);
             }
         }
         Ok(place)
+    }
+}
+
+/// Adds what the slots of the bucket at a place hold, and returns where the next bucket begins.
+///
+/// The writer may be another process, which moves slots to another bucket, and lines to another chain,
+/// only before it changes the shape.
+fn addrs_of_bucket(
+    lines: &impl Lines,
+    at: u64,
+    addrs: &mut Vec<(Addr, u64)>,
+) -> Result<Option<u64>> {
+    let before = addrs.len();
+    loop {
+        let shape = lines.shape().load(Ordering::Acquire);
+        let geometry = Shape::of_word(shape).geometry;
+        let bucket = geometry.bucket_of(at.reverse_bits());
+        let walked = for_each_line(lines, bucket, |_, line| {
+            addrs.extend(line.slots_in_use().map(|(_, slot)| (slot.addr(), at)));
+        });
+        fence(Ordering::Acquire);
+        if lines.shape().load(Ordering::Relaxed) == shape {
+            return walked.map(|()| end_of(geometry, bucket));
+        }
+        addrs.truncate(before);
     }
 }
 

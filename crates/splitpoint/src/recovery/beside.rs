@@ -46,6 +46,8 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Opene
             && !options.rebuild_index
             && (has_writer || opening.superblock.is_clean)
             && opening.may_read_beside(&region, has_writer)
+            // One that is opening the file may find that they are not to be trusted.
+            && !(has_writer && shared.has_opening_writer())
         {
             return opening.finish_beside(&region);
         }

@@ -119,6 +119,11 @@ impl Neighbours {
         Self::is_being_written(&self.file)
     }
 
+    /// Returns whether a writer is opening the file.
+    pub(crate) fn has_opening_writer(&self) -> bool {
+        Self::is_being_opened(&self.file)
+    }
+
     /// Keeps writers out until the handle is closed or [`let_writers_in`](Self::let_writers_in); returns
     /// `false` if there is one.
     pub(crate) fn keep_writers_out(&self) -> io::Result<bool> {
@@ -193,11 +198,11 @@ pub(super) fn try_keep_writers_out(file: &File) -> io::Result<bool> {
         return Ok(false);
     }
     // One that leaves `flock` to its program.
-    let is_kept = byte_locks::try_lock(file, LockByte::WRITER, LockKind::Shared)?;
-    if !is_kept && HAS_BYTE_LOCKS {
+    let is_kept = byte_locks::try_lock(file, LockByte::WRITER, LockKind::Shared);
+    if !matches!(is_kept, Ok(true)) && HAS_BYTE_LOCKS {
         file.unlock()?;
     }
-    Ok(is_kept)
+    is_kept
 }
 
 /// Ends [`try_keep_writers_out`].

@@ -108,7 +108,9 @@ pub(crate) fn committed_position(
 /// file.
 fn places(segments: &SegmentTable) -> Vec<(u64, u64)> {
     let followed = segments.segments().filter(|one| one.segment_use != SegmentUse::Emptied);
-    let parts = segments.parts().map(|(part, _)| (part.start, part.end));
+    // Another record may get the place of one that is dead.
+    let alive = segments.parts().filter(|&(_, is_dead)| !is_dead);
+    let parts = alive.map(|(part, _)| (part.start, part.end));
     let mut places: Vec<(u64, u64)> =
         followed.map(|one| (one.offset, u64::from(one.sequence))).chain(parts).collect();
     places.sort_unstable();
@@ -325,5 +327,22 @@ fn assume_mean(table: &mut SegmentTable, segments: &[Segment], state: &CommitSta
         let live_bytes = live_bytes as u64 / 8 * 8;
         table.add_live(segment.offset, live_bytes);
         table.add_dead(segment.offset, record_bytes - live_bytes);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The writer may give the place to another record between two looks, which would then count as
+    /// known.
+    #[test]
+    fn a_big_record_that_is_dead_has_no_place() {
+        let mut table = SegmentTable::new(1 << 16);
+        table.begin_big(4096..8192);
+        table.begin_big(8192..1 << 16);
+        assert_eq!(places(&table), [(4096, 8192), (8192, 1 << 16)]);
+        table.bury_big(4096);
+        assert_eq!(places(&table), [(8192, 1 << 16)]);
     }
 }

@@ -300,3 +300,79 @@ fn an_open_waits_as_long_as_it_was_told() {
     db.close().unwrap();
     assert_eq!(waiting.join().unwrap().unwrap().len(), 1);
 }
+
+#[test]
+fn a_cursor_of_a_reader_reaches_every_key_while_the_writer_splits_and_merges() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let writer = compacting().open(&path).unwrap();
+    let stays = |i: u32| format!("stays {i}");
+    writer.put_many((0..2000).map(|i| (stays(i), "value"))).unwrap();
+    // The first call on a handle: nothing of the index is mapped yet.
+    let reader = read_only().open(&path).unwrap();
+    assert!(splitpoint::Cursor::default().next(&reader).unwrap().is_some());
+    let rounds = 40;
+    for round in 0..rounds {
+        let mut cursor = splitpoint::Cursor::default();
+        let mut seen = BTreeMap::new();
+        let mut others = 0_u32..;
+        while let Some(key) = cursor.next(&reader).unwrap() {
+            *seen.entry(key.to_vec()).or_insert(0) += 1;
+            for i in others.by_ref().take(20) {
+                let key = format!("comes and goes {}", i % 8000);
+                if (i / 8000 + round) % 2 == 0 {
+                    writer.put(key, "other").unwrap();
+                } else {
+                    writer.delete(key).unwrap();
+                }
+            }
+        }
+        assert!(seen.values().all(|&count| count == 1), "round {round}");
+        let missing = (0..2000).filter(|&i| !seen.contains_key(stays(i).as_bytes())).count();
+        assert_eq!(missing, 0, "round {round}");
+    }
+    // Behind the end of a closed store, too.
+    writer.close().unwrap();
+    let closed = read_only().open(&path).unwrap();
+    let mut cursor = splitpoint::Cursor::default();
+    let mut count = 0;
+    while cursor.next(&closed).unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, closed.len());
+}
+
+#[test]
+fn a_handle_that_only_reads_refuses_every_change_before_it_looks_at_anything() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    Db::open(&path).unwrap().put("key", "value").unwrap();
+    let changes: [fn(&Db) -> Result<(), Error>; 6] = [
+        |db| db.put_many([("key", "new")]),
+        |db| db.put("key", "new"),
+        |db| db.delete("key").map(drop),
+        |db| db.increment("key", 1).map(drop),
+        |db| db.compare_and_swap("key", None, None).map(drop),
+        |db| db.clear().map(drop),
+    ];
+    for change in changes {
+        let reader = read_only().open(&path).unwrap();
+        assert_eq!(change(&reader).unwrap_err().kind(), ErrorKind::ReadOnly);
+        assert_eq!(reader.get("key").unwrap().expect("it is there"), "value");
+    }
+}
+
+#[test]
+fn a_reader_checks_a_store_that_has_grown_since_it_has_looked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let writer = compacting().open(&path).unwrap();
+    writer.put("key", "value").unwrap();
+    let reader = read_only().open(&path).unwrap();
+    assert!(reader.contains("key").unwrap());
+    writer.put_many((0..50_000_u32).map(|i| (i.to_le_bytes(), "value"))).unwrap();
+    writer.close().unwrap();
+    let report = reader.check().unwrap();
+    assert!(report.is_clean(), "{:?}", report.damages);
+    assert_eq!(reader.len(), 50_001);
+}
