@@ -344,10 +344,11 @@ fn a_cursor_of_a_reader_reaches_every_key_while_the_writer_splits_and_merges() {
 
 #[test]
 fn a_handle_that_only_reads_refuses_every_change_before_it_looks_at_anything() {
+    type Change = fn(&Db) -> Result<(), Error>;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.spt");
     Db::open(&path).unwrap().put("key", "value").unwrap();
-    let changes: [fn(&Db) -> Result<(), Error>; 6] = [
+    let changes: [Change; 6] = [
         |db| db.put_many([("key", "new")]),
         |db| db.put("key", "new"),
         |db| db.delete("key").map(drop),
