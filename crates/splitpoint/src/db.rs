@@ -36,6 +36,7 @@ use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use self::update::run_locked;
 use crate::backup::{Backup, BackupReport};
 use crate::batch::{AsPair, Change, copied};
 use crate::check::{CheckProgress, CheckReport};
@@ -1196,7 +1197,8 @@ impl Db {
     /// It calls `watch` after each log segment and each half MiB of the index, and stops if that
     /// returns `Break`.
     ///
-    /// Writers wait meanwhile, so `watch` must not change the store.
+    /// Writers wait meanwhile: the calling thread holds their lock, as in [`update`](Self::update), so
+    /// `watch` may only look up keys. If it panics, the store stays usable.
     ///
     /// # Errors
     ///
@@ -1222,8 +1224,9 @@ impl Db {
         &self,
         mut watch: impl FnMut(CheckProgress) -> ControlFlow<()>,
     ) -> Result<CheckReport> {
-        let mut writer = self.store.lock()?;
-        self.store.check(&mut writer, &mut watch)
+        let writer = self.store.lock()?;
+        let check = |writer: &mut Writer| self.store.check(writer, &mut watch);
+        run_locked(&self.store, writer, check).1
     }
 
     /// Writes a consistent copy of the store to the file `dest`, while other threads go on writing.

@@ -375,6 +375,7 @@ mod horizons;
 mod identify;
 mod index;
 mod instrument;
+mod key_list;
 pub mod linear;
 mod live;
 mod log;

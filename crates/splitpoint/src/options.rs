@@ -614,7 +614,8 @@ impl Options {
 
     /// Sets how many bytes of memory the changes of a [`Transaction`](crate::Transaction) may take; 64
     /// MiB by default. A change beyond that returns
-    /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge).
+    /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge). One that has read more keys than fit into as much
+    /// conflicts with every other commit, as if it had read all of them.
     ///
     /// # Examples
     ///

@@ -146,8 +146,12 @@ fn parse(line: &[u8], notation: Notation, number: u64) -> Result<Line> {
     let mut fields = line.splitn(3, |byte| *byte == b'\t');
     let verb = fields.next().unwrap_or_default();
     let key = fields.next().ok_or_else(|| malformed("no TAB behind the first word"))?;
-    let key = notation.decode("key", key.to_vec())?;
-    let value = fields.next().map(|value| notation.decode("value", value.to_vec())).transpose()?;
+    let decode = |what, given: &[u8]| {
+        let decoded = notation.decode(what, given.to_vec());
+        decoded.map_err(|failure| malformed(failure.message().unwrap_or_default()))
+    };
+    let key = decode("key", key)?;
+    let value = fields.next().map(|value| decode("value", value)).transpose()?;
     match (verb, value) {
         (b"put", Some(value)) => Ok(Line::Put { key, value }),
         (b"put", None) => Err(malformed("no TAB between a key and a value")),

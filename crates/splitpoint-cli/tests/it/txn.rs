@@ -42,6 +42,11 @@ fn txn_names_the_line_that_is_malformed_and_changes_nothing() {
         let outcome = sandbox.run_with(&["txn", "words.spt"], input.as_bytes());
         outcome.check_error(1, reason);
     }
+    let input = b"delete\t6170706c65\nput\tzz\t61\n";
+    let reason = "line 2 of standard input: the key `zz` is not hex";
+    let outcome = sandbox.run_with(&["txn", "words.spt", "--hex"], input);
+    assert_eq!(outcome.exit, 1);
+    assert!(outcome.stderr.contains(reason), "{}", outcome.stderr);
     sandbox.run(&["count", "words.spt"]).check(0, "3\n", "");
 }
 

@@ -164,11 +164,15 @@ impl Cursor {
         self.next = 0;
         let (from, count) = (self.from, self.ahead_count);
         let Some(first) = from else { return Ok(()) };
-        let after = db.store().keys_from(first, count, |place, key| {
+        let found = db.store().keys_from(first, count, |place, key| {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(key);
             self.ahead.push(Ahead { place, start, end: self.bytes.len() });
-        })?;
+        });
+        if found.is_err() {
+            self.ahead.clear();
+        }
+        let after = found?;
         let bytes = &self.bytes;
         let key = |it: &Ahead| &bytes[it.start..it.end];
         self.ahead.sort_unstable_by(|one, other| match one.place.cmp(&other.place) {

@@ -3,16 +3,17 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Db;
 use super::update::run_locked;
 use crate::batch::Change;
 use crate::cursor::Scan;
 use crate::error::{Error, ErrorKind, Result};
+use crate::key_list::KeyList;
 use crate::options::{Access, Durability};
-use crate::store::{Hold, Reads, Versions, check_sizes};
+use crate::store::{Hold, Reads, Store, Versions, check_sizes};
 use crate::value::{Entry, Value};
 
 /// How often [`Db::transaction`] tries before it takes the lock first.
@@ -28,8 +29,8 @@ const TRIES_WITHOUT_LOCK: u32 = 2;
 ///   so; else it returns [`ErrorKind::Conflict`] and does nothing. A transaction that changes nothing
 ///   always succeeds.
 ///
-/// No lock is held before the commit: nobody waits for a transaction, and it waits for nobody. A change of
-/// a key that it has not read is blind, and conflicts with nothing.
+/// Nobody waits for a transaction before its commit. Its first read waits for a change that is being made.
+/// A change of a key that it has not read is blind, and conflicts with nothing.
 ///
 /// What it has read stays in the store until it ends, as for a [`Snapshot`](crate::Snapshot): see
 /// [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin).
@@ -55,105 +56,25 @@ pub struct Transaction<'db> {
     /// What it reads, from the first read on.
     versions: Option<Arc<Versions<'db>>>,
     reads: Reads,
-    draft: Draft,
-    /// It may change threads, but two threads have no use for the same one.
-    not_sync: PhantomData<Cell<()>>,
+    /// Its changes, in their order; a key without a value is deleted.
+    draft: KeyList,
+    /// Its number among those that have savepoints, or 0. Two threads have no use for the same
+    /// transaction.
+    number: Cell<u64>,
 }
 
 /// A moment of a [`Transaction`] to which [`rollback_to`](Transaction::rollback_to) returns.
 #[derive(Clone, Copy, Debug)]
 pub struct Savepoint {
+    /// The number of the transaction.
+    transaction: u64,
     change_count: usize,
+    /// The serial number of the last change.
+    serial: u64,
 }
 
-/// The changes of a transaction, in their order.
-#[derive(Default)]
-struct Draft {
-    /// The keys and values.
-    bytes: Vec<u8>,
-    list: Vec<DraftChange>,
-    /// The last change of a key with a hash.
-    last_of_hash: HashMap<u64, usize>,
-}
-
-#[derive(Clone, Copy)]
-struct DraftChange {
-    hash: u64,
-    /// Where the key begins; the value follows it.
-    start: usize,
-    key_bytes: usize,
-    /// `None` for a delete.
-    value_bytes: Option<usize>,
-    /// The change before this one whose key has the same hash.
-    earlier: Option<usize>,
-}
-
-impl Draft {
-    fn parts(&self, change: &DraftChange) -> (&[u8], Option<&[u8]>) {
-        let value_start = change.start + change.key_bytes;
-        let value = change.value_bytes.map(|bytes| &self.bytes[value_start..value_start + bytes]);
-        (&self.bytes[change.start..value_start], value)
-    }
-
-    /// Returns what the last change of a key makes of it.
-    #[expect(
-        clippy::option_option,
-        reason = "whether it has the key, and whether that has a value"
-    )]
-    fn find(&self, key: &[u8], hash: u64) -> Option<Option<&[u8]>> {
-        let mut at = self.last_of_hash.get(&hash).copied();
-        while let Some(i) = at {
-            let (found, value) = self.parts(&self.list[i]);
-            if found == key {
-                return Some(value);
-            }
-            at = self.list[i].earlier;
-        }
-        None
-    }
-
-    fn add(&mut self, key: &[u8], value: Option<&[u8]>, hash: u64) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value.unwrap_or_default());
-        let earlier = self.last_of_hash.insert(hash, self.list.len());
-        let (key_bytes, value_bytes) = (key.len(), value.map(<[u8]>::len));
-        self.list.push(DraftChange { hash, start, key_bytes, value_bytes, earlier });
-    }
-
-    /// Forgets all but the first changes.
-    fn truncate(&mut self, change_count: usize) {
-        while self.list.len() > change_count
-            && let Some(last) = self.list.pop()
-        {
-            match last.earlier {
-                Some(earlier) => self.last_of_hash.insert(last.hash, earlier),
-                None => self.last_of_hash.remove(&last.hash),
-            };
-            self.bytes.truncate(last.start);
-        }
-    }
-
-    /// Returns about how many bytes of memory it takes with another change of so many.
-    fn bytes_with(&self, change_bytes: usize) -> u64 {
-        // A word of the map has its hash and its place.
-        const CHANGE_BYTES: usize = size_of::<DraftChange>() + 2 * size_of::<u64>();
-        (self.bytes.len() + change_bytes + (self.list.len() + 1) * CHANGE_BYTES) as u64
-    }
-
-    fn changes(&self) -> Vec<Change<'_>> {
-        let change = |change| match self.parts(change) {
-            (key, Some(value)) => Change::Put { key, value },
-            (key, None) => Change::Delete { key },
-        };
-        self.list.iter().map(change).collect()
-    }
-
-    /// Returns each changed key once, with its new value.
-    fn last_changes(&self) -> HashMap<&[u8], Option<&[u8]>> {
-        self.list.iter().map(|change| self.parts(change)).collect()
-    }
-}
+/// Transactions that have had savepoints.
+static NUMBERED: AtomicU64 = AtomicU64::new(0);
 
 impl<'db> Transaction<'db> {
     /// Returns the value of `key`: that of an own change, or the one of the transaction's moment.
@@ -167,7 +88,7 @@ impl<'db> Transaction<'db> {
         if let Some(own) = self.draft.find(key, hash) {
             return Ok(own.map(|value| Value::owned(value.to_vec())));
         }
-        self.reads.add(key);
+        self.reads.add(key, hash, self.db.store.transaction_bytes);
         self.versions()?.get(key)
     }
 
@@ -199,8 +120,9 @@ impl<'db> Transaction<'db> {
         let versions = self.versions()?;
         self.reads.add_count();
         let mut count = versions.record_count;
-        for (key, value) in self.draft.last_changes() {
-            self.reads.add(key);
+        for (key, value) in last_changes(&self.draft) {
+            let store = &self.db.store;
+            self.reads.add(key, store.hash_of(key), store.transaction_bytes);
             let was_there = versions.get(key)?.is_some();
             count = count - u64::from(was_there) + u64::from(value.is_some());
         }
@@ -249,7 +171,7 @@ impl<'db> Transaction<'db> {
     pub fn scan(&mut self) -> Result<TransactionScan<'db>> {
         let versions = self.versions()?;
         self.reads.add_all();
-        let changes = self.draft.last_changes();
+        let changes = last_changes(&self.draft);
         let put = |(key, value): (&[u8], Option<&[u8]>)| {
             value.map(|value| (key.to_vec(), value.to_vec()))
         };
@@ -316,13 +238,25 @@ impl<'db> Transaction<'db> {
     /// # }
     /// ```
     pub fn savepoint(&self) -> Savepoint {
-        Savepoint { change_count: self.draft.list.len() }
+        if self.number.get() == 0 {
+            self.number.set(NUMBERED.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        let change_count = self.draft.len();
+        let serial = self.draft.serial_of_last(change_count);
+        Savepoint { transaction: self.number.get(), change_count, serial }
     }
 
-    /// Undoes the changes since `savepoint`. What was read since can still conflict. After a rollback to
-    /// an earlier savepoint this does nothing.
+    /// Undoes the changes since `savepoint`. What was read since can still conflict.
+    ///
+    /// It does nothing after a rollback to an earlier savepoint, which has undone changes from before this
+    /// one, nor with the savepoint of another transaction.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
-        self.draft.truncate(savepoint.change_count);
+        let Savepoint { transaction, change_count, serial } = savepoint;
+        let is_there =
+            change_count <= self.draft.len() && serial == self.draft.serial_of_last(change_count);
+        if transaction == self.number.get() && is_there {
+            self.draft.truncate(change_count);
+        }
     }
 
     /// Undoes all changes so far.
@@ -352,7 +286,9 @@ impl<'db> Transaction<'db> {
     ///
     /// # Errors
     ///
-    /// After an error no change is made.
+    /// After an error no change is made, unless it is one of the device that was waited for: then the
+    /// changes can be seen, nobody knows whether a power loss takes them back, and the handle returns
+    /// [`ErrorKind::Poisoned`] from then on.
     ///
     /// - [`ErrorKind::Conflict`] if something that the transaction has read is no longer so. Run it again
     ///   from the beginning.
@@ -379,13 +315,13 @@ impl<'db> Transaction<'db> {
     /// As [`commit`](Self::commit).
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         let Self { db, versions, reads, draft, .. } = self;
-        if draft.list.is_empty() {
+        if draft.is_empty() {
             return Ok(());
         }
-        let changes = draft.changes();
+        let changes = changes(&draft);
         let mut writer = db.store.lock_for_change()?;
         if let Some(versions) = versions
-            && !db.store.is_unchanged(&writer, &versions, &reads)?
+            && !Store::is_unchanged(&writer, &versions, &reads)?
         {
             return Err(Error::Conflict);
         }
@@ -405,10 +341,23 @@ impl<'db> Transaction<'db> {
     }
 }
 
+fn changes(draft: &KeyList) -> Vec<Change<'_>> {
+    let change = |(_, key, value)| match value {
+        Some(value) => Change::Put { key, value },
+        None => Change::Delete { key },
+    };
+    draft.iter().map(change).collect()
+}
+
+/// Returns each changed key once, with its new value.
+fn last_changes(draft: &KeyList) -> HashMap<&[u8], Option<&[u8]>> {
+    draft.iter().map(|(_, key, value)| (key, value)).collect()
+}
+
 impl fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transaction")
-            .field("change_count", &self.draft.list.len())
+            .field("change_count", &self.draft.len())
             .finish_non_exhaustive()
     }
 }
@@ -469,8 +418,8 @@ impl Db {
     }
 
     fn new_transaction<'db>(&'db self, versions: Option<Arc<Versions<'db>>>) -> Transaction<'db> {
-        let (reads, draft) = (Reads::default(), Draft::default());
-        Transaction { db: self, versions, reads, draft, not_sync: PhantomData }
+        let (reads, draft) = (Reads::default(), KeyList::default());
+        Transaction { db: self, versions, reads, draft, number: Cell::new(0) }
     }
 
     /// Runs `what` in a [`Transaction`], commits it, and returns what `what` has returned.
@@ -544,12 +493,16 @@ impl Db {
         // What is wrong with the segments a scan of the transaction will tell.
         let _ = versions.find_places(&mut writer);
         let mut transaction = self.new_transaction(Some(versions));
-        let (mut writer, result) = run_locked(store, writer, || what(&mut transaction));
+        let (mut writer, result) = run_locked(store, writer, |_| what(&mut transaction));
         let (result, Transaction { draft, versions, .. }) = (result?, transaction);
         // Its own deletes need no graves.
         drop(versions);
-        if !draft.list.is_empty() {
-            store.apply_locked(&mut writer, &draft.changes(), durability)?;
+        if !draft.is_empty() {
+            if let Err(error) = store.apply_locked(&mut writer, &changes(&draft), durability) {
+                // Before the result, which is the program's.
+                drop(writer);
+                return Err(error);
+            }
             self.finish_apply(writer, durability)?;
         }
         Ok(result)

@@ -59,13 +59,20 @@ impl Db {
         let (key, durability) = (key.as_ref(), self.store.durability);
         let writer = self.store.lock_for_change()?;
         let old = self.store.find(key)?;
-        let (mut writer, new) = run_locked(&self.store, writer, move || change(old.as_deref()));
-        if let Some(value) = &new {
-            let value = value.as_ref();
-            self.store.put_at_once(&mut writer, key, value, PutMode::Replace, durability)?;
+        let (writer, new) = run_locked(&self.store, writer, move |_| change(old.as_deref()));
+        let bytes_of = |_: &mut Writer| new.as_ref().map(AsRef::as_ref);
+        let (mut writer, value) = run_locked(&self.store, writer, bytes_of);
+        let changed = if let Some(value) = value {
+            let put = self.store.put_at_once(&mut writer, key, value, PutMode::Replace, durability);
+            put.map(drop)
         } else {
             let hash = self.store.hash_of(key);
-            self.store.delete_locked(&mut writer, key, hash, durability)?;
+            self.store.delete_locked(&mut writer, key, hash, durability).map(drop)
+        };
+        if let Err(error) = changed {
+            // Before the value, which is the program's.
+            drop(writer);
+            return Err(error);
         }
         self.finish(writer, durability)?;
         Ok(new)
@@ -216,8 +223,15 @@ impl Db {
         if let Some(value) = self.store.find(key)? {
             return Ok(value);
         }
-        let (mut writer, value) = run_locked(&self.store, writer, make);
-        self.store.put_at_once(&mut writer, key, value.as_ref(), PutMode::New, durability)?;
+        let (writer, value) = run_locked(&self.store, writer, |_| make());
+        let (mut writer, value_bytes) = run_locked(&self.store, writer, |_| value.as_ref());
+        let stored =
+            self.store.put_at_once(&mut writer, key, value_bytes, PutMode::New, durability);
+        if let Err(error) = stored {
+            // Before the value, which is the program's.
+            drop(writer);
+            return Err(error);
+        }
         let stored = self.store.find(key)?.expect("the lock is held since it was stored");
         self.finish(writer, durability)?;
         Ok(stored)
@@ -368,10 +382,11 @@ enum ConditionalDelete<'db> {
 pub(super) fn run_locked<'a, R>(
     store: &Store,
     writer: MutexGuard<'a, Writer>,
-    what: impl FnOnce() -> R,
+    what: impl FnOnce(&mut Writer) -> R,
 ) -> (MutexGuard<'a, Writer>, R) {
+    let mut writer = writer;
     let calling = store.begin_call();
-    let run = catch_unwind(AssertUnwindSafe(what));
+    let run = catch_unwind(AssertUnwindSafe(|| what(&mut writer)));
     drop(calling);
     match run {
         Ok(result) => (writer, result),

@@ -8,16 +8,15 @@
 //! Versions are compared by their bytes where the record is another one. So a record that was moved does
 //! not conflict, nor does a key that has got its value back.
 
-use std::collections::HashSet;
-
 use super::{Store, Versions, Writer};
 use crate::error::Result;
+use crate::key_list::KeyList;
 use crate::testing::mutant::{self, Mutant};
 
 /// What a transaction has read.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
-    keys: HashSet<Box<[u8]>>,
+    keys: KeyList,
     /// Whether it has seen every key.
     has_all: bool,
     /// Whether it has seen the number of keys.
@@ -25,16 +24,23 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// Adds a key, present or missing.
-    pub(crate) fn add(&mut self, key: &[u8]) {
-        if !self.keys.contains(key) {
-            self.keys.insert(key.into());
+    /// Adds a key, present or missing. Keys that would take more than `bytes_max` of memory become
+    /// every key.
+    pub(crate) fn add(&mut self, key: &[u8], hash: u64, bytes_max: u64) {
+        if self.has_all || self.keys.find(key, hash).is_some() {
+            return;
+        }
+        if self.keys.bytes_with(key.len()) > bytes_max {
+            self.add_all();
+        } else {
+            self.keys.add(key, None, hash);
         }
     }
 
     /// Adds every key.
     pub(crate) fn add_all(&mut self) {
         self.has_all = true;
+        self.keys = KeyList::default();
     }
 
     /// Adds the number of keys.
@@ -50,7 +56,6 @@ impl Store {
     ///
     /// [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld) if the versions are not kept any more.
     pub(crate) fn is_unchanged(
-        &self,
         writer: &Writer,
         versions: &Versions<'_>,
         reads: &Reads,
@@ -62,8 +67,8 @@ impl Store {
         if reads.has_all || reads.has_count && writer.state.record_count != versions.record_count {
             return Ok(false);
         }
-        for key in &reads.keys {
-            if !versions.is_newest(key, self.hash_of(key))? {
+        for (hash, key, _) in reads.keys.iter() {
+            if !versions.is_newest(key, hash)? {
                 return Ok(false);
             }
         }

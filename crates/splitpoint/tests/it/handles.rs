@@ -1,6 +1,7 @@
 //! Clones of a handle, loops over one, and changes that depend on what is stored.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -108,6 +109,51 @@ fn update_stores_deletes_and_leaves_missing_keys_missing() {
     assert_eq!(db.get("key").unwrap().unwrap(), "value");
     assert_eq!(db.update("key", |_| None::<&str>).unwrap(), None);
     assert!(db.is_empty() && db.check().unwrap().is_clean());
+}
+
+/// Bytes whose owner is not what it should be.
+struct Rude<'a>(&'a Db);
+
+impl AsRef<[u8]> for Rude<'_> {
+    fn as_ref(&self) -> &[u8] {
+        panic!("no bytes today");
+    }
+}
+
+impl Drop for Rude<'_> {
+    fn drop(&mut self) {
+        // It waits for the lock if that is held.
+        self.0.put("dropped", "yes").unwrap();
+    }
+}
+
+#[test]
+fn a_value_that_panics_under_the_lock_leaves_the_store_usable() {
+    let db = Db::in_memory().unwrap();
+    let update = || db.update("key", |_| Some(Rude(&db))).map(drop);
+    let insert = || db.get_or_insert_with("key", || Rude(&db)).map(drop);
+    catch_unwind(AssertUnwindSafe(update)).unwrap_err();
+    catch_unwind(AssertUnwindSafe(insert)).unwrap_err();
+    assert!(!db.contains("key").unwrap());
+    assert_eq!(db.get("dropped").unwrap().unwrap(), "yes");
+}
+
+#[test]
+fn the_watcher_of_a_check_that_calls_the_store_or_panics_leaves_it_usable() {
+    let db = Db::in_memory().unwrap();
+    db.put("key", "value").unwrap();
+    let mut call_count = 0;
+    let report = db.check_with(|_| {
+        assert_eq!(db.get("key").unwrap().unwrap(), "value");
+        assert_eq!(db.stats().unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(db.put("key", "new").unwrap_err().kind(), ErrorKind::Invalid);
+        call_count += 1;
+        ControlFlow::Continue(())
+    });
+    assert!(report.unwrap().is_clean() && call_count > 0);
+    let check = || db.check_with(|_| panic!("enough"));
+    catch_unwind(AssertUnwindSafe(check)).unwrap_err();
+    db.put("key", "new").unwrap();
 }
 
 #[test]

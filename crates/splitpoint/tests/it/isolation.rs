@@ -226,6 +226,47 @@ fn savepoints_undo_what_came_after_them_and_no_more() {
     assert_eq!((db.len(), number(db.get("x").unwrap())), (2, 50));
 }
 
+#[test]
+fn a_savepoint_whose_changes_were_undone_or_of_another_transaction_does_nothing() {
+    let db = fifty_fifty();
+    let mut tx = db.begin().unwrap();
+    let mut other = db.begin().unwrap();
+    put(&mut other, "x", 9);
+    let of_other = other.savepoint();
+    put(&mut tx, "a", 1);
+    let first = tx.savepoint();
+    put(&mut tx, "b", 2);
+    put(&mut tx, "c", 3);
+    let undone = tx.savepoint();
+    tx.rollback_to(first);
+    for (key, value) in [("d", 4), ("e", 5), ("f", 6)] {
+        put(&mut tx, key, value);
+    }
+    tx.rollback_to(undone);
+    tx.rollback_to(of_other);
+    for (key, value) in [("a", 1), ("b", 0), ("c", 0), ("d", 4), ("e", 5), ("f", 6)] {
+        assert_eq!(get(&mut tx, key), value, "{key}");
+    }
+    tx.rollback_to(first);
+    assert_eq!((get(&mut tx, "a"), get(&mut tx, "d")), (1, 0));
+}
+
+#[test]
+fn a_transaction_that_has_read_more_than_fits_conflicts_with_every_other_change() {
+    let db = Options::new().transaction_bytes(4000).in_memory().unwrap();
+    let mut few = db.begin().unwrap();
+    let mut many = db.begin().unwrap();
+    assert_eq!(get(&mut few, "read"), 0);
+    for i in 0..200 {
+        assert_eq!(get(&mut many, &format!("read {i}")), 0);
+    }
+    put(&mut few, "a", 1);
+    put(&mut many, "b", 1);
+    db.put("other", "1").unwrap();
+    few.commit().unwrap();
+    assert_eq!(many.commit().unwrap_err().kind(), ErrorKind::Conflict);
+}
+
 /// Every run but the third is overtaken; the third has the lock.
 #[test]
 fn a_transaction_that_always_conflicts_ends_with_the_lock() {
