@@ -21,8 +21,8 @@ pub struct sp_db {
     table: Box<dyn Table>,
     /// The message of the last call on this handle that failed.
     message: Mutex<CString>,
-    /// Scans that are open.
-    scan_count: AtomicUsize,
+    /// Scans, snapshots and transactions that are open.
+    part_count: AtomicUsize,
     /// Whether a panic may have left something half changed.
     is_broken: AtomicBool,
 }
@@ -47,12 +47,12 @@ impl sp_db {
         any.downcast_ref()
     }
 
-    pub(crate) fn scan_opened(&self) {
-        self.scan_count.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn part_opened(&self) {
+        self.part_count.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn scan_closed(&self) {
-        self.scan_count.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn part_closed(&self) {
+        self.part_count.fetch_sub(1, Ordering::Relaxed);
     }
 
     #[cold]
@@ -173,7 +173,7 @@ unsafe fn open_into(
         Ok(Box::into_raw(Box::new(sp_db {
             table,
             message: Mutex::default(),
-            scan_count: AtomicUsize::new(0),
+            part_count: AtomicUsize::new(0),
             is_broken: AtomicBool::new(false),
         })))
     });
@@ -189,8 +189,8 @@ unsafe fn open_into(
 
 /// Closes a handle, and makes its changes durable. Null is fine.
 ///
-/// Release its values first. With open scans it fails with SP_ERR_BUSY, and the handle stays as it
-/// was; after any other failure the handle is gone too, and the next open recovers the store.
+/// Release its values first. With open scans, snapshots or transactions it fails with SP_ERR_BUSY, and the
+/// handle stays as it was; after any other failure the handle is gone too, and the next open recovers the store.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sp_close(db: *mut sp_db) -> c_int {
     if db.is_null() {
@@ -198,9 +198,11 @@ pub unsafe extern "C" fn sp_close(db: *mut sp_db) -> c_int {
     }
     // SAFETY: an open handle, by the rules of the header.
     let busy = unsafe {
-        call(db, |db| match db.scan_count.load(Ordering::Relaxed) {
+        call(db, |db| match db.part_count.load(Ordering::Relaxed) {
             0 => Ok(SP_OK),
-            count => Err(Failure::busy(format!("close the scans first: {count} are open"))),
+            count => Err(Failure::busy(format!(
+                "close its scans, snapshots and transactions first: {count} are open"
+            ))),
         })
     };
     if busy != SP_OK {

@@ -40,9 +40,9 @@ const _: () = assert!(size_of::<Owner>() <= size_of::<[u64; 4]>());
 const _: () = assert!(align_of::<Owner>() <= align_of::<[u64; 4]>());
 
 impl sp_value {
-    const NONE: Self = Self { data: ptr::null(), size: 0, owner: [0; 4] };
+    pub(crate) const NONE: Self = Self { data: ptr::null(), size: 0, owner: [0; 4] };
 
-    fn new(value: Owner) -> Self {
+    pub(crate) fn new(value: Owner) -> Self {
         let mut new = Self { data: value.as_ptr().cast(), size: value.len(), owner: [0; 4] };
         // SAFETY: the constants above say that it fits.
         unsafe { (&raw mut new.owner).cast::<Owner>().write(value) };

@@ -18,6 +18,12 @@ pub struct sp_scan {
     entries: Entries<'static>,
 }
 
+impl sp_scan {
+    pub(crate) fn new(db: *const sp_db, entries: Entries<'static>) -> Self {
+        Self { db, entry: None, entries }
+    }
+}
+
 impl fmt::Debug for sp_scan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("sp_scan").field("entry", &self.entry).finish_non_exhaustive()
@@ -40,8 +46,8 @@ pub unsafe extern "C" fn sp_scan_open(db: *mut sp_db, scan: *mut *mut sp_scan) -
             return Err(Failure::argument("the place for the scan is null"));
         }
         let entries = handle.table().scan()?;
-        handle.scan_opened();
-        let new = Box::into_raw(Box::new(sp_scan { db, entry: None, entries }));
+        handle.part_opened();
+        let new = Box::into_raw(Box::new(sp_scan::new(db, entries)));
         // SAFETY: the same place.
         unsafe { scan.write(new) };
         Ok(SP_OK)
@@ -107,7 +113,7 @@ pub unsafe extern "C" fn sp_scan_close(scan: *mut sp_scan) {
     let db = scan.db;
     let close = |db: &'static sp_db| {
         drop(scan);
-        db.scan_closed();
+        db.part_closed();
         Ok(SP_OK)
     };
     // SAFETY: the handle is open as long as a scan is, since `sp_close` refuses.

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use splitpoint::PutMode;
+use splitpoint::{Error, PutMode};
 
 use crate::batch::sp_batch;
 use crate::code::{SP_KEPT, SP_NOT_FOUND, SP_OK};
@@ -132,4 +132,70 @@ pub unsafe extern "C" fn sp_apply(
     };
     // SAFETY: null or an open handle, by the rules of the header.
     unsafe { call(db, apply) }
+}
+
+/// Stores `*value` under `key` if its value is `*expected`, in one step; null for `expected` is an absent
+/// key, null for `value` deletes the key. Returns SP_KEPT, and changes nothing, if it is another.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sp_compare_and_swap(
+    db: *mut sp_db,
+    key: *const c_void,
+    key_size: usize,
+    expected: *const sp_slice,
+    value: *const sp_slice,
+) -> c_int {
+    let swap = |db: &'static sp_db| {
+        // SAFETY: the rules of the header.
+        let key = unsafe { bytes("key", key, key_size) }?;
+        // SAFETY: the rules of the header.
+        let expected = unsafe { optional("expected value", expected) }?;
+        // SAFETY: the rules of the header.
+        let value = unsafe { optional("value", value) }?;
+        db.changeable()?;
+        let store = db.store().ok_or(Error::ReadOnly)?;
+        let is_swapped = store.compare_and_swap(key, expected, value)?;
+        Ok(if is_swapped { SP_OK } else { SP_KEPT })
+    };
+    // SAFETY: null or an open handle, by the rules of the header.
+    unsafe { call(db, swap) }
+}
+
+/// Returns the bytes of a slice, `None` for null.
+///
+/// # Safety
+///
+/// The pointer is null, or leads to a slice as the rules of the header say.
+unsafe fn optional<'a>(what: &str, slice: *const sp_slice) -> Result<Option<&'a [u8]>, Failure> {
+    // SAFETY: the caller promised it.
+    let slice = unsafe { slice.as_ref() };
+    // SAFETY: the same.
+    slice.map(|slice| unsafe { bytes(what, slice.data, slice.size) }).transpose()
+}
+
+/// Adds `by` to the counter under `key`, in one step, and stores its new value in `*sum`, unless that is
+/// null.
+///
+/// A counter is a value of 8 bytes: a signed number, little-endian. An absent key counts as 0. Fails with
+/// SP_ERR_ARGUMENT for another value, and if the sum does not fit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sp_increment(
+    db: *mut sp_db,
+    key: *const c_void,
+    key_size: usize,
+    by: i64,
+    sum: *mut i64,
+) -> c_int {
+    let increment = |db: &'static sp_db| {
+        // SAFETY: the rules of the header.
+        let key = unsafe { bytes("key", key, key_size) }?;
+        db.changeable()?;
+        let new = db.store().ok_or(Error::ReadOnly)?.increment(key, by)?;
+        if !sum.is_null() {
+            // SAFETY: a place for a number, by the rules of the header.
+            unsafe { sum.write(new) };
+        }
+        Ok(SP_OK)
+    };
+    // SAFETY: null or an open handle, by the rules of the header.
+    unsafe { call(db, increment) }
 }

@@ -99,7 +99,7 @@ static void scan(sp_db *db)
     CHECK(sp_count(db, &count) == SP_OK && count > COUNT);
     CHECK(sp_scan_open(db, &scan) == SP_OK);
     CHECK(sp_close(db) == SP_ERR_BUSY);
-    CHECK(strstr(sp_message(db), "close the scans first") != NULL);
+    CHECK(strstr(sp_message(db), "close its scans, snapshots and transactions first: 1") != NULL);
     while ((code = sp_scan_next(scan, &key, &value)) == SP_OK) {
         CHECK(sp_delete(db, key.data, key.size) == SP_OK);
         seen++;
@@ -108,6 +108,96 @@ static void scan(sp_db *db)
     CHECK(sp_scan_next(scan, NULL, NULL) == SP_END);
     sp_scan_close(scan);
     CHECK(sp_count(db, &count) == SP_OK && count == 0);
+}
+
+static int is_of(const sp_snapshot *snapshot, const char *key, const char *value)
+{
+    sp_value found;
+    int is_equal, code = sp_snapshot_get(snapshot, key, strlen(key), &found);
+    if (code != SP_OK)
+        return value == NULL && code == SP_NOT_FOUND && found.data == NULL;
+    is_equal = value && found.size == strlen(value) && memcmp(found.data, value, found.size) == 0;
+    sp_release(&found);
+    return is_equal;
+}
+
+static void snapshots(sp_db *db)
+{
+    sp_snapshot *snapshot;
+    sp_scan *scan;
+    sp_slice key, value;
+    uint64_t count;
+
+    put(db, "a", "old");
+    put(db, "b", "old");
+    CHECK(sp_snapshot_open(db, &snapshot) == SP_OK);
+    put(db, "a", "new");
+    put(db, "c", "new");
+    CHECK(sp_delete(db, "b", 1) == SP_OK);
+    CHECK(is_of(snapshot, "a", "old") && is_of(snapshot, "b", "old") && is_of(snapshot, "c", NULL));
+    CHECK(sp_snapshot_count(snapshot, &count) == SP_OK && count == 2);
+    CHECK(sp_close(db) == SP_ERR_BUSY);
+    CHECK(sp_snapshot_scan(snapshot, &scan) == SP_OK);
+    sp_snapshot_close(snapshot);
+    for (count = 0; sp_scan_next(scan, &key, &value) == SP_OK; count++)
+        CHECK(value.size == 3 && memcmp(value.data, "old", 3) == 0);
+    CHECK(count == 2);
+    sp_scan_close(scan);
+    CHECK(sp_delete(db, "a", 1) == SP_OK && sp_delete(db, "c", 1) == SP_OK);
+}
+
+static void transactions(sp_db *db)
+{
+    sp_txn *txn;
+    sp_value found;
+    sp_savepoint before;
+
+    put(db, "read", "1");
+    CHECK(sp_txn_begin(db, &txn) == SP_OK);
+    CHECK(sp_txn_get(txn, "read", 4, &found) == SP_OK && found.size == 1);
+    sp_release(&found);
+    CHECK(sp_txn_get(txn, "none", 4, &found) == SP_NOT_FOUND && found.data == NULL);
+    CHECK(sp_txn_put(txn, "read", 4, "2", 1) == SP_OK);
+    CHECK(sp_txn_savepoint(txn, &before) == SP_OK);
+    CHECK(sp_txn_put(txn, "other", 5, "2", 1) == SP_OK);
+    CHECK(sp_txn_rollback_to(txn, &before) == SP_OK);
+    CHECK(sp_txn_put(txn, "third", 5, "3", 1) == SP_OK);
+    CHECK(sp_txn_delete(txn, "third", 5) == SP_OK);
+    CHECK(is(db, "read", "1") && sp_close(db) == SP_ERR_BUSY);
+    CHECK(sp_txn_commit(txn, SP_SYNC) == SP_OK);
+    CHECK(is(db, "read", "2") && sp_exists(db, "other", 5) == SP_NOT_FOUND);
+    CHECK(sp_exists(db, "third", 5) == SP_NOT_FOUND);
+
+    CHECK(sp_txn_begin(db, &txn) == SP_OK);
+    CHECK(sp_txn_get(txn, "read", 4, &found) == SP_OK);
+    sp_release(&found);
+    CHECK(sp_txn_put(txn, "lost", 4, "1", 1) == SP_OK);
+    put(db, "read", "3");
+    CHECK(sp_txn_commit(txn, SP_DEFAULT) == SP_ERR_CONFLICT);
+    CHECK(errno == EAGAIN && strstr(sp_message(db), "conflict") != NULL);
+    CHECK(sp_txn_begin(db, &txn) == SP_OK);
+    CHECK(sp_txn_put(txn, "lost", 4, "1", 1) == SP_OK);
+    CHECK(sp_txn_commit(txn, 77) == SP_ERR_ARGUMENT);
+    CHECK(sp_txn_begin(db, &txn) == SP_OK);
+    CHECK(sp_txn_put(txn, "lost", 4, "1", 1) == SP_OK);
+    sp_txn_rollback(txn);
+    CHECK(sp_exists(db, "lost", 4) == SP_NOT_FOUND);
+    CHECK(sp_delete(db, "read", 4) == SP_OK);
+}
+
+static void one_step(sp_db *db)
+{
+    sp_slice alice = {"alice", 5}, bob = {"bob", 3};
+    int64_t sum = 0;
+
+    CHECK(sp_compare_and_swap(db, "leader", 6, NULL, &alice) == SP_OK);
+    CHECK(sp_compare_and_swap(db, "leader", 6, NULL, &bob) == SP_KEPT);
+    CHECK(sp_compare_and_swap(db, "leader", 6, &alice, &bob) == SP_OK && is(db, "leader", "bob"));
+    CHECK(sp_increment(db, "leader", 6, 1, &sum) == SP_ERR_ARGUMENT);
+    CHECK(sp_compare_and_swap(db, "leader", 6, &bob, NULL) == SP_OK);
+    CHECK(sp_increment(db, "visits", 6, 5, NULL) == SP_OK);
+    CHECK(sp_increment(db, "visits", 6, -7, &sum) == SP_OK && sum == -2);
+    CHECK(sp_delete(db, "visits", 6) == SP_OK && sp_delete(db, "leader", 6) == SP_NOT_FOUND);
 }
 
 static void maintenance(sp_db *db)
@@ -144,6 +234,9 @@ static void files(const char *directory)
     changes(db);
     many(db);
     scan(db);
+    snapshots(db);
+    transactions(db);
+    one_step(db);
     maintenance(db);
     CHECK(sp_open(path, NULL, &other) == SP_ERR_LOCKED && other == NULL);
     CHECK(errno == EAGAIN && strstr(sp_message(NULL), "a.spt") != NULL);
@@ -172,6 +265,9 @@ static void memory(void)
     changes(db);
     many(db);
     scan(db);
+    snapshots(db);
+    transactions(db);
+    one_step(db);
     maintenance(db);
     CHECK(sp_close(db) == SP_OK);
 }

@@ -10,6 +10,8 @@ int main(void)
     sp_db *db;
     sp_options *options = sp_options_new();
     sp_scan *scan;
+    sp_snapshot *snapshot;
+    sp_txn *txn;
     sp_value value;
     void *data;
     size_t size;
@@ -42,7 +44,39 @@ int main(void)
     CHECK(sp_batch_count(NULL) == 0);
     REFUSED(sp_batch_clear(NULL));
 
+    REFUSED(sp_snapshot_open(NULL, &snapshot));
+    REFUSED(sp_snapshot_get(NULL, "a", 1, &value));
+    REFUSED(sp_snapshot_count(NULL, NULL));
+    REFUSED(sp_snapshot_scan(NULL, &scan));
+    sp_snapshot_close(NULL);
+    REFUSED(sp_txn_begin(NULL, &txn));
+    REFUSED(sp_txn_get(NULL, "a", 1, &value));
+    REFUSED(sp_txn_put(NULL, "a", 1, "b", 1));
+    REFUSED(sp_txn_delete(NULL, "a", 1));
+    REFUSED(sp_txn_savepoint(NULL, NULL));
+    REFUSED(sp_txn_rollback_to(NULL, NULL));
+    REFUSED(sp_txn_commit(NULL, SP_DEFAULT));
+    sp_txn_rollback(NULL);
+    REFUSED(sp_compare_and_swap(NULL, "a", 1, NULL, NULL));
+    REFUSED(sp_increment(NULL, "a", 1, 1, NULL));
+
     CHECK(sp_open_in_memory(NULL, &db) == SP_OK);
+    REFUSED(sp_snapshot_open(db, NULL));
+    REFUSED(sp_txn_begin(db, NULL));
+    CHECK(sp_snapshot_open(db, &snapshot) == SP_OK && sp_txn_begin(db, &txn) == SP_OK);
+    REFUSED(sp_snapshot_get(snapshot, "a", 1, NULL));
+    REFUSED(sp_snapshot_get(snapshot, NULL, 1, &value));
+    REFUSED(sp_snapshot_count(snapshot, NULL));
+    REFUSED(sp_snapshot_scan(snapshot, NULL));
+    REFUSED(sp_txn_get(txn, NULL, 1, &value));
+    REFUSED(sp_txn_put(txn, "a", 1, NULL, 1));
+    REFUSED(sp_txn_delete(txn, NULL, 1));
+    REFUSED(sp_txn_savepoint(txn, NULL));
+    REFUSED(sp_txn_rollback_to(txn, NULL));
+    sp_txn_rollback(txn);
+    sp_snapshot_close(snapshot);
+    REFUSED(sp_increment(db, NULL, 1, 1, NULL));
+    REFUSED(sp_compare_and_swap(db, NULL, 1, NULL, NULL));
     REFUSED(sp_put(db, NULL, 1, "b", 1));
     REFUSED(sp_put(db, "a", 1, NULL, 1));
     REFUSED(sp_put(db, "a", (size_t)-1, "b", 1));
