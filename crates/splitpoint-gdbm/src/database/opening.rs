@@ -1,19 +1,19 @@
 //! How a database is opened, and made.
 
 use std::ffi::{CString, OsStr, c_int};
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use splitpoint::{Error, SharedFile};
-use splitpoint_ffi::secure_variable;
+use splitpoint_ffi::{Identity, converts_old_files, set_close_on_exec};
 use splitpoint_legacy::{Format, OldFile};
 
 use super::{Database, Descriptor, FatalFunction, claim, head_of, native_options, process_id};
 use crate::code::{Code, Failure, Outcome};
-use crate::descriptor::{self, Identity};
+use crate::descriptor;
 use crate::flags;
 use crate::head::{Head, block_bytes_for};
 use crate::settings::Settings;
@@ -30,11 +30,6 @@ pub(crate) struct Request {
     pub(crate) flags: c_int,
     pub(crate) mode: libc::mode_t,
     pub(crate) fatal: Option<FatalFunction>,
-}
-
-/// Returns whether an old file that is opened for writing is converted: `SPLITPOINT_OLD_FILES`.
-fn converts_old_files() -> bool {
-    secure_variable("SPLITPOINT_OLD_FILES").is_some_and(|value| value == "convert")
 }
 
 impl Request {
@@ -124,10 +119,15 @@ impl Request {
         if !self.lock(&copy)? {
             return Err(self.refused(copy));
         }
-        let is_close_on_exec = self.flags & flags::CLOEXEC != 0;
-        let mut database = self.open_file(copy)?;
+        let (is_close_on_exec, locks) = (self.flags & flags::CLOEXEC != 0, self.locks());
+        let mut database = self.open_file(copy).inspect_err(|_| {
+            // The program's descriptor has the lock too.
+            if locks {
+                descriptor::unlock(fd);
+            }
+        })?;
         if is_close_on_exec {
-            descriptor::set_close_on_exec(fd, true);
+            set_close_on_exec(fd, true);
         }
         // SAFETY: the program has handed it over.
         database.given = Some(unsafe { File::from_raw_fd(fd) });
@@ -144,9 +144,7 @@ impl Request {
     }
 
     fn is_named(&self, file: &File) -> bool {
-        let Ok(metadata) = file.metadata() else { return false };
-        let named = fs::metadata(self.path());
-        named.is_ok_and(|named| Identity::of(&named) == Identity::of(&metadata))
+        file.metadata().is_ok_and(|metadata| Identity::of(&metadata).has_name(&self.path()))
     }
 
     /// Opens a file that is locked.
@@ -187,26 +185,43 @@ impl Request {
     fn open_old(self, identity: Identity, shared: SharedFile, error: &Error) -> Outcome<Database> {
         let path = self.path();
         let failure = self.of_open(error);
-        let is_named = fs::metadata(&path).is_ok_and(|named| Identity::of(&named) == identity);
-        if failure.code != Code::BAD_MAGIC_NUMBER || !is_named || !is_gdbm(&path) {
+        if failure.code != Code::BAD_MAGIC_NUMBER {
             return Err(failure);
         }
-        let may_convert = converts_old_files();
+        // What opens the file by its name and closes it ends the lock of a claim: it comes before.
+        let plain = shared.into_file().ok_or(failure)?;
+        if !identity.has_name(&path) || !is_gdbm(&path) {
+            SharedFile::close_other(plain);
+            return Err(failure);
+        }
+        let may_convert = self.is_writer() && converts_old_files();
         if self.is_writer() && !may_convert {
+            SharedFile::close_other(plain);
             return Err(Failure::new(Code::CANT_BE_WRITER, libc::EROFS));
         }
         let file = splitpoint_legacy::open(&path).map_err(|error| self.of_open(&error))?;
         let head = head_of_old(&file);
-        let Some(plain) = shared.into_file() else { return Err(failure) };
+        let descriptor = if may_convert {
+            // Two processes do not convert it at once, also where they do not lock.
+            let shared = claim(plain, &path, true).map_err(|error| self.of_open(&error))?;
+            if !identity.has_name(&path) {
+                return Err(failure);
+            }
+            Descriptor::Shared(shared)
+        } else {
+            Descriptor::Plain(plain)
+        };
         let table = Table::Old(OldTable::new(file));
-        let mut database = self.database(identity, Descriptor::Plain(plain), table, head);
+        let mut database = self.database(identity, descriptor, table, head);
         database.may_convert = may_convert;
         Ok(database)
     }
 
     fn database(self, identity: Identity, file: Descriptor, table: Table, head: Head) -> Database {
+        let path = self.path();
         Database {
-            path: self.path(),
+            // Where there is no directory to begin at, nothing can be replaced either.
+            path: std::path::absolute(&path).unwrap_or(path),
             is_writer: self.is_writer(),
             has_flock: self.locks(),
             settings: Settings::of_open(self.flags),
