@@ -44,6 +44,15 @@ fn tables_do_what_the_manual_says_in_every_form() {
     assert_eq!(run(&compile("tables", folder.path()), &[]), "done\n");
 }
 
+#[test]
+fn processes_take_turns_and_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = own().join("../splitpoint-legacy/tests/fixtures/db185-le-512-small.db");
+    let copy = folder.path().join("old.db");
+    std::fs::write(&copy, std::fs::read(sample).unwrap()).unwrap();
+    assert_eq!(run(&compile("processes", folder.path()), &[&copy]), "done\n");
+}
+
 /// The sample was written by the original on a machine of the other byte order.
 #[test]
 fn an_old_file_is_read_in_place_and_changed_in_its_own_format() {
