@@ -97,30 +97,28 @@ pub fn close_descriptor(file: File, identity: Identity) -> io::Result<()> {
     closed
 }
 
-/// Gives the number of `old` to the file of `new`, and keeps its close-on-exec: a program that has the
-/// number has the new file.
+/// Gives the number of `old` to another descriptor of `new`, and keeps its close-on-exec: a program that
+/// has the number has the new file. Nothing of the new file is closed, so its locks stay.
 ///
-/// A number that the program has closed stays what it is now; the new file keeps its own then.
+/// A number that the program has closed stays what it is now; the result has its own then.
 ///
 /// # Errors
 ///
-/// Of the system. Both are closed then.
-pub fn replace_descriptor(old: File, identity: Identity, new: File) -> io::Result<File> {
+/// Of the system. The old file is closed then.
+pub fn replace_descriptor(old: File, identity: Identity, new: &File) -> io::Result<File> {
     if !identity.is_of(&old) {
         let _ = old.into_raw_fd();
-        return Ok(new);
+        return new.try_clone();
     }
     let flags = if is_close_on_exec(old.as_raw_fd()) { libc::O_CLOEXEC } else { 0 };
     let number = old.as_raw_fd();
     // SAFETY: both are open.
     if unsafe { libc::dup3(new.as_raw_fd(), number, flags) } == -1 {
         let error = io::Error::last_os_error();
-        SharedFile::close_other(new);
         SharedFile::close_other(old);
         return Err(error);
     }
     let _ = old.into_raw_fd();
-    SharedFile::close_other(new);
     // SAFETY: the descriptor was the old file's, which has been taken from it.
     Ok(unsafe { File::from_raw_fd(number) })
 }
@@ -149,7 +147,7 @@ mod tests {
         let number = old.as_raw_fd();
         let [was, is] = [identity(&old), identity(&new)];
         set_close_on_exec(number, false);
-        let replaced = replace_descriptor(old, was, new).unwrap();
+        let replaced = replace_descriptor(old, was, &new).unwrap();
         assert_eq!(replaced.as_raw_fd(), number);
         assert!(is.is_of(&replaced) && !is_close_on_exec(number));
         assert!(close_descriptor(replaced, is).is_ok());
@@ -160,7 +158,7 @@ mod tests {
         let [old, new, stranger] = files();
         let (number, was, is) = (old.as_raw_fd(), identity(&old), identity(&new));
         take_number(number, &stranger);
-        let replaced = replace_descriptor(old, was, new).unwrap();
+        let replaced = replace_descriptor(old, was, &new).unwrap();
         assert!(is.is_of(&replaced) && replaced.as_raw_fd() != number);
 
         // SAFETY: the number is open, and belongs to nobody.

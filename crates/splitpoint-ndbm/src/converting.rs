@@ -30,14 +30,14 @@ impl Database {
         }
         let new = pag.place_of_successor();
         let replaced = self.copy_to(&new).and_then(|(db, claim)| {
-            let shown = replace_pag(&pag, dir.as_ref(), &new, &claim);
-            Ok((db, claim, shown.map_err(|error| code_of(&error))?))
+            replace_pag(&pag, dir.as_ref(), &new).map_err(|error| code_of(&error))?;
+            Ok((db, claim))
         });
-        let (db, claim, shown) = replaced.inspect_err(|_| drop(fs::remove_file(&new)))?;
+        let (db, claim) = replaced.inspect_err(|_| drop(fs::remove_file(&new)))?;
         // From here on it is a store, whatever fails.
-        self.move_to(db, claim);
+        self.move_to(db, claim.clone());
         self.may_convert = false;
-        self.pag.lead_to(shown, self.flags).map_err(|error| code_of(&error))?;
+        self.pag.lead_to(claim.file(), self.flags).map_err(|error| code_of(&error))?;
         self.replace_dir(dir.as_ref()).map_err(|error| code_of(&error))?;
         pag.sync().map_err(|error| code_of(&error))
     }
@@ -82,24 +82,16 @@ impl Database {
         }
         let dir = File::options().read(true).write(true).open(&self.names.dir)?;
         match &mut self.dir {
-            Some(shown) => shown.lead_to(dir, self.flags),
+            Some(shown) => shown.lead_to(&dir, self.flags),
             none => Descriptor::new(dir, self.flags).map(|new| *none = Some(new)),
         }
     }
 }
 
-/// Keeps the old files under other names, and gives that of `NAME.pag` to the new one. Returns a
-/// descriptor of it for the program.
-fn replace_pag(
-    pag: &Predecessor,
-    dir: Option<&Predecessor>,
-    new: &Path,
-    claim: &SharedFile,
-) -> io::Result<File> {
-    let shown = claim.file().try_clone()?;
+/// Keeps the old files under other names, and gives that of `NAME.pag` to the new one.
+fn replace_pag(pag: &Predecessor, dir: Option<&Predecessor>, new: &Path) -> io::Result<()> {
     pag.pass_on_access(new)?;
     pag.keep()?;
     dir.map_or(Ok(()), Predecessor::keep)?;
-    pag.replace(new)?;
-    Ok(shown)
+    pag.replace(new)
 }

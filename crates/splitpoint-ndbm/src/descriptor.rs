@@ -78,12 +78,15 @@ impl Descriptor {
     }
 
     /// Gives the number of this descriptor to another file: a program that has it has the new file.
-    pub(crate) fn lead_to(&mut self, file: File, flags: Flags) -> io::Result<()> {
-        let mut new = Self::new(file, flags)?;
-        let was = std::mem::replace(&mut self.identity, new.identity);
-        if let (Some(old), Some(new)) = (self.file.take(), new.file.take()) {
-            self.file = Some(replace_descriptor(old, was, new)?);
-        }
+    pub(crate) fn lead_to(&mut self, file: &File, flags: Flags) -> io::Result<()> {
+        let identity = Identity::of(&file.metadata()?);
+        let was = std::mem::replace(&mut self.identity, identity);
+        let file = match self.file.take() {
+            Some(old) => replace_descriptor(old, was, file)?,
+            None => file.try_clone()?,
+        };
+        set_close_on_exec(file.as_raw_fd(), flags.has(O_CLOEXEC));
+        self.file = Some(file);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! How a database is opened, and made.
 
 use std::ffi::{CString, OsStr, c_int};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -75,9 +75,10 @@ impl Request {
             if !self.lock(&file)? {
                 return Err(self.refused(file));
             }
+            let (metadata, shared) = self.claim(file)?;
             // Whoever had the lock at the opening may have given the name to another file since.
-            if self.is_named(&file) {
-                return self.open_file(file);
+            if Identity::of(&metadata).has_name(&self.path()) {
+                return self.open_claimed(&metadata, shared);
             }
         }
         Err(self.refusal())
@@ -120,7 +121,9 @@ impl Request {
             return Err(self.refused(copy));
         }
         let (is_close_on_exec, locks) = (self.flags & flags::CLOEXEC != 0, self.locks());
-        let mut database = self.open_file(copy).inspect_err(|_| {
+        let opened =
+            self.claim(copy).and_then(|(metadata, shared)| self.open_claimed(&metadata, shared));
+        let mut database = opened.inspect_err(|_| {
             // The program's descriptor has the lock too.
             if locks {
                 descriptor::unlock(fd);
@@ -143,27 +146,26 @@ impl Request {
             .map_err(|error| Failure::of_io(Code::FILE_OPEN_ERROR, &error))
     }
 
-    fn is_named(&self, file: &File) -> bool {
-        file.metadata().is_ok_and(|metadata| Identity::of(&metadata).has_name(&self.path()))
-    }
-
-    /// Opens a file that is locked.
-    fn open_file(self, file: File) -> Outcome<Database> {
+    /// Claims a place of a reader or the writer in a file that is locked.
+    fn claim(&self, file: File) -> Outcome<(Metadata, SharedFile)> {
         let metadata = file.metadata();
         let metadata = metadata.map_err(|error| Failure::of_io(Code::FILE_STAT_ERROR, &error))?;
         if metadata.is_dir() {
             return Err(Failure::new(Code::FILE_OPEN_ERROR, libc::EISDIR));
         }
+        let shared = claim(file, &self.path(), self.is_writer());
+        shared.map(|shared| (metadata, shared)).map_err(|error| self.of_open(&error))
+    }
+
+    /// Opens a file in which this process has a place.
+    fn open_claimed(self, metadata: &Metadata, shared: SharedFile) -> Outcome<Database> {
         let of_system = u32::try_from(metadata.blksize()).unwrap_or(4096);
         let block_bytes = block_bytes_for(self.block_size, of_system);
         let is_new = self.is_writer() && (self.is_new() || metadata.len() == 0);
         let wants_exactly = self.flags & flags::BSEXACT != 0;
         if is_new && wants_exactly && u32::try_from(self.block_size) != Ok(block_bytes) {
-            SharedFile::close_other(file);
             return Err(Failure::of(Code::BLOCK_SIZE_ERROR));
         }
-        let path = self.path();
-        let shared = claim(file, &path, self.is_writer()).map_err(|error| self.of_open(&error))?;
         if self.is_new() {
             let cut = shared.file().set_len(0);
             cut.map_err(|error| Failure::of_io(Code::FILE_TRUNCATE_ERROR, &error))?;
@@ -174,10 +176,10 @@ impl Request {
         match options.open_shared(&shared) {
             Ok(db) => {
                 let head = head_of(&db, block_bytes_for(0, of_system))?;
-                let identity = Identity::of(&metadata);
+                let identity = Identity::of(metadata);
                 Ok(self.database(identity, Descriptor::Shared(shared), Table::native(db), head))
             }
-            Err(error) => self.open_old(Identity::of(&metadata), shared, &error),
+            Err(error) => self.open_old(Identity::of(metadata), shared, &error),
         }
     }
 

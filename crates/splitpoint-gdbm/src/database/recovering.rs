@@ -221,7 +221,6 @@ impl Database {
         let shared = shared.map_err(|error| Failure::of_open(&error, true))?;
         let db = native_options(true).open_shared(&shared);
         let db = db.map_err(|error| Failure::of_open(&error, true))?;
-        let shown = shared.file().try_clone().map_err(failed(Code::FILE_OPEN_ERROR))?;
         old.replace(new).map_err(failed(Code::FILE_WRITE_ERROR))?;
 
         // From here on it is the database, whatever fails.
@@ -230,19 +229,16 @@ impl Database {
             _ => Table::native(db),
         });
         let was = std::mem::replace(&mut self.identity, Identity::of(&metadata));
-        let replaced = std::mem::replace(&mut self.file, Descriptor::Shared(shared)).into_file();
+        let replaced = std::mem::replace(&mut self.file, Descriptor::None).into_file();
         let known = if let Some(given) = self.given.take() {
             replaced.map(|file| close_descriptor(file, was));
             Some(given)
         } else {
             replaced
         };
-        self.given = Some(match known {
-            Some(known) => replace_descriptor(known, was, shown),
-            None => Ok(shown),
-        })
-        .transpose()
-        .map_err(failed(Code::FILE_OPEN_ERROR))?;
+        let given = known.map(|known| replace_descriptor(known, was, shared.file()));
+        self.file = Descriptor::Shared(shared);
+        self.given = given.transpose().map_err(failed(Code::FILE_OPEN_ERROR))?;
         old.sync().map_err(failed(Code::FILE_SYNC_ERROR))
     }
 
