@@ -23,6 +23,19 @@ const PACKAGES: &[(&str, &str)] = &[
     ("e2fsprogs", "mkfs.ext4"), // File systems are filled, stopped and lose power.
     ("xfsprogs", "mkfs.xfs"),
     ("btrfs-progs", "mkfs.btrfs"),
+    ("perl", "perl"),   // Tests of Perl are run on the drop-ins,
+    ("make", "make"),   // with a module that is compiled.
+    ("xz-utils", "xz"), // Their sources are unpacked.
+];
+
+/// Debian packages that are headers, each with a command in Perl or Python that fails without them.
+const HEADERS: &[(&str, &str, &str)] = &[
+    ("libperl-dev", "perl", "use Config; exit !-e \"$Config{archlibexp}/CORE/perl.h\""),
+    (
+        "python3-dev",
+        "python3",
+        "import os, sysconfig; open(os.path.join(sysconfig.get_path('include'), 'Python.h'))",
+    ),
 ];
 
 /// Debian packages that are modules of Python, each with one by which it is known. `VERSION` stands
@@ -58,6 +71,7 @@ pub(crate) fn install(root: &Path, installing: Installing) -> Result<Missing, Fa
         Need::components(root),
         Need::packages(),
         Need::modules(),
+        Need::headers(),
         Need::miri(root),
         Need::toolchain_of_fuzz(root),
         Need::fuzz(root),
@@ -144,6 +158,11 @@ impl Need {
             install_packages(root, &each)
         };
         Self::of_packages(&modules_to_install(), install)
+    }
+
+    fn headers() -> Option<Self> {
+        let install = |root: &Path| install_packages(root, &[missing_headers(runs)]);
+        Self::of_packages(&missing_headers(runs), install)
     }
 
     fn of_packages(
@@ -241,6 +260,21 @@ fn missing_modules(version: &str, is_present: impl Fn(&str) -> bool) -> Vec<Stri
     named.map(|(package, _)| package.replace("VERSION", version)).collect()
 }
 
+/// Returns whether a command of an interpreter succeeds.
+fn runs(interpreter: &str, script: &str) -> bool {
+    let option = if interpreter == "perl" { "-e" } else { "-c" };
+    // Debian's, to which the packages belong.
+    let debian = format!("/usr/bin/{interpreter}");
+    let program = if Path::new(&debian).exists() { &debian } else { interpreter };
+    output(&mut command(Path::new("."), program, &[option, script])).is_ok()
+}
+
+fn missing_headers(is_present: impl Fn(&str, &str) -> bool) -> Vec<&'static str> {
+    let missing =
+        HEADERS.iter().filter(|(_, interpreter, script)| !is_present(interpreter, script));
+    missing.map(|(package, ..)| *package).collect()
+}
+
 fn missing_packages(is_present: impl Fn(&str) -> bool) -> Vec<&'static str> {
     let missing = PACKAGES.iter().filter(|(_, program)| !is_present(program));
     missing.map(|(package, _)| *package).collect()
@@ -278,6 +312,13 @@ mod tests {
         let missing = missing_packages(|program| program != "cdb" && program != "fish");
         assert_eq!(missing, ["tinycdb", "fish"]);
         assert!(missing_packages(|_| true).is_empty());
+    }
+
+    #[test]
+    fn headers_are_missing_by_what_cannot_be_run() {
+        let missing = missing_headers(|interpreter, _| interpreter != "perl");
+        assert_eq!(missing, ["libperl-dev"]);
+        assert!(missing_headers(|_, _| true).is_empty());
     }
 
     #[test]

@@ -217,7 +217,9 @@ print(sysconfig.get_config_var('EXT_SUFFIX')); print('%d.%d' % sys.version_info[
         let sources = self.place.join("debian.sources");
         let packages = fs::read_to_string(DEBIAN_SOURCES)
             .map_err(|cause| format!("`{DEBIAN_SOURCES}`: {cause}"))?;
-        fs::write(&sources, packages.replace("Types: deb\n", "Types: deb-src\n"))
+        // Updates for security may have gone from the server that the list names.
+        let release = packages.split("\n\n").next().unwrap_or_default();
+        fs::write(&sources, release.replace("Types: deb\n", "Types: deb-src\n"))
             .map_err(|cause| format!("`{}`: {cause}", sources.display()))?;
         let mut apt = command(self.root, "apt-get", &["--quiet"]);
         apt.current_dir(directory);

@@ -194,19 +194,21 @@ pub unsafe extern "C" fn sp_get_many(
     count: usize,
     values: *mut sp_value,
 ) -> c_int {
+    // Before anything can fail, the handle included.
+    let places: &mut [MaybeUninit<sp_value>] = if values.is_null() || !is_count(count) {
+        &mut []
+    } else {
+        // SAFETY: places for `count` values, by the rules of the header; any bytes are one of these.
+        unsafe { slice::from_raw_parts_mut(values.cast(), count) }
+    };
+    for place in &mut *places {
+        place.write(sp_value::NONE);
+    }
     let get = |db: &'static sp_db| {
         // SAFETY: the rules of the header.
         let keys = unsafe { slices("keys", keys, count) }?;
-        if count == 0 {
-            return Ok(SP_OK);
-        }
-        if values.is_null() {
+        if places.len() != count {
             return Err(Failure::argument("the place for the values is null"));
-        }
-        // SAFETY: places for `count` values, by the rules of the header; any bytes are one of these.
-        let places = unsafe { slice::from_raw_parts_mut(values.cast::<MaybeUninit<_>>(), count) };
-        for place in &mut *places {
-            place.write(sp_value::NONE);
         }
         let found = db.table().get_many_bytes(&keys)?;
         for (place, value) in places.iter_mut().zip(found) {
@@ -216,6 +218,11 @@ pub unsafe extern "C" fn sp_get_many(
     };
     // SAFETY: null or an open handle, by the rules of the header.
     unsafe { call(db, get) }
+}
+
+/// Returns whether there can be so many slices, or values.
+fn is_count(count: usize) -> bool {
+    count <= isize::MAX as usize / size_of::<sp_slice>().max(size_of::<sp_value>())
 }
 
 /// Returns the bytes of `count` slices.
@@ -231,7 +238,7 @@ pub(crate) unsafe fn slices<'a>(
     if count == 0 {
         return Ok(Vec::new());
     }
-    if start.is_null() || count > isize::MAX as usize / size_of::<sp_slice>() {
+    if start.is_null() || !is_count(count) {
         return Err(Failure::argument(format!("the {what} are null, and their count {count}")));
     }
     // SAFETY: the caller promised so many.

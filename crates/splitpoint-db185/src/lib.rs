@@ -15,17 +15,18 @@
 //! - What `get` and `seq` return stays until the next call on the same table.
 
 mod open;
+mod opened;
 mod table;
 mod user_hash;
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use splitpoint::PutMode;
-use splitpoint_ffi::{errno_of, guard, set_errno};
+use splitpoint_ffi::{guard, set_errno};
 
-use open::{Descriptor, Errno, HashInfo, Opened, open};
+use open::{Errno, HashInfo, open};
+use opened::Opened;
 
 /// The kind of table that there is; the others are trees and lines.
 const HASH: c_int = 1;
@@ -219,11 +220,6 @@ impl State {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn code(error: splitpoint::Error) -> Errno {
-    errno_of(&error)
-}
-
 /// Returns the bytes that C passes.
 ///
 /// # Safety
@@ -259,10 +255,7 @@ unsafe extern "C" fn close(handle: *mut Handle) -> c_int {
     let state = unsafe { Box::from_raw(handle.internal.cast::<Mutex<State>>()) };
     let closed = guard(|| {
         let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Opened { table, file, .. } = state.opened;
-        let closed = table.close();
-        drop(file);
-        closed.map_err(code)
+        state.opened.close()
     });
     match closed.unwrap_or(Err(libc::EIO)) {
         Ok(()) => DONE,
@@ -285,9 +278,9 @@ unsafe extern "C" fn get(
         }
         // SAFETY: C promises it.
         let key = unsafe { bytes_of(key) }?;
-        let Some(value) = state.opened.table.get(key).map_err(code)? else { return Ok(SPECIAL) };
-        state.value.clear();
-        state.value.extend_from_slice(&value);
+        if !state.opened.get(key, &mut state.value)? {
+            return Ok(SPECIAL);
+        }
         // SAFETY: C promises it.
         unsafe { give(data, &mut state.value) };
         Ok(DONE)
@@ -313,7 +306,7 @@ unsafe extern "C" fn put(
         let key = unsafe { bytes_of(key) }?;
         // SAFETY: C promises it.
         let data = unsafe { bytes_of(data) }?;
-        let is_stored = state.opened.table.put(key, data, mode).map_err(code)?;
+        let is_stored = state.opened.put(key, data, mode)?;
         Ok(if is_stored { DONE } else { SPECIAL })
     };
     // SAFETY: C promises it.
@@ -334,7 +327,7 @@ unsafe extern "C" fn del(handle: *const Handle, key: *const Thing, flags: c_uint
             // SAFETY: C promises it.
             unsafe { bytes_of(key) }?
         };
-        let was_there = state.opened.table.delete(key).map_err(code)?;
+        let was_there = state.opened.delete(key)?;
         Ok(if was_there { DONE } else { SPECIAL })
     };
     // SAFETY: C promises it.
@@ -354,18 +347,18 @@ unsafe extern "C" fn seq(
             NEXT => state.key.is_none() && !state.has_ended,
             _ => return Err(libc::EINVAL),
         };
-        let table = &mut state.opened.table;
+        let opened = &mut state.opened;
         loop {
-            let Some(next) = table.next(begins).map_err(code)? else {
+            let Some(next) = opened.next(begins)? else {
                 state.key = None;
                 state.has_ended = true;
                 return Ok(SPECIAL);
             };
             begins = false;
-            let Some(value) = table.get(&next).map_err(code)? else { continue };
+            if !opened.get(&next, &mut state.value)? {
+                continue;
+            }
             state.has_ended = false;
-            state.value.clear();
-            state.value.extend_from_slice(&value);
             // SAFETY: C promises it.
             unsafe { give(data, &mut state.value) };
             let next = state.key.insert(next);
@@ -384,7 +377,7 @@ unsafe extern "C" fn sync(handle: *const Handle, flags: c_uint) -> c_int {
             return Err(libc::EINVAL);
         }
         if state.opened.is_writer {
-            state.opened.table.sync().map_err(code)?;
+            state.opened.sync()?;
         }
         Ok(DONE)
     };
@@ -393,11 +386,7 @@ unsafe extern "C" fn sync(handle: *const Handle, flags: c_uint) -> c_int {
 }
 
 unsafe extern "C" fn fd(handle: *const Handle) -> c_int {
-    let body = |state: &mut State| match &state.opened.file {
-        Some(Descriptor::Shared(file)) => Ok(file.file().as_raw_fd()),
-        Some(Descriptor::Plain(file)) => Ok(file.as_raw_fd()),
-        None => Err(libc::ENOENT),
-    };
+    let body = |state: &mut State| state.opened.number().ok_or(libc::ENOENT);
     // SAFETY: C promises it.
     unsafe { call(handle, body) }
 }

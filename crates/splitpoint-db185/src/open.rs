@@ -4,15 +4,15 @@ use std::ffi::{CStr, OsStr, c_int};
 use std::fs::{self, File};
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use splitpoint::hash::HashFunction;
 use splitpoint::{Create, Durability, ErrorKind, Options, SharedFile};
-use splitpoint_ffi::{errno_of, secure_variable};
+use splitpoint_ffi::{Identity, errno_of, renew, secure_variable};
 use splitpoint_legacy::{ByteOrder, Format, db185};
 
-use crate::table::{Keys, Table};
+use crate::opened::{Kind, Opened, claim};
+use crate::table::Table;
 use crate::user_hash::{UserHash, register};
 
 /// Largest page in bytes.
@@ -47,21 +47,6 @@ struct Request<'a> {
     hash: Option<HashFunction>,
 }
 
-/// An open table, and its file if it has one.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) table: Table,
-    pub(crate) file: Option<Descriptor>,
-    pub(crate) is_writer: bool,
-}
-
-/// The file that a program may ask the descriptor of.
-#[derive(Debug)]
-pub(crate) enum Descriptor {
-    Shared(SharedFile),
-    Plain(File),
-}
-
 /// Opens or makes a table: in memory without a name.
 pub(crate) fn open(
     name: Option<&CStr>,
@@ -85,7 +70,7 @@ pub(crate) fn open(
     let Some(name) = name else {
         let options = native_options(hash, &info);
         let db = options.in_memory().map_err(|error| errno_of(&error))?;
-        return Ok(Opened { table: Table::native(db), file: None, is_writer: true });
+        return Ok(Opened::in_memory(Table::native(db)));
     };
     let path = Path::new(OsStr::from_bytes(name.to_bytes()));
     let file = open_file(name, path, flags, mode)?;
@@ -179,29 +164,23 @@ impl Request<'_> {
             SharedFile::close_other(file);
             return Err(libc::EINVAL);
         }
-        let claimed = if is_writer {
-            SharedFile::for_writer(file, self.path)
-        } else {
-            SharedFile::for_reader(file, self.path)
-        };
-        let shared = claimed.map_err(code)?;
+        let shared = claim(file, self.path, is_writer).map_err(code)?;
         if truncates {
             let cut = shared.file().set_len(0);
             cut.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
         }
         if is_empty && writes_db185() {
-            let table = self.info.in_place(self.hash).open_shared(&shared).map_err(code)?;
+            let kind = Kind::InPlace(Box::new(self.info.in_place(self.hash)));
+            let table = kind.open(&shared).map_err(code)?;
             // A file of the format from now on, whatever happens to the process.
-            splitpoint::Table::sync(&table).map_err(code)?;
-            return Ok(in_place(table, shared, self.is_writer));
+            table.sync().map_err(code)?;
+            return Opened::shared(table, shared, kind, self.is_writer);
         }
         let options = native_options(self.hash.clone(), &self.info);
         let options = if is_writer { options } else { options.read_only() };
-        match options.open_shared(&shared) {
-            Ok(db) => {
-                let file = Some(Descriptor::Shared(shared));
-                Ok(Opened { table: Table::native(db), file, is_writer: self.is_writer })
-            }
+        let kind = Kind::Native(Box::new(options));
+        match kind.open(&shared) {
+            Ok(table) => Opened::shared(table, shared, kind, self.is_writer),
             Err(error) if error.kind() == ErrorKind::NotAStore => self.open_old(shared),
             Err(error) => Err(code(error)),
         }
@@ -210,34 +189,30 @@ impl Request<'_> {
     /// Opens an old file: one of db 1.85 in place, others to read.
     fn open_old(self, shared: SharedFile) -> Result<Opened, Errno> {
         let code = |error: splitpoint::Error| errno_of(&error);
-        let metadata = shared.file().metadata().map_err(|_| libc::EIO)?;
-        let is_named = fs::metadata(self.path)
-            .is_ok_and(|named| (named.dev(), named.ino()) == (metadata.dev(), metadata.ino()));
+        // What opens the file by its name and closes it ends the lock of a claim: it comes before.
+        let file = shared.into_file().ok_or(libc::EIO)?;
+        let identity = Identity::of(&file.metadata().map_err(|_| libc::EIO)?);
         let found = splitpoint_legacy::identify(self.path).ok().flatten();
-        let Some(found) = found.filter(|_| is_named) else { return Err(libc::EINVAL) };
+        let found = found.filter(|_| identity.has_name(self.path)).ok_or(libc::EINVAL)?;
         match found.format {
             Format::Db185Hash => {
+                let shared = claim(file, self.path, self.is_writer).map_err(code)?;
+                // Another reader of this process may have lost its lock.
+                renew(&shared).map_err(|_| libc::EIO)?;
                 let options = self.info.in_place(self.hash).create(Create::Never);
                 let options = if self.is_writer { options } else { options.read_only() };
-                let table = options.open_shared(&shared).map_err(code)?;
-                Ok(in_place(table, shared, self.is_writer))
+                let kind = Kind::InPlace(Box::new(options));
+                let table = kind.open(&shared).map_err(code)?;
+                Opened::shared(table, shared, kind, self.is_writer)
             }
             Format::BdbHash | Format::Krb5Hash if !self.is_writer => {
-                let file = Box::new(splitpoint_legacy::open(self.path).map_err(code)?);
-                let keys = Keys::default();
-                let descriptor = shared.into_file().map(Descriptor::Plain);
-                let table = Table::ReadOnly { file, keys };
-                Ok(Opened { table, file: descriptor, is_writer: false })
+                let old = splitpoint_legacy::open(self.path).map_err(code)?;
+                Opened::read_only(Table::read_only(old), file)
             }
             Format::BdbHash | Format::Krb5Hash => Err(libc::EROFS),
             _ => Err(libc::EINVAL),
         }
     }
-}
-
-fn in_place(table: db185::Db185, shared: SharedFile, is_writer: bool) -> Opened {
-    let table = Table::InPlace { table: Box::new(table), keys: Keys::default() };
-    Opened { table, file: Some(Descriptor::Shared(shared)), is_writer }
 }
 
 /// Returns whether new files get the format of db 1.85: `SPLITPOINT_NEW_FILES`.

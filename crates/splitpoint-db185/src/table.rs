@@ -58,6 +58,41 @@ impl Table {
         Self::Native { db, walk: Box::default() }
     }
 
+    pub(crate) fn in_place(table: Db185) -> Self {
+        Self::InPlace { table: Box::new(table), keys: Keys::default() }
+    }
+
+    pub(crate) fn read_only(file: OldFile) -> Self {
+        Self::ReadOnly { file: Box::new(file), keys: Keys::default() }
+    }
+
+    /// Returns whether it is a file in the format of db 1.85, whose pages this process may have changed.
+    pub(crate) fn is_in_place(&self) -> bool {
+        matches!(self, Self::InPlace { .. })
+    }
+
+    /// Goes on with another handle of the same file, in a child of a fork. The walk does not notice.
+    pub(crate) fn move_to(&mut self, mut other: Self) {
+        match (&mut *self, &mut other) {
+            (Self::Native { walk, .. }, Self::Native { walk: new, .. }) => {
+                std::mem::swap(walk, new);
+            }
+            (Self::InPlace { keys, .. }, Self::InPlace { keys: new, .. }) => {
+                std::mem::swap(keys, new);
+            }
+            _ => debug_assert!(false, "the file has one format"),
+        }
+        std::mem::replace(self, other).abandon();
+    }
+
+    /// Leaves the file to its owner: nothing is written.
+    pub(crate) fn abandon(self) {
+        if let Self::InPlace { table, .. } = self {
+            // Its drop would write the changed pages. The rest of it is a few buffers.
+            std::mem::forget(table);
+        }
+    }
+
     fn as_table(&self) -> &dyn splitpoint::Table {
         match self {
             Self::Native { db, .. } => db,

@@ -94,7 +94,7 @@ pub unsafe extern "C" fn fetch(key: Datum) -> Datum {
         // SAFETY: the caller promised it.
         let key = unsafe { bytes(key) }?;
         let value = current.database.fetch(key, |value| current.value.lend(value))?;
-        Ok(value.unwrap_or(Datum::NONE))
+        value.unwrap_or(Ok(Datum::NONE))
     })
 }
 
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn delete(key: Datum) -> c_int {
 pub extern "C" fn firstkey() -> Datum {
     with_current(Datum::NONE, |current| {
         let key = current.database.first_key()?;
-        Ok(key.map_or(Datum::NONE, |key| current.key.lend(key)))
+        key.map_or(Ok(Datum::NONE), |key| current.key.lend(key))
     })
 }
 
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn nextkey(key: Datum) -> Datum {
         // SAFETY: the caller promised it.
         let key = unsafe { bytes(key) }?;
         let next = current.database.key_after(key)?;
-        Ok(next.map_or(Datum::NONE, |key| current.key.lend(key)))
+        next.map_or(Ok(Datum::NONE), |key| current.key.lend(key))
     })
 }
 

@@ -1,23 +1,30 @@
-//! What the C libraries of Splitpoint share: `errno`, panics, memory of malloc(3), and `datum`.
+//! What the C libraries of Splitpoint share: `errno`, panics, memory of malloc(3), `datum`, walks, the
+//! descriptors that programs see, and old files that become stores.
 //!
 //! # Invariants
 //!
 //! - No panic leaves a function that C calls: [`guard`] catches it.
 //! - Memory that a program frees comes from malloc(3).
-//! - `errno` is set last, on failure alone.
+//! - `errno` is set last, on failure alone: [`guard`] leaves it as it was.
 
 mod bytes;
 mod datum;
+mod descriptor;
 mod environment;
 mod errno;
 mod memory;
+mod old_files;
 mod walk;
 
 pub use bytes::bytes_at;
 pub use datum::Datum;
+pub use descriptor::{
+    Identity, close_descriptor, is_close_on_exec, renew, replace_descriptor, set_close_on_exec,
+};
 pub use environment::secure_variable;
 pub use errno::{errno, errno_of, set_errno};
 pub use memory::malloc_copy;
+pub use old_files::{Predecessor, beside, converts_old_files, sync_directory};
 pub use walk::{Following, Walk};
 
 use std::cell::Cell;
@@ -32,11 +39,16 @@ thread_local! {
 ///
 /// Nothing is printed for a panic in `body`: the program's standard error is its own. The caller
 /// refuses further changes through the handle that `body` used, which may be half changed.
+///
+/// `errno` is as it was: calls of the system inside may fail in a call that succeeds. The caller sets it
+/// after a failure.
 pub fn guard<T>(body: impl FnOnce() -> T) -> Option<T> {
+    let before = errno();
     silence_guarded_panics();
     let was_guarded = IS_GUARDED.replace(true);
     let result = catch_unwind(AssertUnwindSafe(body)).ok();
     IS_GUARDED.set(was_guarded);
+    set_errno(before);
     result
 }
 
@@ -63,5 +75,18 @@ mod tests {
         assert_eq!(guard(|| 7), Some(7));
         let fails = || -> i32 { panic!("as a defect would") };
         assert_eq!(guard(fails), None);
+    }
+
+    #[test]
+    fn a_call_leaves_errno_as_it_was() {
+        set_errno(7);
+        assert!(guard(|| std::fs::File::open("/no/such/file")).is_some_and(|it| it.is_err()));
+        assert_eq!(errno(), 7);
+        let fails = || -> i32 {
+            set_errno(libc::EIO);
+            panic!("as a defect would")
+        };
+        assert_eq!(guard(fails), None);
+        assert_eq!(errno(), 7);
     }
 }

@@ -21,6 +21,43 @@ pub struct Walk {
     recent: VecDeque<u64>,
     /// No key has a place before this.
     empty_before: u64,
+    /// The keys of the walk in the file that this store was made from, which has another order.
+    before: Option<Before>,
+}
+
+/// The keys of a walk that began before its file became a store, in the order of that file.
+#[derive(Debug)]
+struct Before {
+    keys: Vec<Vec<u8>>,
+    /// The number of the key to go on with.
+    next: usize,
+}
+
+impl Before {
+    /// Goes to the key after `key`, and returns whether the walk knows it.
+    fn go_after(&mut self, key: &[u8]) -> bool {
+        let is_last = self.next.checked_sub(1).is_some_and(|last| self.keys[last] == key);
+        let place = if is_last { Some(self.next - 1) } else { self.place_of(key) };
+        if let Some(place) = place {
+            self.next = place + 1;
+        }
+        place.is_some()
+    }
+
+    fn place_of(&self, key: &[u8]) -> Option<usize> {
+        self.keys.iter().position(|other| other == key)
+    }
+
+    fn next(&mut self, db: &Db) -> Result<Option<&[u8]>> {
+        while let Some(key) = self.keys.get(self.next) {
+            self.next += 1;
+            // It may have been deleted since the walk began.
+            if db.contains(key)? {
+                return Ok(Some(&self.keys[self.next - 1]));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// What follows a key.
@@ -35,6 +72,13 @@ pub enum Following<'a> {
 }
 
 impl Walk {
+    /// Goes on with a walk that began in the file that the store was made from, with the key of number
+    /// `next` of its `keys`.
+    pub fn resumed(keys: Vec<Vec<u8>>, next: usize) -> Self {
+        debug_assert!(next <= keys.len());
+        Self { before: Some(Before { keys, next }), ..Self::default() }
+    }
+
     /// Begins a walk, and returns its first key.
     ///
     /// # Errors
@@ -43,6 +87,7 @@ impl Walk {
     pub fn first(&mut self, db: &Db) -> Result<Option<&[u8]>> {
         self.recent.clear();
         self.last = None;
+        self.before = None;
         self.cursor = Cursor::at(self.empty_before);
         let place = self.advance(db)?.map_or(u64::MAX, |key| db.place_of(key));
         self.empty_before = place;
@@ -55,7 +100,11 @@ impl Walk {
     ///
     /// As [`Cursor::next`].
     pub fn next(&mut self, db: &Db) -> Result<Option<&[u8]>> {
-        if self.last.is_none() { Ok(None) } else { self.advance(db) }
+        match self.before {
+            Some(ref mut before) => before.next(db),
+            None if self.last.is_none() => Ok(None),
+            None => self.advance(db),
+        }
     }
 
     /// Returns the key after `key`, which may have come at any time, or never.
@@ -64,6 +113,10 @@ impl Walk {
     ///
     /// As [`Cursor::next`].
     pub fn after(&mut self, db: &Db, key: &[u8]) -> Result<Following<'_>> {
+        if self.before.as_mut().is_some_and(|before| before.go_after(key)) {
+            let next = self.next(db)?;
+            return Ok(next.map_or(Following::End, Following::Key));
+        }
         if self.last.as_deref() != Some(key) {
             if !self.recent.contains(&db.place_of(key)) && !db.contains(key)? {
                 return Ok(Following::Unknown);
@@ -120,6 +173,27 @@ mod tests {
         db.put("new", "").unwrap();
         walk.note_stored(&db, b"new");
         assert_eq!(walk.first(&db).unwrap(), Some(&b"new"[..]));
+    }
+
+    #[test]
+    fn a_walk_that_began_in_another_file_goes_on_in_its_order() {
+        let keys: Vec<Vec<u8>> = (0..100_u32).map(|i| i.to_le_bytes().to_vec()).collect();
+        let db = filled(100);
+        let mut walk = Walk::resumed(keys.clone(), 1);
+        db.delete(&keys[1]).unwrap();
+        assert_eq!(walk.next(&db).unwrap(), Some(&keys[2][..]));
+        // The key that comes last may be deleted.
+        db.delete(&keys[2]).unwrap();
+        assert_eq!(walk.after(&db, &keys[2]).unwrap(), Following::Key(&keys[3]));
+        assert_eq!(walk.after(&db, &keys[98]).unwrap(), Following::Key(&keys[99]));
+        assert_eq!(walk.after(&db, &keys[99]).unwrap(), Following::End);
+        assert_eq!(walk.next(&db).unwrap(), None);
+        // A new walk is one of the store.
+        let mut count = usize::from(walk.first(&db).unwrap().is_some());
+        while walk.next(&db).unwrap().is_some() {
+            count += 1;
+        }
+        assert_eq!(count, 98);
     }
 
     #[test]

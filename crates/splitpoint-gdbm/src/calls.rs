@@ -7,7 +7,7 @@ use splitpoint::PutMode;
 use splitpoint_ffi::{Datum, errno, malloc_copy};
 
 use crate::code::{self, Code, Failure, Outcome};
-use crate::database::{Database, FatalFunction, Request};
+use crate::database::{Database, FatalFunction, Recovered, RecoveryWishes, Request};
 use crate::flags;
 use crate::handle::{Allowed, Handle, call, call_free, fail, failure_text, status};
 use crate::head::Head;
@@ -391,36 +391,75 @@ struct Recovery {
 unsafe extern "C" fn gdbm_recover(
     handle: *mut Handle,
     recovery: *mut Recovery,
-    wishes: c_int,
+    flags: c_int,
 ) -> c_int {
+    // SAFETY: C promises it.
+    let mut given = unsafe { recovery.as_mut() };
+    let wishes = given.as_deref().map_or_else(RecoveryWishes::default, |it| it.wishes(flags));
+    let wishes = RecoveryWishes {
+        backs_up: flags & flags::RECOVER_BACKUP != 0,
+        is_forced: flags & flags::RECOVER_FORCE != 0,
+        ..wishes
+    };
     let recover = |database: &mut Database| {
-        let found = database.recover(wishes & flags::RECOVER_BACKUP != 0)?;
-        database.needs_recovery = false;
-        database.failure = None;
-        // SAFETY: C promises it.
-        let Some(recovery) = (unsafe { recovery.as_mut() }) else { return Ok(()) };
-        recovery.recovered_keys = found.key_count;
-        recovery.recovered_buckets = found.bucket_count;
-        recovery.failed_keys = found.failed_key_count;
-        recovery.failed_buckets = 0;
-        recovery.duplicate_keys = 0;
-        recovery.backup_name = match found.backup {
+        let found = database.recover(&wishes)?;
+        if !found.is_given_up {
+            database.needs_recovery = false;
+            database.failure = None;
+        }
+        // Nothing to drop while a function of the program is called that may not come back.
+        Ok(Box::into_raw(Box::new(found)))
+    };
+    // SAFETY: C promises it.
+    let Ok(found) = (unsafe { call(handle, Allowed::Any, recover) }) else { return -1 };
+    // SAFETY: it was made above, and is taken back once.
+    let found = unsafe { Box::from_raw(found) };
+    if let Some(recovery) = given.as_deref_mut() {
+        recovery.fill(&found);
+    }
+    // Nothing is locked: the function may call gdbm again.
+    if let Some(Recovery { report: Some(report), data, .. }) = given
+        && flags & flags::RECOVER_ERRFUN != 0
+    {
+        for damage in &found.damage {
+            let damage = CString::new(damage.as_str()).unwrap_or_default();
+            // SAFETY: the program has given the function and its data, and it comes back.
+            unsafe { report(*data, c"%s".as_ptr(), damage.as_ptr()) };
+        }
+    }
+    let is_given_up = found.is_given_up;
+    drop(found);
+    let give_up = |_: &mut Database| {
+        if is_given_up { Err(Failure::of(Code::NEED_RECOVERY)) } else { Ok(()) }
+    };
+    // SAFETY: C promises it.
+    status(unsafe { call(handle, Allowed::Any, give_up) })
+}
+
+impl Recovery {
+    /// Returns the limits that the program has set.
+    fn wishes(&self, flags: c_int) -> RecoveryWishes {
+        let limit = |flag: c_int, limit: usize| if flags & flag == 0 { 0 } else { limit };
+        RecoveryWishes {
+            failed_key_limit: limit(flags::RECOVER_MAX_FAILED_KEYS, self.max_failed_keys),
+            failed_bucket_limit: limit(flags::RECOVER_MAX_FAILED_BUCKETS, self.max_failed_buckets),
+            failure_limit: limit(flags::RECOVER_MAX_FAILURES, self.max_failures),
+            ..RecoveryWishes::default()
+        }
+    }
+
+    /// Tells the program what was found. A store has one record of a key, so none is there twice.
+    fn fill(&mut self, found: &Recovered) {
+        self.recovered_keys = found.key_count;
+        self.recovered_buckets = found.bucket_count;
+        self.failed_keys = found.failed_key_count;
+        self.failed_buckets = found.failed_bucket_count;
+        self.duplicate_keys = 0;
+        self.backup_name = match &found.backup {
             Some(name) => malloc_copy(name.as_bytes_with_nul()).cast(),
             None => std::ptr::null_mut(),
         };
-        if let Some(report) = recovery.report
-            && wishes & flags::RECOVER_ERRFUN != 0
-        {
-            for damage in found.damage {
-                let damage = CString::new(damage).unwrap_or_default();
-                // SAFETY: the program has given the function and its data, and it comes back.
-                unsafe { report(recovery.data, c"%s".as_ptr(), damage.as_ptr()) };
-            }
-        }
-        Ok(())
-    };
-    // SAFETY: C promises it.
-    status(unsafe { call(handle, Allowed::Any, recover) })
+    }
 }
 
 /// Returns whether a change has failed half-way.

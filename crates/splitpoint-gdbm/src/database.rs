@@ -5,6 +5,7 @@ mod opening;
 mod recovering;
 
 pub(crate) use opening::Request;
+pub(crate) use recovering::{Recovered, RecoveryWishes};
 
 use std::ffi::{CString, c_char};
 use std::fs::File;
@@ -13,9 +14,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use splitpoint::{Db, Durability, ErrorKind, Options, PutMode, SharedFile};
+use splitpoint_ffi::{Identity, close_descriptor};
 
 use crate::code::{Code, Failure, Outcome};
-use crate::descriptor::{self, Identity};
+use crate::descriptor;
 use crate::head::Head;
 use crate::settings::Settings;
 use crate::snapshot::Snapshots;
@@ -33,6 +35,7 @@ pub(crate) type FatalFunction = unsafe extern "C" fn(*const c_char);
 pub(crate) struct Database {
     /// Its name as the program gave it.
     pub(crate) name: CString,
+    /// The same, wherever the program goes.
     path: PathBuf,
     pub(crate) is_writer: bool,
     has_flock: bool,
@@ -76,6 +79,12 @@ impl Descriptor {
         }
     }
 
+    /// Returns the file, unless the program has closed its descriptor.
+    fn checked(&self, identity: Identity) -> Outcome<&File> {
+        let file = self.file().ok_or_else(|| Failure::of(Code::NEED_RECOVERY))?;
+        identity.checked(file).map_err(|error| Failure::of_io(Code::FILE_STAT_ERROR, &error))
+    }
+
     fn into_file(self) -> Option<File> {
         match self {
             Self::Shared(file) => file.into_file(),
@@ -91,9 +100,9 @@ impl Database {
         self.given.as_ref().or(self.file.file()).map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Returns the open file.
+    /// Returns the open file, unless the program has closed its descriptor.
     pub(crate) fn open_file(&self) -> Outcome<&File> {
-        self.file.file().ok_or_else(|| Failure::of(Code::NEED_RECOVERY))
+        self.file.checked(self.identity)
     }
 
     pub(crate) fn durability(&self) -> Durability {
@@ -156,10 +165,7 @@ impl Database {
             Table::Old(_) => Ok(()),
         })?;
         match &mut self.snapshots {
-            Some(snapshots) => {
-                let file = self.file.file().ok_or_else(|| Failure::of(Code::NEED_RECOVERY))?;
-                snapshots.take(file)
-            }
+            Some(snapshots) => snapshots.take(self.file.checked(self.identity)?),
             None => Ok(()),
         }
     }
@@ -195,32 +201,44 @@ impl Database {
 
     /// Opens the file anew in a child of a fork, when the parent has let go of it.
     fn adopt(&mut self) -> Outcome<()> {
-        let file = self.open_file()?.try_clone();
-        let file = file.map_err(|error| Failure::of_io(Code::FILE_OPEN_ERROR, &error))?;
+        let shared = self.claim_anew()?;
+        let db = native_options(self.is_writer).open_shared(&shared);
+        let db = db.map_err(|error| Failure::of_open(&error, self.is_writer))?;
+        // The parent's handle does nothing here when it is dropped.
+        self.table = Some(match self.table.take() {
+            Some(table) => table.moved_to(db),
+            None => Table::native(db),
+        });
+        self.own(shared);
+        Ok(())
+    }
+
+    /// Claims the file anew in a child of a fork, when the parent has let go of it.
+    fn claim_anew(&self) -> Outcome<SharedFile> {
         let deadline = Instant::now() + PARENT_WAIT_MAX;
         let shared = loop {
-            let again = file.try_clone();
-            let again = again.map_err(|error| Failure::of_io(Code::FILE_OPEN_ERROR, &error))?;
-            match claim(again, &self.path, self.is_writer) {
+            let file = self.open_file()?.try_clone();
+            let file = file.map_err(|error| Failure::of_io(Code::FILE_OPEN_ERROR, &error))?;
+            match claim(file, &self.path, self.is_writer) {
                 Err(error) if error.kind() == ErrorKind::Locked && Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 claimed => break claimed.map_err(|error| Failure::of_open(&error, self.is_writer)),
             }
         }?;
-        drop(file);
         if self.has_flock && !descriptor::try_lock(shared.file(), self.is_writer).unwrap_or(true) {
             let code = if self.is_writer { Code::CANT_BE_WRITER } else { Code::CANT_BE_READER };
             return Err(Failure::of(code));
         }
-        let db = native_options(self.is_writer).open_shared(&shared);
-        let db = db.map_err(|error| Failure::of_open(&error, self.is_writer))?;
-        // The parent's, which does nothing here when it is dropped.
-        self.table = Some(Table::native(db));
+        Ok(shared)
+    }
+
+    /// Takes the claim of this process in place of the parent's. The program keeps the number that it
+    /// knows.
+    fn own(&mut self, shared: SharedFile) {
         self.keep_number();
         self.file = Descriptor::Shared(shared);
         self.process = process_id();
-        Ok(())
     }
 
     /// Closes the database. All of it is gone afterwards, whatever is returned.
@@ -240,9 +258,9 @@ impl Database {
             // A child may have the description, and outlive this process.
             let _ = file.unlock();
         }
-        let file_closed = descriptor::close(file, self.identity);
+        let file_closed = close_descriptor(file, self.identity);
         let given = self.given.take();
-        let given_closed = given.map_or(Ok(()), |given| descriptor::close(given, self.identity));
+        let given_closed = given.map_or(Ok(()), |given| close_descriptor(given, self.identity));
         closed?;
         file_closed
             .and(given_closed)
@@ -255,10 +273,10 @@ impl Drop for Database {
         // `close` has taken both; an open that failed half-way has not.
         self.table = None;
         if let Some(file) = std::mem::replace(&mut self.file, Descriptor::None).into_file() {
-            let _ = descriptor::close(file, self.identity);
+            let _ = close_descriptor(file, self.identity);
         }
         if let Some(given) = self.given.take() {
-            let _ = descriptor::close(given, self.identity);
+            let _ = close_descriptor(given, self.identity);
         }
     }
 }

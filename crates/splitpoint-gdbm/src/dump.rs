@@ -17,9 +17,11 @@
 //!
 //! The four zeros are those that a 64-bit machine writes where the original has a `long`.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::io::{self, Write};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
+use std::ptr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -109,26 +111,72 @@ fn write_datum(out: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
     out.write_all(text.as_bytes())
 }
 
+/// Bytes for the names of one entry at first, and at most: groups have many members.
+const NAMES_BYTES: (usize, usize) = (1 << 10, 1 << 20);
+
+/// Returns the name of a user, if there is one. Other threads may ask at the same time.
 fn user_name(uid: u32) -> Option<CString> {
-    // SAFETY: the call has no conditions; nobody else asks in the middle of this call's use.
-    let entry = unsafe { libc::getpwuid(uid) };
-    if entry.is_null() {
-        return None;
-    }
-    // SAFETY: what is not null is an entry of this thread's until the next call.
-    let name = unsafe { (*entry).pw_name };
-    // SAFETY: the name of an entry ends in NUL.
-    (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_owned())
+    with_names(|names| {
+        let (mut entry, mut found) = (MaybeUninit::uninit(), ptr::null_mut());
+        let (start, bytes) = (names.as_mut_ptr(), names.len());
+        // SAFETY: all pointers lead to places for what the call stores.
+        let code =
+            unsafe { libc::getpwuid_r(uid, entry.as_mut_ptr(), start, bytes, &raw mut found) };
+        let entry: *const libc::passwd = found;
+        // SAFETY: what is found is a complete entry, whose names are in `names`.
+        (code, (!entry.is_null()).then(|| unsafe { (*entry).pw_name }))
+    })
 }
 
+/// Returns the name of a group, if there is one.
 fn group_name(gid: u32) -> Option<CString> {
-    // SAFETY: as above.
-    let entry = unsafe { libc::getgrgid(gid) };
-    if entry.is_null() {
-        return None;
+    with_names(|names| {
+        let (mut entry, mut found) = (MaybeUninit::uninit(), ptr::null_mut());
+        let (start, bytes) = (names.as_mut_ptr(), names.len());
+        // SAFETY: all pointers lead to places for what the call stores.
+        let code =
+            unsafe { libc::getgrgid_r(gid, entry.as_mut_ptr(), start, bytes, &raw mut found) };
+        let entry: *const libc::group = found;
+        // SAFETY: what is found is a complete entry, whose names are in `names`.
+        (code, (!entry.is_null()).then(|| unsafe { (*entry).gr_name }))
+    })
+}
+
+/// Calls `ask` with room for names, more as long as that is too little, and returns the name that it finds
+/// there.
+fn with_names(ask: impl Fn(&mut [c_char]) -> (c_int, Option<*mut c_char>)) -> Option<CString> {
+    let mut names = vec![0; NAMES_BYTES.0];
+    loop {
+        match ask(&mut names) {
+            (libc::ERANGE, _) if names.len() < NAMES_BYTES.1 => names.resize(names.len() * 2, 0),
+            (0, Some(name)) if !name.is_null() => {
+                // SAFETY: the name of an entry ends in NUL, and `names` is still there.
+                return Some(unsafe { CStr::from_ptr(name) }.to_owned());
+            }
+            _ => return None,
+        }
     }
-    // SAFETY: as above.
-    let name = unsafe { (*entry).gr_name };
-    // SAFETY: as above.
-    (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_any_length_are_found() {
+        assert_eq!(user_name(0).as_deref(), Some(c"root"));
+        assert_eq!(group_name(u32::MAX - 7), None);
+        let long = CString::new(vec![b'a'; NAMES_BYTES.0 * 5]).unwrap();
+        let bytes: Vec<c_char> =
+            long.as_bytes_with_nul().iter().map(|&byte| byte.cast_signed()).collect();
+        let found = with_names(|names| match names.get_mut(..bytes.len()) {
+            Some(room) => {
+                room.copy_from_slice(&bytes);
+                (0, Some(room.as_mut_ptr()))
+            }
+            None => (libc::ERANGE, None),
+        });
+        assert_eq!(found, Some(long));
+        assert_eq!(with_names(|_| (libc::ERANGE, None)), None);
+    }
 }

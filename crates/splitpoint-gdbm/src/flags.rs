@@ -27,6 +27,10 @@ pub(crate) const DUMP_ASCII: c_int = 1;
 pub(crate) const META_MASK_MODE: c_int = 1;
 pub(crate) const META_MASK_OWNER: c_int = 2;
 
-/// Of a recovery: what the caller has set, and a backup.
+/// Of a recovery: what the caller has set, a backup, and a recovery of what is sound.
 pub(crate) const RECOVER_ERRFUN: c_int = 1;
+pub(crate) const RECOVER_MAX_FAILED_KEYS: c_int = 2;
+pub(crate) const RECOVER_MAX_FAILED_BUCKETS: c_int = 4;
+pub(crate) const RECOVER_MAX_FAILURES: c_int = 8;
 pub(crate) const RECOVER_BACKUP: c_int = 0x10;
+pub(crate) const RECOVER_FORCE: c_int = 0x20;

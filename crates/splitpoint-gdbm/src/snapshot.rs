@@ -2,10 +2,12 @@
 //!
 //! Stores do not need them: they are whole after a crash. They are for programs that ask.
 
-use std::ffi::{CString, c_int};
+use std::ffi::{CString, OsStr, c_int};
 use std::fs::{File, Metadata, Permissions};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 use crate::code::{Code, Failure, Outcome};
 use crate::database::Request;
@@ -35,7 +37,12 @@ impl Snapshots {
             descriptor::open(name, flags, WRITE_ONLY)
                 .map_err(|error| Failure::of_io(Code::FILE_OPEN_ERROR, &error))
         };
-        Ok(Self { files: [create(names[0])?, create(names[1])?], next: 0 })
+        let even = create(names[0])?;
+        let odd = create(names[1]).inspect_err(|_| {
+            // SAFETY: the name ends in NUL.
+            unsafe { libc::unlink(names[0].as_ptr()) };
+        })?;
+        Ok(Self { files: [even, odd], next: 0 })
     }
 
     /// Makes the next of the two a snapshot of `database`, which is durable.
@@ -103,9 +110,7 @@ pub(crate) fn latest(names: [&CString; 2]) -> Outcome<(Choice, usize)> {
 }
 
 fn candidate(name: &CString) -> Outcome<Candidate> {
-    let path = std::path::Path::new(std::ffi::OsStr::new(
-        name.to_str().map_err(|_| Failure::of(Code::ERR_USAGE))?,
-    ));
+    let path = Path::new(OsStr::from_bytes(name.as_bytes()));
     let metadata: Metadata = std::fs::symlink_metadata(path)
         .map_err(|error| Failure::of_io(Code::FILE_STAT_ERROR, &error))?;
     let mode = metadata.mode() & (READ_ONLY | WRITE_ONLY);

@@ -47,6 +47,17 @@ impl OldTable {
         Ok(self.keys.as_deref().unwrap_or_default())
     }
 
+    /// Returns the walk over its keys, for a store that has them too.
+    fn into_walk(self) -> Walk {
+        match self.keys {
+            Some(keys) => {
+                let next = (self.last + 1).min(keys.len());
+                Walk::resumed(keys, next)
+            }
+            None => Walk::default(),
+        }
+    }
+
     fn after(&mut self, key: &[u8]) -> Outcome<&[u8]> {
         let last = self.last;
         let keys = self.keys()?;
@@ -62,6 +73,16 @@ impl OldTable {
 impl Table {
     pub(crate) fn native(db: Db) -> Self {
         Self::Native { db, walk: Box::default() }
+    }
+
+    /// Goes on with another handle of the same store, or with the store that was made of an old file.
+    /// The walk does not notice.
+    pub(crate) fn moved_to(self, db: Db) -> Self {
+        let walk = match self {
+            Self::Native { walk, .. } => walk,
+            Self::Old(old) => Box::new(old.into_walk()),
+        };
+        Self::Native { db, walk }
     }
 
     /// Returns the value of a key.

@@ -4,12 +4,12 @@ use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
 use libc::c_int;
-use splitpoint::{Error, ErrorKind, PutMode, SharedFile};
+use splitpoint::{Db, Error, ErrorKind, PutMode, SharedFile};
 use splitpoint_ffi::errno_of;
 
 use crate::descriptor::{Descriptor, Flags};
 use crate::names::Names;
-use crate::opening;
+use crate::opening::{claim_of, code_of, options};
 use crate::table::Table;
 
 /// How long the child of a fork waits for its parent to let go of a database.
@@ -127,6 +127,7 @@ impl Database {
     ///
     /// The code of the failure.
     pub fn next_key(&mut self) -> Result<Option<&[u8]>, Failure> {
+        self.adopt_to_read()?;
         self.table_mut()?.next_key().map_err(|error| errno_of(&error))
     }
 
@@ -136,6 +137,7 @@ impl Database {
     ///
     /// The code of the failure.
     pub fn key_after(&mut self, key: &[u8]) -> Result<Option<&[u8]>, Failure> {
+        self.adopt_to_read()?;
         self.table_mut()?.key_after(key).map_err(|error| errno_of(&error))
     }
 
@@ -196,31 +198,47 @@ impl Database {
     }
 
     /// Returns whether another process has opened it, of which this one is a fork.
-    fn is_inherited(&self) -> bool {
+    pub(crate) fn is_inherited(&self) -> bool {
         self.process != std::process::id()
     }
 
     /// In the child of a fork a walk reads through a handle of its own.
     fn adopt_to_read(&mut self) -> Result<(), Failure> {
-        if self.is_inherited() && self.claim.is_some() { self.adopt() } else { Ok(()) }
+        let is_store = self.claim.is_some() && self.table()?.is_native();
+        if self.is_inherited() && is_store { self.adopt() } else { Ok(()) }
     }
 
     /// Opens the store anew in the child of a fork, when the parent has let go of it.
     fn adopt(&mut self) -> Result<(), Failure> {
+        let claim = self.claim_anew()?;
+        let db = options(self.is_read_only).open_shared(&claim).map_err(|it| errno_of(&it))?;
+        self.move_to(db, claim);
+        Ok(())
+    }
+
+    /// Claims the file anew in the child of a fork, when the parent has let go of it.
+    pub(crate) fn claim_anew(&self) -> Result<SharedFile, Failure> {
         let deadline = Instant::now() + PARENT_WAIT_MAX;
-        let (db, claim) = loop {
-            match opening::reopen(&self.names.pag, self.flags, self.is_read_only) {
+        loop {
+            let file = self.pag.try_clone().map_err(|error| code_of(&error))?;
+            match claim_of(file, &self.names.pag, self.is_read_only) {
                 Err(error) if error.kind() == ErrorKind::Locked && Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
-                opened => break opened.map_err(|error| errno_of(&error))?,
+                claimed => return claimed.map_err(|error| errno_of(&error)),
             }
-        };
-        // The parent's, which does nothing here when it is dropped.
-        self.table = Some(Table::native(db));
+        }
+    }
+
+    /// Goes on with another handle, which has a claim of its own.
+    pub(crate) fn move_to(&mut self, db: Db, claim: SharedFile) {
+        self.table = Some(match self.table.take() {
+            // A parent's handle does nothing here when it is dropped.
+            Some(table) => table.moved_to(db),
+            None => Table::native(db),
+        });
         self.claim = Some(claim);
         self.process = std::process::id();
-        Ok(())
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd as _, OwnedFd, RawFd};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use libc::{O_ACCMODE, O_CLOEXEC, O_RDONLY, c_int, mode_t};
-use rustix::io::{DupFlags, FdFlags, dup3, fcntl_setfd};
+use splitpoint_ffi::{Identity, close_descriptor, replace_descriptor, set_close_on_exec};
 
 /// What a program asks for when it opens a database: flags and mode of open(2).
 #[derive(Clone, Copy, Debug)]
@@ -44,19 +44,17 @@ impl Flags {
 /// A file whose descriptor the program may have, use, and close.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
-    /// `None` only while it is dropped.
+    /// `None` while it is dropped, and after its number could not be given to another file.
     file: Option<File>,
-    device: u64,
-    inode: u64,
+    identity: Identity,
 }
 
 impl Descriptor {
     /// Takes a file; a program that is executed has its descriptor too, unless `flags` say otherwise.
     pub(crate) fn new(file: File, flags: Flags) -> io::Result<Self> {
-        let on_exec = if flags.has(O_CLOEXEC) { FdFlags::CLOEXEC } else { FdFlags::empty() };
-        fcntl_setfd(&file, on_exec)?;
-        let metadata = file.metadata()?;
-        Ok(Self { file: Some(file), device: metadata.dev(), inode: metadata.ino() })
+        set_close_on_exec(file.as_raw_fd(), flags.has(O_CLOEXEC));
+        let identity = Identity::of(&file.metadata()?);
+        Ok(Self { file: Some(file), identity })
     }
 
     /// Opens the file at `path`, which may be anything.
@@ -68,31 +66,35 @@ impl Descriptor {
         self.file.as_ref().map_or(-1, File::as_raw_fd)
     }
 
-    /// Gives the number of this descriptor to another file: a program that has it has the new file.
-    pub(crate) fn lead_to(&mut self, file: File, flags: Flags) -> io::Result<()> {
-        let new = Self::new(file, flags)?;
-        let on_exec = if flags.has(O_CLOEXEC) { DupFlags::CLOEXEC } else { DupFlags::empty() };
-        let Some(old) = self.file.take() else { return Ok(()) };
-        let mut number = OwnedFd::from(old);
-        let given = new.file.as_ref().map(|file| dup3(file, &mut number, on_exec));
-        self.file = Some(number.into());
-        (self.device, self.inode) = (new.device, new.inode);
-        given.transpose()?;
-        Ok(())
+    /// Returns which file it is.
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
     }
 
-    fn is_ours(&self, file: &File) -> bool {
-        let same = |it: std::fs::Metadata| (it.dev(), it.ino()) == (self.device, self.inode);
-        file.metadata().is_ok_and(same)
+    /// Returns another descriptor of the file, or `EBADF` if the program has closed this one.
+    pub(crate) fn try_clone(&self) -> io::Result<File> {
+        let closed = || io::Error::from_raw_os_error(libc::EBADF);
+        self.identity.checked(self.file.as_ref().ok_or_else(closed)?)?.try_clone()
+    }
+
+    /// Gives the number of this descriptor to another file: a program that has it has the new file.
+    pub(crate) fn lead_to(&mut self, file: &File, flags: Flags) -> io::Result<()> {
+        let identity = Identity::of(&file.metadata()?);
+        let was = std::mem::replace(&mut self.identity, identity);
+        let file = match self.file.take() {
+            Some(old) => replace_descriptor(old, was, file)?,
+            None => file.try_clone()?,
+        };
+        set_close_on_exec(file.as_raw_fd(), flags.has(O_CLOEXEC));
+        self.file = Some(file);
+        Ok(())
     }
 }
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        let Some(file) = self.file.take() else { return };
-        if !self.is_ours(&file) {
-            // The program has closed it, and the number may be another file's.
-            let _ = file.into_raw_fd();
+        if let Some(file) = self.file.take() {
+            let _ = close_descriptor(file, self.identity);
         }
     }
 }

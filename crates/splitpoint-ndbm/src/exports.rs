@@ -96,7 +96,7 @@ pub unsafe extern "C" fn dbm_fetch(dbm: *mut DBM, key: Datum) -> Datum {
         // SAFETY: the contract of ndbm.
         let key = unsafe { bytes(key) }?;
         let value = handle.database.fetch(key, |value| handle.value.lend(value))?;
-        Ok(value.unwrap_or(Datum::NONE))
+        value.unwrap_or(Ok(Datum::NONE))
     };
     // SAFETY: the contract of ndbm.
     unsafe { call(dbm, Datum::NONE, fetch) }
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn dbm_delete(dbm: *mut DBM, key: Datum) -> c_int {
 pub unsafe extern "C" fn dbm_firstkey(dbm: *mut DBM) -> Datum {
     let first = |handle: &mut Handle| {
         let key = handle.database.first_key()?;
-        Ok(key.map_or(Datum::NONE, |key| handle.key.lend(key)))
+        key.map_or(Ok(Datum::NONE), |key| handle.key.lend(key))
     };
     // SAFETY: the contract of ndbm.
     unsafe { call(dbm, Datum::NONE, first) }
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn dbm_firstkey(dbm: *mut DBM) -> Datum {
 pub unsafe extern "C" fn dbm_nextkey(dbm: *mut DBM) -> Datum {
     let next = |handle: &mut Handle| {
         let key = handle.database.next_key()?;
-        Ok(key.map_or(Datum::NONE, |key| handle.key.lend(key)))
+        key.map_or(Ok(Datum::NONE), |key| handle.key.lend(key))
     };
     // SAFETY: the contract of ndbm.
     unsafe { call(dbm, Datum::NONE, next) }

@@ -1,6 +1,9 @@
 //! The files of a database.
 
+use std::io;
 use std::path::{Path, PathBuf};
+
+use splitpoint_ffi::beside;
 
 /// The paths that a name stands for.
 #[derive(Clone, Debug)]
@@ -18,11 +21,10 @@ impl Names {
         let [pag, dir, db] = [".pag", ".dir", ".db"].map(|ending| beside(name, ending));
         Self { pag, dir, db }
     }
-}
 
-/// Returns the path with something after it.
-pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
+    /// Returns them so that they stay the same when the program changes its directory.
+    pub(crate) fn absolute(self) -> io::Result<Self> {
+        let [pag, dir, db] = [self.pag, self.dir, self.db].map(std::path::absolute);
+        Ok(Self { pag: pag?, dir: dir?, db: db? })
+    }
 }

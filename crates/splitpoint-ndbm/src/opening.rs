@@ -5,15 +5,17 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use libc::{EAGAIN, EEXIST, EINVAL, ENOENT, EROFS, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC};
+use libc::{
+    EAGAIN, EEXIST, EINVAL, ENOENT, EROFS, ESTALE, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC,
+};
 use libc::{c_int, mode_t};
 use splitpoint::{Create, Db, Durability, Error, ErrorKind, Options, SharedFile, open_regular};
-use splitpoint_ffi::{errno_of, secure_variable};
+use splitpoint_ffi::{beside, converts_old_files, errno_of};
 use splitpoint_legacy::{Format, db185};
 
 use crate::database::{Database, Failure};
 use crate::descriptor::{Descriptor, Flags};
-use crate::names::{Names, beside};
+use crate::names::Names;
 use crate::table::Table;
 
 /// What `NAME.dir` holds: the original's mark and version, which it looks for.
@@ -67,7 +69,7 @@ impl Database {
     /// The code of the failure: `ENOENT`, `EEXIST`, `EAGAIN` if somebody else has it open and one of
     /// both may write, `EINVAL` if it is no database.
     pub fn open(request: &Request) -> Result<Self, Failure> {
-        let names = Names::of(&request.name);
+        let names = Names::of(&request.name).absolute().map_err(|error| code_of(&error))?;
         let flags = request.flags;
         if !is_there(&names.pag) && !flags.has(O_TRUNC) && names.db.is_file() {
             if flags.has(O_CREAT | O_EXCL) && is_database(&names.db) {
@@ -119,7 +121,7 @@ fn open_db(names: &Names, flags: Flags) -> Result<Option<Database>, Failure> {
 fn open_pag(names: Names, flags: Flags) -> Result<Database, Failure> {
     let opened = open_file(&names.pag, flags).map_err(|error| errno_of(&error))?;
     let Store { table, claim, file, may_convert } = store_in(&names, opened, flags)?;
-    let dir = if claim.is_some() && (flags.may_write() || flags.has(O_CREAT)) {
+    let dir = if table.is_native() && (flags.may_write() || flags.has(O_CREAT)) {
         make_dir(&names, flags).map_err(|error| code_of(&error))?;
         Some(Descriptor::open(&names.dir, flags).map_err(|error| code_of(&error))?)
     } else {
@@ -184,20 +186,35 @@ fn store_in(names: &Names, (file, is_new): (File, bool), flags: Flags) -> Result
             Ok(Store { table, claim: Some(claim), file: shown, may_convert: false })
         }
         Err(error) if error.kind() == ErrorKind::NotAStore => {
+            // What opens the file by its name and closes it ends the lock of a claim: it comes before.
             drop(claim);
             let table = splitpoint_legacy::open(&names.pag).map_err(|_| code(&error))?;
             let may_convert = !is_only_read;
             if may_convert && !converts_old_files() {
                 return Err(EROFS);
             }
-            Ok(Store { table: Table::old(Box::new(table)), claim: None, file: shown, may_convert })
+            // Two processes do not convert it at once.
+            let claim = if may_convert {
+                let file = shown.try_clone().map_err(|error| code_of(&error))?;
+                Some(claim_of(file, &names.pag, false).map_err(|error| code(&error))?)
+            } else {
+                None
+            };
+            if !shown.identity().has_name(&names.pag) {
+                return Err(ESTALE);
+            }
+            Ok(Store { table: Table::old(Box::new(table)), claim, file: shown, may_convert })
         }
         Err(error) => Err(code(&error)),
     }
 }
 
 /// Claims the place of a reader or of the writer in a file.
-fn claim_of(file: File, path: &Path, is_read_only: bool) -> splitpoint::Result<SharedFile> {
+pub(crate) fn claim_of(
+    file: File,
+    path: &Path,
+    is_read_only: bool,
+) -> splitpoint::Result<SharedFile> {
     if is_read_only {
         SharedFile::for_reader(file, path)
     } else {
@@ -209,16 +226,6 @@ fn claim_of(file: File, path: &Path, is_read_only: bool) -> splitpoint::Result<S
 pub(crate) fn options(is_read_only: bool) -> Options {
     let options = Options::new().durability(Durability::Buffered).gdbm_mark(true);
     if is_read_only { options.read_only() } else { options }
-}
-
-/// Opens a store again, in another process than before.
-pub(crate) fn reopen(
-    path: &Path,
-    flags: Flags,
-    is_read_only: bool,
-) -> splitpoint::Result<(Db, SharedFile)> {
-    let claim = claim_of(open_regular(path, &flags.existing())?, path, is_read_only)?;
-    Ok((options(is_read_only).open_shared(&claim)?, claim))
 }
 
 /// Makes `NAME.dir` if it is missing, empty, or another name of `NAME.pag`, as it was once.
@@ -251,11 +258,6 @@ pub(crate) fn is_own_dir(path: &Path) -> bool {
     let mut bytes = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
     read.is_ok() && bytes == DIR_BYTES[..4]
-}
-
-/// Returns whether the first change of an old database converts it. The environment alone decides.
-fn converts_old_files() -> bool {
-    secure_variable("SPLITPOINT_OLD_FILES").is_some_and(|value| value == "convert")
 }
 
 /// Returns the code of an error of the system.

@@ -29,6 +29,21 @@ impl Table {
         Self::Old(Old { table, keys: Vec::new(), next: 0 })
     }
 
+    /// Returns whether it is a store.
+    pub(crate) fn is_native(&self) -> bool {
+        matches!(self, Self::Native { .. })
+    }
+
+    /// Goes on with another handle of the same store, or with the store that was made of an old file.
+    /// The walk does not notice.
+    pub(crate) fn moved_to(self, db: Db) -> Self {
+        let walk = match self {
+            Self::Native { walk, .. } => walk,
+            Self::Old(old) => Box::new(old.into_walk()),
+        };
+        Self::Native { db, walk }
+    }
+
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
         match self {
             Self::Native { db, .. } => db.get(key),
@@ -104,6 +119,11 @@ impl Table {
 }
 
 impl Old {
+    /// Returns the walk over its keys, for a store that has them too.
+    fn into_walk(self) -> Walk {
+        if self.keys.is_empty() { Walk::default() } else { Walk::resumed(self.keys, self.next) }
+    }
+
     fn first_key(&mut self) -> Result<Option<&[u8]>> {
         self.read_keys()?;
         self.next_key()

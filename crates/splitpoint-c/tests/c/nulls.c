@@ -33,6 +33,9 @@ int main(void)
     REFUSED(sp_sync(NULL));
     REFUSED(sp_compact(NULL));
     REFUSED(sp_count(NULL, NULL));
+    value.data = "left behind";
+    REFUSED(sp_get_many(NULL, NULL, 1, &value));
+    CHECK(value.data == NULL);
     REFUSED(sp_get_stats(NULL, NULL));
     REFUSED(sp_scan_open(NULL, &scan));
     REFUSED(sp_scan_next(NULL, NULL, NULL));
@@ -87,7 +90,9 @@ int main(void)
     REFUSED(sp_get_copy(db, "a", 1, &data, NULL));
     REFUSED(sp_get_into(db, "a", 1, NULL, 1, &size));
     REFUSED(sp_get_into(db, "a", 1, NULL, 0, NULL));
+    value.data = "left behind";
     REFUSED(sp_get_many(db, NULL, 1, &value));
+    CHECK(value.data == NULL);
     REFUSED(sp_put_many(db, NULL, NULL, 1, SP_DEFAULT));
     REFUSED(sp_put_many(db, NULL, NULL, (size_t)-1, SP_DEFAULT));
     REFUSED(sp_apply(db, NULL, SP_DEFAULT));

@@ -120,6 +120,20 @@ fn old_databases_are_read_in_place_refused_for_writing_and_converted_if_asked() 
 }
 
 #[test]
+fn what_comes_between_the_opening_and_the_first_change_does_no_harm() {
+    let program = Program::new("ndbm_convert.c", LIBRARY, Link::Shared);
+    for case in ["goes elsewhere", "loses its name", "walks", "was killed", "are two", "is closed"]
+    {
+        let at = tempfile::tempdir().unwrap();
+        let name = at.path().join("old");
+        copy_old("ndbm-le-onepage.pag", Some("ndbm-le-onepage.dir"), &name);
+        let mut command = program.command();
+        command.arg(case).current_dir(at.path()).env("SPLITPOINT_OLD_FILES", "convert");
+        assert_eq!(succeed(&mut command), "", "{case}");
+    }
+}
+
+#[test]
 fn what_is_no_database_is_refused_and_left_as_it_is() {
     let program = Program::new("ndbm_old.c", LIBRARY, Link::Shared);
     let at = tempfile::tempdir().unwrap();

@@ -106,9 +106,20 @@ impl Program {
     #[track_caller]
     pub(crate) fn run_checked(&self, arguments: &[&Path]) {
         let valgrind = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=full"];
-        let wrapper = if has_program("valgrind") { &valgrind[..] } else { &[] };
+        let wrapper = if has_program("valgrind") {
+            &valgrind[..]
+        } else {
+            skip("valgrind is not installed: the program is run without");
+            &[]
+        };
         succeed(self.command_under(wrapper).args(arguments));
     }
+}
+
+/// Says what a test does not test here.
+#[expect(clippy::print_stdout, reason = "the harness shows it")]
+fn skip(reason: &str) {
+    println!("skipped: {reason}");
 }
 
 /// Runs a command that must end with status 0, and returns what it printed.

@@ -20,6 +20,11 @@ pub(crate) fn succeed(command: &mut Command) -> Output {
     output
 }
 
+/// Says why a test tests nothing here.
+pub(crate) fn skip(reason: &str) {
+    println!("skipped: {reason}");
+}
+
 /// Compiles a program of `tests/c` into a folder, and returns it.
 fn compile(name: &str, folder: &Path) -> PathBuf {
     let program = folder.join(format!("{name}.bin"));
@@ -42,6 +47,33 @@ fn run(program: &Path, args: &[&Path]) -> String {
 fn tables_do_what_the_manual_says_in_every_form() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(run(&compile("tables", folder.path()), &[]), "done\n");
+}
+
+/// Under valgrind, which ends with 9 for an invalid access or a block that is lost. A table in memory that
+/// grows reserves twice the memory of the machine, over which valgrind takes minutes: it is left out.
+#[test]
+fn the_calls_neither_leak_nor_touch_what_was_freed() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return skip("valgrind is not installed");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile("tables", folder.path());
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "300", "valgrind", "-q", "--error-exitcode=9"]);
+    command.args(["--leak-check=full", "--errors-for-leak-kinds=definite"]);
+    command.arg(program).args(["50", "files"]).current_dir(folder.path());
+    command.env("LD_LIBRARY_PATH", library().parent().expect("a folder"));
+    command.env_remove("SPLITPOINT_NEW_FILES");
+    assert_eq!(succeed(&mut command).stdout, b"done\n");
+}
+
+#[test]
+fn processes_take_turns_and_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = own().join("../splitpoint-legacy/tests/fixtures/db185-le-512-small.db");
+    let copy = folder.path().join("old.db");
+    std::fs::write(&copy, std::fs::read(sample).unwrap()).unwrap();
+    assert_eq!(run(&compile("processes", folder.path()), &[&copy]), "done\n");
 }
 
 /// The sample was written by the original on a machine of the other byte order.

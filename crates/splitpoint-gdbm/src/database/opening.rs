@@ -1,19 +1,19 @@
 //! How a database is opened, and made.
 
 use std::ffi::{CString, OsStr, c_int};
-use std::fs::{self, File};
+use std::fs::{File, Metadata};
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use splitpoint::{Error, SharedFile};
-use splitpoint_ffi::secure_variable;
+use splitpoint_ffi::{Identity, converts_old_files, set_close_on_exec};
 use splitpoint_legacy::{Format, OldFile};
 
 use super::{Database, Descriptor, FatalFunction, claim, head_of, native_options, process_id};
 use crate::code::{Code, Failure, Outcome};
-use crate::descriptor::{self, Identity};
+use crate::descriptor;
 use crate::flags;
 use crate::head::{Head, block_bytes_for};
 use crate::settings::Settings;
@@ -30,11 +30,6 @@ pub(crate) struct Request {
     pub(crate) flags: c_int,
     pub(crate) mode: libc::mode_t,
     pub(crate) fatal: Option<FatalFunction>,
-}
-
-/// Returns whether an old file that is opened for writing is converted: `SPLITPOINT_OLD_FILES`.
-fn converts_old_files() -> bool {
-    secure_variable("SPLITPOINT_OLD_FILES").is_some_and(|value| value == "convert")
 }
 
 impl Request {
@@ -80,9 +75,10 @@ impl Request {
             if !self.lock(&file)? {
                 return Err(self.refused(file));
             }
+            let (metadata, shared) = self.claim(file)?;
             // Whoever had the lock at the opening may have given the name to another file since.
-            if self.is_named(&file) {
-                return self.open_file(file);
+            if Identity::of(&metadata).has_name(&self.path()) {
+                return self.open_claimed(&metadata, shared);
             }
         }
         Err(self.refusal())
@@ -124,10 +120,17 @@ impl Request {
         if !self.lock(&copy)? {
             return Err(self.refused(copy));
         }
-        let is_close_on_exec = self.flags & flags::CLOEXEC != 0;
-        let mut database = self.open_file(copy)?;
+        let (is_close_on_exec, locks) = (self.flags & flags::CLOEXEC != 0, self.locks());
+        let opened =
+            self.claim(copy).and_then(|(metadata, shared)| self.open_claimed(&metadata, shared));
+        let mut database = opened.inspect_err(|_| {
+            // The program's descriptor has the lock too.
+            if locks {
+                descriptor::unlock(fd);
+            }
+        })?;
         if is_close_on_exec {
-            descriptor::set_close_on_exec(fd, true);
+            set_close_on_exec(fd, true);
         }
         // SAFETY: the program has handed it over.
         database.given = Some(unsafe { File::from_raw_fd(fd) });
@@ -143,29 +146,26 @@ impl Request {
             .map_err(|error| Failure::of_io(Code::FILE_OPEN_ERROR, &error))
     }
 
-    fn is_named(&self, file: &File) -> bool {
-        let Ok(metadata) = file.metadata() else { return false };
-        let named = fs::metadata(self.path());
-        named.is_ok_and(|named| Identity::of(&named) == Identity::of(&metadata))
-    }
-
-    /// Opens a file that is locked.
-    fn open_file(self, file: File) -> Outcome<Database> {
+    /// Claims a place of a reader or the writer in a file that is locked.
+    fn claim(&self, file: File) -> Outcome<(Metadata, SharedFile)> {
         let metadata = file.metadata();
         let metadata = metadata.map_err(|error| Failure::of_io(Code::FILE_STAT_ERROR, &error))?;
         if metadata.is_dir() {
             return Err(Failure::new(Code::FILE_OPEN_ERROR, libc::EISDIR));
         }
+        let shared = claim(file, &self.path(), self.is_writer());
+        shared.map(|shared| (metadata, shared)).map_err(|error| self.of_open(&error))
+    }
+
+    /// Opens a file in which this process has a place.
+    fn open_claimed(self, metadata: &Metadata, shared: SharedFile) -> Outcome<Database> {
         let of_system = u32::try_from(metadata.blksize()).unwrap_or(4096);
         let block_bytes = block_bytes_for(self.block_size, of_system);
         let is_new = self.is_writer() && (self.is_new() || metadata.len() == 0);
         let wants_exactly = self.flags & flags::BSEXACT != 0;
         if is_new && wants_exactly && u32::try_from(self.block_size) != Ok(block_bytes) {
-            SharedFile::close_other(file);
             return Err(Failure::of(Code::BLOCK_SIZE_ERROR));
         }
-        let path = self.path();
-        let shared = claim(file, &path, self.is_writer()).map_err(|error| self.of_open(&error))?;
         if self.is_new() {
             let cut = shared.file().set_len(0);
             cut.map_err(|error| Failure::of_io(Code::FILE_TRUNCATE_ERROR, &error))?;
@@ -176,10 +176,10 @@ impl Request {
         match options.open_shared(&shared) {
             Ok(db) => {
                 let head = head_of(&db, block_bytes_for(0, of_system))?;
-                let identity = Identity::of(&metadata);
+                let identity = Identity::of(metadata);
                 Ok(self.database(identity, Descriptor::Shared(shared), Table::native(db), head))
             }
-            Err(error) => self.open_old(Identity::of(&metadata), shared, &error),
+            Err(error) => self.open_old(Identity::of(metadata), shared, &error),
         }
     }
 
@@ -187,26 +187,43 @@ impl Request {
     fn open_old(self, identity: Identity, shared: SharedFile, error: &Error) -> Outcome<Database> {
         let path = self.path();
         let failure = self.of_open(error);
-        let is_named = fs::metadata(&path).is_ok_and(|named| Identity::of(&named) == identity);
-        if failure.code != Code::BAD_MAGIC_NUMBER || !is_named || !is_gdbm(&path) {
+        if failure.code != Code::BAD_MAGIC_NUMBER {
             return Err(failure);
         }
-        let may_convert = converts_old_files();
+        // What opens the file by its name and closes it ends the lock of a claim: it comes before.
+        let plain = shared.into_file().ok_or(failure)?;
+        if !identity.has_name(&path) || !is_gdbm(&path) {
+            SharedFile::close_other(plain);
+            return Err(failure);
+        }
+        let may_convert = self.is_writer() && converts_old_files();
         if self.is_writer() && !may_convert {
+            SharedFile::close_other(plain);
             return Err(Failure::new(Code::CANT_BE_WRITER, libc::EROFS));
         }
         let file = splitpoint_legacy::open(&path).map_err(|error| self.of_open(&error))?;
         let head = head_of_old(&file);
-        let Some(plain) = shared.into_file() else { return Err(failure) };
+        let descriptor = if may_convert {
+            // Two processes do not convert it at once, also where they do not lock.
+            let shared = claim(plain, &path, true).map_err(|error| self.of_open(&error))?;
+            if !identity.has_name(&path) {
+                return Err(failure);
+            }
+            Descriptor::Shared(shared)
+        } else {
+            Descriptor::Plain(plain)
+        };
         let table = Table::Old(OldTable::new(file));
-        let mut database = self.database(identity, Descriptor::Plain(plain), table, head);
+        let mut database = self.database(identity, descriptor, table, head);
         database.may_convert = may_convert;
         Ok(database)
     }
 
     fn database(self, identity: Identity, file: Descriptor, table: Table, head: Head) -> Database {
+        let path = self.path();
         Database {
-            path: self.path(),
+            // Where there is no directory to begin at, nothing can be replaced either.
+            path: std::path::absolute(&path).unwrap_or(path),
             is_writer: self.is_writer(),
             has_flock: self.locks(),
             settings: Settings::of_open(self.flags),

@@ -2,15 +2,18 @@
 
 use std::ffi::CString;
 use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use splitpoint::ErrorKind;
+use splitpoint_ffi::{Identity, Predecessor, Walk, beside, close_descriptor, replace_descriptor};
 
 use super::{Database, Descriptor, claim, native_options};
 use crate::code::{Code, Failure, Outcome};
-use crate::descriptor::{self, Identity};
+use crate::descriptor;
 use crate::table::Table;
 
 /// Bytes that a reorganization reads at a time.
@@ -18,15 +21,41 @@ const BUDGET: u64 = 64 << 20;
 /// Copies that are kept beside a file at most.
 const BACKUPS_MAX: u32 = 10_000;
 
+/// What a program wants of a recovery.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RecoveryWishes {
+    /// Whether a copy of the file is kept.
+    pub(crate) backs_up: bool,
+    /// Whether a sound database is rebuilt too.
+    pub(crate) is_forced: bool,
+    /// So many lost keys, lost buckets, or both together are too many; 0 never are.
+    pub(crate) failed_key_limit: usize,
+    pub(crate) failed_bucket_limit: usize,
+    pub(crate) failure_limit: usize,
+}
+
 /// What a recovery has found.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
     pub(crate) key_count: usize,
     pub(crate) bucket_count: usize,
     pub(crate) failed_key_count: usize,
+    pub(crate) failed_bucket_count: usize,
     /// What was damaged, in words.
     pub(crate) damage: Vec<String>,
     pub(crate) backup: Option<CString>,
+    /// Whether more was lost than the program allows, so that the file is as it was.
+    pub(crate) is_given_up: bool,
+}
+
+impl Recovered {
+    fn loses_too_much(&self, wishes: &RecoveryWishes) -> bool {
+        let reaches = |count: usize, limit: usize| limit != 0 && count >= limit;
+        let failure_count = self.failed_key_count.saturating_add(self.failed_bucket_count);
+        reaches(self.failed_key_count, wishes.failed_key_limit)
+            || reaches(self.failed_bucket_count, wishes.failed_bucket_limit)
+            || reaches(failure_count, wishes.failure_limit)
+    }
 }
 
 impl Database {
@@ -52,42 +81,40 @@ impl Database {
         self.reopen()
     }
 
-    /// Closes the store and opens it again, in the same file.
+    /// Closes the store and opens it again, in the same file. The walk does not notice.
     fn reopen(&mut self) -> Outcome<()> {
-        if let Some(Table::Native { db, walk }) = self.table.take() {
-            drop(walk);
-            let closed = db.close();
-            // What can be read is read again below.
-            if let Err(error) = closed
-                && error.kind() != ErrorKind::Poisoned
-            {
-                self.open_again()?;
-                return Err(Failure::of_sync(&error));
-            }
+        let Some(Table::Native { db, walk }) = self.table.take() else {
+            return self.open_again(Box::default());
+        };
+        let closed = db.close();
+        self.open_again(walk)?;
+        match closed {
+            // What can be read was read again.
+            Err(error) if error.kind() != ErrorKind::Poisoned => Err(Failure::of_sync(&error)),
+            _ => Ok(()),
         }
-        self.open_again()
     }
 
-    fn open_again(&mut self) -> Outcome<()> {
+    fn open_again(&mut self, walk: Box<Walk>) -> Outcome<()> {
         let Descriptor::Shared(file) = &self.file else {
             return Err(Failure::of(Code::NEED_RECOVERY));
         };
         let db = native_options(self.is_writer).open_shared(file);
         let db = db.map_err(|error| Failure::of_open(&error, self.is_writer))?;
-        self.table = Some(Table::native(db));
+        self.table = Some(Table::Native { db, walk });
         Ok(())
     }
 
     /// Verifies the database, and saves what can be read into a new file if it is damaged.
-    pub(crate) fn recover(&mut self, wants_backup: bool) -> Outcome<Recovered> {
+    pub(crate) fn recover(&mut self, wishes: &RecoveryWishes) -> Outcome<Recovered> {
         if !self.is_writer {
             return Err(Failure::of(Code::READER_CANT_STORE));
         }
         if self.may_convert && matches!(self.table, Some(Table::Old(_))) {
             self.convert_old()?;
         }
-        let backup = if wants_backup { Some(self.back_up()?) } else { None };
-        let mut recovered = Recovered { backup, ..Recovered::default() };
+        let backup = if wishes.backs_up { Some(self.back_up()?) } else { None };
+        let mut recovered = Recovered::default();
         // A new handle: the old one may refuse everything.
         let opened = self.reopen();
         recovered.damage = match (&self.table, opened) {
@@ -98,10 +125,16 @@ impl Database {
             (_, Err(failure)) => vec![failure.code.text().to_string_lossy().into_owned()],
             _ => return Err(Failure::of(Code::NEED_RECOVERY)),
         };
-        if !recovered.damage.is_empty() {
-            recovered.failed_key_count = self.repair()?;
+        if wishes.is_forced || !recovered.damage.is_empty() {
+            self.repair(wishes, &mut recovered, backup.as_deref())?;
         }
-        if let Some(Table::Native { db, .. }) = &self.table {
+        if let Some(backup) = backup {
+            let name = CString::new(backup.into_os_string().into_vec());
+            recovered.backup = Some(name.map_err(|_| Failure::of(Code::BACKUP_FAILED))?);
+        }
+        if let Some(Table::Native { db, .. }) = &self.table
+            && !recovered.is_given_up
+        {
             let stats = db.stats().map_err(|error| Failure::of_read(&error))?;
             recovered.key_count = stats.record_count as usize;
             recovered.bucket_count = stats.geometry.bucket_count() as usize;
@@ -110,69 +143,103 @@ impl Database {
     }
 
     /// Copies the file as it is, and returns the name of the copy.
-    fn back_up(&self) -> Outcome<CString> {
-        let failed = |error: std::io::Error| Failure::of_io(Code::BACKUP_FAILED, &error);
+    fn back_up(&self) -> Outcome<PathBuf> {
         for number in 1..BACKUPS_MAX {
             let name = beside(&self.path, &format!(".~{number}~"));
-            match File::options().write(true).create_new(true).open(&name) {
-                Ok(mut copy) => {
-                    let mut file = File::open(&self.path).map_err(failed)?;
-                    let copied = std::io::copy(&mut file, &mut copy);
-                    splitpoint::SharedFile::close_other(file);
-                    copied.and_then(|_| copy.sync_all()).map_err(failed)?;
-                    return CString::new(name.as_os_str().as_bytes())
-                        .map_err(|_| Failure::of(Code::BACKUP_FAILED));
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(failed(error)),
+            match self.copy_file(&name) {
+                Ok(()) => return Ok(name),
+                Err(failure) if failure.errno == libc::EEXIST => {}
+                Err(failure) => return Err(failure),
             }
         }
         Err(Failure::new(Code::BACKUP_FAILED, libc::EEXIST))
     }
 
-    /// Saves what can be read into a new file, which takes the name. Returns the number of records that
-    /// were lost.
-    fn repair(&mut self) -> Outcome<usize> {
-        let target = beside(&self.path, ".splitpoint-recovered");
-        // Of a recovery that was killed.
-        let _ = fs::remove_file(&target);
-        self.table = None;
-        // A repair opens the file by its name, and wants no writer.
-        let old = std::mem::replace(&mut self.file, Descriptor::None).into_file();
-        let old = old.ok_or_else(|| Failure::of(Code::NEED_RECOVERY))?;
-        if self.has_flock {
-            let _ = old.unlock();
-        }
-        let repaired = splitpoint::repair::repair(&self.path, &target);
-        self.file = Descriptor::Plain(old);
-        let report = repaired.map_err(|error| Failure::of_write(&error))?;
-        self.install(&target)?;
-        Ok(usize::try_from(report.damaged_count).unwrap_or(usize::MAX))
+    /// Copies the file as it is to a new one, durably.
+    fn copy_file(&self, target: &Path) -> Outcome<()> {
+        let failed = |error: io::Error| Failure::of_io(Code::BACKUP_FAILED, &error);
+        // By the descriptor: the name may be another file's.
+        let mut file = self.open_file()?;
+        let mode = file.metadata().map_err(failed)?.mode() & 0o600;
+        let mut copy = File::options();
+        let copy = copy.write(true).create_new(true).mode(mode).open(target);
+        let mut copy = copy.map_err(failed)?;
+        let copied = file
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| io::copy(&mut file, &mut copy))
+            .and_then(|_| copy.sync_all());
+        copied.map_err(failed).inspect_err(|_| drop(fs::remove_file(target)))
     }
 
-    /// Gives the name of the database to the store at `new`, and its descriptor to that file.
-    pub(super) fn install(&mut self, new: &Path) -> Outcome<()> {
-        let failed = |code| move |error: std::io::Error| Failure::of_io(code, &error);
+    /// Saves what can be read into a new file, which takes the name unless too much is lost.
+    ///
+    /// The damaged file stays locked: what is read is a copy of it, the backup if there is one.
+    fn repair(
+        &mut self,
+        wishes: &RecoveryWishes,
+        recovered: &mut Recovered,
+        backup: Option<&Path>,
+    ) -> Outcome<()> {
+        let old = self.predecessor()?;
+        let target = old.place_of_successor();
+        // Of a recovery that was killed.
+        let _ = fs::remove_file(&target);
+        let copy = beside(&target, ".damaged");
+        let source = if let Some(backup) = backup {
+            backup
+        } else {
+            let _ = fs::remove_file(&copy);
+            self.copy_file(&copy)?;
+            &copy
+        };
+        let repaired = splitpoint::repair::repair(source, &target);
+        let _ = fs::remove_file(&copy);
+        let report = repaired.map_err(|error| Failure::of_write(&error))?;
+        let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        recovered.failed_key_count = count(report.damaged_count + report.lost_big_count);
+        recovered.failed_bucket_count = count(report.lost_segment_count);
+        recovered.is_given_up = recovered.loses_too_much(wishes);
+        if recovered.is_given_up {
+            let _ = fs::remove_file(&target);
+            return Ok(());
+        }
+        self.install(&old, &target).inspect_err(|_| drop(fs::remove_file(&target)))
+    }
+
+    /// Gives the name of the database to the store at `new`, and its descriptor to that file. Whoever is
+    /// kept out of the old file is kept out of the new one from its first moment.
+    pub(super) fn install(&mut self, old: &Predecessor, new: &Path) -> Outcome<()> {
+        let failed = |code| move |error: io::Error| Failure::of_io(code, &error);
+        old.pass_on_access(new).map_err(failed(Code::ERR_FILE_MODE))?;
         let file = File::options().read(true).write(true).open(new);
         let file = file.map_err(failed(Code::FILE_OPEN_ERROR))?;
         if self.has_flock && !descriptor::try_lock(&file, true).unwrap_or(true) {
             return Err(Failure::of(Code::CANT_BE_WRITER));
         }
         let metadata = file.metadata().map_err(failed(Code::FILE_STAT_ERROR))?;
-        let path = fs::canonicalize(&self.path).map_err(failed(Code::ERR_REALPATH))?;
-        fs::rename(new, &path).map_err(failed(Code::FILE_WRITE_ERROR))?;
-        sync_directory(&path).map_err(failed(Code::FILE_SYNC_ERROR))?;
+        let shared = claim(file, &self.path, true);
+        let shared = shared.map_err(|error| Failure::of_open(&error, true))?;
+        let db = native_options(true).open_shared(&shared);
+        let db = db.map_err(|error| Failure::of_open(&error, true))?;
+        old.replace(new).map_err(failed(Code::FILE_WRITE_ERROR))?;
 
-        let old = std::mem::replace(&mut self.file, Descriptor::None).into_file();
-        let Some(known) = self.given.take().or(old) else {
-            return Err(Failure::of(Code::NEED_RECOVERY));
+        // From here on it is the database, whatever fails.
+        self.table = Some(match self.table.take() {
+            Some(table @ Table::Old(_)) => table.moved_to(db),
+            _ => Table::native(db),
+        });
+        let was = std::mem::replace(&mut self.identity, Identity::of(&metadata));
+        let replaced = std::mem::replace(&mut self.file, Descriptor::None).into_file();
+        let known = if let Some(given) = self.given.take() {
+            replaced.map(|file| close_descriptor(file, was));
+            Some(given)
+        } else {
+            replaced
         };
-        let file = descriptor::replace(known, file).map_err(failed(Code::FILE_OPEN_ERROR))?;
-        self.identity = Identity::of(&metadata);
-        let shared = claim(file, &self.path, self.is_writer);
-        let shared = shared.map_err(|error| Failure::of_open(&error, self.is_writer))?;
+        let given = known.map(|known| replace_descriptor(known, was, shared.file()));
         self.file = Descriptor::Shared(shared);
-        self.open_again()
+        self.given = given.transpose().map_err(failed(Code::FILE_OPEN_ERROR))?;
+        old.sync().map_err(failed(Code::FILE_SYNC_ERROR))
     }
 
     /// Keeps the number of the descriptor that the program knows when another claim takes its place.
@@ -187,17 +254,4 @@ impl Database {
             self.given = Some(unsafe { File::from_raw_fd(number) });
         }
     }
-}
-
-/// Returns the path of a file beside another one.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_os_string();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
-/// Makes the names in the directory of a file durable.
-pub(super) fn sync_directory(path: &Path) -> std::io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }

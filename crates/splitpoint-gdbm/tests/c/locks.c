@@ -161,6 +161,26 @@ static void closed_descriptors(void) {
   for (fd = 3; fd < 35; fd++) CHECK(fcntl(fd, F_GETFD) != -1);
 }
 
+/* A daemon that closes all descriptors of its parent, and opens a log in their place. */
+static void closed_in_a_child(void) {
+  GDBM_FILE db = gdbm_open("left.db", 0, GDBM_NEWDB, 0600, NULL);
+  int number = gdbm_fdesc(db), status, fd;
+  pid_t child = fork();
+  CHECK(db != NULL && child >= 0);
+  if (child == 0) {
+    for (fd = 3; fd < 64; fd++) close(fd);
+    do {
+      fd = open("daemon.log", O_RDWR | O_CREAT, 0600);
+    } while (fd >= 0 && fd < number);
+    CHECK(fd == number && put(db, 1) == -1);
+    gdbm_close(db);
+    CHECK(lseek(fd, 0, SEEK_END) == 0 && close(fd) == 0);
+    _exit(0);
+  }
+  CHECK(gdbm_close(db) == 0);
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 /* Programs build under one name, and rename while it is open. */
 static void renames(void) {
   GDBM_FILE old, db = gdbm_open("built", 0, GDBM_NEWDB, 0600, NULL);
@@ -179,6 +199,7 @@ int main(void) {
   turns();
   daemons();
   renames();
+  closed_in_a_child();
   closed_descriptors();
   puts("done");
   return 0;

@@ -31,3 +31,8 @@ fn a_killed_writer_has_lost_nothing_that_it_stored() {
     }
     kill_after(50, &["sync"]);
 }
+
+#[test]
+fn a_recovery_keeps_its_locks_and_the_limits_of_the_program() {
+    assert_eq!(Program::compile("recover").run::<&str>(Whose::Ours, &[]), "done\n");
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Program, Whose, bind, original, succeed, text};
+use crate::support::{Program, Whose, bind, has_program, original, skip, succeed, text};
 
 /// Returns the pairs of a dump in text, in base64.
 fn pairs(dump: &str) -> BTreeMap<String, String> {
@@ -29,11 +29,8 @@ fn tool(whose: Whose, name: &str, folder: &Path, args: &[&str]) -> String {
 
 #[test]
 fn dumps_of_both_formats_load_in_both_directions() {
-    let has_tools = ["gdbm_dump", "gdbm_load"].iter().all(|name| {
-        Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
-    });
-    if original().is_none() || !has_tools {
-        return;
+    if original().is_none() || !["gdbm_dump", "gdbm_load"].into_iter().all(has_program) {
+        return skip("the original and its programs are not installed");
     }
     let program = Program::compile("dumps");
     let folder = program.folder.path();

@@ -52,3 +52,25 @@ fn old_files_are_read_in_place_refused_to_writers_and_converted_on_request() {
         }
     }
 }
+
+#[test]
+fn what_comes_between_the_opening_and_the_first_change_does_no_harm() {
+    let program = Program::compile("converts");
+    let sample = samples().into_iter().find(|path| path.ends_with("gdbm-be-std-word.gdbm"));
+    let sample = fs::read(sample.expect("it has 500 keys")).unwrap();
+    for case in [
+        "goes elsewhere",
+        "loses its name",
+        "walks",
+        "was killed",
+        "was kept",
+        "are two",
+        "is closed",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("old"), &sample).unwrap();
+        let mut command = program.command(Whose::Ours);
+        let output = crate::support::succeed(command.arg(case).current_dir(folder.path()));
+        assert_eq!(crate::support::text(output), "done\n", "{case}");
+    }
+}

@@ -21,7 +21,9 @@ fn the_library_exports_the_functions_of_the_header_and_nothing_else() {
 
 #[test]
 fn every_name_of_the_original_is_exported_but_its_internals() {
-    let Some(original) = crate::support::original() else { return };
+    let Some(original) = crate::support::original() else {
+        return crate::support::skip("the original is not installed");
+    };
     let internals = [
         "gdbm_avail_block_validate",
         "gdbm_avail_traverse",

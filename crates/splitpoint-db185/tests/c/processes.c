@@ -1,0 +1,159 @@
+/* Tables and several processes: processes FILE, where FILE is one of db 1.85 with little in it. */
+#include <db.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(claim)                                                       \
+  do {                                                                     \
+    if (!(claim)) {                                                        \
+      fprintf(stderr, "line %d: %s (errno %d)\n", __LINE__, #claim, errno); \
+      _exit(1);                                                            \
+    }                                                                      \
+  } while (0)
+
+static int put(DB *db, int n) {
+  char buf[20];
+  DBT key;
+  key.data = buf;
+  key.size = (size_t)sprintf(buf, "key %d", n);
+  return db->put(db, &key, &key, 0);
+}
+
+static int get(DB *db, int n) {
+  char buf[20];
+  DBT key, value;
+  key.data = buf;
+  key.size = (size_t)sprintf(buf, "key %d", n);
+  return db->get(db, &key, &value, 0);
+}
+
+static void wait_for(pid_t child) {
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+/* Only one process writes a file. */
+static void one_writer(const char *name) {
+  DB *db = dbopen(name, O_RDWR, 0, DB_HASH, NULL);
+  pid_t child;
+  CHECK(db != NULL && put(db, 1) == 0 && (child = fork()) >= 0);
+  if (child == 0) {
+    CHECK(dbopen(name, O_RDWR, 0, DB_HASH, NULL) == NULL && errno == EAGAIN);
+    CHECK(dbopen(name, O_RDONLY, 0, DB_HASH, NULL) == NULL && errno == EAGAIN);
+    _exit(0);
+  }
+  wait_for(child);
+  CHECK(put(db, 2) == 0 && db->close(db) == 0);
+}
+
+/* Two readers of one process do not let a writer in. */
+static void two_readers(const char *name) {
+  DB *one = dbopen(name, O_RDONLY, 0, DB_HASH, NULL), *other;
+  pid_t child;
+  CHECK(one != NULL && (other = dbopen(name, O_RDONLY, 0, DB_HASH, NULL)) != NULL);
+  CHECK(other->close(other) == 0 && (child = fork()) >= 0);
+  if (child == 0) {
+    CHECK(dbopen(name, O_RDWR, 0, DB_HASH, NULL) == NULL && errno == EAGAIN);
+    _exit(0);
+  }
+  wait_for(child);
+  CHECK(one->close(one) == 0);
+}
+
+/* A daemon: the parent opens, writes and closes; the child goes on, with the walk too. */
+static void daemons(const char *name) {
+  DB *db = dbopen(name, O_RDWR | O_CREAT, 0600, DB_HASH, NULL);
+  int pipes[2], i, number;
+  DBT key, value;
+  pid_t child;
+  char byte;
+  CHECK(db != NULL && pipe(pipes) == 0);
+  for (i = 100; i < 1100; i++) CHECK(put(db, i) == 0);
+  CHECK(db->seq(db, &key, &value, R_FIRST) == 0);
+  number = db->fd(db);
+  CHECK((child = fork()) >= 0);
+  if (child == 0) {
+    CHECK(close(pipes[1]) == 0 && read(pipes[0], &byte, 1) == 0);
+    CHECK(get(db, 5000) == 0 && put(db, 6000) == 0 && get(db, 6000) == 0);
+    for (i = 1; db->seq(db, &key, &value, R_NEXT) == 0; i++) continue;
+    CHECK(i >= 1000 && db->fd(db) == number);
+    CHECK(db->sync(db, 0) == 0 && db->close(db) == 0);
+    _exit(0);
+  }
+  /* What the child has of this it must not write over it. */
+  CHECK(put(db, 5000) == 0);
+  for (i = 100; i < 1100; i++) CHECK(put(db, i + 10000) == 0);
+  CHECK(db->close(db) == 0 && close(pipes[1]) == 0);
+  wait_for(child);
+  CHECK((db = dbopen(name, O_RDONLY, 0, DB_HASH, NULL)) != NULL);
+  CHECK(get(db, 5000) == 0 && get(db, 6000) == 0);
+  for (i = 100; i < 1100; i++) CHECK(get(db, i) == 0 && get(db, i + 10000) == 0);
+  CHECK(db->close(db) == 0);
+}
+
+/* While the parent has the table, its child changes nothing, whether it closes the table or not. */
+static void children(const char *name) {
+  DB *db = dbopen(name, O_RDWR | O_CREAT, 0600, DB_HASH, NULL);
+  int closes;
+  CHECK(db != NULL);
+  for (closes = 0; closes < 2; closes++) {
+    pid_t child;
+    CHECK(put(db, 20000) == 0 && (child = fork()) >= 0);
+    if (child == 0) {
+      CHECK(put(db, 20001) == -1 && errno == EAGAIN);
+      if (closes) CHECK(db->close(db) == 0);
+      _exit(0);
+    }
+    wait_for(child);
+    CHECK(put(db, 20002 + closes) == 0);
+  }
+  CHECK(db->close(db) == 0 && (db = dbopen(name, O_RDONLY, 0, DB_HASH, NULL)) != NULL);
+  CHECK(get(db, 20000) == 0 && get(db, 20001) == 1 && get(db, 20002) == 0 && get(db, 20003) == 0);
+  CHECK(db->close(db) == 0);
+}
+
+/* In memory each process has its own. */
+static void in_memory(void) {
+  DB *db = dbopen(NULL, O_RDWR | O_CREAT, 0, DB_HASH, NULL);
+  pid_t child;
+  CHECK(db != NULL && put(db, 1) == 0 && (child = fork()) >= 0);
+  if (child == 0) {
+    CHECK(get(db, 1) == 0);
+    _exit(0);
+  }
+  wait_for(child);
+  CHECK(get(db, 1) == 0 && get(db, 2) == 1 && db->close(db) == 0);
+}
+
+/* The program has closed the descriptor, and its number is a file of its own. */
+static void closed(const char *name) {
+  DB *db = dbopen(name, O_RDWR | O_CREAT, 0600, DB_HASH, NULL);
+  int i, number, own;
+  CHECK(db != NULL && (number = db->fd(db)) >= 0 && close(number) == 0);
+  CHECK((own = open("own", O_RDWR | O_CREAT | O_TRUNC, 0600)) == number);
+  for (i = 0; i < 10; i++) put(db, 30000 + i);
+  db->close(db);
+  CHECK(lseek(own, 0, SEEK_END) == 0 && close(own) == 0);
+}
+
+int main(int argc, char **argv) {
+  int i;
+  CHECK(argc == 2);
+  alarm(50);
+  one_writer(argv[1]);
+  two_readers(argv[1]);
+  for (i = 0; i < 2; i++) {
+    if (i) setenv("SPLITPOINT_NEW_FILES", "db185", 1);
+    daemons(i ? "in-place.db" : "native.db");
+    children(i ? "in-place.db" : "native.db");
+    closed(i ? "in-place.db" : "native.db");
+  }
+  daemons(argv[1]);
+  in_memory();
+  puts("done");
+  return 0;
+}
