@@ -46,7 +46,7 @@ const LAYERS: &[&[&str]] = &[
     &["batch"],
     &["value"],
     &["pins"],
-    &["error", "atomic", "bitmap", "storage::fork", "testing::mutant"],
+    &["error", "atomic", "bitmap", "key_list", "storage::fork", "testing::mutant"],
     &["file_kind"],
 ];
 
