@@ -221,17 +221,22 @@ impl Store {
         let Some(reader) = &self.reader else { return Ok(None) };
         let storage = self.region.storage();
         let shared = storage.neighbours().expect("a file that others may change");
-        let is_kept = shared.keep_writers_out();
-        if !is_kept.map_err(|source| io_error("lock", storage.path(), source))? {
-            return Err(self.locked());
-        }
-        let no_writer = NoWriter(shared);
+        let no_writer = if self.takes_turns() {
+            // This is its turn.
+            None
+        } else {
+            let is_kept = shared.keep_writers_out();
+            if !is_kept.map_err(|source| io_error("lock", storage.path(), source))? {
+                return Err(self.locked());
+            }
+            Some(NoWriter(shared))
+        };
         reader.see_size(&self.region)?;
         reader.look(&self.region, |_| Ok(()))?;
         writer.superblock = read_superblock(storage)?;
         self.note_commit(writer);
         writer.extents = Extents::of(&self.region);
-        Ok(Some(no_writer))
+        Ok(no_writer)
     }
 }
 

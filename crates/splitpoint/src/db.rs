@@ -33,7 +33,7 @@ use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backup::{Backup, BackupReport};
@@ -46,7 +46,7 @@ use crate::pins::Bunch;
 use crate::snapshot::Snapshot;
 use crate::stats::{Lookups, Recovery, Stats};
 use crate::storage::shared_file::SharedFile;
-use crate::store::{Hold, Maintenance, Opened, Put, Step, Store, Writer};
+use crate::store::{Changing, Hold, Maintenance, Opened, Put, Step, Store, Writer};
 use crate::syncer::Syncer;
 use crate::table::{
     BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck,
@@ -385,10 +385,13 @@ impl Db {
     ) -> Result<()> {
         // Before the index is looked at: it may not be mapped here, and another process may change it.
         self.store.refuse_reading_in_fork()?;
-        if self.store.reader.is_some() {
+        if let Some(reader) = &self.store.reader {
             for key in keys {
                 let found = self.store.find_while_pinned(key, self.store.hash_of(key))?;
-                values.push(found.map(|pair| Value::pinned(pair.value, pins.take())));
+                values.push(found.map(|pair| match reader.is_per_call() {
+                    true => Value::owned(pair.value.to_vec()),
+                    false => Value::pinned(pair.value, pins.take()),
+                }));
             }
             return Ok(());
         }
@@ -643,8 +646,11 @@ impl Db {
             puts.push(self.store.prepare_put(key, value, PutMode::Replace, durability)?);
             Ok(())
         });
-        for put in &puts {
-            self.store.prefetch_candidates(put.hash);
+        // What another process may change is looked at in a turn.
+        if self.store.reader.is_none() {
+            for put in &puts {
+                self.store.prefetch_candidates(put.hash);
+            }
         }
         let mut writer = self.store.lock_for_change()?;
         let stored =
@@ -794,7 +800,7 @@ impl Db {
     }
 
     /// Does what the durability of several changes requires, and what compaction is owed for them.
-    fn finish_apply(&self, writer: MutexGuard<'_, Writer>, durability: Durability) -> Result<()> {
+    fn finish_apply(&self, writer: Changing<'_>, durability: Durability) -> Result<()> {
         let owed_bytes = writer.owed_bytes();
         self.finish(writer, durability)?;
         if owed_bytes > 0 {
@@ -806,7 +812,7 @@ impl Db {
 
     /// Does what the durability of a change requires, after the change has become visible.
     #[inline(always)]
-    fn finish(&self, mut writer: MutexGuard<'_, Writer>, durability: Durability) -> Result<()> {
+    fn finish(&self, mut writer: Changing<'_>, durability: Durability) -> Result<()> {
         let lsn = writer.log.position().lsn;
         let step =
             if durability == Durability::Async { self.pace(&mut writer) } else { Step::GoOn };
@@ -844,14 +850,14 @@ impl Db {
     /// Releases the lock, and has what a checkpoint needs done: by the background thread if the
     /// storage allows one.
     #[inline(always)]
-    fn advance_checkpoint(&self, writer: MutexGuard<'_, Writer>) {
+    fn advance_checkpoint(&self, writer: Changing<'_>) {
         if writer.checkpoints.needs_thread() {
             self.ask_for_checkpoint(writer);
         }
     }
 
     #[cold]
-    fn ask_for_checkpoint(&self, mut writer: MutexGuard<'_, Writer>) {
+    fn ask_for_checkpoint(&self, mut writer: Changing<'_>) {
         let may_have_thread = self.store.region.storage().may_sync_in_background();
         // Only once: the thread may be in a sync, and waking it costs a system call.
         if may_have_thread && self.handle.syncer.make_checkpoint(&self.store) {
@@ -931,7 +937,7 @@ impl Db {
 
     fn scan_with(&self, hold: Hold) -> Result<Scan<'_>> {
         // Hold the lock until the scan has noted which segments are younger.
-        let mut writer = self.store.lock()?;
+        let mut writer = self.store.lock_to_look()?;
         Scan::new(&self.store, &mut writer, hold)
     }
 
@@ -1106,7 +1112,7 @@ impl Db {
     /// # }
     /// ```
     pub fn stats(&self) -> Result<Stats> {
-        let mut writer = self.store.lock()?;
+        let mut writer = self.store.lock_to_look()?;
         self.store.collect_stats(&mut writer)
     }
 
@@ -1218,7 +1224,8 @@ impl Db {
         &self,
         mut watch: impl FnMut(CheckProgress) -> ControlFlow<()>,
     ) -> Result<CheckReport> {
-        let mut writer = self.store.lock()?;
+        let _turn = if self.store.takes_turns() { Some(self.store.lock_out_others()?) } else { None };
+        let mut writer = self.store.lock_to_look()?;
         self.store.check(&mut writer, &mut watch)
     }
 

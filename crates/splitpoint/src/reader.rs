@@ -25,7 +25,7 @@
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use crate::atomic::AtomicU64 as AtomicWord;
 use crate::error::{Error, Result};
@@ -49,8 +49,6 @@ pub(crate) struct Reader {
     pin_count: AtomicU64,
     /// The piece epoch of the pieces that are mapped; `UNKNOWN` before the first lookup.
     mapped_epoch: AtomicU64,
-    /// First granules of the pieces that are mapped, of each window.
-    pieces: Mutex<[Vec<u64>; 2]>,
 }
 
 /// Lookups of a handle that opened a closed store before it takes a place.
@@ -68,8 +66,26 @@ impl Reader {
             seats: Seats { seat: take_seat(region, !is_closed)?, next: OnceLock::new() },
             pin_count: AtomicU64::new(0),
             mapped_epoch: AtomicU64::new(UNKNOWN),
-            pieces: Mutex::default(),
         })
+    }
+
+    /// Takes a seat that locks nothing while nothing is pinned.
+    pub(crate) fn per_call(region: &Region) -> Result<Self> {
+        let storage = region.storage();
+        let shared = storage.neighbours().expect("only files are read beside a writer");
+        let seat = shared.take_seat_per_call(storage.path());
+        let seat = seat.map_err(|source| io_error("map the reader table of", storage.path(), source))?;
+        Ok(Self {
+            seats: Seats { seat, next: OnceLock::new() },
+            pin_count: AtomicU64::new(0),
+            mapped_epoch: AtomicU64::new(UNKNOWN),
+        })
+    }
+
+    /// Returns whether a pin keeps a lock that others may wait for: values are copied.
+    #[inline]
+    pub(crate) fn is_per_call(&self) -> bool {
+        self.seats.seat.is_per_call()
     }
 
     /// Returns the seat of this process, and takes one if it has none.
@@ -93,15 +109,23 @@ impl Reader {
     /// Pins everything that slots hold from now on.
     pub(crate) fn pin(&self, region: &Region) -> Result<Pin<'_>> {
         let mut seat = self.seat(region)?;
-        if !seat.has_place() {
+        if !seat.has_place() && !seat.is_per_call() {
             let pin_count = self.pin_count.fetch_add(1, Ordering::Relaxed);
             if pin_count == PINS_WITHOUT_PLACE {
                 self.take_place(region);
                 seat = self.seat(region)?;
             }
         }
-        let path = || region.storage().path();
-        seat.pin().map_err(|source| io_error("lock a byte of", path(), source))
+        seat.pin().map_err(|source| {
+            let storage = region.storage();
+            match source.kind() {
+                io::ErrorKind::WouldBlock => {
+                    let (path, pid) = (storage.path().to_path_buf(), writer_pid_of(storage));
+                    Error::Locked { path, pid }
+                }
+                _ => io_error("lock a byte of", storage.path(), source),
+            }
+        })
     }
 
     /// Takes a place, if there is one, so that a pin is no system call from now on.
@@ -166,34 +190,15 @@ impl Reader {
     /// Maps the pieces as the live header lists them, and returns their epoch.
     #[cold]
     fn map_pieces(&self, region: &Region) -> Result<u64> {
-        let mut mapped = self.lock();
-        loop {
-            let epoch = region.live().piece_epoch();
-            let listed = LineWindow::ALL.map(|window| region.windows.listed_pieces(window));
-            fence(Ordering::Acquire);
-            if region.live().piece_epoch() != epoch {
-                continue;
-            }
-            region.see_size()?;
-            for (window, listed) in LineWindow::ALL.into_iter().zip(&listed) {
-                show_pieces(region, window, listed, &mut mapped[window.number()])?;
-            }
-            self.mapped_epoch.store(epoch, Ordering::Release);
-            return Ok(epoch);
-        }
+        let epoch = region.follow_pieces()?;
+        self.mapped_epoch.store(epoch, Ordering::Release);
+        Ok(epoch)
     }
 
     /// Learns how large the file is, and returns that.
     pub(crate) fn see_size(&self, region: &Region) -> Result<u64> {
-        // One thread at a time.
-        let _mapped = self.lock();
         region.see_size()?;
         Ok(region.view.file_bytes())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, [Vec<u64>; 2]> {
-        // What is mapped is noted after each step.
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -218,33 +223,6 @@ fn take_seat(region: &Region, wants_place: bool) -> Result<Seat> {
             io_error("take a place among the readers of", storage.path(), source)
         }),
     }
-}
-
-/// Has a window show the pieces that the live header lists; `mapped` is what it shows.
-fn show_pieces(
-    region: &Region,
-    window: LineWindow,
-    listed: &[u64],
-    mapped: &mut Vec<u64>,
-) -> Result<()> {
-    while mapped.len() > listed.len() {
-        region.hide_last_piece(window, mapped.len() - 1)?;
-        mapped.pop();
-    }
-    for (piece, &granule) in listed.iter().enumerate() {
-        match mapped.get_mut(piece) {
-            Some(before) if *before == granule => {}
-            Some(before) => {
-                region.show_piece_elsewhere(window, piece, granule)?;
-                *before = granule;
-            }
-            None => {
-                region.show_piece(window, piece, granule)?;
-                mapped.push(granule);
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The lines of an index that another process changes.

@@ -199,7 +199,7 @@ impl Store {
         mut each: impl FnMut(u64, &[u8]),
     ) -> Result<Option<u64>> {
         // Nothing is moved or reused meanwhile.
-        let _writer = self.lock()?;
+        let _writer = self.lock_out_others()?;
         let region = &self.region;
         let shape = region.windows.shape().load(crate::atomic::Ordering::Acquire);
         let geometry = Shape::of_word(shape).geometry;

@@ -1,11 +1,10 @@
 //! Changes that depend on what is stored: they read and write in one step, key by key.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::MutexGuard;
 
 use super::Db;
 use crate::error::{Error, Result};
-use crate::store::{Hold, Store, Writer};
+use crate::store::{Changing, Hold, Store};
 use crate::table::PutMode;
 use crate::value::Value;
 
@@ -367,9 +366,9 @@ enum ConditionalDelete<'db> {
 /// store has not changed, so the mutex need not be poisoned.
 pub(super) fn run_locked<'a, R>(
     store: &Store,
-    writer: MutexGuard<'a, Writer>,
+    writer: Changing<'a>,
     what: impl FnOnce() -> R,
-) -> (MutexGuard<'a, Writer>, R) {
+) -> (Changing<'a>, R) {
     let calling = store.begin_call();
     let run = catch_unwind(AssertUnwindSafe(what));
     drop(calling);

@@ -55,6 +55,8 @@ pub(crate) struct Checkpointing {
     finished_count: u64,
     /// Which of them both superblocks name, counted from 1; 0 if they are not known to agree.
     pub(super) replay_checkpoint: u64,
+    /// Before which log sequence number none is tried, after one that could not be written.
+    put_off_lsn: u64,
 }
 
 #[derive(Debug)]
@@ -88,6 +90,7 @@ impl Default for Checkpointing {
             begun_count: 0,
             finished_count: 0,
             replay_checkpoint: 0,
+            put_off_lsn: 0,
         }
     }
 }
@@ -148,6 +151,16 @@ impl Writer {
         let base_lsn = self.superblock.checkpoint.map_or(0, |name| name.lsn);
         let lsn = self.log.position().lsn;
         self.checkpoints.due_lsn = (base_lsn + interval).max(lsn + interval / GRACE_SHARE);
+    }
+
+    /// Notes when the next checkpoint is due, of a handle that takes turns: however many handles there are
+    /// and however short their lives. `before` has the one that the handle had to put off.
+    pub(super) fn schedule_checkpoint_by_turns(&mut self, region: &Region, before: &Checkpointing) {
+        self.checkpoints.bytes_min = before.bytes_min;
+        self.checkpoints.put_off_lsn = before.put_off_lsn;
+        let base_lsn = self.superblock.checkpoint.map_or(0, |name| name.lsn);
+        let due_lsn = base_lsn + self.checkpoint_interval(region);
+        self.checkpoints.due_lsn = due_lsn.max(before.put_off_lsn);
     }
 
     fn checkpoint_interval(&self, region: &Region) -> u64 {
@@ -218,6 +231,7 @@ impl Store {
         assert!(writer.checkpoints.due_lsn <= lsn, "nothing is done before it is due");
         let checkpoints = &mut writer.checkpoints;
         let advanced = match &mut checkpoints.progress {
+            Progress::Idle if self.turns.is_some() => self.checkpoint_in_turn(writer, lsn),
             Progress::Idle => self.begin_checkpoint(writer, lsn),
             Progress::Walking { image, by: Walking::Writer { step_bytes } } => {
                 let steps = ((lsn - checkpoints.due_lsn) / *step_bytes + 1)
@@ -332,6 +346,7 @@ impl Store {
         }
         let interval = writer.checkpoint_interval(&self.region);
         writer.checkpoints.due_lsn = writer.log.position().lsn + interval / WALK_SHARE;
+        writer.checkpoints.put_off_lsn = writer.checkpoints.due_lsn;
     }
 
     /// Makes a whole image durable, and the superblock that names it; then the one before is free.
@@ -359,7 +374,43 @@ impl Store {
             }
         };
         let mut writer = self.lock()?;
-        let writer = &mut *writer;
+        self.note_durable_checkpoint(&mut writer, name, superblock)
+    }
+
+    /// Makes a checkpoint within a turn, all of it: a handle that is closed after one change would never
+    /// end one that is made beside changes.
+    fn checkpoint_in_turn(&self, writer: &mut Writer, lsn: u64) -> Result<()> {
+        self.begin_checkpoint(writer, lsn)?;
+        self.walk_to_end(writer)?;
+        let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Syncing);
+        let Progress::Written { image, .. } = progress else {
+            writer.checkpoints.progress = progress;
+            return Ok(());
+        };
+        let name = image.name();
+        let made = self.make_durable_in_turn(writer, name);
+        // Which of the two checkpoints a superblock names is not known after an error: both stay.
+        let superblock = made.inspect_err(|error| self.group.fail(error))?;
+        self.note_durable_checkpoint(writer, name, superblock)?;
+        // Nobody else may come to it: the next turn begins anew.
+        self.reuse_emptied(writer);
+        Ok(())
+    }
+
+    fn make_durable_in_turn(&self, writer: &mut Writer, name: CheckpointName) -> Result<Superblock> {
+        let durable_lsn = self.sync_by_turns()?;
+        assert!(name.lsn <= durable_lsn, "a checkpoint needs the log before it");
+        self.group.note_durable(durable_lsn);
+        self.region.sync_range(name.offset, name.bytes)?;
+        self.write_naming(superblock_naming(writer, name))
+    }
+
+    fn note_durable_checkpoint(
+        &self,
+        writer: &mut Writer,
+        name: CheckpointName,
+        superblock: Superblock,
+    ) -> Result<()> {
         assert!(matches!(writer.checkpoints.progress, Progress::Syncing), "a close waits for this");
         assert_eq!(superblock.checkpoint, Some(name), "the one before is released");
         let is_first = superblock.is_compacted && !writer.superblock.is_compacted;
@@ -393,11 +444,14 @@ impl Store {
         assert!(name.lsn <= self.group.durable_lsn(), "a checkpoint needs the log before it");
         let CheckpointName { offset, bytes, .. } = name;
         self.region.sync_range(offset, bytes)?;
-        let mut superblock = {
-            let writer = self.lock()?;
-            let is_compacted = writer.superblock.is_compacted || writer.wants_to_compact();
-            Superblock { is_compacted, checkpoint: Some(name), ..writer.superblock.clone() }
-        };
+        let writer = self.lock()?;
+        let superblock = superblock_naming(&writer, name);
+        drop(writer);
+        self.write_naming(superblock)
+    }
+
+    /// Makes a superblock durable that names a checkpoint; both copies of a store that is compacted.
+    fn write_naming(&self, mut superblock: Superblock) -> Result<Superblock> {
         let _writing = self.superblock_writes();
         self.region.write_superblock(&mut superblock, false)?;
         if superblock.is_compacted && !mutant::is_made(Mutant::OneSuperblock) {
@@ -461,4 +515,10 @@ impl Store {
             }
         }
     }
+}
+
+/// Returns the superblock that names a checkpoint.
+fn superblock_naming(writer: &Writer, name: CheckpointName) -> Superblock {
+    let is_compacted = writer.superblock.is_compacted || writer.wants_to_compact();
+    Superblock { is_compacted, checkpoint: Some(name), ..writer.superblock.clone() }
 }

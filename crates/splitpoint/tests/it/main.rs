@@ -71,4 +71,6 @@ mod store;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod turns;
+#[cfg(test)]
 mod writer;
