@@ -212,6 +212,18 @@ impl Drop for NoWriter<'_> {
 }
 
 impl Store {
+    /// Verifies a file that others change by turns, in a turn of this handle.
+    pub(crate) fn check_in_turn(
+        &self,
+        watch: &mut dyn FnMut(CheckProgress) -> ControlFlow<()>,
+    ) -> Result<CheckReport> {
+        let mut turn = self.lock_out_others()?;
+        if self.reader.is_none() {
+            return self.check(&mut turn, watch);
+        }
+        self.check(&mut *self.lock_to_look()?, watch)
+    }
+
     /// Keeps writers out of a file that this handle only reads, and learns what the last one left.
     ///
     /// # Errors

@@ -1112,8 +1112,10 @@ impl Db {
     /// # }
     /// ```
     pub fn stats(&self) -> Result<Stats> {
+        let moved_bytes = self.store.moved_by_turns()?;
         let mut writer = self.store.lock_to_look()?;
-        self.store.collect_stats(&mut writer)
+        let stats = self.store.collect_stats(&mut writer)?;
+        Ok(Stats { moved_bytes: moved_bytes.unwrap_or(stats.moved_bytes), ..stats })
     }
 
     /// Compacts the store while the program has nothing else to do, and gives memory, or room of the
@@ -1224,8 +1226,10 @@ impl Db {
         &self,
         mut watch: impl FnMut(CheckProgress) -> ControlFlow<()>,
     ) -> Result<CheckReport> {
-        let _turn = if self.store.takes_turns() { Some(self.store.lock_out_others()?) } else { None };
-        let mut writer = self.store.lock_to_look()?;
+        if self.store.takes_turns() {
+            return self.store.check_in_turn(&mut watch);
+        }
+        let mut writer = self.store.lock()?;
         self.store.check(&mut writer, &mut watch)
     }
 

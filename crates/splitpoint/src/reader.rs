@@ -24,8 +24,8 @@
 
 use std::cell::Cell;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::atomic::AtomicU64 as AtomicWord;
 use crate::error::{Error, Result};
@@ -74,7 +74,8 @@ impl Reader {
         let storage = region.storage();
         let shared = storage.neighbours().expect("only files are read beside a writer");
         let seat = shared.take_seat_per_call(storage.path());
-        let seat = seat.map_err(|source| io_error("map the reader table of", storage.path(), source))?;
+        let seat =
+            seat.map_err(|source| io_error("map the reader table of", storage.path(), source))?;
         Ok(Self {
             seats: Seats { seat, next: OnceLock::new() },
             pin_count: AtomicU64::new(0),

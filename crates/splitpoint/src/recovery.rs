@@ -103,11 +103,7 @@ pub(crate) fn open_storage(
 }
 
 /// Does the same for a handle as if it had all turns.
-fn open_alone(
-    storage: Box<dyn Storage>,
-    options: &Options,
-    may_create: bool,
-) -> Result<Opened> {
+fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) -> Result<Opened> {
     if may_create && is_unfinished_creation(&*storage) {
         be_alone(&*storage)?;
         return create(storage, options);

@@ -19,7 +19,12 @@ pub(super) struct GoOn {
 }
 
 impl TakeOver for GoOn {
-    fn take_over(&self, region: &Arc<Region>, before: &mut Writer, last: LastTurn) -> Result<Writer> {
+    fn take_over(
+        &self,
+        region: &Arc<Region>,
+        before: &mut Writer,
+        last: LastTurn,
+    ) -> Result<Writer> {
         let epoch = region.follow_pieces()?;
         debug_assert_eq!(epoch, region.live().piece_epoch(), "nobody else changes the pieces now");
         let superblock = read_superblock(region.storage())?;
@@ -40,7 +45,8 @@ impl TakeOver for GoOn {
         let (extents, (state, ..)) = match last {
             _ if is_clean => opening.go_on_from_close(region)?,
             LastTurn::Ended { is_not_clean_durably } => {
-                mark = Some(if is_not_clean_durably { Mark::NotCleanDurably } else { Mark::NotClean });
+                mark =
+                    Some(if is_not_clean_durably { Mark::NotCleanDurably } else { Mark::NotClean });
                 opening.go_on_from_turn(region)?
             }
             LastTurn::Killed => {

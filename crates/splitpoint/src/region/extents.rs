@@ -496,8 +496,8 @@ impl Extents {
                 .write("clear index space in", |storage| make_ready(storage, offset, bytes));
             let region = self.region.clone();
             let mut shown = region.windows.shown();
-            let mapped = made_ready
-                .and_then(|()| region.windows.map_one(window, piece, backing(offset)));
+            let mapped =
+                made_ready.and_then(|()| region.windows.map_one(window, piece, backing(offset)));
             if let Err(error) = mapped {
                 self.release(offset, bytes);
                 return Err(error);

@@ -90,8 +90,7 @@ impl Windows {
         listed: &[u64],
         shown: &mut Vec<u64>,
     ) -> Result<()> {
-        let failed =
-            |action| move |source| io_error(action, self.storage.path(), source);
+        let failed = |action| move |source| io_error(action, self.storage.path(), source);
         while shown.len() > listed.len() {
             self.unmap_last(window, shown.len() - 1).map_err(failed("unmap index space of"))?;
             shown.pop();

@@ -397,7 +397,11 @@ impl Store {
         Ok(())
     }
 
-    fn make_durable_in_turn(&self, writer: &mut Writer, name: CheckpointName) -> Result<Superblock> {
+    fn make_durable_in_turn(
+        &self,
+        writer: &mut Writer,
+        name: CheckpointName,
+    ) -> Result<Superblock> {
         let durable_lsn = self.sync_by_turns()?;
         assert!(name.lsn <= durable_lsn, "a checkpoint needs the log before it");
         self.group.note_durable(durable_lsn);

@@ -46,6 +46,7 @@ use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
 use crate::storage::open::TURN_WAIT;
 use crate::storage::reader_table::TurnWord;
+use crate::testing::mutant::{self, Mutant};
 
 /// How long to wait between two looks at the place of the writer: at first, and at most.
 const LOOK_AGAIN_MIN: Duration = Duration::from_micros(20);
@@ -60,7 +61,12 @@ pub(crate) trait TakeOver: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// Those of the file; nothing has changed then, unless the last turn had not ended.
-    fn take_over(&self, region: &Arc<Region>, before: &mut Writer, last: LastTurn) -> Result<Writer>;
+    fn take_over(
+        &self,
+        region: &Arc<Region>,
+        before: &mut Writer,
+        last: LastTurn,
+    ) -> Result<Writer>;
 }
 
 /// How the last turn ended.
@@ -160,6 +166,14 @@ impl Store {
         Ok(writer)
     }
 
+    /// Returns the bytes of records that a handle which takes turns has moved.
+    pub(crate) fn moved_by_turns(&self) -> Result<Option<u64>> {
+        match &self.turns {
+            Some(_) => Ok(Some(self.lock()?.moved_bytes())),
+            None => Ok(None),
+        }
+    }
+
     /// Returns whether the handle changes the file by turns.
     pub(crate) fn takes_turns(&self) -> bool {
         self.turns.is_some()
@@ -173,7 +187,9 @@ impl Store {
         Err(Error::Unsupported {
             path: self.region.storage().path().to_path_buf(),
             feature: Unsupported::Other,
-            reason: format!("{what} of a file that is changed by turns; open it with `Sharing::OneWriter`"),
+            reason: format!(
+                "{what} of a file that is changed by turns; open it with `Sharing::OneWriter`"
+            ),
         })
     }
 
@@ -214,8 +230,7 @@ impl Store {
         let taken = self.take_over(turns, writer, last);
         match &taken {
             Ok(()) => {
-                writer.turn =
-                    Turn { word: TurnWord::begun(number), number, is_held: true };
+                writer.turn = Turn { word: TurnWord::begun(number), number, is_held: true };
             }
             // Whoever comes next finds what this one has found.
             Err(_) => self.set_turn_word(found)?,
@@ -245,9 +260,10 @@ impl Store {
     /// Replaces the state of the writer by what the file says.
     fn take_over(&self, turns: &Turns, writer: &mut Writer, last: LastTurn) -> Result<()> {
         if self.region.live().has_failed_sync() {
-            let reason = "a sync of another process has failed: the file may lack what it shows; close \
+            let reason =
+                "a sync of another process has failed: the file may lack what it shows; close \
                           every handle, and open it again"
-                .to_string();
+                    .to_string();
             return Err(Error::Poisoned { reason });
         }
         let mut new = turns.take_over.take_over(&self.region, writer, last)?;
@@ -307,7 +323,8 @@ impl Store {
         let live = self.region.live();
         let lsn = writer.log.position().lsn;
         // Handles that were there all the time know what is durable; so did one that has gone.
-        let is_known = last.has_ended() || self.others.as_ref().is_some_and(|others| others.were_there());
+        let is_known =
+            last.has_ended() || self.others.as_ref().is_some_and(|others| others.were_there());
         let durable_lsn = match writer.superblock.is_clean {
             true => lsn,
             false if is_known => live.durable_lsn().min(lsn),
@@ -423,14 +440,18 @@ impl Store {
 
     /// Returns the ranges that the log has and names from `durable_lsn` to its end; `None` if it does
     /// not go back as far, or nothing is known to be durable.
-    fn ranges_between(&self, durable_lsn: u64, end: LogPosition) -> Result<Option<Vec<UnsyncedRange>>> {
+    fn ranges_between(
+        &self,
+        durable_lsn: u64,
+        end: LogPosition,
+    ) -> Result<Option<Vec<UnsyncedRange>>> {
         let view = &self.region.view;
         if durable_lsn == 0 || end.segment_offset == 0 {
             return Ok(None);
         }
         let mut segment_offset = end.segment_offset;
         let mut header = view.segment(segment_offset)?;
-        while header.base_lsn > durable_lsn {
+        while header.base_lsn > durable_lsn && !mutant::is_made(Mutant::SyncsTailAlone) {
             let previous = header.previous_offset;
             if previous == 0 {
                 return Ok(None);
@@ -442,8 +463,8 @@ impl Store {
             (segment_offset, header) = (previous, before);
         }
         let first = segment_offset + SegmentHeader::BYTES;
-        let offset = first + (durable_lsn - header.base_lsn);
-        let begin = LogPosition { segment_offset, offset, lsn: durable_lsn };
+        let offset = first + durable_lsn.saturating_sub(header.base_lsn);
+        let begin = LogPosition { segment_offset, offset, lsn: durable_lsn.max(header.base_lsn) };
         let mut walk = LogWalk::from_position(view, begin, Trust::Published, end.lsn)?;
         // Also the header, of a segment that was begun by the first change in it.
         let start = if offset == first { segment_offset } else { offset };
@@ -460,6 +481,7 @@ impl Store {
             }
             let Some(record) = walk.next_record()? else { break };
             match record.header.kind {
+                _ if mutant::is_made(Mutant::SyncsWithoutCopies) => {}
                 RecordKind::BigPut => {
                     let (offset, bytes) = big_target(&record)?;
                     named.push(UnsyncedRange { offset, bytes });

@@ -45,6 +45,8 @@ mod isolation;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod locks;
+#[cfg(test)]
 mod lost_device;
 #[cfg(test)]
 mod model;

@@ -53,7 +53,11 @@ fn two_handles_see_each_others_changes_at_once() {
         other.put("last", "change").unwrap();
         other.close().unwrap();
         let db = Db::open(&path).unwrap();
-        assert!(matches!(db.recovery(), Recovery::WarmRestart { records: 0 }), "{:?}", db.recovery());
+        assert!(
+            matches!(db.recovery(), Recovery::WarmRestart { records: 0 }),
+            "{:?}",
+            db.recovery()
+        );
         assert_eq!(db.len(), 2_001);
         assert_sound(&db);
     }
@@ -139,7 +143,10 @@ fn calls_of_several_changes_are_one_turn_each() {
         one.apply(&Batch::new().put("a", "1").put("b", "2").delete("c")).unwrap();
         other.apply(&Batch::new().put("a", "3").delete("b")).unwrap();
         one.put_many((0..100_u32).map(|i| (i.to_le_bytes(), "many"))).unwrap();
-        assert_eq!(other.update("a", |old| old.map(|old| [old, b"4"].concat())).unwrap().unwrap(), b"34");
+        assert_eq!(
+            other.update("a", |old| old.map(|old| [old, b"4"].concat())).unwrap().unwrap(),
+            b"34"
+        );
         assert!(one.compare_and_swap("a", Some(b"34"), Some(b"5")).unwrap());
         assert!(!other.compare_and_swap("a", Some(b"34"), Some(b"6")).unwrap());
         assert_eq!(other.get_or_insert_with("a", || "7").unwrap(), "5");
