@@ -243,7 +243,7 @@ impl Store {
             }
             Some(NoWriter(shared))
         };
-        reader.see_size(&self.region)?;
+        self.region.see_size()?;
         reader.look(&self.region, |_| Ok(()))?;
         writer.superblock = read_superblock(storage)?;
         self.note_commit(writer);

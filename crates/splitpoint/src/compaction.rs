@@ -191,6 +191,11 @@ impl Compaction {
         }
     }
 
+    /// Has the next change pay: of a handle that may be closed after it.
+    pub(crate) fn pay_at_once(&mut self) {
+        self.changes_left = 1;
+    }
+
     /// Goes on to pay for what `before` has counted, of a handle that did not write meanwhile.
     pub(crate) fn go_on(&mut self, before: &Self) {
         self.changes_left = before.changes_left.max(1);

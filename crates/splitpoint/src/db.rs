@@ -388,9 +388,12 @@ impl Db {
         if let Some(reader) = &self.store.reader {
             for key in keys {
                 let found = self.store.find_while_pinned(key, self.store.hash_of(key))?;
-                values.push(found.map(|pair| match reader.is_per_call() {
-                    true => Value::owned(pair.value.to_vec()),
-                    false => Value::pinned(pair.value, pins.take()),
+                values.push(found.map(|pair| {
+                    if reader.is_per_call() {
+                        Value::owned(pair.value.to_vec())
+                    } else {
+                        Value::pinned(pair.value, pins.take())
+                    }
                 }));
             }
             return Ok(());
@@ -859,6 +862,16 @@ impl Db {
     #[cold]
     fn ask_for_checkpoint(&self, mut writer: Changing<'_>) {
         let may_have_thread = self.store.region.storage().may_sync_in_background();
+        if writer.checkpoints.is_unsynced() {
+            writer.checkpoints.set_asked(true);
+            let lsn = writer.log.position().lsn;
+            drop(writer);
+            if !may_have_thread || !self.handle.syncer.schedule(&self.store, Duration::ZERO) {
+                // As below.
+                let _ = self.store.wait_durable(lsn, false);
+            }
+            return;
+        }
         // Only once: the thread may be in a sync, and waking it costs a system call.
         if may_have_thread && self.handle.syncer.make_checkpoint(&self.store) {
             writer.checkpoints.set_asked(true);

@@ -26,6 +26,8 @@ use std::cell::Cell;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::thread;
+use std::time::Duration;
 
 use crate::atomic::AtomicU64 as AtomicWord;
 use crate::error::{Error, Result};
@@ -53,6 +55,9 @@ pub(crate) struct Reader {
 
 /// Lookups of a handle that opened a closed store before it takes a place.
 const PINS_WITHOUT_PLACE: u64 = 1000;
+/// How often, and after how long, to look again at a file that is being opened: for half a minute.
+const OPENING_LOOKS: u32 = 30_000;
+const OPENING_PAUSE: Duration = Duration::from_millis(1);
 /// A piece epoch that no file has.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -117,7 +122,13 @@ impl Reader {
                 seat = self.seat(region)?;
             }
         }
-        seat.pin().map_err(|source| {
+        let pinned = match seat.pin() {
+            Err(error) if seat.is_per_call() && error.kind() == io::ErrorKind::WouldBlock => {
+                pin_after_opening(region, seat)
+            }
+            pinned => pinned,
+        };
+        pinned.map_err(|source| {
             let storage = region.storage();
             match source.kind() {
                 io::ErrorKind::WouldBlock => {
@@ -173,7 +184,7 @@ impl Reader {
             }
             match found {
                 // The record may be beyond the end that was known.
-                Err(Error::Corrupt { .. }) if self.see_size(region)? > known_bytes => {}
+                Err(Error::Corrupt { .. }) if region.see_size()? > known_bytes => {}
                 found => return found,
             }
         }
@@ -195,12 +206,22 @@ impl Reader {
         self.mapped_epoch.store(epoch, Ordering::Release);
         Ok(epoch)
     }
+}
 
-    /// Learns how large the file is, and returns that.
-    pub(crate) fn see_size(&self, region: &Region) -> Result<u64> {
-        region.see_size()?;
-        Ok(region.view.file_bytes())
+/// Pins when nobody who opens the file has it for himself any more.
+#[cold]
+fn pin_after_opening<'a>(region: &Region, seat: &'a Seat) -> io::Result<Pin<'a>> {
+    let shared = region.storage().neighbours().expect("only files are read beside a writer");
+    for _ in 0..OPENING_LOOKS {
+        let is_open = !shared.is_opened_by_other();
+        match seat.pin() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_open => {
+                thread::sleep(OPENING_PAUSE);
+            }
+            pinned => return pinned,
+        }
     }
+    seat.pin()
 }
 
 /// A seat, and those taken after it: one with a place, those of children. A child leaves the seat of its

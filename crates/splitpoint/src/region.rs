@@ -182,13 +182,13 @@ impl Region {
         self.device.live.of(&self.device.storage)
     }
 
-    /// Updates the size of a file that another process writes to.
-    pub(crate) fn see_size(&self) -> Result<()> {
+    /// Learns how large the file is that another process writes to, and returns that.
+    pub(crate) fn see_size(&self) -> Result<u64> {
         let _resizing = self.resizing();
         let file_bytes = self.write("read the size of", |storage| storage.see_size())?;
         self.view.see(file_bytes);
         self.let_go_of_outgrown();
-        Ok(())
+        Ok(file_bytes)
     }
 
     /// Waits until nobody changes what this handle knows of the size of the file, and keeps it so.

@@ -304,6 +304,9 @@ impl Store {
         {
             let mut writer = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
             writer.begin_compaction(&store, live_share, options);
+            if let Some(compacting) = writer.compacting.as_mut().filter(|_| store.takes_turns()) {
+                compacting.state.pay_at_once();
+            }
         }
         store.end_opening(last_turn);
         store
@@ -414,9 +417,9 @@ impl Store {
     /// Returns where the log ends now.
     pub(crate) fn log_end(&self) -> Result<LogPosition> {
         let mut writer = self.lock_to_look()?;
-        if let Some(reader) = &self.reader {
+        if self.reader.is_some() {
             self.note_commit(&mut writer);
-            reader.see_size(&self.region)?;
+            self.region.see_size()?;
         }
         Ok(writer.log.position())
     }
@@ -488,8 +491,8 @@ impl Store {
     pub(crate) fn version(&self, addr: Addr) -> Result<Record<'_>> {
         match (self.region.view.version(addr), &self.reader) {
             // It may be beyond the end that was known.
-            (Err(Error::Corrupt { .. }), Some(reader)) => {
-                reader.see_size(&self.region)?;
+            (Err(Error::Corrupt { .. }), Some(_)) => {
+                self.region.see_size()?;
                 self.region.view.version(addr)
             }
             (found, _) => found,
@@ -751,7 +754,8 @@ impl Store {
         let unsafe_age = unsafe_since.filter(|_| !is_durable).map(|since| since.elapsed());
         // Pins that have gone since the last change hold up nothing.
         // On a file system that has failed nobody waits for space.
-        if region.health().check().is_ok() {
+        // The grace periods of a file that is changed by turns belong to whoever has one.
+        if region.health().check().is_ok() && !self.takes_turns() {
             region.pins.poll();
         }
         Ok(Stats {

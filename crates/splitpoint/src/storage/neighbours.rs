@@ -4,6 +4,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::byte_locks::{self, LockByte, LockKind};
 use super::claim::{Room, claim, free_bytes};
 use super::no_room;
-use super::open::is_named;
 use super::own_file::OwnFile;
 use super::reader_table::{OtherReaders, Seat};
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
@@ -127,6 +127,11 @@ impl Neighbours {
         byte_locks::is_locked(file, LockByte::PRESENCE).unwrap_or(false)
     }
 
+    /// Returns whether another handle is opening the file to write.
+    pub(crate) fn is_opened_by_other(&self) -> bool {
+        Self::is_being_opened(&self.file)
+    }
+
     /// Returns whether a handle is open that may change the file.
     pub(crate) fn has_writer(&self) -> bool {
         Self::is_being_written(&self.file)
@@ -194,9 +199,9 @@ impl Neighbours {
         }
     }
 
-    /// Returns whether the name `path` leads to the file.
-    pub(crate) fn has_name(&self, path: &Path) -> bool {
-        is_named(&self.file, path).unwrap_or(true)
+    /// Returns whether any name leads to the file.
+    pub(crate) fn has_name(&self) -> bool {
+        self.file.metadata().map_or(true, |metadata| metadata.nlink() > 0)
     }
 
     fn other_readers(&self, is_alone: bool) -> io::Result<Option<Arc<OtherReaders>>> {

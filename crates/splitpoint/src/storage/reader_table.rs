@@ -40,6 +40,7 @@ const PARITY: usize = 0;
 const USED: usize = 1;
 const MOVES: usize = 2;
 const TURN: usize = 3;
+const WANTED: usize = 4;
 /// Words of a place, after its two counters.
 const PID: usize = 2;
 const SINCE: usize = 3;
@@ -58,7 +59,8 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 ///     24     8  turn: 1 while a handle that takes turns has its own (bit 0); 1 if the superblock said
 ///               durably, when it ended, that the store is not clean (bit 1); a random number of whoever
 ///               had it (bits 2-63). 0 if the last writer was a handle of another kind
-///     32    32  reserved
+///     32     8  1 if a handle waits for its turn, until one has got it
+///     40    24  reserved
 /// 64 * i     8  place i, from 1 on: pins on parity 0
 ///        +   8  8  pins on parity 1
 ///        +  16  8  process id of the owner, for messages
@@ -252,6 +254,18 @@ impl OtherReaders {
     pub(crate) fn set_turn(&self, turn: TurnWord) -> io::Result<()> {
         self.table()?.words()[TURN].store(turn.0, Ordering::Release);
         Ok(())
+    }
+
+    /// Returns whether a handle waits for its turn, or did when it was killed.
+    pub(crate) fn is_turn_wanted(&self) -> bool {
+        self.table().is_ok_and(|table| table.words()[WANTED].load(Ordering::Relaxed) != 0)
+    }
+
+    /// Notes that a handle waits for its turn, or that none does.
+    pub(crate) fn set_turn_wanted(&self, is_wanted: bool) {
+        if let Ok(table) = self.table() {
+            table.words()[WANTED].store(is_wanted.into(), Ordering::Relaxed);
+        }
     }
 
     /// Begins to move records, and returns whether their copies must name the originals: a reader may

@@ -32,6 +32,8 @@ const WALK_SHARE: u64 = 4;
 /// Share of the interval that the log grows after an open before there is a checkpoint, if one is
 /// due: an open of a large store for one change should not pay for it.
 const GRACE_SHARE: u64 = 64;
+/// Bytes of log that a checkpoint which is made within a turn syncs, if that can be helped.
+const TURN_SYNC_BYTES_MAX: u64 = 1 << 20;
 
 /// A checkpoint stays while the store is closed if it takes less than this share of the file.
 const KEPT_SHARE: u64 = 25;
@@ -63,6 +65,8 @@ pub(crate) struct Checkpointing {
 enum Progress {
     /// None is being made.
     Idle,
+    /// One is due in a turn, when the log before it has been synced; whether that has been asked for.
+    Unsynced { is_asked: bool },
     /// The buckets are walked.
     Walking { image: Box<CheckpointWriter>, by: Walking },
     /// The image is whole and not durable; whether the thread has been asked to make it so.
@@ -102,7 +106,7 @@ impl Checkpointing {
         let by_thread = Walking::Thread { is_asked: false };
         match &self.progress {
             Progress::Walking { by, .. } => *by == by_thread,
-            Progress::Written { is_asked, .. } => !is_asked,
+            Progress::Written { is_asked, .. } | Progress::Unsynced { is_asked } => !is_asked,
             Progress::Idle | Progress::Syncing => false,
         }
     }
@@ -111,6 +115,11 @@ impl Checkpointing {
     #[inline]
     pub(crate) fn is_syncing(&self) -> bool {
         matches!(self.progress, Progress::Syncing)
+    }
+
+    /// Returns whether one waits for a sync of the log.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        matches!(self.progress, Progress::Unsynced { .. })
     }
 
     /// Returns whether an image waits to be made durable.
@@ -122,7 +131,8 @@ impl Checkpointing {
     pub(crate) fn set_asked(&mut self, has_been: bool) {
         match &mut self.progress {
             Progress::Walking { by: Walking::Thread { is_asked }, .. }
-            | Progress::Written { is_asked, .. } => *is_asked = has_been,
+            | Progress::Written { is_asked, .. }
+            | Progress::Unsynced { is_asked } => *is_asked = has_been,
             _ => {}
         }
     }
@@ -138,7 +148,7 @@ impl Checkpointing {
 
     /// Returns whether nobody makes a checkpoint.
     pub(super) fn is_idle(&self) -> bool {
-        matches!(self.progress, Progress::Idle)
+        matches!(self.progress, Progress::Idle | Progress::Unsynced { .. })
     }
 }
 
@@ -231,7 +241,9 @@ impl Store {
         assert!(writer.checkpoints.due_lsn <= lsn, "nothing is done before it is due");
         let checkpoints = &mut writer.checkpoints;
         let advanced = match &mut checkpoints.progress {
-            Progress::Idle if self.turns.is_some() => self.checkpoint_in_turn(writer, lsn),
+            Progress::Idle | Progress::Unsynced { .. } if self.takes_turns() => {
+                self.checkpoint_in_turn(writer, lsn)
+            }
             Progress::Idle => self.begin_checkpoint(writer, lsn),
             Progress::Walking { image, by: Walking::Writer { step_bytes } } => {
                 let steps = ((lsn - checkpoints.due_lsn) / *step_bytes + 1)
@@ -246,7 +258,10 @@ impl Store {
                     }
                 })
             }
-            Progress::Walking { .. } | Progress::Written { .. } | Progress::Syncing => {
+            Progress::Walking { .. }
+            | Progress::Written { .. }
+            | Progress::Syncing
+            | Progress::Unsynced { .. } => {
                 checkpoints.due_lsn = u64::MAX;
                 Ok(())
             }
@@ -380,6 +395,16 @@ impl Store {
     /// Makes a checkpoint within a turn, all of it: a handle that is closed after one change would never
     /// end one that is made beside changes.
     fn checkpoint_in_turn(&self, writer: &mut Writer, lsn: u64) -> Result<()> {
+        let unsynced_bytes = lsn.saturating_sub(self.region.live().durable_lsn());
+        let grace = writer.checkpoint_interval(&self.region) / WALK_SHARE;
+        if unsynced_bytes > TURN_SYNC_BYTES_MAX && lsn < writer.checkpoints.due_lsn + grace {
+            // The others wait meanwhile; so most of the log is synced before, without a turn.
+            if !writer.checkpoints.is_unsynced() {
+                writer.checkpoints.progress = Progress::Unsynced { is_asked: false };
+            }
+            return Ok(());
+        }
+        writer.checkpoints.progress = Progress::Idle;
         self.begin_checkpoint(writer, lsn)?;
         self.walk_to_end(writer)?;
         let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Syncing);
@@ -491,7 +516,7 @@ impl Store {
                     continue;
                 }
                 Progress::Walking { .. } => self.walk_to_end(&mut writer)?,
-                Progress::Written { .. } => {}
+                Progress::Written { .. } | Progress::Unsynced { .. } => {}
             }
             drop(writer);
             self.finish_checkpoint()?;

@@ -39,18 +39,24 @@ use crate::log::append::{LogPosition, UnsyncedRange, coalesce};
 use crate::log::record::RecordKind;
 use crate::log::relocation::Relocation;
 use crate::log::scan::{LogWalk, Trust, big_target};
-use crate::options::{Options, Sharing};
+use crate::options::Options;
 use crate::region::Region;
 use crate::storage::Room;
 use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
 use crate::storage::open::TURN_WAIT;
-use crate::storage::reader_table::TurnWord;
+use crate::storage::reader_table::{OtherReaders, TurnWord};
 use crate::testing::mutant::{self, Mutant};
 
 /// How long to wait between two looks at the place of the writer: at first, and at most.
 const LOOK_AGAIN_MIN: Duration = Duration::from_micros(20);
-const LOOK_AGAIN_MAX: Duration = Duration::from_millis(1);
+const LOOK_AGAIN_MAX: Duration = Duration::from_micros(500);
+/// After how many turns in a row, or how much time, a handle lets another one have its turn: a change of
+/// hands costs as much as ten changes or twenty.
+const TURNS_IN_ROW: u32 = 64;
+const TIME_IN_ROW: Duration = Duration::from_micros(200);
+/// How long it waits for the other to take it.
+const GIVE_WAY_MAX: Duration = Duration::from_millis(2);
 /// How often the list of what is not durable is made anew while others sync.
 const LOOKS: u32 = 100;
 
@@ -99,11 +105,6 @@ impl Turns {
             needs_room: OnceLock::new(),
             looking: Mutex::new(looking),
         }
-    }
-
-    /// Returns whether the handle keeps no lock between calls.
-    pub(super) fn is_per_call(&self) -> bool {
-        self.options.sharing == Sharing::PerCall
     }
 }
 
@@ -203,7 +204,7 @@ impl Store {
             return Err(in_fork());
         }
         self.group.check()?;
-        self.wait_for_place(turns)?;
+        self.wait_for_place(turns, &mut writer.turn)?;
         writer.turn.is_held = true;
         let begun = self.begin_turn_in_place(turns, writer);
         if begun.is_err() {
@@ -217,6 +218,9 @@ impl Store {
         let found = self.turn_word(writer)?;
         let is_own = found == writer.turn.word && self.others.is_some();
         let number = if is_own { writer.turn.number } else { writer.log.next_salt() };
+        if found == TurnWord::NONE {
+            self.expect_name()?;
+        }
         // What is killed from now on has not ended its turn.
         self.set_turn_word(TurnWord::begun(number))?;
         if is_own {
@@ -230,7 +234,8 @@ impl Store {
         let taken = self.take_over(turns, writer, last);
         match &taken {
             Ok(()) => {
-                writer.turn = Turn { word: TurnWord::begun(number), number, is_held: true };
+                let (word, since) = (TurnWord::begun(number), Some(Instant::now()));
+                writer.turn = Turn { word, number, is_held: true, since, number_in_row: 1 };
             }
             // Whoever comes next finds what this one has found.
             Err(_) => self.set_turn_word(found)?,
@@ -267,15 +272,16 @@ impl Store {
             return Err(Error::Poisoned { reason });
         }
         let mut new = turns.take_over.take_over(&self.region, writer, last)?;
-        let needs_room = match turns.needs_room.get() {
-            Some(&needs_room) => needs_room,
-            None => {
-                let tails = new.log.rest_of_tail().into_iter();
-                let needs_room = self.region.claim_stores(tails)? == Room::OfFileSystem;
-                *turns.needs_room.get_or_init(|| needs_room)
-            }
+        if let (LastTurn::Killed, Some(others)) = (last, &self.others) {
+            others.end_move();
+        }
+        new.needs_room = if let Some(&needs_room) = turns.needs_room.get() {
+            needs_room
+        } else {
+            let tails = new.log.rest_of_tail().into_iter();
+            let needs_room = self.region.claim_stores(tails)? == Room::OfFileSystem;
+            *turns.needs_room.get_or_init(|| needs_room)
         };
-        new.needs_room = needs_room;
         new.opened_lsn = writer.opened_lsn;
         new.change_count = writer.change_count;
         if new.mark == Mark::NotCleanDurably {
@@ -343,40 +349,69 @@ impl Store {
         writer.turn.word = if self.others.is_some() { TurnWord::NONE } else { writer.turn.word };
     }
 
-    fn wait_for_place(&self, turns: &Turns) -> Result<()> {
+    fn wait_for_place(&self, turns: &Turns, turn: &mut Turn) -> Result<()> {
         let storage = self.region.storage();
-        let Some(neighbours) = storage.neighbours() else { return Ok(()) };
-        let path = storage.path();
+        let (Some(neighbours), Some(others)) = (storage.neighbours(), &self.others) else {
+            return Ok(());
+        };
         let try_to_take = || {
             let taken = neighbours.try_take_turn(turns.options.sharing);
-            taken.map_err(|source| io_error("lock a byte of", path, source))
+            taken.map_err(|source| io_error("lock a byte of", storage.path(), source))
         };
-        if !try_to_take()? {
-            let begun = Instant::now();
-            let mut pause = LOOK_AGAIN_MIN;
-            while !try_to_take()? {
-                if begun.elapsed() >= turns.wait_max {
-                    return Err(self.locked());
-                }
-                thread::sleep(pause);
-                pause = (pause * 2).min(LOOK_AGAIN_MAX);
-            }
+        turn.number_in_row += 1;
+        if others.is_turn_wanted() {
+            self.give_way(others, turn)?;
         }
-        self.expect_name(turns, neighbours)
-    }
-
-    /// Refuses a file that has lost its name to another one meanwhile: changes to it would be lost.
-    fn expect_name(&self, turns: &Turns, neighbours: &Neighbours) -> Result<()> {
-        let path = self.region.storage().path();
-        if !turns.is_per_call() || neighbours.has_name(path) {
+        if try_to_take()? {
             return Ok(());
         }
-        self.give_up_place(turns);
-        let source = std::io::Error::new(
-            std::io::ErrorKind::NotFound,
-            "another file has the name now; open it again",
-        );
-        Err(io_error("change", path, source))
+        let begun = Instant::now();
+        let mut pause = LOOK_AGAIN_MIN;
+        loop {
+            others.set_turn_wanted(true);
+            if try_to_take()? {
+                // Others that wait say so again.
+                others.set_turn_wanted(false);
+                return Ok(());
+            }
+            if begun.elapsed() >= turns.wait_max {
+                return Err(self.locked());
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LOOK_AGAIN_MAX);
+        }
+    }
+
+    /// Lets a handle that waits have its turn before this one has another, if this one has had some: it
+    /// would always be faster.
+    fn give_way(&self, others: &OtherReaders, turn: &Turn) -> Result<()> {
+        let is_last = || Ok(others.turn().map_err(|source| self.table_error(source))? == turn.word);
+        let is_time = turn.number_in_row >= TURNS_IN_ROW
+            || turn.since.is_none_or(|since| since.elapsed() >= TIME_IN_ROW);
+        if !is_time || !is_last()? {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        while is_last()? {
+            if begun.elapsed() >= GIVE_WAY_MAX {
+                // Whoever waited is stopped, or was killed.
+                others.set_turn_wanted(false);
+                break;
+            }
+            thread::sleep(LOOK_AGAIN_MIN);
+        }
+        Ok(())
+    }
+
+    /// Refuses a file that was replaced meanwhile by a handle of another kind: changes would be lost.
+    fn expect_name(&self) -> Result<()> {
+        let storage = self.region.storage();
+        if storage.neighbours().is_none_or(Neighbours::has_name) {
+            return Ok(());
+        }
+        let reason = "the file was replaced; open it again".to_string();
+        let source = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
+        Err(io_error("change", storage.path(), source))
     }
 
     fn give_up_place(&self, turns: &Turns) {
@@ -539,10 +574,14 @@ pub(crate) struct Turn {
     pub(super) word: TurnWord,
     number: u64,
     pub(super) is_held: bool,
+    /// When another handle had a turn last, as far as this one knows.
+    since: Option<Instant>,
+    /// Turns since then.
+    number_in_row: u32,
 }
 
 impl Default for Turn {
     fn default() -> Self {
-        Self { word: TurnWord::NONE, number: 0, is_held: false }
+        Self { word: TurnWord::NONE, number: 0, is_held: false, since: None, number_in_row: 0 }
     }
 }

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::thread;
+use std::time::Duration;
 
-use splitpoint::{Batch, Db, ErrorKind, Options, Recovery, Sharing};
+use splitpoint::{Batch, Db, Durability, ErrorKind, Options, Recovery, Sharing};
 
-use crate::support::{HANG, assert_sound, content};
+use crate::support::{HANG, assert_sound, content, rounds};
 
 const BY_TURNS: [Sharing; 2] = [Sharing::Shared, Sharing::PerCall];
 
@@ -163,4 +164,106 @@ fn calls_of_several_changes_are_one_turn_each() {
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{what}: {error}");
         }
     }
+}
+
+/// As workers of a web server do: each opens the store, stores one pair and closes it.
+#[test]
+fn handles_that_live_for_one_change_make_checkpoints_and_compact() {
+    for sharing in BY_TURNS {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.spt");
+        let options = compacting(sharing).durability(Durability::Buffered);
+        // Somebody has it open all the time, or nobody.
+        let other = (sharing == Sharing::Shared).then(|| options.open(&path).unwrap());
+        let mut largest = 0;
+        for i in 0..rounds(3_000, 10_000) {
+            let db = options.open(&path).unwrap();
+            db.put((i % 100).to_le_bytes(), [i as u8; 100]).unwrap();
+            if i % 100 == 99 {
+                let stats = db.stats().unwrap();
+                let checkpoint_end = stats.checkpoint.map_or(0, |made| made.log_bytes);
+                largest = largest.max(stats.log_bytes - checkpoint_end);
+            }
+            db.close().unwrap();
+        }
+        assert!(largest < 3 * (32 << 10), "{sharing:?}: a tail of {largest} bytes");
+        let file_bytes = std::fs::metadata(&path).unwrap().len();
+        assert!(file_bytes < 400_000, "{sharing:?}: {file_bytes} bytes for 100 pairs");
+        drop(other);
+        assert_sound(&Db::open(&path).unwrap());
+    }
+}
+
+#[test]
+fn a_turn_that_another_keeps_is_an_error_that_names_the_file_after_the_timeout() {
+    for sharing in BY_TURNS {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.spt");
+        let db = by_turns(sharing).lock_timeout(Duration::from_millis(20)).open(&path).unwrap();
+        db.put("key", "value").unwrap();
+        let other = by_turns(sharing).open(&path).unwrap();
+        other
+            .update("key", |_| {
+                // This is its turn.
+                let error = db.put("key", "another").unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+                assert!(error.to_string().contains("a.spt"), "{error}");
+                assert_eq!(db.get("key").unwrap().expect("readers never wait"), "value");
+                Some("new")
+            })
+            .unwrap();
+        db.put("key", "another").unwrap();
+        assert_eq!(other.get("key").unwrap().expect("it was stored"), "another");
+    }
+}
+
+#[test]
+fn a_handle_without_locks_goes_on_behind_handles_of_other_kinds() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let db = by_turns(Sharing::PerCall).open(&path).unwrap();
+    db.put("number", "0").unwrap();
+    let held = db.get("number").unwrap();
+    for (i, sharing) in [Sharing::OneWriter, Sharing::Exclusive, Sharing::Shared].iter().enumerate()
+    {
+        let other = Options::new().sharing(*sharing).open(&path).unwrap();
+        other.put("number", i.to_string()).unwrap();
+        other.put_many((0..1_000_u32).map(|key| (key.to_le_bytes(), [i as u8; 30]))).unwrap();
+        other.close().unwrap();
+        assert_eq!(db.get("number").unwrap().expect("it was stored"), i.to_string().as_str());
+        db.put("own", i.to_string()).unwrap();
+        assert_eq!(db.len(), 1_002);
+    }
+    drop(held);
+    // The name leads to another store now.
+    Db::open(&path).unwrap().close().unwrap();
+    splitpoint::rehash::rehash(&path).unwrap();
+    let error = db.put("own", "change").unwrap_err();
+    assert!(error.to_string().contains("a.spt"), "{error}");
+    drop(db);
+    assert_sound(&Db::open(&path).unwrap());
+}
+
+#[test]
+fn lookups_without_locks_in_between_never_fail_while_others_open_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let db = by_turns(Sharing::PerCall).open(&path).unwrap();
+    db.put("key", "value").unwrap();
+    thread::scope(|scope| {
+        let opening = scope.spawn(|| {
+            for i in 0..300 {
+                let options = if i % 2 == 0 { Options::new() } else { by_turns(Sharing::PerCall) };
+                let other = options.lock_timeout(HANG).open(&path).unwrap();
+                other.put(format!("{i}"), "value").unwrap();
+                other.close().unwrap();
+            }
+        });
+        while !opening.is_finished() {
+            assert_eq!(db.get("key").unwrap().expect("it was stored"), "value");
+            assert_eq!(db.get_many(["key", "none"]).unwrap().len(), 2);
+        }
+        opening.join().unwrap();
+    });
+    assert_eq!(db.len(), 301);
 }
