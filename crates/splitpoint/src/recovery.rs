@@ -113,18 +113,19 @@ fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) ->
     if may_be_changed && storage.neighbours().is_some() {
         return beside::open(storage, options);
     }
-    let last_turn = if options.access == Access::ReadWrite {
-        let noted = note_writer(&*storage);
-        noted.map_err(|source| io_error("write to", storage.path(), source))?
-    } else {
-        TurnWord::NONE
-    };
     let superblock = read_superblock(&*storage)?;
     refuse_cut(&*storage, &superblock)?;
     if options.access == Access::ReadWrite && superblock.write_features != 0 {
         return Err(unknown_features(storage.path()));
     }
     let hash = resolve_hash(&superblock, options)?;
+    // It is a store, and about to be changed.
+    let last_turn = if options.access == Access::ReadWrite {
+        let noted = note_writer(&*storage);
+        noted.map_err(|source| io_error("write to", storage.path(), source))?
+    } else {
+        TurnWord::NONE
+    };
     let log = Appender::new(
         random_u64(&*storage)?,
         superblock.segment_bytes_min.into(),
