@@ -29,8 +29,12 @@ pub(crate) fn sharing_by_name(py: Python<'_>, name: &str) -> PyResult<Sharing> {
     match name {
         "one-writer" => Ok(Sharing::OneWriter),
         "exclusive" => Ok(Sharing::Exclusive),
+        "shared" => Ok(Sharing::Shared),
+        "per-call" => Ok(Sharing::PerCall),
         _ => {
-            let message = format!("sharing is 'one-writer' or 'exclusive', not {name:?}");
+            let message = format!(
+                "sharing is 'one-writer', 'exclusive', 'shared' or 'per-call', not {name:?}"
+            );
             Err(error::invalid(py, &message))
         }
     }

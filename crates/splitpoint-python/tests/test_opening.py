@@ -123,8 +123,21 @@ class Flags(Scratch):
         with splitpoint.open(self.path(), "r"), self.assertRaises(BlockingIOError):
             splitpoint.open(self.path(), sharing="exclusive")
         splitpoint.open(self.path(), sharing="one-writer").close()
-        with self.assertRaisesRegex(ValueError, "sharing is 'one-writer' or 'exclusive'"):
+        with self.assertRaisesRegex(ValueError, "sharing is 'one-writer', 'exclusive'"):
             splitpoint.open(self.path(), sharing="alone")
+
+    def test_tables_change_a_file_by_turns(self):
+        for sharing in ("shared", "per-call"):
+            with self.subTest(sharing):
+                path = self.path() + sharing
+                with (
+                    splitpoint.open(path, sharing=sharing) as one,
+                    splitpoint.open(path, sharing=sharing) as two,
+                ):
+                    for i in range(100):
+                        (one, two)[i % 2][f"{i}"] = f"{i}"
+                        self.assertEqual((two, one)[i % 2][f"{i}"], f"{i}".encode())
+                    self.assertEqual(dict(one), dict(two))
 
     def test_an_open_waits_as_long_as_it_was_told(self):
         table, waiting = splitpoint.open(self.path()), threading.Event()

@@ -415,7 +415,7 @@ struct Kept<'a> {
 impl<'a> Kept<'a> {
     /// Keeps the log of a handle; `None` if its space was used again.
     fn of(store: &'a Store) -> Result<Option<Self>> {
-        let writer = store.lock()?;
+        let writer = store.lock_to_look()?;
         // Of a log that another process may begin to give away, the pairs are copied.
         if !writer.is_log_whole() || store.reader.is_some() {
             return Ok(None);

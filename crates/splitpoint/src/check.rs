@@ -26,7 +26,7 @@ use crate::region::{Extents, read_superblock};
 use crate::space::Extent;
 use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
-use crate::store::{Store, Writer};
+use crate::store::{Store, Writer, run_locked};
 
 /// One damage that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,6 +212,18 @@ impl Drop for NoWriter<'_> {
 }
 
 impl Store {
+    /// Verifies a file that others change by turns, in a turn of this handle.
+    pub(crate) fn check_in_turn(
+        &self,
+        watch: &mut dyn FnMut(CheckProgress) -> ControlFlow<()>,
+    ) -> Result<CheckReport> {
+        let turn = self.lock_out_others()?;
+        if self.reader.is_none() {
+            return run_locked(self, turn, |writer| self.check(writer, watch)).1;
+        }
+        run_locked(self, self.lock_to_look()?, |writer| self.check(writer, watch)).1
+    }
+
     /// Keeps writers out of a file that this handle only reads, and learns what the last one left.
     ///
     /// # Errors
@@ -221,18 +233,23 @@ impl Store {
         let Some(reader) = &self.reader else { return Ok(None) };
         let storage = self.region.storage();
         let shared = storage.neighbours().expect("a file that others may change");
-        let is_kept = shared.keep_writers_out();
-        if !is_kept.map_err(|source| io_error("lock", storage.path(), source))? {
-            return Err(self.locked());
-        }
-        let no_writer = NoWriter(shared);
-        reader.see_size(&self.region)?;
+        let no_writer = if self.takes_turns() {
+            // This is its turn.
+            None
+        } else {
+            let is_kept = shared.keep_writers_out();
+            if !is_kept.map_err(|source| io_error("lock", storage.path(), source))? {
+                return Err(self.locked());
+            }
+            Some(NoWriter(shared))
+        };
+        self.region.see_size()?;
         // New pieces do not change their epoch.
         reader.map_pieces(&self.region)?;
         writer.superblock = read_superblock(storage)?;
         self.note_commit(writer);
         writer.extents = Extents::of(&self.region);
-        Ok(Some(no_writer))
+        Ok(no_writer)
     }
 }
 

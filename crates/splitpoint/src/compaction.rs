@@ -191,6 +191,20 @@ impl Compaction {
         }
     }
 
+    /// Has the next change pay: of a handle that may be closed after it.
+    pub(crate) fn pay_at_once(&mut self) {
+        self.changes_left = 1;
+    }
+
+    /// Goes on to pay for what `before` has counted, of a handle that did not write meanwhile.
+    pub(crate) fn go_on(&mut self, before: &Self) {
+        self.changes_left = before.changes_left.max(1);
+        self.appended_bytes = before.appended_bytes;
+        self.buried_bytes = before.buried_bytes;
+        self.owed_bytes = before.owed_bytes;
+        self.moved_bytes = before.moved_bytes;
+    }
+
     /// Counts a change; returns whether it is time for a step.
     #[inline]
     pub(crate) fn is_step_due(&mut self) -> bool {

@@ -33,10 +33,9 @@ use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
-use self::update::run_locked;
 use crate::backup::{Backup, BackupReport};
 use crate::batch::{AsPair, Change, copied};
 use crate::check::{CheckProgress, CheckReport};
@@ -47,7 +46,7 @@ use crate::pins::Bunch;
 use crate::snapshot::Snapshot;
 use crate::stats::{Lookups, Recovery, Stats};
 use crate::storage::shared_file::SharedFile;
-use crate::store::{Hold, Maintenance, Opened, Put, Step, Store, Writer};
+use crate::store::{Changing, Hold, Maintenance, Opened, Put, Step, Store, Writer, run_locked};
 use crate::syncer::Syncer;
 use crate::table::{
     BatchAtomicity, Capabilities, Entries, PutMode, ScanGuarantee, Table, TableCheck,
@@ -386,10 +385,16 @@ impl Db {
     ) -> Result<()> {
         // Before the index is looked at: it may not be mapped here, and another process may change it.
         self.store.refuse_reading_in_fork()?;
-        if self.store.reader.is_some() {
+        if let Some(reader) = &self.store.reader {
             for key in keys {
                 let found = self.store.find_while_pinned(key, self.store.hash_of(key))?;
-                values.push(found.map(|pair| Value::pinned(pair.value, pins.take())));
+                values.push(found.map(|pair| {
+                    if reader.is_per_call() {
+                        Value::owned(pair.value.to_vec())
+                    } else {
+                        Value::pinned(pair.value, pins.take())
+                    }
+                }));
             }
             return Ok(());
         }
@@ -648,8 +653,11 @@ impl Db {
             puts.push(self.store.prepare_put(key, value, PutMode::Replace, durability)?);
             Ok(())
         });
-        for put in &puts {
-            self.store.prefetch_candidates(put.hash);
+        // What another process may change is looked at in a turn.
+        if self.store.reader.is_none() {
+            for put in &puts {
+                self.store.prefetch_candidates(put.hash);
+            }
         }
         let mut writer = self.store.lock_for_change()?;
         let stored =
@@ -799,7 +807,7 @@ impl Db {
     }
 
     /// Does what the durability of several changes requires, and what compaction is owed for them.
-    fn finish_apply(&self, writer: MutexGuard<'_, Writer>, durability: Durability) -> Result<()> {
+    fn finish_apply(&self, writer: Changing<'_>, durability: Durability) -> Result<()> {
         let owed_bytes = writer.owed_bytes();
         self.finish(writer, durability)?;
         if owed_bytes > 0 {
@@ -811,7 +819,7 @@ impl Db {
 
     /// Does what the durability of a change requires, after the change has become visible.
     #[inline(always)]
-    fn finish(&self, mut writer: MutexGuard<'_, Writer>, durability: Durability) -> Result<()> {
+    fn finish(&self, mut writer: Changing<'_>, durability: Durability) -> Result<()> {
         let lsn = writer.log.position().lsn;
         let step =
             if durability == Durability::Async { self.pace(&mut writer) } else { Step::GoOn };
@@ -849,15 +857,25 @@ impl Db {
     /// Releases the lock, and has what a checkpoint needs done: by the background thread if the
     /// storage allows one.
     #[inline(always)]
-    fn advance_checkpoint(&self, writer: MutexGuard<'_, Writer>) {
+    fn advance_checkpoint(&self, writer: Changing<'_>) {
         if writer.checkpoints.needs_thread() {
             self.ask_for_checkpoint(writer);
         }
     }
 
     #[cold]
-    fn ask_for_checkpoint(&self, mut writer: MutexGuard<'_, Writer>) {
+    fn ask_for_checkpoint(&self, mut writer: Changing<'_>) {
         let may_have_thread = self.store.region.storage().may_sync_in_background();
+        if writer.checkpoints.is_unsynced() {
+            writer.checkpoints.set_asked(true);
+            let lsn = writer.log.position().lsn;
+            drop(writer);
+            if !may_have_thread || !self.handle.syncer.schedule(&self.store, Duration::ZERO) {
+                // As below.
+                let _ = self.store.wait_durable(lsn, false);
+            }
+            return;
+        }
         // Only once: the thread may be in a sync, and waking it costs a system call.
         if may_have_thread && self.handle.syncer.make_checkpoint(&self.store) {
             writer.checkpoints.set_asked(true);
@@ -936,7 +954,7 @@ impl Db {
 
     fn scan_with(&self, hold: Hold) -> Result<Scan<'_>> {
         // Hold the lock until the scan has noted which segments are younger.
-        let mut writer = self.store.lock()?;
+        let mut writer = self.store.lock_to_look()?;
         Scan::new(&self.store, &mut writer, hold)
     }
 
@@ -1111,8 +1129,10 @@ impl Db {
     /// # }
     /// ```
     pub fn stats(&self) -> Result<Stats> {
-        let mut writer = self.store.lock()?;
-        self.store.collect_stats(&mut writer)
+        let moved_bytes = self.store.moved_by_turns()?;
+        let mut writer = self.store.lock_to_look()?;
+        let stats = self.store.collect_stats(&mut writer)?;
+        Ok(Stats { moved_bytes: moved_bytes.unwrap_or(stats.moved_bytes), ..stats })
     }
 
     /// Compacts the store while the program has nothing else to do, and gives memory, or room of the
@@ -1224,9 +1244,11 @@ impl Db {
         &self,
         mut watch: impl FnMut(CheckProgress) -> ControlFlow<()>,
     ) -> Result<CheckReport> {
+        if self.store.takes_turns() {
+            return self.store.check_in_turn(&mut watch);
+        }
         let writer = self.store.lock()?;
-        let check = |writer: &mut Writer| self.store.check(writer, &mut watch);
-        run_locked(&self.store, writer, check).1
+        run_locked(&self.store, writer, |writer| self.store.check(writer, &mut watch)).1
     }
 
     /// Writes a consistent copy of the store to the file `dest`, while other threads go on writing.

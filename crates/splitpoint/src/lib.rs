@@ -46,8 +46,8 @@
 //! sets of things already seen, tables too large for memory.
 //!
 //! - **It is not ordered.** There are no ranges and no "next key". Use a B-tree for those.
-//! - **One handle writes at a time**, for as long as it is open. Any number read meanwhile, in any
-//!   process: [`Options::sharing`].
+//! - **One handle writes at a time**, for as long as it is open or by turns. Any number read meanwhile, in
+//!   any process: [`Options::sharing`].
 //! - **Its transactions fit memory**: [`Options::transaction_bytes`] bounds them. They and snapshots are of
 //!   the process that writes.
 //! - **It is not for network file systems**, nor for disks that acknowledge a flush before it is
@@ -243,6 +243,10 @@
 //! writer is killed; the next writer takes over beside them. Another handle that wants to write gets
 //! [`ErrorKind::Locked`], at once or after [`Options::lock_timeout`]. A child of a fork uses
 //! [`Db::reopen`].
+//!
+//! With [`Sharing::Shared`] any number of handles change a file, in any process: each change waits for its
+//! turn and sees all that were made before. [`Sharing::PerCall`] does the same without a lock between
+//! calls.
 //!
 //! ```
 //! # fn main() -> splitpoint::Result<()> {

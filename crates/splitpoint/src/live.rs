@@ -328,6 +328,14 @@ impl<'a> Live<'a> {
         self.store(DURABLE, lsn);
     }
 
+    /// Notes that the log is durable up to `lsn`, unless more of it is: also for a handle without the
+    /// place of the writer.
+    pub(crate) fn raise_durable_lsn(self, lsn: u64) {
+        may_be_killed();
+        self.0[DURABLE].fetch_max(lsn, Ordering::AcqRel);
+        may_be_killed();
+    }
+
     /// Returns whether a sync has failed since the tables were built.
     ///
     /// The kernel marks the pages that it could not write as clean, so a later sync skips them, and

@@ -97,6 +97,35 @@ pub enum Sharing {
     OneWriter,
     /// Nobody else, or, for a handle that only reads, none that may change the store.
     Exclusive,
+    /// Any number of handles that change the store by turns, in this process and in others, and any
+    /// number that read it.
+    ///
+    /// Each change waits for its turn, and sees every change that was made before: processes that
+    /// [`increment`](crate::Db::increment) one counter count exactly. A process that is killed in its
+    /// turn loses nothing, and the next one goes on. Values that were returned stay valid while others
+    /// change the store.
+    ///
+    /// [`close`](crate::Db::close) does what the durability asks for, and no more: with
+    /// [`Durability::Buffered`] nothing. The next open goes on with the index as after a killed process.
+    ///
+    /// There are no snapshots, transactions and [`maintain`](crate::Db::maintain) through such a handle;
+    /// [`apply`](crate::Db::apply) and [`update`](crate::Db::update) are one turn each.
+    Shared,
+    /// As [`Shared`](Self::Shared), and without any lock between calls: for a program that locks the
+    /// file itself, or keeps it open for long and uses it seldom.
+    ///
+    /// A lookup locks the file while it lasts, which takes microseconds, and returns a copy of the value.
+    /// A handle of another kind may come between two calls; while it keeps this one out,
+    /// a call returns [`ErrorKind::Locked`](crate::ErrorKind::Locked) after
+    /// [`Options::lock_timeout`]. A [`Scan`](crate::cursor::Scan) keeps its lock until it is dropped.
+    PerCall,
+}
+
+impl Sharing {
+    /// Returns whether handles of this kind change a file by turns.
+    pub(crate) fn takes_turns(self) -> bool {
+        matches!(self, Self::Shared | Self::PerCall)
+    }
 }
 
 /// Whether a handle may change the store.
@@ -147,7 +176,7 @@ pub struct Options {
     pub(crate) async_age_max: Option<Duration>,
     pub(crate) access: Access,
     pub(crate) sharing: Sharing,
-    pub(crate) lock_timeout: Duration,
+    pub(crate) lock_timeout: Option<Duration>,
     pub(crate) create: Create,
     pub(crate) file_mode: u32,
     pub(crate) has_gdbm_mark: bool,
@@ -225,7 +254,7 @@ impl Options {
             async_age_max: Some(ASYNC_AGE_MAX_DEFAULT),
             access: Access::ReadWrite,
             sharing: Sharing::OneWriter,
-            lock_timeout: Duration::ZERO,
+            lock_timeout: None,
             create: Create::IfMissing,
             file_mode: 0o666,
             has_gdbm_mark: false,
@@ -446,6 +475,9 @@ impl Options {
     /// Sets how long an open waits for others to close the file before it fails with
     /// [`ErrorKind::Locked`](crate::ErrorKind::Locked); not at all by default.
     ///
+    /// A handle that takes turns ([`Sharing::Shared`], [`Sharing::PerCall`]) waits as long for its turn
+    /// with each change, by default 10 seconds.
+    ///
     /// # Examples
     ///
     /// ```
@@ -467,7 +499,7 @@ impl Options {
     /// ```
     #[must_use]
     pub fn lock_timeout(mut self, timeout: Duration) -> Self {
-        self.lock_timeout = timeout;
+        self.lock_timeout = Some(timeout);
         self
     }
 

@@ -24,8 +24,10 @@
 
 use std::cell::Cell;
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use crate::atomic::AtomicU64 as AtomicWord;
 use crate::error::{Error, Result};
@@ -49,12 +51,13 @@ pub(crate) struct Reader {
     pin_count: AtomicU64,
     /// The piece epoch of the pieces that are mapped; `UNKNOWN` before the first lookup.
     mapped_epoch: AtomicU64,
-    /// First granules of the pieces that are mapped, of each window.
-    pieces: Mutex<[Vec<u64>; 2]>,
 }
 
 /// Lookups of a handle that opened a closed store before it takes a place.
 const PINS_WITHOUT_PLACE: u64 = 1000;
+/// How often, and after how long, to look again at a file that is being opened: for half a minute.
+const OPENING_LOOKS: u32 = 30_000;
+const OPENING_PAUSE: Duration = Duration::from_millis(1);
 /// A piece epoch that no file has.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -68,8 +71,27 @@ impl Reader {
             seats: Seats { seat: take_seat(region, !is_closed)?, next: OnceLock::new() },
             pin_count: AtomicU64::new(0),
             mapped_epoch: AtomicU64::new(UNKNOWN),
-            pieces: Mutex::default(),
         })
+    }
+
+    /// Takes a seat that locks nothing while nothing is pinned.
+    pub(crate) fn per_call(region: &Region) -> Result<Self> {
+        let storage = region.storage();
+        let shared = storage.neighbours().expect("only files are read beside a writer");
+        let seat = shared.take_seat_per_call(storage.path());
+        let seat =
+            seat.map_err(|source| io_error("map the reader table of", storage.path(), source))?;
+        Ok(Self {
+            seats: Seats { seat, next: OnceLock::new() },
+            pin_count: AtomicU64::new(0),
+            mapped_epoch: AtomicU64::new(UNKNOWN),
+        })
+    }
+
+    /// Returns whether a pin keeps a lock that others may wait for: values are copied.
+    #[inline]
+    pub(crate) fn is_per_call(&self) -> bool {
+        self.seats.seat.is_per_call()
     }
 
     /// Returns the seat of this process, and takes one if it has none.
@@ -93,15 +115,29 @@ impl Reader {
     /// Pins everything that slots hold from now on.
     pub(crate) fn pin(&self, region: &Region) -> Result<Pin<'_>> {
         let mut seat = self.seat(region)?;
-        if !seat.has_place() {
+        if !seat.has_place() && !seat.is_per_call() {
             let pin_count = self.pin_count.fetch_add(1, Ordering::Relaxed);
             if pin_count == PINS_WITHOUT_PLACE {
                 self.take_place(region);
                 seat = self.seat(region)?;
             }
         }
-        let path = || region.storage().path();
-        seat.pin().map_err(|source| io_error("lock a byte of", path(), source))
+        let pinned = match seat.pin() {
+            Err(error) if seat.is_per_call() && error.kind() == io::ErrorKind::WouldBlock => {
+                pin_after_opening(region, seat)
+            }
+            pinned => pinned,
+        };
+        pinned.map_err(|source| {
+            let storage = region.storage();
+            match source.kind() {
+                io::ErrorKind::WouldBlock => {
+                    let (path, pid) = (storage.path().to_path_buf(), writer_pid_of(storage));
+                    Error::Locked { path, pid }
+                }
+                _ => io_error("lock a byte of", storage.path(), source),
+            }
+        })
     }
 
     /// Takes a place, if there is one, so that a pin is no system call from now on.
@@ -148,7 +184,7 @@ impl Reader {
             }
             match found {
                 // The record may be beyond the end that was known.
-                Err(Error::Corrupt { .. }) if self.see_size(region)? > known_bytes => {}
+                Err(Error::Corrupt { .. }) if region.see_size()? > known_bytes => {}
                 found => return found,
             }
         }
@@ -166,35 +202,26 @@ impl Reader {
     /// Maps the pieces as the live header lists them, and returns their epoch.
     #[cold]
     pub(crate) fn map_pieces(&self, region: &Region) -> Result<u64> {
-        let mut mapped = self.lock();
-        loop {
-            let epoch = region.live().piece_epoch();
-            let listed = LineWindow::ALL.map(|window| region.windows.listed_pieces(window));
-            fence(Ordering::Acquire);
-            if region.live().piece_epoch() != epoch {
-                continue;
+        let epoch = region.follow_pieces()?;
+        self.mapped_epoch.store(epoch, Ordering::Release);
+        Ok(epoch)
+    }
+}
+
+/// Pins when nobody who opens the file has it for himself any more.
+#[cold]
+fn pin_after_opening<'a>(region: &Region, seat: &'a Seat) -> io::Result<Pin<'a>> {
+    let shared = region.storage().neighbours().expect("only files are read beside a writer");
+    for _ in 0..OPENING_LOOKS {
+        let is_open = !shared.is_opened_by_other();
+        match seat.pin() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_open => {
+                thread::sleep(OPENING_PAUSE);
             }
-            region.see_size()?;
-            for (window, listed) in LineWindow::ALL.into_iter().zip(&listed) {
-                show_pieces(region, window, listed, &mut mapped[window.number()])?;
-            }
-            self.mapped_epoch.store(epoch, Ordering::Release);
-            return Ok(epoch);
+            pinned => return pinned,
         }
     }
-
-    /// Learns how large the file is, and returns that.
-    pub(crate) fn see_size(&self, region: &Region) -> Result<u64> {
-        // One thread at a time.
-        let _mapped = self.lock();
-        region.see_size()?;
-        Ok(region.view.file_bytes())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, [Vec<u64>; 2]> {
-        // What is mapped is noted after each step.
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    seat.pin()
 }
 
 /// A seat, and those taken after it: one with a place, those of children. A child leaves the seat of its
@@ -218,33 +245,6 @@ fn take_seat(region: &Region, wants_place: bool) -> Result<Seat> {
             io_error("take a place among the readers of", storage.path(), source)
         }),
     }
-}
-
-/// Has a window show the pieces that the live header lists; `mapped` is what it shows.
-fn show_pieces(
-    region: &Region,
-    window: LineWindow,
-    listed: &[u64],
-    mapped: &mut Vec<u64>,
-) -> Result<()> {
-    while mapped.len() > listed.len() {
-        region.hide_last_piece(window, mapped.len() - 1)?;
-        mapped.pop();
-    }
-    for (piece, &granule) in listed.iter().enumerate() {
-        match mapped.get_mut(piece) {
-            Some(before) if *before == granule => {}
-            Some(before) => {
-                region.show_piece_elsewhere(window, piece, granule)?;
-                *before = granule;
-            }
-            None => {
-                region.show_piece(window, piece, granule)?;
-                mapped.push(granule);
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The lines of an index that another process changes.

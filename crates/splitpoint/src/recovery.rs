@@ -19,6 +19,7 @@ mod beside;
 mod halves;
 mod log_scan;
 mod replay;
+mod turns;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -47,6 +48,7 @@ use crate::storage::Storage;
 use crate::storage::anon::Anon;
 use crate::storage::failure::io_error;
 use crate::storage::open::{Locked, open_and_lock, remove_new, share, sync_directory};
+use crate::storage::reader_table::{TurnWord, note_writer};
 use crate::storage::shared_file::SharedFile;
 use crate::store::{Mark, Opened, Store, Writer, committed_position};
 
@@ -92,6 +94,16 @@ pub(crate) fn open_storage(
     options: &Options,
     may_create: bool,
 ) -> Result<Opened> {
+    let mut opened = open_alone(storage, options, may_create)?;
+    if options.access == Access::ReadWrite && options.sharing.takes_turns() {
+        let hash = opened.hash.clone();
+        opened.take_over = Some(Box::new(turns::GoOn { hash }));
+    }
+    Ok(opened)
+}
+
+/// Does the same for a handle as if it had all turns.
+fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) -> Result<Opened> {
     if may_create && is_unfinished_creation(&*storage) {
         be_alone(&*storage)?;
         return create(storage, options);
@@ -107,6 +119,13 @@ pub(crate) fn open_storage(
         return Err(unknown_features(storage.path()));
     }
     let hash = resolve_hash(&superblock, options)?;
+    // It is a store, and about to be changed.
+    let last_turn = if options.access == Access::ReadWrite {
+        let noted = note_writer(&*storage);
+        noted.map_err(|source| io_error("write to", storage.path(), source))?
+    } else {
+        TurnWord::NONE
+    };
     let log = Appender::new(
         random_u64(&*storage)?,
         superblock.segment_bytes_min.into(),
@@ -135,6 +154,7 @@ pub(crate) fn open_storage(
                         let mut opened = opening.finish(extents, found);
                         // The superblock says so, though perhaps in the cache alone.
                         opened.writer.mark = Mark::NotClean;
+                        opened.last_turn = last_turn;
                         return Ok(opened);
                     }
                     // What the tables have may be nowhere else.
@@ -323,7 +343,7 @@ fn create(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
     assert_eq!(superblock.log_start, LogStart::default(), "the first change begins the log");
     let writer = Writer::new(log, extents, CommitState::default(), superblock);
     let recovery = Recovery::Created;
-    Ok(Opened { region, hash, writer, recovery, durable_lsn: 0, reader: None, others: None })
+    Ok(Opened::new(region, hash, writer, recovery, 0))
 }
 
 fn set_geometry(region: &Region, geometry: Geometry) {
@@ -393,15 +413,7 @@ impl Opening {
             region.live().set_pid();
         }
         let writer = Writer::new(self.log, extents, state, self.superblock);
-        Opened {
-            region,
-            hash: self.hash,
-            writer,
-            recovery,
-            durable_lsn,
-            reader: None,
-            others: None,
-        }
+        Opened::new(region, self.hash, writer, recovery, durable_lsn)
     }
 
     /// Goes on with the tables of a store that was closed; `None` if its segment table is damaged.

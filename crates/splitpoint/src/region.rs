@@ -18,10 +18,10 @@ mod view;
 mod windows;
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering, fence};
 use crate::births::Births;
 use crate::error::{Error, Result};
 use crate::format::{GRANULE_BYTES, HEADER_BYTES, LIVE_BYTES, LIVE_OFFSET};
@@ -57,6 +57,8 @@ pub(crate) struct Region {
     device: Device,
     /// Whether the index is private memory of this handle, because it may not write the file.
     is_private: AtomicBool,
+    /// Held while the handle learns of another size of the file.
+    resizing: Mutex<()>,
     prefaulter: Prefaulter,
 }
 
@@ -152,6 +154,7 @@ impl Region {
             births: Births::default(),
             device: Device { storage, live, health: Arc::default() },
             is_private: AtomicBool::new(is_private),
+            resizing: Mutex::default(),
             prefaulter: Prefaulter::default(),
         })
     }
@@ -179,42 +182,47 @@ impl Region {
         self.device.live.of(&self.device.storage)
     }
 
-    /// Updates the size of a file that another process writes to. One thread at a time.
-    pub(crate) fn see_size(&self) -> Result<()> {
+    /// Learns how large the file is that another process writes to, and returns that.
+    pub(crate) fn see_size(&self) -> Result<u64> {
+        let _resizing = self.resizing();
         let file_bytes = self.write("read the size of", |storage| storage.see_size())?;
         self.view.see(file_bytes);
         self.let_go_of_outgrown();
-        Ok(())
+        Ok(file_bytes)
     }
 
-    /// Has a window show a piece of the file, for a handle that reads beside a writer.
-    pub(crate) fn show_piece(&self, window: LineWindow, piece: usize, granule: u64) -> Result<()> {
-        let offset = self.offset_of_piece(window, piece, granule)?;
-        self.windows.map_one(window, piece, Backing::File(offset))
+    /// Waits until nobody changes what this handle knows of the size of the file, and keeps it so.
+    fn resizing(&self) -> MutexGuard<'_, ()> {
+        self.resizing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a window show a piece that it shows already at another place in the file.
-    pub(crate) fn show_piece_elsewhere(
-        &self,
-        window: LineWindow,
-        piece: usize,
-        granule: u64,
-    ) -> Result<()> {
-        let offset = self.offset_of_piece(window, piece, granule)?;
-        self.write("map the index of", |_| self.windows.move_piece(window, piece, offset))
+    /// Has the windows show the pieces that another process has listed, and returns the piece epoch.
+    pub(crate) fn follow_pieces(&self) -> Result<u64> {
+        let mut shown = self.windows.shown();
+        loop {
+            let epoch = self.live().piece_epoch();
+            let listed = LineWindow::ALL.map(|window| self.windows.listed_pieces(window));
+            fence(Ordering::Acquire);
+            if self.live().piece_epoch() != epoch {
+                continue;
+            }
+            self.see_size()?;
+            for (window, listed) in LineWindow::ALL.into_iter().zip(&listed) {
+                for (piece, &granule) in listed.iter().enumerate() {
+                    self.check_piece(window, piece, granule)?;
+                }
+                self.windows.show(window, listed, &mut shown[window.number()])?;
+            }
+            return Ok(epoch);
+        }
     }
 
-    /// Has a window show its last piece no more.
-    pub(crate) fn hide_last_piece(&self, window: LineWindow, piece: usize) -> Result<()> {
-        self.write("unmap index space of", |_| self.windows.unmap_last(window, piece))
-    }
-
-    /// Returns where a piece is that another process has listed, all of it before the end of the file.
-    fn offset_of_piece(&self, window: LineWindow, piece: usize, granule: u64) -> Result<u64> {
+    /// Refuses a piece that another process has listed unless all of it is before the end of the file.
+    fn check_piece(&self, window: LineWindow, piece: usize, granule: u64) -> Result<()> {
         let end = granule.saturating_add(piece_of(piece).granule_count());
         let expected = self.view.file_bytes() / GRANULE_BYTES;
         if granule >= HEADER_BYTES / GRANULE_BYTES && end <= expected {
-            return Ok(granule * GRANULE_BYTES);
+            return Ok(());
         }
         let offset = Live::piece_offset(window, piece);
         Err(Error::Corrupt { what: "index extent", offset, expected, found: end })
@@ -222,6 +230,7 @@ impl Region {
 
     /// Makes the file at least `end` bytes long.
     fn extend(&self, end: u64) -> Result<()> {
+        let _resizing = self.resizing();
         self.write("extend", |storage| storage.grow(end))?;
         self.view.grow(end);
         assert!(end <= self.view.file_bytes(), "readers may look at what is handed out");

@@ -28,10 +28,13 @@ mod resize;
 mod room;
 mod segments;
 mod transaction;
+mod turns;
 mod versions;
 
 use std::cell::Cell;
 use std::fmt;
+use std::ops::DerefMut;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -58,12 +61,12 @@ use crate::log::record::{Pair, Record};
 use crate::options::{Access, Durability, Options, Sharing};
 use crate::pins::Bunch;
 use crate::reader::Reader;
-use crate::region::{Extents, Region, View};
+use crate::region::{Extents, Region, View, read_superblock};
 use crate::stats::{Checkpoint, Lookups, Occupancy, ReaderStats, Recovery, SegmentBytes, Stats};
 use crate::storage::failure::io_error;
 use crate::storage::fork::Origin;
 use crate::storage::open::writer_pid_of;
-use crate::storage::reader_table::{OtherReaders, TakenPlace};
+use crate::storage::reader_table::{OtherReaders, TakenPlace, TurnWord};
 use crate::value::Value;
 
 pub(crate) use checkpointing::Checkpointing;
@@ -74,6 +77,8 @@ pub(crate) use pace::{Pace, Step, Written};
 pub(crate) use put::{Put, TOMBSTONE_BYTES, check_sizes};
 pub(crate) use segments::committed_position;
 pub(crate) use transaction::Reads;
+pub(crate) use turns::{Changing, LastTurn, TakeOver};
+use turns::{Turn, Turns};
 pub(crate) use versions::{Hold, Places, Versions};
 
 /// What the threads of a handle share.
@@ -90,6 +95,8 @@ pub(crate) struct Store {
     pub(crate) reader: Option<Reader>,
     /// What a handle that may write knows of readers in other processes, if it lets any in.
     pub(crate) others: Option<Arc<OtherReaders>>,
+    /// What a handle has that changes the file by turns.
+    turns: Option<Box<Turns>>,
     pub(crate) durability: Durability,
     fill_thousandths: u64,
     pub(crate) recovery: Recovery,
@@ -124,6 +131,8 @@ pub(crate) struct Writer {
     /// Whether each store takes room of the file system.
     needs_room: bool,
     pub(crate) is_closed: bool,
+    /// Of a handle that takes turns.
+    turn: Turn,
     pub(crate) checkpoints: Checkpointing,
     /// Compaction, where space is used again.
     compacting: Option<Box<Compacting>>,
@@ -152,6 +161,7 @@ impl Writer {
             pace: Pace::new(None, Written::default()),
             needs_room: false,
             is_closed: false,
+            turn: Turn::default(),
             checkpoints: Checkpointing::default(),
             compacting: None,
             retired_bytes: 0,
@@ -162,6 +172,14 @@ impl Writer {
 }
 
 impl Writer {
+    /// Returns another one that a handle which takes turns uses to look at the file.
+    fn looking(&self, region: &Arc<Region>) -> Self {
+        let (least, most) = (self.superblock.segment_bytes_min, self.superblock.segment_bytes_max);
+        let mut log = Appender::new(0, least.into(), most.into());
+        log.set_read_position(self.log.position());
+        Self::new(log, Extents::of(region), self.state, self.superblock.clone())
+    }
+
     /// Returns how much has been written so far.
     #[inline]
     fn written(&self) -> Written {
@@ -182,9 +200,25 @@ pub(crate) struct Opened {
     pub(crate) reader: Option<Reader>,
     /// What a handle that may write knows of readers in other processes, if it lets any in.
     pub(crate) others: Option<Arc<OtherReaders>>,
+    /// How a handle that takes turns begins one.
+    pub(crate) take_over: Option<Box<dyn TakeOver>>,
+    /// Who had the last turn before the store was opened.
+    pub(crate) last_turn: TurnWord,
 }
 
 impl Opened {
+    /// Returns what opening gives a handle that has the file for itself.
+    pub(crate) fn new(
+        region: Arc<Region>,
+        hash: HashFunction,
+        writer: Writer,
+        recovery: Recovery,
+        durable_lsn: u64,
+    ) -> Self {
+        let (reader, others, take_over, last_turn) = (None, None, None, TurnWord::NONE);
+        Self { region, hash, writer, recovery, durable_lsn, reader, others, take_over, last_turn }
+    }
+
     /// Lets other handles of the file in, if there may be any beside this one.
     pub(crate) fn let_others_in(&mut self, sharing: Sharing) -> Result<()> {
         let storage = self.region.storage();
@@ -195,6 +229,11 @@ impl Opened {
         if let Some(others) = &self.others {
             self.region.pins.wait_for(Box::new(others.clone()));
         }
+        match sharing {
+            Sharing::Shared => self.reader = Some(Reader::new(&self.region, false)?),
+            Sharing::PerCall => self.reader = Some(Reader::per_call(&self.region)?),
+            Sharing::OneWriter | Sharing::Exclusive => {}
+        }
         Ok(())
     }
 }
@@ -202,7 +241,17 @@ impl Opened {
 impl Store {
     /// Takes what opening has given.
     pub(crate) fn new(opened: Opened, options: &Options) -> Self {
-        let Opened { region, hash, mut writer, recovery, durable_lsn, reader, others } = opened;
+        let Opened {
+            region,
+            hash,
+            mut writer,
+            recovery,
+            durable_lsn,
+            reader,
+            others,
+            take_over,
+            last_turn,
+        } = opened;
         if let Some(cache_bytes) = options.cache_bytes
             && !region.storage().is_volatile()
         {
@@ -225,10 +274,15 @@ impl Store {
             (None, true) => origin,
             (None, false) => Origin::everywhere(),
         };
+        let turns = take_over.map(|take_over| {
+            let looking = writer.looking(&region);
+            Box::new(Turns::new(take_over, options, looking))
+        });
         let store = Self {
             region,
             reader,
             others,
+            turns,
             hash,
             seed: writer.superblock.seed,
             access: options.access,
@@ -252,7 +306,11 @@ impl Store {
         {
             let mut writer = store.writer.lock().unwrap_or_else(PoisonError::into_inner);
             writer.begin_compaction(&store, live_share, options);
+            if let Some(compacting) = writer.compacting.as_mut().filter(|_| store.takes_turns()) {
+                compacting.state.pay_at_once();
+            }
         }
+        store.end_opening(last_turn);
         store
     }
 
@@ -335,8 +393,14 @@ impl Store {
     #[inline(never)]
     fn find_beside(&self, key: &[u8], hash: u64) -> Result<Option<Value<'_>>> {
         let Some(reader) = &self.reader else { return Err(in_fork()) };
+        if self.turns.is_some() {
+            self.refuse_reading_in_fork()?;
+        }
         let pin = reader.pin(&self.region)?;
         let found = self.find_beside_while_pinned(key, hash)?;
+        if reader.is_per_call() {
+            return Ok(found.map(|pair| Value::owned(pair.value.to_vec())));
+        }
         Ok(found.map(|pair| Value::pinned(pair.value, pin)))
     }
 
@@ -354,10 +418,10 @@ impl Store {
 
     /// Returns where the log ends now.
     pub(crate) fn log_end(&self) -> Result<LogPosition> {
-        let mut writer = self.lock()?;
-        if let Some(reader) = &self.reader {
+        let mut writer = self.lock_to_look()?;
+        if self.reader.is_some() {
             self.note_commit(&mut writer);
-            reader.see_size(&self.region)?;
+            self.region.see_size()?;
         }
         Ok(writer.log.position())
     }
@@ -429,8 +493,8 @@ impl Store {
     pub(crate) fn version(&self, addr: Addr) -> Result<Record<'_>> {
         match (self.region.view.version(addr), &self.reader) {
             // It may be beyond the end that was known.
-            (Err(Error::Corrupt { .. }), Some(reader)) => {
-                reader.see_size(&self.region)?;
+            (Err(Error::Corrupt { .. }), Some(_)) => {
+                self.region.see_size()?;
                 self.region.view.version(addr)
             }
             (found, _) => found,
@@ -504,11 +568,11 @@ impl Store {
 
     /// Locks the writer for a change: what must be true before the first store to the file.
     #[inline(always)]
-    pub(crate) fn lock_for_change(&self) -> Result<MutexGuard<'_, Writer>> {
+    pub(crate) fn lock_for_change(&self) -> Result<Changing<'_>> {
         if self.access == Access::ReadOnly {
             return Err(Error::ReadOnly);
         }
-        let mut writer = self.lock()?;
+        let mut writer = self.lock_out_others()?;
         // A store that was left open before its first change is dirty, and knows of no log.
         if writer.mark != Mark::NotCleanDurably || writer.superblock.log_start.segment_offset == 0 {
             self.begin_changes(&mut writer)?;
@@ -525,7 +589,8 @@ impl Store {
     /// a child looks at.
     #[inline]
     pub(crate) fn refuse_reading_in_fork(&self) -> Result<()> {
-        if self.readable_in.is_here() || self.reader.is_some() {
+        let is_reader = self.reader.is_some() && (self.turns.is_none() || self.origin.is_here());
+        if self.readable_in.is_here() || is_reader {
             return Ok(());
         }
         Err(in_fork())
@@ -544,6 +609,9 @@ impl Store {
     /// Waits until the log is durable up to `lsn`, as a leader or behind one.
     pub(crate) fn wait_durable(&self, lsn: u64, is_awaited: bool) -> Result<()> {
         self.group.wait_for(lsn, || {
+            if self.turns.is_some() {
+                return self.sync_for_all();
+            }
             let (ranges, lsn) = {
                 let mut writer = self.lock()?;
                 let (ranges, lsn) = writer.take_unsynced(is_awaited);
@@ -568,6 +636,9 @@ impl Store {
 
     /// Returns what the program keeps in the superblock.
     pub(crate) fn application_data(&self) -> Result<[u8; APPLICATION_BYTES]> {
+        if self.turns.is_some() && self.reader.is_some() {
+            return Ok(read_superblock(self.region.storage())?.application_data);
+        }
         Ok(self.lock()?.superblock.application_data)
     }
 
@@ -631,7 +702,11 @@ impl Store {
         let lsn = {
             let mut writer = self.lock()?;
             self.sync_new(&mut writer)?;
-            writer.log.position().lsn
+            match &self.turns {
+                // What others have changed as well.
+                Some(_) => self.region.live().committed().0,
+                None => writer.log.position().lsn,
+            }
         };
         self.wait_durable(lsn, is_awaited)?;
         assert!(lsn <= self.group.durable_lsn(), "a sync covers every change before it");
@@ -673,12 +748,16 @@ impl Store {
         let private_bytes = if region.is_private() { index + overflow } else { 0 };
         // A sync may end between the two looks.
         let unsafe_since = self.unsafe_since(writer);
-        let durable_bytes = self.group.durable_lsn();
+        let durable_bytes = match &self.turns {
+            Some(_) => region.live().durable_lsn().min(writer.log.position().lsn),
+            None => self.group.durable_lsn(),
+        };
         let is_durable = durable_bytes >= writer.log.position().lsn;
         let unsafe_age = unsafe_since.filter(|_| !is_durable).map(|since| since.elapsed());
         // Pins that have gone since the last change hold up nothing.
         // On a file system that has failed nobody waits for space.
-        if region.health().check().is_ok() {
+        // The grace periods of a file that is changed by turns belong to whoever has one.
+        if region.health().check().is_ok() && !self.takes_turns() {
             region.pins.poll();
         }
         Ok(Stats {
@@ -775,6 +854,25 @@ fn key_at<'a>(view: &'a View, addr: Addr, key: &[u8]) -> Result<Option<Pair<'a>>
 
 fn poisoned() -> Error {
     Error::Poisoned { reason: "a thread failed while it changed the store".to_string() }
+}
+
+/// Runs a function that calls the program under the lock, and passes on a panic only after releasing it. The
+/// store has not changed, so the mutex need not be poisoned.
+pub(crate) fn run_locked<G: DerefMut<Target = Writer>, R>(
+    store: &Store,
+    mut writer: G,
+    what: impl FnOnce(&mut Writer) -> R,
+) -> (G, R) {
+    let calling = store.begin_call();
+    let run = catch_unwind(AssertUnwindSafe(|| what(&mut writer)));
+    drop(calling);
+    match run {
+        Ok(result) => (writer, result),
+        Err(panic) => {
+            drop(writer);
+            resume_unwind(panic)
+        }
+    }
 }
 
 /// A function of the program runs while the lock is held.

@@ -32,7 +32,7 @@ _Key: TypeAlias = str | Buffer
 _Value: TypeAlias = str | Buffer
 _Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _Durability: TypeAlias = Literal["buffered", "async", "sync"]
-_Sharing: TypeAlias = Literal["one-writer", "exclusive"]
+_Sharing: TypeAlias = Literal["one-writer", "exclusive", "shared", "per-call"]
 _Progress: TypeAlias = Callable[[int, int], object]
 _T = TypeVar("_T")
 

@@ -40,7 +40,9 @@ def open(
 
     One table at a time may change a file, as long as it is open, and any number read it meanwhile,
     here and in other processes; each sees a change as soon as it is made. With `sharing` ``"exclusive"``
-    nobody else has the file open. What must wait for others does so for `lock_timeout` seconds.
+    nobody else has the file open; with ``"shared"`` any number of tables change it by turns, and with
+    ``"per-call"`` they do so without a lock between calls. What must wait for others does so for
+    `lock_timeout` seconds, a change that waits for its turn for 10.
 
     A file of gdbm, ndbm, sdbm, Berkeley DB, cdb or `dbm.dumb` can be opened with ``"r"``, one of
     db 1.85 with every flag.

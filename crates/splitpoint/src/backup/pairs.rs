@@ -60,7 +60,7 @@ pub(super) fn copy_pairs(
 ) -> Result<BackupReport> {
     // The file is there, which a caller may want to know; and it may want to change the store now.
     tell(progress, BackupProgress { stage, bytes: 0, bytes_total: 0 })?;
-    let mut writer = source.lock()?;
+    let mut writer = source.lock_to_look()?;
     let scan = Scan::new(source, &mut writer, Hold::Unbounded)?;
     let record_count = writer.state.record_count;
     let bytes_total = writer.state.live_bytes;

@@ -206,7 +206,7 @@ impl Store {
         let region = &self.region;
         let Some(reader) = &self.reader else {
             // Nothing is moved or reused meanwhile.
-            let _writer = self.lock()?;
+            let _writer = self.lock_out_others()?;
             return self.keys_of_lines(&region.windows, from, count, &mut each);
         };
         let _pin = reader.pin(region)?;

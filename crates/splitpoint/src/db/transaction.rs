@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Db;
-use super::update::run_locked;
 use crate::batch::Change;
 use crate::cursor::Scan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key_list::KeyList;
 use crate::options::{Access, Durability};
-use crate::store::{Hold, Reads, Store, Versions, check_sizes};
+use crate::store::{Hold, Reads, Store, Versions, check_sizes, run_locked};
 use crate::value::{Entry, Value};
 
 /// How often [`Db::transaction`] tries before it takes the lock first.

@@ -1,11 +1,8 @@
 //! Changes that depend on what is stored: they read and write in one step, key by key.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::MutexGuard;
-
 use super::Db;
 use crate::error::{Error, Result};
-use crate::store::{Hold, Store, Writer};
+use crate::store::{Hold, Writer, run_locked};
 use crate::table::PutMode;
 use crate::value::Value;
 
@@ -375,26 +372,6 @@ enum ConditionalDelete<'db> {
     Missing,
     /// The key has another value by now.
     Other(Value<'db>),
-}
-
-/// Runs a function of the caller under the lock, and passes on a panic only after releasing it. The
-/// store has not changed, so the mutex need not be poisoned.
-pub(super) fn run_locked<'a, R>(
-    store: &Store,
-    writer: MutexGuard<'a, Writer>,
-    what: impl FnOnce(&mut Writer) -> R,
-) -> (MutexGuard<'a, Writer>, R) {
-    let mut writer = writer;
-    let calling = store.begin_call();
-    let run = catch_unwind(AssertUnwindSafe(|| what(&mut writer)));
-    drop(calling);
-    match run {
-        Ok(result) => (writer, result),
-        Err(panic) => {
-            drop(writer);
-            resume_unwind(panic)
-        }
-    }
 }
 
 #[cfg(all(test, not(loom), not(miri)))]

@@ -45,6 +45,12 @@ impl GroupCommit {
         state.durable_lsn = lsn;
     }
 
+    /// Notes that the log is durable up to `lsn`, by whomever.
+    pub(crate) fn note_durable(&self, lsn: u64) {
+        let mut state = self.state();
+        state.durable_lsn = state.durable_lsn.max(lsn);
+    }
+
     /// Returns how much of the log is durable.
     pub(crate) fn durable_lsn(&self) -> u64 {
         self.state().durable_lsn

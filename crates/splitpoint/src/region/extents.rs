@@ -483,21 +483,27 @@ impl Extents {
             let piece = self.region.live().piece_count(window);
             let bytes = piece_of(piece).line_count * LINE_BYTES;
             if self.region.is_private() {
+                let mut shown = self.region.windows.shown();
                 self.region.windows.map_one(window, piece, Backing::Private)?;
                 self.region.live().add_piece(window, 0);
+                shown[window.number()].push(0);
                 continue;
             }
             let offset = self.allocate(bytes, piece_alignment(bytes))?;
             // The granules may have had another use before.
-            let mapped = self
+            let made_ready = self
                 .region
-                .write("clear index space in", |storage| make_ready(storage, offset, bytes))
-                .and_then(|()| self.region.windows.map_one(window, piece, backing(offset)));
+                .write("clear index space in", |storage| make_ready(storage, offset, bytes));
+            let region = self.region.clone();
+            let mut shown = region.windows.shown();
+            let mapped =
+                made_ready.and_then(|()| region.windows.map_one(window, piece, backing(offset)));
             if let Err(error) = mapped {
                 self.release(offset, bytes);
                 return Err(error);
             }
-            self.region.live().add_piece(window, offset / GRANULE_BYTES);
+            region.live().add_piece(window, offset / GRANULE_BYTES);
+            shown[window.number()].push(offset / GRANULE_BYTES);
         }
         Ok(())
     }
@@ -530,8 +536,10 @@ impl Extents {
         let live = self.region.live();
         let piece = live.piece_count(window) - 1;
         let (offset, lines) = (live.piece(window, piece) * GRANULE_BYTES, piece_of(piece));
-        self.region
-            .write("unmap index space of", |_| self.region.windows.unmap_last(window, piece))?;
+        let region = self.region.clone();
+        let mut shown = region.windows.shown();
+        region.write("unmap index space of", |_| region.windows.unmap_last(window, piece))?;
+        shown[window.number()].pop();
         if mutant::is_made(Mutant::FreesPieceFirst) {
             self.release(offset, lines.line_count * LINE_BYTES);
             self.region.live().remove_piece(window);
@@ -603,11 +611,14 @@ impl Extents {
             self.release(offset, bytes);
             return Err(error);
         }
+        let mut shown = region.windows.shown();
         region
             .write("map the index of", |_| region.windows.move_piece(window, piece, offset))
             // Readers may be looking at either place, of which only one goes on changing.
             .inspect_err(|error| region.health().fail(error))?;
         region.live().move_piece(window, piece, offset / GRANULE_BYTES);
+        shown[window.number()][piece] = offset / GRANULE_BYTES;
+        drop(shown);
         self.release(from, bytes);
         Ok(())
     }

@@ -19,7 +19,7 @@
 //!   of the [`Shape`] changes when a window has moved, before the next store to a line.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{LiveHeader, map_piece};
 use crate::atomic::{AtomicU64, Ordering};
@@ -34,6 +34,7 @@ use crate::index::split::change_epoch;
 use crate::linear::BucketIndex;
 use crate::live::{LineWindow, Live};
 use crate::piece::{Piece, piece_count_for, piece_of};
+use crate::storage::failure::io_error;
 use crate::storage::{Backing, Pages, Storage, WindowKind, prefetch};
 
 /// Bytes of a piece that are copied at a time.
@@ -46,6 +47,9 @@ pub(crate) struct Windows {
     /// The mapped lines of each window.
     buckets: Growing<Line>,
     overflow: Growing<Line>,
+    /// The first granules of the pieces that are mapped, of each window. Held while a piece comes, moves
+    /// or goes: a handle that takes turns has threads that follow others' changes beside one that writes.
+    shown: Mutex<[Vec<u64>; 2]>,
     /// Keeps the mappings alive.
     storage: Arc<dyn Storage>,
 }
@@ -54,7 +58,7 @@ impl Windows {
     pub(super) fn new(storage: Arc<dyn Storage>, live: LiveHeader) -> Self {
         let lines = |kind| Growing::new(storage.window(kind).base.cast(), 0);
         let (buckets, overflow) = (lines(WindowKind::Buckets), lines(WindowKind::Overflow));
-        Self { live, buckets, overflow, storage }
+        Self { live, buckets, overflow, shown: Mutex::default(), storage }
     }
 
     #[inline]
@@ -62,12 +66,48 @@ impl Windows {
         self.live.of(&self.storage)
     }
 
-    /// Maps the pieces that the live header lists.
+    /// Maps the pieces that the live header lists, as far as they are not mapped.
     pub(crate) fn map_listed_pieces(&self) -> Result<()> {
+        let mut shown = self.shown();
         for window in LineWindow::ALL {
-            for piece in 0..self.live().piece_count(window) {
-                let offset = self.live().piece(window, piece) * GRANULE_BYTES;
-                self.map_one(window, piece, Backing::File(offset))?;
+            let listed = self.listed_pieces(window);
+            self.show(window, &listed, &mut shown[window.number()])?;
+        }
+        Ok(())
+    }
+
+    /// Returns the first granules of the pieces that are mapped, and keeps them as they are.
+    pub(super) fn shown(&self) -> MutexGuard<'_, [Vec<u64>; 2]> {
+        // What is mapped is noted after each step.
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a window show the pieces that begin at the granules `listed`, all of them in the file; `shown`
+    /// is what it shows.
+    pub(super) fn show(
+        &self,
+        window: LineWindow,
+        listed: &[u64],
+        shown: &mut Vec<u64>,
+    ) -> Result<()> {
+        let failed = |action| move |source| io_error(action, self.storage.path(), source);
+        while shown.len() > listed.len() {
+            self.unmap_last(window, shown.len() - 1).map_err(failed("unmap index space of"))?;
+            shown.pop();
+        }
+        for (piece, &granule) in listed.iter().enumerate() {
+            let offset = granule * GRANULE_BYTES;
+            match shown.get_mut(piece) {
+                Some(before) if *before == granule => {}
+                Some(before) => {
+                    let moved = self.move_piece(window, piece, offset);
+                    moved.map_err(failed("map the index of"))?;
+                    *before = granule;
+                }
+                None => {
+                    self.map_one(window, piece, Backing::File(offset))?;
+                    shown.push(granule);
+                }
             }
         }
         Ok(())
@@ -81,8 +121,10 @@ impl Windows {
 
     /// Drops the pieces that are mapped, because the index is about to be rebuilt.
     pub(crate) fn forget_pieces(&self) {
+        let mut shown = self.shown();
         for window in LineWindow::ALL {
             self.lines(window).cut(0);
+            shown[window.number()].clear();
         }
         self.storage.forget_pieces();
     }

@@ -4,6 +4,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,18 +40,24 @@ impl Neighbours {
     /// Locks a file for a handle that may change it; returns whether nobody stands in the way. Others are
     /// kept out as far as possible until [`let_others_in`](Self::let_others_in).
     pub(crate) fn try_lock_to_write(file: &File, sharing: Sharing) -> io::Result<bool> {
-        let is_first = match file.try_lock() {
-            Ok(()) => true,
-            Err(TryLockError::WouldBlock) => false,
-            Err(TryLockError::Error(source)) => return Err(source),
-        };
         let exclusively = |byte| byte_locks::try_lock(file, byte, LockKind::Exclusive);
+        let is_present = || byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared);
+        let is_first = match sharing {
+            Sharing::OneWriter | Sharing::Exclusive => try_flock(file)?,
+            Sharing::Shared if HAS_BYTE_LOCKS => try_flock_shared(file)? && is_present()?,
+            Sharing::PerCall if HAS_BYTE_LOCKS => is_present()?,
+            Sharing::Shared | Sharing::PerCall => {
+                let reason = "writers take turns by locks of open file descriptions, \
+                              which this system lacks; open with `Sharing::OneWriter`";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+            }
+        };
         let is_writer =
             is_first && exclusively(LockByte::WRITER)? && exclusively(LockByte::OPENING)?;
         let is_in = is_writer
-            && (exclusively(LockByte::PRESENCE)?
-                || sharing == Sharing::OneWriter
-                    && byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared)?);
+            && (sharing.takes_turns()
+                || exclusively(LockByte::PRESENCE)?
+                || sharing == Sharing::OneWriter && is_present()?);
         if !is_in {
             Self::unlock(file);
         }
@@ -109,9 +116,20 @@ impl Neighbours {
         byte_locks::is_locked_exclusively(file, LockByte::WRITER).unwrap_or(true)
     }
 
+    /// Returns whether nobody has locked the whole file but handles that take turns, and readers.
+    pub(crate) fn is_open_to_turns(file: &File) -> bool {
+        let is_free = try_flock_shared(file).unwrap_or(false);
+        is_free && file.unlock().is_ok()
+    }
+
     /// Returns whether any other handle has the file open.
     pub(crate) fn is_in_use(file: &File) -> bool {
         byte_locks::is_locked(file, LockByte::PRESENCE).unwrap_or(false)
+    }
+
+    /// Returns whether another handle is opening the file to write.
+    pub(crate) fn is_opened_by_other(&self) -> bool {
+        Self::is_being_opened(&self.file)
     }
 
     /// Returns whether a handle is open that may change the file.
@@ -149,11 +167,11 @@ impl Neighbours {
     ///
     /// Where their table has no room the handle stays alone, if it is.
     pub(crate) fn let_others_in(&self, sharing: Sharing) -> io::Result<Option<Arc<OtherReaders>>> {
-        let is_shared = HAS_BYTE_LOCKS && sharing == Sharing::OneWriter;
+        let is_shared = HAS_BYTE_LOCKS && sharing != Sharing::Exclusive;
         let is_alone = self.be_alone()?;
         let others = if is_shared { self.other_readers(is_alone) } else { Ok(None) };
         let others = match others {
-            Err(_) if is_alone => None,
+            Err(_) if is_alone && !sharing.takes_turns() => None,
             others => others?,
         };
         if others.is_some() {
@@ -161,6 +179,34 @@ impl Neighbours {
         }
         byte_locks::unlock(&self.file, LockByte::OPENING)?;
         Ok(others)
+    }
+
+    /// Takes the place of the writer for a turn; returns `false` if another handle has it, or keeps
+    /// writers out.
+    pub(crate) fn try_take_turn(&self, sharing: Sharing) -> io::Result<bool> {
+        let is_present = sharing != Sharing::PerCall
+            || byte_locks::try_lock(&self.file, LockByte::PRESENCE, LockKind::Shared)?;
+        if !is_present {
+            return Ok(false);
+        }
+        let is_taken = byte_locks::try_lock(&self.file, LockByte::WRITER, LockKind::Exclusive);
+        if !matches!(is_taken, Ok(true)) && sharing == Sharing::PerCall {
+            byte_locks::unlock(&self.file, LockByte::PRESENCE)?;
+        }
+        is_taken
+    }
+
+    /// Gives the place of the writer up after a turn.
+    pub(crate) fn give_up_turn(&self, sharing: Sharing) -> io::Result<()> {
+        match sharing {
+            Sharing::PerCall => byte_locks::unlock_all(&self.file),
+            _ => byte_locks::unlock(&self.file, LockByte::WRITER),
+        }
+    }
+
+    /// Returns whether any name leads to the file.
+    pub(crate) fn has_name(&self) -> bool {
+        self.file.metadata().map_or(true, |metadata| metadata.nlink() > 0)
     }
 
     fn other_readers(&self, is_alone: bool) -> io::Result<Option<Arc<OtherReaders>>> {
@@ -183,6 +229,11 @@ impl Neighbours {
     /// wanted and there is one.
     pub(crate) fn take_seat(&self, path: &Path, wants_place: bool) -> io::Result<Seat> {
         Seat::take(&self.file, path, wants_place)
+    }
+
+    /// Takes what a reader needs that locks nothing between its calls.
+    pub(crate) fn take_seat_per_call(&self, path: &Path) -> io::Result<Seat> {
+        Seat::take_per_call(&self.file, path)
     }
 }
 
@@ -209,6 +260,14 @@ pub(super) fn try_keep_writers_out(file: &File) -> io::Result<bool> {
 pub(super) fn let_writers_in(file: &File) -> io::Result<()> {
     byte_locks::unlock(file, LockByte::WRITER)?;
     if HAS_BYTE_LOCKS { file.unlock() } else { Ok(()) }
+}
+
+fn try_flock(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(source)) => Err(source),
+    }
 }
 
 fn try_flock_shared(file: &File) -> io::Result<bool> {

@@ -15,7 +15,7 @@ use super::regular::open_regular;
 use super::shared_file::SharedFile;
 use crate::error::{Error, Result, Unsupported};
 use crate::format::{PID_OFFSET, u64_at};
-use crate::options::{Access, Create, Options};
+use crate::options::{Access, Create, Options, Sharing};
 
 /// Number of times that a file which other processes keep replacing is opened before it counts as
 /// locked.
@@ -26,6 +26,8 @@ const OPENING_WAIT: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_millis(50);
 /// How long to wait at most between two looks at a file that is locked.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How long a handle waits for its turn, unless the options say otherwise.
+pub(crate) const TURN_WAIT: Duration = Duration::from_secs(10);
 
 /// A file that this handle has locked and mapped.
 #[derive(Debug)]
@@ -62,12 +64,16 @@ fn open_and_lock_with(
         if !try_lock(&file, options).map_err(|source| io_error("lock", path, source))? {
             let wait_max = match options.access {
                 Access::ReadOnly if Neighbours::is_being_opened(&file) => OPENING_WAIT,
+                Access::ReadWrite if is_turn_awaited(&file, options) => {
+                    options.lock_timeout.unwrap_or(TURN_WAIT)
+                }
                 // A reader that comes locks the file for a moment.
                 _ if !Neighbours::is_being_written(&file) => MOMENT,
                 _ => Duration::ZERO,
             };
             // The others may have let this one in between the two looks.
-            if was_refused && begun.elapsed() >= wait_max.max(options.lock_timeout) {
+            let wait_max = wait_max.max(options.lock_timeout.unwrap_or_default());
+            if was_refused && begun.elapsed() >= wait_max {
                 let pid = writer_pid(&file);
                 SharedFile::close_other(file);
                 return Err(Error::Locked { path: path.to_path_buf(), pid });
@@ -101,6 +107,16 @@ pub(crate) fn share(file: &SharedFile, options: &Options) -> Result<Mapped> {
         return Err(Error::Invalid { what: "shared file", reason });
     }
     Mapped::shared(file, is_writable).map_err(|source| io_error("map", file.path(), source))
+}
+
+/// Returns whether a handle that takes turns was refused because somebody else has his.
+fn is_turn_awaited(file: &File, options: &Options) -> bool {
+    match options.sharing {
+        // One that has the file for itself has all of it locked.
+        Sharing::Shared => Neighbours::is_open_to_turns(file),
+        Sharing::PerCall => true,
+        Sharing::OneWriter | Sharing::Exclusive => false,
+    }
 }
 
 /// Locks a file for a handle; returns whether nobody stands in the way.

@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ const PLACE_WORDS: usize = WORD_COUNT / PLACE_COUNT;
 const PARITY: usize = 0;
 const USED: usize = 1;
 const MOVES: usize = 2;
+const TURN: usize = 3;
+const WANTED: usize = 4;
 /// Words of a place, after its two counters.
 const PID: usize = 2;
 const SINCE: usize = 3;
@@ -54,7 +56,11 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 ///      8     8  one more than the largest place that was taken since a writer was alone
 ///     16     8  moves: odd while the writer moves records whose copies do not name the original;
 ///               each such move adds 2
-///     24    40  reserved
+///     24     8  turn: 1 while a handle that takes turns has its own (bit 0); 1 if the superblock said
+///               durably, when it ended, that the store is not clean (bit 1); a random number of whoever
+///               had it (bits 2-63). 0 if the last writer was a handle of another kind
+///     32     8  1 if a handle waits for its turn, until one has got it
+///     40    24  reserved
 /// 64 * i     8  place i, from 1 on: pins on parity 0
 ///        +   8  8  pins on parity 1
 ///        +  16  8  process id of the owner, for messages
@@ -113,6 +119,53 @@ impl ReaderTable {
     }
 }
 
+/// Who had the last turn, and how it ended: a word of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TurnWord(u64);
+
+impl TurnWord {
+    /// The last writer was a handle that does not take turns, or nobody knows.
+    pub(crate) const NONE: Self = Self(0);
+    const BUSY: u64 = 1;
+    const NOT_CLEAN_DURABLY: u64 = 2;
+
+    /// Returns the word of a turn that begins, of a handle with a random number.
+    pub(crate) fn begun(number: u64) -> Self {
+        Self(number << 2 | Self::BUSY)
+    }
+
+    /// Returns the word of the same turn when it ends.
+    pub(crate) fn ended(self, is_not_clean_durably: bool) -> Self {
+        let durably = if is_not_clean_durably { Self::NOT_CLEAN_DURABLY } else { 0 };
+        Self(self.0 & !(Self::BUSY | Self::NOT_CLEAN_DURABLY) | durably)
+    }
+
+    /// Returns whether the turn has ended: its handle has left the tables whole.
+    pub(crate) fn has_ended(self) -> bool {
+        self != Self::NONE && self.0 & Self::BUSY == 0
+    }
+
+    /// Returns whether the superblock said then, durably, that the store is not clean.
+    pub(crate) fn is_not_clean_durably(self) -> bool {
+        self.has_ended() && self.0 & Self::NOT_CLEAN_DURABLY != 0
+    }
+}
+
+/// Tells handles that take turns that a writer has the file which may do anything with it: before it
+/// does, so that a turn in which it is killed is not taken for one that has ended. Returns who had the
+/// last turn before.
+pub(crate) fn note_writer(storage: &dyn Storage) -> io::Result<TurnWord> {
+    const OFFSET: u64 = READER_TABLE_OFFSET + 8 * TURN as u64;
+    if storage.file_bytes() < OFFSET + 8 {
+        return Ok(TurnWord::NONE);
+    }
+    let found = TurnWord(u64_at(&storage.read(OFFSET, 8), 0));
+    if found != TurnWord::NONE {
+        storage.write_at(OFFSET, &TurnWord::NONE.0.to_le_bytes())?;
+    }
+    Ok(found)
+}
+
 /// What the table has at a moment. It is read, not mapped: a new mapping of a file whose file system has
 /// failed may end in a signal.
 struct Snapshot([u64; WORD_COUNT]);
@@ -150,12 +203,14 @@ pub(crate) struct OtherReaders {
     /// Mapped when the writer first wants to use space again: a process may have thousands of stores
     /// open that never come to it.
     table: OnceLock<ReaderTable>,
+    /// Whether other handles had the file open when this one came.
+    were_there: AtomicBool,
 }
 
 impl OtherReaders {
     /// Looks at the readers of a file that this handle has locked for writing.
     pub(super) fn of(file: Arc<OwnFile>) -> Self {
-        Self { file, table: OnceLock::new() }
+        Self { file, table: OnceLock::new(), were_there: AtomicBool::new(false) }
     }
 
     /// Maps the table, or returns the error of the system, which has no address space.
@@ -180,8 +235,37 @@ impl OtherReaders {
     /// A move that a killed process had begun is over.
     pub(crate) fn expect_readers(&self) -> io::Result<()> {
         self.table()?.words()[USED].fetch_max(1, Ordering::SeqCst);
+        self.were_there.store(true, Ordering::Relaxed);
         self.end_move();
         Ok(())
+    }
+
+    /// Returns whether other handles had the file open when this one came.
+    pub(crate) fn were_there(&self) -> bool {
+        self.were_there.load(Ordering::Relaxed)
+    }
+
+    /// Returns who had the last turn, and how it ended.
+    pub(crate) fn turn(&self) -> io::Result<TurnWord> {
+        Ok(TurnWord(self.table()?.words()[TURN].load(Ordering::Acquire)))
+    }
+
+    /// Notes who has a turn, or had the last one.
+    pub(crate) fn set_turn(&self, turn: TurnWord) -> io::Result<()> {
+        self.table()?.words()[TURN].store(turn.0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns whether a handle waits for its turn, or did when it was killed.
+    pub(crate) fn is_turn_wanted(&self) -> bool {
+        self.table().is_ok_and(|table| table.words()[WANTED].load(Ordering::Relaxed) != 0)
+    }
+
+    /// Notes that a handle waits for its turn, or that none does.
+    pub(crate) fn set_turn_wanted(&self, is_wanted: bool) {
+        if let Ok(table) = self.table() {
+            table.words()[WANTED].store(is_wanted.into(), Ordering::Relaxed);
+        }
     }
 
     /// Begins to move records, and returns whether their copies must name the originals: a reader may
@@ -293,6 +377,8 @@ enum SeatKind {
     Place(usize),
     /// The bytes of the two parities, with the pins on each.
     Bytes(Mutex<[u64; 2]>),
+    /// The same, and that the file is in use, only while anything is pinned.
+    PerCall(Mutex<[u64; 2]>),
 }
 
 impl Seat {
@@ -325,6 +411,14 @@ impl Seat {
         Ok(Self::of(Seated { origin, file, table, kind }))
     }
 
+    /// Takes a seat that locks nothing while nothing is pinned.
+    pub(crate) fn take_per_call(file: &File, path: &Path) -> io::Result<Self> {
+        let file = open_again(file, path, File::options().read(true))?;
+        let table = ReaderTable::map(&file, Protection::Read)?;
+        let (origin, kind) = (Origin::here(), SeatKind::PerCall(Mutex::default()));
+        Ok(Self::of(Seated { origin, file, table, kind }))
+    }
+
     fn of(seated: Seated) -> Self {
         let seated = Arc::new(seated);
         let pins = [0, 1].map(|parity| PinCount::seen(Box::new(SeatPins(seated.clone(), parity))));
@@ -340,6 +434,11 @@ impl Seat {
     /// Returns whether it has a place, so that a pin is no system call.
     pub(crate) fn has_place(&self) -> bool {
         matches!(self.seated.kind, SeatKind::Place(_))
+    }
+
+    /// Returns whether a pin keeps a lock that others may wait for.
+    pub(crate) fn is_per_call(&self) -> bool {
+        matches!(self.seated.kind, SeatKind::PerCall(_))
     }
 
     /// Waits until a move is over that may not have seen this reader come; not for ever, since the
@@ -383,6 +482,17 @@ impl Seat {
             }
             SeatKind::Bytes(counts) => {
                 let mut counts = lock(counts);
+                if counts[parity as usize] == 0 {
+                    let byte = LockByte::pin(parity);
+                    byte_locks::try_lock(&self.seated.file, byte, LockKind::Shared)?;
+                }
+                counts[parity as usize] += 1;
+            }
+            SeatKind::PerCall(counts) => {
+                let mut counts = lock(counts);
+                if *counts == [0; 2] {
+                    note_presence(&self.seated.file)?;
+                }
                 if counts[parity as usize] == 0 {
                     let byte = LockByte::pin(parity);
                     byte_locks::try_lock(&self.seated.file, byte, LockKind::Shared)?;
@@ -467,7 +577,9 @@ impl SeenPins for SeatPins {
             SeatKind::Place(place) => {
                 seated.count(*place, *parity).fetch_add(1, Ordering::Relaxed);
             }
-            SeatKind::Bytes(counts) => lock(counts)[*parity as usize] += 1,
+            SeatKind::Bytes(counts) | SeatKind::PerCall(counts) => {
+                lock(counts)[*parity as usize] += 1;
+            }
         }
     }
 
@@ -485,6 +597,16 @@ impl SeenPins for SeatPins {
                 counts[*parity as usize] -= 1;
                 if counts[*parity as usize] == 0 {
                     // A lock that stays holds space back until the handle is closed, and nothing else.
+                    let _ = byte_locks::unlock(&seated.file, LockByte::pin(*parity));
+                }
+            }
+            SeatKind::PerCall(counts) => {
+                let mut counts = lock(counts);
+                counts[*parity as usize] -= 1;
+                // As above.
+                if *counts == [0; 2] {
+                    let _ = byte_locks::unlock_all(&seated.file);
+                } else if counts[*parity as usize] == 0 {
                     let _ = byte_locks::unlock(&seated.file, LockByte::pin(*parity));
                 }
             }

@@ -54,6 +54,13 @@ impl Writer {
         }));
     }
 
+    /// Compacts at the pace of `before`, the same handle in an earlier turn.
+    pub(super) fn go_on_compacting(&mut self, before: &Self) {
+        if let (Some(compacting), Some(before)) = (&mut self.compacting, &before.compacting) {
+            compacting.state.go_on(&before.state);
+        }
+    }
+
     /// Has segments be compacted again that were left because of damage: the index may have been built
     /// anew, or what was damaged be dead. Not those whose header is damaged.
     pub(super) fn retry_damaged(&mut self, region: &Region) {

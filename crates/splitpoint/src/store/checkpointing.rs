@@ -32,6 +32,8 @@ const WALK_SHARE: u64 = 4;
 /// Share of the interval that the log grows after an open before there is a checkpoint, if one is
 /// due: an open of a large store for one change should not pay for it.
 const GRACE_SHARE: u64 = 64;
+/// Bytes of log that a checkpoint which is made within a turn syncs, if that can be helped.
+const TURN_SYNC_BYTES_MAX: u64 = 1 << 20;
 
 /// A checkpoint stays while the store is closed if it takes less than this share of the file.
 const KEPT_SHARE: u64 = 25;
@@ -55,12 +57,16 @@ pub(crate) struct Checkpointing {
     finished_count: u64,
     /// Which of them both superblocks name, counted from 1; 0 if they are not known to agree.
     pub(super) replay_checkpoint: u64,
+    /// Before which log sequence number none is tried, after one that could not be written.
+    put_off_lsn: u64,
 }
 
 #[derive(Debug)]
 enum Progress {
     /// None is being made.
     Idle,
+    /// One is due in a turn, when the log before it has been synced; whether that has been asked for.
+    Unsynced { is_asked: bool },
     /// The buckets are walked.
     Walking { image: Box<CheckpointWriter>, by: Walking },
     /// The image is whole and not durable; whether the thread has been asked to make it so.
@@ -88,6 +94,7 @@ impl Default for Checkpointing {
             begun_count: 0,
             finished_count: 0,
             replay_checkpoint: 0,
+            put_off_lsn: 0,
         }
     }
 }
@@ -99,7 +106,7 @@ impl Checkpointing {
         let by_thread = Walking::Thread { is_asked: false };
         match &self.progress {
             Progress::Walking { by, .. } => *by == by_thread,
-            Progress::Written { is_asked, .. } => !is_asked,
+            Progress::Written { is_asked, .. } | Progress::Unsynced { is_asked } => !is_asked,
             Progress::Idle | Progress::Syncing => false,
         }
     }
@@ -108,6 +115,11 @@ impl Checkpointing {
     #[inline]
     pub(crate) fn is_syncing(&self) -> bool {
         matches!(self.progress, Progress::Syncing)
+    }
+
+    /// Returns whether one waits for a sync of the log.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        matches!(self.progress, Progress::Unsynced { .. })
     }
 
     /// Returns whether an image waits to be made durable.
@@ -119,7 +131,8 @@ impl Checkpointing {
     pub(crate) fn set_asked(&mut self, has_been: bool) {
         match &mut self.progress {
             Progress::Walking { by: Walking::Thread { is_asked }, .. }
-            | Progress::Written { is_asked, .. } => *is_asked = has_been,
+            | Progress::Written { is_asked, .. }
+            | Progress::Unsynced { is_asked } => *is_asked = has_been,
             _ => {}
         }
     }
@@ -135,7 +148,7 @@ impl Checkpointing {
 
     /// Returns whether nobody makes a checkpoint.
     pub(super) fn is_idle(&self) -> bool {
-        matches!(self.progress, Progress::Idle)
+        matches!(self.progress, Progress::Idle | Progress::Unsynced { .. })
     }
 }
 
@@ -148,6 +161,16 @@ impl Writer {
         let base_lsn = self.superblock.checkpoint.map_or(0, |name| name.lsn);
         let lsn = self.log.position().lsn;
         self.checkpoints.due_lsn = (base_lsn + interval).max(lsn + interval / GRACE_SHARE);
+    }
+
+    /// Notes when the next checkpoint is due, of a handle that takes turns: however many handles there are
+    /// and however short their lives. `before` has the one that the handle had to put off.
+    pub(super) fn schedule_checkpoint_by_turns(&mut self, region: &Region, before: &Checkpointing) {
+        self.checkpoints.bytes_min = before.bytes_min;
+        self.checkpoints.put_off_lsn = before.put_off_lsn;
+        let base_lsn = self.superblock.checkpoint.map_or(0, |name| name.lsn);
+        let due_lsn = base_lsn + self.checkpoint_interval(region);
+        self.checkpoints.due_lsn = due_lsn.max(before.put_off_lsn);
     }
 
     fn checkpoint_interval(&self, region: &Region) -> u64 {
@@ -218,6 +241,9 @@ impl Store {
         assert!(writer.checkpoints.due_lsn <= lsn, "nothing is done before it is due");
         let checkpoints = &mut writer.checkpoints;
         let advanced = match &mut checkpoints.progress {
+            Progress::Idle | Progress::Unsynced { .. } if self.takes_turns() => {
+                self.checkpoint_in_turn(writer, lsn)
+            }
             Progress::Idle => self.begin_checkpoint(writer, lsn),
             Progress::Walking { image, by: Walking::Writer { step_bytes } } => {
                 let steps = ((lsn - checkpoints.due_lsn) / *step_bytes + 1)
@@ -232,7 +258,10 @@ impl Store {
                     }
                 })
             }
-            Progress::Walking { .. } | Progress::Written { .. } | Progress::Syncing => {
+            Progress::Walking { .. }
+            | Progress::Written { .. }
+            | Progress::Syncing
+            | Progress::Unsynced { .. } => {
                 checkpoints.due_lsn = u64::MAX;
                 Ok(())
             }
@@ -332,6 +361,7 @@ impl Store {
         }
         let interval = writer.checkpoint_interval(&self.region);
         writer.checkpoints.due_lsn = writer.log.position().lsn + interval / WALK_SHARE;
+        writer.checkpoints.put_off_lsn = writer.checkpoints.due_lsn;
     }
 
     /// Makes a whole image durable, and the superblock that names it; then the one before is free.
@@ -359,7 +389,57 @@ impl Store {
             }
         };
         let mut writer = self.lock()?;
-        let writer = &mut *writer;
+        self.note_durable_checkpoint(&mut writer, name, superblock)
+    }
+
+    /// Makes a checkpoint within a turn, all of it: a handle that is closed after one change would never
+    /// end one that is made beside changes.
+    fn checkpoint_in_turn(&self, writer: &mut Writer, lsn: u64) -> Result<()> {
+        let unsynced_bytes = lsn.saturating_sub(self.region.live().durable_lsn());
+        let grace = writer.checkpoint_interval(&self.region) / WALK_SHARE;
+        if unsynced_bytes > TURN_SYNC_BYTES_MAX && lsn < writer.checkpoints.due_lsn + grace {
+            // The others wait meanwhile; so most of the log is synced before, without a turn.
+            if !writer.checkpoints.is_unsynced() {
+                writer.checkpoints.progress = Progress::Unsynced { is_asked: false };
+            }
+            return Ok(());
+        }
+        writer.checkpoints.progress = Progress::Idle;
+        self.begin_checkpoint(writer, lsn)?;
+        self.walk_to_end(writer)?;
+        let progress = std::mem::replace(&mut writer.checkpoints.progress, Progress::Syncing);
+        let Progress::Written { image, .. } = progress else {
+            writer.checkpoints.progress = progress;
+            return Ok(());
+        };
+        let name = image.name();
+        let made = self.make_durable_in_turn(writer, name);
+        // Which of the two checkpoints a superblock names is not known after an error: both stay.
+        let superblock = made.inspect_err(|error| self.group.fail(error))?;
+        self.note_durable_checkpoint(writer, name, superblock)?;
+        // Nobody else may come to it: the next turn begins anew.
+        self.reuse_emptied(writer);
+        Ok(())
+    }
+
+    fn make_durable_in_turn(
+        &self,
+        writer: &mut Writer,
+        name: CheckpointName,
+    ) -> Result<Superblock> {
+        let durable_lsn = self.sync_by_turns()?;
+        assert!(name.lsn <= durable_lsn, "a checkpoint needs the log before it");
+        self.group.note_durable(durable_lsn);
+        self.region.sync_range(name.offset, name.bytes)?;
+        self.write_naming(superblock_naming(writer, name))
+    }
+
+    fn note_durable_checkpoint(
+        &self,
+        writer: &mut Writer,
+        name: CheckpointName,
+        superblock: Superblock,
+    ) -> Result<()> {
         assert!(matches!(writer.checkpoints.progress, Progress::Syncing), "a close waits for this");
         assert_eq!(superblock.checkpoint, Some(name), "the one before is released");
         let is_first = superblock.is_compacted && !writer.superblock.is_compacted;
@@ -393,11 +473,14 @@ impl Store {
         assert!(name.lsn <= self.group.durable_lsn(), "a checkpoint needs the log before it");
         let CheckpointName { offset, bytes, .. } = name;
         self.region.sync_range(offset, bytes)?;
-        let mut superblock = {
-            let writer = self.lock()?;
-            let is_compacted = writer.superblock.is_compacted || writer.wants_to_compact();
-            Superblock { is_compacted, checkpoint: Some(name), ..writer.superblock.clone() }
-        };
+        let writer = self.lock()?;
+        let superblock = superblock_naming(&writer, name);
+        drop(writer);
+        self.write_naming(superblock)
+    }
+
+    /// Makes a superblock durable that names a checkpoint; both copies of a store that is compacted.
+    fn write_naming(&self, mut superblock: Superblock) -> Result<Superblock> {
         let _writing = self.superblock_writes();
         self.region.write_superblock(&mut superblock, false)?;
         if superblock.is_compacted && !mutant::is_made(Mutant::OneSuperblock) {
@@ -433,7 +516,7 @@ impl Store {
                     continue;
                 }
                 Progress::Walking { .. } => self.walk_to_end(&mut writer)?,
-                Progress::Written { .. } => {}
+                Progress::Written { .. } | Progress::Unsynced { .. } => {}
             }
             drop(writer);
             self.finish_checkpoint()?;
@@ -461,4 +544,10 @@ impl Store {
             }
         }
     }
+}
+
+/// Returns the superblock that names a checkpoint.
+fn superblock_naming(writer: &Writer, name: CheckpointName) -> Superblock {
+    let is_compacted = writer.superblock.is_compacted || writer.wants_to_compact();
+    Superblock { is_compacted, checkpoint: Some(name), ..writer.superblock.clone() }
 }

@@ -84,6 +84,9 @@ impl Store {
             return Ok(());
         }
         self.refuse_in_fork()?;
+        if self.turns.is_some() {
+            return self.close_by_turns();
+        }
         let mut writer = self.lock()?;
         if writer.is_closed {
             return Ok(());

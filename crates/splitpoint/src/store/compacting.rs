@@ -121,10 +121,26 @@ impl Store {
         let budget = compacting.state.begin_step(used_bytes, live_bytes, segment_bytes);
         if budget > 0 && !writer.may_compact(self) {
             self.start_compacting(writer);
-        } else if budget > 0 {
+        } else if budget > 0
+            && let Some(budget) = self.budget_of_turn(writer, budget)
+        {
             // What cannot be moved, for want of memory, is tried again by the next step.
             let _ = self.compact(writer, budget);
         }
+    }
+
+    /// Returns how many bytes a step reads that may read `budget`. Where the next change may be another
+    /// handle's, which begins a victim anew, it is all of a victim, with a probability that comes to the
+    /// same, or `None`.
+    #[inline]
+    fn budget_of_turn(&self, writer: &mut Writer, budget: u64) -> Option<u64> {
+        if !self.takes_turns() {
+            return Some(budget);
+        }
+        let victim = self.victim(writer).ok().flatten()?;
+        let rest = victim.segment.range().end.saturating_sub(victim.at).max(1);
+        let is_lucky = budget >= rest || writer.log.next_salt() % rest < budget;
+        is_lucky.then_some(budget.max(rest))
     }
 
     /// Prepares a store in a file that was never compacted: the segment table is in the file from now

@@ -38,6 +38,7 @@ impl Store {
     /// Compacts everything that is worth it, reading `budget` bytes of segments or a little more,
     /// and gives memory, or room of the file, back.
     pub(crate) fn maintain(&self, budget: u64) -> Result<Maintenance> {
+        self.refuse_by_turns("there is no `maintain`")?;
         if self.access == Access::ReadOnly {
             return Err(Error::ReadOnly);
         }

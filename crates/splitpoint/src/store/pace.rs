@@ -116,6 +116,14 @@ impl Pace {
         self.since.take()
     }
 
+    /// Goes on after others have written: the changes so far that are unsafe stay so. Counts of bytes may
+    /// have gone back meanwhile.
+    pub(crate) fn go_on_from(&mut self, written: Written) {
+        self.covered = written;
+        self.syncing_bytes = 0;
+        self.too_many_bytes = written.bytes.saturating_add(self.quota_bytes);
+    }
+
     /// Learns from the last sync that has begun, and has ended now, how fast the device is.
     pub(crate) fn end_sync(&mut self, took: Duration) {
         let (Some(age_max), bytes) = (self.age_max, self.syncing_bytes) else { return };

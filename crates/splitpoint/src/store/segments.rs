@@ -75,7 +75,7 @@ impl Store {
     /// Learns how large the file is that another process may change.
     fn see_size(&self) -> Result<()> {
         match &self.reader {
-            Some(reader) => reader.see_size(&self.region).map(drop),
+            Some(_) => self.region.see_size().map(drop),
             None => Ok(()),
         }
     }

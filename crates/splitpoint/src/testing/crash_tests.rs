@@ -12,6 +12,7 @@
 //! | [`stale`] | some, with pages of an earlier one | mounted again, or on the same mount |
 //! | [`shrink`] | around index pieces that go | some by seed |
 //! | [`compact`] | all, while records move and space is used again | some by seed |
+//! | [`turns`] | the same, where each change begins with what the one before has left in the file | |
 //! | [`snapshot`] | all, beside snapshots and in transactions | some by seed |
 //! | [`fault`] | each call to the storage goes wrong | killed, closed, power lost, cache dropped |
 //!
@@ -26,6 +27,7 @@ mod shrink;
 mod small;
 mod snapshot;
 mod stale;
+mod turns;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -53,6 +53,8 @@ pub(crate) enum Mutant {
     MovesUnnamed,
     /// A sync leaves out the copies that the log names.
     SyncsWithoutCopies,
+    /// A handle that takes turns syncs the last segment of the log alone.
+    SyncsTailAlone,
 }
 
 /// Returns whether the engine makes this mistake now: never, but in a test that asks for it.

@@ -45,6 +45,8 @@ mod isolation;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod locks;
+#[cfg(test)]
 mod lost_device;
 #[cfg(test)]
 mod model;
@@ -70,5 +72,7 @@ mod stopped_disk;
 mod store;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod turns;
 #[cfg(test)]
 mod writer;

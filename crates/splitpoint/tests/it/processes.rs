@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use splitpoint::{Db, Options};
+use splitpoint::{Db, Options, Sharing};
 
 use crate::support::{HANG, Rng, assert_sound, rounds, seed};
 
@@ -60,6 +60,7 @@ fn another_process_plays_its_role() {
         "write" => write_on(path, rng),
         "read" => read_on(path, rng),
         "count" => count(path),
+        "turns" => take_turns(path, rng),
         "hold" => hold(path),
         other => panic!("no role {other}"),
     }
@@ -124,7 +125,7 @@ impl Reading {
         let mut seen = BTreeMap::new();
         for entry in db.scan().expect("it is sound") {
             let entry = entry.expect("it is sound");
-            if &entry.key[..] == VERSION {
+            if entry.key.len() != size_of::<u64>() {
                 continue;
             }
             let key = u64::from_le_bytes(entry.key[..].try_into().expect("a number"));
@@ -154,6 +155,34 @@ fn count(path: &Path) {
         let number = number_in(&db, b"number") + 1;
         db.put(b"number", number.to_le_bytes()).expect("it is written");
         if number.is_multiple_of(2) {
+            db.close().expect("it closes");
+        }
+    }
+}
+
+/// Changes keys by turns with others, and says how often it has come to its own counter.
+fn take_turns(path: &Path, mut rng: Rng) {
+    let own = format!("counter of {}", std::process::id());
+    loop {
+        let sharing = if rng.below(3) == 0 { Sharing::PerCall } else { Sharing::Shared };
+        let db = compacting().sharing(sharing).open(path).expect("it opens");
+        for _ in 0..rng.below(200) {
+            for _ in 0..rng.below(4) {
+                db.increment("all counters", 1).expect("it is counted");
+                say(&format!("{own}: {}", db.increment(&own, 1).expect("it is counted")));
+            }
+            for _ in 0..rng.below(40) {
+                let key = rng.below(KEYS);
+                let next = |old: Option<&[u8]>| {
+                    Some(value_of(key, old.map_or(0, |old| version_of(key, old)) + 1))
+                };
+                db.update(key.to_le_bytes(), next).expect("it is written");
+            }
+            if rng.below(30) == 0 {
+                db.sync().expect("it is synced");
+            }
+        }
+        if rng.below(2) == 0 {
             db.close().expect("it closes");
         }
     }
@@ -298,6 +327,61 @@ fn readers_survive_every_writer_and_no_value_goes_back() {
     let db = compacting().open(&path).unwrap();
     assert!(number_in(&db, VERSION) > 0, "nothing was written");
     assert_sound(&db);
+}
+
+/// Four writers and four readers, one of which dies after the other. The counters of the writers are what
+/// they have said or one more, and together what all have counted, or one less for each that was killed.
+#[test]
+fn writers_by_turns_survive_each_other_and_count_exactly() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let mut rng = Rng::new(seed());
+    let db = compacting().sharing(Sharing::Shared).open(&path).unwrap();
+    for key in 0..KEYS {
+        db.put(key.to_le_bytes(), value_of(key, 0)).unwrap();
+    }
+    let mut reading = Reading::default();
+    let (mut counted, mut killed) = (0, 0);
+    for round in 0..rounds(8, 1_250) {
+        let writers: Vec<_> =
+            (0..4).map(|_| Process::start("turns", &path, rng.below(u64::MAX))).collect();
+        let readers: Vec<_> =
+            (0..4).map(|_| Process::start("read", &path, rng.below(u64::MAX))).collect();
+        let mut all: Vec<Process> = writers.into_iter().chain(readers).collect();
+        while !all.is_empty() {
+            std::thread::sleep(Duration::from_micros(rng.below(20_000)));
+            reading.look(&db, &mut rng);
+            db.increment("counter of the parent", 1).unwrap();
+            let next = rng.index(all.len());
+            let mut dying = all.swap_remove(next);
+            let ended = dying.child.try_wait().unwrap();
+            assert!(ended.is_none(), "round {round}: it has ended by itself: {ended:?}");
+            dying.child.kill().unwrap();
+            dying.child.wait().unwrap();
+            let mut said = None;
+            for line in (&mut dying.said).lines().map_while(Result::ok) {
+                let Some((start, count)) = line.split_once(": ") else { continue };
+                if start.starts_with("counter of ") {
+                    said = count.parse::<i64>().ok().map(|count| (start.to_owned(), count));
+                }
+            }
+            killed += 1;
+            let own = format!("counter of {}", dying.child.id());
+            let count = db.increment(&own, 0).unwrap();
+            if let Some((start, last)) = said {
+                assert_eq!(start, own);
+                assert!((last..=last + 1).contains(&count), "round {round}: {count}, said {last}");
+            }
+            counted += count;
+            db.delete(&own).unwrap();
+        }
+        let total = db.increment("all counters", 0).unwrap();
+        assert!((counted..=counted + killed).contains(&total), "{total}, {counted} by {killed}");
+        assert!(db.check().unwrap().is_clean());
+    }
+    assert!(counted > 0, "nothing was counted");
+    drop(db);
+    assert_sound(&Db::open(&path).unwrap());
 }
 
 #[test]

@@ -1,0 +1,85 @@
+//! Reads the state of the writer again, for a handle that changes the file by turns.
+
+use std::sync::Arc;
+
+use super::{FoundState, Opening};
+use crate::error::{Error, Result};
+use crate::format::LIVE_OFFSET;
+use crate::hash::HashFunction;
+use crate::log::append::Appender;
+use crate::options::Access;
+use crate::region::{Extents, Region, read_superblock, unknown_features};
+use crate::stats::Recovery;
+use crate::store::{LastTurn, Mark, TakeOver, Writer, committed_position};
+
+/// Goes on where the writer before has ended.
+#[derive(Debug)]
+pub(super) struct GoOn {
+    pub(super) hash: HashFunction,
+}
+
+impl TakeOver for GoOn {
+    fn take_over(
+        &self,
+        region: &Arc<Region>,
+        before: &mut Writer,
+        last: LastTurn,
+    ) -> Result<Writer> {
+        let epoch = region.follow_pieces()?;
+        debug_assert_eq!(epoch, region.live().piece_epoch(), "nobody else changes the pieces now");
+        let superblock = read_superblock(region.storage())?;
+        if superblock.write_features != 0 {
+            return Err(unknown_features(region.storage().path()));
+        }
+        region.live().validate(region.view.file_bytes())?;
+        let log = Appender::new(
+            before.log.next_salt(),
+            superblock.segment_bytes_min.into(),
+            superblock.segment_bytes_max.into(),
+        );
+        let access = Access::ReadWrite;
+        let mut opening =
+            Opening { superblock, hash: self.hash.clone(), log, access, on_recovery: None };
+        let is_clean = opening.superblock.is_clean;
+        let mut mark = None;
+        let (extents, (state, ..)) = match last {
+            _ if is_clean => opening.go_on_from_close(region)?,
+            LastTurn::Ended { is_not_clean_durably } => {
+                mark =
+                    Some(if is_not_clean_durably { Mark::NotCleanDurably } else { Mark::NotClean });
+                opening.go_on_from_turn(region)?
+            }
+            LastTurn::Killed => {
+                mark = Some(Mark::NotClean);
+                opening.warm_restart(region)?
+            }
+        };
+        region.live().set_pid();
+        let mut writer = Writer::new(opening.log, extents, state, opening.superblock);
+        writer.mark = mark.unwrap_or(writer.mark);
+        Ok(writer)
+    }
+}
+
+impl Opening {
+    /// Goes on with the tables of a turn that has ended: nothing is half made.
+    fn go_on_from_turn(&mut self, region: &Arc<Region>) -> Result<(Extents, FoundState)> {
+        let (position, state) = committed_position(&self.superblock, region);
+        let mut extents = Extents::of(region);
+        self.load_segments(&mut extents)?;
+        self.resume(region, position)?;
+        let durable_lsn = region.live().durable_lsn();
+        Ok((extents, (state, Recovery::WarmRestart { records: 0 }, durable_lsn)))
+    }
+
+    /// Goes on with the tables of a store that another handle has closed.
+    fn go_on_from_close(&mut self, region: &Arc<Region>) -> Result<(Extents, FoundState)> {
+        let (expected, found) = (self.superblock.live_crc.into(), region.live().crc().into());
+        let damaged =
+            || Error::Corrupt { what: "live header", offset: LIVE_OFFSET, expected, found };
+        if expected != found {
+            return Err(damaged());
+        }
+        self.open_clean(region)?.ok_or_else(damaged)
+    }
+}

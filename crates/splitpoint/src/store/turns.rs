@@ -1,0 +1,587 @@
+//! Turns: handles in several processes that change one file, one after the other.
+//!
+//! Between its turns such a handle reads as one that reads beside a writer
+//! ([`reader`](crate::reader)). For a change it takes the place of the writer, a lock of one byte of the
+//! file that the kernel drops with the process, and gives it up afterwards:
+//!
+//! | found in the reader table | done |
+//! |---|---|
+//! | the word that this handle left | nothing: no other had a turn meanwhile |
+//! | the word of another turn that has ended | the state of the writer is read from the file |
+//! | the word of a turn that has not ended | the same after what a killed writer leaves is completed |
+//!
+//! All of that is O(1), and on the same mappings: borrowed values stay valid.
+//!
+//! # What must be durable
+//!
+//! Which ranges of the file are not durable is derived from the file, whoever wrote them: from the
+//! durable log sequence number in the live header on, the log leads to all of them. So a sync of any
+//! handle covers the changes of all, and needs no turn.
+//!
+//! # Invariants
+//!
+//! - Only the handle that has the place stores to the file, except for the durable log sequence number,
+//!   which only grows, and the reader table.
+//! - Everything that the next writer needs is in the file when a turn ends. A checkpoint is made within
+//!   one turn, all of it.
+//! - A turn that may have left something half made is not said to have ended.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Mark, Store, Writer, in_fork};
+use crate::error::{Error, Result, Unsupported};
+use crate::format::{GRANULE_BYTES, SegmentHeader};
+use crate::log::append::{LogPosition, UnsyncedRange, coalesce};
+use crate::log::record::RecordKind;
+use crate::log::relocation::Relocation;
+use crate::log::scan::{LogWalk, Trust, big_target};
+use crate::options::Options;
+use crate::region::Region;
+use crate::storage::Room;
+use crate::storage::failure::io_error;
+use crate::storage::neighbours::Neighbours;
+use crate::storage::open::TURN_WAIT;
+use crate::storage::reader_table::{OtherReaders, TurnWord};
+use crate::testing::mutant::{self, Mutant};
+
+/// How long to wait between two looks at the place of the writer: at first, and at most.
+const LOOK_AGAIN_MIN: Duration = Duration::from_micros(20);
+const LOOK_AGAIN_MAX: Duration = Duration::from_micros(500);
+/// After how many turns in a row, or how much time, a handle lets another one have its turn: a change of
+/// hands costs as much as ten changes or twenty.
+const TURNS_IN_ROW: u32 = 64;
+const TIME_IN_ROW: Duration = Duration::from_micros(200);
+/// How long it waits for the other to take it.
+const GIVE_WAY_MAX: Duration = Duration::from_millis(2);
+/// How often the list of what is not durable is made anew while others sync.
+const LOOKS: u32 = 100;
+
+/// Reads the state of the writer from the file, at the beginning of a turn.
+pub(crate) trait TakeOver: fmt::Debug + Send + Sync {
+    /// Returns the writer that goes on where the last one ended.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file; nothing has changed then, unless the last turn had not ended.
+    fn take_over(
+        &self,
+        region: &Arc<Region>,
+        before: &mut Writer,
+        last: LastTurn,
+    ) -> Result<Writer>;
+}
+
+/// How the last turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastTurn {
+    /// Its handle has given it up; whether the superblock says durably that the store is not clean.
+    Ended { is_not_clean_durably: bool },
+    /// Its handle was killed, or has failed.
+    Killed,
+}
+
+/// What a handle has that takes turns.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    take_over: Box<dyn TakeOver>,
+    options: Options,
+    wait_max: Duration,
+    /// Whether each store takes room of the file system.
+    needs_room: OnceLock<bool>,
+    /// What the handle uses to look at the file between turns.
+    looking: Mutex<Writer>,
+}
+
+impl Turns {
+    pub(super) fn new(take_over: Box<dyn TakeOver>, options: &Options, looking: Writer) -> Self {
+        Self {
+            take_over,
+            options: options.clone(),
+            wait_max: options.lock_timeout.unwrap_or(TURN_WAIT),
+            needs_room: OnceLock::new(),
+            looking: Mutex::new(looking),
+        }
+    }
+}
+
+/// The lock of the writer, for a change. Of a handle that takes turns, the turn ends with it.
+pub(crate) struct Changing<'a> {
+    store: &'a Store,
+    writer: MutexGuard<'a, Writer>,
+}
+
+impl<'a> Changing<'a> {
+    #[inline(always)]
+    pub(super) fn new(store: &'a Store, writer: MutexGuard<'a, Writer>) -> Self {
+        Self { store, writer }
+    }
+}
+
+impl Deref for Changing<'_> {
+    type Target = Writer;
+
+    #[inline(always)]
+    fn deref(&self) -> &Writer {
+        &self.writer
+    }
+}
+
+impl DerefMut for Changing<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+}
+
+impl Drop for Changing<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.store.turns.is_some() {
+            self.store.end_turn(&mut self.writer);
+        }
+    }
+}
+
+impl Store {
+    /// Locks what the handle uses to look at the file: of one that takes turns it is not the writer's.
+    pub(crate) fn lock_to_look(&self) -> Result<MutexGuard<'_, Writer>> {
+        match &self.turns {
+            // Each look begins with the state of the file.
+            Some(turns) if self.reader.is_some() => {
+                Ok(turns.looking.lock().unwrap_or_else(PoisonError::into_inner))
+            }
+            _ => self.lock(),
+        }
+    }
+
+    /// Locks the writer, of a handle that takes turns in a turn: nobody changes the store meanwhile.
+    pub(crate) fn lock_out_others(&self) -> Result<Changing<'_>> {
+        let mut writer = Changing::new(self, self.lock()?);
+        if self.turns.is_some() {
+            self.begin_turn(&mut writer)?;
+        }
+        Ok(writer)
+    }
+
+    /// Returns the bytes of records that a handle which takes turns has moved.
+    pub(crate) fn moved_by_turns(&self) -> Result<Option<u64>> {
+        match &self.turns {
+            Some(_) => Ok(Some(self.lock()?.moved_bytes())),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns whether the handle changes the file by turns.
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.turns.is_some()
+    }
+
+    /// Refuses what a handle that takes turns cannot do.
+    pub(crate) fn refuse_by_turns(&self, what: &str) -> Result<()> {
+        if self.turns.is_none() {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            path: self.region.storage().path().to_path_buf(),
+            feature: Unsupported::Other,
+            reason: format!(
+                "{what} of a file that is changed by turns; open it with `Sharing::OneWriter`"
+            ),
+        })
+    }
+
+    /// Takes the place of the writer, and learns what others have done since the last turn.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begin_turn(&self, writer: &mut Writer) -> Result<()> {
+        let turns = self.turns.as_deref().expect("the caller has looked");
+        debug_assert!(!writer.turn.is_held, "a turn ends with the lock of its writer");
+        if !self.origin.is_here() {
+            return Err(in_fork());
+        }
+        self.group.check()?;
+        self.wait_for_place(turns, &mut writer.turn)?;
+        writer.turn.is_held = true;
+        let begun = self.begin_turn_in_place(turns, writer);
+        if begun.is_err() {
+            writer.turn.is_held = false;
+            self.give_up_place(turns);
+        }
+        begun
+    }
+
+    fn begin_turn_in_place(&self, turns: &Turns, writer: &mut Writer) -> Result<()> {
+        let found = self.turn_word(writer)?;
+        let is_own = found == writer.turn.word && self.others.is_some();
+        let number = if is_own { writer.turn.number } else { writer.log.next_salt() };
+        if found == TurnWord::NONE {
+            self.expect_name()?;
+        }
+        // What is killed from now on has not ended its turn.
+        self.set_turn_word(TurnWord::begun(number))?;
+        if is_own {
+            return Ok(());
+        }
+        let last = if found.has_ended() {
+            LastTurn::Ended { is_not_clean_durably: found.is_not_clean_durably() }
+        } else {
+            LastTurn::Killed
+        };
+        let taken = self.take_over(turns, writer, last);
+        match &taken {
+            Ok(()) => {
+                let (word, since) = (TurnWord::begun(number), Some(Instant::now()));
+                writer.turn = Turn { word, number, is_held: true, since, number_in_row: 1 };
+            }
+            // Whoever comes next finds what this one has found.
+            Err(_) => self.set_turn_word(found)?,
+        }
+        taken
+    }
+
+    /// Returns who had the last turn. On a simulated machine another handle always had it.
+    fn turn_word(&self, writer: &Writer) -> Result<TurnWord> {
+        match &self.others {
+            Some(others) => others.turn().map_err(|source| self.table_error(source)),
+            None => Ok(writer.turn.word),
+        }
+    }
+
+    fn set_turn_word(&self, word: TurnWord) -> Result<()> {
+        match &self.others {
+            Some(others) => others.set_turn(word).map_err(|source| self.table_error(source)),
+            None => Ok(()),
+        }
+    }
+
+    fn table_error(&self, source: std::io::Error) -> Error {
+        io_error("map the reader table of", self.region.storage().path(), source)
+    }
+
+    /// Replaces the state of the writer by what the file says.
+    fn take_over(&self, turns: &Turns, writer: &mut Writer, last: LastTurn) -> Result<()> {
+        if self.region.live().has_failed_sync() {
+            let reason =
+                "a sync of another process has failed: the file may lack what it shows; close \
+                          every handle, and open it again"
+                    .to_string();
+            return Err(Error::Poisoned { reason });
+        }
+        let mut new = turns.take_over.take_over(&self.region, writer, last)?;
+        if let (LastTurn::Killed, Some(others)) = (last, &self.others) {
+            others.end_move();
+        }
+        new.needs_room = if let Some(&needs_room) = turns.needs_room.get() {
+            needs_room
+        } else {
+            let tails = new.log.rest_of_tail().into_iter();
+            let needs_room = self.region.claim_stores(tails)? == Room::OfFileSystem;
+            *turns.needs_room.get_or_init(|| needs_room)
+        };
+        new.opened_lsn = writer.opened_lsn;
+        new.change_count = writer.change_count;
+        if new.mark == Mark::NotCleanDurably {
+            // `begin_changes` does it of the others.
+            match new.find_segments() {
+                Err(Error::Corrupt { .. }) if !new.superblock.is_compacted => {}
+                found => found?,
+            }
+        }
+        let written = new.written();
+        std::mem::swap(&mut new.pace, &mut writer.pace);
+        new.pace.go_on_from(written);
+        self.group.note_durable(self.region.live().durable_lsn().min(written.lsn));
+        new.schedule_checkpoint_by_turns(&self.region, &writer.checkpoints);
+        if let Some(live_share) = turns.options.live_share {
+            new.begin_compaction(self, live_share, &turns.options);
+            new.go_on_compacting(writer);
+        }
+        *writer = new;
+        Ok(())
+    }
+
+    /// Ends a turn, if the handle has one.
+    #[cold]
+    #[inline(never)]
+    fn end_turn(&self, writer: &mut Writer) {
+        let Some(turns) = self.turns.as_deref().filter(|_| writer.turn.is_held) else { return };
+        writer.turn.is_held = false;
+        if !thread::panicking() && self.group.check().is_ok() {
+            let is_durably = writer.mark == Mark::NotCleanDurably;
+            writer.turn.word = TurnWord::begun(writer.turn.number).ended(is_durably);
+            // The table is mapped since the turn began.
+            let _ = self.set_turn_word(writer.turn.word);
+        }
+        self.give_up_place(turns);
+    }
+
+    /// Ends the first turn of a handle, in which it was opened.
+    pub(super) fn end_opening(&self, last: TurnWord) {
+        if self.turns.is_none() {
+            return;
+        }
+        // Nobody else knows the handle yet.
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = self.region.live();
+        let lsn = writer.log.position().lsn;
+        // Handles that were there all the time know what is durable; so did one that has gone.
+        let is_known =
+            last.has_ended() || self.others.as_ref().is_some_and(|others| others.were_there());
+        let durable_lsn = match writer.superblock.is_clean {
+            true => lsn,
+            false if is_known => live.durable_lsn().min(lsn),
+            false => 0,
+        };
+        if live.durable_lsn() != durable_lsn {
+            live.set_durable_lsn(durable_lsn);
+        }
+        if !writer.superblock.is_clean && last.is_not_clean_durably() {
+            writer.mark = Mark::NotCleanDurably;
+        }
+        writer.turn.number = writer.log.next_salt();
+        writer.turn.is_held = true;
+        self.end_turn(&mut writer);
+        // The first change begins as after the turn of another handle.
+        writer.turn.word = if self.others.is_some() { TurnWord::NONE } else { writer.turn.word };
+    }
+
+    fn wait_for_place(&self, turns: &Turns, turn: &mut Turn) -> Result<()> {
+        let storage = self.region.storage();
+        let (Some(neighbours), Some(others)) = (storage.neighbours(), &self.others) else {
+            return Ok(());
+        };
+        let try_to_take = || {
+            let taken = neighbours.try_take_turn(turns.options.sharing);
+            taken.map_err(|source| io_error("lock a byte of", storage.path(), source))
+        };
+        turn.number_in_row += 1;
+        if others.is_turn_wanted() {
+            self.give_way(others, turn)?;
+        }
+        if try_to_take()? {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let mut pause = LOOK_AGAIN_MIN;
+        loop {
+            others.set_turn_wanted(true);
+            if try_to_take()? {
+                // Others that wait say so again.
+                others.set_turn_wanted(false);
+                return Ok(());
+            }
+            if begun.elapsed() >= turns.wait_max {
+                return Err(self.locked());
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LOOK_AGAIN_MAX);
+        }
+    }
+
+    /// Lets a handle that waits have its turn before this one has another, if this one has had some: it
+    /// would always be faster.
+    fn give_way(&self, others: &OtherReaders, turn: &Turn) -> Result<()> {
+        let is_last = || Ok(others.turn().map_err(|source| self.table_error(source))? == turn.word);
+        let is_time = turn.number_in_row >= TURNS_IN_ROW
+            || turn.since.is_none_or(|since| since.elapsed() >= TIME_IN_ROW);
+        if !is_time || !is_last()? {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        while is_last()? {
+            if begun.elapsed() >= GIVE_WAY_MAX {
+                // Whoever waited is stopped, or was killed.
+                others.set_turn_wanted(false);
+                break;
+            }
+            thread::sleep(LOOK_AGAIN_MIN);
+        }
+        Ok(())
+    }
+
+    /// Refuses a file that was replaced meanwhile by a handle of another kind: changes would be lost.
+    fn expect_name(&self) -> Result<()> {
+        let storage = self.region.storage();
+        if storage.neighbours().is_none_or(Neighbours::has_name) {
+            return Ok(());
+        }
+        let reason = "the file was replaced; open it again".to_string();
+        let source = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
+        Err(io_error("change", storage.path(), source))
+    }
+
+    fn give_up_place(&self, turns: &Turns) {
+        if let Some(neighbours) = self.region.storage().neighbours() {
+            // Without it the lock goes with the handle.
+            let _ = neighbours.give_up_turn(turns.options.sharing);
+        }
+    }
+
+    /// Makes durable what all handles have committed so far, and returns up to where. Waits for no turn.
+    pub(super) fn sync_for_all(&self) -> Result<u64> {
+        {
+            let mut writer = self.lock()?;
+            let written = writer.written();
+            self.group.set_syncing_since(writer.pace.begin_sync(written));
+        }
+        let begun = Instant::now();
+        let lsn = self.sync_by_turns()?;
+        self.lock()?.pace.end_sync(begun.elapsed());
+        Ok(lsn)
+    }
+
+    /// Does the same for a caller that has the lock of the writer.
+    pub(super) fn sync_by_turns(&self) -> Result<u64> {
+        let (ranges, lsn) = self.unsynced_by_turns()?;
+        for range in ranges {
+            self.region.sync_range(range.offset, range.bytes)?;
+        }
+        self.region.live().raise_durable_lsn(lsn);
+        Ok(lsn)
+    }
+
+    /// Returns which ranges of the file may not be durable, and up to which log sequence number the
+    /// changes in them go.
+    fn unsynced_by_turns(&self) -> Result<(Vec<UnsyncedRange>, u64)> {
+        let live = self.region.live();
+        for _ in 0..LOOKS {
+            self.region.see_size()?;
+            let durable_lsn = live.durable_lsn();
+            let (lsn, state) = live.committed();
+            if durable_lsn >= lsn && lsn > 0 {
+                return Ok((Vec::new(), lsn));
+            }
+            let (segment_offset, offset) = (state.tail_segment, state.tail_offset);
+            let end = LogPosition { segment_offset, offset, lsn };
+            let ranges = self.ranges_between(durable_lsn, end);
+            // A sync of another handle meanwhile gives space free, in which this may have looked.
+            if live.durable_lsn() == durable_lsn
+                && let Ok(Some(ranges)) = ranges
+            {
+                return Ok((coalesce(ranges), lsn));
+            }
+            if live.durable_lsn() == durable_lsn {
+                break;
+            }
+        }
+        let (lsn, _) = live.committed();
+        let whole = UnsyncedRange { offset: 0, bytes: self.region.view.file_bytes() };
+        Ok((vec![whole], lsn))
+    }
+
+    /// Returns the ranges that the log has and names from `durable_lsn` to its end; `None` if it does
+    /// not go back as far, or nothing is known to be durable.
+    fn ranges_between(
+        &self,
+        durable_lsn: u64,
+        end: LogPosition,
+    ) -> Result<Option<Vec<UnsyncedRange>>> {
+        let view = &self.region.view;
+        if durable_lsn == 0 || end.segment_offset == 0 {
+            return Ok(None);
+        }
+        let mut segment_offset = end.segment_offset;
+        let mut header = view.segment(segment_offset)?;
+        while header.base_lsn > durable_lsn && !mutant::is_made(Mutant::SyncsTailAlone) {
+            let previous = header.previous_offset;
+            if previous == 0 {
+                return Ok(None);
+            }
+            let before = view.segment(previous)?;
+            if before.kind != header.kind || before.base_lsn >= header.base_lsn {
+                return Ok(None);
+            }
+            (segment_offset, header) = (previous, before);
+        }
+        let first = segment_offset + SegmentHeader::BYTES;
+        let offset = first + durable_lsn.saturating_sub(header.base_lsn);
+        let begin = LogPosition { segment_offset, offset, lsn: durable_lsn.max(header.base_lsn) };
+        let mut walk = LogWalk::from_position(view, begin, Trust::Published, end.lsn)?;
+        // Also the header, of a segment that was begun by the first change in it.
+        let start = if offset == first { segment_offset } else { offset };
+        let mut ranges = vec![UnsyncedRange { offset: start, bytes: 0 }];
+        let mut named = Vec::new();
+        let mut current = segment_offset;
+        loop {
+            let position = walk.position();
+            if position.segment_offset != current {
+                let last = ranges.last_mut().expect("there is one");
+                last.bytes = walk_end(view, current)? - last.offset;
+                current = position.segment_offset;
+                ranges.push(UnsyncedRange { offset: current, bytes: 0 });
+            }
+            let Some(record) = walk.next_record()? else { break };
+            match record.header.kind {
+                _ if mutant::is_made(Mutant::SyncsWithoutCopies) => {}
+                RecordKind::BigPut => {
+                    let (offset, bytes) = big_target(&record)?;
+                    named.push(UnsyncedRange { offset, bytes });
+                }
+                RecordKind::Relocate => {
+                    let relocation = Relocation::decode(&record)?;
+                    let offset = relocation.segment_offset;
+                    let bytes = view.segment(offset)?.segment_bytes;
+                    named.push(UnsyncedRange { offset, bytes });
+                }
+                _ => {}
+            }
+        }
+        if walk.position().lsn != end.lsn || walk.position().offset != end.offset {
+            return Ok(None);
+        }
+        let last = ranges.last_mut().expect("there is one");
+        // The first sync of a segment covers all of it: later ones write no metadata.
+        let is_first = last.offset == current;
+        let until = if is_first { walk_end(view, current)? } else { end.offset };
+        last.bytes = until.saturating_sub(last.offset).max(GRANULE_BYTES.min(8));
+        ranges.extend(named);
+        let file_bytes = view.file_bytes();
+        let is_inside =
+            |range: &UnsyncedRange| range.offset.saturating_add(range.bytes) <= file_bytes;
+        Ok(ranges.iter().all(is_inside).then_some(ranges))
+    }
+
+    /// Closes a handle that takes turns: what its durability asks for. The tables stay as they are.
+    pub(super) fn close_by_turns(&self) -> Result<()> {
+        let is_changed = {
+            let mut writer = self.lock()?;
+            if std::mem::replace(&mut writer.is_closed, true) {
+                return Ok(());
+            }
+            writer.change_count > 0 || writer.mark == Mark::New
+        };
+        self.group.check()?;
+        if is_changed && self.durability != crate::options::Durability::Buffered {
+            self.sync()?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns where a segment ends.
+fn walk_end(view: &crate::region::View, segment_offset: u64) -> Result<u64> {
+    Ok(segment_offset + view.segment(segment_offset)?.segment_bytes)
+}
+
+/// The turn of a handle: the one that it has, or the last one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// What the handle left in the reader table.
+    pub(super) word: TurnWord,
+    number: u64,
+    pub(super) is_held: bool,
+    /// When another handle had a turn last, as far as this one knows.
+    since: Option<Instant>,
+    /// Turns since then.
+    number_in_row: u32,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self { word: TurnWord::NONE, number: 0, is_held: false, since: None, number_in_row: 0 }
+    }
+}

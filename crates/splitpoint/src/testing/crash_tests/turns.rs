@@ -1,0 +1,67 @@
+//! Handles that change a file by turns: each change of these programs reads the state of the writer from
+//! the file, as if another process had made the one before.
+
+use super::large::{self, Depth};
+use super::{Counts, Op, compact, is_slow, seed};
+use crate::testing::mutant::{Mutant, with};
+use crate::{Durability, Options, Sharing, SimDisk};
+
+fn by_turns(options: Options) -> Options {
+    options.sharing(Sharing::Shared).durability(Durability::Async)
+}
+
+/// Returns the operations of a program that such a handle has.
+fn ops_of(program: Vec<Op>) -> Vec<Op> {
+    let ops = program.into_iter().flat_map(|op| match op {
+        Op::WhileHeld(_, ops) | Op::WhileSnapshot(ops) => ops_of(ops),
+        Op::Maintain(_) => vec![Op::Sync],
+        op => vec![op],
+    });
+    ops.collect()
+}
+
+/// Overwrites twice as often as the program of compaction: there is no other way to ask for it.
+fn compacting() -> Vec<Op> {
+    let ops = ops_of(compact::program());
+    ops.iter().chain(&ops).cloned().collect()
+}
+
+fn sweep(options: Options, ops: &[Op], depth: Depth) -> Result<Counts, String> {
+    large::sweep(SimDisk::new(), by_turns(options), ops, seed(), depth)
+}
+
+fn depth() -> Depth {
+    if is_slow() {
+        Depth { images: 20, ..Depth::QUICK }
+    } else {
+        Depth { share: (0, 3), ..Depth::QUICK }
+    }
+}
+
+#[test]
+fn every_crash_point_of_changes_by_turns_leaves_a_prefix_with_everything_synced() {
+    let ops = ops_of(large::program());
+    let counts = sweep(large::checkpointing(1.0), &ops, depth());
+    let counts = counts.unwrap_or_else(|error| panic!("{error}"));
+    println!("{counts:?}");
+    assert!(counts.points > 200, "{counts:?}");
+}
+
+#[test]
+fn every_crash_point_of_compaction_by_turns_leaves_a_prefix_with_everything_synced() {
+    let counts = sweep(compact::options(), &compacting(), depth());
+    let counts = counts.unwrap_or_else(|error| panic!("{error}"));
+    println!("{counts:?}");
+    assert!(counts.points > 200, "{counts:?}");
+}
+
+#[test]
+fn a_sync_by_turns_that_leaves_out_what_others_wrote_is_found_by_power_loss() {
+    for mutant in [Mutant::SyncsTailAlone, Mutant::SyncsWithoutCopies] {
+        let ops = compacting();
+        let found = with(mutant, || sweep(compact::options(), &ops, Depth::QUICK));
+        let found = found.expect_err("it loses what was synced");
+        println!("{mutant:?}: {found}");
+        assert!(found.contains("power lost"), "{mutant:?}: {found}");
+    }
+}
