@@ -36,7 +36,7 @@ use crate::Source;
 use crate::doubt::Doubt;
 use crate::files::Index;
 use crate::identity::{Format, Identity};
-use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::reader::{Budget, Fault, Homes, Item, Loose, Parameter, Piece, Reader, Unit};
 use crate::stated::{Counted, Extent, Stated, StatedBy};
 
 /// The largest `.dir` or `.bak` that is read: some five million keys.
@@ -273,19 +273,6 @@ impl Reader for DumbFile {
         Ok(unit)
     }
 
-    fn loose_units(
-        &self,
-        _budget: &Budget,
-        visit: &mut dyn FnMut(Unit) -> Result<()>,
-    ) -> Result<()> {
-        for line in self.lost_lines() {
-            let mut unit = Unit::default();
-            self.add(line, &mut unit);
-            visit(unit)?;
-        }
-        Ok(())
-    }
-
     fn is_hashed(&self) -> bool {
         false
     }
@@ -306,5 +293,20 @@ impl Reader for DumbFile {
 
     fn hash_of(&self, _key: &[u8]) -> Option<u64> {
         None
+    }
+}
+
+impl Loose for DumbFile {
+    fn loose_units(
+        &self,
+        _budget: &Budget,
+        visit: &mut dyn FnMut(Unit) -> Result<()>,
+    ) -> Result<()> {
+        for line in self.lost_lines() {
+            let mut unit = Unit::default();
+            self.add(line, &mut unit);
+            visit(unit)?;
+        }
+        Ok(())
     }
 }
