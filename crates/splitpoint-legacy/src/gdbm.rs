@@ -18,7 +18,7 @@ use splitpoint::hash::{self, CharSign};
 use crate::Source;
 use crate::byte_order::ByteOrder;
 use crate::identity::Identity;
-use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::reader::{Budget, Fault, Homes, Item, Loose, Parameter, Piece, Reader, Unit};
 use crate::stated::{Counted, Extent, Stated, StatedBy, has_data};
 
 /// Bits of a hash.
@@ -513,37 +513,6 @@ impl Reader for GdbmFile {
         })
     }
 
-    /// Buckets may begin at any multiple of 4. A candidate is a bucket if its hashes are those of
-    /// the keys that it names.
-    fn loose_units(
-        &self,
-        budget: &Budget,
-        visit: &mut dyn FnMut(Unit) -> Result<()>,
-    ) -> Result<()> {
-        const CHUNK_BYTES: usize = 1 << 20;
-        let bucket_bytes = self.header.bucket_bytes as usize;
-        let mut chunk = vec![0; CHUNK_BYTES + bucket_bytes];
-        let mut start = 0;
-        while start < self.source.file_bytes() && !budget.is_spent() {
-            let filled = self.source.read_at(start, &mut chunk)?;
-            for at in (0..filled.min(CHUNK_BYTES)).step_by(4) {
-                let end = (at + bucket_bytes).min(filled);
-                if !self.looks_like_bucket(&chunk[at..end]) {
-                    continue;
-                }
-                let bucket = self.decode(start + at as u64, &chunk[at..end], end - at);
-                let unit = self.verified(bucket, budget)?;
-                if !unit.items.is_empty() {
-                    visit(unit)?;
-                }
-            }
-            start += CHUNK_BYTES as u64;
-            let data = self.source.next_data(start);
-            start = (data - data % CHUNK_BYTES as u64).max(start);
-        }
-        Ok(())
-    }
-
     fn homes(&self, key: &[u8]) -> Homes {
         let other = match self.sign {
             CharSign::Signed => CharSign::Unsigned,
@@ -585,5 +554,38 @@ impl Reader for GdbmFile {
     fn hash_of(&self, key: &[u8]) -> Option<u64> {
         // The highest bits choose a bucket. Reversed, they are the lowest.
         Some(u64::from(hash::gdbm(key, self.sign).reverse_bits() >> 1))
+    }
+}
+
+impl Loose for GdbmFile {
+    /// Buckets may begin at any multiple of 4. A candidate is a bucket if its hashes are those of
+    /// the keys that it names.
+    fn loose_units(
+        &self,
+        budget: &Budget,
+        visit: &mut dyn FnMut(Unit) -> Result<()>,
+    ) -> Result<()> {
+        const CHUNK_BYTES: usize = 1 << 20;
+        let bucket_bytes = self.header.bucket_bytes as usize;
+        let mut chunk = vec![0; CHUNK_BYTES + bucket_bytes];
+        let mut start = 0;
+        while start < self.source.file_bytes() && !budget.is_spent() {
+            let filled = self.source.read_at(start, &mut chunk)?;
+            for at in (0..filled.min(CHUNK_BYTES)).step_by(4) {
+                let end = (at + bucket_bytes).min(filled);
+                if !self.looks_like_bucket(&chunk[at..end]) {
+                    continue;
+                }
+                let bucket = self.decode(start + at as u64, &chunk[at..end], end - at);
+                let unit = self.verified(bucket, budget)?;
+                if !unit.items.is_empty() {
+                    visit(unit)?;
+                }
+            }
+            start += CHUNK_BYTES as u64;
+            let data = self.source.next_data(start);
+            start = (data - data % CHUNK_BYTES as u64).max(start);
+        }
+        Ok(())
     }
 }

@@ -21,7 +21,7 @@ use crate::byte_order::ByteOrder;
 use crate::chain::{Pages, ceil_log2};
 use crate::db185::{Shape, extent_of, flaw_of_spares, records_of};
 use crate::identity::Identity;
-use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit, or_fault};
+use crate::reader::{Budget, Fault, Homes, Item, Loose, Parameter, Piece, Reader, Unit, or_fault};
 use crate::stated::Stated;
 
 const HEADER_BYTES: usize = 248;
@@ -221,6 +221,39 @@ impl Reader for Krb5File {
         Ok(unit)
     }
 
+    fn homes(&self, key: &[u8]) -> Homes {
+        if !self.is_hash_known {
+            return Homes::UNKNOWN;
+        }
+        let bucket = self.geometry.bucket_of(u64::from(hash::x33(key))).0;
+        Homes::of(bucket, bucket)
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        vec![
+            Parameter::new("bsize", self.pages.page_bytes),
+            Parameter::new("lorder", if self.order == ByteOrder::Little { 1234 } else { 4321 }),
+            Parameter::new("ffactor", self.fill_factor),
+            Parameter::new("max_bucket", self.geometry.bucket_count() - 1),
+            Parameter::new("nkeys", self.key_count),
+            Parameter::new("hash", if self.is_hash_known { "default" } else { "another" }),
+        ]
+    }
+
+    fn hash_name(&self) -> &'static str {
+        if self.is_hash_known { "x33" } else { "" }
+    }
+
+    fn hash_of(&self, key: &[u8]) -> Option<u64> {
+        self.is_hash_known.then(|| u64::from(hash::x33(key)))
+    }
+
+    fn linear_bucket_count(&self) -> Option<u64> {
+        self.is_hash_known.then(|| self.geometry.bucket_count())
+    }
+}
+
+impl Loose for Krb5File {
     fn page_behind(&self, number: u64, budget: &Budget) -> Result<Unit> {
         let mut unit = Unit::default();
         let Ok(page) = or_fault(self.pages.read(number, budget))? else { return Ok(unit) };
@@ -274,37 +307,6 @@ impl Reader for Krb5File {
             Ok(self.next_of(page).filter(|_| !is_complete))
         })?;
         Ok(bytes)
-    }
-
-    fn homes(&self, key: &[u8]) -> Homes {
-        if !self.is_hash_known {
-            return Homes::UNKNOWN;
-        }
-        let bucket = self.geometry.bucket_of(u64::from(hash::x33(key))).0;
-        Homes::of(bucket, bucket)
-    }
-
-    fn parameters(&self) -> Vec<Parameter> {
-        vec![
-            Parameter::new("bsize", self.pages.page_bytes),
-            Parameter::new("lorder", if self.order == ByteOrder::Little { 1234 } else { 4321 }),
-            Parameter::new("ffactor", self.fill_factor),
-            Parameter::new("max_bucket", self.geometry.bucket_count() - 1),
-            Parameter::new("nkeys", self.key_count),
-            Parameter::new("hash", if self.is_hash_known { "default" } else { "another" }),
-        ]
-    }
-
-    fn hash_name(&self) -> &'static str {
-        if self.is_hash_known { "x33" } else { "" }
-    }
-
-    fn hash_of(&self, key: &[u8]) -> Option<u64> {
-        self.is_hash_known.then(|| u64::from(hash::x33(key)))
-    }
-
-    fn linear_bucket_count(&self) -> Option<u64> {
-        self.is_hash_known.then(|| self.geometry.bucket_count())
     }
 }
 

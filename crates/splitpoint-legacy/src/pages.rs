@@ -19,7 +19,7 @@ use crate::byte_order::ByteOrder;
 use crate::doubt::Doubt;
 use crate::files::Files;
 use crate::identity::{Format, Identity};
-use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::reader::{Budget, Fault, Homes, Item, Loose, Parameter, Piece, Reader, Unit};
 use crate::stated::{Counted, Extent, Stated, StatedBy};
 use crate::{Source, dbm, sdbm};
 
@@ -336,6 +336,8 @@ impl Reader for PagedFile {
         self.kind.hash(key)
     }
 }
+
+impl Loose for PagedFile {}
 
 /// Returns the places of the keys and values in a block, and the fault after them, if any.
 ///

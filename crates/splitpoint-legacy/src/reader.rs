@@ -253,41 +253,8 @@ impl Parameter {
     }
 }
 
-/// A read-only format.
-pub(crate) trait Reader: fmt::Debug + Send + Sync {
-    /// The identity of the file.
-    fn identity(&self) -> &Identity;
-
-    /// The file with the pairs.
-    fn source(&self) -> &Source;
-
-    /// Units are numbered from 0.
-    fn unit_count(&self) -> u64;
-
-    /// Faults outside all units.
-    fn faults(&self) -> &[Fault];
-
-    /// The numbers that the file states.
-    fn stated(&self) -> Stated;
-
-    /// Returns a doubt about the file as a whole that is no loss in itself.
-    fn reservation(&self) -> Option<Doubt> {
-        None
-    }
-
-    /// Returns the first unit from `index` on that is not in a hole of a sparse file. Units in a
-    /// hole are empty.
-    fn after_hole(&self, index: u64) -> u64 {
-        index
-    }
-
-    /// Calls the visitor with the depth of each unit in a hole that takes keys; see
-    /// [`Unit::is_in_use`].
-    fn empty_buckets(&self, _units: Range<u64>, _visit: &mut dyn FnMut(Option<u32>)) {}
-
-    /// Reads one unit, as far as `budget` allows.
-    fn unit(&self, index: u64, budget: &Budget) -> Result<Unit>;
-
+/// What is outside the units of a file: bytes to which they lead, and pages to which nothing does.
+pub(crate) trait Loose {
     /// Reads a page behind the end that the header states as a separate unit, if it looks like one.
     fn page_behind(&self, _number: u64, _budget: &Budget) -> Result<Unit> {
         Ok(Unit::default())
@@ -324,6 +291,42 @@ pub(crate) trait Reader: fmt::Debug + Send + Sync {
     ) -> Result<Option<u64>> {
         Err(Fault::new("leaf of further values", leaf, 0, leaf).into())
     }
+}
+
+/// A read-only format.
+pub(crate) trait Reader: Loose + fmt::Debug + Send + Sync {
+    /// The identity of the file.
+    fn identity(&self) -> &Identity;
+
+    /// The file with the pairs.
+    fn source(&self) -> &Source;
+
+    /// Units are numbered from 0.
+    fn unit_count(&self) -> u64;
+
+    /// Faults outside all units.
+    fn faults(&self) -> &[Fault];
+
+    /// The numbers that the file states.
+    fn stated(&self) -> Stated;
+
+    /// Returns a doubt about the file as a whole that is no loss in itself.
+    fn reservation(&self) -> Option<Doubt> {
+        None
+    }
+
+    /// Returns the first unit from `index` on that is not in a hole of a sparse file. Units in a
+    /// hole are empty.
+    fn after_hole(&self, index: u64) -> u64 {
+        index
+    }
+
+    /// Calls the visitor with the depth of each unit in a hole that takes keys; see
+    /// [`Unit::is_in_use`].
+    fn empty_buckets(&self, _units: Range<u64>, _visit: &mut dyn FnMut(Option<u32>)) {}
+
+    /// Reads one unit, as far as `budget` allows.
+    fn unit(&self, index: u64, budget: &Budget) -> Result<Unit>;
 
     /// Reads of unit `index` what a lookup of `key` needs.
     fn unit_of(&self, index: u64, _key: &[u8], budget: &Budget) -> Result<Unit> {

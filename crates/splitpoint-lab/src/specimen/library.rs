@@ -2,10 +2,10 @@
 //!
 //! # Source
 //!
-//! Bernstein in comp.lang.c, 1991, and his cdb; the Java language's `String.hashCode` and
-//! `Arrays.hashCode`; the .NET Framework's `String.GetHashCode` for 32 bits; Lua 5.4, `lstring.c`;
-//! the System V ABI, "Hash Table Section"; Hsieh, "Hash functions", 2004; crate xxhash-rust. Written
-//! from the formulas where no crate is named.
+//! Bernstein in comp.lang.c, 1991, and his cdb; PHP 8.2, `zend_string.h`; the Java language's
+//! `String.hashCode` and `Arrays.hashCode`; the .NET Framework's `String.GetHashCode` for 32 bits;
+//! Lua 5.4, `lstring.c`; the System V ABI, "Hash Table Section"; Hsieh, "Hash functions", 2004; crate
+//! xxhash-rust. Written from the formulas where no crate is named.
 
 use super::{Seeding, Specimen};
 
@@ -22,8 +22,7 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         AVOID_SUM,
     )
     .used_in(
-        "the GNU hash section of ELF files; PHP's arrays, DJBX33A, in the low 32 of 64 bits; countless \
-         programs",
+        "the GNU hash section of ELF files; countless programs",
     ),
     Specimen::new(
         "djb2-xor",
@@ -33,6 +32,15 @@ pub(super) const SPECIMENS: &[Specimen] = &[
         AVOID_SUM,
     )
     .used_in("cdb"),
+    Specimen::new(
+        "php",
+        64,
+        |key, _| php(key),
+        "PHP, zend_inline_hash_func, DJBX33A: h*33 + c from 5381 in 64 bits, the top bit set; bytes \
+         signed, as on x86",
+        AVOID_SUM,
+    )
+    .used_in("the arrays and symbol tables of PHP 7 and 8; on Arm bytes above 127 hash differently"),
     Specimen::new(
         "java-string",
         32,
@@ -99,6 +107,15 @@ pub(super) const SPECIMENS: &[Specimen] = &[
 /// Returns Bernstein's `h = 33*h + c`, from 5381.
 pub fn djb2(key: &[u8]) -> u32 {
     key.iter().fold(5381, |hash, &byte| hash.wrapping_mul(33).wrapping_add(u32::from(byte)))
+}
+
+/// Returns PHP's `h = 33*h + c` of signed bytes, from 5381, with the top bit set: 0 means that a string
+/// has not been hashed.
+pub fn php(key: &[u8]) -> u64 {
+    let sum = key.iter().fold(5381, |hash: u64, &byte| {
+        hash.wrapping_mul(33).wrapping_add_signed(i64::from(byte.cast_signed()))
+    });
+    sum | 1 << 63
 }
 
 /// Returns Bernstein's `h = 33*h XOR c`, from 5381.
@@ -220,6 +237,24 @@ mod tests {
             ("abcdei", 0x175d_906d),
         ] {
             assert_eq!(dotnet_string(key.as_bytes()), hash, "{key}");
+        }
+    }
+
+    /// What `zend_inline_hash_func` of Debian's php8.2-dev, 8.2.36, returns, compiled for x86-64.
+    #[test]
+    fn strings_of_php_hash_as_in_its_header() {
+        for (key, hash) in [
+            (&b""[..], 0x8000_0000_0000_1505),
+            (b"a", 0x8000_0000_0002_b606),
+            (b"abc", 0x8000_0000_0b88_5c8b),
+            (b"foobar", 0x8000_0652_fde4_60be),
+            (b"a999999", 0x8000_d0b0_b7ae_5ebc),
+            (b"libsesquipedalianism.so.3.141", 0xe7ff_b127_f83b_1972),
+            (b"The quick brown fox jumps over the lazy dog", 0xb6d2_3eef_34cc_38de),
+            (b"\xe9\xff", 0x8000_0000_0059_674d),
+            (b"\xe9\xff\x80\x81\x82\x83\x84\x85\x86", 0x8377_23c5_e020_4ba2),
+        ] {
+            assert_eq!(php(key), hash, "{}", key.escape_ascii());
         }
     }
 

@@ -32,6 +32,7 @@ mod modern;
 pub mod murmur;
 mod names;
 pub mod netbsd;
+pub mod server;
 
 #[cfg(test)]
 mod tests;
@@ -318,7 +319,7 @@ impl fmt::Debug for Specimen {
     }
 }
 
-const FAMILIES: [&[Specimen]; 14] = [
+const FAMILIES: [&[Specimen]; 15] = [
     database::SPECIMENS,
     hsearch::SPECIMENS,
     fnv::SPECIMENS,
@@ -329,6 +330,7 @@ const FAMILIES: [&[Specimen]; 14] = [
     jhash::SPECIMENS,
     checksum::SPECIMENS,
     library::SPECIMENS,
+    server::SPECIMENS,
     murmur::SPECIMENS,
     city::SPECIMENS,
     identity::SPECIMENS,

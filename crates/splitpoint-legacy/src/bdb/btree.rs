@@ -20,8 +20,8 @@ use std::sync::Arc;
 use splitpoint::{Error, Result, Unsupported};
 
 use super::{
-    Database, HEADER_BYTES, LEVELS_MAX, NEXT_AT, PREVIOUS_AT, SEPARATOR_AT, TYPE_AT, leaf_item,
-    page_type, unknown_item,
+    Database, HEADER_BYTES, LEVELS_MAX, NEXT_AT, PREVIOUS_AT, PairPages, SEPARATOR_AT, TYPE_AT,
+    leaf_item, page_type, unknown_item,
 };
 use crate::Source;
 use crate::identity::Identity;
@@ -32,9 +32,6 @@ use crate::stated::{Counted, Extent, Stated, StatedBy};
 
 /// Versions whose pages are as described.
 const VERSIONS: std::ops::RangeInclusive<u32> = 8..=10;
-
-/// Types of the pages that hold pairs.
-const PAGES_OF_PAIRS: [u8; 1] = [page_type::LEAF];
 
 /// Where the header names the root.
 const ROOT_AT: usize = 88;
@@ -206,52 +203,6 @@ impl BtreeFile {
         }
     }
 
-    /// Reads the pairs in the first `present` bytes of a leaf. An item behind them is left out: the
-    /// file ends before it.
-    fn pairs_of(
-        &self,
-        (page, present): (&[u8], usize),
-        number: u64,
-        unit: &mut Unit,
-        budget: &Budget,
-    ) -> Result<()> {
-        let database = &self.database;
-        let (starts, faults) = database.item_starts(page, number, 2);
-        unit.faults.extend(faults);
-        let page = &page[..present];
-        let (mut last_key_at, mut room) = (None, database.room_of(page, number));
-        for &[key_at, value_at] in starts.as_chunks::<2>().0 {
-            let is_cut = |start: Result<usize, Fault>| start.is_ok_and(|at| at >= present);
-            let is_deleted = value_at.is_ok_and(|at| Database::is_deleted(page, at));
-            if is_cut(key_at) || is_cut(value_at) || is_deleted {
-                continue;
-            }
-            let (value, further) = self.values(page, number, value_at, budget)?;
-            let item = match unit.items.last_mut() {
-                Some(Item { further: Further::Row(row), .. }) if last_key_at == Some(key_at) => {
-                    room.take(&value).map(|()| row.push(value))
-                }
-                _ => key_at.and_then(|at| database.leaf_piece(page, number, at)).and_then(|key| {
-                    room.take(&key)?;
-                    // The first value of a tree is on another page.
-                    if further.is_empty() {
-                        room.take(&value)?;
-                    }
-                    last_key_at = Some(key_at);
-                    unit.items.push(Item { key, value, further });
-                    Ok(())
-                }),
-            };
-            if let Err(fault) = item {
-                unit.faults.push(fault);
-                if room.is_spent() {
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Decodes the item at `start` of a leaf, which is a value of a key, or all of its values.
     fn values(
         &self,
@@ -299,6 +250,60 @@ impl BtreeFile {
             }
         }
         Ok(false)
+    }
+}
+
+impl PairPages for BtreeFile {
+    const TYPES: &'static [u8] = &[page_type::LEAF];
+
+    fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Reads the pairs in the first `present` bytes of a leaf. An item behind them is left out: the
+    /// file ends before it.
+    fn pairs_of(
+        &self,
+        (page, present): (&[u8], usize),
+        number: u64,
+        unit: &mut Unit,
+        budget: &Budget,
+    ) -> Result<()> {
+        let database = &self.database;
+        let (starts, faults) = database.item_starts(page, number, 2);
+        unit.faults.extend(faults);
+        let page = &page[..present];
+        let (mut last_key_at, mut room) = (None, database.room_of(page, number));
+        for &[key_at, value_at] in starts.as_chunks::<2>().0 {
+            let is_cut = |start: Result<usize, Fault>| start.is_ok_and(|at| at >= present);
+            let is_deleted = value_at.is_ok_and(|at| Database::is_deleted(page, at));
+            if is_cut(key_at) || is_cut(value_at) || is_deleted {
+                continue;
+            }
+            let (value, further) = self.values(page, number, value_at, budget)?;
+            let item = match unit.items.last_mut() {
+                Some(Item { further: Further::Row(row), .. }) if last_key_at == Some(key_at) => {
+                    room.take(&value).map(|()| row.push(value))
+                }
+                _ => key_at.and_then(|at| database.leaf_piece(page, number, at)).and_then(|key| {
+                    room.take(&key)?;
+                    // The first value of a tree is on another page.
+                    if further.is_empty() {
+                        room.take(&value)?;
+                    }
+                    last_key_at = Some(key_at);
+                    unit.items.push(Item { key, value, further });
+                    Ok(())
+                }),
+            };
+            if let Err(fault) = item {
+                unit.faults.push(fault);
+                if room.is_spent() {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -351,42 +356,6 @@ impl Reader for BtreeFile {
         unit.faults.extend(self.wrong_neighbours(&page, index as usize));
         self.pairs_of((&page, page.len()), number, &mut unit, budget)?;
         Ok(unit)
-    }
-
-    fn page_behind(&self, number: u64, budget: &Budget) -> Result<Unit> {
-        self.database.page_behind(number, &PAGES_OF_PAIRS, budget, |page, number, unit| {
-            self.pairs_of(page, number, unit, budget)
-        })
-    }
-
-    fn loose_units(
-        &self,
-        budget: &Budget,
-        visit: &mut dyn FnMut(Unit) -> Result<()>,
-    ) -> Result<()> {
-        let read = |page: (&[u8], usize), number, unit: &mut Unit| {
-            self.pairs_of(page, number, unit, budget)
-        };
-        self.database.loose_units(&PAGES_OF_PAIRS, budget, read, visit)
-    }
-
-    fn pages(
-        &self,
-        first: u64,
-        bytes: Option<u64>,
-        _is_key: bool,
-        budget: &Budget,
-    ) -> Result<Vec<u8>> {
-        self.database.overflow_bytes(first, bytes, budget)
-    }
-
-    fn values_of_leaf(
-        &self,
-        leaf: u64,
-        budget: &Budget,
-        values: &mut Vec<Piece>,
-    ) -> Result<Option<u64>> {
-        self.database.values_of_leaf(leaf, budget, values)
     }
 
     fn is_hashed(&self) -> bool {

@@ -11,7 +11,7 @@ use splitpoint::Result;
 use splitpoint::hash;
 use splitpoint::linear::Geometry;
 
-use super::{Database, TYPE_AT, page_type, unknown_item};
+use super::{Database, PairPages, TYPE_AT, page_type, unknown_item};
 use crate::Source;
 use crate::chain::ceil_log2;
 use crate::identity::Identity;
@@ -22,9 +22,6 @@ use crate::stated::{Counted, Extent, Stated, StatedBy};
 
 /// Versions whose pages are as described.
 const VERSIONS: std::ops::RangeInclusive<u32> = 7..=10;
-
-/// Types of the pages that hold pairs.
-const PAGES_OF_PAIRS: [u8; 2] = [page_type::HASH, page_type::HASH_UNSORTED];
 
 /// Types of items.
 mod item_type {
@@ -118,46 +115,6 @@ impl HashFile {
         bucket + u64::from(self.spares[ceil_log2(bucket + 1).min(31) as usize])
     }
 
-    /// Reads the pairs in the first `present` bytes of a page.
-    fn pairs_of(
-        &self,
-        (page, present): (&[u8], usize),
-        number: u64,
-        unit: &mut Unit,
-        budget: &Budget,
-    ) -> Result<()> {
-        let database = &self.database;
-        let offset = database.pages.offset_of(number);
-        let (item_count, fault) = database.item_count(page, number, 2);
-        unit.faults.extend(fault);
-        let mut end = page.len();
-        for index in (0..item_count).step_by(2) {
-            let at = (database.page_header_bytes + 2 * index) as u64;
-            let (key, value) = (database.start_of(page, index), database.start_of(page, index + 1));
-            let least = database.page_header_bytes + 2 * item_count;
-            if key >= end || value >= key || value < least {
-                let fault = Fault::new("offset in a page", offset + at, end as u64, key as u64);
-                unit.faults.push(fault);
-                return Ok(());
-            }
-            if end <= present {
-                let (key_at, value_at) = (offset + key as u64, offset + value as u64);
-                match self.key(&page[key..end]) {
-                    Ok(bytes) => {
-                        let values = self.values(&page[value..key], value_at, budget)?;
-                        unit.items.push(Item { key: bytes, value: values.0, further: values.1 });
-                    }
-                    Err(fault) => unit.faults.push(Fault { offset: key_at, ..fault }),
-                }
-            }
-            end = value;
-        }
-        if end <= present {
-            unit.faults.extend(database.wrong_free_end(page, number, end));
-        }
-        Ok(())
-    }
-
     fn key(&self, item: &[u8]) -> Result<Piece, Fault> {
         match item {
             [item_type::HERE, bytes @ ..] => Ok(Piece::Here(bytes.to_vec())),
@@ -211,6 +168,54 @@ impl HashFile {
     }
 }
 
+impl PairPages for HashFile {
+    const TYPES: &'static [u8] = &[page_type::HASH, page_type::HASH_UNSORTED];
+
+    fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Reads the pairs in the first `present` bytes of a page.
+    fn pairs_of(
+        &self,
+        (page, present): (&[u8], usize),
+        number: u64,
+        unit: &mut Unit,
+        budget: &Budget,
+    ) -> Result<()> {
+        let database = &self.database;
+        let offset = database.pages.offset_of(number);
+        let (item_count, fault) = database.item_count(page, number, 2);
+        unit.faults.extend(fault);
+        let mut end = page.len();
+        for index in (0..item_count).step_by(2) {
+            let at = (database.page_header_bytes + 2 * index) as u64;
+            let (key, value) = (database.start_of(page, index), database.start_of(page, index + 1));
+            let least = database.page_header_bytes + 2 * item_count;
+            if key >= end || value >= key || value < least {
+                let fault = Fault::new("offset in a page", offset + at, end as u64, key as u64);
+                unit.faults.push(fault);
+                return Ok(());
+            }
+            if end <= present {
+                let (key_at, value_at) = (offset + key as u64, offset + value as u64);
+                match self.key(&page[key..end]) {
+                    Ok(bytes) => {
+                        let values = self.values(&page[value..key], value_at, budget)?;
+                        unit.items.push(Item { key: bytes, value: values.0, further: values.1 });
+                    }
+                    Err(fault) => unit.faults.push(Fault { offset: key_at, ..fault }),
+                }
+            }
+            end = value;
+        }
+        if end <= present {
+            unit.faults.extend(database.wrong_free_end(page, number, end));
+        }
+        Ok(())
+    }
+}
+
 impl Reader for HashFile {
     fn identity(&self) -> &Identity {
         &self.identity
@@ -260,42 +265,6 @@ impl Reader for HashFile {
         });
         unit.faults.extend(or_fault(walked)?.err());
         Ok(unit)
-    }
-
-    fn page_behind(&self, number: u64, budget: &Budget) -> Result<Unit> {
-        self.database.page_behind(number, &PAGES_OF_PAIRS, budget, |page, number, unit| {
-            self.pairs_of(page, number, unit, budget)
-        })
-    }
-
-    fn loose_units(
-        &self,
-        budget: &Budget,
-        visit: &mut dyn FnMut(Unit) -> Result<()>,
-    ) -> Result<()> {
-        let read = |page: (&[u8], usize), number, unit: &mut Unit| {
-            self.pairs_of(page, number, unit, budget)
-        };
-        self.database.loose_units(&PAGES_OF_PAIRS, budget, read, visit)
-    }
-
-    fn pages(
-        &self,
-        first: u64,
-        bytes: Option<u64>,
-        _is_key: bool,
-        budget: &Budget,
-    ) -> Result<Vec<u8>> {
-        self.database.overflow_bytes(first, bytes, budget)
-    }
-
-    fn values_of_leaf(
-        &self,
-        leaf: u64,
-        budget: &Budget,
-        values: &mut Vec<Piece>,
-    ) -> Result<Option<u64>> {
-        self.database.values_of_leaf(leaf, budget, values)
     }
 
     fn homes(&self, key: &[u8]) -> Homes {

@@ -29,7 +29,7 @@ use crate::Source;
 use crate::byte_order::ByteOrder;
 use crate::chain::Pages;
 use crate::identity::Identity;
-use crate::reader::{Budget, Fault, Further, Parameter, Piece, Unit, or_fault};
+use crate::reader::{Budget, Fault, Further, Loose, Parameter, Piece, Unit, or_fault};
 
 const HEADER_BYTES: usize = 512;
 
@@ -74,6 +74,68 @@ const SEPARATOR_AT: usize = 12;
 
 /// More levels than any tree has.
 const LEVELS_MAX: u32 = 32;
+
+/// A kind of database: where its pages have their pairs.
+trait PairPages {
+    /// Types of the pages that hold pairs.
+    const TYPES: &'static [u8];
+
+    fn database(&self) -> &Database;
+
+    /// Reads the pairs in the first `present` bytes of a page.
+    fn pairs_of(
+        &self,
+        page: (&[u8], usize),
+        number: u64,
+        unit: &mut Unit,
+        budget: &Budget,
+    ) -> Result<()>;
+}
+
+impl<F: PairPages> Loose for F {
+    fn page_behind(&self, number: u64, budget: &Budget) -> Result<Unit> {
+        let mut unit = Unit::default();
+        let read = self.database().pages.read(number, budget);
+        let Ok(page) = or_fault(read)? else { return Ok(unit) };
+        if Self::TYPES.contains(&page[TYPE_AT]) {
+            self.pairs_of((&page, page.len()), number, &mut unit, budget)?;
+        }
+        Ok(unit)
+    }
+
+    fn loose_units(
+        &self,
+        budget: &Budget,
+        visit: &mut dyn FnMut(Unit) -> Result<()>,
+    ) -> Result<()> {
+        self.database().pages.each(1, budget, |number, page, present| {
+            let mut unit = Unit::default();
+            if Self::TYPES.contains(&page[TYPE_AT]) {
+                self.pairs_of((page, present), number, &mut unit, budget)?;
+            }
+            visit(unit)
+        })
+    }
+
+    fn pages(
+        &self,
+        first: u64,
+        bytes: Option<u64>,
+        _is_key: bool,
+        budget: &Budget,
+    ) -> Result<Vec<u8>> {
+        self.database().overflow_bytes(first, bytes, budget)
+    }
+
+    fn values_of_leaf(
+        &self,
+        leaf: u64,
+        budget: &Budget,
+        values: &mut Vec<Piece>,
+    ) -> Result<Option<u64>> {
+        self.database().values_of_leaf(leaf, budget, values)
+    }
+}
 
 /// The pages of a database, by the fields of its header that all kinds have.
 #[derive(Debug)]
@@ -253,40 +315,6 @@ impl Database {
     /// Returns whether the item at `at` of a leaf is deleted. Its place may still hold a key.
     fn is_deleted(page: &[u8], at: usize) -> bool {
         page.get(at + 2).is_some_and(|kind| kind & leaf_item::DELETED != 0)
-    }
-
-    /// Reads page `number`, to which nothing may lead, if it is of one of `types`: `read` adds the
-    /// pairs in the bytes of the page that are in the file.
-    fn page_behind(
-        &self,
-        number: u64,
-        types: &[u8],
-        budget: &Budget,
-        read: impl Fn((&[u8], usize), u64, &mut Unit) -> Result<()>,
-    ) -> Result<Unit> {
-        let mut unit = Unit::default();
-        let Ok(page) = or_fault(self.pages.read(number, budget))? else { return Ok(unit) };
-        if types.contains(&page[TYPE_AT]) {
-            read((&page, page.len()), number, &mut unit)?;
-        }
-        Ok(unit)
-    }
-
-    /// Visits every page of one of `types`, read as [`page_behind`](Self::page_behind) reads them.
-    fn loose_units(
-        &self,
-        types: &[u8],
-        budget: &Budget,
-        read: impl Fn((&[u8], usize), u64, &mut Unit) -> Result<()>,
-        visit: &mut dyn FnMut(Unit) -> Result<()>,
-    ) -> Result<()> {
-        self.pages.each(1, budget, |number, page, present| {
-            let mut unit = Unit::default();
-            if types.contains(&page[TYPE_AT]) {
-                read((page, present), number, &mut unit)?;
-            }
-            visit(unit)
-        })
     }
 
     /// Reads the bytes of an overflow chain, which must be `bytes`.

@@ -10,7 +10,7 @@ use super::{HEAD_BYTES, PAIR_BYTES, TABLES, first_slot, hash, pair_of};
 use crate::Source;
 use crate::identity::Identity;
 use crate::reader::{
-    Budget, Fault, Further, Homes, Item, Parameter, Piece, Reader, Unit, or_fault,
+    Budget, Fault, Further, Homes, Item, Loose, Parameter, Piece, Reader, Unit, or_fault,
 };
 use crate::stated::{Counted, Extent, Stated, StatedBy};
 
@@ -311,23 +311,6 @@ impl Reader for CdbFile {
         Ok(unit)
     }
 
-    /// The records follow each other, whether or not a slot leads to them.
-    fn loose_units(
-        &self,
-        budget: &Budget,
-        visit: &mut dyn FnMut(Unit) -> Result<()>,
-    ) -> Result<()> {
-        let mut offset = HEAD_BYTES as u64;
-        while offset < self.records_end() {
-            let Ok((key, value)) = or_fault(self.record(offset, None, budget))? else { break };
-            if let Piece::At { offset: start, bytes } = value {
-                offset = start + bytes;
-            }
-            visit(Unit { items: vec![Item::of(Piece::Here(key), value)], ..Unit::default() })?;
-        }
-        Ok(())
-    }
-
     fn homes(&self, key: &[u8]) -> Homes {
         let table = u64::from(hash(key)) % TABLES as u64;
         Homes::of(table, table)
@@ -349,5 +332,24 @@ impl Reader for CdbFile {
 
     fn hash_of(&self, key: &[u8]) -> Option<u64> {
         Some(hash(key).into())
+    }
+}
+
+impl Loose for CdbFile {
+    /// The records follow each other, whether or not a slot leads to them.
+    fn loose_units(
+        &self,
+        budget: &Budget,
+        visit: &mut dyn FnMut(Unit) -> Result<()>,
+    ) -> Result<()> {
+        let mut offset = HEAD_BYTES as u64;
+        while offset < self.records_end() {
+            let Ok((key, value)) = or_fault(self.record(offset, None, budget))? else { break };
+            if let Piece::At { offset: start, bytes } = value {
+                offset = start + bytes;
+            }
+            visit(Unit { items: vec![Item::of(Piece::Here(key), value)], ..Unit::default() })?;
+        }
+        Ok(())
     }
 }

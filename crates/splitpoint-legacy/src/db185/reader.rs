@@ -14,7 +14,7 @@ use super::table::{Db185, UNWRITTEN_MAX};
 use crate::ByteOrder;
 use crate::Source;
 use crate::identity::{Format, Identity};
-use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit, or_fault};
+use crate::reader::{Budget, Fault, Homes, Item, Loose, Parameter, Piece, Reader, Unit, or_fault};
 use crate::stated::Stated;
 
 /// A read-only db 1.85 file.
@@ -129,27 +129,6 @@ impl Reader for Db185File {
         Ok(unit)
     }
 
-    fn page_behind(&self, number: u64, budget: &Budget) -> Result<Unit> {
-        let store = self.table.store();
-        budget.take(u64::from(store.shape.page_bytes))?;
-        salvage::loose_page(&self.source, &store.shape, store.order, number)
-    }
-
-    fn loose_units(
-        &self,
-        _budget: &Budget,
-        visit: &mut dyn FnMut(Unit) -> Result<()>,
-    ) -> Result<()> {
-        let (shape, order, free) = {
-            let mut store = self.table.store();
-            let is_believed = self.faults.is_empty() && bitmaps_agree(&mut store);
-            let free = is_believed.then(|| store.overflow.clone());
-            (store.shape.clone(), store.order, free)
-        };
-        let has_addresses = self.has_addresses;
-        salvage::loose_units(&self.source, &shape, order, has_addresses, free.as_ref(), visit)
-    }
-
     fn homes(&self, key: &[u8]) -> Homes {
         match self.table.store().bucket_of(key) {
             Some(bucket) => Homes::of(bucket.into(), bucket.into()),
@@ -189,6 +168,29 @@ impl Reader for Db185File {
 
     fn stats(&self) -> Option<Stats> {
         self.table.stats().ok()
+    }
+}
+
+impl Loose for Db185File {
+    fn page_behind(&self, number: u64, budget: &Budget) -> Result<Unit> {
+        let store = self.table.store();
+        budget.take(u64::from(store.shape.page_bytes))?;
+        salvage::loose_page(&self.source, &store.shape, store.order, number)
+    }
+
+    fn loose_units(
+        &self,
+        _budget: &Budget,
+        visit: &mut dyn FnMut(Unit) -> Result<()>,
+    ) -> Result<()> {
+        let (shape, order, free) = {
+            let mut store = self.table.store();
+            let is_believed = self.faults.is_empty() && bitmaps_agree(&mut store);
+            let free = is_believed.then(|| store.overflow.clone());
+            (store.shape.clone(), store.order, free)
+        };
+        let has_addresses = self.has_addresses;
+        salvage::loose_units(&self.source, &shape, order, has_addresses, free.as_ref(), visit)
     }
 }
 

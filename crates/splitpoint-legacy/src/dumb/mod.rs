@@ -36,7 +36,7 @@ use crate::Source;
 use crate::doubt::Doubt;
 use crate::files::Index;
 use crate::identity::{Format, Identity};
-use crate::reader::{Budget, Fault, Homes, Item, Parameter, Piece, Reader, Unit};
+use crate::reader::{Budget, Fault, Homes, Item, Loose, Parameter, Piece, Reader, Unit};
 use crate::stated::{Counted, Extent, Stated, StatedBy};
 
 /// The largest `.dir` or `.bak` that is read: some five million keys.
@@ -76,16 +76,15 @@ enum Look {
     Other,
 }
 
-/// Returns whether an index has bytes, and those of its head are zeros.
+/// Returns whether an index has bytes, and all of them are zeros.
 fn is_zeros(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && bytes.iter().take(INDEX_HEAD_BYTES as usize).all(|&byte| byte == 0)
+    !bytes.is_empty() && bytes.iter().all(|&byte| byte == 0)
 }
 
 impl Look {
     fn of(path: &Path) -> Result<Self> {
         let file = Source::open(path)?;
-        let mut head = vec![0; file.file_bytes().min(INDEX_HEAD_BYTES) as usize];
-        file.read_at(0, &mut head)?;
+        let head = Self::head(&file)?;
         Ok(match head.first() {
             None => Self::Empty,
             Some(_) if !Line::all(&head).0.is_empty() => Self::Index,
@@ -93,6 +92,24 @@ impl Look {
             Some(_) if is_zeros(&head) => Self::Zeros,
             Some(_) => Self::Other,
         })
+    }
+
+    /// Returns the first bytes of an index from its first block on that is not zeros, of those that
+    /// [`DumbFile::open`] reads. If all are zeros, so are these.
+    ///
+    /// A power loss may leave zeros at the beginning alone.
+    fn head(file: &Source) -> Result<Vec<u8>> {
+        let end = file.file_bytes().min(INDEX_BYTES_MAX);
+        let mut offset = 0;
+        loop {
+            let mut head = vec![0; end.saturating_sub(offset).min(INDEX_HEAD_BYTES) as usize];
+            file.read_at(offset, &mut head)?;
+            let data = file.next_data(offset + head.len() as u64);
+            if !is_zeros(&head) || data >= end {
+                return Ok(head);
+            }
+            offset = data;
+        }
     }
 }
 
@@ -256,19 +273,6 @@ impl Reader for DumbFile {
         Ok(unit)
     }
 
-    fn loose_units(
-        &self,
-        _budget: &Budget,
-        visit: &mut dyn FnMut(Unit) -> Result<()>,
-    ) -> Result<()> {
-        for line in self.lost_lines() {
-            let mut unit = Unit::default();
-            self.add(line, &mut unit);
-            visit(unit)?;
-        }
-        Ok(())
-    }
-
     fn is_hashed(&self) -> bool {
         false
     }
@@ -289,5 +293,20 @@ impl Reader for DumbFile {
 
     fn hash_of(&self, _key: &[u8]) -> Option<u64> {
         None
+    }
+}
+
+impl Loose for DumbFile {
+    fn loose_units(
+        &self,
+        _budget: &Budget,
+        visit: &mut dyn FnMut(Unit) -> Result<()>,
+    ) -> Result<()> {
+        for line in self.lost_lines() {
+            let mut unit = Unit::default();
+            self.add(line, &mut unit);
+            visit(unit)?;
+        }
+        Ok(())
     }
 }

@@ -85,6 +85,32 @@ fn a_dir_of_zeros_is_one_of_the_files_and_the_bak_is_read() {
     }
 }
 
+/// A power loss may leave the first blocks alone unwritten, also where they are a hole.
+#[test]
+fn the_lines_behind_many_zeros_are_read_and_the_bak_completes_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = copy_data("dumb-python3-changed", dir.path());
+    let index = index_of("dumb-python3-changed");
+    let lines = index[index.len() / 2..].iter().filter(|byte| **byte == b'\n').count();
+    std::fs::write(table.with_extension("bak"), &index).unwrap();
+    for zero_bytes in [1 << 20, 1_600_000, (1 << 20) - 100, (4 << 20) + 1] {
+        let mut image = vec![0; zero_bytes];
+        image.extend_from_slice(&index[index.len() / 2..]);
+        std::fs::write(table.with_extension("dir"), image).unwrap();
+        let file = open(&table).unwrap();
+        let identity = file.identity().to_string();
+        assert!(!identity.contains("not readable"), "{zero_bytes}: {identity}");
+        let found = file.scan().unwrap().filter_map(Result::ok).count();
+        // The line before the first newline is lost with the zeros.
+        assert!(found > 5 && found < lines, "{zero_bytes}: {found} of {lines}");
+        assert_eq!(file.survey().unwrap().fault().unwrap().what, "line of the .dir");
+        assert!(salvaged(&table).keys().eq(expected("dumb-python3-changed").keys()));
+    }
+    let sparse = std::fs::File::create(table.with_extension("dir")).unwrap();
+    sparse.set_len(1 << 40).unwrap();
+    assert_eq!(open(&table).unwrap_err().kind(), splitpoint::ErrorKind::TooLarge);
+}
+
 #[test]
 fn a_dir_that_was_cut_in_a_line_is_told_and_the_bak_completes_it() {
     let dir = tempfile::tempdir().unwrap();
