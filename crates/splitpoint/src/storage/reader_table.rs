@@ -490,12 +490,17 @@ impl Seat {
             }
             SeatKind::PerCall(counts) => {
                 let mut counts = lock(counts);
-                if *counts == [0; 2] {
+                let is_first = *counts == [0; 2];
+                if is_first {
                     note_presence(&self.seated.file)?;
                 }
                 if counts[parity as usize] == 0 {
                     let byte = LockByte::pin(parity);
-                    byte_locks::try_lock(&self.seated.file, byte, LockKind::Shared)?;
+                    let locked = byte_locks::try_lock(&self.seated.file, byte, LockKind::Shared);
+                    if is_first && locked.is_err() {
+                        let _ = byte_locks::unlock_all(&self.seated.file);
+                    }
+                    locked?;
                 }
                 counts[parity as usize] += 1;
             }

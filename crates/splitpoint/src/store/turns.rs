@@ -16,7 +16,8 @@
 //!
 //! Which ranges of the file are not durable is derived from the file, whoever wrote them: from the
 //! durable log sequence number in the live header on, the log leads to all of them. So a sync of any
-//! handle covers the changes of all, and needs no turn.
+//! handle covers the changes of all, and needs no turn. It does wait for a change of the same handle that
+//! waits for its turn.
 //!
 //! # Invariants
 //!
@@ -39,7 +40,7 @@ use crate::log::append::{LogPosition, UnsyncedRange, coalesce};
 use crate::log::record::RecordKind;
 use crate::log::relocation::Relocation;
 use crate::log::scan::{LogWalk, Trust, big_target};
-use crate::options::Options;
+use crate::options::{Durability, Options};
 use crate::region::Region;
 use crate::storage::Room;
 use crate::storage::failure::io_error;
@@ -215,6 +216,7 @@ impl Store {
     }
 
     fn begin_turn_in_place(&self, turns: &Turns, writer: &mut Writer) -> Result<()> {
+        self.refuse_after_failed_sync()?;
         let found = self.turn_word(writer)?;
         let is_own = found == writer.turn.word && self.others.is_some();
         let number = if is_own { writer.turn.number } else { writer.log.next_salt() };
@@ -243,6 +245,18 @@ impl Store {
         taken
     }
 
+    /// Refuses changes, and syncs that could prove nothing, after one of any process has failed.
+    fn refuse_after_failed_sync(&self) -> Result<()> {
+        if !self.region.live().has_failed_sync() {
+            return Ok(());
+        }
+        let reason =
+            "a sync of another process has failed: the file may lack what it shows; close \
+                      every handle, and open it again"
+                .to_string();
+        Err(Error::Poisoned { reason })
+    }
+
     /// Returns who had the last turn. On a simulated machine another handle always had it.
     fn turn_word(&self, writer: &Writer) -> Result<TurnWord> {
         match &self.others {
@@ -264,13 +278,6 @@ impl Store {
 
     /// Replaces the state of the writer by what the file says.
     fn take_over(&self, turns: &Turns, writer: &mut Writer, last: LastTurn) -> Result<()> {
-        if self.region.live().has_failed_sync() {
-            let reason =
-                "a sync of another process has failed: the file may lack what it shows; close \
-                          every handle, and open it again"
-                    .to_string();
-            return Err(Error::Poisoned { reason });
-        }
         let mut new = turns.take_over.take_over(&self.region, writer, last)?;
         if let (LastTurn::Killed, Some(others)) = (last, &self.others) {
             others.end_move();
@@ -440,6 +447,8 @@ impl Store {
         for range in ranges {
             self.region.sync_range(range.offset, range.bytes)?;
         }
+        // One of another process that failed meanwhile may have taken what this one should have written.
+        self.refuse_after_failed_sync()?;
         self.region.live().raise_durable_lsn(lsn);
         Ok(lsn)
     }
@@ -547,15 +556,17 @@ impl Store {
 
     /// Closes a handle that takes turns: what its durability asks for. The tables stay as they are.
     pub(super) fn close_by_turns(&self) -> Result<()> {
-        let is_changed = {
+        let (is_changed, is_promised) = {
             let mut writer = self.lock()?;
+            self.group.check()?;
             if std::mem::replace(&mut writer.is_closed, true) {
                 return Ok(());
             }
-            writer.change_count > 0 || writer.mark == Mark::New
+            // A call may have asked for a sync of its own.
+            let is_promised = self.durability != Durability::Buffered || !writer.pace.is_unasked();
+            (writer.change_count > 0 || writer.mark == Mark::New, is_promised)
         };
-        self.group.check()?;
-        if is_changed && self.durability != crate::options::Durability::Buffered {
+        if is_changed && is_promised {
             self.sync()?;
         }
         Ok(())
