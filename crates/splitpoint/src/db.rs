@@ -922,13 +922,17 @@ impl Db {
     /// moment, whatever other threads put or delete meanwhile: it is the scan of a
     /// [`snapshot`](Self::snapshot). If you delete each key that it returns, you delete everything.
     ///
+    /// On a handle that reads beside a writer in another process, a key that the writer deletes meanwhile
+    /// may be missing. All other keys come exactly once there, too, with their values of that moment.
+    ///
     /// # Errors
     ///
     /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the file is damaged.
     /// - [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld) if the scan has held back more
     ///   space than [`Options::max_snapshot_pin`] allows.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another process compacts the store all the time.
     ///
-    /// An item may be either error, too, and is then the last one.
+    /// An item may be one of these errors, too, and is then the last one.
     ///
     /// # Cost
     ///

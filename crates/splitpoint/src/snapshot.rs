@@ -27,8 +27,8 @@ use crate::value::Value;
 /// # Cost
 ///
 /// Taking one waits for the writer's lock; it copies nothing. A read looks at one more word in memory,
-/// and at one record for each change of the key since. Each key that is deleted while it is open takes 50
-/// to 100 bytes of memory until it is dropped.
+/// and at one record for each change of the key since. Each delete while it is open takes 50 to 100 bytes of
+/// memory until it, and every older scan, snapshot or backup, has ended.
 ///
 /// # Examples
 ///

@@ -24,7 +24,8 @@ const DEBUG_BYTES_MAX: usize = 64;
 /// any other that has been replaced or deleted since the lookup. So copy a value that you keep for
 /// long, with [`into_vec`](Self::into_vec).
 /// [`Stats::held_up_for`](crate::stats::Stats::held_up_for) shows whether space is waiting for one.
-/// A clone is pinned as well. Any thread may drop either; it costs one atomic subtraction.
+/// A clone is pinned as well. Any thread may drop either; it costs one atomic subtraction, or a mutex and a
+/// system call on a handle that reads beside a writer and found no place in the reader table.
 ///
 /// # Examples
 ///

@@ -1,8 +1,7 @@
 """`Snapshot` and `Transaction`: tables of one moment."""
 
+# What is rarely used is imported where it is.
 import collections.abc
-import random
-import time
 
 from . import _native
 from ._errors import error
@@ -125,6 +124,9 @@ class Transaction(_native.Transaction, _Views, collections.abc.MutableMapping):
 
 def transact(table, function, durability, attempts):
     """Do what `Table.transact` says."""
+    import random
+    import time
+
     pause_s = 0.0005
     for attempt in range(max(1, attempts)):
         if attempt:

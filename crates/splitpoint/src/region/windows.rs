@@ -269,8 +269,8 @@ impl Lines for Windows {
     #[inline]
     fn bucket(&self, bucket: BucketIndex) -> &Line {
         let line = self.buckets.base().wrapping_add(bucket.0 as usize);
-        // SAFETY: the shape never has a bucket that is not mapped. `Live::validate` proved it of
-        // the file's shape, and the writer maps a piece, and publishes its base, before it
+        // SAFETY: the shape never has a bucket that is not mapped; for a handle that reads beside a writer
+        // `Followed` has looked. `Live::validate` proved it of the file's shape, and the writer maps a piece, and publishes its base, before it
         // publishes a bucket in it. The caller has loaded the shape before this loads the base. A
         // reader with an older shape may stray into a piece that has gone since: zeros are mapped in
         // its place, and a window moves only when it outgrows all that it ever had.
