@@ -513,7 +513,8 @@ class Command(Scratch):
         script = (
             "import sys, splitpoint\n"
             "print(*sorted(name for name in sys.modules if name.startswith("
-            "('splitpoint', 'dbm', 'shelve', 'pickle', 'inspect', 'pathlib', 'html', 'json', 'random'))))\n"
+            "('splitpoint', 'dbm', 'shelve', 'pickle', 'inspect', 'pathlib', 'html', 'json', "
+            "'random'))))\n"
         )
         loaded = self.python("-c", script).stdout.split()
         parts = ("_errors", "_moments", "_native", "_table")
