@@ -81,7 +81,6 @@ fn the_two_harnesses_do_the_same_work() {
                 "miss:1000",
                 "overwrite:200",
                 "churn:300:skewed",
-                "transactions:200:10",
                 "delete:100",
                 "audit",
             ]);
