@@ -9,14 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CHECK(claim)                                                                   \
-  do {                                                                                 \
-    if (!(claim)) {                                                                    \
-      fprintf(stderr, "line %d: %s (gdbm_errno %d, errno %d)\n", __LINE__, #claim,     \
-              gdbm_errno, errno);                                                      \
-      _exit(1);                                                                        \
-    }                                                                                  \
-  } while (0)
+#include "check.h"
 
 static datum new_key = {(char *)"a key that is new", 17};
 

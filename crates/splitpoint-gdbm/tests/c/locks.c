@@ -8,14 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(claim)                                                                   \
-  do {                                                                                 \
-    if (!(claim)) {                                                                    \
-      fprintf(stderr, "line %d: %s (gdbm_errno %d, errno %d)\n", __LINE__, #claim,     \
-              gdbm_errno, errno);                                                      \
-      _exit(1);                                                                        \
-    }                                                                                  \
-  } while (0)
+#include "check.h"
 
 static datum number(char *buf, int n) {
   datum d;
