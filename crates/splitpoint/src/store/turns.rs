@@ -160,6 +160,7 @@ impl Store {
     }
 
     /// Locks the writer, of a handle that takes turns in a turn: nobody changes the store meanwhile.
+    #[inline(always)]
     pub(crate) fn lock_out_others(&self) -> Result<Changing<'_>> {
         let mut writer = Changing::new(self, self.lock()?);
         if self.turns.is_some() {
