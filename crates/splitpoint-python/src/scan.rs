@@ -153,6 +153,11 @@ pub(crate) trait Walks: Send + Sync {
     /// Returns a record that was read ahead, if nobody else is at the scan.
     fn next_read(&self) -> Option<Record>;
 
+    /// Returns the exception of a scan that was ended.
+    fn ended(&self, py: Python<'_>) -> PyErr {
+        error::closed(py)
+    }
+
     /// Returns the next record; `None` if the scan was ended.
     fn next(&self, has_values: bool) -> Option<Next>;
 }
@@ -221,7 +226,7 @@ impl Scan {
 impl Scan {
     fn next_unread(&self, py: Python<'_>) -> PyResult<Option<Record>> {
         match py.detach(|| self.walk.next(self.part != Part::Keys)) {
-            None => Err(error::closed(py)),
+            None => Err(self.walk.ended(py)),
             Some(next) => next.map_err(|(opened, error)| opened.raise(py, &error)),
         }
     }

@@ -54,6 +54,10 @@ impl Walks for WorkScan {
         Self::with(&mut slot, self.number, |_, ahead, _| ahead.pop())?
     }
 
+    fn ended(&self, py: Python<'_>) -> PyErr {
+        error::ended(py, "transaction")
+    }
+
     fn next(&self, has_values: bool) -> Option<Next> {
         let mut slot = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         Self::with(&mut slot, self.number, |scan, ahead, opened| {
@@ -65,10 +69,15 @@ impl Walks for WorkScan {
 
 impl Drop for WorkScan {
     fn drop(&mut self) {
-        let mut slot = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(work) = slot.as_mut() {
-            work.with_dependent_mut(|_, parts| parts.scans[self.number] = None);
-        }
+        // Without the interpreter's lock: another thread may be committing.
+        Python::attach(|py| {
+            py.detach(|| {
+                let mut slot = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(work) = slot.as_mut() {
+                    work.with_dependent_mut(|_, parts| parts.scans[self.number] = None);
+                }
+            });
+        });
     }
 }
 
@@ -271,12 +280,13 @@ impl Transaction {
     /// then nothing is changed. `durability` is the level of these changes.
     #[pyo3(signature = (*, durability=None))]
     fn commit(&self, py: Python<'_>, durability: Option<&str>) -> PyResult<()> {
-        let level = level(py, durability)?;
-        let made = self.with_parts(py, |parts| {
-            let transaction = parts.transaction.take()?;
-            Some(match level {
-                Some(level) => transaction.commit_with(level),
-                None => transaction.commit(),
+        let made = level(py, durability).and_then(|level| {
+            self.with_parts(py, |parts| {
+                let transaction = parts.transaction.take()?;
+                Some(match level {
+                    Some(level) => transaction.commit_with(level),
+                    None => transaction.commit(),
+                })
             })
         });
         self.close(py);
@@ -293,7 +303,8 @@ impl Transaction {
 
     /// Whether the transaction has ended, or its table is closed.
     #[getter]
-    fn closed(&self) -> bool {
-        self.slot().is_none()
+    fn closed(&self, py: Python<'_>) -> bool {
+        // Another thread may be committing.
+        py.detach(|| self.slot().is_none())
     }
 }

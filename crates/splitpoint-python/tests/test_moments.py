@@ -176,6 +176,37 @@ class Transactions(Moments):
                     call("none")
                 self.assertEqual(caught.exception.args, ("none",))
 
+    def test_a_table_that_is_closed_meanwhile_is_an_error_and_loses_nothing_unnoticed(self):
+        with self.assertRaisesRegex(splitpoint.error, "the transaction has ended"):
+            with self.table.transaction() as transaction:
+                transaction["a"] = "b"
+                self.table.reorganize()
+        self.assertNotIn("a", self.table)
+
+        def change(transaction):
+            transaction["a"] = "b"
+            self.table.reorganize()
+
+        self.assert_code("closed", self.table.transact, change)
+        self.assertNotIn("a", self.table)
+        with self.table.transaction() as transaction:
+            transaction["a"] = "b"
+            transaction.close()
+        self.assertNotIn("a", self.table)
+        with self.table.transaction() as transaction:
+            self.assertEqual(transaction.setdefault("a"), b"")
+            transaction.commit()
+        self.assertIn("a", self.table)
+
+    def test_an_iterator_of_a_transaction_that_has_ended_says_so(self):
+        self.table.update({f"{i}": "" for i in range(300)})
+        transaction = self.table.transaction()
+        keys = iter(transaction)
+        next(keys)
+        transaction.commit()
+        with self.assertRaisesRegex(splitpoint.error, "the transaction has ended"):
+            list(keys)
+
     def test_savepoints_undo_a_part(self):
         with self.table.transaction() as transaction:
             transaction["kept"] = "1"
@@ -214,6 +245,7 @@ class Transactions(Moments):
         transaction = self.table.transaction(durability="often")
         transaction["c"] = "d"
         self.assert_code("invalid", transaction.commit)
+        self.assertTrue(transaction.closed)
         self.assertNotIn("c", self.table)
 
     def test_changes_that_cannot_be_are_errors(self):

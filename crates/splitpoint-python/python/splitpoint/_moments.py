@@ -78,21 +78,28 @@ class Transaction(_native.Transaction, _Views, collections.abc.MutableMapping):
     2
     """
 
-    __slots__ = ("_durability",)
+    __slots__ = ("_durability", "_is_ended")
 
     def __new__(cls, table, *, durability=None):
         self = super().__new__(cls, table)
         self._durability = durability
+        self._is_ended = False
         return self
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, exception, traceback):
-        if kind is not None or self.closed:
+        if kind is not None:
             self.close()
-        else:
+        elif not self._is_ended:
+            # Raises an error if the table was closed meanwhile, so that no change is lost unnoticed.
             self.commit()
+
+    def close(self):
+        """End the transaction without its changes. After `commit` this has no effect."""
+        self._is_ended = True
+        super().close()
 
     def commit(self, *, durability=None):
         """Make all changes, or none, and end the transaction.
@@ -100,7 +107,12 @@ class Transaction(_native.Transaction, _Views, collections.abc.MutableMapping):
         Raises `splitpoint.error` with code ``"conflict"`` if something that it has read is no longer
         so; then nothing is changed. `durability` is the level of these changes.
         """
+        self._is_ended = True
         super().commit(durability=durability or self._durability)
+
+    def setdefault(self, key, default=b""):
+        """Return the value of `key`; if it is missing, store `default` first."""
+        return super().setdefault(key, default)
 
     def update(self, other=(), /, **pairs):
         """Store every key of a mapping, of an iterable of pairs and of the keyword arguments."""
