@@ -72,7 +72,10 @@ const TEXTS: [(c_int, &CStr); 22] = [
     (SP_ERR_ARGUMENT, c"an argument is wrong"),
     (SP_ERR_BUSY, c"something is still open that has to be closed first"),
     (SP_ERR_PANIC, c"a defect of the library"),
-    (SP_ERR_TOO_OLD, c"a scan or a snapshot held back too much space: begin it again"),
+    (
+        SP_ERR_TOO_OLD,
+        c"a scan, a snapshot or a transaction held back too much space: begin it again",
+    ),
     (SP_ERR_CONFLICT, c"another thread has changed what was read: try again"),
 ];
 

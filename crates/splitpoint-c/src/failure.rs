@@ -6,12 +6,13 @@ use std::ffi::{CString, c_int};
 use splitpoint::{Error, ErrorKind};
 use splitpoint_ffi::errno_of;
 
-use crate::code::{SP_ERR_ARGUMENT, SP_ERR_BUSY, SP_ERR_PANIC, code_of};
+use crate::code::{SP_ERR_ARGUMENT, SP_ERR_BUSY, SP_ERR_PANIC, SP_ERR_UNSUPPORTED, code_of};
 
 /// The errors of C's `errno` that the library sets itself.
 const EINVAL: c_int = 22;
 const EBUSY: c_int = 16;
 const EIO: c_int = 5;
+const EOPNOTSUPP: c_int = 95;
 
 /// A failed call.
 #[derive(Debug)]
@@ -25,6 +26,11 @@ impl Failure {
     /// An argument that cannot be; `message` names it and says what is expected.
     pub(crate) fn argument(message: impl Into<String>) -> Self {
         Self { code: SP_ERR_ARGUMENT, errno: EINVAL, message: message.into() }
+    }
+
+    /// Something that the file does not have.
+    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
+        Self { code: SP_ERR_UNSUPPORTED, errno: EOPNOTSUPP, message: message.into() }
     }
 
     /// Something that has to be closed first.

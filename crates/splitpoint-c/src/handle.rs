@@ -51,8 +51,15 @@ impl sp_db {
         self.part_count.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn part_closed(&self) {
-        self.part_count.fetch_sub(1, Ordering::Relaxed);
+    /// Counts one less of its parts when the result is dropped, also by a panic.
+    pub(crate) fn closing_part(&self) -> ClosingPart<'_> {
+        ClosingPart(self)
+    }
+
+    /// Returns the store, for what files of other formats do not have.
+    pub(crate) fn native(&self) -> Result<&Db, Failure> {
+        let what = "a file of another format has values to look up and to walk over, nothing more";
+        self.store().ok_or_else(|| Failure::unsupported(what))
     }
 
     #[cold]
@@ -62,6 +69,15 @@ impl sp_db {
         }
         *self.message.lock().unwrap_or_else(PoisonError::into_inner) = failure.text();
         report(failure)
+    }
+}
+
+/// A scan, a snapshot or a transaction that is being closed.
+pub(crate) struct ClosingPart<'a>(&'a sp_db);
+
+impl Drop for ClosingPart<'_> {
+    fn drop(&mut self) {
+        self.0.part_count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

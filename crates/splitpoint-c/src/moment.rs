@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::{fmt, ptr};
 
-use splitpoint::{Db, Savepoint, Snapshot, Transaction, Value};
+use splitpoint::{Savepoint, Snapshot, Transaction, Value};
 
 use crate::code::{SP_NOT_FOUND, SP_OK};
 use crate::failure::Failure;
@@ -46,11 +46,6 @@ pub struct sp_savepoint {
 
 const _: () = assert!(size_of::<Savepoint>() == size_of::<sp_savepoint>());
 const _: () = assert!(align_of::<Savepoint>() <= align_of::<sp_savepoint>());
-
-fn store_of(db: &'static sp_db) -> Result<&'static Db, Failure> {
-    let refused = || Failure::argument("a file of another format has no snapshots or transactions");
-    db.store().ok_or_else(refused)
-}
 
 /// Begins something that lasts until it is closed, and stores it in `*place`.
 ///
@@ -122,7 +117,7 @@ pub unsafe extern "C" fn sp_snapshot_open(
     snapshot: *mut *mut sp_snapshot,
 ) -> c_int {
     let open = |handle: &'static sp_db| {
-        let snapshot = store_of(handle)?.snapshot()?;
+        let snapshot = handle.native()?.snapshot()?;
         Ok(sp_snapshot { db, snapshot })
     };
     // SAFETY: the rules of the header.
@@ -186,8 +181,8 @@ pub unsafe extern "C" fn sp_snapshot_close(snapshot: *mut sp_snapshot) {
     let snapshot = unsafe { Box::from_raw(snapshot) };
     let db = snapshot.db;
     let close = |db: &'static sp_db| {
+        let _closing = db.closing_part();
         drop(snapshot);
-        db.part_closed();
         Ok(SP_OK)
     };
     // SAFETY: the handle is open as long as a snapshot is, since `sp_close` refuses.
@@ -203,7 +198,7 @@ pub unsafe extern "C" fn sp_snapshot_close(snapshot: *mut sp_snapshot) {
 pub unsafe extern "C" fn sp_txn_begin(db: *mut sp_db, txn: *mut *mut sp_txn) -> c_int {
     let begin = |handle: &'static sp_db| {
         handle.changeable()?;
-        Ok(sp_txn { db, transaction: store_of(handle)?.begin()? })
+        Ok(sp_txn { db, transaction: handle.native()?.begin()? })
     };
     // SAFETY: the rules of the header.
     unsafe { begin_into(db, txn, begin) }
@@ -360,9 +355,8 @@ unsafe fn end_txn(
     // SAFETY: `sp_txn_begin` made it, and by the rules of the header nobody ended it.
     let sp_txn { db, transaction } = *unsafe { Box::from_raw(txn) };
     let end = |db: &'static sp_db| {
-        let ended = end(db, transaction);
-        db.part_closed();
-        ended.map(|()| SP_OK)
+        let _closing = db.closing_part();
+        end(db, transaction).map(|()| SP_OK)
     };
     // SAFETY: the handle is open as long as a transaction is, since `sp_close` refuses.
     unsafe { call(db, end) }

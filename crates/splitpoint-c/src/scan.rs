@@ -112,8 +112,8 @@ pub unsafe extern "C" fn sp_scan_close(scan: *mut sp_scan) {
     let scan = unsafe { Box::from_raw(scan) };
     let db = scan.db;
     let close = |db: &'static sp_db| {
+        let _closing = db.closing_part();
         drop(scan);
-        db.part_closed();
         Ok(SP_OK)
     };
     // SAFETY: the handle is open as long as a scan is, since `sp_close` refuses.

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use splitpoint::{Error, PutMode};
+use splitpoint::PutMode;
 
 use crate::batch::sp_batch;
 use crate::code::{SP_KEPT, SP_NOT_FOUND, SP_OK};
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn sp_compare_and_swap(
         // SAFETY: the rules of the header.
         let value = unsafe { optional("value", value) }?;
         db.changeable()?;
-        let store = db.store().ok_or(Error::ReadOnly)?;
+        let store = db.native()?;
         let is_swapped = store.compare_and_swap(key, expected, value)?;
         Ok(if is_swapped { SP_OK } else { SP_KEPT })
     };
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn sp_increment(
         // SAFETY: the rules of the header.
         let key = unsafe { bytes("key", key, key_size) }?;
         db.changeable()?;
-        let new = db.store().ok_or(Error::ReadOnly)?.increment(key, by)?;
+        let new = db.native()?.increment(key, by)?;
         if !sum.is_null() {
             // SAFETY: a place for a number, by the rules of the header.
             unsafe { sum.write(new) };

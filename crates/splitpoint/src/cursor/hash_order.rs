@@ -136,7 +136,7 @@ impl Cursor {
     ///
     /// # Cost
     ///
-    /// Every 64 keys, reads their buckets and records while writers wait. Then one lookup a key, of lines
+    /// Every 64 keys, reads their buckets and records while the writers of this handle wait. Then one lookup a key, of lines
     /// that were just read.
     pub fn next(&mut self, db: &Db) -> Result<Option<&[u8]>> {
         loop {

@@ -253,7 +253,8 @@ impl<'db> Transaction<'db> {
         let Savepoint { transaction, change_count, serial } = savepoint;
         let is_there =
             change_count <= self.draft.len() && serial == self.draft.serial_of_last(change_count);
-        if transaction == self.number.get() && is_there {
+        // A transaction without savepoints has no number.
+        if transaction != 0 && transaction == self.number.get() && is_there {
             self.draft.truncate(change_count);
         }
     }
@@ -489,7 +490,7 @@ impl Db {
         let (store, durability) = (&self.store, self.store.durability);
         let mut writer = store.lock_for_change()?;
         let versions = Arc::new(Versions::of(store, &writer, Hold::Unbounded));
-        // What is wrong with the segments a scan of the transaction will tell.
+        // Where that fails, a scan of the transaction does.
         let _ = versions.find_places(&mut writer);
         let mut transaction = self.new_transaction(Some(versions));
         let (mut writer, result) = run_locked(store, writer, |_| what(&mut transaction));
