@@ -46,12 +46,13 @@ mod isolation;
 mod kill;
 #[cfg(test)]
 mod locks;
-#[cfg(test)]
 mod lost_device;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
 mod mounts;
+#[cfg(test)]
+mod own_locks;
 #[cfg(test)]
 mod power_loss;
 #[cfg(test)]
