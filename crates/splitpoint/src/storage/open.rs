@@ -110,6 +110,8 @@ pub(crate) fn share(file: &SharedFile, options: &Options) -> Result<Mapped> {
     let storage = storage.map_err(|source| io_error("map", file.path(), source))?;
     if let Some(neighbours) = storage.neighbours() {
         wait_for_lock(neighbours, file, options)?;
+        // Whoever had it before may have made it longer.
+        storage.see_size().map_err(|source| io_error("map", file.path(), source))?;
     }
     Ok(storage)
 }

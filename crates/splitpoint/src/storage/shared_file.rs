@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -67,6 +69,10 @@ struct Inner {
     is_writer: bool,
     place: Place,
 }
+
+/// How often, and after how long, to look again at a place that is taken.
+const CLAIM_LOOKS: u32 = 20;
+const LOOK_AGAIN: Duration = Duration::from_micros(500);
 
 /// What a file has among the handles of others.
 #[derive(Debug)]
@@ -182,9 +188,17 @@ impl SharedFile {
     fn try_claim(file: &File, path: &Path, is_writer: bool) -> Result<Claim> {
         refuse_strange(file, path)?;
         let exclusion = if is_writer { Exclusion::Everybody } else { Exclusion::Writers };
-        let claim = Claim::take(file, exclusion);
-        let claim = claim.map_err(|source| io_error("lock", path, source))?;
-        claim.ok_or_else(|| Error::Locked { path: path.to_path_buf(), pid: writer_pid(file) })
+        // A handle that locks nothing between calls may be in one.
+        for look in 0..CLAIM_LOOKS {
+            if look > 0 {
+                thread::sleep(LOOK_AGAIN);
+            }
+            let claim = Claim::take(file, exclusion);
+            if let Some(claim) = claim.map_err(|source| io_error("lock", path, source))? {
+                return Ok(claim);
+            }
+        }
+        Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(file) })
     }
 
     /// Closes another descriptor of a file that this process may have open, and takes the lock anew that

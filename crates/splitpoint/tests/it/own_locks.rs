@@ -348,6 +348,34 @@ fn a_file_that_cannot_be_opened_again_is_claimed() {
     });
 }
 
+#[test]
+fn handles_that_are_opened_while_others_write_lose_nothing() {
+    const KEYS: u32 = 400;
+    alone("handles_that_are_opened_while_others_write_lose_nothing", || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = new_store(&dir);
+        let fill = |which: u32| {
+            for round in 0..20 {
+                let Open { db, .. } = open(&path, HANG);
+                for i in 0..KEYS / 20 {
+                    let key = which * KEYS + round * (KEYS / 20) + i;
+                    db.put(key.to_le_bytes(), [7; 100]).unwrap();
+                }
+                db.close().unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            for which in 0..4 {
+                let fill = &fill;
+                scope.spawn(move || fill(which));
+            }
+        });
+        let Open { db, .. } = open(&path, HANG);
+        assert!((0..4 * KEYS).all(|key| db.contains(key.to_le_bytes()).unwrap()));
+        assert!(db.check().unwrap().is_clean());
+    });
+}
+
 trait Count {
     fn iter_keys_count(&self) -> usize;
 }
