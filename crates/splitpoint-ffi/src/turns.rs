@@ -38,14 +38,11 @@ pub fn open_by_turns(file: &SharedFile, options: &Options, truncates: bool) -> R
 fn replace_stranger(file: &SharedFile, options: &Options) -> Result<()> {
     let other = file.file().try_clone().map_err(|source| failed("open", file, source))?;
     let claim = SharedFile::for_writer(other, file.path())?;
-    let db = match options.open_shared(&claim) {
-        // Somebody else was faster.
-        Ok(db) => db,
-        Err(_) => {
-            cut(&claim)?;
-            options.open_shared(&claim)?
-        }
-    };
+    let db = options.open_shared(&claim).or_else(|_| {
+        // Nobody else was faster.
+        cut(&claim)?;
+        options.open_shared(&claim)
+    })?;
     db.close().map(drop)
 }
 

@@ -24,7 +24,7 @@ static void opening(const char *name)
 {
     char path[4096];
     struct stat of_file, of_descriptor;
-    DBM *db;
+    DBM *db, *other;
 
     CHECK(dbm_open(name, O_RDWR, 0) == NULL && errno == ENOENT);
     CHECK(dbm_open(name, O_RDONLY, 0) == NULL && errno == ENOENT);

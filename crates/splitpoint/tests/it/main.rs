@@ -46,6 +46,7 @@ mod isolation;
 mod kill;
 #[cfg(test)]
 mod locks;
+#[cfg(test)]
 mod lost_device;
 #[cfg(test)]
 mod model;

@@ -254,7 +254,8 @@ fn another_process_changes_the_store_beside_any_lock_of_a_program_that_calls_it(
                 });
                 assert!(is_counted, "{held:?}, {theirs:?}");
             }
-            assert_eq!(one.db.increment("all", 1).unwrap(), 2 + HELD.len() as i64);
+            let count = one.db.increment("all", 1).unwrap();
+            assert_eq!(usize::try_from(count).unwrap(), 2 + HELD.len());
             held.give_up(one.file.file(), kept);
         }
     });
