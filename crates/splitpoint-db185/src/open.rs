@@ -8,7 +8,7 @@ use std::path::Path;
 
 use splitpoint::hash::HashFunction;
 use splitpoint::{Create, Durability, ErrorKind, Options, SharedFile};
-use splitpoint_ffi::{Identity, errno_of, renew, secure_variable};
+use splitpoint_ffi::{Identity, errno_of, open_by_turns, renew, secure_variable};
 use splitpoint_legacy::{ByteOrder, Format, db185};
 
 use crate::opened::{Kind, Opened, claim};
@@ -164,12 +164,12 @@ impl Request<'_> {
             SharedFile::close_other(file);
             return Err(libc::EINVAL);
         }
-        let shared = claim(file, self.path, is_writer).map_err(code)?;
-        if truncates {
-            let cut = shared.file().set_len(0);
-            cut.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
-        }
         if is_empty && writes_db185() {
+            let shared = claim(file, self.path, is_writer).map_err(code)?;
+            if truncates {
+                let cut = shared.file().set_len(0);
+                cut.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+            }
             let kind = Kind::InPlace(Box::new(self.info.in_place(self.hash)));
             let table = kind.open(&shared).map_err(code)?;
             // A file of the format from now on, whatever happens to the process.
@@ -178,9 +178,12 @@ impl Request<'_> {
         }
         let options = native_options(self.hash.clone(), &self.info);
         let options = if is_writer { options } else { options.read_only() };
-        let kind = Kind::Native(Box::new(options));
-        match kind.open(&shared) {
-            Ok(table) => Opened::shared(table, shared, kind, self.is_writer),
+        let shared = SharedFile::by_turns(file, self.path).map_err(code)?;
+        match open_by_turns(&shared, &options, truncates) {
+            Ok(db) => {
+                let kind = Kind::Native(Box::new(options));
+                Opened::shared(Table::native(db), shared, kind, self.is_writer)
+            }
             Err(error) if error.kind() == ErrorKind::NotAStore => self.open_old(shared),
             Err(error) => Err(code(error)),
         }

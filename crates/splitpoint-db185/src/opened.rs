@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - A table in a file has one process that changes it. A child of a fork opens the file anew, when its
-//!   parent has let go of it.
+//! - A child of a fork opens the file anew: a store beside its parent, a file in the format of db 1.85, which
+//!   has one process that changes it, when its parent has let go of it.
 //! - Pages that the parent has not written are never written by the child.
 //! - Nothing is written by a number that leads elsewhere than when the file was opened.
 
@@ -185,7 +185,7 @@ impl Opened {
             && let Descriptor::Shared(shared, kind) = &place.descriptor
         {
             // The claim of the table is its own; the program keeps the number that it knows.
-            let claim = claim_anew(place, shared)?;
+            let claim = claim_anew(place, shared, kind)?;
             let table = kind.open(&claim).map_err(|error| errno_of(&error))?;
             self.table.move_to(table);
         }
@@ -205,11 +205,15 @@ impl Place {
     }
 }
 
-fn claim_anew(place: &Place, shared: &SharedFile) -> Result<SharedFile, Errno> {
+fn claim_anew(place: &Place, shared: &SharedFile, kind: &Kind) -> Result<SharedFile, Errno> {
     let deadline = Instant::now() + PARENT_WAIT_MAX;
     loop {
         let file = place.file().ok_or(libc::EBADF)?.try_clone().map_err(|error| code(&error))?;
-        match claim(file, shared.path(), shared.is_writer()) {
+        let claimed = match kind {
+            Kind::Native(_) => SharedFile::by_turns(file, shared.path()),
+            Kind::InPlace(_) => claim(file, shared.path(), shared.is_writer()),
+        };
+        match claimed {
             Err(error) if error.kind() == ErrorKind::Locked && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(5));
             }

@@ -14,6 +14,7 @@ mod environment;
 mod errno;
 mod memory;
 mod old_files;
+mod turns;
 mod walk;
 
 pub use bytes::bytes_at;
@@ -25,6 +26,7 @@ pub use environment::secure_variable;
 pub use errno::{errno, errno_of, set_errno};
 pub use memory::malloc_copy;
 pub use old_files::{Predecessor, beside, converts_old_files, sync_directory};
+pub use turns::open_by_turns;
 pub use walk::{Following, Walk};
 
 use std::cell::Cell;

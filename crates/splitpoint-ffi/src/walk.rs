@@ -19,8 +19,10 @@ pub struct Walk {
     last: Option<Vec<u8>>,
     /// Places of the keys that came before it, the newest last.
     recent: VecDeque<u64>,
-    /// No key has a place before this.
+    /// No key has a place before this, unless others had turns since.
     empty_before: u64,
+    /// The turns of others when that was learned.
+    seen: Option<u64>,
     /// The keys of the walk in the file that this store was made from, which has another order.
     before: Option<Before>,
 }
@@ -88,9 +90,14 @@ impl Walk {
         self.recent.clear();
         self.last = None;
         self.before = None;
+        // Before the walk: what others store meanwhile is not seen.
+        let seen = db.turns_of_others();
+        if seen.is_none() || seen != self.seen {
+            self.empty_before = 0;
+        }
         self.cursor = Cursor::at(self.empty_before);
         let place = self.advance(db)?.map_or(u64::MAX, |key| db.place_of(key));
-        self.empty_before = place;
+        (self.empty_before, self.seen) = (place, seen);
         Ok(self.last.as_deref())
     }
 
@@ -155,6 +162,8 @@ impl Walk {
 
 #[cfg(test)]
 mod tests {
+    use splitpoint::{Options, Sharing};
+
     use super::*;
 
     fn filled(count: u32) -> Db {
@@ -173,6 +182,30 @@ mod tests {
         db.put("new", "").unwrap();
         walk.note_stored(&db, b"new");
         assert_eq!(walk.first(&db).unwrap(), Some(&b"new"[..]));
+    }
+
+    #[test]
+    fn a_key_that_another_handle_stores_is_the_first_of_the_next_walk() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Options::new().sharing(Sharing::PerCall).open(dir.path().join("a")).unwrap();
+        let (db, other, mut walk) = (open(), open(), Walk::default());
+        let keys: Vec<Vec<u8>> = (0..100_u32).map(|i| i.to_le_bytes().to_vec()).collect();
+        for key in &keys {
+            db.put(key, "").unwrap();
+        }
+        for _ in 0..2 {
+            while let Some(key) = walk.first(&db).unwrap().map(<[u8]>::to_vec) {
+                assert!(db.delete(key).unwrap());
+            }
+            for key in &keys {
+                other.put(key, "").unwrap();
+                // What this handle does now hides the other's turn.
+                db.delete("absent").unwrap();
+                let first = walk.first(&db).unwrap().map(<[u8]>::to_vec);
+                assert_eq!(first.as_ref(), Some(key));
+                assert!(db.delete(key).unwrap());
+            }
+        }
     }
 
     #[test]

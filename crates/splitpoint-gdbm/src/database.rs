@@ -219,7 +219,7 @@ impl Database {
         let shared = loop {
             let file = self.open_file()?.try_clone();
             let file = file.map_err(|error| Failure::of_io(Code::FILE_OPEN_ERROR, &error))?;
-            match claim(file, &self.path, self.is_writer) {
+            match share(file, &self.path, self.is_writer, self.has_flock || self.may_convert) {
                 Err(error) if error.kind() == ErrorKind::Locked && Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -286,9 +286,18 @@ fn process_id() -> libc::pid_t {
     unsafe { libc::getpid() }
 }
 
-/// Claims the place of a writer or of a reader in a file.
-fn claim(file: File, path: &std::path::Path, is_writer: bool) -> splitpoint::Result<SharedFile> {
-    if is_writer { SharedFile::for_writer(file, path) } else { SharedFile::for_reader(file, path) }
+/// Claims the place of a writer or of a reader in a file, or shares it by turns with handles that claim none.
+fn share(
+    file: File,
+    path: &std::path::Path,
+    is_writer: bool,
+    is_claimed: bool,
+) -> splitpoint::Result<SharedFile> {
+    match (is_claimed, is_writer) {
+        (false, _) => SharedFile::by_turns(file, path),
+        (true, true) => SharedFile::for_writer(file, path),
+        (true, false) => SharedFile::for_reader(file, path),
+    }
 }
 
 /// Returns the options of a handle. What a program does not sync is durable when it closes.

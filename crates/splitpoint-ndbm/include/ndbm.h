@@ -10,8 +10,9 @@
  *
  * What a program has to know:
  *
- * - One handle at a time may write: a second dbm_open for writing, and one for reading beside a
- *   writer, fails with EAGAIN.
+ * - Any number of handles write a database by turns, in any process, and others read it meanwhile:
+ *   each call sees what was stored before it. One step of several calls needs a lock of the
+ *   program's own, for which it may lock dbm_pagfno and dbm_dirfno.
  * - A datum that was returned belongs to the handle: a value until the next dbm_fetch, a key until the
  *   next dbm_firstkey or dbm_nextkey. dbm_store and dbm_delete leave both alone. It is never freed.
  * - An old database of dbm, ndbm, sdbm or gdbm opens to read. To write, dbm_open fails with EROFS,

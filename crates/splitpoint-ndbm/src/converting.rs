@@ -11,7 +11,7 @@ use splitpoint_ffi::{Identity, Predecessor, errno_of};
 
 use crate::database::{Database, Failure};
 use crate::descriptor::{Descriptor, Flags};
-use crate::opening::{claim_of, code_of, is_own_dir, make_dir, options, write_dir};
+use crate::opening::{code_of, is_own_dir, make_dir, options, write_dir};
 
 impl Database {
     /// Writes the pairs of an old database to a store, which takes its name.
@@ -19,7 +19,7 @@ impl Database {
     /// A crash at any moment leaves the old database or the new one: `NAME.pag` alone decides.
     pub(crate) fn convert(&mut self) -> Result<(), Failure> {
         if self.is_inherited() {
-            self.claim = Some(self.claim_anew()?);
+            self.claim = Some(self.claim_anew(|file, path| SharedFile::for_writer(file, path))?);
             self.process = std::process::id();
         }
         let pag = Predecessor::new(&self.names.pag, self.pag.identity());
@@ -63,7 +63,8 @@ impl Database {
         let copied = table.for_each(|key, value| db.put(key, value));
         copied.and_then(|()| db.close().map(drop)).map_err(|error| errno_of(&error))?;
         let file = open_regular(new, &self.flags.existing()).map_err(|error| errno_of(&error))?;
-        let claim = claim_of(file, &self.names.pag, false).map_err(|error| errno_of(&error))?;
+        let claim =
+            SharedFile::by_turns(file, &self.names.pag).map_err(|error| errno_of(&error))?;
         let db = options(false).open_shared(&claim).map_err(|error| errno_of(&error))?;
         Ok((db, claim))
     }

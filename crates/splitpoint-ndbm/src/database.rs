@@ -1,6 +1,8 @@
 //! `Database`: an open database, with the calls of ndbm(3) and dbm(3) in Rust.
 
+use std::fs::File;
 use std::os::fd::RawFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use libc::c_int;
@@ -9,7 +11,7 @@ use splitpoint_ffi::errno_of;
 
 use crate::descriptor::{Descriptor, Flags};
 use crate::names::Names;
-use crate::opening::{claim_of, code_of, options};
+use crate::opening::{code_of, options};
 use crate::table::Table;
 
 /// How long the child of a fork waits for its parent to let go of a database.
@@ -53,9 +55,11 @@ pub struct Database {
     pub(crate) is_read_only: bool,
     /// Whether the first change makes a store of an old file.
     pub(crate) may_convert: bool,
+    /// Whether the file was empty when it was opened to read: a writer may make a store of it.
+    pub(crate) is_unmade: bool,
     /// The process that opened it.
     pub(crate) process: u32,
-    /// This process's place among readers and writers of a store.
+    /// The file of a store as this process shares it, or the claim of an old one that may be converted.
     pub(crate) claim: Option<SharedFile>,
     pub(crate) pag: Descriptor,
     /// `None` where there is no such file, and none could be made.
@@ -73,6 +77,7 @@ impl Database {
         key: &[u8],
         mut take: impl FnMut(&[u8]) -> T,
     ) -> Result<Option<T>, Failure> {
+        self.look_for_store()?;
         let mut get = |table: &Table| Ok(table.get(key)?.map(|value| take(&value)));
         match get(self.table()?) {
             Err(error) if is_of_a_fork(&error) && self.is_inherited() => {
@@ -111,7 +116,7 @@ impl Database {
     /// Begins a walk, and returns its first key.
     ///
     /// Every key that is there from the beginning of the walk to its end comes exactly once, whatever
-    /// is stored or deleted meanwhile through this handle.
+    /// is stored or deleted meanwhile, by whomever.
     ///
     /// # Errors
     ///
@@ -202,26 +207,50 @@ impl Database {
         self.process != std::process::id()
     }
 
+    /// Opens the store that a writer has made of an empty file since.
+    fn look_for_store(&mut self) -> Result<(), Failure> {
+        if !self.is_unmade || self.pag.file_bytes().map_err(|error| code_of(&error))? == 0 {
+            return Ok(());
+        }
+        let file = self.pag.try_clone().map_err(|error| code_of(&error))?;
+        let opened = SharedFile::by_turns(file, &self.names.pag)
+            .and_then(|claim| Ok((options(true).open_shared(&claim)?, claim)));
+        match opened {
+            Ok((db, claim)) => {
+                self.move_to(db, claim);
+                self.is_unmade = false;
+                Ok(())
+            }
+            // It is being made: nothing was stored yet.
+            Err(error) if error.kind() == ErrorKind::NotAStore => Ok(()),
+            Err(error) => Err(errno_of(&error)),
+        }
+    }
+
     /// In the child of a fork a walk reads through a handle of its own.
     fn adopt_to_read(&mut self) -> Result<(), Failure> {
+        self.look_for_store()?;
         let is_store = self.claim.is_some() && self.table()?.is_native();
         if self.is_inherited() && is_store { self.adopt() } else { Ok(()) }
     }
 
-    /// Opens the store anew in the child of a fork, when the parent has let go of it.
+    /// Opens the store anew in the child of a fork, beside its parent.
     fn adopt(&mut self) -> Result<(), Failure> {
-        let claim = self.claim_anew()?;
+        let claim = self.claim_anew(|file, path| SharedFile::by_turns(file, path))?;
         let db = options(self.is_read_only).open_shared(&claim).map_err(|it| errno_of(&it))?;
         self.move_to(db, claim);
         Ok(())
     }
 
-    /// Claims the file anew in the child of a fork, when the parent has let go of it.
-    pub(crate) fn claim_anew(&self) -> Result<SharedFile, Failure> {
+    /// Shares the file anew in the child of a fork; if it is claimed, when the parent has let go of it.
+    pub(crate) fn claim_anew(
+        &self,
+        share: impl Fn(File, &Path) -> splitpoint::Result<SharedFile>,
+    ) -> Result<SharedFile, Failure> {
         let deadline = Instant::now() + PARENT_WAIT_MAX;
         loop {
             let file = self.pag.try_clone().map_err(|error| code_of(&error))?;
-            match claim_of(file, &self.names.pag, self.is_read_only) {
+            match share(file, &self.names.pag) {
                 Err(error) if error.kind() == ErrorKind::Locked && Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));
                 }

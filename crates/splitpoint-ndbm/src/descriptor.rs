@@ -71,6 +71,12 @@ impl Descriptor {
         self.identity
     }
 
+    /// Returns the size of the file, or `EBADF` if the program has closed this descriptor.
+    pub(crate) fn file_bytes(&self) -> io::Result<u64> {
+        let closed = || io::Error::from_raw_os_error(libc::EBADF);
+        Ok(self.identity.checked(self.file.as_ref().ok_or_else(closed)?)?.metadata()?.len())
+    }
+
     /// Returns another descriptor of the file, or `EBADF` if the program has closed this one.
     pub(crate) fn try_clone(&self) -> io::Result<File> {
         let closed = || io::Error::from_raw_os_error(libc::EBADF);

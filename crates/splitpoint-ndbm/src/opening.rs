@@ -10,7 +10,7 @@ use libc::{
 };
 use libc::{c_int, mode_t};
 use splitpoint::{Create, Db, Durability, Error, ErrorKind, Options, SharedFile, open_regular};
-use splitpoint_ffi::{beside, converts_old_files, errno_of};
+use splitpoint_ffi::{beside, converts_old_files, errno_of, open_by_turns};
 use splitpoint_legacy::{Format, db185};
 
 use crate::database::{Database, Failure};
@@ -66,8 +66,8 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// The code of the failure: `ENOENT`, `EEXIST`, `EAGAIN` if somebody else has it open and one of
-    /// both may write, `EINVAL` if it is no database.
+    /// The code of the failure: `ENOENT`, `EEXIST`, `EAGAIN` if somebody else has it open who takes no turns,
+    /// `EINVAL` if it is no database.
     pub fn open(request: &Request) -> Result<Self, Failure> {
         let names = Names::of(&request.name).absolute().map_err(|error| code_of(&error))?;
         let flags = request.flags;
@@ -110,6 +110,7 @@ fn open_db(names: &Names, flags: Flags) -> Result<Option<Database>, Failure> {
         flags,
         is_read_only: !flags.may_write(),
         may_convert: false,
+        is_unmade: false,
         process: std::process::id(),
         claim: None,
         pag: descriptor()?,
@@ -121,6 +122,7 @@ fn open_db(names: &Names, flags: Flags) -> Result<Option<Database>, Failure> {
 fn open_pag(names: Names, flags: Flags) -> Result<Database, Failure> {
     let opened = open_file(&names.pag, flags).map_err(|error| errno_of(&error))?;
     let Store { table, claim, file, may_convert } = store_in(&names, opened, flags)?;
+    let is_unmade = table.is_native() && claim.is_none();
     let dir = if table.is_native() && (flags.may_write() || flags.has(O_CREAT)) {
         make_dir(&names, flags).map_err(|error| code_of(&error))?;
         Some(Descriptor::open(&names.dir, flags).map_err(|error| code_of(&error))?)
@@ -134,6 +136,7 @@ fn open_pag(names: Names, flags: Flags) -> Result<Database, Failure> {
         flags,
         is_read_only: !flags.may_write(),
         may_convert,
+        is_unmade,
         process: std::process::id(),
         claim,
         pag: file,
@@ -174,13 +177,10 @@ fn store_in(names: &Names, (file, is_new): (File, bool), flags: Flags) -> Result
         return Ok(Store { table, claim: None, file, may_convert: false });
     }
     let shown = file.try_clone().map_err(|error| code_of(&error))?;
-    let claim = claim_of(file, &names.pag, is_only_read);
-    let claim = claim.map_err(|error| code(&error))?;
-    if flags.has(O_TRUNC) && flags.may_write() {
-        claim.file().set_len(0).map_err(|error| code_of(&error))?;
-    }
+    let claim = SharedFile::by_turns(file, &names.pag).map_err(|error| code(&error))?;
     let shown = Descriptor::new(shown, flags).map_err(|error| code_of(&error))?;
-    match options(is_only_read).open_shared(&claim) {
+    let truncates = flags.has(O_TRUNC) && flags.may_write();
+    match open_by_turns(&claim, &options(is_only_read), truncates) {
         Ok(db) => {
             let table = Table::native(db);
             Ok(Store { table, claim: Some(claim), file: shown, may_convert: false })
@@ -196,7 +196,7 @@ fn store_in(names: &Names, (file, is_new): (File, bool), flags: Flags) -> Result
             // Two processes do not convert it at once.
             let claim = if may_convert {
                 let file = shown.try_clone().map_err(|error| code_of(&error))?;
-                Some(claim_of(file, &names.pag, false).map_err(|error| code(&error))?)
+                Some(SharedFile::for_writer(file, &names.pag).map_err(|error| code(&error))?)
             } else {
                 None
             };
@@ -206,19 +206,6 @@ fn store_in(names: &Names, (file, is_new): (File, bool), flags: Flags) -> Result
             Ok(Store { table: Table::old(Box::new(table)), claim, file: shown, may_convert })
         }
         Err(error) => Err(code(&error)),
-    }
-}
-
-/// Claims the place of a reader or of the writer in a file.
-pub(crate) fn claim_of(
-    file: File,
-    path: &Path,
-    is_read_only: bool,
-) -> splitpoint::Result<SharedFile> {
-    if is_read_only {
-        SharedFile::for_reader(file, path)
-    } else {
-        SharedFile::for_writer(file, path)
     }
 }
 

@@ -41,7 +41,9 @@ use crate::batch::{AsPair, Change, copied};
 use crate::check::{CheckProgress, CheckReport};
 use crate::cursor::Scan;
 use crate::error::{Error, Result, Unsupported};
-use crate::options::{Access, Create, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX};
+use crate::options::{
+    Access, Create, Durability, KEY_BYTES_MAX, Options, Sharing, VALUE_BYTES_MAX,
+};
 use crate::pins::Bunch;
 use crate::snapshot::Snapshot;
 use crate::stats::{Lookups, Recovery, Stats};
@@ -962,6 +964,36 @@ impl Db {
         Scan::new(&self.store, &mut writer, hold)
     }
 
+    /// Returns a number that changes when another handle has changed the store before the last change of this
+    /// one, or `None` if another one may have changed it since.
+    ///
+    /// What a program has learned of the store stays true of a handle that takes turns while the number
+    /// stays, except for its own changes. It is always `Some(0)` of a handle that is the only one to write,
+    /// and `None` of one that reads beside others. O(1), without a system call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a.spt");
+    /// use splitpoint::{Options, Sharing};
+    ///
+    /// let open = || Options::new().sharing(Sharing::Shared).open(&path);
+    /// let (one, other) = (open()?, open()?);
+    /// one.put("a", "1")?;
+    /// let seen = one.turns_of_others();
+    /// one.put("b", "2")?;
+    /// assert!(seen.is_some() && one.turns_of_others() == seen);
+    /// other.put("c", "3")?;
+    /// assert_eq!(one.turns_of_others(), None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn turns_of_others(&self) -> Option<u64> {
+        self.store.turns_of_others()
+    }
+
     /// Returns the number of keys.
     pub fn len(&self) -> u64 {
         self.store.region.live().record_count()
@@ -1374,8 +1406,10 @@ impl Options {
     /// Opens the store in a file that the program shares with it, and makes one there if the file is
     /// empty and [`create`](Self::create) allows it.
     ///
-    /// The file stays claimed as long as the program or the handle has it: the program may close the
-    /// handle and open the file again, and no other writer comes between.
+    /// A file that is claimed stays so as long as the program or the handle has it: the program may close
+    /// the handle and open the file again, and no other writer comes between. Handles on one that is shared
+    /// [by turns](SharedFile::by_turns) are [`Sharing::PerCall`], whatever these options say; closing one makes
+    /// durable what it has changed.
     ///
     /// # Errors
     ///
@@ -1386,8 +1420,15 @@ impl Options {
     ///
     /// See [`SharedFile`].
     pub fn open_shared(&self, file: &SharedFile) -> Result<Db> {
-        self.validate()?;
-        Ok(Db::from_opened(crate::recovery::open_shared(file, self)?, self))
+        let by_turns;
+        let options = if file.takes_turns() {
+            by_turns = self.clone().sharing(Sharing::PerCall);
+            &by_turns
+        } else {
+            self
+        };
+        options.validate()?;
+        Ok(Db::from_opened(crate::recovery::open_shared(file, options)?, options))
     }
 
     /// Creates an empty table in memory. Dropping the last handle frees it.

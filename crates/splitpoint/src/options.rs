@@ -118,6 +118,9 @@ pub enum Sharing {
     /// A handle of another kind may come between two calls; while it keeps this one out,
     /// a call returns [`ErrorKind::Locked`](crate::ErrorKind::Locked) after
     /// [`Options::lock_timeout`]. A [`Scan`](crate::cursor::Scan) keeps its lock until it is dropped.
+    ///
+    /// A handle that only reads locks nothing between calls either; one that must make an index of its own
+    /// keeps writers out as with [`Exclusive`](Self::Exclusive).
     PerCall,
 }
 

@@ -76,11 +76,7 @@ impl Reader {
 
     /// Takes a seat that locks nothing while nothing is pinned.
     pub(crate) fn per_call(region: &Region) -> Result<Self> {
-        let storage = region.storage();
-        let shared = storage.neighbours().expect("only files are read beside a writer");
-        let seat = shared.take_seat_per_call(storage.path());
-        let seat =
-            seat.map_err(|source| io_error("map the reader table of", storage.path(), source))?;
+        let seat = take_seat_per_call(region)?;
         Ok(Self {
             seats: Seats { seat, next: OnceLock::new() },
             pin_count: AtomicU64::new(0),
@@ -106,7 +102,9 @@ impl Reader {
             }
             // The child looks anew at what its parent has mapped.
             self.mapped_epoch.store(UNKNOWN, Ordering::Release);
-            let seat = take_seat(region, true)?;
+            let is_per_call = self.is_per_call();
+            let seat =
+                if is_per_call { take_seat_per_call(region) } else { take_seat(region, true) }?;
             // Another thread may have been first.
             let _ = seats.next.set(Box::new(Seats { seat, next: OnceLock::new() }));
         }
@@ -230,6 +228,13 @@ fn pin_after_opening<'a>(region: &Region, seat: &'a Seat) -> io::Result<Pin<'a>>
 struct Seats {
     seat: Seat,
     next: OnceLock<Box<Seats>>,
+}
+
+fn take_seat_per_call(region: &Region) -> Result<Seat> {
+    let storage = region.storage();
+    let shared = storage.neighbours().expect("only files are read beside a writer");
+    let seat = shared.take_seat_per_call(storage.path());
+    seat.map_err(|source| io_error("map the reader table of", storage.path(), source))
 }
 
 /// Takes a seat at the file of a region.

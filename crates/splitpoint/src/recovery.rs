@@ -23,6 +23,8 @@ mod turns;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use log_scan::{KeyHash, LogScan};
 use replay::apply_change;
@@ -47,7 +49,10 @@ use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
 use crate::storage::failure::io_error;
-use crate::storage::open::{Locked, open_and_lock, remove_new, share, sync_directory};
+use crate::storage::mapped::Mapped;
+use crate::storage::open::{
+    Locked, claim_to_read, open_and_lock, remove_new, share, sync_directory,
+};
 use crate::storage::reader_table::{TurnWord, note_writer};
 use crate::storage::shared_file::SharedFile;
 use crate::store::{Mark, Opened, Store, Writer, committed_position};
@@ -55,6 +60,12 @@ use crate::store::{Mark, Opened, Store, Writer, committed_position};
 /// Opens or makes the store in the file at `path`.
 pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
     let Locked { storage, is_new } = open_and_lock(path, options)?;
+    if options.access == Access::ReadOnly && options.sharing == Sharing::PerCall {
+        return match read_per_call(storage, options)? {
+            Some(opened) => Ok(opened),
+            None => open_file(path, &Options { sharing: Sharing::Exclusive, ..options.clone() }),
+        };
+    }
     let may_create = options.access == Access::ReadWrite && options.create != Create::Never;
     let opened = open_storage(Box::new(storage), options, may_create).and_then(|mut opened| {
         if opened.recovery == Recovery::Created {
@@ -74,10 +85,33 @@ pub(crate) fn open_file(path: &Path, options: &Options) -> Result<Opened> {
 /// Opens the store in a file that the program has opened, or makes one in it if it is empty.
 pub(crate) fn open_shared(file: &SharedFile, options: &Options) -> Result<Opened> {
     let storage = share(file, options)?;
+    if file.takes_turns() && options.access == Access::ReadOnly {
+        return match read_per_call(storage, options)? {
+            Some(opened) => Ok(opened),
+            // It keeps writers out, as one with a claim does.
+            None => open_shared(&claim_to_read(file, options)?, options),
+        };
+    }
     let may_create = options.access == Access::ReadWrite && options.create != Create::Never;
-    let opened = open_storage(Box::new(storage), options, may_create)?;
+    let mut opened = open_storage(Box::new(storage), options, may_create)?;
     if opened.recovery == Recovery::Created {
         sync_directory(file.path())?;
+    }
+    if file.takes_turns() {
+        opened.let_others_in(Sharing::PerCall)?;
+    }
+    Ok(opened)
+}
+
+/// Opens a store to read it without a lock between calls; `None` if it must have an index of its own, so that
+/// writers are to be kept out.
+fn read_per_call(storage: Mapped, options: &Options) -> Result<Option<Opened>> {
+    let opened = beside::open(Box::new(storage), options)?;
+    if let Some(opened) = &opened
+        && let Some(neighbours) = opened.region.storage().neighbours()
+    {
+        let unlocked = neighbours.let_go_between_calls();
+        unlocked.map_err(|source| io_error("unlock", opened.region.storage().path(), source))?;
     }
     Ok(opened)
 }
@@ -105,13 +139,14 @@ pub(crate) fn open_storage(
 /// Does the same for a handle as if it had all turns.
 fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) -> Result<Opened> {
     if may_create && is_unfinished_creation(&*storage) {
-        be_alone(&*storage)?;
+        be_alone(&*storage, options)?;
         return create(storage, options);
     }
     let may_be_changed =
         options.access == Access::ReadOnly && options.sharing != Sharing::Exclusive;
     if may_be_changed && storage.neighbours().is_some() {
-        return beside::open(storage, options);
+        let opened = beside::open(storage, options)?;
+        return Ok(opened.expect("a handle with locks makes the index that it needs"));
     }
     let superblock = read_superblock(&*storage)?;
     refuse_cut(&*storage, &superblock)?;
@@ -172,7 +207,7 @@ fn open_alone(storage: Box<dyn Storage>, options: &Options, may_create: bool) ->
         }
     }
     if options.access == Access::ReadWrite {
-        be_alone(region.storage())?;
+        be_alone(region.storage(), options)?;
     }
     opening.replay(&region, options.rebuild_index)
 }
@@ -191,14 +226,26 @@ fn refuse_cut(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
 }
 
 /// Keeps every other handle out while the tables are made, or returns an error if there is one.
-fn be_alone(storage: &dyn Storage) -> Result<()> {
+///
+/// Of handles that lock nothing between their calls one may have the file for a moment.
+fn be_alone(storage: &dyn Storage, options: &Options) -> Result<()> {
     let Some(shared) = storage.neighbours() else { return Ok(()) };
-    let is_alone = shared.be_alone();
-    if is_alone.map_err(|source| io_error("lock", storage.path(), source))? {
-        return Ok(());
+    let looks = if options.sharing == Sharing::PerCall { ALONE_LOOKS } else { 1 };
+    for look in 0..looks {
+        if look > 0 {
+            thread::sleep(LOOK_AGAIN);
+        }
+        let is_alone = shared.be_alone();
+        if is_alone.map_err(|source| io_error("lock", storage.path(), source))? {
+            return Ok(());
+        }
     }
     Err(Error::Locked { path: storage.path().to_path_buf(), pid: None })
 }
+
+/// How often, and after how long, to look again at a file that others have for the length of a call.
+const ALONE_LOOKS: u32 = 2000;
+const LOOK_AGAIN: Duration = Duration::from_micros(500);
 
 /// Returns whether nothing was ever stored: the file is empty, or a power loss has taken both
 /// superblocks of a new one.

@@ -100,6 +100,9 @@ int main(int argument_count, char **arguments)
     CHECK((child = fork()) >= 0);
     if (child == 0) {
         CHECK(close(pipes[1]) == 0);
+        /* Beside the parent, and after it. */
+        CHECK(dbm_fetch(db, of("parent")).dsize == 1);
+        CHECK(dbm_store(db, of("beside"), of("2"), DBM_REPLACE) == 0);
         CHECK(read(pipes[0], &byte, 1) == 0); /* The parent has closed. */
         CHECK(dbm_fetch(db, of("parent")).dsize == 1);
         CHECK(dbm_store(db, of("child"), of("2"), DBM_REPLACE) == 0);
@@ -111,7 +114,7 @@ int main(int argument_count, char **arguments)
     CHECK(close(pipes[1]) == 0);
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     CHECK((db = dbm_open(arguments[1], O_RDWR, 0)) != NULL);
-    CHECK(dbm_fetch(db, of("child")).dsize == 1);
+    CHECK(dbm_fetch(db, of("child")).dsize == 1 && dbm_fetch(db, of("beside")).dsize == 1);
     CHECK(*(char *)dbm_fetch(db, of("parent")).dptr == '3');
     dbm_close(db);
     walks_and_renames(arguments[1]);

@@ -48,6 +48,18 @@ fn the_locks_of_the_program_meet_none_of_the_library() {
 }
 
 #[test]
+fn programs_that_write_one_database_by_turns_lose_nothing() {
+    let program = Program::new("ndbm_turns.c", LIBRARY, Link::Shared);
+    for case in [&["turns", "3", "400"][..], &["killed"], &["walks"], &["own"]] {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("x");
+        let mut command = program.command();
+        command.arg(case[0]).arg(&name).args(&case[1..]);
+        assert_eq!(succeed(&mut command), "", "{case:?}");
+    }
+}
+
+#[test]
 fn a_killed_program_leaves_every_pair_whose_store_returned() {
     let program = Program::new("ndbm_kill.c", LIBRARY, Link::Shared);
     for round in 0..3 {
@@ -60,7 +72,7 @@ fn a_killed_program_leaves_every_pair_whose_store_returned() {
 }
 
 #[test]
-fn a_child_of_a_fork_reads_at_once_and_writes_when_its_parent_has_closed() {
+fn a_child_of_a_fork_goes_on_beside_its_parent_and_after_it() {
     let dir = tempfile::tempdir().unwrap();
     Program::new("ndbm_fork.c", LIBRARY, Link::Shared).run(&[&dir.path().join("x")]);
 }

@@ -36,7 +36,32 @@ static void wait_for(pid_t child) {
   CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* Only one process writes a file. */
+/* Stores are written by turns: by two tables of a process, by a child through its parent's, by another process;
+ * a reader that was open before sees it all at once. */
+static void turns(const char *name) {
+  DB *db = dbopen(name, O_RDWR | O_CREAT | O_TRUNC, 0600, DB_HASH, NULL);
+  DB *other = dbopen(name, O_RDWR, 0, DB_HASH, NULL), *reader = dbopen(name, O_RDONLY, 0, DB_HASH, NULL);
+  pid_t children[2];
+  int i, which;
+  CHECK(db != NULL && other != NULL && reader != NULL);
+  for (which = 0; which < 2; which++) {
+    CHECK((children[which] = fork()) >= 0);
+    if (children[which] == 0) {
+      DB *own = which ? dbopen(name, O_RDWR, 0, DB_HASH, NULL) : db;
+      CHECK(own != NULL);
+      for (i = 0; i < 500; i++) CHECK(put(own, (which + 2) * 1000 + i) == 0);
+      CHECK(own->close(own) == 0);
+      _exit(0);
+    }
+  }
+  for (i = 0; i < 500; i++) CHECK(put(i % 2 ? db : other, i) == 0 && get(reader, i) == 0);
+  for (which = 0; which < 2; which++) wait_for(children[which]);
+  for (i = 0; i < 500; i++)
+    CHECK(get(reader, i) == 0 && get(db, 2000 + i) == 0 && get(other, 3000 + i) == 0);
+  CHECK(db->close(db) == 0 && other->close(other) == 0 && reader->close(reader) == 0);
+}
+
+/* Only one process writes a file of db 1.85. */
 static void one_writer(const char *name) {
   DB *db = dbopen(name, O_RDWR, 0, DB_HASH, NULL);
   pid_t child;
@@ -95,8 +120,9 @@ static void daemons(const char *name) {
   CHECK(db->close(db) == 0);
 }
 
-/* While the parent has the table, its child changes nothing, whether it closes the table or not. */
-static void children(const char *name) {
+/* While the parent has a table of db 1.85, its child changes nothing, whether it closes the table or not. A
+ * store they change by turns. */
+static void children(const char *name, int is_store) {
   DB *db = dbopen(name, O_RDWR | O_CREAT, 0600, DB_HASH, NULL);
   int closes;
   CHECK(db != NULL);
@@ -104,7 +130,7 @@ static void children(const char *name) {
     pid_t child;
     CHECK(put(db, 20000) == 0 && (child = fork()) >= 0);
     if (child == 0) {
-      CHECK(put(db, 20001) == -1 && errno == EAGAIN);
+      CHECK(is_store ? put(db, 20001) == 0 : put(db, 20001) == -1 && errno == EAGAIN);
       if (closes) CHECK(db->close(db) == 0);
       _exit(0);
     }
@@ -112,7 +138,8 @@ static void children(const char *name) {
     CHECK(put(db, 20002 + closes) == 0);
   }
   CHECK(db->close(db) == 0 && (db = dbopen(name, O_RDONLY, 0, DB_HASH, NULL)) != NULL);
-  CHECK(get(db, 20000) == 0 && get(db, 20001) == 1 && get(db, 20002) == 0 && get(db, 20003) == 0);
+  CHECK(get(db, 20000) == 0 && get(db, 20001) == !is_store);
+  CHECK(get(db, 20002) == 0 && get(db, 20003) == 0);
   CHECK(db->close(db) == 0);
 }
 
@@ -146,10 +173,11 @@ int main(int argc, char **argv) {
   alarm(50);
   one_writer(argv[1]);
   two_readers(argv[1]);
+  turns("turns.db");
   for (i = 0; i < 2; i++) {
     if (i) setenv("SPLITPOINT_NEW_FILES", "db185", 1);
     daemons(i ? "in-place.db" : "native.db");
-    children(i ? "in-place.db" : "native.db");
+    children(i ? "in-place.db" : "native.db", !i);
     closed(i ? "in-place.db" : "native.db");
   }
   daemons(argv[1]);

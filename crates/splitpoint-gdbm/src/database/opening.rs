@@ -8,10 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use splitpoint::{Error, SharedFile};
-use splitpoint_ffi::{Identity, converts_old_files, set_close_on_exec};
+use splitpoint_ffi::{Identity, converts_old_files, open_by_turns, set_close_on_exec};
 use splitpoint_legacy::{Format, OldFile};
 
-use super::{Database, Descriptor, FatalFunction, claim, head_of, native_options, process_id};
+use super::{Database, Descriptor, FatalFunction, head_of, native_options, process_id, share};
 use crate::code::{Code, Failure, Outcome};
 use crate::descriptor;
 use crate::flags;
@@ -153,7 +153,7 @@ impl Request {
         if metadata.is_dir() {
             return Err(Failure::new(Code::FILE_OPEN_ERROR, libc::EISDIR));
         }
-        let shared = claim(file, &self.path(), self.is_writer());
+        let shared = share(file, &self.path(), self.is_writer(), self.locks());
         shared.map(|shared| (metadata, shared)).map_err(|error| self.of_open(&error))
     }
 
@@ -166,14 +166,10 @@ impl Request {
         if is_new && wants_exactly && u32::try_from(self.block_size) != Ok(block_bytes) {
             return Err(Failure::of(Code::BLOCK_SIZE_ERROR));
         }
-        if self.is_new() {
-            let cut = shared.file().set_len(0);
-            cut.map_err(|error| Failure::of_io(Code::FILE_TRUNCATE_ERROR, &error))?;
-        }
         let counts_syncs = self.flags & flags::NUMSYNC != 0;
         let head = Head { block_bytes, sync_count: counts_syncs.then_some(0) };
         let options = native_options(self.is_writer()).application_data(head.encode());
-        match options.open_shared(&shared) {
+        match open_by_turns(&shared, &options, self.is_new()) {
             Ok(db) => {
                 let head = head_of(&db, block_bytes_for(0, of_system))?;
                 let identity = Identity::of(metadata);
@@ -205,7 +201,8 @@ impl Request {
         let head = head_of_old(&file);
         let descriptor = if may_convert {
             // Two processes do not convert it at once, also where they do not lock.
-            let shared = claim(plain, &path, true).map_err(|error| self.of_open(&error))?;
+            let shared =
+                SharedFile::for_writer(plain, &path).map_err(|error| self.of_open(&error))?;
             if !identity.has_name(&path) {
                 return Err(failure);
             }

@@ -7,17 +7,20 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use splitpoint::ErrorKind;
+use splitpoint::{Db, ErrorKind, SharedFile};
 use splitpoint_ffi::{Identity, Predecessor, Walk, beside, close_descriptor, replace_descriptor};
 
-use super::{Database, Descriptor, claim, native_options};
+use super::{Database, Descriptor, native_options, share};
 use crate::code::{Code, Failure, Outcome};
 use crate::descriptor;
 use crate::table::Table;
 
 /// Bytes that a reorganization reads at a time.
 const BUDGET: u64 = 64 << 20;
+/// How long a reorganization waits for the calls of others.
+const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Copies that are kept beside a file at most.
 const BACKUPS_MAX: u32 = 10_000;
 
@@ -67,18 +70,50 @@ impl Database {
         if self.may_convert && matches!(self.table, Some(Table::Old(_))) {
             return self.convert_old();
         }
-        self.read(|table| {
-            let Table::Native { db, .. } = table else { return Ok(()) };
-            loop {
-                match db.maintain(BUDGET) {
-                    Ok(done) if done.is_done => return Ok(()),
-                    Ok(_) => {}
-                    Err(error) => return Err(Failure::of_write(&error)),
-                }
-            }
+        if matches!(&self.file, Descriptor::Shared(file) if file.takes_turns()) {
+            return self.reorganize_alone();
+        }
+        self.read(|table| match table {
+            Table::Native { db, .. } => compact(db),
+            Table::Old(_) => Ok(()),
         })?;
         // A close shortens the file.
         self.reopen()
+    }
+
+    /// Does the same for a handle that takes turns: others wait meanwhile.
+    fn reorganize_alone(&mut self) -> Outcome<()> {
+        if self.is_inherited() {
+            self.adopt()?;
+        }
+        let Some(Table::Native { db, walk }) = self.table.take() else {
+            return Err(Failure::of(Code::NEED_RECOVERY));
+        };
+        let closed = db.close().map_err(|error| Failure::of_sync(&error));
+        let compacted = closed.and_then(|_| {
+            let claim = self.claim_between_turns()?;
+            let db = native_options(true).open_shared(&claim);
+            let db = db.map_err(|error| Failure::of_open(&error, true))?;
+            compact(&db)?;
+            db.close().map(drop).map_err(|error| Failure::of_sync(&error))
+        });
+        self.open_again(walk)?;
+        compacted
+    }
+
+    /// Claims the place of the writer while nobody is in a call.
+    fn claim_between_turns(&self) -> Outcome<SharedFile> {
+        let deadline = Instant::now() + CALL_WAIT_MAX;
+        loop {
+            let file = self.open_file()?.try_clone();
+            let file = file.map_err(|error| Failure::of_io(Code::FILE_OPEN_ERROR, &error))?;
+            match SharedFile::for_writer(file, &self.path) {
+                Err(error) if error.kind() == ErrorKind::Locked && Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                claimed => return claimed.map_err(|error| Failure::of_open(&error, true)),
+            }
+        }
     }
 
     /// Closes the store and opens it again, in the same file. The walk does not notice.
@@ -217,7 +252,7 @@ impl Database {
             return Err(Failure::of(Code::CANT_BE_WRITER));
         }
         let metadata = file.metadata().map_err(failed(Code::FILE_STAT_ERROR))?;
-        let shared = claim(file, &self.path, true);
+        let shared = share(file, &self.path, true, self.has_flock);
         let shared = shared.map_err(|error| Failure::of_open(&error, true))?;
         let db = native_options(true).open_shared(&shared);
         let db = db.map_err(|error| Failure::of_open(&error, true))?;
@@ -252,6 +287,17 @@ impl Database {
             std::mem::forget(old);
             // SAFETY: nobody closes the descriptor but this, since its owner was forgotten.
             self.given = Some(unsafe { File::from_raw_fd(number) });
+        }
+    }
+}
+
+/// Gives back what dead pairs take.
+fn compact(db: &Db) -> Outcome<()> {
+    loop {
+        match db.maintain(BUDGET) {
+            Ok(done) if done.is_done => return Ok(()),
+            Ok(_) => {}
+            Err(error) => return Err(Failure::of_write(&error)),
         }
     }
 }

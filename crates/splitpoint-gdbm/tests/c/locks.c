@@ -63,10 +63,49 @@ static void own_locks(void) {
   db = gdbm_open("own.db", 0, GDBM_WRITER | GDBM_NOLOCK, 0, NULL);
   other = open("own.db", O_RDWR);
   CHECK(db && flock(other, LOCK_EX) == 0 && put(db, 5) == 0 && flock(other, LOCK_UN) == 0);
-  CHECK(gdbm_open("own.db", 0, GDBM_WRITER | GDBM_NOLOCK, 0, NULL) == NULL);
+  {
+    /* Those that do not lock take turns. One that does comes between their calls, and lets none come. */
+    GDBM_FILE second = gdbm_open("own.db", 0, GDBM_WRITER | GDBM_NOLOCK, 0, NULL), alone;
+    GDBM_FILE reader = gdbm_open("own.db", 0, GDBM_READER | GDBM_NOLOCK, 0, NULL);
+    char buf[20];
+    int i;
+    CHECK(second && reader && put(second, 6) == 0 && put(db, 7) == 0);
+    CHECK(gdbm_exists(db, number(buf, 6)) && gdbm_exists(second, number(buf, 7)));
+    CHECK(gdbm_exists(reader, number(buf, 6)) && gdbm_exists(reader, number(buf, 7)));
+    lock_whole(other, F_WRLCK);
+    CHECK(put(second, 8) == 0 && put(db, 9) == 0 && gdbm_exists(reader, number(buf, 9)));
+    lock_whole(other, F_UNLCK);
+    for (i = 10; i < 3000; i++) CHECK(put(i % 2 ? db : second, i) == 0);
+    for (i = 10; i < 3000; i++) CHECK(gdbm_delete(i % 3 ? db : second, number(buf, i)) == 0);
+    CHECK(gdbm_reorganize(db) == 0 && put(second, 10) == 0 && gdbm_exists(db, number(buf, 10)));
+    CHECK(gdbm_delete(db, number(buf, 10)) == 0 && !gdbm_exists(second, number(buf, 10)));
+    alone = gdbm_open("own.db", 0, GDBM_WRITER, 0, NULL);
+    CHECK(alone && gdbm_open("own.db", 0, GDBM_WRITER | GDBM_NOLOCK, 0, NULL) == NULL);
+    CHECK(gdbm_errno == GDBM_CANT_BE_WRITER && put(alone, 6) == 0 && gdbm_close(alone) == 0);
+    CHECK(put(db, 6) == 0 && gdbm_close(second) == 0 && gdbm_close(reader) == 0);
+  }
   CHECK(gdbm_close(db) == 0);
   close(other);
-  CHECK(count_of("own.db") == 5);
+  CHECK(count_of("own.db") == 9);
+}
+
+/* Two processes that do not lock. */
+static void unlocked(void) {
+  GDBM_FILE db = gdbm_open("unlocked.db", 0, GDBM_NEWDB | GDBM_NOLOCK, 0600, NULL), own;
+  int i, status, base;
+  char buf[20];
+  pid_t child = fork();
+  CHECK(db && child >= 0);
+  own = child ? db : gdbm_open("unlocked.db", 0, GDBM_WRITER | GDBM_NOLOCK, 0, NULL);
+  base = child ? 0 : 1000;
+  for (i = 0; i < 1000; i++) CHECK(put(own, base + i) == 0);
+  if (child == 0) {
+    CHECK(gdbm_close(own) == 0);
+    _exit(0);
+  }
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  for (i = 0; i < 2000; i++) CHECK(gdbm_exists(db, number(buf, i)));
+  CHECK(gdbm_close(db) == 0 && count_of("unlocked.db") == 2000);
 }
 
 #define TURNS 100
@@ -189,6 +228,7 @@ static void renames(void) {
 int main(void) {
   alarm(50);
   own_locks();
+  unlocked();
   turns();
   daemons();
   renames();

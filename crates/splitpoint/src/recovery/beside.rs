@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::{Opening, random_u64, refuse_cut, resolve_hash};
 use crate::error::{Error, Result};
 use crate::log::append::Appender;
-use crate::options::{Access, Options};
+use crate::options::{Access, Options, Sharing};
 use crate::reader::Reader;
 use crate::region::{Extents, Region, read_superblock};
 use crate::stats::Recovery;
@@ -28,7 +28,10 @@ const LOOKS: u32 = 200;
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Opens a store for reading alone.
-pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Opened> {
+///
+/// Returns `None` where a handle that locks nothing between its calls would have to keep writers out.
+pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Option<Opened>> {
+    let is_per_call = options.sharing == Sharing::PerCall;
     // Before the header is mapped: it tells what is no store.
     read_superblock(&*storage)?;
     let region = Arc::new(Region::new(storage, false)?);
@@ -49,10 +52,11 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Opene
             // One that is opening the file may find that they are not to be trusted.
             && !(has_writer && shared.has_opening_writer())
         {
-            return opening.finish_beside(&region);
+            return opening.finish_beside(&region, is_per_call).map(Some);
         }
         // Also where a writer was killed after the look.
-        if !shared.keep_writers_out().map_err(lock_failed)? {
+        let is_kept = if is_per_call { shared.keep_turns_out() } else { shared.keep_writers_out() };
+        if !is_kept.map_err(lock_failed)? {
             continue;
         }
         region.see_size()?;
@@ -62,10 +66,14 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Opene
             && opening.may_read_beside(&region, false)
             && (opening.superblock.is_clean || opening.is_readable_as_left(&region))
         {
-            shared.let_writers_in().map_err(lock_failed)?;
-            return opening.finish_beside(&region);
+            let are_in = if is_per_call { shared.let_turns_in() } else { shared.let_writers_in() };
+            are_in.map_err(lock_failed)?;
+            return opening.finish_beside(&region, is_per_call).map(Some);
         }
-        return opening.replay(&region, options.rebuild_index);
+        if is_per_call {
+            return Ok(None);
+        }
+        return opening.replay(&region, options.rebuild_index).map(Some);
     }
     let storage = region.storage();
     Err(Error::Locked { path: storage.path().to_path_buf(), pid: writer_pid_of(storage) })
@@ -115,7 +123,7 @@ impl Opening {
     }
 
     /// Ends the opening of a handle that reads the tables in the file.
-    fn finish_beside(mut self, region: &Arc<Region>) -> Result<Opened> {
+    fn finish_beside(mut self, region: &Arc<Region>, is_per_call: bool) -> Result<Opened> {
         let (position, state) = committed_position(&self.superblock, region);
         self.log.set_read_position(position);
         let recovery = if self.superblock.is_clean {
@@ -126,7 +134,9 @@ impl Opening {
         let shared = region.storage().neighbours().expect("it is beside a writer");
         let is_closed =
             self.superblock.is_clean && !region.live().has_pid() && !shared.has_writer();
-        let reader = Some(Reader::new(region, is_closed)?);
+        let reader =
+            if is_per_call { Reader::per_call(region) } else { Reader::new(region, is_closed) };
+        let reader = Some(reader?);
         let extents = Extents::of(region);
         let opened = self.finish(extents, (state, recovery, position.lsn));
         Ok(Opened { reader, ..opened })

@@ -17,9 +17,16 @@
 //! and whatever reads the file without the tables, has it shared: so no writer comes meanwhile.
 //!
 //! A handle on a file that the program has opened and locks itself
-//! ([`SharedFile`](super::shared_file::SharedFile)) has no description of its own. It takes the first two
-//! bytes for its process (`F_SETLK`): both exclusively if it may change the file, so that it is alone, and
-//! both shared if not, so that no writer comes.
+//! ([`SharedFile`](super::shared_file::SharedFile)) has a description of its own and locks nothing between
+//! its calls, or has none: then it takes the first two bytes for its process (`F_SETLK`), both exclusively
+//! if it may change the file, so that it is alone, and both shared if not, so that no writer comes.
+//!
+//! # Locks of the program
+//!
+//! A program may lock the whole file with the older locks of `fcntl`, up to infinity, and so these bytes:
+//! its own calls would wait for it for ever. A lock of its process that begins before these bytes is the
+//! program's, and is taken off them ([`take_from_own_process`]). It holds for the rest of the file, and keeps
+//! out whom it kept out, except from these bytes.
 //!
 //! # Source
 //!
@@ -30,7 +37,11 @@ use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 
+#[cfg(target_os = "linux")]
+use super::writer_byte::is_claimed;
 use crate::format::WRITER_BYTE_OFFSET;
+#[cfg(target_os = "linux")]
+use crate::testing::mutant::{self, Mutant};
 
 /// A byte that is locked, by its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +66,10 @@ impl LockByte {
     }
 }
 
+/// Bytes from the first to behind the last.
+#[cfg(target_os = "linux")]
+const BYTE_COUNT: i64 = 128;
+
 /// How a byte is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockKind {
@@ -71,12 +86,35 @@ pub(crate) fn try_lock(file: &File, byte: LockByte, kind: LockKind) -> io::Resul
         LockKind::Shared => libc::F_RDLCK,
         LockKind::Exclusive => libc::F_WRLCK,
     };
-    match call(file, libc::F_OFD_SETLK, &mut lock_of(byte, 1, kind)) {
+    let try_once = || match call(file, libc::F_OFD_SETLK, &mut lock_of(byte, 1, kind)) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
             Ok(false)
         }
         locked => locked.map(|()| true),
+    };
+    Ok(try_once()? || take_from_own_process(file, byte, kind)? && try_once()?)
+}
+
+/// Takes the lock bytes out of a lock of the whole file that this program has, if that is what stands in the
+/// way; returns whether it was.
+#[cold]
+#[cfg(target_os = "linux")]
+fn take_from_own_process(file: &File, byte: LockByte, kind: libc::c_int) -> io::Result<bool> {
+    let mut found = lock_of(byte, 1, kind);
+    call(file, libc::F_OFD_GETLK, &mut found)?;
+    // One of a description has no process, one of a child namespace not this number.
+    let is_own = found.l_pid.cast_unsigned() == std::process::id();
+    let is_whole = found.l_start < LockByte::PRESENCE.0.cast_signed();
+    if i32::from(found.l_type) == libc::F_UNLCK
+        || !is_own
+        || !is_whole
+        || is_claimed(file)?
+        || mutant::is_made(Mutant::MeetsOwnLock)
+    {
+        return Ok(false);
     }
+    let mut bytes = lock_of(LockByte::PRESENCE, BYTE_COUNT, libc::F_UNLCK);
+    call(file, libc::F_SETLK, &mut bytes).map(|()| true)
 }
 
 /// Unlocks a byte.
@@ -196,6 +234,43 @@ mod tests {
         unlock_all(&b).unwrap();
         assert!(try_lock(&a, LockByte::PRESENCE, LockKind::Exclusive).unwrap());
         assert!(try_lock(&a, LockByte::PRESENCE, LockKind::Shared).unwrap());
+        assert!(try_lock(&b, LockByte::PRESENCE, LockKind::Shared).unwrap());
+    }
+
+    /// Locks or unlocks the whole file for this process, as a program does.
+    fn lock_whole(file: &File, kind: libc::c_int) {
+        let mut whole = lock_of(LockByte(0), 0, kind);
+        call(file, libc::F_SETLK, &mut whole).expect("nobody stands in the way");
+    }
+
+    #[test]
+    fn a_lock_of_the_whole_file_of_its_own_program_stands_in_nobodys_way() {
+        let (a, b) = two_descriptions();
+        for kind in [libc::F_RDLCK, libc::F_WRLCK] {
+            lock_whole(&a, kind);
+            let try_lock = || try_lock(&b, LockByte::WRITER, LockKind::Exclusive).unwrap();
+            assert!(!mutant::with(Mutant::MeetsOwnLock, try_lock));
+            assert!(try_lock());
+            // Of the rest it is still a lock.
+            assert!(conflicts(&b, LockByte(0), libc::F_WRLCK).unwrap());
+            assert!(conflicts(&b, LockByte(WRITER_BYTE_OFFSET + 200), libc::F_WRLCK).unwrap());
+            assert!(!is_locked(&b, LockByte::place(63)).unwrap());
+            unlock_all(&b).unwrap();
+            lock_whole(&a, libc::F_UNLCK);
+        }
+    }
+
+    #[test]
+    fn a_claim_of_this_process_is_no_lock_of_its_program() {
+        use super::super::writer_byte::{Claim, Exclusion};
+        let (a, b) = two_descriptions();
+        let claim = Claim::take(&a, Exclusion::Everybody).unwrap();
+        for _ in 0..2 {
+            assert!(!try_lock(&b, LockByte::PRESENCE, LockKind::Shared).unwrap());
+            // The system makes one of both.
+            lock_whole(&a, libc::F_WRLCK);
+        }
+        drop(claim);
         assert!(try_lock(&b, LockByte::PRESENCE, LockKind::Shared).unwrap());
     }
 

@@ -58,6 +58,12 @@ enum Lock {
     /// Locks [of the process](super::writer_byte): the program has the description, and locks it as it
     /// likes.
     Byte(SharedFile),
+    /// Locks of bytes on a description of its own, of a file that the program has opened.
+    ByTurns(
+        Neighbours,
+        #[expect(dead_code, reason = "its drop, after that of the description, takes claims anew")]
+        SharedFile,
+    ),
 }
 
 impl Drop for Lock {
@@ -80,6 +86,11 @@ impl Mapped {
     /// Maps a file whose description the program shares.
     pub(super) fn shared(file: &SharedFile, is_writable: bool) -> io::Result<Self> {
         let path = file.path().to_path_buf();
+        if let Some(own) = file.own_description() {
+            let own = Arc::new(OwnFile::new(own?)?);
+            let lock = Lock::ByTurns(Neighbours::of_program(own.clone()), file.clone());
+            return Self::with_lock(own, path, is_writable, lock);
+        }
         let own = Arc::new(OwnFile::new(file.descriptor()?)?);
         Self::with_lock(own, path, is_writable, Lock::Byte(file.clone()))
     }
@@ -152,7 +163,7 @@ impl Drop for Mapped {
         // open. In that child the lock is the parent's.
         if self.origin.is_here()
             && self.file.checked().is_ok()
-            && let Lock::Description(neighbours) = &self.lock
+            && let Lock::Description(neighbours) | Lock::ByTurns(neighbours, _) = &self.lock
         {
             neighbours.let_go();
         }
@@ -170,7 +181,7 @@ impl Storage for Mapped {
 
     fn neighbours(&self) -> Option<&Neighbours> {
         match &self.lock {
-            Lock::Description(neighbours) => Some(neighbours),
+            Lock::Description(neighbours) | Lock::ByTurns(neighbours, _) => Some(neighbours),
             Lock::Byte(_) => None,
         }
     }

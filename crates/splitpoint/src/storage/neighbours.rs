@@ -15,7 +15,7 @@ use super::no_room;
 use super::own_file::OwnFile;
 use super::reader_table::{OtherReaders, Seat};
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
-use crate::options::Sharing;
+use crate::options::{Access, Sharing};
 
 /// Whether the system has locks that let readers in beside a writer.
 const HAS_BYTE_LOCKS: bool = cfg!(target_os = "linux");
@@ -29,12 +29,24 @@ pub(crate) struct Neighbours {
     file: Arc<OwnFile>,
     /// Whether writers are kept out until the file is closed.
     is_private: AtomicBool,
+    /// Whether the program has opened the file, and shares it.
+    is_of_program: bool,
 }
 
 impl Neighbours {
     /// Wraps a file that this handle has locked.
     pub(super) fn new(file: Arc<OwnFile>) -> Self {
-        Self { file, is_private: AtomicBool::new(false) }
+        Self { file, is_private: AtomicBool::new(false), is_of_program: false }
+    }
+
+    /// Wraps a description, which is this handle's, of a file that the program has opened.
+    pub(super) fn of_program(file: Arc<OwnFile>) -> Self {
+        Self { is_of_program: true, ..Self::new(file) }
+    }
+
+    /// Returns whether the program has opened the file, and shares it.
+    pub(crate) fn is_of_program(&self) -> bool {
+        self.is_of_program
     }
 
     /// Locks a file for a handle that may change it; returns whether nobody stands in the way. Others are
@@ -80,6 +92,10 @@ impl Neighbours {
         if !byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared)? {
             return Ok(false);
         }
+        if sharing == Sharing::PerCall {
+            // `flock` is the program's.
+            return Ok(true);
+        }
         // Beside a writer of this version it may read, beside anything else that has the file locked not:
         // a copy that is being made, a writer that knows nothing of readers.
         if try_flock_shared(file)? {
@@ -89,6 +105,20 @@ impl Neighbours {
             return Ok(false);
         }
         Ok(true)
+    }
+
+    /// Locks the file for the opening of a handle; returns whether nobody stands in the way.
+    pub(crate) fn try_lock_to_open(&self, access: Access, sharing: Sharing) -> io::Result<bool> {
+        match access {
+            Access::ReadWrite => Self::try_lock_to_write(&self.file, sharing),
+            Access::ReadOnly => Self::try_lock_to_read(&self.file, sharing),
+        }
+    }
+
+    /// Returns whether a handle has the file that lets nobody in, and is not about to.
+    pub(crate) fn lets_nobody_in(&self) -> bool {
+        let is_shut = byte_locks::is_locked_exclusively(&self.file, LockByte::PRESENCE);
+        is_shut.unwrap_or(false) && !Self::is_being_opened(&self.file)
     }
 
     /// Lets go of every lock when the handle is closed. Closing the file would do so, unless a child of a
@@ -150,6 +180,21 @@ impl Neighbours {
         Ok(is_kept)
     }
 
+    /// Keeps writers out for a moment, and leaves `flock` to the program; returns `false` if one has his turn.
+    pub(crate) fn keep_turns_out(&self) -> io::Result<bool> {
+        byte_locks::try_lock(&self.file, LockByte::WRITER, LockKind::Shared)
+    }
+
+    /// Ends [`keep_turns_out`](Self::keep_turns_out).
+    pub(crate) fn let_turns_in(&self) -> io::Result<()> {
+        byte_locks::unlock(&self.file, LockByte::WRITER)
+    }
+
+    /// Lets go of every lock, for a handle that has none between its calls.
+    pub(crate) fn let_go_between_calls(&self) -> io::Result<()> {
+        byte_locks::unlock_all(&self.file)
+    }
+
     /// Ends [`keep_writers_out`](Self::keep_writers_out).
     pub(crate) fn let_writers_in(&self) -> io::Result<()> {
         self.is_private.store(false, Ordering::Relaxed);
@@ -184,14 +229,16 @@ impl Neighbours {
     /// Takes the place of the writer for a turn; returns `false` if another handle has it, or keeps
     /// writers out.
     pub(crate) fn try_take_turn(&self, sharing: Sharing) -> io::Result<bool> {
+        // A program may have closed the descriptor: a lock of another file keeps nobody out.
+        let file = self.file.checked()?;
         let is_present = sharing != Sharing::PerCall
-            || byte_locks::try_lock(&self.file, LockByte::PRESENCE, LockKind::Shared)?;
+            || byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared)?;
         if !is_present {
             return Ok(false);
         }
-        let is_taken = byte_locks::try_lock(&self.file, LockByte::WRITER, LockKind::Exclusive);
+        let is_taken = byte_locks::try_lock(file, LockByte::WRITER, LockKind::Exclusive);
         if !matches!(is_taken, Ok(true)) && sharing == Sharing::PerCall {
-            byte_locks::unlock(&self.file, LockByte::PRESENCE)?;
+            byte_locks::unlock(file, LockByte::PRESENCE)?;
         }
         is_taken
     }

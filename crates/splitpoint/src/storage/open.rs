@@ -106,7 +106,50 @@ pub(crate) fn share(file: &SharedFile, options: &Options) -> Result<Mapped> {
         let reason = "a file that was claimed for a reader cannot be written".to_string();
         return Err(Error::Invalid { what: "shared file", reason });
     }
-    Mapped::shared(file, is_writable).map_err(|source| io_error("map", file.path(), source))
+    let storage = Mapped::shared(file, is_writable);
+    let storage = storage.map_err(|source| io_error("map", file.path(), source))?;
+    if let Some(neighbours) = storage.neighbours() {
+        wait_for_lock(neighbours, file, options)?;
+        // Whoever had it before may have made it longer.
+        storage.see_size().map_err(|source| io_error("map", file.path(), source))?;
+    }
+    Ok(storage)
+}
+
+/// Locks a file for the opening of a handle that takes turns. The description stays open while it waits:
+/// closing one ends the locks that the program has of the file.
+fn wait_for_lock(neighbours: &Neighbours, file: &SharedFile, options: &Options) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let is_in = neighbours.try_lock_to_open(options.access, options.sharing);
+        if is_in.map_err(|source| io_error("lock", file.path(), source))? {
+            return Ok(());
+        }
+        let wait_max = match options.lock_timeout {
+            Some(wait_max) => wait_max,
+            // One that has it for itself stays.
+            None if neighbours.lets_nobody_in() => MOMENT,
+            None => TURN_WAIT,
+        };
+        if begun.elapsed() >= wait_max {
+            let path = file.path().to_path_buf();
+            return Err(Error::Locked { path, pid: writer_pid(file.file()) });
+        }
+        thread::sleep((begun.elapsed() / 4).clamp(Duration::from_micros(20), LOOK_AGAIN));
+    }
+}
+
+/// Claims a file that is shared by turns for a reader that must keep writers out.
+pub(crate) fn claim_to_read(file: &SharedFile, options: &Options) -> Result<SharedFile> {
+    let begun = Instant::now();
+    let wait_max = options.lock_timeout.unwrap_or(TURN_WAIT);
+    loop {
+        let again = file.descriptor().map_err(|source| io_error("open", file.path(), source))?;
+        match SharedFile::for_reader(again, file.path()) {
+            Err(Error::Locked { .. }) if begun.elapsed() < wait_max => thread::sleep(LOOK_AGAIN),
+            claimed => return claimed,
+        }
+    }
 }
 
 /// Returns whether a handle that takes turns was refused because somebody else has his.

@@ -30,6 +30,7 @@ use super::own_file::OwnFile;
 use super::reservation::{Part, Protection, Reservation};
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET, u64_at};
 use crate::pins::{Elsewhere, Pin, PinCount, SeenPins};
+use crate::testing::mutant::{self, Mutant};
 
 /// Places of the table; the first is its head.
 const PLACE_COUNT: usize = 64;
@@ -366,7 +367,7 @@ pub(crate) struct Seat {
 struct Seated {
     origin: Origin,
     /// A description of its own, which has the locks: a child of a fork shares that of its parent.
-    file: File,
+    file: OwnFile,
     table: ReaderTable,
     kind: SeatKind,
 }
@@ -400,6 +401,7 @@ impl Seat {
             table.words()[USED].fetch_max(used_count, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             let kind = place.map_or_else(|| SeatKind::Bytes(Mutex::default()), SeatKind::Place);
+            let file = OwnFile::new(file)?;
             let seat = Self::of(Seated { origin: Origin::here(), file, table, kind });
             seat.wait_for_move();
             return Ok(seat);
@@ -408,6 +410,7 @@ impl Seat {
         note_presence(&file)?;
         let table = ReaderTable::map(&file, Protection::Read)?;
         let (origin, kind) = (Origin::here(), SeatKind::Bytes(Mutex::default()));
+        let file = OwnFile::new(file)?;
         Ok(Self::of(Seated { origin, file, table, kind }))
     }
 
@@ -416,6 +419,7 @@ impl Seat {
         let file = open_again(file, path, File::options().read(true))?;
         let table = ReaderTable::map(&file, Protection::Read)?;
         let (origin, kind) = (Origin::here(), SeatKind::PerCall(Mutex::default()));
+        let file = OwnFile::new(file)?;
         Ok(Self::of(Seated { origin, file, table, kind }))
     }
 
@@ -483,8 +487,7 @@ impl Seat {
             SeatKind::Bytes(counts) => {
                 let mut counts = lock(counts);
                 if counts[parity as usize] == 0 {
-                    let byte = LockByte::pin(parity);
-                    byte_locks::try_lock(&self.seated.file, byte, LockKind::Shared)?;
+                    lock_shared(&self.seated.file, LockByte::pin(parity))?;
                 }
                 counts[parity as usize] += 1;
             }
@@ -492,11 +495,11 @@ impl Seat {
                 let mut counts = lock(counts);
                 let is_first = *counts == [0; 2];
                 if is_first {
-                    note_presence(&self.seated.file)?;
+                    // A program may have closed the descriptor.
+                    lock_shared(self.seated.file.checked()?, LockByte::PRESENCE)?;
                 }
                 if counts[parity as usize] == 0 {
-                    let byte = LockByte::pin(parity);
-                    let locked = byte_locks::try_lock(&self.seated.file, byte, LockKind::Shared);
+                    let locked = lock_shared(&self.seated.file, LockByte::pin(parity));
                     if is_first && locked.is_err() {
                         let _ = byte_locks::unlock_all(&self.seated.file);
                     }
@@ -520,14 +523,16 @@ impl Seated {
 impl Drop for Seated {
     fn drop(&mut self) {
         // Closing the file would unlock its bytes, unless a child of a fork has it open.
-        if self.origin.is_here() {
-            let _ = byte_locks::unlock_all(&self.file);
+        if self.origin.is_here()
+            && let Ok(file) = self.file.checked()
+        {
+            let _ = byte_locks::unlock_all(file);
         }
     }
 }
 
 /// Opens a file again that this process has open, whatever its name is now.
-fn open_again(file: &File, path: &Path, options: &OpenOptions) -> io::Result<File> {
+pub(super) fn open_again(file: &File, path: &Path, options: &OpenOptions) -> io::Result<File> {
     let same = format!("/proc/self/fd/{}", file.as_raw_fd());
     let again = options.open(same).or_else(|_| options.open(path))?;
     let identity = |file: &File| file.metadata().map(|found| (found.dev(), found.ino()));
@@ -539,7 +544,14 @@ fn open_again(file: &File, path: &Path, options: &OpenOptions) -> io::Result<Fil
 
 /// Notes that somebody has the file open, who stays when the handle of a parent is closed.
 fn note_presence(file: &File) -> io::Result<()> {
-    if byte_locks::try_lock(file, LockByte::PRESENCE, LockKind::Shared)? {
+    lock_shared(file, LockByte::PRESENCE)
+}
+
+/// Locks a byte, or returns an error if somebody stands in the way: a handle that lets nobody else in, or a
+/// program that has the whole file locked.
+fn lock_shared(file: &File, byte: LockByte) -> io::Result<()> {
+    if byte_locks::try_lock(file, byte, LockKind::Shared)? || mutant::is_made(Mutant::ReadsUnpinned)
+    {
         return Ok(());
     }
     Err(io::ErrorKind::WouldBlock.into())
@@ -687,6 +699,24 @@ mod tests {
         assert!(!others.is_clear(0));
         drop(second);
         assert!(others.is_clear(0));
+    }
+
+    #[test]
+    fn a_pin_that_cannot_be_had_is_an_error() {
+        let Fixture { _dir, file, others } = fixture();
+        let seat = Seat::take_per_call(&file, Path::new("/")).unwrap();
+        let pin = || seat.pin().map(drop).map_err(|error| error.kind());
+        for byte in [LockByte::pin(0), LockByte::PRESENCE] {
+            assert!(byte_locks::try_lock(&file, byte, LockKind::Exclusive).unwrap());
+            assert_eq!(pin(), Err(io::ErrorKind::WouldBlock));
+            assert_eq!(mutant::with(Mutant::ReadsUnpinned, pin), Ok(()));
+            byte_locks::unlock(&file, byte).unwrap();
+            // Nothing is left of the other lock.
+            assert!(byte_locks::try_lock(&file, LockByte::PRESENCE, LockKind::Exclusive).unwrap());
+            byte_locks::unlock_all(&file).unwrap();
+        }
+        assert_eq!(pin(), Ok(()));
+        assert!(!others.is_pinned());
     }
 
     #[test]

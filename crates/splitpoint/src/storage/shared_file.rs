@@ -3,28 +3,41 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::failure::io_error;
 use super::open::{refuse_network, writer_pid};
 use super::own_file::OwnFile;
+use super::reader_table::open_again;
 use super::regular::refuse_special;
-use super::writer_byte::{Claim, Exclusion, renew};
+use super::writer_byte::{Claim, Exclusion, Renewing, is_claimed, renew};
 use crate::error::{Error, Result};
 
-/// A file that the program has opened itself, and of which this process has claimed the place of a
-/// writer, or one of a reader.
+/// A file that the program has opened itself, to share it with a store
+/// ([`Options::open_shared`](crate::Options::open_shared)).
 ///
-/// A store in it ([`Options::open_shared`](crate::Options::open_shared)) leaves `flock` to the program:
-/// it may lock its descriptor, and also the whole file with `fcntl`, and meets no lock of the store.
-/// Other handles are kept out by a lock of one byte far behind the end of the file, which handles that
-/// are opened by a path take as well.
+/// The store leaves `flock` to the program: it may lock its descriptor, and also the whole file with
+/// `fcntl`, and meets no lock of the store. There are two ways to have other handles of the file.
 ///
-/// That lock of the process ends when the process closes any other descriptor of the file, or unlocks
-/// the whole file with `fcntl`: a program that does either must keep other writers out by locks of its
-/// own. Within the process such files exclude each other by inode, whatever happens to the lock.
+/// *By turns* ([`by_turns`](Self::by_turns)), as [`Sharing::PerCall`](crate::Sharing::PerCall): any number
+/// of them, each of which locks bytes far behind the end of the file during a call, on a description of its
+/// own. A call inside a lock of the whole file (`F_SETLK`) of its own process takes those bytes out of that
+/// lock, which holds for the rest of the file; one of another process is waited for. It is not seen whose a
+/// lock of an open file description (`F_OFD_SETLK`) is: a program must not lock these bytes by one.
 ///
-/// A clone is the same claim; dropping the last one gives the place up and closes the file.
+/// *Claimed*: a place of the writer ([`for_writer`](Self::for_writer)), or of a reader
+/// ([`for_reader`](Self::for_reader)), for as long as the file is shared, by a lock of the process of two of
+/// these bytes. It ends when the process closes any other descriptor of the file, or unlocks the whole file
+/// with `fcntl`: a program that does either must keep other writers out by locks of its own. Within the
+/// process such files exclude each other by inode, whatever happens to the lock, unless two copies of this
+/// library are in it.
+///
+/// A clone is the same file; dropping the last one gives a place up and closes the file.
 ///
 /// # Examples
 ///
@@ -50,11 +63,26 @@ pub struct SharedFile(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    // Closed before the claim is dropped, which takes the lock anew for other handles.
+    // Closed before the rest is dropped, which takes claims anew for other handles.
     file: OwnFile,
     path: PathBuf,
     is_writer: bool,
-    claim: Claim,
+    place: Place,
+}
+
+/// How often, and after how long, to look again at a place that is taken.
+const CLAIM_LOOKS: u32 = 20;
+const LOOK_AGAIN: Duration = Duration::from_micros(500);
+
+/// What a file has among the handles of others.
+#[derive(Debug)]
+enum Place {
+    Claimed(Claim),
+    /// None, and the description that the next handle has.
+    ByTurns(
+        Mutex<Option<File>>,
+        #[expect(dead_code, reason = "its drop takes claims anew")] Renewing,
+    ),
 }
 
 impl SharedFile {
@@ -82,14 +110,74 @@ impl SharedFile {
         Self::claim(file, path.as_ref(), false)
     }
 
+    /// Shares `file` with handles that change it by turns, or read it, if it is open for reading alone.
+    /// Messages call it `path`.
+    ///
+    /// Nobody is kept out, and nothing is locked. The handles need descriptions of their own: where the file
+    /// cannot be opened again, because the program may do it no longer or the system has no locks of
+    /// descriptions, this is [`for_writer`](Self::for_writer) or [`for_reader`](Self::for_reader), and
+    /// [`takes_turns`](Self::takes_turns) says so.
+    ///
+    /// # Errors
+    ///
+    /// As [`for_writer`](Self::for_writer); `Locked` only if the place is claimed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a.spt");
+    /// use splitpoint::{Options, SharedFile};
+    ///
+    /// let open = || -> Result<_, Box<dyn std::error::Error>> {
+    ///     let file = std::fs::File::options().read(true).write(true).create(true).open(&path)?;
+    ///     Ok(Options::new().open_shared(&SharedFile::by_turns(file, &path)?)?)
+    /// };
+    /// let (one, other) = (open()?, open()?);
+    /// one.increment("calls", 1)?;
+    /// assert_eq!(other.increment("calls", 1)?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn by_turns(file: File, path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let is_writer = is_writable(&file);
+        // A handle of this process may have claimed it.
+        let own = cfg!(target_os = "linux")
+            && !is_claimed(&file).map_err(|source| io_error("open", path, source))?;
+        let own = own.then(|| {
+            let mut options = File::options();
+            options.read(true).write(is_writer);
+            open_again(&file, path, &options)
+        });
+        let own = match own {
+            Some(Ok(own)) => own,
+            Some(Err(source)) if is_short_of(&source) => {
+                Self::close_other(file);
+                return Err(io_error("open", path, source));
+            }
+            _ => return Self::claim(file, path, is_writer),
+        };
+        let renewing = Renewing::of(&file).map_err(|source| io_error("open", path, source))?;
+        if let Err(error) = refuse_strange(&file, path) {
+            drop((own, file));
+            return Err(error);
+        }
+        let place = Place::ByTurns(Mutex::new(Some(own)), renewing);
+        Self::new(file, path, is_writer, place)
+    }
+
+    fn new(file: File, path: &Path, is_writer: bool, place: Place) -> Result<Self> {
+        let file = OwnFile::new(file).map_err(|source| io_error("open", path, source))?;
+        let path = path.to_path_buf();
+        Ok(Self(Arc::new(Inner { file, path, is_writer, place })))
+    }
+
     fn claim(file: File, path: &Path, is_writer: bool) -> Result<Self> {
         let claimed = Self::try_claim(&file, path, is_writer);
         match claimed {
-            Ok(claim) => {
-                let file = OwnFile::new(file).map_err(|source| io_error("open", path, source))?;
-                let path = path.to_path_buf();
-                Ok(Self(Arc::new(Inner { file, path, is_writer, claim })))
-            }
+            Ok(claim) => Self::new(file, path, is_writer, Place::Claimed(claim)),
             Err(error) => {
                 Self::close_other(file);
                 Err(error)
@@ -98,14 +186,19 @@ impl SharedFile {
     }
 
     fn try_claim(file: &File, path: &Path, is_writer: bool) -> Result<Claim> {
-        let metadata =
-            file.metadata().map_err(|source| io_error("read the size of", path, source))?;
-        refuse_special(metadata.file_type(), path)?;
-        refuse_network(file, path)?;
+        refuse_strange(file, path)?;
         let exclusion = if is_writer { Exclusion::Everybody } else { Exclusion::Writers };
-        let claim = Claim::take(file, exclusion);
-        let claim = claim.map_err(|source| io_error("lock", path, source))?;
-        claim.ok_or_else(|| Error::Locked { path: path.to_path_buf(), pid: writer_pid(file) })
+        // A handle that locks nothing between calls may be in one.
+        for look in 0..CLAIM_LOOKS {
+            if look > 0 {
+                thread::sleep(LOOK_AGAIN);
+            }
+            let claim = Claim::take(file, exclusion);
+            if let Some(claim) = claim.map_err(|source| io_error("lock", path, source))? {
+                return Ok(claim);
+            }
+        }
+        Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(file) })
     }
 
     /// Closes another descriptor of a file that this process may have open, and takes the lock anew that
@@ -126,9 +219,14 @@ impl SharedFile {
         &self.0.path
     }
 
-    /// Returns whether this is the place of the writer.
+    /// Returns whether handles may change the file: this is the place of the writer, or writers take turns.
     pub fn is_writer(&self) -> bool {
         self.0.is_writer
+    }
+
+    /// Returns whether handles share the file call by call.
+    pub fn takes_turns(&self) -> bool {
+        matches!(self.0.place, Place::ByTurns(..))
     }
 
     /// Gives the place up and returns the file, or `None` while a clone or a handle has it.
@@ -141,8 +239,40 @@ impl SharedFile {
         self.0.file.try_clone()
     }
 
+    /// Returns a description for a handle of its own, if handles take turns.
+    pub(super) fn own_description(&self) -> Option<io::Result<File>> {
+        let Place::ByTurns(next, _) = &self.0.place else { return None };
+        if let Some(own) = next.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Some(Ok(own));
+        }
+        let mut options = File::options();
+        options.read(true).write(self.0.is_writer);
+        let file = self.0.file.checked();
+        Some(file.and_then(|file| open_again(file, &self.0.path, &options)))
+    }
+
     /// Takes the lock anew after a descriptor of the file was closed.
     pub(super) fn renew(&self) {
-        self.0.claim.renew();
+        if let Place::Claimed(claim) = &self.0.place {
+            claim.renew();
+        }
     }
+}
+
+/// Refuses what is no file for a store.
+fn refuse_strange(file: &File, path: &Path) -> Result<()> {
+    let metadata = file.metadata().map_err(|source| io_error("read the size of", path, source))?;
+    refuse_special(metadata.file_type(), path)?;
+    refuse_network(file, path)
+}
+
+/// Returns whether an open failed that will do later.
+fn is_short_of(error: &io::Error) -> bool {
+    let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    error.raw_os_error().is_some_and(|code| short.contains(&Errno::from_raw_os_error(code)))
+}
+
+fn is_writable(file: &File) -> bool {
+    let flags = rustix::fs::fcntl_getfl(file);
+    flags.is_ok_and(|flags| flags & OFlags::RWMODE != OFlags::RDONLY)
 }

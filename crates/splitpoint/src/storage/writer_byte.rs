@@ -114,6 +114,31 @@ pub(super) fn renew(metadata: &Metadata) {
     renew_inode((metadata.dev(), metadata.ino()));
 }
 
+/// Returns whether a handle of this process has a claim on a file.
+pub(super) fn is_claimed(file: &File) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    let inode = (metadata.dev(), metadata.ino());
+    Ok(claimed().get(&inode).is_some_and(|found| found.origin.is_here()))
+}
+
+/// Takes the claims on an inode anew when it is dropped, after a descriptor of the file was closed.
+#[derive(Debug)]
+pub(super) struct Renewing(Inode);
+
+impl Renewing {
+    /// For a file that is open.
+    pub(super) fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self((metadata.dev(), metadata.ino())))
+    }
+}
+
+impl Drop for Renewing {
+    fn drop(&mut self) {
+        renew_inode(self.0);
+    }
+}
+
 fn renew_inode(inode: Inode) {
     if let Some(found) = claimed().get(&inode).filter(|found| found.origin.is_here()) {
         // It cannot be helped here: without the lock, `flock` is what excludes others.

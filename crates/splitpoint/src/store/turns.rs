@@ -95,6 +95,8 @@ pub(crate) struct Turns {
     needs_room: OnceLock<bool>,
     /// What the handle uses to look at the file between turns.
     looking: Mutex<Writer>,
+    /// The word of the last turn of this handle, and how often it has taken over from another one.
+    own: Mutex<(TurnWord, u64)>,
 }
 
 impl Turns {
@@ -105,6 +107,7 @@ impl Turns {
             wait_max: options.lock_timeout.unwrap_or(TURN_WAIT),
             needs_room: OnceLock::new(),
             looking: Mutex::new(looking),
+            own: Mutex::new((TurnWord::NONE, 0)),
         }
     }
 }
@@ -177,6 +180,20 @@ impl Store {
         }
     }
 
+    /// Returns how often another handle may have changed the store before this one's last turn, or `None` if
+    /// another one may have done so since.
+    pub(crate) fn turns_of_others(&self) -> Option<u64> {
+        let Some(turns) = self.turns.as_deref() else {
+            return if self.reader.is_none() { Some(0) } else { None };
+        };
+        let (word, count) = *turns.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_last = match &self.others {
+            Some(others) => others.turn().is_ok_and(|last| last == word && last.has_ended()),
+            None => false,
+        };
+        is_last.then_some(count)
+    }
+
     /// Returns whether the handle changes the file by turns.
     pub(crate) fn takes_turns(&self) -> bool {
         self.turns.is_some()
@@ -239,6 +256,7 @@ impl Store {
             Ok(()) => {
                 let (word, since) = (TurnWord::begun(number), Some(Instant::now()));
                 writer.turn = Turn { word, number, is_held: true, since, number_in_row: 1 };
+                turns.own.lock().unwrap_or_else(PoisonError::into_inner).1 += 1;
             }
             // Whoever comes next finds what this one has found.
             Err(_) => self.set_turn_word(found)?,
@@ -323,6 +341,7 @@ impl Store {
             writer.turn.word = TurnWord::begun(writer.turn.number).ended(is_durably);
             // The table is mapped since the turn began.
             let _ = self.set_turn_word(writer.turn.word);
+            turns.own.lock().unwrap_or_else(PoisonError::into_inner).0 = writer.turn.word;
         }
         self.give_up_place(turns);
     }
@@ -563,8 +582,11 @@ impl Store {
             if std::mem::replace(&mut writer.is_closed, true) {
                 return Ok(());
             }
-            // A call may have asked for a sync of its own.
-            let is_promised = self.durability != Durability::Buffered || !writer.pace.is_unasked();
+            // A call may have asked for a sync of its own. Programs that share a file close it to be safe.
+            let neighbours = self.region.storage().neighbours();
+            let is_promised = self.durability != Durability::Buffered
+                || !writer.pace.is_unasked()
+                || neighbours.is_some_and(Neighbours::is_of_program);
             (writer.change_count > 0 || writer.mark == Mark::New, is_promised)
         };
         if is_changed && is_promised {

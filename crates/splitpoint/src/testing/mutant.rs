@@ -55,6 +55,10 @@ pub(crate) enum Mutant {
     SyncsWithoutCopies,
     /// A handle that takes turns syncs the last segment of the log alone.
     SyncsTailAlone,
+    /// A call waits for a lock of the whole file that its own program has.
+    MeetsOwnLock,
+    /// A reader goes on although its pin was refused.
+    ReadsUnpinned,
 }
 
 /// Returns whether the engine makes this mistake now: never, but in a test that asks for it.

@@ -21,14 +21,29 @@ enum Kind {
     PerCall,
     Reader,
     ReaderAlone,
+    ReaderPerCall,
     /// On a file that the program has opened.
     FileWriter,
     FileReader,
+    /// On such a file, by turns.
+    FileTurns,
+    FileLooks,
 }
 use Kind::*;
 
-const KINDS: [Kind; 8] =
-    [OneWriter, Exclusive, Shared, PerCall, Reader, ReaderAlone, FileWriter, FileReader];
+const KINDS: [Kind; 11] = [
+    OneWriter,
+    Exclusive,
+    Shared,
+    PerCall,
+    Reader,
+    ReaderAlone,
+    ReaderPerCall,
+    FileWriter,
+    FileReader,
+    FileTurns,
+    FileLooks,
+];
 
 /// What becomes of the second of two handles, and what both can do then.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +56,12 @@ struct Beside {
 
 impl Kind {
     fn may_write(self) -> bool {
-        !matches!(self, Reader | ReaderAlone | FileReader)
+        !matches!(self, Reader | ReaderAlone | ReaderPerCall | FileReader | FileLooks)
+    }
+
+    /// Whether it holds no lock between calls.
+    fn is_idle(self) -> bool {
+        matches!(self, PerCall | ReaderPerCall | FileTurns | FileLooks)
     }
 
     /// Whether nobody writes while it is open, and whether nobody else has the file open.
@@ -49,7 +69,7 @@ impl Kind {
         match self {
             OneWriter | ReaderAlone | FileReader => (true, false),
             Exclusive | FileWriter => (true, true),
-            Shared | PerCall | Reader => (false, false),
+            Shared | PerCall | Reader | ReaderPerCall | FileTurns | FileLooks => (false, false),
         }
     }
 
@@ -66,6 +86,11 @@ impl Kind {
             let options = if is_writer { options.clone() } else { options.clone().read_only() };
             Ok(Open { db: options.open_shared(&file)?, _file: Some(file) })
         };
+        let by_turns = |options: Options| {
+            let open = File::options().read(true).write(self.may_write()).open(path);
+            let file = SharedFile::by_turns(open.expect("it is there"), path)?;
+            Ok(Open { db: options.open_shared(&file)?, _file: Some(file) })
+        };
         match self {
             OneWriter => by_path(options.clone()),
             Exclusive => by_path(options.clone().sharing(Sharing::Exclusive)),
@@ -75,6 +100,9 @@ impl Kind {
             ReaderAlone => by_path(options.clone().read_only().sharing(Sharing::Exclusive)),
             FileWriter => file(true),
             FileReader => file(false),
+            FileTurns => by_turns(options.clone()),
+            FileLooks => by_turns(options.clone().read_only()),
+            ReaderPerCall => by_path(options.clone().read_only().sharing(Sharing::PerCall)),
         }
     }
 }
@@ -105,12 +133,12 @@ impl Open {
 fn expected(first: Kind, second: Kind) -> Beside {
     let refused = Beside { is_open: false, first: None, second: None };
     // What holds no lock between calls keeps nobody out.
-    let (no_writer, nobody) = if first == PerCall { (false, false) } else { first.keeps_out() };
+    let (no_writer, nobody) = if first.is_idle() { (false, false) } else { first.keeps_out() };
     if nobody || no_writer && second.may_write() {
         return refused;
     }
     let (second_no_writer, second_nobody) = second.keeps_out();
-    let is_idle = first == PerCall;
+    let is_idle = first.is_idle();
     let is_between_turns = first == Shared && !second.may_write();
     if second_nobody && !is_idle
         || second_no_writer && first.may_write() && !is_idle && !is_between_turns

@@ -1,0 +1,409 @@
+//! Programs that lock the file of a store themselves, on a descriptor that they share with it: each lock that a
+//! program may hold, beside calls of the same process and of another one.
+//!
+//! The other process is a child of a fork, which opens what it uses. Each test has a process of its own: a child
+//! has no threads, and would wait for a lock that one of them had.
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use splitpoint::{Db, ErrorKind, Options, SharedFile, Sharing};
+
+use crate::support::HANG;
+
+/// What a program holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Nothing,
+    FlockShared,
+    FlockExclusive,
+    /// On another description of its own.
+    FlockElsewhere,
+    WholeShared,
+    WholeExclusive,
+}
+use Held::*;
+
+const HELD: [Held; 6] =
+    [Nothing, FlockShared, FlockExclusive, FlockElsewhere, WholeShared, WholeExclusive];
+
+fn open_file(path: &Path, is_writer: bool) -> File {
+    File::options().read(true).write(is_writer).open(path).unwrap()
+}
+
+/// A handle by turns, and the descriptor that its program has.
+struct Open {
+    db: Db,
+    file: SharedFile,
+}
+
+fn open(path: &Path, wait_max: Duration) -> Open {
+    let file = SharedFile::by_turns(open_file(path, true), path).unwrap();
+    assert!(file.takes_turns());
+    let db = Options::new().lock_timeout(wait_max).open_shared(&file).unwrap();
+    Open { db, file }
+}
+
+fn open_to_read(path: &Path) -> Db {
+    let file = SharedFile::by_turns(open_file(path, false), path).unwrap();
+    Options::new().read_only().open_shared(&file).unwrap()
+}
+
+#[expect(unsafe_code, reason = "the standard library has no fork, and no locks of fcntl")]
+mod system {
+    use std::fs::File;
+    use std::os::fd::{AsRawFd as _, RawFd};
+
+    /// Locks or unlocks the whole file, as `F_SETLK` does.
+    pub(super) fn lock_whole(file: &File, kind: i32) -> bool {
+        let whole = libc::flock {
+            l_type: kind as i16,
+            l_whence: libc::SEEK_SET as i16,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
+        // SAFETY: the descriptor is open, and the region outlives the call.
+        (unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const whole) }) == 0
+    }
+
+    /// Runs `what` in a child of a fork, and returns whether it returned `true`.
+    pub(super) fn in_child(what: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the process has no other thread that does anything, and the child ends itself.
+        match unsafe { libc::fork() } {
+            0 => {
+                let is_true = what();
+                // SAFETY: nothing of the parent's runs.
+                unsafe { libc::_exit(i32::from(!is_true)) }
+            }
+            child => {
+                assert!(child > 0);
+                let mut status = 0;
+                // SAFETY: the pointer leads to an integer.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                status == 0
+            }
+        }
+    }
+
+    /// Gives every open number but its own to a file, for a process that ends without closing them.
+    pub(super) fn take_numbers(file: &File) {
+        let is_open = |number: RawFd| {
+            // SAFETY: the call takes no pointer.
+            (unsafe { libc::fcntl(number, libc::F_GETFD) }) != -1
+        };
+        for number in (3..200).filter(|&number| number != file.as_raw_fd() && is_open(number)) {
+            // SAFETY: both are open, and nobody uses the number any more who would not look first.
+            unsafe { libc::dup3(file.as_raw_fd(), number, libc::O_CLOEXEC) };
+        }
+    }
+
+    pub(super) fn is_root() -> bool {
+        // SAFETY: the call has no conditions.
+        unsafe { libc::geteuid() == 0 }
+    }
+
+    pub(super) fn become_nobody() {
+        // SAFETY: the call has no conditions.
+        assert_eq!(unsafe { libc::setuid(65534) }, 0);
+    }
+}
+use system::lock_whole;
+
+/// As [`system::in_child`], where a panic is `false`.
+fn in_child(what: impl FnOnce() -> bool) -> bool {
+    system::in_child(|| catch_unwind(AssertUnwindSafe(what)).unwrap_or(false))
+}
+
+/// Runs a test of this module in a process of its own.
+fn alone(name: &str, test: impl FnOnce()) {
+    const ENV: &str = "SPLITPOINT_TEST_ALONE";
+    if std::env::var_os(ENV).is_some() {
+        return test();
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("own_locks::{name}"), "--test-threads=1", "--nocapture"]);
+    let done = command.env(ENV, "1").output().unwrap();
+    let said = [&done.stdout, &done.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(done.status.success() && said[0].contains("1 passed"), "{}\n{}", said[0], said[1]);
+}
+
+impl Held {
+    /// Takes the lock, and returns what keeps it. It must not wait for the store.
+    fn take(self, file: &File, path: &Path) -> Option<File> {
+        match self {
+            Nothing => {}
+            FlockShared => file.try_lock_shared().unwrap(),
+            FlockExclusive => file.try_lock().unwrap(),
+            FlockElsewhere => {
+                let other = open_file(path, true);
+                other.try_lock().unwrap();
+                return Some(other);
+            }
+            WholeShared => assert!(lock_whole(file, libc::F_RDLCK)),
+            WholeExclusive => assert!(lock_whole(file, libc::F_WRLCK)),
+        }
+        None
+    }
+
+    fn give_up(self, file: &File, kept: Option<File>) {
+        match self {
+            FlockShared | FlockExclusive => file.unlock().unwrap(),
+            WholeShared | WholeExclusive => assert!(lock_whole(file, libc::F_UNLCK)),
+            Nothing | FlockElsewhere => drop(kept),
+        }
+    }
+}
+
+fn new_store(dir: &tempfile::TempDir) -> PathBuf {
+    let path = dir.path().join("a.spt");
+    Db::open(&path).unwrap().close().unwrap();
+    path
+}
+
+#[test]
+fn two_handles_of_a_process_change_the_store_under_any_lock_of_the_program() {
+    alone("two_handles_of_a_process_change_the_store_under_any_lock_of_the_program", || {
+        for held in HELD {
+            let dir = tempfile::tempdir().unwrap();
+            let path = new_store(&dir);
+            let (one, other) = (open(&path, HANG), open(&path, HANG));
+            let reader = open_to_read(&path);
+            for round in 1..=20_i64 {
+                let kept = held.take(one.file.file(), &path);
+                // The lock is there when the first of them comes, and not there any more.
+                assert_eq!(one.db.increment("all", 1).unwrap(), 3 * round - 2, "{held:?}");
+                assert_eq!(other.db.increment("all", 1).unwrap(), 3 * round - 1, "{held:?}");
+                assert_eq!(reader.get("all").unwrap().unwrap(), (3 * round - 1).to_le_bytes());
+                // One that is opened under the lock.
+                let third = open(&path, HANG);
+                assert_eq!(third.db.increment("all", 1).unwrap(), 3 * round);
+                held.give_up(one.file.file(), kept);
+            }
+        }
+    });
+}
+
+/// The program's lock keeps out other programs that lock as it does, though its calls take the bytes of the
+/// store out of it; no call of the store ends it.
+#[test]
+fn the_lock_of_a_program_stays_through_its_calls() {
+    alone("the_lock_of_a_program_stays_through_its_calls", || {
+        for held in HELD {
+            let dir = tempfile::tempdir().unwrap();
+            let path = new_store(&dir);
+            let one = open(&path, HANG);
+            let other = open(&path, HANG);
+            let kept = held.take(one.file.file(), &path);
+            one.db.put("key", "value").unwrap();
+            other.db.put("key", "value").unwrap();
+            assert_eq!(one.db.get("key").unwrap().unwrap(), "value");
+            assert_eq!(one.db.iter_keys_count(), 1);
+            let is_free = |held: Held| {
+                in_child(|| {
+                    let file = open_file(&path, true);
+                    match held {
+                        FlockExclusive => file.try_lock().is_ok(),
+                        FlockShared => file.try_lock_shared().is_ok(),
+                        WholeExclusive => lock_whole(&file, libc::F_WRLCK),
+                        _ => lock_whole(&file, libc::F_RDLCK),
+                    }
+                })
+            };
+            let is_flock = matches!(held, FlockShared | FlockExclusive | FlockElsewhere);
+            assert_eq!(is_free(FlockExclusive), !is_flock, "{held:?}");
+            assert_eq!(is_free(FlockShared), !is_flock || held == FlockShared, "{held:?}");
+            let is_whole = matches!(held, WholeShared | WholeExclusive);
+            assert_eq!(is_free(WholeExclusive), !is_whole, "{held:?}");
+            assert_eq!(is_free(WholeShared), held != WholeExclusive, "{held:?}");
+            held.give_up(one.file.file(), kept);
+        }
+    });
+}
+
+#[test]
+fn another_process_changes_the_store_beside_any_lock_of_a_program_that_calls_it() {
+    alone("another_process_changes_the_store_beside_any_lock_of_a_program_that_calls_it", || {
+        for held in HELD {
+            let dir = tempfile::tempdir().unwrap();
+            let path = new_store(&dir);
+            let one = open(&path, HANG);
+            let kept = held.take(one.file.file(), &path);
+            assert_eq!(one.db.increment("all", 1).unwrap(), 1);
+            // The first call has made way for others.
+            for theirs in HELD {
+                let is_counted = in_child(|| {
+                    let other = open(&path, HANG);
+                    let is_met = matches!(
+                        (held, theirs),
+                        (
+                            FlockExclusive | FlockElsewhere,
+                            FlockShared | FlockExclusive | FlockElsewhere
+                        ) | (FlockShared, FlockExclusive | FlockElsewhere)
+                            | (WholeExclusive, WholeShared | WholeExclusive)
+                            | (WholeShared, WholeExclusive)
+                    );
+                    // What the two programs' own locks forbid is not asked for.
+                    let kept = if is_met { None } else { theirs.take(other.file.file(), &path) };
+                    let count = other.db.increment("all", 1).unwrap();
+                    drop(kept);
+                    open_to_read(&path).get("all").unwrap().unwrap() == count.to_le_bytes()[..]
+                });
+                assert!(is_counted, "{held:?}, {theirs:?}");
+            }
+            let count = one.db.increment("all", 1).unwrap();
+            assert_eq!(usize::try_from(count).unwrap(), 2 + HELD.len());
+            held.give_up(one.file.file(), kept);
+        }
+    });
+}
+
+#[test]
+fn a_call_waits_for_a_lock_of_the_whole_file_that_another_process_has() {
+    alone("a_call_waits_for_a_lock_of_the_whole_file_that_another_process_has", || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = new_store(&dir);
+        let program = open_file(&path, true);
+        assert!(lock_whole(&program, libc::F_WRLCK));
+        // Nobody has called the store under it.
+        let is_locked = in_child(|| {
+            let file = SharedFile::by_turns(open_file(&path, true), &path).unwrap();
+            let opened = Options::new().lock_timeout(Duration::ZERO).open_shared(&file);
+            opened.unwrap_err().kind() == ErrorKind::Locked
+        });
+        assert!(is_locked);
+        assert!(lock_whole(&program, libc::F_UNLCK));
+        assert!(in_child(|| open(&path, HANG).db.put("key", "value").is_ok()));
+    });
+}
+
+#[test]
+fn a_handle_on_a_descriptor_that_became_a_strangers_writes_and_locks_nothing() {
+    alone("a_handle_on_a_descriptor_that_became_a_strangers_writes_and_locks_nothing", || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = new_store(&dir);
+        let is_refused = in_child(|| {
+            let one = open(&path, Duration::ZERO);
+            one.db.put("key", "value").unwrap();
+            let stranger = dir.path().join("log");
+            File::create(&stranger).unwrap();
+            let log = File::options().read(true).write(true).open(&stranger).unwrap();
+            system::take_numbers(&log);
+            let is_refused = one.db.put("key", "other").is_err() && one.db.get("key").is_err();
+            std::mem::forget(one);
+            is_refused && log.metadata().unwrap().len() == 0
+        });
+        assert!(is_refused);
+        assert_eq!(open(&path, HANG).db.get("key").unwrap().unwrap(), "value");
+    });
+}
+
+#[test]
+fn a_child_of_a_fork_shares_the_file_anew_beside_its_parent() {
+    alone("a_child_of_a_fork_shares_the_file_anew_beside_its_parent", || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = new_store(&dir);
+        let one = open(&path, HANG);
+        one.db.increment("all", 1).unwrap();
+        for round in 0..5_i64 {
+            let is_counted = in_child(|| {
+                // The handle is the parent's.
+                let is_refused = one.db.increment("all", 1).is_err();
+                let file =
+                    SharedFile::by_turns(one.file.file().try_clone().unwrap(), &path).unwrap();
+                let db = Options::new().lock_timeout(HANG).open_shared(&file).unwrap();
+                let count = db.increment("all", 1).unwrap();
+                is_refused && count == 2 * round + 2 && db.close().is_ok()
+            });
+            assert!(is_counted, "round {round}");
+            assert_eq!(one.db.increment("all", 1).unwrap(), 2 * round + 3);
+        }
+    });
+}
+
+/// Where the program may not open its file again, a handle is alone, as with a claim.
+#[test]
+fn a_file_that_cannot_be_opened_again_is_claimed() {
+    alone("a_file_that_cannot_be_opened_again_is_claimed", || {
+        if !system::is_root() {
+            println!("skipped: needs to become another user");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = new_store(&dir);
+        let file = open_file(&path, true);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o000);
+        std::fs::set_permissions(&path, mode).unwrap();
+        let is_claimed = in_child(|| {
+            system::become_nobody();
+            let file = SharedFile::by_turns(file, &path).unwrap();
+            let db = Options::new().open_shared(&file).unwrap();
+            db.put("key", "value").unwrap();
+            !file.takes_turns() && db.close().is_ok()
+        });
+        assert!(is_claimed);
+        assert_eq!(Db::open(&path).unwrap().get("key").unwrap().unwrap(), "value");
+    });
+}
+
+#[test]
+fn handles_that_are_opened_while_others_write_lose_nothing() {
+    const KEYS: u32 = 400;
+    alone("handles_that_are_opened_while_others_write_lose_nothing", || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = new_store(&dir);
+        let fill = |which: u32| {
+            for round in 0..20 {
+                let Open { db, .. } = open(&path, HANG);
+                for i in 0..KEYS / 20 {
+                    let key = which * KEYS + round * (KEYS / 20) + i;
+                    db.put(key.to_le_bytes(), [7; 100]).unwrap();
+                }
+                db.close().unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            for which in 0..4 {
+                let fill = &fill;
+                scope.spawn(move || fill(which));
+            }
+        });
+        let Open { db, .. } = open(&path, HANG);
+        assert!((0..4 * KEYS).all(|key| db.contains(key.to_le_bytes()).unwrap()));
+        assert!(db.check().unwrap().is_clean());
+    });
+}
+
+trait Count {
+    fn iter_keys_count(&self) -> usize;
+}
+
+impl Count for Db {
+    /// Walks over all keys, as the libraries for C do.
+    fn iter_keys_count(&self) -> usize {
+        let mut cursor = splitpoint::Cursor::at(0);
+        let mut count = 0;
+        while cursor.next(self).unwrap().is_some() {
+            count += 1;
+        }
+        count
+    }
+}
+
+#[test]
+fn handles_by_path_and_by_descriptor_take_turns() {
+    alone("handles_by_path_and_by_descriptor_take_turns", || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = new_store(&dir);
+        let by_path =
+            Options::new().sharing(Sharing::Shared).lock_timeout(HANG).open(&path).unwrap();
+        let other = open(&path, HANG);
+        for round in 0..100_i64 {
+            assert_eq!(by_path.increment("all", 1).unwrap(), 2 * round + 1);
+            assert_eq!(other.db.increment("all", 1).unwrap(), 2 * round + 2);
+        }
+    });
+}
