@@ -55,6 +55,8 @@ pub(crate) enum Mutant {
     SyncsWithoutCopies,
     /// A handle that takes turns syncs the last segment of the log alone.
     SyncsTailAlone,
+    /// A sample of chains counts although its buckets were split or merged meanwhile.
+    SamplesAcrossSplits,
 }
 
 /// Returns whether the engine makes this mistake now: never, but in a test that asks for it.
