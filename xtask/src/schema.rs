@@ -20,13 +20,14 @@ pub(crate) const SCHEMA: &str = "docs/lab-schema.json";
 /// Where the types are.
 const SOURCES: &str = "crates/splitpoint-lab/src/";
 /// The types of a complete study: of keys, and of replays; and other results.
-const ROOTS: [&str; 9] = [
+const ROOTS: [&str; 10] = [
     "Study",
     "ReplayStudy",
     "LayoutReport",
     "TableSizes",
     "HandleReport",
     "LiveKernel",
+    "LiveStore",
     "PaperReport",
     "PaperRerun",
     "ClassicsReport",

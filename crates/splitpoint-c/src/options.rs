@@ -165,6 +165,14 @@ pub unsafe extern "C" fn sp_options_seed(options: *mut sp_options, seed: u64) ->
     unsafe { set(options, |options| Ok(options.seed(seed))) }
 }
 
+/// Counts what the lookups of the handle cost, if `is_on` is not 0: `sp_get_lookups` has the counts, and
+/// `splitpoint stat --watch` shows those of all handles of a file.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sp_options_instrument(options: *mut sp_options, is_on: c_int) -> c_int {
+    // SAFETY: the pointer is null or as the rules of the header say.
+    unsafe { set(options, |options| Ok(options.instrument(is_on != 0))) }
+}
+
 /// Builds the index again from the records at the open, if `is_rebuilt` is not 0. For files of
 /// unknown origin: the index in the file is not trusted.
 #[unsafe(no_mangle)]

@@ -1,6 +1,8 @@
-//! `sp_stats`: counts and sizes.
+//! `sp_stats`: counts and sizes; `sp_lookups`: what lookups have cost.
 
 use std::ffi::c_int;
+
+use splitpoint::stats::Lookups;
 
 use crate::code::SP_OK;
 use crate::failure::Failure;
@@ -54,6 +56,40 @@ pub unsafe extern "C" fn sp_get_stats(db: *const sp_db, stats: *mut sp_stats) ->
         };
         // SAFETY: a place for the counts, by the rules of the header.
         unsafe { stats.write(counts) };
+        Ok(SP_OK)
+    };
+    // SAFETY: null or an open handle, by the rules of the header.
+    unsafe { call(db, get) }
+}
+
+/// What the lookups of a handle have cost since it was opened.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct sp_lookups {
+    /// Lookups.
+    pub lookup_count: u64,
+    /// Those that found their key.
+    pub hit_count: u64,
+    /// Records whose key was compared with the one that was asked for.
+    pub compared_count: u64,
+    /// Cache lines of the index that were read.
+    pub line_count: u64,
+}
+
+/// Stores in `*lookups` what the lookups of the handle have cost. They are counted if
+/// `sp_options_instrument` asked for it at the open; without it this is `SP_ERR_UNSUPPORTED`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sp_get_lookups(db: *const sp_db, lookups: *mut sp_lookups) -> c_int {
+    let get = |db: &'static sp_db| {
+        if lookups.is_null() {
+            return Err(Failure::argument("the place for the counts is null"));
+        }
+        let uncounted = "the lookups are not counted: open with sp_options_instrument()";
+        let found = db.native()?.lookups().ok_or_else(|| Failure::unsupported(uncounted))?;
+        let Lookups { lookup_count, hit_count, compared_count, line_count } = found;
+        let counts = sp_lookups { lookup_count, hit_count, compared_count, line_count };
+        // SAFETY: a place for the counts, by the rules of the header.
+        unsafe { lookups.write(counts) };
         Ok(SP_OK)
     };
     // SAFETY: null or an open handle, by the rules of the header.

@@ -32,6 +32,7 @@ pub mod key_positions;
 pub mod keys;
 pub mod line_load;
 pub mod live_kernel;
+pub mod live_store;
 pub mod lookups;
 pub mod measure;
 pub mod number;

@@ -97,7 +97,7 @@ impl Table {
     #[new]
     #[pyo3(signature = (
         place, *, is_url, durability, flag="c", mode=0o666, expected_records=0, cache_bytes=None,
-        hash=None, sharing="one-writer", lock_timeout=0.0
+        hash=None, sharing="one-writer", lock_timeout=0.0, instrument=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "the options of splitpoint.open")]
     fn new(
@@ -112,6 +112,7 @@ impl Table {
         hash: Option<&str>,
         sharing: &str,
         lock_timeout: f64,
+        instrument: bool,
     ) -> PyResult<Self> {
         let Some(flag) = Flag::of(flag) else {
             let message = format!("flag is 'r', 'w', 'c' or 'n', not {flag:?}");
@@ -126,7 +127,8 @@ impl Table {
         let mut options = Options::new()
             .durability(durability)
             .expected_records(expected_records)
-            .sharing(sharing);
+            .sharing(sharing)
+            .instrument(instrument);
         if let Some(bytes) = cache_bytes {
             options = options.cache_bytes(bytes);
         }
@@ -443,6 +445,16 @@ impl Table {
     #[pyo3(name = "_chains_html")]
     fn chains_html(&self, py: Python<'_>) -> PyResult<String> {
         self.long(py, |opened| Ok(report::chains(&opened.table().stats()?.chains).html()))
+    }
+
+    /// Return the fields of `splitpoint.Lookups`, or None if lookups are not counted.
+    #[pyo3(name = "_lookups")]
+    fn lookups_tuple(&self, py: Python<'_>) -> PyResult<Option<(u64, u64, u64, u64)>> {
+        let opened = self.handle.opened(py)?;
+        let Access::Store(store) = &opened.access else { return Ok(None) };
+        Ok(store
+            .lookups()
+            .map(|it| (it.lookup_count, it.hit_count, it.compared_count, it.line_count)))
     }
 
     /// Verify the table; return its keys, the number of damages and the first of them.

@@ -312,6 +312,22 @@ class Batches(Scratch):
         self.table.close()
         self.assertTrue(self.table.closed)
 
+    def test_lookups_are_counted_where_that_is_asked_for(self):
+        self.assertIsNone(self.table.lookups())
+        with splitpoint.open_url("mem:") as other:
+            self.assertIsNone(other.lookups())
+        path = self.path("counted.spt")
+        with splitpoint.open(path, instrument=True) as table:
+            table["here"] = "value"
+            self.assertEqual((table.get("here"), "gone" in table), (b"value", False))
+            lookups = table.lookups()
+            self.assertIsInstance(lookups, splitpoint.Lookups)
+            self.assertEqual((lookups.lookup_count, lookups.hit_count), (2, 1))
+        with splitpoint.open(path, "r", instrument=True) as table, table.reopen() as again:
+            table.get_many(["here", "gone"])
+            self.assertEqual(table.lookups().lookup_count, 2)
+            self.assertEqual(again.lookups().lookup_count, 0)
+
     def test_stats_count_what_is_there(self):
         self.table.put_many((f"{i}", "value") for i in range(1000))
         stats = self.table.stats()

@@ -45,8 +45,9 @@ use crate::options::{
     Access, Create, Durability, KEY_BYTES_MAX, Options, Sharing, VALUE_BYTES_MAX,
 };
 use crate::pins::Bunch;
+use crate::publisher::Publisher;
 use crate::snapshot::Snapshot;
-use crate::stats::{Lookups, Recovery, Stats};
+use crate::stats::{Lookups, Recovery, Sample, Stats};
 use crate::storage::shared_file::SharedFile;
 use crate::store::{Changing, Hold, Maintenance, Opened, Put, Step, Store, Writer, run_locked};
 use crate::syncer::Syncer;
@@ -67,7 +68,8 @@ const GROUP: usize = 16;
 /// Any number of threads may use a handle at the same time. Reads take no lock; writes take one
 /// mutex. A value borrows from the handle and is not copied. The store starts two background
 /// threads when it first needs them: one syncs, the other takes the page faults of memory that the
-/// writer will soon reach. The last handle joins them.
+/// writer will soon reach. With [`Options::instrument`] a third publishes what lookups cost. The last
+/// handle joins them.
 ///
 /// A clone is another handle to the same store, so give a clone to each thread that needs one.
 /// Dropping or [closing](Self::close) the last handle closes the store.
@@ -110,12 +112,14 @@ pub struct Db {
 struct Handle {
     store: Arc<Store>,
     syncer: Syncer,
+    publisher: Publisher,
     /// With what it was opened.
     options: Options,
 }
 
 impl Handle {
     fn close(mut self) -> Result<()> {
+        self.publisher.stop();
         self.syncer.stop();
         self.store.close()
     }
@@ -123,6 +127,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        self.publisher.stop();
         self.syncer.stop();
         // A drop cannot return the error. The next open recovers.
         let _ = self.store.close();
@@ -197,7 +202,9 @@ impl Db {
     pub(crate) fn from_opened(opened: Opened, options: &Options) -> Self {
         let store = Arc::new(Store::new(opened, options));
         let options = options.clone();
-        let handle = Arc::new(Handle { store: store.clone(), syncer: Syncer::default(), options });
+        let (syncer, publisher) = (Syncer::default(), Publisher::default());
+        publisher.begin(&store);
+        let handle = Arc::new(Handle { store: store.clone(), syncer, publisher, options });
         Self { store, handle }
     }
 
@@ -1137,6 +1144,43 @@ impl Db {
     /// ```
     pub fn lookups(&self) -> Option<Lookups> {
         self.store.lookups()
+    }
+
+    /// Looks at the chains of about `bucket_count` buckets, while any process goes on to use the store,
+    /// and at what the lookups of all that count them have cost.
+    ///
+    /// `which` chooses the buckets, so give another number each time. Their hashes have some low bits in
+    /// common, so they are a smaller table of the same kind, and their keys a sample like any other if the
+    /// hash function fits. Where they are being split, fewer are looked at. A change of one of them shows
+    /// or does not, and of a table with no more buckets than these, a key that a split is moving may count
+    /// twice.
+    ///
+    /// The lookups are those of all handles of the file that were opened with [`Options::instrument`], in
+    /// all processes; see [`SharedLookups`](crate::stats::SharedLookups).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a chain is damaged.
+    ///
+    /// # Cost
+    ///
+    /// Reads a cache line of each of the buckets, each in another page of a large table, and their
+    /// overflow lines. Nobody waits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> splitpoint::Result<()> {
+    /// let db = splitpoint::Db::in_memory()?;
+    /// db.put_many((0..100_000_u32).map(|key| (key.to_le_bytes(), "")))?;
+    /// let sample = db.sample(2048, 0)?;
+    /// assert!(sample.bucket_count <= 2049);
+    /// assert!(sample.chains.probes_hit < 1.1 * sample.chains.probes_hit_ideal);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sample(&self, bucket_count: u64, which: u64) -> Result<Sample> {
+        self.store.sample(bucket_count, which)
     }
 
     /// Returns the counts, sizes and chain lengths of the store.

@@ -189,4 +189,90 @@ mod tests {
         assert!(db.get("key").expect("it reads").is_some());
         assert_eq!(db.stats().expect("it is whole").lookups, None);
     }
+
+    /// A file of one key, open to write by a handle that counts.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn counting_writer(path: &std::path::Path) -> Db {
+        let db = Options::new().instrument(true).open(path).expect("it opens");
+        db.put("key", "value").expect("it fits");
+        db
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn a_reader_sees_what_all_that_count_have_looked_up() {
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let path = dir.path().join("a.spt");
+        let writer = counting_writer(&path);
+        let watch = Options::new().read_only().open(&path).expect("it opens");
+        let seen = || watch.sample(64, 0).expect("it is whole").lookups.expect("it is a file");
+        for _ in 0..500 {
+            assert!(writer.contains("key").expect("it reads"));
+            assert!(!writer.contains("other").expect("it reads"));
+        }
+        // Until the thread has published them.
+        while seen().lookups.lookup_count != 1000 {
+            std::thread::yield_now();
+        }
+        assert_eq!((seen().lookups, seen().is_counting), (writer.lookups().expect("on"), true));
+
+        let before = seen();
+        let reader = Options::new().read_only().instrument(true).open(&path).expect("it opens");
+        (0..10).for_each(|_| assert!(reader.contains("key").expect("it reads")));
+        drop(reader);
+        let since = seen().since(&before);
+        assert_eq!((since.lookup_count, since.hit_count), (10, 10), "its drop publishes the last");
+
+        writer.contains("key").expect("it reads");
+        writer.close().expect("it syncs");
+        assert_eq!((seen().lookups.lookup_count, seen().is_counting), (1011, false));
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn nothing_is_counted_unless_somebody_asks_for_it() {
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let path = dir.path().join("a.spt");
+        let writer = Db::open(&path).expect("it opens");
+        writer.put("key", "value").expect("it fits");
+        let watch = Options::new().read_only().open(&path).expect("it opens");
+        (0..10).for_each(|_| assert!(writer.contains("key").expect("it reads")));
+        let lookups = watch.sample(64, 0).expect("it is whole").lookups.expect("it is a file");
+        assert_eq!((lookups.lookups.lookup_count, lookups.is_counting), (0, false));
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn a_few_counted_lookups_leave_a_closed_file_as_it_is() {
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let path = dir.path().join("a.spt");
+        counting_writer(&path).close().expect("it syncs");
+        let before = std::fs::read(&path).expect("it is there");
+        let reader = Options::new().read_only().instrument(true).open(&path).expect("it opens");
+        assert!(reader.contains("key").expect("it reads"));
+        drop(reader);
+        assert!(before == std::fs::read(&path).expect("it is there"));
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn a_sample_tells_who_writes() {
+        use crate::stats::WriterState;
+
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let path = dir.path().join("a.spt");
+        let writer = counting_writer(&path);
+        let state = |db: &Db| db.sample(64, 0).expect("it is whole").writer;
+        assert_eq!(state(&writer), WriterState::Writing);
+        let watch = Options::new().read_only().open(&path).expect("it opens");
+        assert_eq!(state(&watch), WriterState::Writing);
+        writer.close().expect("it syncs");
+        assert_eq!(state(&watch), WriterState::Closed);
+        drop(watch);
+        let by_turns =
+            Options::new().sharing(crate::Sharing::Shared).open(&path).expect("it opens");
+        by_turns.put("another", "value").expect("it fits");
+        let watch = Options::new().read_only().open(&path).expect("it opens");
+        assert_eq!(state(&watch), WriterState::BetweenTurns);
+    }
 }

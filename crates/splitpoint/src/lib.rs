@@ -387,6 +387,7 @@ mod options;
 mod piece;
 mod pins;
 mod prefaulter;
+mod publisher;
 mod reader;
 mod recovery;
 #[expect(

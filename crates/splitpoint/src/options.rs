@@ -702,6 +702,11 @@ impl Options {
     /// 12 ns of a lookup in the cache, and a fifth of one that overlaps with others
     /// (`record/2026-11-23-xeon-106-2core`). Without the option, a lookup tests one pointer.
     ///
+    /// Of a file that others may have open, a thread publishes the counts ten times a second: other
+    /// processes see them with [`Db::sample`](crate::Db::sample), `splitpoint stat --watch` and
+    /// `splitpoint lab live`. A handle that only reads does so once it has a place in the reader table,
+    /// and none that may not write to the file.
+    ///
     /// # Examples
     ///
     /// ```

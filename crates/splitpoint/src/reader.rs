@@ -38,9 +38,10 @@ use crate::linear::BucketIndex;
 use crate::live::LineWindow;
 use crate::pins::Pin;
 use crate::region::Region;
+use crate::stats::SharedLookups;
 use crate::storage::failure::io_error;
 use crate::storage::open::writer_pid_of;
-use crate::storage::reader_table::{Seat, TakenPlace};
+use crate::storage::reader_table::{Seat, TakenPlace, TurnWord};
 
 /// What a handle has that reads beside a writer.
 #[derive(Debug)]
@@ -154,6 +155,21 @@ impl Reader {
     /// originals; odd while that goes on.
     pub(crate) fn unnamed_moves(&self, region: &Region) -> Result<u64> {
         Ok(self.seat(region)?.unnamed_moves())
+    }
+
+    /// Returns what the lookups of all handles that count have cost.
+    pub(crate) fn shared_lookups(&self, region: &Region) -> Result<SharedLookups> {
+        Ok(self.seat(region)?.shared_lookups())
+    }
+
+    /// Returns who had the last turn, and how it ended.
+    pub(crate) fn last_turn(&self, region: &Region) -> Result<TurnWord> {
+        Ok(self.seat(region)?.last_turn())
+    }
+
+    /// Returns whether it has stored to the reader table.
+    pub(crate) fn has_place(&self, region: &Region) -> bool {
+        self.seat(region).is_ok_and(Seat::has_place)
     }
 
     /// Returns the places of the other readers.

@@ -31,11 +31,13 @@ use std::time::Duration;
 use crate::linear::{BucketIndex, Geometry};
 
 mod ideal;
+mod sample;
 #[cfg(test)]
 mod tests;
 
 pub use ideal::Ideal;
 use ideal::real;
+pub use sample::{Sample, SharedLookups, WriterState};
 
 /// How an open got its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,7 +205,7 @@ pub struct Stats {
     /// nothing waits for them.
     pub held_up_for: Option<Duration>,
     /// The other handles that only read the file, in this process and in others, and have a place in its
-    /// reader table: 63 at most.
+    /// reader table: 62 at most.
     pub readers: Vec<ReaderStats>,
     /// How this handle got its index.
     pub recovery: Recovery,

@@ -26,6 +26,7 @@ mod pace;
 mod put;
 mod resize;
 mod room;
+mod sampling;
 mod segments;
 mod transaction;
 mod turns;
@@ -67,6 +68,7 @@ use crate::storage::failure::io_error;
 use crate::storage::fork::Origin;
 use crate::storage::open::writer_pid_of;
 use crate::storage::reader_table::{OtherReaders, TakenPlace, TurnWord};
+use crate::storage::shared_counts::SharedCounts;
 use crate::value::Value;
 
 pub(crate) use checkpointing::Checkpointing;
@@ -716,6 +718,24 @@ impl Store {
     /// Returns what the lookups have cost, if they are counted.
     pub(crate) fn lookups(&self) -> Option<Lookups> {
         self.instrument.as_ref().map(Instrument::read)
+    }
+
+    /// Returns whether the lookups are counted, of a file that others may have open.
+    pub(crate) fn may_publish_lookups(&self) -> bool {
+        self.instrument.is_some() && (self.others.is_some() || self.reader.is_some())
+    }
+
+    /// Returns where the costs of lookups are published, if this handle may store to the file: one that
+    /// only reads leaves it as it is until it has taken a place in the reader table.
+    pub(crate) fn share_counts(&self) -> Option<SharedCounts> {
+        let storage = self.region.storage();
+        let is_allowed = self.access == Access::ReadWrite
+            || self.reader.as_ref().is_some_and(|reader| reader.has_place(&self.region));
+        if !is_allowed {
+            return None;
+        }
+        // Whoever cannot publish counts for himself.
+        storage.neighbours()?.share_counts(storage.path()).ok().flatten()
     }
 
     /// Counts chains and collects what the writer knows.

@@ -213,6 +213,26 @@ static void maintenance(sp_db *db)
     CHECK(stats.record_count == 1 && stats.bucket_count >= 1 && stats.file_bytes > 0);
 }
 
+/* Lookups are counted by handles that ask for it. */
+static void lookups(void)
+{
+    sp_options *options = sp_options_new();
+    sp_lookups counts = {1, 1, 1, 1};
+    sp_db *db;
+
+    CHECK(sp_open_in_memory(options, &db) == SP_OK);
+    CHECK(sp_get_lookups(db, &counts) == SP_ERR_UNSUPPORTED && counts.lookup_count == 1);
+    CHECK(sp_close(db) == SP_OK);
+    CHECK(sp_options_instrument(options, 1) == SP_OK);
+    CHECK(sp_open_in_memory(options, &db) == SP_OK);
+    put(db, "here", "value");
+    CHECK(sp_exists(db, "here", 4) == SP_OK && sp_exists(db, "gone", 4) == SP_NOT_FOUND);
+    CHECK(sp_get_lookups(db, &counts) == SP_OK);
+    CHECK(counts.lookup_count == 2 && counts.hit_count == 1 && counts.line_count == 2);
+    CHECK(sp_close(db) == SP_OK);
+    sp_options_free(options);
+}
+
 static void files(const char *directory)
 {
     char path[4096];
@@ -279,6 +299,7 @@ int main(int argument_count, char **arguments)
     CHECK(strcmp(sp_strerror(SP_NOT_FOUND), "the key is absent") == 0);
     CHECK(sp_strerror(12345) != NULL);
     memory();
+    lookups();
     files(arguments[1]);
     return 0;
 }

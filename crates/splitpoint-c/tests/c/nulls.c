@@ -37,6 +37,8 @@ int main(void)
     REFUSED(sp_get_many(NULL, NULL, 1, &value));
     CHECK(value.data == NULL);
     REFUSED(sp_get_stats(NULL, NULL));
+    REFUSED(sp_get_lookups(NULL, NULL));
+    REFUSED(sp_options_instrument(NULL, 1));
     REFUSED(sp_scan_open(NULL, &scan));
     REFUSED(sp_scan_next(NULL, NULL, NULL));
     CHECK(scan == NULL);
@@ -98,6 +100,7 @@ int main(void)
     REFUSED(sp_apply(db, NULL, SP_DEFAULT));
     REFUSED(sp_count(db, NULL));
     REFUSED(sp_get_stats(db, NULL));
+    REFUSED(sp_get_lookups(db, NULL));
     REFUSED(sp_scan_open(db, NULL));
     CHECK(sp_get_many(db, NULL, 0, NULL) == SP_OK);
     CHECK(sp_put_many(db, NULL, NULL, 0, SP_DEFAULT) == SP_OK);

@@ -13,7 +13,7 @@ use crate::chains::{self, Form};
 use crate::command::shared::try_for_each_key;
 use crate::command::watch;
 use crate::console::{self, Console};
-use crate::failure::{Failure, Result};
+use crate::failure::{Exit, Failure, Result};
 use crate::loss;
 use crate::number::{grouped, percent};
 use crate::old_report::OldReport;
@@ -29,9 +29,11 @@ use crate::store;
 /// With --lookups, looks up keys first and counts what that costs: how many records' keys a lookup
 /// compares and how many cache lines of the index it reads.
 ///
-/// With --watch alone, looks at the store again and again, and prints what its chains cost beside the
-/// ideal. The store is open only during a look, which reads the index. A program can count its own
-/// lookups with `Options::instrument`.
+/// With --watch alone, looks at a sample of 2,048 buckets again and again, while any process uses the
+/// store, and prints what its chains cost beside the ideal: a line for each interval, or with --style
+/// the lines of Lever or vmstat, or with --json an object. Where programs count their lookups
+/// (`Options::instrument`), it shows what they have cost since the look before, in all processes. The
+/// store is open only during a look, and nobody waits for one.
 ///
 /// The live share is that of the bytes of records; compaction keeps it above 78 %. Under `segments`,
 /// `waiting` are segments that compaction has emptied and that become free with the next checkpoint,
@@ -69,8 +71,8 @@ pub(crate) struct Args {
     lookups: Option<PathBuf>,
 
     /// Print a line every so many seconds: about the lookups while keys are looked up, or without
-    /// --lookups about the chains, until Ctrl-C
-    #[arg(long, value_name = "SECONDS", conflicts_with = "json",
+    /// --lookups about a store in use, until Ctrl-C
+    #[arg(long, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..))]
     watch: Option<u64>,
 
@@ -83,12 +85,17 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let name = args.file.display().to_string();
     if let Some(keys) = &args.lookups {
+        if args.watch.is_some() && args.json {
+            return Err(Failure::new(Exit::Usage, "--lookups with --watch prints no JSON")
+                .hint("leave out --watch, or --lookups, or --json"));
+        }
         let db = store::open_store_with(&args.file, &Options::new().instrument(true), console)?;
         look_up(&db, args, keys)?;
         return print(args, name, &stats_of(&db, &args.file)?);
     }
     if let Some(seconds) = args.watch {
-        return watch::watch(&args.file, Duration::from_secs(seconds), console);
+        let form = if args.json { watch::Form::Json } else { watch::Form::Text(args.style) };
+        return watch::watch(&args.file, Duration::from_secs(seconds), form, console);
     }
     let opened = store::open(&args.file, console)?;
     loss::warn_at_once(&opened, console);

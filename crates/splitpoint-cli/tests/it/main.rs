@@ -48,3 +48,4 @@ mod special_files;
 mod stat;
 mod streams;
 mod txn;
+mod watch;

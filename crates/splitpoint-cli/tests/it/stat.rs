@@ -147,7 +147,8 @@ fn stat_refuses_lookups_it_cannot_make() {
     let sandbox = Sandbox::with_words();
     let outcome = sandbox.run(&["stat", "words.spt", "--lookups", "none"]);
     assert!(outcome.exit != 0 && outcome.stderr.contains("open `none`"), "{}", outcome.stderr);
-    let outcome = sandbox.run(&["stat", "words.spt", "--watch", "1", "--json"]);
+    let args = ["stat", "words.spt", "--lookups", "words", "--watch", "1", "--json"];
+    let outcome = sandbox.run(&args);
     assert!(outcome.exit == 2 && outcome.stderr.contains("--json"), "{}", outcome.stderr);
 }
 

@@ -13,10 +13,11 @@ b'Paris'
 from ._errors import error
 from ._moments import Snapshot, Transaction
 from ._native import __version__
-from ._table import CheckReport, Stats, Table, equal, identify, open, open_url
+from ._table import CheckReport, Lookups, Stats, Table, equal, identify, open, open_url
 
 __all__ = [
     "CheckReport",
+    "Lookups",
     "Snapshot",
     "Stats",
     "Table",
@@ -29,6 +30,7 @@ __all__ = [
     "open_url",
 ]
 
-for _item in (CheckReport, Snapshot, Stats, Table, Transaction, equal, identify, open, open_url):
+_classes = (CheckReport, Lookups, Snapshot, Stats, Table, Transaction)
+for _item in (*_classes, equal, identify, open, open_url):
     _item.__module__ = "splitpoint"
-del _item
+del _classes, _item

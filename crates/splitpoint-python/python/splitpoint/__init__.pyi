@@ -13,6 +13,7 @@ from . import _native
 
 __all__ = [
     "CheckReport",
+    "Lookups",
     "Snapshot",
     "Stats",
     "Table",
@@ -38,6 +39,12 @@ _T = TypeVar("_T")
 
 class error(OSError):
     code: str
+
+class Lookups(NamedTuple):
+    lookup_count: int
+    hit_count: int
+    compared_count: int
+    line_count: int
 
 class Stats(NamedTuple):
     record_count: int
@@ -100,6 +107,7 @@ class Table(_native.Table, MutableMapping[bytes, bytes]):  # type: ignore[misc]
         attempts: int = 100,
     ) -> _T: ...
     def stats(self) -> Stats: ...
+    def lookups(self) -> Lookups | None: ...
     def check(self, progress: _Progress | None = None) -> CheckReport: ...
     def backup(self, path: _Path, progress: _Progress | None = None) -> int: ...
     def firstkey(self) -> bytes | None: ...
@@ -139,6 +147,7 @@ def open(
     hash: str | None = None,
     sharing: _Sharing = "one-writer",
     lock_timeout: float = 0.0,
+    instrument: bool = False,
 ) -> Table: ...
 def open_url(url: str, flag: str = "c") -> Table: ...
 def identify(path: _Path) -> str | None: ...

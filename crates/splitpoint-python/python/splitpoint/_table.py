@@ -10,7 +10,7 @@ import warnings
 
 from . import _native
 
-__all__ = ["CheckReport", "Stats", "Table", "equal", "identify", "open", "open_url"]
+__all__ = ["CheckReport", "Lookups", "Stats", "Table", "equal", "identify", "open", "open_url"]
 
 
 def open(
@@ -24,6 +24,7 @@ def open(
     hash=None,
     sharing="one-writer",
     lock_timeout=0.0,
+    instrument=False,
 ):
     """Open the store in the file at `path`, and return it as a `Table`.
 
@@ -43,6 +44,9 @@ def open(
     nobody else has the file open; with ``"shared"`` any number of tables change it by turns, and with
     ``"per-call"`` they do so without a lock between calls. What must wait for others does so for
     `lock_timeout` seconds, a change that waits for its turn for 10.
+
+    With `instrument` it counts what its lookups cost, for `Table.lookups` and for
+    ``splitpoint stat --watch`` in another process.
 
     A file of gdbm, ndbm, sdbm, Berkeley DB, cdb or `dbm.dumb` can be opened with ``"r"``, one of
     db 1.85 with every flag.
@@ -64,6 +68,7 @@ def open(
         hash=hash,
         sharing=sharing,
         lock_timeout=lock_timeout,
+        instrument=instrument,
     )
 
 
@@ -102,6 +107,19 @@ def equal(left, right):
     return len(left) == len(right) and all(
         right.get(key, missing) == value for key, value in left.items()
     )
+
+
+class Lookups(
+    collections.namedtuple("Lookups", ["lookup_count", "hit_count", "compared_count", "line_count"])
+):
+    """What the lookups of a table have cost since it was opened.
+
+    - `lookup_count`: lookups; `hit_count`: those that found their key.
+    - `compared_count`: records whose key was compared with the one that was asked for.
+    - `line_count`: cache lines of the index that were read.
+    """
+
+    __slots__ = ()
 
 
 class Stats(
@@ -240,7 +258,7 @@ class ItemsView(SetView, collections.abc.ItemsView):
 _MISSING = object()
 
 # What a table that is opened again takes over.
-_REOPENED = ("cache_bytes", "hash", "sharing", "lock_timeout")
+_REOPENED = ("cache_bytes", "hash", "sharing", "lock_timeout", "instrument")
 
 
 class Table(_native.Table, collections.abc.MutableMapping):
@@ -504,6 +522,18 @@ class Table(_native.Table, collections.abc.MutableMapping):
     def stats(self):
         """Return the counts and sizes of the table as a `Stats`. It reads the whole index."""
         return Stats(**self._stats())
+
+    def lookups(self):
+        """Return what the lookups have cost as a `Lookups`; None unless `instrument` asked for it.
+
+        >>> with splitpoint.open("pets.spt", instrument=True) as table:
+        ...     "no such pet" in table
+        ...     table.lookups().lookup_count
+        False
+        1
+        """
+        counts = self._lookups()
+        return None if counts is None else Lookups(*counts)
 
     def check(self, progress=None):
         """Verify every structure against every other, and return a `CheckReport`.

@@ -26,6 +26,7 @@ pub(crate) mod raw;
 pub(crate) mod reader_table;
 pub(crate) mod regular;
 mod reservation;
+pub(crate) mod shared_counts;
 pub(crate) mod shared_file;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod sim;

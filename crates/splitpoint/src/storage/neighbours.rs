@@ -14,6 +14,7 @@ use super::claim::{Room, claim, free_bytes};
 use super::no_room;
 use super::own_file::OwnFile;
 use super::reader_table::{OtherReaders, Seat};
+use super::shared_counts::SharedCounts;
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
 use crate::options::{Access, Sharing};
 
@@ -276,6 +277,11 @@ impl Neighbours {
     /// wanted and there is one.
     pub(crate) fn take_seat(&self, path: &Path, wants_place: bool) -> io::Result<Seat> {
         Seat::take(&self.file, path, wants_place)
+    }
+
+    /// Opens the place where handles add what their lookups have cost; `None` if it may not be stored to.
+    pub(crate) fn share_counts(&self, path: &Path) -> io::Result<Option<SharedCounts>> {
+        SharedCounts::open(&self.file, path)
     }
 
     /// Takes what a reader needs that locks nothing between its calls.

@@ -28,12 +28,16 @@ use super::fork::Origin;
 use super::neighbours::can_store_to_table;
 use super::own_file::OwnFile;
 use super::reservation::{Part, Protection, Reservation};
+use super::shared_counts;
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET, u64_at};
 use crate::pins::{Elsewhere, Pin, PinCount, SeenPins};
 use crate::testing::mutant::{self, Mutant};
+use crate::stats::SharedLookups;
 
 /// Places of the table; the first is its head.
 const PLACE_COUNT: usize = 64;
+/// The last place, which no reader takes: see [`shared_counts`].
+pub(super) const COUNTS_PLACE: usize = PLACE_COUNT - 1;
 const WORD_COUNT: usize = (READER_TABLE_BYTES / 8) as usize;
 const PLACE_WORDS: usize = WORD_COUNT / PLACE_COUNT;
 
@@ -62,11 +66,19 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 ///               had it (bits 2-63). 0 if the last writer was a handle of another kind
 ///     32     8  1 if a handle waits for its turn, until one has got it
 ///     40    24  reserved
-/// 64 * i     8  place i, from 1 on: pins on parity 0
+/// 64 * i     8  place i, from 1 to 62: pins on parity 0
 ///        +   8  8  pins on parity 1
 ///        +  16  8  process id of the owner, for messages
 ///        +  24  8  when the owner came, in nanoseconds of the system's monotonic clock
 ///        +  32 32  reserved
+///   4032     8  lookups of all handles that count them
+///   4040     8  those that found their key
+///   4048     8  records that they compared
+///   4056     8  lines of the index that they read
+///   4064     8  additions to these four that have begun
+///   4072     8  additions that have ended
+///   4080     8  when the counts began, in nanoseconds of the same clock
+///   4088     8  reserved
 /// ```
 #[derive(Debug)]
 pub(crate) struct ReaderTable {
@@ -86,7 +98,7 @@ pub(crate) struct TakenPlace {
 
 impl ReaderTable {
     /// Maps the table of a file.
-    fn map(file: &File, protection: Protection) -> io::Result<Self> {
+    pub(super) fn map(file: &File, protection: Protection) -> io::Result<Self> {
         let part = Part { file, offset: READER_TABLE_OFFSET, protection };
         Ok(Self { map: Reservation::of_file(READER_TABLE_BYTES, part)? })
     }
@@ -97,7 +109,7 @@ impl ReaderTable {
         unsafe { &*self.map.span().base.cast_const().cast() }
     }
 
-    fn place(&self, place: usize) -> &[AtomicU64] {
+    pub(super) fn place(&self, place: usize) -> &[AtomicU64] {
         &self.words()[place * PLACE_WORDS..][..PLACE_WORDS]
     }
 
@@ -111,7 +123,7 @@ impl ReaderTable {
     }
 
     fn used_count(&self) -> usize {
-        (self.words()[USED].load(Ordering::Relaxed) as usize).min(PLACE_COUNT)
+        (self.words()[USED].load(Ordering::Relaxed) as usize).min(COUNTS_PLACE)
     }
 
     /// Returns how often records were moved without a name; odd while that goes on.
@@ -183,7 +195,7 @@ impl Snapshot {
         let now_ns = since_boot_ns();
         let has_owner =
             |&place: &usize| byte_locks::is_locked(file, LockByte::place(place)).unwrap_or(true);
-        let used_count = (self.0[USED] as usize).min(PLACE_COUNT);
+        let used_count = (self.0[USED] as usize).min(COUNTS_PLACE);
         let taken = (1..used_count).filter(has_owner).map(|place| {
             let words = &self.0[place * PLACE_WORDS..][..PLACE_WORDS];
             TakenPlace {
@@ -290,6 +302,11 @@ impl OtherReaders {
         if before & 1 == 1 {
             moves.store(before.wrapping_add(1), Ordering::Release);
         }
+    }
+
+    /// Returns what the lookups of all handles that count have cost.
+    pub(crate) fn shared_lookups(&self) -> io::Result<SharedLookups> {
+        Ok(shared_counts::read(self.table()?, &self.file))
     }
 
     /// Returns the places that have an owner.
@@ -470,6 +487,16 @@ impl Seat {
         self.seated.table.moves()
     }
 
+    /// Returns who had the last turn, and how it ended.
+    pub(crate) fn last_turn(&self) -> TurnWord {
+        TurnWord(self.seated.table.words()[TURN].load(Ordering::Acquire))
+    }
+
+    /// Returns what the lookups of all handles that count have cost.
+    pub(crate) fn shared_lookups(&self) -> SharedLookups {
+        shared_counts::read(&self.seated.table, &self.seated.file)
+    }
+
     /// Returns the places of the other readers.
     pub(crate) fn taken_places(&self) -> Vec<TakenPlace> {
         let table = Snapshot::of(&self.seated.file);
@@ -569,7 +596,7 @@ fn take_place(file: &File, table: &ReaderTable) -> Option<usize> {
     let is_taken = |place: &usize| {
         byte_locks::try_lock(file, LockByte::place(*place), LockKind::Exclusive).unwrap_or(false)
     };
-    let place = (1..PLACE_COUNT).find(is_taken)?;
+    let place = (1..COUNTS_PLACE).find(is_taken)?;
     let words = table.place(place);
     // What the last owner counted.
     words[0].store(0, Ordering::Relaxed);
@@ -637,7 +664,7 @@ fn lock(counts: &Mutex<[u64; 2]>) -> MutexGuard<'_, [u64; 2]> {
 }
 
 /// Returns the nanoseconds since some moment of this boot.
-fn since_boot_ns() -> u64 {
+pub(super) fn since_boot_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
 }
@@ -692,7 +719,7 @@ mod tests {
         let seats: Vec<Seat> = (0..PLACE_COUNT + 3).map(|_| take(&file)).collect();
         let last = seats.last().unwrap();
         assert!(matches!(last.seated.kind, SeatKind::Bytes(_)));
-        assert_eq!(others.taken_places().len(), PLACE_COUNT - 1);
+        assert_eq!(others.taken_places().len(), COUNTS_PLACE - 1);
         let (pin, second) = (last.pin().unwrap(), last.pin().unwrap());
         assert!(!others.is_clear(0));
         drop(pin);

@@ -59,6 +59,8 @@ pub(crate) enum Mutant {
     MeetsOwnLock,
     /// A reader goes on although its pin was refused.
     ReadsUnpinned,
+    /// A sample of chains counts although its buckets were split or merged meanwhile.
+    SamplesAcrossSplits,
 }
 
 /// Returns whether the engine makes this mistake now: never, but in a test that asks for it.

@@ -1,29 +1,54 @@
-//! `splitpoint lab live`: the hash tables of the kernel that runs.
+//! `splitpoint lab live`: the hash tables of the kernel that runs, or a store in use.
 
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use splitpoint_lab::live_kernel::{LiveKernel, Reading, Readings};
 
 use super::saving::PageOutput;
+use crate::chains;
+use crate::command::watch::{self, Form};
 use crate::console::Console;
 use crate::failure::Result;
 
-/// Show the hash tables of this machine's kernel beside an ideal hash
+/// Show a store in use, or the hash tables of this machine's kernel, beside an ideal hash
 ///
-/// Reads the sizes of the tables of dentries and inodes from the boot log, or computes them from the
-/// memory, and the number of objects from /proc. What it cannot read, it says; root can read more.
+/// Of a store: looks at a sample of its chains, twice, while any process uses it, and shows what the
+/// lookups in between have cost, in all processes that count them (`Options::instrument`). With
+/// --watch, goes on to do so, a line for each interval.
+///
+/// Without a file, of the kernel: reads the sizes of the tables of dentries and inodes from the boot log,
+/// or computes them from the memory, and the number of objects from /proc. What it cannot read, it
+/// says; root can read more.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  splitpoint lab live words.spt
+  splitpoint lab live words.spt --seconds 10 --html live.html
+  splitpoint lab live words.spt --watch 5
   splitpoint lab live
   splitpoint lab live --html live.html
   splitpoint lab live --root /mnt/captured --json")]
 pub(super) struct Args {
+    /// A store in use, or the URL of another table; none for the kernel
+    #[arg(value_name = "FILE_OR_URL")]
+    table: Option<PathBuf>,
+
+    /// Count lookups for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, conflicts_with = "watch",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+
+    /// Print a line every so many seconds, until Ctrl-C
+    #[arg(long, value_name = "SECONDS", requires = "table",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    watch: Option<u64>,
+
     /// Read proc/meminfo and the other files below this directory, as copied from another machine
-    #[arg(long, value_name = "DIR", default_value = "/")]
+    #[arg(long, value_name = "DIR", default_value = "/", conflicts_with = "table")]
     root: PathBuf,
 
     #[command(flatten)]
@@ -40,6 +65,9 @@ const MESSAGE: &str = "hash table entries: ";
 /// Reads and shows.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     args.output.check()?;
+    if let Some(table) = &args.table {
+        return run_on(table, args, console);
+    }
     let of = |name: &str| read(&args.root.join(name));
     let live = LiveKernel::of(&Readings {
         release: of("proc/sys/kernel/osrelease"),
@@ -51,6 +79,17 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         slabinfo: of("proc/slabinfo"),
     });
     args.output.deliver(&live, console)
+}
+
+/// Shows a table in use.
+fn run_on(table: &Path, args: &Args, console: Console) -> Result<()> {
+    let Some(seconds) = args.watch else {
+        let live = watch::look_once(table, Duration::from_secs(args.seconds), console)?;
+        return args.output.deliver(&live, console);
+    };
+    let is_json = args.output.is_json_of_several()?;
+    let form = if is_json { Form::Json } else { Form::Text(chains::Form::Full) };
+    watch::watch(table, Duration::from_secs(seconds), form, console)
 }
 
 fn read(path: &Path) -> Reading {

@@ -10,6 +10,7 @@ use splitpoint::Error;
 use splitpoint_lab::classics::ClassicsReport;
 use splitpoint_lab::handles::HandleReport;
 use splitpoint_lab::live_kernel::LiveKernel;
+use splitpoint_lab::live_store::LiveStore;
 use splitpoint_lab::paper::PaperReport;
 use splitpoint_lab::paper::seltzer_yigit::PaperRerun;
 use splitpoint_lab::replay::{LayoutReport, REPLAY_SCHEMA, ReplayStudy, TableSizes};
@@ -64,6 +65,12 @@ impl Saved for HandleReport {
 impl Saved for LiveKernel {
     fn document(&self) -> Document {
         report::live_kernel(self)
+    }
+}
+
+impl Saved for LiveStore {
+    fn document(&self) -> Document {
+        report::live_store(self)
     }
 }
 
@@ -227,6 +234,16 @@ pub(super) struct PageOutput {
 impl PageOutput {
     fn renderings(&self) -> [Rendering<'_>; 2] {
         renderings(self.html.as_deref(), self.markdown.as_deref())
+    }
+
+    /// Returns whether results are printed as JSON, one after the other; fails if they would go to files,
+    /// or to pages.
+    pub(super) fn is_json_of_several(&self) -> Result<bool> {
+        match (&self.json, &self.html, &self.markdown) {
+            (json @ (None | Some(None)), None, None) => Ok(json.is_some()),
+            _ => Err(Failure::new(Exit::Usage, "a watch has no end that a file could wait for")
+                .hint("without --watch there is one result to save; --json alone prints lines")),
+        }
     }
 
     /// Fails early if saving the result would fail in the end.
