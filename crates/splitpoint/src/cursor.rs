@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::format::Addr;
-use crate::log::append::LogPosition;
 use crate::log::record::Pair;
 use crate::log::runs::{RunWalk, Runs};
 use crate::log::scan::{LogWalk, Trust};
@@ -74,10 +73,7 @@ struct Candidate<'db> {
 impl<'db> Scan<'db> {
     /// Begins a scan of this moment, while the caller holds the writer's lock.
     pub(crate) fn new(store: &'db Store, writer: &mut Writer, hold: Hold) -> Result<Self> {
-        let versions = Arc::new(match &store.reader {
-            Some(reader) => Versions::beside(store, reader, writer, hold)?,
-            None => Versions::of(store, writer, hold),
-        });
+        let versions = Arc::new(Versions::now_locked(store, writer, hold)?);
         let places = versions.find_places(writer)?;
         let scan = Self::of(versions, places)?;
         Ok(Self { is_alone: matches!(scan.walk, Some(Walk::Runs(_))), ..scan })
@@ -151,16 +147,6 @@ impl<'db> Scan<'db> {
         let version = self.versions.version_of(record.pair.key, record.hash);
         self.versions.check()?;
         Ok(version? == Some(record.addr))
-    }
-
-    /// Returns where the log ended at the moment.
-    pub(crate) fn log_end(&self) -> LogPosition {
-        self.versions.log_end()
-    }
-
-    /// Returns the version of a key on the chain from `newest`.
-    pub(crate) fn version_from(&self, newest: Addr) -> Result<Option<Addr>> {
-        self.versions.version_from(newest)
     }
 
     /// Returns where the records are that were there when the scan began.

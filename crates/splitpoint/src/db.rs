@@ -921,8 +921,7 @@ impl Db {
     /// # }
     /// ```
     pub fn snapshot(&self) -> Result<Snapshot<'_>> {
-        self.store.refuse_beside("there are no snapshots")?;
-        Ok(Snapshot::of(&self.store, &*self.store.lock()?))
+        Snapshot::of(&self.store)
     }
 
     /// Returns an iterator over every key with its value, in the order of the file.

@@ -172,6 +172,11 @@ impl Reader {
         self.seat(region).is_ok_and(Seat::has_place)
     }
 
+    /// Returns the same number when no such move goes on, unless the writer is stopped.
+    pub(crate) fn moves_that_are_over(&self, region: &Region) -> Result<u64> {
+        Ok(self.seat(region)?.moves_that_are_over())
+    }
+
     /// Returns the places of the other readers.
     pub(crate) fn taken_places(&self, region: &Region) -> Result<Vec<TakenPlace>> {
         Ok(self.seat(region)?.taken_places())

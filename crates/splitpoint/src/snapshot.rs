@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cursor::Scan;
 use crate::error::Result;
-use crate::store::{Hold, Store, Versions, Writer};
+use crate::store::{Hold, Store, Versions};
 use crate::value::Value;
 
 /// The store as it was at one moment: between two changes, so with all of a batch or a transaction or
@@ -51,9 +51,9 @@ pub struct Snapshot<'db> {
 }
 
 impl<'db> Snapshot<'db> {
-    /// Takes one of this moment, while the caller holds the writer's lock.
-    pub(crate) fn of(store: &'db Store, writer: &Writer) -> Self {
-        Self { versions: Arc::new(Versions::of(store, writer, Hold::Snapshot)) }
+    /// Takes one of this moment.
+    pub(crate) fn of(store: &'db Store) -> Result<Self> {
+        Ok(Self { versions: Arc::new(Versions::now(store, Hold::Snapshot)?) })
     }
 
     /// Returns the value that `key` had, or `None`.
@@ -118,22 +118,31 @@ impl<'db> Snapshot<'db> {
         const GROUP: usize = 16;
         let store = self.versions.store();
         store.refuse_reading_in_fork()?;
+        let copies_values = self.versions.copies_values();
         let mut keys = keys.into_iter().fuse();
         let mut values = Vec::with_capacity(keys.size_hint().0);
-        let mut pins = store.region.pins.bunch();
+        let mut pins = self.versions.pins()?;
         loop {
             let group: [_; GROUP] = std::array::from_fn(|_| keys.next());
             let hash_of = |key: &Option<_>| {
                 let hash = key.as_ref().map(|key: &_| store.hash_of(AsRef::as_ref(key)))?;
-                store.prefetch_bucket(hash);
+                // Beside a writer of another process the buckets may not be mapped here.
+                if store.reader.is_none() {
+                    store.prefetch_bucket(hash);
+                }
                 Some(hash)
             };
             let hashes: [Option<u64>; GROUP] = std::array::from_fn(|i| hash_of(&group[i]));
-            hashes.iter().flatten().for_each(|&hash| store.prefetch_candidates(hash));
+            if store.reader.is_none() {
+                hashes.iter().flatten().for_each(|&hash| store.prefetch_candidates(hash));
+            }
             for (key, hash) in group.iter().zip(hashes) {
                 let (Some(key), Some(hash)) = (key, hash) else { return Ok(values) };
                 let found = self.versions.find_while_pinned(key.as_ref(), hash)?;
-                values.push(found.map(|pair| Value::pinned(pair.value, pins.take())));
+                values.push(found.map(|pair| match copies_values {
+                    true => Value::owned(pair.value.to_vec()),
+                    false => Value::pinned(pair.value, pins.take()),
+                }));
             }
         }
     }

@@ -19,8 +19,8 @@ mod accounting;
 mod batch;
 mod checkpointing;
 mod closing;
-
 mod compacting;
+mod deleted;
 mod maintaining;
 mod pace;
 mod put;
@@ -42,7 +42,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 use crate::atomic::Ordering;
-use crate::error::{Error, Result, Unsupported};
+use crate::error::{Error, Result};
 use crate::format::{APPLICATION_BYTES, Addr, GRANULE_BYTES, HEADER_BYTES, LogStart, Superblock};
 use crate::graves::Graves;
 use crate::hash::HashFunction;
@@ -56,7 +56,7 @@ use crate::index::split::Scratch;
 use crate::instrument::{CountedLines, Instrument};
 use crate::linear::{BucketIndex, Geometry};
 use crate::live::{CommitState, LINES_USED_OFFSET, LineWindow, Live};
-use crate::log::append::{Appender, LogPosition};
+use crate::log::append::Appender;
 use crate::log::durable::GroupCommit;
 use crate::log::record::{Pair, Record};
 use crate::options::{Access, Durability, Options, Sharing};
@@ -418,16 +418,6 @@ impl Store {
         })
     }
 
-    /// Returns where the log ends now.
-    pub(crate) fn log_end(&self) -> Result<LogPosition> {
-        let mut writer = self.lock_to_look()?;
-        if self.reader.is_some() {
-            self.note_commit(&mut writer);
-            self.region.see_size()?;
-        }
-        Ok(writer.log.position())
-    }
-
     /// Returns a number that changes when another process may have moved records from which nothing leads
     /// back to the originals: those that a handle looks at which may not write the file, and so cannot
     /// say that it reads.
@@ -436,21 +426,6 @@ impl Store {
             Some(reader) => reader.unnamed_moves(&self.region),
             None => Ok(0),
         }
-    }
-
-    /// Refuses what only the process can do that changes a file, or one that keeps others from it.
-    pub(crate) fn refuse_beside(&self, what: &str) -> Result<()> {
-        if self.reader.is_none() {
-            return Ok(());
-        }
-        Err(Error::Unsupported {
-            path: self.region.storage().path().to_path_buf(),
-            feature: Unsupported::Other,
-            reason: format!(
-                "{what} of a file that another process may change; open it with \
-                 `Sharing::Exclusive`, or ask that process"
-            ),
-        })
     }
 
     /// Returns the error of what cannot be done beside the writer.

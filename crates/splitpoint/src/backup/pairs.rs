@@ -1,13 +1,6 @@
 //! The copy of a store whose space was used again: its log is not whole, so its pairs are copied.
 //!
-//! A scan returns what was current when it began, but not the keys that are deleted before it comes
-//! to them. Their tombstones are in the log, which the horizon of the scan keeps from that moment on,
-//! and each names the record that it deleted:
-//!
-//! ```text
-//! runs at the moment | k1 k2 k3 |      log after it | put k9, delete k2, put k1 ... |
-//!                      scanned                                   ^ still there: copied, too
-//! ```
+//! A scan returns the pairs of one moment, also those that are deleted before it comes to them.
 //!
 //! # Invariants
 //!
@@ -24,9 +17,7 @@ use super::{
 use crate::cursor::Scan;
 use crate::error::Result;
 use crate::format::{Addr, SegmentHeader};
-use crate::log::record::RecordKind;
 use crate::log::runs::run_at;
-use crate::log::scan::{LogWalk, Trust};
 use crate::options::{Durability, Options};
 use crate::recovery::open_storage;
 use crate::stats::Recovery;
@@ -120,33 +111,8 @@ impl PairCopy<'_, '_, '_> {
                 tell(self.progress, self.now)?;
             }
         }
-        if self.source.reader.is_some() {
-            self.read_deleted_beside()?;
-        }
         expect_count(self.record_count, self.target.region.live().record_count())?;
         Ok(self.now.bytes)
-    }
-
-    /// Copies what was deleted after the moment and before the scan came to it, where another process
-    /// deletes: it digs no graves for this one.
-    fn read_deleted_beside(&mut self) -> Result<()> {
-        // Whatever is deleted from now on has been copied.
-        let end = self.source.log_end()?;
-        let begin = self.scan.log_end();
-        if begin.segment_offset == 0 || end.lsn <= begin.lsn {
-            return Ok(());
-        }
-        let view = &self.source.region.view;
-        let mut walk = LogWalk::from_position(view, begin, Trust::Published, end.lsn)?;
-        while let Some(record) = walk.next_record()? {
-            if record.header.kind == RecordKind::Delete
-                && let Some(prev) = record.header.prev
-                && let Some(addr) = self.scan.version_from(prev)?
-            {
-                self.put(addr)?;
-            }
-        }
-        Ok(())
     }
 
     /// Verifies a record and stores its pair, if the copy has none of its key.

@@ -327,3 +327,58 @@ fn threads_find_both_or_neither_of_two_keys_that_change_together() {
         }
     });
 }
+
+/// A writer of another handle is looked at before and after each of its stores: between an empty slot and
+/// the commit, its tombstone is nowhere but behind the end of the log that readers know.
+fn look_at_every_store_beside() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let writer = options().open(&path).unwrap();
+    let mut before = Content::new();
+    for i in 0..30_u64 {
+        writer.put(key(i), [i as u8; 40]).unwrap();
+        before.insert(key(i), vec![i as u8; 40]);
+    }
+    let reader: &'static Db =
+        Box::leak(Box::new(Options::new().read_only().open(&path).unwrap()));
+    let snapshot = reader.snapshot().unwrap();
+    let looks = std::rc::Rc::new(std::cell::Cell::new(0));
+    let observer = {
+        let (looks, before) = (looks.clone(), before.clone());
+        move || {
+            looks.set(looks.get() + 1);
+            assert_shows(&snapshot, &before, 40);
+            let newer = reader.snapshot().unwrap();
+            let found: Vec<_> = (0..40).filter_map(|i| newer.get(key(i)).unwrap()).collect();
+            assert_eq!(found.len() as u64, newer.len(), "of one commit");
+        }
+    };
+    crate::atomic::kill_points::observe(observer, || {
+        for i in 0..10 {
+            writer.delete(key(i)).unwrap();
+        }
+        let mut batch = Batch::new();
+        for i in 10..20 {
+            batch = batch.delete(key(i)).put(key(i + 20), "new");
+        }
+        writer.apply(&batch).unwrap();
+        for i in 0..20 {
+            writer.put(key(i), "again").unwrap();
+            writer.delete(key(i)).unwrap();
+        }
+    });
+    assert!(looks.get() > 300, "{}", looks.get());
+}
+
+#[test]
+fn a_snapshot_beside_a_writer_is_the_same_at_every_store_that_it_makes() {
+    look_at_every_store_beside();
+}
+
+#[test]
+fn a_snapshot_that_knows_only_what_is_committed_is_found() {
+    let run = AssertUnwindSafe(look_at_every_store_beside);
+    let found = mutant::with(Mutant::ReadsCommitsOnly, || catch_unwind(run));
+    crate::atomic::kill_points::observe(|| (), || ());
+    assert!(found.is_err(), "a tombstone that is not committed yet must be missed");
+}

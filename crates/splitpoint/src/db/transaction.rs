@@ -333,9 +333,7 @@ impl<'db> Transaction<'db> {
         if let Some(versions) = &self.versions {
             return Ok(versions.clone());
         }
-        let store = &self.db.store;
-        store.refuse_beside("there are no transactions")?;
-        let versions = Arc::new(Versions::of(store, &*store.lock()?, Hold::Snapshot));
+        let versions = Arc::new(Versions::now(&self.db.store, Hold::Snapshot)?);
         self.versions = Some(versions.clone());
         Ok(versions)
     }

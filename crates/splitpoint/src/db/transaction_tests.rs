@@ -1,12 +1,19 @@
 //! Random transactions that overlap: is what they read and wrote serializable?
+//!
+//! The other processes are this test binary, started again with an environment variable.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::testing::history::{Committed, Writers, check};
 use crate::testing::mutant::{self, Mutant};
-use crate::{Db, Error, ErrorKind, Options, SimDisk, Transaction, Value};
+use crate::{Db, Error, ErrorKind, Options, Sharing, SimDisk, Transaction, Value};
 
 const KEYS: u64 = 6;
 
@@ -71,9 +78,9 @@ fn last_lists(db: &Db) -> BTreeMap<u8, Writers> {
     entries.map(|entry| (entry.key[0], list_of(Some(entry.value)))).collect()
 }
 
-/// Runs transactions that overlap on one thread, a step of one after a step of another; an error says
-/// what is wrong with their history.
-fn run_interleaved(db: &Db, seed: u64) -> Result<usize, String> {
+/// Runs transactions of some handles that overlap on one thread, a step of one after a step of another;
+/// an error says what is wrong with their history.
+fn run_interleaved(handles: &[Db], seed: u64) -> Result<usize, String> {
     let mut random = Random(seed);
     let (mut clock, mut conflict_count) = (0, 0);
     let mut tick = || {
@@ -103,29 +110,53 @@ fn run_interleaved(db: &Db, seed: u64) -> Result<usize, String> {
             }
         }
         let done = Committed { number, began: tick(), ..Committed::default() };
+        let db = &handles[random.below(handles.len() as u64) as usize];
         running.push((db.begin().unwrap(), done));
     }
     drop(running);
     assert!(conflict_count > 20, "{conflict_count}");
-    check(&history, &last_lists(db)).map(|()| history.len())
+    check(&history, &last_lists(&handles[0])).map(|()| history.len())
 }
 
 #[test]
 fn histories_of_transactions_that_overlap_are_serializable() {
     for seed in 0..20 {
-        let count = run_interleaved(&options().in_memory().unwrap(), seed).unwrap();
+        let count = run_interleaved(&[options().in_memory().unwrap()], seed).unwrap();
         assert!(count > 100, "{count} of 300 commit");
     }
-    run_interleaved(&SimDisk::new().open(&options()).unwrap(), 99).unwrap();
+    run_interleaved(&[SimDisk::new().open(&options()).unwrap()], 99).unwrap();
 }
 
 #[test]
 fn commits_without_a_look_at_what_was_read_are_found() {
     let found = mutant::with(Mutant::CommitsBlindly, || {
-        std::panic::catch_unwind(|| run_interleaved(&options().in_memory().unwrap(), 1))
+        std::panic::catch_unwind(|| run_interleaved(&[options().in_memory().unwrap()], 1))
     });
     // Without conflicts the history is wrong, or there are none where some are expected.
     assert!(!matches!(found, Ok(Ok(_))));
+    let dir = tempfile::tempdir().unwrap();
+    let found = mutant::with(Mutant::CommitsBlindly, || {
+        std::panic::catch_unwind(|| run_interleaved(&handles_by_turns(&dir.path().join("a")), 1))
+    });
+    assert!(!matches!(found, Ok(Ok(_))));
+}
+
+/// Opens handles of both kinds that change a file by turns.
+fn handles_by_turns(path: &Path) -> Vec<Db> {
+    let kinds = [Sharing::Shared, Sharing::PerCall, Sharing::Shared, Sharing::PerCall];
+    kinds.iter().map(|&sharing| options().sharing(sharing).open(path).unwrap()).collect()
+}
+
+/// Their locks are of open file descriptions: each handle is as one of another process.
+#[test]
+fn histories_of_handles_by_turns_are_serializable() {
+    for seed in 0..10 {
+        let dir = tempfile::tempdir().unwrap();
+        let handles = handles_by_turns(&dir.path().join("a"));
+        let count = run_interleaved(&handles, seed).unwrap();
+        assert!(count > 100, "{count} of 300 commit");
+        assert!(handles[0].check().unwrap().is_clean());
+    }
 }
 
 /// Eight threads; compaction goes on all the time.
@@ -163,4 +194,156 @@ fn histories_of_eight_threads_are_serializable() {
     assert_eq!(history.len(), 8 * 120);
     check(&history, &last_lists(&db)).unwrap();
     assert!(db.check().unwrap().is_clean());
+}
+
+const PROCESS_ENV: &str = "SPLITPOINT_TEST_HISTORY";
+
+/// Not a test by itself: a process that runs transactions until it is killed, and says in a file what it
+/// is about to commit, and what it has.
+#[test]
+fn another_process_runs_transactions_until_it_is_killed() {
+    let Some(arguments) = std::env::var_os(PROCESS_ENV) else { return };
+    let arguments = arguments.into_string().unwrap();
+    let [path, said, number] = arguments.split('|').collect::<Vec<_>>()[..] else { panic!() };
+    let mut said = File::options().append(true).create(true).open(said).unwrap();
+    let first: u32 = number.parse().unwrap();
+    let mut random = Random(first.into());
+    let sharing = if first.is_multiple_of(2) { Sharing::Shared } else { Sharing::PerCall };
+    let options = options().sharing(sharing).lock_timeout(Duration::from_secs(1800));
+    let mut number = first;
+    loop {
+        let db = options.open(path).unwrap();
+        for _ in 0..random.below(60) {
+            number += 1;
+            let began = now_ns();
+            let step_count = 1 + random.below(5);
+            let done = db.transaction(|transaction| {
+                let mut done = Committed { number, began, ..Committed::default() };
+                for _ in 0..step_count {
+                    step(transaction, &mut done, &mut random)?;
+                }
+                // One that is not committed after all has written no list.
+                writeln!(said, "{}", encode(&done)).unwrap();
+                Ok(done)
+            });
+            done.unwrap();
+            writeln!(said, "{number} ended {}", now_ns()).unwrap();
+        }
+        // By a close, or as it is.
+        if random.below(2) == 0 {
+            db.close().unwrap();
+        }
+    }
+}
+
+/// Returns the time of a clock that all processes share.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn encode(done: &Committed) -> String {
+    let list = |list: &Writers| list.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let reads = done.reads.iter().map(|(key, seen)| format!("{key}:{}", list(seen)));
+    let written: Vec<String> = done.written.iter().map(u8::to_string).collect();
+    let reads: Vec<String> = reads.collect();
+    format!("{} {} {} r{}", done.number, done.began, written.join(","), reads.join(";"))
+        .replace("  ", " - ")
+}
+
+fn decode(line: &str) -> Option<Committed> {
+    let [number, began, written, reads] = line.split(' ').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let numbers = |text: &str| -> Writers {
+        text.split(',').filter_map(|number| number.parse().ok()).collect()
+    };
+    let read = |text: &str| {
+        let (key, list) = text.split_once(':')?;
+        Some((key.parse().ok()?, numbers(list)))
+    };
+    Some(Committed {
+        number: number.parse().ok()?,
+        began: began.parse().ok()?,
+        written: numbers(written).into_iter().map(|key| key as u8).collect(),
+        reads: reads.strip_prefix('r')?.split(';').filter_map(read).collect(),
+        ended: u64::MAX,
+    })
+}
+
+/// Adds what a process has said to a history. What it was killed in counts if a list has it.
+fn add_said(said: &Path, last: &BTreeMap<u8, Writers>, history: &mut Vec<Committed>) {
+    let text = fs::read_to_string(said).unwrap_or_default();
+    let mut pending: Option<Committed> = None;
+    let is_there = |done: &Committed| last.values().any(|list| list.contains(&done.number));
+    for line in text.split_inclusive('\n') {
+        let Some(line) = line.strip_suffix('\n') else { break };
+        if let [number, "ended", at] = line.split(' ').collect::<Vec<_>>()[..] {
+            let mut done = pending.take().expect("it was begun");
+            assert_eq!(done.number.to_string(), number);
+            done.ended = at.parse().unwrap();
+            history.push(done);
+            continue;
+        }
+        // The last try is the one that counts.
+        pending = decode(line);
+        assert!(pending.is_some(), "{line}");
+    }
+    history.extend(pending.filter(is_there));
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Four processes at a time, each killed at some moment: nothing that has ended is lost, nothing is done
+/// twice, and all that was committed is serializable.
+#[test]
+fn histories_of_four_processes_that_are_killed_are_serializable() {
+    let is_slow = std::env::var_os("SPLITPOINT_SLOW").is_some_and(|value| value == "1");
+    let (mut random, mut committed_count) = (Random(1991), 0);
+    for round in 0..if is_slow { 500 } else { 6 } {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.spt");
+        let db = options().sharing(Sharing::Shared).open(&path).unwrap();
+        let said = |i: u32| dir.path().join(format!("{i}.said"));
+        let start = |i: u32| {
+            let arguments = format!("{}|{}|{}", path.display(), said(i).display(), i * 100_000);
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command
+                .args(["--exact", "--nocapture"])
+                .arg("db::transaction_tests::another_process_runs_transactions_until_it_is_killed")
+                .env(PROCESS_ENV, arguments)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null());
+            Killed(command.spawn().unwrap())
+        };
+        let process_count = 8;
+        let mut running: Vec<Killed> = (1..=4).map(start).collect();
+        for i in 5..=process_count + 4 {
+            // With a change of its own now and then, which all of them may read.
+            std::thread::sleep(Duration::from_millis(20 + random.below(60)));
+            let next = random.below(running.len() as u64) as usize;
+            let mut dying = running.swap_remove(next);
+            let ended = dying.0.try_wait().unwrap();
+            assert!(ended.is_none(), "round {round}: it has ended by itself: {ended:?}");
+            drop(dying);
+            if i <= process_count {
+                running.push(start(i));
+            }
+        }
+        assert!(running.is_empty());
+        let last = last_lists(&db);
+        let mut history = Vec::new();
+        (1..=process_count).for_each(|i| add_said(&said(i), &last, &mut history));
+        check(&history, &last).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        committed_count += history.iter().filter(|done| !done.written.is_empty()).count();
+        assert!(db.check().unwrap().is_clean());
+    }
+    assert!(committed_count > 0, "nothing was committed");
 }

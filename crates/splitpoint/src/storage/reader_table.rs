@@ -253,6 +253,14 @@ impl OtherReaders {
         Ok(())
     }
 
+    /// Has copies name their originals from now on: this handle is about to look back, with or without a
+    /// place. It has said that the file is in use.
+    pub(crate) fn expect_lookers_back(&self) -> io::Result<()> {
+        self.table()?.words()[USED].fetch_max(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
     /// Returns whether other handles had the file open when this one came.
     pub(crate) fn were_there(&self) -> bool {
         self.were_there.load(Ordering::Relaxed)
@@ -479,6 +487,12 @@ impl Seat {
             std::thread::sleep(step);
             waited += step;
         }
+    }
+
+    /// Returns [`unnamed_moves`](Self::unnamed_moves) when none goes on, unless the writer is stopped.
+    pub(crate) fn moves_that_are_over(&self) -> u64 {
+        self.wait_for_move();
+        self.unnamed_moves()
     }
 
     /// Returns a number that changes when records were moved from which nothing leads back to the

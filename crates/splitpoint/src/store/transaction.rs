@@ -60,7 +60,7 @@ impl Store {
         versions: &Versions<'_>,
         reads: &Reads,
     ) -> Result<bool> {
-        if writer.change_count == versions.change_count || mutant::is_made(Mutant::CommitsBlindly) {
+        if versions.is_of_now(writer) || mutant::is_made(Mutant::CommitsBlindly) {
             return Ok(true);
         }
         versions.check()?;

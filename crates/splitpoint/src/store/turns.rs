@@ -291,7 +291,7 @@ impl Store {
         }
     }
 
-    fn table_error(&self, source: std::io::Error) -> Error {
+    pub(super) fn table_error(&self, source: std::io::Error) -> Error {
         io_error("map the reader table of", self.region.storage().path(), source)
     }
 

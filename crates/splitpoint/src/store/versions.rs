@@ -9,12 +9,17 @@
 //! - The first record after a delete names none. If it is younger than the moment, the version is on the
 //!   chain of one of the graves that were dug since, or the key was not there.
 //! - The [horizon](crate::horizons) keeps all of these records.
+//!
+//! A handle that reads beside another process has no horizon that the writer knows. There a pin keeps all
+//! of it for as long as the versions are wanted, the records of the moment are told by where they are, and
+//! graves are found [in the log](super::deleted).
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{Store, Writer};
+use super::deleted::Deleted;
+use super::{Store, Writer, in_fork};
 use crate::births::{AsOf, Head, Watch};
 use crate::error::{Error, Result};
 use crate::format::{Addr, LogStart};
@@ -22,8 +27,9 @@ use crate::horizons::{Horizon, Terms};
 use crate::log::append::LogPosition;
 use crate::log::record::Pair;
 use crate::log::runs::{self, Runs};
-use crate::pins::Pin;
+use crate::pins::{Bunch, Pin};
 use crate::reader::Reader;
+use crate::storage::fork::Origin;
 use crate::testing::mutant::{self, Mutant};
 use crate::value::Value;
 
@@ -63,7 +69,7 @@ pub(crate) struct Versions<'db> {
     /// The number of keys.
     pub(crate) record_count: u64,
     /// The changes that the handle had made.
-    pub(crate) change_count: u64,
+    change_count: u64,
     log_end: LogPosition,
     places: OnceLock<Places>,
     /// What long walks have found.
@@ -81,9 +87,12 @@ pub(crate) struct Versions<'db> {
 /// a pin keeps everything, and what was there is told by where it is.
 struct Beside<'db> {
     pin: Pin<'db>,
+    /// The process whose pin it is.
+    origin: Origin,
     runs: Runs,
     /// How often the writer had moved records without a name.
     unnamed_moves: u64,
+    deleted: Mutex<Deleted>,
 }
 
 impl fmt::Debug for Versions<'_> {
@@ -105,8 +114,32 @@ impl Drop for ForgetGraves<'_> {
 }
 
 impl<'db> Versions<'db> {
-    /// Keeps the versions of now.
+    /// Keeps the versions of now, in any handle.
+    pub(crate) fn now(store: &'db Store, hold: Hold) -> Result<Self> {
+        Self::now_locked(store, &mut *store.lock_to_look()?, hold)
+    }
+
+    /// Does the same for a caller that holds the lock for [looking](Store::lock_to_look).
+    pub(crate) fn now_locked(store: &'db Store, writer: &mut Writer, hold: Hold) -> Result<Self> {
+        match &store.reader {
+            Some(reader) => Self::beside(store, reader, writer, hold),
+            None => Ok(Self::of(store, writer, hold)),
+        }
+    }
+
+    /// Keeps the versions of now, which nobody but this handle changes while they are wanted.
     pub(crate) fn of(store: &'db Store, writer: &Writer, hold: Hold) -> Self {
+        let as_of = writer.as_of();
+        let terms = |bytes_max| Terms::new(Some(as_of.clone()), bytes_max);
+        Self::with_terms(store, writer, hold, terms)
+    }
+
+    fn with_terms(
+        store: &'db Store,
+        writer: &Writer,
+        hold: Hold,
+        terms: impl FnOnce(u64) -> Terms,
+    ) -> Self {
         let as_of = writer.as_of();
         let (live_bytes, dead_bytes) = (writer.state.live_bytes, writer.state.dead_bytes);
         let bound =
@@ -117,7 +150,7 @@ impl<'db> Versions<'db> {
             Hold::Unbounded => u64::MAX,
         };
         let watch = store.region.births.watch();
-        let horizon = store.horizons.open(Terms::new(Some(as_of.clone()), bytes_max));
+        let horizon = store.horizons.open(terms(bytes_max));
         Self {
             store,
             as_of,
@@ -134,9 +167,8 @@ impl<'db> Versions<'db> {
         }
     }
 
-    /// Keeps the versions of the last commit of another process. Those of keys that it deletes from now
-    /// on are not found.
-    pub(crate) fn beside(
+    /// Keeps the versions of the last commit of another process.
+    fn beside(
         store: &'db Store,
         reader: &'db Reader,
         writer: &mut Writer,
@@ -144,16 +176,31 @@ impl<'db> Versions<'db> {
     ) -> Result<Self> {
         // Before the other process is asked where its records are.
         let pin = reader.pin(&store.region)?;
-        let unnamed_moves = reader.unnamed_moves(&store.region)?;
+        if let Some(others) = store.others.as_deref().filter(|_| store.takes_turns()) {
+            others.expect_lookers_back().map_err(|source| store.table_error(source))?;
+        }
+        let unnamed_moves = reader.moves_that_are_over(&store.region)?;
         store.find_segments_beside(writer)?;
-        let runs = writer.runs().unwrap_or_default();
-        let beside = Some(Beside { pin, runs, unnamed_moves });
-        Ok(Self { beside, ..Self::of(store, writer, hold) })
+        let beside = Beside {
+            pin,
+            origin: Origin::here(),
+            runs: writer.runs().unwrap_or_default(),
+            unnamed_moves,
+            deleted: Mutex::new(Deleted::since(writer.log.position())),
+                    };
+        // Graves of this process are not needed: the log has them all.
+        let terms = |bytes_max| Terms::new(None, bytes_max);
+        Ok(Self { beside: Some(beside), ..Self::with_terms(store, writer, hold, terms) })
     }
 
-    /// Returns where the log ended.
-    pub(crate) fn log_end(&self) -> LogPosition {
-        self.log_end
+    /// Returns whether nothing was changed since the moment. For a thread that holds the lock for
+    /// changes.
+    pub(super) fn is_of_now(&self, writer: &Writer) -> bool {
+        match &self.beside {
+            None => writer.change_count == self.change_count,
+            // Whoever made a change: each takes room in the log, as does a move.
+            Some(_) => writer.log.position().lsn == self.log_end.lsn,
+        }
     }
 
     /// Pins everything that slots hold from now on, twice.
@@ -174,7 +221,14 @@ impl<'db> Versions<'db> {
     /// that returns none, under a pin, had not been used again.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.horizon.is_evicted() { Err(self.too_old()) } else { Ok(()) }
+        if self.horizon.is_evicted() {
+            return Err(self.too_old());
+        }
+        match &self.beside {
+            // What it pins is its parent's.
+            Some(beside) if !beside.origin.is_here() => Err(in_fork()),
+            _ => Ok(()),
+        }
     }
 
     #[cold]
@@ -185,9 +239,35 @@ impl<'db> Versions<'db> {
     /// Returns the value that a key had.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value<'db>>> {
         self.store.refuse_reading_in_fork()?;
-        let pin = self.store.region.pins.pin();
+        let pin = self.pin()?;
         let found = self.find_while_pinned(key, self.store.hash_of(key))?;
-        Ok(found.map(|pair| Value::pinned(pair.value, pin)))
+        Ok(found.map(|pair| match self.copies_values() {
+            true => Value::owned(pair.value.to_vec()),
+            false => Value::pinned(pair.value, pin),
+        }))
+    }
+
+    /// Pins everything that slots hold from now on.
+    #[inline]
+    fn pin(&self) -> Result<Pin<'db>> {
+        match (&self.beside, &self.store.reader) {
+            (Some(beside), _) => Ok(beside.pin.clone()),
+            (None, Some(reader)) => reader.pin(&self.store.region),
+            (None, None) => Ok(self.store.region.pins.pin()),
+        }
+    }
+
+    /// Pins the same for a caller that hands out many values.
+    pub(crate) fn pins(&self) -> Result<Bunch<'db>> {
+        match &self.beside {
+            Some(beside) => Ok(Bunch::of(beside.pin.clone())),
+            None => self.store.pins(),
+        }
+    }
+
+    /// Returns whether a pin of a value keeps a lock that others may wait for.
+    pub(crate) fn copies_values(&self) -> bool {
+        self.store.reader.as_ref().is_some_and(Reader::is_per_call)
     }
 
     /// Returns the record that a key had, for a caller that holds a pin.
@@ -252,7 +332,7 @@ impl<'db> Versions<'db> {
         let mut walk = Walk { step_count: 0, known: None };
         let mut version = newest.map_or(Ok(None), |newest| self.walk(newest, key, &mut walk))?;
         if version.is_none() && walk.known.is_none() {
-            for grave in self.store.graves.after(hash, self.horizon.moment()) {
+            for grave in self.graves(hash)? {
                 let found = self.walk(grave, key, &mut walk)?;
                 // Another key may have the same hash.
                 if let Some(found) = found
@@ -267,6 +347,18 @@ impl<'db> Versions<'db> {
             self.walked().insert(key.into(), version);
         }
         Ok(walk.known.unwrap_or(version))
+    }
+
+    /// Returns the records with keys of this hash that were deleted since the moment.
+    fn graves(&self, hash: u64) -> Result<Vec<Addr>> {
+        match &self.beside {
+            None => Ok(self.store.graves.after(hash, self.horizon.moment())),
+            Some(beside) => {
+                // Each statement leaves it whole.
+                let mut deleted = beside.deleted.lock().unwrap_or_else(PoisonError::into_inner);
+                deleted.of(self.store, hash)
+            }
+        }
     }
 
     /// Follows a chain from `version` to the record that was there; sets what is known from an earlier
@@ -296,12 +388,6 @@ impl<'db> Versions<'db> {
         if is_certain { Ok(None) } else { Err(self.store.locked()) }
     }
 
-    /// Returns the version of a key on the chain from `newest`, for a caller that holds a pin.
-    pub(crate) fn version_from(&self, newest: Addr) -> Result<Option<Addr>> {
-        let mut walk = Walk { step_count: WALK_MAX, known: None };
-        self.walk(newest, &[], &mut walk)
-    }
-
     fn walked(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Option<Addr>>> {
         self.walked.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -311,6 +397,9 @@ impl<'db> Versions<'db> {
         self.check()?;
         if let Some(places) = self.places.get() {
             return Ok(places.clone());
+        }
+        if let Some(beside) = &self.beside {
+            return Ok(Places::Runs(beside.runs.clone()));
         }
         let mut writer = self.store.lock()?;
         let stamp = self.horizon.moment();

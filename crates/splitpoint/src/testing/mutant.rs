@@ -33,6 +33,8 @@ pub(crate) enum Mutant {
     MovesWithoutName,
     /// A delete under a snapshot leaves no grave.
     LeavesNoGrave,
+    /// A snapshot beside a writer takes the last commit for all that was deleted.
+    ReadsCommitsOnly,
     /// A transaction commits whatever has become of what it has read.
     CommitsBlindly,
     /// Changes pay for segments that are emptied and wait.

@@ -1,0 +1,142 @@
+//! `Deleted`: what another process has deleted since a moment, by the tombstones in the log.
+//!
+//! A writer digs [graves](crate::graves) in its own memory for the snapshots of its own process. A handle
+//! beside it finds the same records in the log: whatever keeps the records of a moment keeps the log
+//! behind it, and each tombstone names the record that it deletes.
+//!
+//! # Why nothing is missed
+//!
+//! A delete appends its tombstone, empties the slot, and publishes the commit, in this order. Who finds an
+//! empty slot and then reads the log up to the last commit may miss the tombstone of the change that is
+//! being made, or of one in which the writer was killed. So the bytes behind the commit are read as well:
+//! the records of that change, all of which are complete before the first slot is stored. They are copied,
+//! and each counts only with its checksum: what else is there ends the look.
+//!
+//! A tombstone that never counts, of a batch without its COMMIT, does no harm: the record that it names
+//! was the newest of its key, and leads to the same version.
+
+use std::collections::HashMap;
+
+use super::Store;
+use crate::error::Result;
+use crate::format::{Addr, SegmentHeader, SegmentKind, u64_at};
+use crate::log::append::LogPosition;
+use crate::log::record::{Record, RecordHeader, RecordKind};
+use crate::log::scan::{LogWalk, Trust, link_target};
+use crate::testing::mutant::{self, Mutant};
+
+/// Bytes that are copied first to see whether they are a record: a tombstone, or the largest header.
+const LOOK_BYTES: u64 = 40;
+
+/// The records that were deleted since a moment, by the hash of their keys.
+#[derive(Debug)]
+pub(super) struct Deleted {
+    /// Up to where the log was read.
+    read_to: LogPosition,
+    by_hash: HashMap<u64, Vec<Addr>>,
+}
+
+impl Deleted {
+    /// Begins with nothing, at the moment when the log ended at `log_end`.
+    pub(super) fn since(log_end: LogPosition) -> Self {
+        Self { read_to: log_end, by_hash: HashMap::new() }
+    }
+
+    /// Returns the records with keys of this hash that were deleted, those of every slot that was found
+    /// empty before this call among them. For a caller for whom the log is kept.
+    pub(super) fn of(&mut self, store: &Store, hash: u64) -> Result<Vec<Addr>> {
+        // Before the moment there was no log, hence no record.
+        if self.read_to.segment_offset == 0 {
+            return Ok(Vec::new());
+        }
+        self.read_commits(store)?;
+        let mut found = self.by_hash.get(&hash).cloned().unwrap_or_default();
+        if !mutant::is_made(Mutant::ReadsCommitsOnly) {
+            look_behind(store, self.read_to, |deleted, addr| {
+                if deleted == hash {
+                    found.push(addr);
+                }
+            })?;
+        }
+        Ok(found)
+    }
+
+    /// Reads the log up to the last commit.
+    fn read_commits(&mut self, store: &Store) -> Result<()> {
+        let region = &store.region;
+        let (lsn, _) = region.live().committed();
+        if lsn <= self.read_to.lsn {
+            return Ok(());
+        }
+        region.see_size()?;
+        let mut walk =
+            LogWalk::from_position(&region.view, self.read_to, Trust::Published, lsn)?;
+        while let Some(record) = walk.next_record()? {
+            if let Some((hash, addr)) = tombstone(&record) {
+                self.by_hash.entry(hash).or_default().push(addr);
+            }
+        }
+        self.read_to = walk.position();
+        Ok(())
+    }
+}
+
+/// Returns the hash and the record that a tombstone names.
+fn tombstone(record: &Record<'_>) -> Option<(u64, Addr)> {
+    let is_tombstone = record.header.kind == RecordKind::Delete && record.header.value_bytes == 8;
+    let prev = record.header.prev.filter(|_| is_tombstone)?;
+    Some((u64_at(record.value(), 0), prev))
+}
+
+/// Calls `visit` with what the tombstones behind `position` name, which is a commit: those of the change
+/// that is being made, if there is one.
+fn look_behind(
+    store: &Store,
+    position: LogPosition,
+    mut visit: impl FnMut(u64, Addr),
+) -> Result<()> {
+    let LogPosition { mut segment_offset, mut offset, .. } = position;
+    let mut header = store.region.view.segment(segment_offset)?;
+    loop {
+        let end = segment_offset + header.segment_bytes;
+        let Some(bytes) = copy_record(store, offset, end) else { return Ok(()) };
+        let Ok(decoded) = RecordHeader::decode(&bytes, end - offset, offset) else { return Ok(()) };
+        let record = Record { header: decoded, bytes: &bytes, offset };
+        if record.verify(header.salt).is_err() {
+            return Ok(());
+        }
+        if let Some((hash, addr)) = tombstone(&record) {
+            visit(hash, addr);
+        }
+        offset += bytes.len() as u64;
+        if decoded.kind == RecordKind::Link {
+            let Ok((next, salt)) = link_target(&record) else { return Ok(()) };
+            store.region.see_size()?;
+            match store.region.view.segment(next) {
+                Ok(found) if found.kind == SegmentKind::Log && found.salt == salt => {
+                    (segment_offset, header) = (next, found);
+                }
+                _ => return Ok(()),
+            }
+            offset = segment_offset + SegmentHeader::BYTES;
+        }
+    }
+}
+
+/// Returns a copy of the record at `offset`, if there may be one that ends before `end`.
+fn copy_record(store: &Store, offset: u64, end: u64) -> Option<Vec<u8>> {
+    let storage = store.region.storage();
+    let end = end.min(store.region.view.file_bytes());
+    let room = end.checked_sub(offset).filter(|&room| room >= 8)?;
+    let mut bytes = storage.read(offset, room.min(LOOK_BYTES));
+    let header = RecordHeader::decode(&bytes, room, offset).ok()?;
+    let record_bytes = header.record_bytes();
+    if record_bytes > room {
+        return None;
+    }
+    if record_bytes > bytes.len() as u64 {
+        bytes = storage.read(offset, record_bytes);
+    }
+    bytes.truncate(record_bytes as usize);
+    Some(bytes)
+}
