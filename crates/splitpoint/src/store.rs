@@ -445,8 +445,8 @@ impl Store {
             path: self.region.storage().path().to_path_buf(),
             feature: Unsupported::Other,
             reason: format!(
-                "{what} of a file that another process may change; open it with \
-                 `Sharing::Exclusive`, or ask that process"
+                "{what} of a file that another process may change; open it exclusively, or ask that \
+                 process"
             ),
         })
     }
