@@ -497,8 +497,10 @@ mod tests {
                 assert_eq!(later.encode(), whole, "limit {limit}, cut {cut}");
             }
             for width in 2..6 {
-                let mut parts: Vec<PartialStats> =
-                    (0..300).step_by(37).map(|at| limited(at..(at + 37).min(300), limit)).collect();
+                let mut parts: Vec<PartialStats> = (0..300_u64)
+                    .step_by(37)
+                    .map(|at| limited(at..(at + 37).min(300), limit))
+                    .collect();
                 while parts.len() > 1 {
                     let merged = |parts: &[PartialStats]| {
                         parts[1..].iter().fold(parts[0].clone(), |mut sum, part| {
