@@ -41,6 +41,8 @@ pub struct Setup {
     seed: u64,
     reducer: Reducer,
     sampling: u32,
+    /// Most hashes that are kept; [`usize::MAX`] if there is no limit.
+    hash_limit: usize,
 }
 
 /// Bytes of a counter of one bucket: 4, and as many in a table of another reduction.
@@ -48,6 +50,8 @@ const COUNTER_BYTES: u64 = 8;
 /// Most bytes for a hash that is kept to find collisions: 8 in a vector that may just have doubled,
 /// 8 in the sorted copy, and 8 for a part of its bits or for slots of open addressing.
 const HASH_BYTES: u64 = 32;
+/// The sample that has the fewest hashes keeps one in 2 to this power.
+const SAMPLING_MAX: u32 = 63;
 
 impl Setup {
     /// Returns a measurement of a table with `bucket_count` buckets.
@@ -62,7 +66,7 @@ impl Setup {
         bucket_count: u64,
     ) -> Result<Self, Error> {
         let reducer = reduction.prepare(specimen.width_bits(), bucket_count)?;
-        Ok(Self { specimen, seed, reducer, sampling: 0 })
+        Ok(Self { specimen, seed, reducer, sampling: 0, hash_limit: usize::MAX })
     }
 
     /// Keeps only one in `2^sampling` hashes to find collisions, which takes less memory.
@@ -70,7 +74,16 @@ impl Setup {
     /// It keeps or drops equal hashes together, so the sample has `2^-sampling` of the pairs.
     #[must_use]
     pub fn sample_hashes(self, sampling: u32) -> Self {
-        Self { sampling: sampling.min(63), ..self }
+        Self { sampling: sampling.min(SAMPLING_MAX), ..self }
+    }
+
+    /// Keeps at most `limit` hashes to find collisions, whatever the number of keys is.
+    ///
+    /// With more, it samples them, by the smallest power of two that keeps so few. The sample does
+    /// not depend on the order of the keys, nor on how counts were merged.
+    #[must_use]
+    pub fn limit_hashes(self, limit: usize) -> Self {
+        Self { hash_limit: limit, ..self }
     }
 
     /// Returns the hash function.
@@ -88,7 +101,8 @@ impl Setup {
         self.reducer
     }
 
-    /// Returns the number of hashes that each kept one represents, as a power of two.
+    /// Returns the number of hashes that each kept one represents, as a power of two. With a limit,
+    /// it grows with the number of keys.
     pub fn sampling(&self) -> u32 {
         self.sampling
     }
@@ -97,7 +111,8 @@ impl Setup {
     /// bytes, without the keys.
     pub fn memory_bytes(&self, key_count: u64) -> u64 {
         let counters = self.reducer.bucket_count() * COUNTER_BYTES;
-        counters.saturating_add((key_count >> self.sampling).saturating_mul(HASH_BYTES))
+        let hashes = (key_count >> self.sampling).min(self.hash_limit as u64);
+        counters.saturating_add(hashes.saturating_mul(HASH_BYTES))
     }
 
     /// Checks that counting `key_count` keys takes at most `allowed_bytes` of memory.
@@ -128,9 +143,13 @@ impl Setup {
 
     /// Returns the text that identifies this measurement.
     fn description(&self) -> String {
-        let Self { specimen, seed, reducer, sampling } = self;
+        let Self { specimen, seed, reducer, sampling, hash_limit } = *self;
         let (reduction, bucket_count) = (reducer.reduction(), reducer.bucket_count());
-        format!("{} {seed:x} {reduction} {bucket_count} {sampling}", specimen.name())
+        let sample = match hash_limit {
+            usize::MAX => sampling.to_string(),
+            limit => format!("<={limit}"),
+        };
+        format!("{} {seed:x} {reduction} {bucket_count} {sample}", specimen.name())
     }
 }
 
@@ -188,8 +207,38 @@ impl PartialStats {
         self.bits.add(hash);
         if is_sampled(hash, self.setup.sampling) {
             self.hashes.push(hash);
+            if self.hashes.len() > self.setup.hash_limit {
+                self.thin();
+            }
         }
         self.setup.reducer.bucket_of(hash)
+    }
+
+    /// Samples the hashes until there are no more than the limit.
+    ///
+    /// The level that this ends with is the lowest that keeps so few of all hashes counted: that of a
+    /// part is never above it, since a part has fewer. So it is the same for every order and tree.
+    #[cold]
+    fn thin(&mut self) {
+        let (limit, mut sampling) = (self.setup.hash_limit, self.setup.sampling);
+        let mut by_level = [0_usize; 1 + SAMPLING_MAX as usize];
+        for &hash in &self.hashes {
+            by_level[mixed(hash).leading_zeros().min(SAMPLING_MAX) as usize] += 1;
+        }
+        let mut kept = self.hashes.len();
+        while kept > limit && sampling < SAMPLING_MAX {
+            kept -= by_level[sampling as usize];
+            sampling += 1;
+        }
+        self.sample(sampling);
+    }
+
+    /// Drops the hashes that a sample of one in `2^sampling` does not have.
+    fn sample(&mut self, sampling: u32) {
+        if sampling != self.setup.sampling {
+            self.setup.sampling = sampling;
+            self.hashes.retain(|&hash| is_sampled(hash, sampling));
+        }
     }
 
     /// Counts keys by their hashes and lengths.
@@ -224,7 +273,13 @@ impl PartialStats {
         self.key_count += other.key_count;
         self.key_bytes += other.key_bytes;
         self.bits.merge(&other.bits);
-        self.hashes.extend_from_slice(&other.hashes);
+        // Without a limit the two are equal.
+        self.sample(self.setup.sampling.max(other.setup.sampling));
+        let sampling = self.setup.sampling;
+        self.hashes.extend(other.hashes.iter().filter(|&&hash| is_sampled(hash, sampling)));
+        if self.hashes.len() > self.setup.hash_limit {
+            self.thin();
+        }
         for (bucket, &keys) in (0..).zip(&other.counters) {
             self.add_to_bucket(bucket, keys);
         }
@@ -419,6 +474,54 @@ mod tests {
             Err(Error::Memory { needed_bytes: (8 << 20) + 32_000, allowed_bytes: 1 << 20 })
         );
         assert_eq!(setup.memory_bytes(u64::MAX), u64::MAX);
+    }
+
+    fn limited(keys: impl Iterator<Item = u64>, limit: usize) -> PartialStats {
+        let specimen = Specimen::by_name("xxh3-64").unwrap();
+        let setup = Setup::new(specimen, 0, Reduction::LowMask, 4).unwrap().limit_hashes(limit);
+        let keys: Vec<[u8; 8]> = keys.map(u64::to_le_bytes).collect();
+        setup.count(keys.iter().map(<[u8; 8]>::as_slice))
+    }
+
+    /// One pass, every cut in two, and every tree of pieces of 37 keys that merges neighbors.
+    #[test]
+    fn a_limit_keeps_the_same_hashes_whatever_the_parts_and_their_order_are() {
+        for limit in [0, 1, 50, 299, 300] {
+            let whole = limited(0..300, limit);
+            assert!(whole.hashes.len() <= limit && (limit < 299 || whole.hashes.len() > 100));
+            assert_eq!(whole.setup.sampling == 0, limit == 300);
+            let whole = whole.encode();
+            for cut in 0..=300 {
+                let mut later = limited(cut..300, limit);
+                later.merge(&limited(0..cut, limit)).unwrap();
+                assert_eq!(later.encode(), whole, "limit {limit}, cut {cut}");
+            }
+            for width in 2..6 {
+                let mut parts: Vec<PartialStats> = (0..300_u64)
+                    .step_by(37)
+                    .map(|at| limited(at..(at + 37).min(300), limit))
+                    .collect();
+                while parts.len() > 1 {
+                    let merged = |parts: &[PartialStats]| {
+                        parts[1..].iter().fold(parts[0].clone(), |mut sum, part| {
+                            sum.merge(part).unwrap();
+                            sum
+                        })
+                    };
+                    parts = parts.chunks(width).map(merged).collect();
+                }
+                assert_eq!(parts[0].encode(), whole, "limit {limit}, width {width}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_drops_no_more_hashes_than_it_must() {
+        let (kept, all) = (limited(0..1000, 100), limited(0..1000, usize::MAX));
+        let of_level =
+            |sampling| all.hashes().iter().filter(|&&hash| is_sampled(hash, sampling)).count();
+        assert_eq!(kept.hashes.len(), of_level(kept.setup.sampling));
+        assert!(of_level(kept.setup.sampling - 1) > 100);
     }
 
     #[test]

@@ -126,6 +126,9 @@ pub struct KeyFacts {
     pub duplicate_count: u64,
     /// What the lab did with them.
     pub duplicates: Duplicates,
+    /// How many of the keys are different, by an estimate where nobody compared them.
+    #[serde(default)]
+    pub distinct_estimate: Option<DistinctEstimate>,
     /// Empty lines, which the lab skipped.
     pub blank_count: u64,
     /// Lines that end in a carriage return, which is part of the key.
@@ -135,6 +138,15 @@ pub struct KeyFacts {
     pub nul_count: u64,
     /// The first few keys, with unprintable bytes escaped.
     pub examples: Vec<String>,
+}
+
+/// How many keys are different, by a sketch of them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DistinctEstimate {
+    /// Their number, at most that of all keys.
+    pub key_count: f64,
+    /// The standard deviation of that number, as a share of it.
+    pub deviation: f64,
 }
 
 /// The keys whose length is in a range.

@@ -19,14 +19,27 @@ impl<'py> ByteString<'py> {
     /// `TypeError` for anything but bytes, text and buffers; `UnicodeEncodeError` for text with
     /// unpaired surrogates.
     pub(crate) fn of(object: &Bound<'py, PyAny>, role: &str) -> PyResult<Self> {
-        if let Ok(bytes) = object.cast::<PyBytes>() {
-            return Ok(Self::Bytes(bytes.clone()));
+        Self::owned(object.clone(), role)
+    }
+
+    /// The same, for an object that the caller needs no more.
+    #[inline]
+    pub(crate) fn owned(object: Bound<'py, PyAny>, role: &str) -> PyResult<Self> {
+        match object.cast_into::<PyBytes>() {
+            Ok(bytes) => Ok(Self::Bytes(bytes)),
+            Err(other) => Self::of_other(other.into_inner(), role),
         }
-        if let Ok(text) = object.cast::<PyString>() {
-            text.to_str()?;
-            return Ok(Self::Text(text.clone()));
-        }
-        let Ok(view) = PyMemoryView::from(object) else {
+    }
+
+    fn of_other(object: Bound<'py, PyAny>, role: &str) -> PyResult<Self> {
+        let object = match object.cast_into::<PyString>() {
+            Ok(text) => {
+                text.to_str()?;
+                return Ok(Self::Text(text));
+            }
+            Err(other) => other.into_inner(),
+        };
+        let Ok(view) = PyMemoryView::from(&object) else {
             let found = object.get_type().name()?;
             return Err(PyTypeError::new_err(format!(
                 "a {role} is bytes, str or a buffer, not {found}"
@@ -55,6 +68,16 @@ pub(crate) fn key<'py>(object: &Bound<'py, PyAny>) -> PyResult<ByteString<'py>> 
     ByteString::of(object, "key")
 }
 
+/// Takes what an iterator has returned as a key.
+///
+/// # Errors
+///
+/// As [`ByteString::of`].
+#[inline]
+pub(crate) fn key_of(object: Bound<'_, PyAny>) -> PyResult<ByteString<'_>> {
+    ByteString::owned(object, "key")
+}
+
 /// Takes `object` as a value.
 ///
 /// # Errors
@@ -62,6 +85,16 @@ pub(crate) fn key<'py>(object: &Bound<'py, PyAny>) -> PyResult<ByteString<'py>> 
 /// As [`ByteString::of`].
 pub(crate) fn value<'py>(object: &Bound<'py, PyAny>) -> PyResult<ByteString<'py>> {
     ByteString::of(object, "value")
+}
+
+/// Takes what an iterator has returned as a value.
+///
+/// # Errors
+///
+/// As [`ByteString::of`].
+#[inline]
+pub(crate) fn value_of(object: Bound<'_, PyAny>) -> PyResult<ByteString<'_>> {
+    ByteString::owned(object, "value")
 }
 
 /// Takes `object` as a value, or as the absence of one if it is Python's `None`.

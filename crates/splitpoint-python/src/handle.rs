@@ -1,7 +1,8 @@
 //! The state of an open table that calls, scans and views share, and its end.
 
 use std::any::Any;
-use std::path::PathBuf;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
@@ -50,42 +51,78 @@ pub(crate) fn note_fork() {
     FORK_COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
+/// The process that opened a table, for what may outlive it: an iterator, a snapshot, a transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    /// As errors name it.
+    path: Arc<Path>,
+    /// Whether another process, the parent, may change it after a fork.
+    is_shared_after_fork: bool,
+    /// [`FORK_COUNT`] of the process.
+    fork_count: u64,
+}
+
+impl Origin {
+    /// Returns whether this process is a fork of it.
+    fn is_forked(&self) -> bool {
+        FORK_COUNT.load(Ordering::Relaxed) != self.fork_count
+    }
+
+    /// Returns whether a call would wait for a thread of the parent, or read what the parent changes.
+    #[inline]
+    fn is_lost(&self) -> bool {
+        self.is_shared_after_fork && self.is_forked()
+    }
+
+    /// Refuses to go on with it in a child. It takes no lock, which a thread of the parent may hold.
+    ///
+    /// # Errors
+    ///
+    /// `splitpoint.error` with code `forked`.
+    #[inline]
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_lost() { Err(error::forked(py, &self.path)) } else { Ok(()) }
+    }
+}
+
 /// An open table.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) access: Access,
-    /// As errors name it.
-    pub(crate) path: PathBuf,
-    /// The same, whatever the working directory is by now.
+    pub(crate) origin: Origin,
+    /// Its path, whatever the working directory is by now.
     absolute: PathBuf,
     /// What opened it.
     options: Options,
     pub(crate) is_read_only: bool,
     /// Views of values that Python has not released.
     views: AtomicUsize,
-    /// Whether another process, the parent, may change it after a fork.
-    is_shared_after_fork: bool,
-    /// [`FORK_COUNT`] of the process that opened it.
-    fork_count: u64,
 }
 
 impl Opened {
-    pub(crate) fn new(access: Access, path: PathBuf, options: Options) -> Self {
+    pub(crate) fn new(access: Access, path: &Path, options: Options) -> Self {
         let mut opened = Self {
             access,
-            absolute: std::path::absolute(&path).unwrap_or_else(|_| path.clone()),
-            path,
+            absolute: std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()),
+            origin: Origin {
+                path: path.into(),
+                is_shared_after_fork: false,
+                fork_count: FORK_COUNT.load(Ordering::Relaxed),
+            },
             options,
             is_read_only: false,
             views: AtomicUsize::new(0),
-            is_shared_after_fork: false,
-            fork_count: FORK_COUNT.load(Ordering::Relaxed),
         };
         let capabilities = opened.table().capabilities();
         opened.is_read_only = capabilities.is_read_only;
         let has_file = !capabilities.durability.is_empty();
-        opened.is_shared_after_fork = has_file && !capabilities.is_read_only;
+        opened.origin.is_shared_after_fork = has_file && !capabilities.is_read_only;
         opened
+    }
+
+    /// Returns the path, as errors name it.
+    pub(crate) fn path(&self) -> &Path {
+        &self.origin.path
     }
 
     pub(crate) fn table(&self) -> &dyn Table {
@@ -104,7 +141,7 @@ impl Opened {
         match &self.access {
             Access::Store(store) => Ok(store),
             Access::Other(_) => Err(Error::Unsupported {
-                path: self.path.clone(),
+                path: self.path().to_path_buf(),
                 feature: Unsupported::Other,
                 reason: format!("only a store has `{what}`"),
             }),
@@ -113,19 +150,13 @@ impl Opened {
 
     /// Returns whether this process is a fork of the one that opened the table.
     pub(crate) fn is_forked(&self) -> bool {
-        FORK_COUNT.load(Ordering::Relaxed) != self.fork_count
-    }
-
-    /// Returns whether a call would wait for a thread of the parent, or read what the parent changes.
-    #[inline]
-    fn is_lost(&self) -> bool {
-        self.is_shared_after_fork && self.is_forked()
+        self.origin.is_forked()
     }
 
     /// Returns the exception for an error of this table.
     pub(crate) fn raise(&self, py: Python<'_>, error: &Error) -> PyErr {
         if error.kind() == ErrorKind::Poisoned && self.is_forked() {
-            return error::forked(py, &self.path);
+            return error::forked(py, self.path());
         }
         error::raise(py, error)
     }
@@ -138,6 +169,31 @@ impl Opened {
     /// Counts a view less.
     pub(crate) fn remove_view(&self) {
         self.views.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A table during a call, as long as which it is not closed.
+///
+/// The outer count is that of the calls, the inner one that of what borrows from the table also.
+#[derive(Clone, Debug)]
+pub(crate) struct Call(Arc<Arc<Opened>>);
+
+impl Deref for Call {
+    type Target = Opened;
+
+    fn deref(&self) -> &Opened {
+        &self.0
+    }
+}
+
+impl Call {
+    fn new(opened: Opened) -> Self {
+        Self(Arc::new(Arc::new(opened)))
+    }
+
+    /// Returns the table for what borrows from it beyond the call.
+    pub(crate) fn table_to_borrow(&self) -> Arc<Opened> {
+        Arc::clone(&self.0)
     }
 }
 
@@ -161,13 +217,13 @@ impl<T: Send> Ends for Mutex<Option<T>> {
 /// A table, open or closed.
 #[derive(Debug)]
 pub(crate) struct Handle {
-    slot: RwLock<Option<Arc<Opened>>>,
+    slot: RwLock<Option<Call>>,
     attached: Mutex<Vec<Weak<dyn Ends>>>,
 }
 
 impl Handle {
     pub(crate) fn new(opened: Opened) -> Self {
-        Self { slot: RwLock::new(Some(Arc::new(opened))), attached: Mutex::default() }
+        Self { slot: RwLock::new(Some(Call::new(opened))), attached: Mutex::default() }
     }
 
     /// Returns the table, for a call that may take long or run Python code.
@@ -175,11 +231,12 @@ impl Handle {
     /// # Errors
     ///
     /// `splitpoint.error` with code `closed`.
-    pub(crate) fn opened(&self, py: Python<'_>) -> PyResult<Arc<Opened>> {
+    pub(crate) fn opened(&self, py: Python<'_>) -> PyResult<Call> {
         let opened = self.slot().clone();
         // Without the lock: an exception is made by Python code.
         let opened = opened.ok_or_else(|| error::closed(py))?;
-        if opened.is_lost() { Err(error::forked(py, &opened.path)) } else { Ok(opened) }
+        opened.origin.check(py)?;
+        Ok(opened)
     }
 
     /// Calls `work` on the table. It must not run Python code, which may close the table.
@@ -190,7 +247,7 @@ impl Handle {
     #[inline]
     pub(crate) fn with<R>(&self, py: Python<'_>, work: impl FnOnce(&Opened) -> R) -> PyResult<R> {
         let slot = self.slot();
-        let made = slot.as_deref().filter(|opened| !opened.is_lost()).map(work);
+        let made = slot.as_deref().filter(|opened| !opened.origin.is_lost()).map(work);
         drop(slot);
         // What is missing, `opened` says.
         made.map_or_else(|| self.opened(py).and(Err(error::closed(py))), Ok)
@@ -217,7 +274,7 @@ impl Handle {
         begin: impl FnOnce(Arc<Opened>) -> Result<T> + Send,
     ) -> PyResult<Attached<T>> {
         let opened = self.opened(py)?;
-        let begun = py.detach(|| begin(opened.clone()));
+        let begun = py.detach(|| begin(opened.table_to_borrow()));
         let begun = begun.map_err(|error| opened.raise(py, &error))?;
         let begun = Arc::new(Mutex::new(Some(begun)));
         {
@@ -228,7 +285,7 @@ impl Handle {
         }
         // A `close` that has ended the others before this one was among them has emptied the slot before
         // that.
-        let is_open = self.slot().as_ref().is_some_and(|now| Arc::ptr_eq(now, &opened));
+        let is_open = self.slot().as_ref().is_some_and(|now| Arc::ptr_eq(&now.0, &opened.0));
         if is_open {
             return Ok(begun);
         }
@@ -236,7 +293,7 @@ impl Handle {
         Err(error::closed(py))
     }
 
-    fn slot(&self) -> RwLockReadGuard<'_, Option<Arc<Opened>>> {
+    fn slot(&self) -> RwLockReadGuard<'_, Option<Call>> {
         self.slot.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -244,12 +301,12 @@ impl Handle {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the table away from other threads and ends what borrows from it.
+    /// Takes the table away from other threads.
     ///
     /// # Errors
     ///
     /// `BufferError` while a view is open; then nothing has changed.
-    fn take(&self, py: Python<'_>) -> PyResult<Option<Arc<Opened>>> {
+    fn take(&self) -> PyResult<Option<Call>> {
         let taken = {
             let mut slot = self.slot.write().unwrap_or_else(PoisonError::into_inner);
             match slot.as_ref().map_or(0, |opened| opened.views.load(Ordering::Relaxed)) {
@@ -257,14 +314,17 @@ impl Handle {
                 views => Err(views),
             }
         };
-        let opened = taken.map_err(|views| {
+        taken.map_err(|views| {
             PyBufferError::new_err(format!(
                 "cannot close the table: {views} of its values are viewed; release the views first"
             ))
-        })?;
+        })
+    }
+
+    /// Ends what borrows from the table that was taken.
+    fn end_attached(&self, py: Python<'_>) {
         let attached: Vec<_> = self.attached().drain(..).filter_map(|it| it.upgrade()).collect();
         py.detach(|| attached.iter().for_each(|it| it.end()));
-        Ok(opened)
     }
 
     /// Closes the table. Other threads finish their calls, and the last of them closes the file.
@@ -273,57 +333,86 @@ impl Handle {
     ///
     /// As [`take`](Self::take). Those of the library: the table is closed nevertheless.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(opened) = self.take(py)? else { return Ok(()) };
+        let Some(opened) = self.take()? else { return Ok(()) };
+        self.end_attached(py);
         py.detach(|| close(opened)).map_err(|error| error::raise(py, &error))
     }
 
     /// Moves the live records of a store into a new file of the same name, as small as they allow.
-    /// Meanwhile the table is closed for other threads.
+    /// Meanwhile the table is closed for other threads, and what borrows from it ends.
     ///
     /// # Errors
     ///
     /// As [`take`](Self::take); `splitpoint.error` with code `locked` if another thread is in a
-    /// call, and the errors of [`rehash`], which needs the file for itself. If another process takes
-    /// the file meanwhile, the table is closed.
+    /// call, or another handle reads the file; after these nothing has ended. The errors of [`rehash`],
+    /// which needs the file for itself. If another process takes the file meanwhile, the table is
+    /// closed.
     pub(crate) fn reorganize(&self, py: Python<'_>) -> PyResult<()> {
-        let (is_in_file, is_read_only) = self.with(py, |opened| {
-            let has_file = !opened.table().capabilities().durability.is_empty();
-            let is_store = matches!(opened.access, Access::Store(_));
-            (is_store && has_file, opened.is_read_only)
-        })?;
-        if is_read_only {
-            return Err(error::raise(py, &Error::ReadOnly));
-        }
-        if !is_in_file {
+        if !self.can_be_reorganized(py)? {
             return Ok(());
         }
-        let Some(opened) = self.take(py)? else { return Err(error::closed(py)) };
+        let Some(opened) = self.take()? else { return Err(error::closed(py)) };
         let set =
             |opened| *self.slot.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
-        let Opened { access, path, absolute, options, .. } = match Arc::try_unwrap(opened) {
+        let locked = |path: &Path| {
+            let path = path.to_path_buf();
+            error::raise(py, &Error::Locked { path, pid: None })
+        };
+        let opened = match Arc::try_unwrap(opened.0) {
             Ok(opened) => opened,
             Err(shared) => {
                 // Another thread is in a call.
-                let path = shared.path.clone();
-                set(shared);
-                return Err(error::raise(py, &Error::Locked { path, pid: None }));
+                let path = shared.origin.path.clone();
+                set(Call(shared));
+                return Err(locked(&path));
+            }
+        };
+        self.end_attached(py);
+        let Opened { access, origin, absolute, options, .. } = match Arc::try_unwrap(opened) {
+            Ok(opened) => opened,
+            Err(shared) => {
+                // Another thread is in a call of what has just ended.
+                let path = shared.origin.path.clone();
+                set(Call(Arc::new(shared)));
+                return Err(locked(&path));
             }
         };
         let reopened = py.detach(|| {
             access.close()?;
             let moved = rehash(&absolute);
             let store = options.clone().create(Create::Never).open(&absolute)?;
-            let opened = Opened::new(Access::Store(store), path, options);
-            set(Arc::new(Opened { absolute, ..opened }));
+            let opened = Opened::new(Access::Store(store), &origin.path, options);
+            set(Call::new(Opened { absolute, ..opened }));
             moved.map(drop)
         });
         reopened.map_err(|error| error::raise(py, &error))
     }
+
+    /// Returns whether the table is a store in a file.
+    ///
+    /// # Errors
+    ///
+    /// `splitpoint.error` with code `read_only`, and with code `locked` if another handle reads the
+    /// file: it would be refused later, when what borrows from the table has ended.
+    fn can_be_reorganized(&self, py: Python<'_>) -> PyResult<bool> {
+        let opened = self.opened(py)?;
+        let has_file = !opened.table().capabilities().durability.is_empty();
+        let Access::Store(store) = &opened.access else { return Ok(false) };
+        if opened.is_read_only {
+            return Err(error::raise(py, &Error::ReadOnly));
+        }
+        let readers = py.detach(|| Ok(store.stats()?.readers));
+        let readers = readers.map_err(|error| opened.raise(py, &error))?;
+        let Some(reader) = readers.first().filter(|_| has_file) else { return Ok(has_file) };
+        let (path, pid) = (opened.path().to_path_buf(), Some(reader.pid));
+        Err(error::raise(py, &Error::Locked { path, pid }))
+    }
 }
 
 /// Closes a table for this thread; the last thread to do so closes the file.
-fn close(opened: Arc<Opened>) -> Result<()> {
-    let is_forked = opened.is_forked();
+fn close(call: Call) -> Result<()> {
+    let (is_forked, opened) = (call.is_forked(), call.table_to_borrow());
+    drop(call);
     match Arc::try_unwrap(opened) {
         // The parent's table is not this process's to close.
         Ok(opened) if is_forked => {

@@ -19,6 +19,7 @@ use crate::error;
 /// Those of the interpreter.
 pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<partial::Counts>()?;
+    module.add_class::<partial::Sketch>()?;
     module.add_class::<study::Study>()?;
     module.add_function(wrap_pyfunction!(study::measure, module)?)?;
     module.add_function(wrap_pyfunction!(partial::add_keys, module)?)?;

@@ -116,7 +116,7 @@ pub(crate) fn open_url(url: &Path, flag: Flag, options: Options) -> Result<Opene
     let table = splitpoint::open_with(url, &options)?;
     // Errors name the file.
     let place = url.to_str().and_then(|url| url.strip_prefix("file:")).map_or(url, Path::new);
-    Ok(Opened::new(Access::of(table), place.to_path_buf(), options))
+    Ok(Opened::new(Access::of(table), place, options))
 }
 
 /// Opens the file at `path`; a new one gets `mode` before the umask.
@@ -142,7 +142,7 @@ pub(crate) fn open_path(path: &Path, flag: Flag, mode: u32, options: Options) ->
     } else {
         table
     };
-    Ok(Opened::new(Access::of(table), path.to_path_buf(), options))
+    Ok(Opened::new(Access::of(table), path, options))
 }
 
 /// Returns a path that is not taken for a URL, even if a colon is in the name.

@@ -10,7 +10,7 @@ use self_cell::self_cell;
 use splitpoint::{Entries, Entry, Error, Result};
 
 use crate::error;
-use crate::handle::{Access, Opened};
+use crate::handle::{Access, Opened, Origin};
 use crate::snapshot::Moment;
 
 /// Records that an iterator takes from the scan at a time, without the interpreter's lock.
@@ -188,6 +188,7 @@ pub(crate) enum Part {
 pub(crate) struct Scan {
     walk: Arc<dyn Walks>,
     part: Part,
+    origin: Origin,
 }
 
 impl fmt::Debug for Scan {
@@ -197,8 +198,8 @@ impl fmt::Debug for Scan {
 }
 
 impl Scan {
-    pub(crate) fn new(walk: Arc<dyn Walks>, part: Part) -> Self {
-        Self { walk, part }
+    pub(crate) fn new(walk: Arc<dyn Walks>, part: Part, origin: Origin) -> Self {
+        Self { walk, part, origin }
     }
 }
 
@@ -209,6 +210,7 @@ impl Scan {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.origin.check(py)?;
         let record = match self.walk.next_read() {
             Some(record) => Some(record),
             None => self.next_unread(py)?,

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use self_cell::self_cell;
 
-use crate::handle::{Attached, Opened};
+use crate::handle::{Attached, Opened, Origin};
 use crate::scan::{Part, Scan, Source, Walk};
 use crate::table::{Table, get_in_chunks};
 use crate::{bytes, error};
@@ -28,6 +28,7 @@ self_cell!(
 pub(crate) struct Snapshot {
     table: Py<Table>,
     moment: Attached<Arc<Moment>>,
+    origin: Origin,
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -42,6 +43,7 @@ impl Snapshot {
     }
 
     fn moment(&self, py: Python<'_>) -> PyResult<Arc<Moment>> {
+        self.origin.check(py)?;
         self.open().ok_or_else(|| error::ended(py, "snapshot"))
     }
 
@@ -60,7 +62,7 @@ impl Snapshot {
         let moment = self.moment(py)?;
         let handle = &self.table.get().handle;
         let walk = handle.attach(py, |_| Walk::begin(Source::Snapshot(moment)))?;
-        Ok(Scan::new(walk, part))
+        Ok(Scan::new(walk, part, self.origin.clone()))
     }
 }
 
@@ -71,8 +73,10 @@ impl Snapshot {
         let begin = |opened: Arc<Opened>| {
             Moment::try_new(opened, |opened| opened.store("snapshot")?.snapshot()).map(Arc::new)
         };
-        let moment = table.get().handle.attach(table.py(), begin)?;
-        Ok(Self { table: table.unbind(), moment })
+        let handle = &table.get().handle;
+        let origin = handle.opened(table.py())?.origin.clone();
+        let moment = handle.attach(table.py(), begin)?;
+        Ok(Self { table: table.unbind(), moment, origin })
     }
 
     fn __getitem__<'py>(
@@ -133,6 +137,10 @@ impl Snapshot {
 
     /// Give back what the snapshot keeps in the table. Closing it again has no effect.
     fn close(&self, py: Python<'_>) {
+        if self.origin.check(py).is_err() {
+            // It is the parent's to end.
+            return;
+        }
         let ended = self.moment.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(ended));
     }

@@ -1,7 +1,6 @@
 //! The native half of `splitpoint.Table`; `python/splitpoint/_table.py` has the other.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyError, PyValueError};
@@ -9,7 +8,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMemoryView, PySlice};
 use splitpoint::hash::HashFunction;
 use splitpoint::{Change, Durability, Options, PutMode, Result, TableExt as _, Value};
-use splitpoint_lab::report;
 
 use crate::bytes::{self, ByteString};
 use crate::handle::{Access, Handle, Opened};
@@ -21,6 +19,8 @@ use crate::{durability, error, watch};
 
 /// Keys that `get_many` looks up between two looks for Ctrl-C, and records that `put_many` stores.
 const CHUNK: usize = 1024;
+/// Records of a batch for which room is made before their number is known.
+const BATCH: usize = 256;
 
 /// An open table. `splitpoint.Table` derives from it, and documents the methods.
 #[pyclass(frozen, subclass, weakref, module = "splitpoint._native")]
@@ -46,8 +46,9 @@ impl Table {
     }
 
     fn scan(&self, py: Python<'_>, part: Part) -> PyResult<Scan> {
+        let origin = self.handle.opened(py)?.origin.clone();
         let walk = self.handle.attach(py, |opened| Walk::begin(Source::Table(opened)))?;
-        Ok(Scan::new(walk, part))
+        Ok(Scan::new(walk, part, origin))
     }
 
     fn find<'py>(
@@ -367,7 +368,8 @@ impl Table {
     #[pyo3(name = "_pin")]
     fn pin(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Pinned>> {
         let (key, opened) = (bytes::key(key)?, self.handle.opened(py)?);
-        Pinned::find(opened.clone(), key.as_slice()).map_err(|error| opened.raise(py, &error))
+        Pinned::find(opened.table_to_borrow(), key.as_slice())
+            .map_err(|error| opened.raise(py, &error))
     }
 
     /// Delete every key.
@@ -441,12 +443,6 @@ impl Table {
         Ok(dict)
     }
 
-    /// Return the chain histogram beside the ideal, as a page.
-    #[pyo3(name = "_chains_html")]
-    fn chains_html(&self, py: Python<'_>) -> PyResult<String> {
-        self.long(py, |opened| Ok(report::chains(&opened.table().stats()?.chains).html()))
-    }
-
     /// Return the fields of `splitpoint.Lookups`, or None if lookups are not counted.
     #[pyo3(name = "_lookups")]
     fn lookups_tuple(&self, py: Python<'_>) -> PyResult<Option<(u64, u64, u64, u64)>> {
@@ -511,7 +507,7 @@ pub(crate) fn get_in_chunks<'py, 'table>(
     let mut keys = keys.try_iter()?;
     loop {
         let chunk: Vec<ByteString<'py>> =
-            keys.by_ref().take(CHUNK).map(|key| bytes::key(&key?)).collect::<PyResult<_>>()?;
+            keys.by_ref().take(CHUNK).map(|key| bytes::key_of(key?)).collect::<PyResult<_>>()?;
         let slices: Vec<&[u8]> = chunk.iter().map(ByteString::as_slice).collect();
         let found = py.detach(|| find(&slices));
         for value in found.map_err(|error| opened.raise(py, &error))? {
@@ -529,7 +525,7 @@ pub(crate) fn get_in_chunks<'py, 'table>(
 
 /// Stores pairs up to the first that fails, and looks for Ctrl-C between chunks.
 fn put_in_chunks(
-    opened: &Arc<Opened>,
+    opened: &Opened,
     pairs: &Bound<'_, PyAny>,
     level: Option<Durability>,
 ) -> PyResult<()> {
@@ -539,10 +535,11 @@ fn put_in_chunks(
         level.map(|level| if level == Durability::Sync { Durability::Buffered } else { level });
     let mut pairs = pairs_of(pairs)?;
     loop {
-        let mut chunk: Vec<(ByteString<'_>, ByteString<'_>)> = Vec::with_capacity(CHUNK);
+        let expected = pairs.size_hint().0.clamp(BATCH, CHUNK);
+        let mut chunk: Vec<(ByteString<'_>, ByteString<'_>)> = Vec::with_capacity(expected);
         let taken = pairs.by_ref().take(CHUNK).try_for_each(|pair| {
             let (key, value) = pair?;
-            chunk.push((bytes::key(&key)?, bytes::value(&value)?));
+            chunk.push((bytes::key_of(key)?, bytes::value_of(value)?));
             Ok::<(), PyErr>(())
         });
         let slices: Vec<(&[u8], &[u8])> =

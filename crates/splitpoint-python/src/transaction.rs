@@ -8,7 +8,7 @@ use pyo3::types::PyBytes;
 use self_cell::self_cell;
 use splitpoint::{Error, Result, TransactionScan};
 
-use crate::handle::{Attached, Opened};
+use crate::handle::{Attached, Opened, Origin};
 use crate::scan::{Ahead, Next, Part, Record, Scan, Walks};
 use crate::table::{Table, level};
 use crate::{bytes, error};
@@ -86,6 +86,7 @@ impl Drop for WorkScan {
 #[pyclass(frozen, subclass, weakref, module = "splitpoint._native")]
 pub(crate) struct Transaction {
     work: Attached<Work>,
+    origin: Origin,
     /// Nobody else may hold the table, which closes itself when it is dropped.
     _table: Py<Table>,
 }
@@ -116,6 +117,7 @@ impl Transaction {
         py: Python<'_>,
         what: impl FnOnce(&mut Parts<'_>) -> Option<Result<R>> + Send,
     ) -> PyResult<R> {
+        self.origin.check(py)?;
         let made: Option<std::result::Result<R, (Arc<Opened>, Error)>> = py.detach(|| {
             let mut slot = self.slot();
             slot.as_mut()?.with_dependent_mut(|opened, parts| {
@@ -158,7 +160,11 @@ impl Transaction {
                 parts.scans.len() - 1
             }))
         })?;
-        Ok(Scan::new(Arc::new(WorkScan { work: self.work.clone(), number }), part))
+        Ok(Scan::new(
+            Arc::new(WorkScan { work: self.work.clone(), number }),
+            part,
+            self.origin.clone(),
+        ))
     }
 }
 
@@ -172,8 +178,10 @@ impl Transaction {
                 Ok(Parts { transaction, scans: Vec::new() })
             })
         };
-        let work = table.get().handle.attach(table.py(), begin)?;
-        Ok(Self { work, _table: table.unbind() })
+        let handle = &table.get().handle;
+        let origin = handle.opened(table.py())?.origin.clone();
+        let work = handle.attach(table.py(), begin)?;
+        Ok(Self { work, origin, _table: table.unbind() })
     }
 
     fn __getitem__<'py>(
@@ -295,6 +303,10 @@ impl Transaction {
 
     /// End the transaction without its changes. After `commit` this has no effect.
     fn close(&self, py: Python<'_>) {
+        if self.origin.check(py).is_err() {
+            // It is the parent's to end.
+            return;
+        }
         py.detach(|| {
             let ended = self.slot().take();
             drop(ended);

@@ -1,8 +1,11 @@
 """Keys from other packages: columns of Arrow, and collections of Dask."""
 
 import array
+import gzip
 import importlib
+import pathlib
 import random
+import tempfile
 import unittest
 
 from splitpoint import lab
@@ -180,7 +183,7 @@ class Dask(unittest.TestCase):
     OPTIONS = {"hash": ["xxh3-64", "fnv1a-32"], "buckets": 256, "reduction": "range", "seed": 7}
 
     def serial(self, keys):
-        made = lab.Partial(**self.OPTIONS)
+        made = lab.Partial(**self.OPTIONS, sample_hashes="auto")
         made.add(keys)
         return made.to_bytes()
 
@@ -216,6 +219,47 @@ class Dask(unittest.TestCase):
         self.assertEqual(self.counted(chunks), numbers)
         delayed = [dask.delayed(pyarrow.array)(self.KEYS[:9]), dask.delayed(self.KEYS[9:])]
         self.assertEqual(self.counted(delayed), expected)
+
+    def test_files_are_collections_of_the_keys_in_a_column_or_in_their_lines(self):
+        keys = [*self.KEYS, "007", "NA", "a,b", 'say "x"']
+        with tempfile.TemporaryDirectory() as name:
+            directory = pathlib.Path(name)
+            for index in range(3):
+                part = keys[index::3]
+                lines = "\n".join(part) + "\n\n"
+                (directory / f"{index}.txt").write_text(lines)
+                (directory / f"{index}.log.gz").write_bytes(gzip.compress(lines.encode()))
+                frame = pandas.DataFrame({"number": range(len(part)), "user": part})
+                frame.to_csv(directory / f"{index}.csv", index=False)
+                frame.to_csv(directory / f"{index}.tsv.gz", index=False, sep="\t")
+                (directory / "table.parquet").mkdir(exist_ok=True)
+                frame.to_parquet(directory / "table.parquet" / f"{index}.parquet", row_group_size=300)
+            expected = self.serial(keys)
+            for pattern in ("*.txt", "*.log.gz"):
+                self.assertEqual(self.counted(f"{name}/{pattern}"), expected)
+            for pattern in ("*.csv", "*.tsv.gz", "table.parquet/*.parquet", "table.parquet"):
+                self.assertEqual(self.counted(f"{name}/{pattern}", "user"), expected)
+            self.assertEqual(self.counted(directory / "table.parquet", "user"), expected)
+            first = self.serial([line for line in keys[::3]])
+            self.assertEqual(self.counted(directory / "0.txt"), first)
+            different = self.serial(dict.fromkeys(keys))
+            self.assertEqual(self.counted(f"{name}/*.txt", distinct=True), different)
+            self.assertEqual(self.counted(f"{name}/*.csv", "user", distinct=True), different)
+            for pattern, column in (("table.parquet", "user"), ("*.txt", None)):
+                report = lab_dask.analyze(f"{name}/{pattern}", column, scheduler="sync")
+                self.assertEqual(report.results[0]["bucket_count"], 4096)
+                self.assertEqual(report.results[0]["key_count"], len(keys))
+            for path, column, words in (
+                ("*.csv", None, "name the column of .* that has the keys"),
+                ("table.parquet", None, "name the column"),
+                ("*.txt", "user", "it has no columns"),
+            ):
+                with self.assertRaisesRegex(ValueError, words):
+                    lab_dask.partials(f"{name}/{path}", column, buckets=8)
+
+    def test_the_report_says_that_keys_come_again(self):
+        report = lab_dask.analyze(self.bag(npartitions=3), scheduler="sync")
+        self.assertRegex(report.to_html(), r"about 1\d\S*\s% of the keys come again, within")
 
     def test_the_report_is_that_of_a_measurement(self):
         whole = lab.measure(self.KEYS, ["xxh3-64", "djb2"], duplicates="keep")

@@ -266,6 +266,34 @@ class Partials(unittest.TestCase):
             self.assertEqual(ours["rows"], theirs["rows"])
             self.assertEqual(ours["verdict"], theirs["verdict"])
 
+    def test_few_hashes_are_all_kept_by_themselves(self):
+        made = [lab.Partial("xxh3-64", buckets=64, sample_hashes=it) for it in (0, "auto")]
+        for partial in made:
+            partial.add(keys_of(1000))
+        kept, by_itself = made
+        self.assertEqual(kept.report().results, by_itself.report().results)
+        again = lab.Partial.from_bytes(by_itself.to_bytes())
+        self.assertEqual(again.merge(by_itself).key_count, 2000)
+        with self.assertRaises(ValueError):
+            kept.merge(by_itself)
+        with self.assertRaisesRegex(ValueError, "a number or 'auto', not \"often\""):
+            lab.Partial("xxh3-64", buckets=64, sample_hashes="often")
+
+    def test_the_report_says_about_how_many_keys_come_again(self):
+        made = lab.Partial("xxh3-64", buckets=64)
+        made.add(keys_of(6000))
+        self.assertAlmostEqual(made.distinct_estimate, 6000, delta=300)
+        page = made.report().to_html()
+        self.assertRegex(page, r"at most \S+\s% of the keys, by an estimate")
+        self.assertNotIn("come again", page)
+        made += made
+        made.add(keys_of(6000, 3000))
+        self.assertAlmostEqual(made.distinct_estimate, 9000, delta=450)
+        self.assertRegex(made.report().to_html(), r"about \S+\s% of the keys come again, within")
+        facts = made.report().to_dict()["keys"]["distinct_estimate"]
+        self.assertEqual(round(facts["key_count"]), made.distinct_estimate)
+        self.assertEqual(lab.Partial("xxh3-64", buckets=64).distinct_estimate, 0)
+
     def test_a_sample_of_the_hashes_takes_less_space(self):
         sizes = []
         for sample in (0, 4):

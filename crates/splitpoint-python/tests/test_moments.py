@@ -198,6 +198,29 @@ class Transactions(Moments):
             transaction.commit()
         self.assertIn("a", self.table)
 
+    def test_a_reorganize_that_is_refused_has_ended_nothing(self):
+        self.table.update({f"{i}": "" for i in range(500)})
+        keys, snapshot, transaction = iter(self.table), self.table.snapshot(), self.table.transaction()
+        next(keys)
+        transaction["own"] = "1"
+        with splitpoint.open(self.path(), "r"):
+            self.assert_code("locked", self.table.reorganize)
+
+        def within():
+            self.assert_code("locked", self.table.reorganize)
+            yield "within", "1"
+
+        # Another call goes on.
+        self.table.put_many(within())
+        with self.table.view("1"), self.assertRaises(BufferError):
+            self.table.reorganize()
+        self.assertEqual(len(list(keys)), 499)
+        self.assertEqual(len(snapshot), 500)
+        transaction.commit()
+        self.assertEqual((self.table["own"], len(self.table)), (b"1", 502))
+        self.table.reorganize()
+        self.assert_code("closed", snapshot.get, "1")
+
     def test_an_iterator_of_a_transaction_that_has_ended_says_so(self):
         self.table.update({f"{i}": "" for i in range(300)})
         transaction = self.table.transaction()
@@ -262,14 +285,21 @@ class Transactions(Moments):
     def test_transact_runs_again_until_nothing_conflicts(self):
         accounts = [f"account {i}" for i in range(5)]
         self.table.update({name: "100" for name in accounts})
-        runs = []
+        runs, have_read = [], threading.Barrier(8)
 
         def work(number):
+            is_first = True
+
             def move(transaction):
+                nonlocal is_first
                 runs.append(number)
                 source, target = accounts[number % 5], accounts[(number + 1) % 5]
                 transaction[source] = str(int(transaction[source]) - 1)
                 transaction[target] = str(int(transaction[target]) + 1)
+                if is_first:
+                    # Nobody commits before all have read: threads 0 and 5 have read the same.
+                    is_first = False
+                    have_read.wait()
                 return number
 
             for _ in range(50):
@@ -280,10 +310,24 @@ class Transactions(Moments):
             thread.start()
         for thread in threads:
             thread.join()
-        self.assertGreaterEqual(len(runs), 400)
+        # One of the two has run again.
+        self.assertGreater(len(runs), 400)
         values = [int(self.table[name]) for name in accounts]
         # Threads 0 to 4 have moved 50 once around, threads 5 to 7 from accounts 0 to 2 to the next.
         self.assertEqual(values, [50, 100, 100, 150, 100])
+
+    def test_transact_runs_the_function_again_after_each_conflict(self):
+        runs = []
+
+        def add(transaction):
+            runs.append(int(transaction.get("n", 0)))
+            if len(runs) < 3:
+                self.table["n"] = str(10 * len(runs))
+            transaction["n"] = str(runs[-1] + 1)
+            return f"run {len(runs)}"
+
+        self.assertEqual(self.table.transact(add), "run 3")
+        self.assertEqual((runs, self.table["n"]), ([0, 10, 20], b"21"))
 
     def test_transact_gives_up_with_the_conflict(self):
         runs = []

@@ -1,6 +1,7 @@
 """Threads, forks, workers, Ctrl-C and kills."""
 
 import errno
+import functools
 import itertools
 import multiprocessing
 import os
@@ -23,6 +24,49 @@ def sum_of_values(table):
     with table:
         assert table.readonly
         return sum(int(value) for value in table.values())
+
+
+def follow(table, last):
+    """Read two keys that one change writes, until they are the last: the work of a reader."""
+    seen = []
+    with table:
+        while not seen or seen[-1] != last:
+            # One moment: the other key may be newer, never older.
+            first, second = int(table["first"]), int(table["second"])
+            assert first <= second, (first, second)
+            if not seen or first != seen[-1]:
+                seen.append(first)
+            assert len(table) == 102, len(table)
+    return seen
+
+
+class Dataset:
+    """Samples by number, as a `DataLoader` takes them."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __len__(self):
+        return len(self.table)
+
+    def __getitem__(self, number):
+        return int(self.table[f"{number}"])
+
+
+def load(dataset, batches, samples):
+    """Answer batches of numbers with their samples, until there is none: a worker."""
+    with dataset.table:
+        while (numbers := batches.get()) is not None:
+            samples.put((numbers, [dataset[number] for number in numbers]))
+
+
+def count_by_turns(path, sharing, rounds):
+    """Count to `rounds` in a table that others change meanwhile, and leave a key for each step."""
+    with splitpoint.open(path, "w", sharing=sharing) as table:
+        for _ in range(rounds):
+            number = table.increment("count")
+            table[f"step {number}"] = str(os.getpid())
+    return os.getpid()
 
 
 class Threads(Scratch):
@@ -265,6 +309,44 @@ class Forks(Scratch):
         with splitpoint.open(self.path(), "r") as table:
             self.assertEqual(len(table), 3)
 
+    def test_a_child_may_not_go_on_with_what_its_parent_began(self):
+        with splitpoint.open(self.path()) as table:
+            table.update({f"{i}": "" for i in range(500)})
+            snapshot, transaction = table.snapshot(), table.transaction()
+            transaction["own"] = ""
+            walks = [iter(it) for it in (table, table.items(), snapshot, transaction)]
+            for walk in walks[:2]:
+                next(walk)
+
+            def work():
+                codes = []
+                for call in (
+                    *(functools.partial(next, walk) for walk in walks),
+                    lambda: transaction["1"],
+                    lambda: transaction.__setitem__("1", "child"),
+                    lambda: iter(transaction),
+                    lambda: transaction.savepoint(),
+                    lambda: transaction.commit(),
+                    lambda: snapshot["1"],
+                    lambda: len(snapshot),
+                    lambda: iter(snapshot),
+                    lambda: table.snapshot(),
+                    lambda: table.transaction(),
+                ):
+                    try:
+                        call()
+                        codes.append(None)
+                    except splitpoint.error as error:
+                        codes.append(error.code)
+                transaction.close()
+                snapshot.close()
+                return codes
+
+            self.assertEqual(self.in_child(work), ["forked"] * 14)
+            self.assertEqual([len(list(walk)) for walk in walks], [499, 499, 500, 501])
+            transaction.commit()
+            self.assertEqual((len(snapshot), len(table)), (500, 501))
+
     def test_a_child_that_drops_the_table_warns_of_nothing(self):
         script = (
             "import os, splitpoint\n"
@@ -321,6 +403,92 @@ class Workers(Scratch):
                 context = multiprocessing.get_context(method)
                 with context.Pool(2) as pool:
                     self.assertEqual(pool.map(sum_of_values, [table] * 4), [499_500] * 4)
+
+
+class Beside(Scratch):
+    """Processes that have a file open at the same time."""
+
+    def test_eight_readers_follow_a_writer(self):
+        """They begin at any time, read until the last change, and never see a half of one."""
+        for method in ("fork", "spawn"):
+            path = self.path(f"{method}.spt")
+            with self.subTest(method), splitpoint.open(path) as writer:
+                writer.put_many((str(i), "x" * 100) for i in range(100))
+                writer.apply({"first": "0", "second": "0"})
+                context, last = multiprocessing.get_context(method), 2000
+                with splitpoint.open(path, "r") as table, context.Pool(8) as pool:
+                    work = pool.starmap_async(follow, [(table, last)] * 8, chunksize=1)
+                    for number in range(1, last + 1):
+                        # `second` first: a reader takes them in the other order.
+                        writer["second"] = str(number)
+                        writer["first"] = str(number)
+                    seen = work.get(1800)
+                for numbers in seen:
+                    self.assertEqual(numbers, sorted(set(numbers)))
+                    self.assertEqual(numbers[-1], last)
+
+    def test_the_workers_of_a_loader_share_a_table(self):
+        """Each has the dataset once, by fork or by pickling, and loads the batches it is given."""
+        with splitpoint.open(self.path()) as table:
+            table.put_many((str(i), str(i * i)) for i in range(1000))
+        for method in multiprocessing.get_all_start_methods():
+            with self.subTest(method), splitpoint.open(self.path(), "r") as table:
+                context, dataset = multiprocessing.get_context(method), Dataset(table)
+                batches, samples = context.Queue(), context.Queue()
+                workers = [
+                    context.Process(target=load, args=(dataset, batches, samples)) for _ in range(4)
+                ]
+                for worker in workers:
+                    worker.start()
+                self.assertEqual(dataset[3], 9)
+                for start in range(0, len(dataset), 50):
+                    batches.put(range(start, start + 50))
+                found = [samples.get() for _ in range(len(dataset) // 50)]
+                for _ in workers:
+                    batches.put(None)
+                for worker in workers:
+                    worker.join()
+                self.assertEqual([worker.exitcode for worker in workers], [0] * 4)
+                loaded = dict(itertools.chain.from_iterable(zip(*batch) for batch in found))
+                self.assertEqual(loaded, {i: i * i for i in range(1000)})
+
+    def test_the_workers_of_a_pool_write_by_turns(self):
+        for sharing, method in itertools.product(("shared", "per-call"), ("fork", "spawn")):
+            path = self.path(f"{sharing}-{method}.spt")
+            splitpoint.open(path, sharing=sharing).close()
+            with self.subTest(sharing=sharing, method=method):
+                with multiprocessing.get_context(method).Pool(4) as pool:
+                    pool.starmap(count_by_turns, [(path, sharing, 50)] * 8, chunksize=1)
+                with splitpoint.open(path) as table:
+                    self.assertEqual(table.increment("count", 0), 400)
+                    self.assertEqual(len(table), 401)
+                    self.assertTrue(table.check().is_clean)
+
+    def test_a_reader_goes_on_when_the_writer_is_killed_in_the_middle(self):
+        script = (
+            "import splitpoint\n"
+            "table = splitpoint.open('t.spt')\n"
+            "for i in range(10**9):\n"
+            "    table[str(i)] = 'x' * 100\n"
+            "    print(i, flush=True)\n"
+        )
+        child = subprocess.Popen(
+            [sys.executable, "-c", script], cwd=self.directory, stdout=subprocess.PIPE
+        )
+        for _ in range(500):
+            child.stdout.readline()
+        with splitpoint.open(self.path("t.spt"), "r") as table:
+            self.assertGreaterEqual(len(table), 500)
+            child.kill()
+            rest = child.stdout.read().split(b"\n")[:-1]
+            child.wait()
+            child.stdout.close()
+            last = int(rest[-1]) if rest else 499
+            self.assertEqual(table[str(last)], b"x" * 100)
+            with splitpoint.open(self.path("t.spt"), "w") as writer:
+                writer["after"] = "1"
+                self.assertEqual((table["after"], table["0"]), (b"1", b"x" * 100))
+                self.assertTrue(writer.check().is_clean)
 
 
 class Endings(Scratch):

@@ -11,6 +11,7 @@ import pathlib
 import random
 import unittest
 import warnings
+import xml.etree.ElementTree
 
 import splitpoint
 from scratch import Scratch
@@ -463,10 +464,17 @@ class Life(Scratch):
             self.assertRegex(repr(table), words)
             page = table._repr_html_()
             self.assertIn("1,234 keys", page)
-            self.assertIn("<iframe srcdoc=", page)
-            self.assertIn("ideal", page)
+            self.assertIn("an ideal hash", page)
+            # It is well-formed, and has a bar for each size, as high as there are buckets.
+            chart = next(xml.etree.ElementTree.fromstring(page).iter("{http://www.w3.org/2000/svg}svg"))
+            titles = [title.text for title in chart.iter("{http://www.w3.org/2000/svg}title")]
+            sizes = [row for row in table.stats().chains if row[1] or row[2] >= 0.5]
+            self.assertEqual(len(titles), len(sizes))
+            self.assertIn(f"{sizes[1][0]} keys: {sizes[1][1]} buckets, ideal", titles[1])
         self.assertEqual(repr(table), "<splitpoint.Table 'words.spt' closed>")
         self.assertIn("closed", table._repr_html_())
+        with splitpoint.open_url("mem:") as table:
+            self.assertIn("<svg", table._repr_html_())
         with splitpoint.open(self.path("words.spt"), "r") as table:
             self.assertRegex(repr(table), "read-only>")
         with splitpoint.open_url("mem:") as table:

@@ -771,6 +771,11 @@ impl Options {
         self.create
     }
 
+    /// Returns the mode of a new file, before the umask.
+    pub fn mode_of_file(&self) -> u32 {
+        self.file_mode
+    }
+
     /// Returns the hash function that [`hash`](Self::hash) has set.
     pub fn chosen_hash(&self) -> Option<&HashFunction> {
         self.hash.as_ref()

@@ -27,6 +27,10 @@ pub struct Collisions {
     pub pair_count: u64,
     /// Pairs that an ideal hash gives on average: `n (n - 1) / 2^(w + 1)`.
     pub pair_count_ideal: f64,
+    /// How many pairs one of these stands for, as a power of two: the counts kept one in so many
+    /// hashes.
+    #[serde(default)]
+    pub sampling: u32,
     /// Probability that an ideal hash gives as many pairs or more. If this is the worst of several
     /// windows, the probability covers all of them.
     pub p: f64,
@@ -62,8 +66,8 @@ fn one() -> u64 {
 pub(super) fn collisions(stats: &PartialStats) -> Vec<Collisions> {
     let (width_bits, sampling) = (stats.setup().specimen().width_bits(), stats.setup().sampling());
     let hashes = stats.sorted_hashes();
-    let share = 0.5_f64.powi(sampling.cast_signed());
-    let mut found = vec![of_window("all".into(), width_bits, &hashes, stats.key_count(), share)];
+    let of_all = of_window("all".into(), width_bits, &hashes, stats.key_count(), sampling);
+    let mut found = vec![of_all];
     // Sampling decides by all bits of a hash: of two hashes with an equal window, one may be
     // missing.
     if width_bits == 64 && sampling == 0 {
@@ -73,7 +77,7 @@ pub(super) fn collisions(stats: &PartialStats) -> Vec<Collisions> {
             let mut part: Vec<u32> = hashes.iter().map(part).collect();
             part.sort_unstable();
             let name = format!("{shift} to {}", shift + WINDOW_BITS - 1);
-            of_window(name.into(), WINDOW_BITS, &part, stats.key_count(), share)
+            of_window(name.into(), WINDOW_BITS, &part, stats.key_count(), sampling)
         };
         let windows: Vec<Collisions> =
             (0..=64 - WINDOW_BITS).step_by(step as usize).map(of_shift).collect();
@@ -98,19 +102,20 @@ fn of_window<Word: Copy + Eq + Into<u64>>(
     width_bits: u32,
     sorted: &[Word],
     key_count: u64,
-    share: f64,
+    sampling: u32,
 ) -> Collisions {
     let runs = sorted.chunk_by(|left, right| left == right).filter(|run| run.len() > 1);
     let pairs = |run: &[Word]| run.len() as u64 * (run.len() as u64 - 1) / 2;
     let pair_count = runs.clone().map(pairs).sum();
     let n = key_count as f64;
     let all = n * (n - 1.0).max(0.0) / 2.0 * 0.5_f64.powi(width_bits.cast_signed());
-    let pair_count_ideal = all * share;
+    let pair_count_ideal = all * 0.5_f64.powi(sampling.cast_signed());
     Collisions {
         window,
         width_bits,
         pair_count,
         pair_count_ideal,
+        sampling,
         p: poisson_at_least(pair_count, pair_count_ideal),
         test_count: 1,
         shared: runs.map(|run| run[0].into()).take(SHARED_MAX).collect(),

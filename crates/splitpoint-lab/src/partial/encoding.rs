@@ -3,12 +3,13 @@
 //! ```text
 //! magic "SPLP", version u16, length u16 and text of the setup, keys u64, bytes of keys u64,
 //! bits never clear u64, bits ever set u64, 64 counts of set bits u64,
+//! only with a limit of hashes: the sample that keeps so few, as a power of two u64,
 //! keys of each bucket as LEB128, hashes u64 and each of them rising, rapidhash v3 of it all u64
 //! ```
 //!
 //! All little-endian. Equal counts have equal bytes, in whatever order the keys were counted.
 
-use super::{PartialStats, Setup};
+use super::{PartialStats, SAMPLING_MAX, Setup, is_sampled};
 use crate::bit_counts::BitCounts;
 use crate::{Error, Specimen};
 
@@ -32,6 +33,9 @@ impl PartialStats {
         let words = [self.key_count, self.key_bytes, self.bits.always_set(), self.bits.ever_set()];
         for word in words.into_iter().chain(self.bits.ones()) {
             out.extend_from_slice(&word.to_le_bytes());
+        }
+        if self.setup.hash_limit != usize::MAX {
+            out.extend_from_slice(&u64::from(self.setup.sampling).to_le_bytes());
         }
         for keys in self.chains() {
             push_leb128(&mut out, keys);
@@ -66,6 +70,12 @@ impl PartialStats {
             *count = reader.word()?;
         }
         stats.bits = BitCounts::of_sums(always_set, ever_set, &ones);
+        if setup.hash_limit != usize::MAX {
+            stats.setup.sampling = u32::try_from(reader.word()?)
+                .ok()
+                .filter(|&sampling| sampling <= SAMPLING_MAX)
+                .ok_or_else(|| reader.malformed("a sample that is none"))?;
+        }
         let mut key_count = 0_u64;
         for bucket in 0..stats.counters.len() {
             let keys = reader.leb128()?;
@@ -79,6 +89,9 @@ impl PartialStats {
             return Err(reader.malformed("buckets that do not add up"));
         }
         stats.hashes = reader.hashes(stats.key_count)?;
+        if !stats.hashes.iter().all(|&hash| is_sampled(hash, stats.setup.sampling)) {
+            return Err(reader.malformed("hashes that are not of the sample"));
+        }
         if reader.offset != reader.bytes.len() {
             return Err(reader.malformed("bytes after the end"));
         }
@@ -108,7 +121,7 @@ impl PartialStats {
         let unknown = || reader.malformed("a setup that is none");
         let text = std::str::from_utf8(description).map_err(|_| unknown())?;
         let words: Vec<&str> = text.split(' ').collect();
-        let [name, seed, reduction, bucket_count, sampling] = words[..] else {
+        let [name, seed, reduction, bucket_count, sample] = words[..] else {
             return Err(unknown());
         };
         let specimen = Specimen::by_name(name)?;
@@ -121,7 +134,10 @@ impl PartialStats {
             return Err(unknown());
         }
         let setup = Setup::new(specimen, seed, reduction, bucket_count)?;
-        Ok(setup.sample_hashes(sampling.parse().map_err(|_| unknown())?))
+        Ok(match sample.strip_prefix("<=") {
+            Some(limit) => setup.limit_hashes(limit.parse().map_err(|_| unknown())?),
+            None => setup.sample_hashes(sample.parse().map_err(|_| unknown())?),
+        })
     }
 }
 
@@ -240,12 +256,25 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_with_a_limit_comes_back_from_its_bytes() {
+        let mut stats = PartialStats::new(counted().setup().limit_hashes(100));
+        (0..1000).for_each(|n| stats.add(format!("key{n}").as_bytes()));
+        assert!(stats.setup().sampling() > 0);
+        let bytes = stats.encode();
+        let setup = PartialStats::setup_of(&bytes).unwrap();
+        let again = PartialStats::decode(&bytes, setup).unwrap();
+        assert_eq!(again.encode(), bytes);
+        assert_eq!(again.setup().sampling(), stats.setup().sampling());
+    }
+
+    #[test]
     fn the_setup_comes_back_from_the_bytes() {
         let golden = Specimen::all().filter_map(|specimen| {
             let reduction = specimen.historic_reduction()?;
             Setup::new(specimen, 7, reduction, 256).ok().map(|setup| setup.sample_hashes(3))
         });
-        let setups: Vec<Setup> = golden.chain([*counted().setup()]).collect();
+        let own = *counted().setup();
+        let setups: Vec<Setup> = golden.chain([own, own.limit_hashes(40)]).collect();
         assert!(setups.len() > 3);
         for setup in setups {
             let bytes = PartialStats::new(setup).encode();

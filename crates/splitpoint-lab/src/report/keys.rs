@@ -4,7 +4,7 @@ use super::chart::{Column, columns};
 use super::number::{bytes, counted, fixed, grouped, percent, probability, significant};
 use crate::document::{Block, Figure, Line, Table, cells, shown};
 use crate::key_positions::bits_in_words;
-use crate::study::{Duplicates, KeyFacts, KeyPosition, LengthRow};
+use crate::study::{DistinctEstimate, Duplicates, KeyFacts, KeyPosition, LengthRow};
 
 /// Bytes from the start of the keys that are drawn.
 const POSITIONS_MAX: usize = 64;
@@ -83,6 +83,9 @@ fn list(keys: &KeyFacts) -> Vec<(&'static str, Line)> {
 
 fn duplicates(keys: &KeyFacts) -> String {
     let count = keys.duplicate_count;
+    if let Some(estimate) = keys.distinct_estimate {
+        return estimated(keys.key_count, estimate);
+    }
     match keys.duplicates {
         Duplicates::Kept if count == 0 => "kept, if there are any".to_string(),
         Duplicates::Kept => format!("{}, counted like other keys", grouped(count)),
@@ -95,6 +98,24 @@ fn duplicates(keys: &KeyFacts) -> String {
             grouped(count),
             probability(wrong_p)
         ),
+    }
+}
+
+/// Says how many keys come again, or that an estimate cannot tell.
+fn estimated(key_count: u64, estimate: DistinctEstimate) -> String {
+    let again = 1.0 - estimate.key_count / key_count.max(1) as f64;
+    // Three standard deviations.
+    let within = 3.0 * estimate.deviation;
+    if key_count == 0 {
+        "none".to_string()
+    } else if again > within {
+        format!(
+            "about {} of the keys come again, within {}, by an estimate; they count like other keys",
+            percent(again),
+            percent(within)
+        )
+    } else {
+        format!("at most {} of the keys, by an estimate", percent(again.max(0.0) + within))
     }
 }
 

@@ -273,6 +273,11 @@ fn statistics(report: &Report) -> Table {
     for collisions in &report.collisions {
         let pairs = counted(collisions.pair_count, "pair");
         let mut found = format!("{pairs}, ideal {}", significant(collisions.pair_count_ideal));
+        if collisions.sampling > 0 {
+            let stands_for = grouped(1 << collisions.sampling.min(63));
+            found =
+                format!("{found}; each stands for {stands_for}, as so many hashes were sampled");
+        }
         if !collisions.shared.is_empty() && collisions.examples.is_empty() {
             let shared: Vec<String> =
                 collisions.shared.iter().map(|value| format!("{value:#x}")).collect();

@@ -56,7 +56,7 @@ impl FileDisk {
     /// Opens or creates the file at `path`.
     ///
     /// The lock excludes other handles of this library. The original neither takes nor respects it.
-    pub(super) fn open(path: &Path, create: Create, is_read_only: bool) -> Result<Self> {
+    pub(super) fn open(path: &Path, create: Create, is_read_only: bool, mode: u32) -> Result<Self> {
         let failed = |source| Error::Io { action: "open", path: path.to_path_buf(), source };
         let mut options = OpenOptions::new();
         options
@@ -64,6 +64,8 @@ impl FileDisk {
             .write(!is_read_only)
             .create(!is_read_only && create == Create::IfMissing)
             .create_new(!is_read_only && create == Create::New);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
         let file = splitpoint::open_regular(path, &options)?;
         let locked = if is_read_only { file.try_lock_shared() } else { file.try_lock() };
         match locked {

@@ -55,6 +55,7 @@ pub struct Options {
     is_read_only: bool,
     is_any_hash: bool,
     create: Create,
+    file_mode: u32,
 }
 
 impl Default for Options {
@@ -82,6 +83,7 @@ impl Options {
             is_read_only: false,
             is_any_hash: false,
             create: Create::IfMissing,
+            file_mode: 0o666,
         }
     }
 
@@ -149,6 +151,13 @@ impl Options {
         self.read_only()
     }
 
+    /// Sets the mode of a new file, before the umask; 0o666 by default.
+    #[must_use]
+    pub fn file_mode(mut self, mode: u32) -> Self {
+        self.file_mode = mode;
+        self
+    }
+
     /// Sets what to do with a file that exists or does not.
     #[must_use]
     pub fn create(mut self, create: Create) -> Self {
@@ -180,7 +189,7 @@ impl Options {
     /// changed.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db185> {
         self.page_size()?;
-        let disk = FileDisk::open(path.as_ref(), self.create, self.is_read_only)?;
+        let disk = FileDisk::open(path.as_ref(), self.create, self.is_read_only, self.file_mode)?;
         self.open_disk(Box::new(disk)).map(Db185::new)
     }
 
@@ -247,7 +256,7 @@ impl Options {
         header: Header,
         hash: Option<HashFunction>,
     ) -> Result<Store> {
-        let disk = Box::new(FileDisk::open(path, Create::Never, true)?);
+        let disk = Box::new(FileDisk::open(path, Create::Never, true, 0)?);
         let overflow = read_bitmaps(&*disk, &header);
         let file_end = disk.file_bytes() / u64::from(header.shape.page_bytes);
         let pool = Pool::new(Some(disk), header.shape.page_bytes as usize, self.cache_bytes);

@@ -103,7 +103,7 @@ const CACHE_BYTES: u64 = 64 << 20;
 /// Opens a table for [`splitpoint::open_with`]: in memory if the path is empty, and as an [`OldFile`]
 /// if it is only read.
 pub(crate) fn open(url: &str, options: &splitpoint::Options) -> Result<Box<dyn Table>> {
-    let mut own = Options::new().create(options.creation());
+    let mut own = Options::new().create(options.creation()).file_mode(options.mode_of_file());
     if let Some(function) = options.chosen_hash() {
         own = own.hash(function.clone());
     }
@@ -127,6 +127,20 @@ mod tests {
     use splitpoint::TableExt;
 
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_new_file_has_the_mode_of_the_options() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        crate::register().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("private.db");
+        let options = splitpoint::Options::new().file_mode(0o600);
+        let url = format!("db185:{}", path.display());
+        splitpoint::open_with(&url, &options).unwrap().close().unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
 
     #[test]
     fn the_parameters_of_1991_make_a_file_and_an_existing_one_keeps_its_own() {

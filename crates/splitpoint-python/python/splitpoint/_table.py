@@ -348,13 +348,13 @@ class Table(_native.Table, collections.abc.MutableMapping):
 
     def _repr_html_(self):
         """Return what a notebook shows: the lengths of the chains beside those of an ideal hash."""
-        import html
-
-        words = f"<code>{html.escape(repr(self))}</code>"
         if self.closed:
-            return words
-        page = html.escape(self._chains_html(), quote=True)
-        return f'{words}<iframe srcdoc="{page}" width="100%" height="420" frameborder="0"></iframe>'
+            import html
+
+            return f"<code>{html.escape(repr(self))}</code>"
+        from ._chart import page
+
+        return page(repr(self), self.stats())
 
     def __reduce__(self):
         if self._is_url:

@@ -3,16 +3,76 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyString};
 use splitpoint_lab::keys::KeyBatch;
 use splitpoint_lab::study::{KeyFacts, Machine, Program};
-use splitpoint_lab::{PartialStats, Report, Specimen};
+use splitpoint_lab::{KeySketch, PartialStats, Report, Setup, Specimen};
 
 use super::study::Study;
 use super::{buckets_for, keys, raise, reduction_of, setup};
+use crate::error;
 
 /// Bytes of keys that are copied before they are counted.
 const BATCH_BYTES: u64 = 1 << 24;
+
+/// Hashes that counts keep by themselves: 64 MiB of them on their way. Of more keys, half as many to
+/// so many.
+const HASHES_MAX: usize = 1 << 23;
+
+/// Has counts keep one in 2 to this power of the hashes; with `"auto"`, as few as that takes.
+fn sampled(setup: Setup, sample_hashes: &Bound<'_, PyAny>) -> PyResult<Setup> {
+    if let Ok(word) = sample_hashes.cast::<PyString>() {
+        return match word.to_str()? {
+            "auto" => Ok(setup.limit_hashes(HASHES_MAX)),
+            word => {
+                let message = format!("sample_hashes is a number or 'auto', not {word:?}");
+                Err(error::invalid(sample_hashes.py(), &message))
+            }
+        };
+    }
+    Ok(setup.sample_hashes(sample_hashes.extract()?))
+}
+
+/// Which keys were counted, for an estimate of how many of them are different.
+#[pyclass(frozen, module = "splitpoint._native")]
+#[derive(Debug)]
+pub(crate) struct Sketch(Mutex<KeySketch>);
+
+impl Sketch {
+    fn keys(&self) -> MutexGuard<'_, KeySketch> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Sketch {
+    #[new]
+    fn of_no_keys() -> Self {
+        Self(Mutex::default())
+    }
+
+    #[staticmethod]
+    fn decode(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        let keys = KeySketch::decode(bytes).map_err(|error| raise(py, &error))?;
+        Ok(Self(Mutex::new(keys)))
+    }
+
+    fn encode<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.keys().encode())
+    }
+
+    fn merged(&self, other: &Self) -> Self {
+        // One lock at a time: both may be the same.
+        let mut merged = self.keys().clone();
+        let other = other.keys().clone();
+        merged.merge(&other);
+        Self(Mutex::new(merged))
+    }
+
+    fn estimate(&self) -> f64 {
+        self.keys().estimate().key_count
+    }
+}
 
 /// Counts of one function. `splitpoint.lab.Partial` has one for each of its functions.
 #[pyclass(frozen, module = "splitpoint._native")]
@@ -40,12 +100,12 @@ impl Counts {
         reduction: &str,
         buckets: u64,
         seed: u64,
-        sample_hashes: u32,
+        sample_hashes: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let setup = Specimen::by_name(hash)
             .and_then(|specimen| setup(specimen, reduction, buckets, seed))
             .map_err(|error| raise(py, &error))?;
-        Ok(Self::new(PartialStats::new(setup.sample_hashes(sample_hashes))))
+        Ok(Self::new(PartialStats::new(sampled(setup, sample_hashes)?)))
     }
 
     #[staticmethod]
@@ -87,17 +147,22 @@ impl Counts {
 ///
 /// It reads them once: an iterator and a stream cannot be read again.
 #[pyfunction]
-pub(super) fn add_keys(counts: Vec<PyRef<'_, Counts>>, source: &Bound<'_, PyAny>) -> PyResult<()> {
+pub(super) fn add_keys(
+    counts: Vec<PyRef<'_, Counts>>,
+    sketch: &Sketch,
+    source: &Bound<'_, PyAny>,
+) -> PyResult<()> {
     let py = source.py();
     let counts: Vec<&Counts> = counts.iter().map(|counts| &**counts).collect();
     let mut added: Vec<PartialStats> =
         counts.iter().map(|counts| PartialStats::new(*counts.stats().setup())).collect();
-    let mut batch = KeyBatch::default();
-    let count = |added: &mut [PartialStats], batch: &mut KeyBatch| {
+    let (mut batch, mut added_keys) = (KeyBatch::default(), KeySketch::default());
+    let mut count = |added: &mut [PartialStats], batch: &mut KeyBatch| {
         py.detach(|| {
             for stats in added {
                 batch.iter().for_each(|key| stats.add(key));
             }
+            batch.iter().for_each(|key| added_keys.add(key));
         });
         batch.clear();
     };
@@ -108,6 +173,7 @@ pub(super) fn add_keys(counts: Vec<PyRef<'_, Counts>>, source: &Bound<'_, PyAny>
         }
     })?;
     count(&mut added, &mut batch);
+    sketch.keys().merge(&added_keys);
     // The setups are the same, so this does not fail.
     let merged = py.detach(|| {
         counts.iter().zip(&added).try_for_each(|(counts, added)| counts.stats().merge(added))
@@ -131,15 +197,19 @@ pub(super) fn bucket_count(
 
 /// Returns the report of counts of the same keys by several functions.
 #[pyfunction]
-pub(super) fn report_of(py: Python<'_>, counts: Vec<PyRef<'_, Counts>>) -> Study {
+pub(super) fn report_of(py: Python<'_>, counts: Vec<PyRef<'_, Counts>>, sketch: &Sketch) -> Study {
     let stats: Vec<PartialStats> = counts.iter().map(|counts| counts.stats().clone()).collect();
     drop(counts);
+    let mut distinct = sketch.keys().estimate();
     py.detach(|| {
         let first = stats.first();
+        let key_count = first.map_or(0, PartialStats::key_count);
+        distinct.key_count = distinct.key_count.min(key_count as f64);
         let keys = KeyFacts {
             source: "keys".to_owned(),
-            key_count: first.map_or(0, PartialStats::key_count),
+            key_count,
             key_bytes: first.map_or(0, PartialStats::key_bytes),
+            distinct_estimate: Some(distinct),
             ..KeyFacts::default()
         };
         let program =

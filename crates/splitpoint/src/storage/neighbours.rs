@@ -61,7 +61,7 @@ impl Neighbours {
             Sharing::PerCall if HAS_BYTE_LOCKS => is_present()?,
             Sharing::Shared | Sharing::PerCall => {
                 let reason = "writers take turns by locks of open file descriptions, \
-                              which this system lacks; open with `Sharing::OneWriter`";
+                              which this system lacks; open it for one writer";
                 return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
             }
         };

@@ -208,7 +208,7 @@ impl Store {
             path: self.region.storage().path().to_path_buf(),
             feature: Unsupported::Other,
             reason: format!(
-                "{what} of a file that is changed by turns; open it with `Sharing::OneWriter`"
+                "{what} of a file that is changed by turns; open it for one writer"
             ),
         })
     }

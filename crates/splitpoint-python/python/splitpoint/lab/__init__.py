@@ -155,7 +155,8 @@ class Partial:
     come again are counted again: make them distinct first.
 
     `hash` is a name or several; the other arguments are those of `measure`. Each of the hashes takes
-    8 bytes, those that `sample_hashes` leaves out take nothing.
+    8 bytes, those that `sample_hashes` leaves out take nothing. With ``sample_hashes="auto"`` up to
+    2 to the power of 23 are kept, and of more keys a sample, which is the same for any partition.
 
     >>> parts = [Partial("xxh3-64", buckets=64) for _ in range(2)]
     >>> parts[0].add(["a", "b"])
@@ -167,7 +168,7 @@ class Partial:
     3
     """
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_counts", "_sketch")
 
     def __init__(self, hash, *, buckets, reduction="own", seed=0, sample_hashes=0):
         names = [hash] if isinstance(hash, str) else list(hash)
@@ -176,16 +177,17 @@ class Partial:
         self._counts = [
             _native.Counts(name, reduction, buckets, seed, sample_hashes) for name in names
         ]
+        self._sketch = _native.Sketch()
 
     @classmethod
-    def _of(cls, counts):
+    def _of(cls, counts, sketch):
         self = cls.__new__(cls)
-        self._counts = counts
+        self._counts, self._sketch = counts, sketch
         return self
 
     def add(self, keys):
         """Count `keys`, which are those of `measure`: all of them, or none if there is an error."""
-        _native.add_keys(self._counts, keys)
+        _native.add_keys(self._counts, self._sketch, keys)
 
     def merge(self, other):
         """Return the counts of the keys of both; raise `ValueError` if they are not of one setup."""
@@ -194,10 +196,12 @@ class Partial:
         if len(self._counts) != len(other._counts):
             raise ValueError("the partial results are of different measurements")
         pairs = zip(self._counts, other._counts, strict=True)
-        return Partial._of([mine.merged(others) for mine, others in pairs])
+        counts = [mine.merged(others) for mine, others in pairs]
+        return Partial._of(counts, self._sketch.merged(other._sketch))
 
     def __iadd__(self, other):
-        self._counts = self.merge(other)._counts
+        both = self.merge(other)
+        self._counts, self._sketch = both._counts, both._sketch
         return self
 
     @property
@@ -205,29 +209,39 @@ class Partial:
         """The number of keys counted."""
         return self._counts[0].key_count
 
+    @property
+    def distinct_estimate(self):
+        """About how many of the keys are different: within 5 percent, nearly always."""
+        return min(round(self._sketch.estimate()), self.key_count)
+
     def to_bytes(self):
         """Return the counts as bytes that say what they are of. Equal counts have equal bytes."""
-        parts = [counts.encode() for counts in self._counts]
+        parts = [part.encode() for part in (*self._counts, self._sketch)]
         return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 
     @classmethod
     def from_bytes(cls, data):
         """Return the counts that `to_bytes` has written; raise `ValueError` if they are damaged."""
-        rest, counts = memoryview(data).cast("B"), []
-        while rest or not counts:
+        rest, parts = memoryview(data).cast("B"), []
+        while rest or len(parts) < 2:
             size = int.from_bytes(rest[:8], "little")
             if len(rest) < 8 or len(rest) - 8 < size:
                 raise ValueError(f"the partial result ends early, {len(rest)} bytes into a part")
-            counts.append(_native.Counts.decode(bytes(rest[8 : 8 + size])))
+            parts.append(bytes(rest[8 : 8 + size]))
             rest = rest[8 + size :]
-        return cls._of(counts)
+        *counts, sketch = parts
+        counts = [_native.Counts.decode(part) for part in counts]
+        return cls._of(counts, _native.Sketch.decode(sketch))
 
     def __reduce__(self):
         return Partial.from_bytes, (self.to_bytes(),)
 
     def report(self):
-        """Return the `Report` of the counts, without what needs the keys themselves."""
-        return Report(_native.report_of(self._counts))
+        """Return the `Report` of the counts, without what needs the keys themselves.
+
+        It says about how many of the keys come again.
+        """
+        return Report(_native.report_of(self._counts, self._sketch))
 
     def __repr__(self):
         names = ", ".join(counts.hash for counts in self._counts)

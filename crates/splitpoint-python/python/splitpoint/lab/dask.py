@@ -15,6 +15,7 @@ On one machine, `splitpoint.lab.measure` is simpler and as fast.
 """
 
 import functools as _functools
+import os as _os
 
 from . import Partial, _native
 
@@ -29,21 +30,24 @@ def analyze(
     buckets=None,
     reduction="own",
     seed=0,
-    sample_hashes=0,
+    sample_hashes="auto",
     distinct=False,
     split_every=8,
     **compute,
 ):
     """Measure hash functions on the keys of a collection of Dask, and return a `Report`.
 
-    `source` is a bag of `bytes` or `str`; a series, or a dataframe of which `column` has the keys; an
-    array of numbers of one dimension; or a list of delayed objects, of which each is what
+    `source` is the path of a file, or a glob: ``"logs/*.parquet"`` or ``"logs/*.csv"``, of which
+    `column` has the keys, or text, of which each line is a key; the path may be a URL that `fsspec`
+    knows. Or it is a bag of `bytes` or `str`; a series, or a dataframe with `column`; an array of
+    numbers of one dimension; or a list of delayed objects, of which each is what
     `splitpoint.lab.measure` takes as keys. The other arguments are those of `splitpoint.lab.Partial`.
 
-    Without `buckets` there are about as many as keys, which are counted in a pass of its own. Each
-    key takes 8 bytes on the way to the report; with more than some ten millions, set
-    `sample_hashes`. Keys that come again are counted again; with `distinct`, Dask removes them
-    first, which moves the data between the workers.
+    Without `buckets` there are about as many as keys, which are counted in a pass of its own, or
+    taken from the metadata of Parquet. With ``sample_hashes="auto"`` at most 64 MiB of hashes of each
+    function travel, whatever the number of keys is. Keys that come again are counted again, and the
+    report says about how many do; with `distinct`, Dask removes them first, which moves the data
+    between the workers.
 
     `split_every` counts are merged at a time. `compute` goes to `dask.compute`: by its own rules it
     runs in the client that is current, otherwise in threads of this process.
@@ -76,7 +80,7 @@ def partials(
     buckets=None,
     reduction="own",
     seed=0,
-    sample_hashes=0,
+    sample_hashes="auto",
     distinct=False,
     **compute,
 ):
@@ -87,14 +91,19 @@ def partials(
     """
     import dask
 
+    key_count = None
+    if isinstance(source, (str, bytes, _os.PathLike)):
+        source, key_count = _files(_os.fsdecode(source), column)
+        column = None
     keys = _partitions(source, column, distinct)
     if callable(hash):
         raise TypeError("hash is the name of a function of the lab, or several names")
     names = [hash] if isinstance(hash, str) else list(hash)
     if buckets is None:
-        # What is expensive to make is better kept by the caller: `source.persist()`.
-        counted = dask.compute([dask.delayed(_key_count)(part) for part in keys], **compute)
-        key_count = sum(counted[0])
+        if key_count is None or distinct:
+            # What is expensive to make is better kept by the caller: `source.persist()`.
+            counted = dask.compute([dask.delayed(_key_count)(part) for part in keys], **compute)
+            key_count = sum(counted[0])
         buckets = [_native.bucket_count(name, reduction, key_count) for name in names]
     else:
         buckets = [buckets] * len(names)
@@ -119,6 +128,60 @@ def merged(parts, *, split_every=8):
         groups = [parts[i : i + split_every] for i in range(0, len(parts), split_every)]
         parts = [dask.delayed(_merged)(group) for group in groups]
     return parts[0]
+
+
+# Of text, which becomes an object for each line.
+_BLOCK_BYTES = 32 << 20
+
+
+def _files(path, column):
+    """Return a collection of the keys in files, and their number if the metadata has it."""
+    name = path.removesuffix(".gz").removesuffix(".xz").removesuffix(".bz2").removesuffix(".zst")
+    kind = _os.path.splitext(name)[1].lower()
+    is_table = kind in (".parquet", ".pq", ".csv", ".tsv") or _os.path.isdir(path)
+    if is_table and column is None:
+        raise ValueError(f"name the column of {path!r} that has the keys")
+    if not is_table:
+        if column is not None:
+            raise ValueError(f"{path!r} is text, of which each line is a key: it has no columns")
+        return _lines_of(path), None
+    import dask.dataframe
+
+    if kind in (".csv", ".tsv"):
+        # As they are in the file: `007` is no number, and `NA` a key.
+        frame = dask.dataframe.read_csv(
+            path,
+            usecols=[column],
+            dtype=str,
+            keep_default_na=False,
+            sep="\t" if kind == ".tsv" else ",",
+            # What is compressed cannot be cut.
+            **({} if name == path else {"blocksize": None}),
+        )
+        return frame[column], None
+    keys = dask.dataframe.read_parquet(path, columns=[column])[column]
+    return keys, len(keys)
+
+
+def _lines_of(path):
+    """Return a bag of the lines of text files as bytes, without those that are empty."""
+    import dask.bag
+    import dask.bytes
+
+    is_compressed = path.endswith((".gz", ".xz", ".bz2", ".zst"))
+    _, files = dask.bytes.read_bytes(
+        path,
+        delimiter=None if is_compressed else b"\n",
+        blocksize=None if is_compressed else _BLOCK_BYTES,
+        sample=False,
+        compression="infer",
+    )
+    blocks = [block for file in files for block in file]
+    return dask.bag.from_delayed([dask.delayed(_lines)(block) for block in blocks])
+
+
+def _lines(block):
+    return [line for line in block.split(b"\n") if line]
 
 
 def _partitions(source, column, distinct):
@@ -153,7 +216,7 @@ def _distinct(source):
 
 
 def _of_setup(setup):
-    return Partial._of([_native.Counts(*arguments) for arguments in setup])
+    return Partial._of([_native.Counts(*arguments) for arguments in setup], _native.Sketch())
 
 
 def _key_count(keys):

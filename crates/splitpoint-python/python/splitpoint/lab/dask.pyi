@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from . import Report
 
@@ -16,7 +16,7 @@ def analyze(
     buckets: int | None = None,
     reduction: str = "own",
     seed: int = 0,
-    sample_hashes: int = 0,
+    sample_hashes: int | Literal["auto"] = "auto",
     distinct: bool = False,
     split_every: int = 8,
     **compute: Any,
@@ -29,7 +29,7 @@ def partials(
     buckets: int | None = None,
     reduction: str = "own",
     seed: int = 0,
-    sample_hashes: int = 0,
+    sample_hashes: int | Literal["auto"] = "auto",
     distinct: bool = False,
     **compute: Any,
 ) -> list[_Delayed]: ...
