@@ -115,6 +115,7 @@ struct Handle {
 impl Handle {
     fn close(mut self) -> Result<()> {
         self.syncer.stop();
+        self.store.stop_keeper();
         self.store.close()
     }
 }
@@ -122,6 +123,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.syncer.stop();
+        self.store.stop_keeper();
         // A drop cannot return the error. The next open recovers.
         let _ = self.store.close();
     }
@@ -194,6 +196,7 @@ impl Db {
 
     pub(crate) fn from_opened(opened: Opened, options: &Options) -> Self {
         let store = Arc::new(Store::new(opened, options));
+        store.know_itself();
         let options = options.clone();
         let handle = Arc::new(Handle { store: store.clone(), syncer: Syncer::default(), options });
         Self { store, handle }

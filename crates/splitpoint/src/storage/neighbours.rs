@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::byte_locks::{self, LockByte, LockKind};
-use super::claim::{Room, claim, free_bytes};
+use super::claim::{Claims, Room, free_bytes};
 use super::no_room;
 use super::own_file::OwnFile;
 use super::reader_table::{OtherReaders, Seat};
@@ -20,6 +20,9 @@ use crate::options::Sharing;
 /// Whether the system has locks that let readers in beside a writer.
 const HAS_BYTE_LOCKS: bool = cfg!(target_os = "linux");
 
+/// The reader table in the file.
+const TABLE: std::ops::Range<u64> = READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES;
+
 /// Free bytes that a file system which never writes in place must have for a store to the table.
 const ROOM_BYTES_MIN: u64 = 16 << 20;
 
@@ -27,14 +30,15 @@ const ROOM_BYTES_MIN: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     file: Arc<OwnFile>,
+    claims: Arc<Claims>,
     /// Whether writers are kept out until the file is closed.
     is_private: AtomicBool,
 }
 
 impl Neighbours {
     /// Wraps a file that this handle has locked.
-    pub(super) fn new(file: Arc<OwnFile>) -> Self {
-        Self { file, is_private: AtomicBool::new(false) }
+    pub(super) fn new(file: Arc<OwnFile>, claims: Arc<Claims>) -> Self {
+        Self { file, claims, is_private: AtomicBool::new(false) }
     }
 
     /// Locks a file for a handle that may change it; returns whether nobody stands in the way. Others are
@@ -210,8 +214,7 @@ impl Neighbours {
     }
 
     fn other_readers(&self, is_alone: bool) -> io::Result<Option<Arc<OtherReaders>>> {
-        let table = READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES;
-        if claim(&self.file, table)? == Room::OfFileSystem
+        if self.claims.claim(&self.file, TABLE)? == Room::OfFileSystem
             && free_bytes(&self.file)? < ROOM_BYTES_MIN
         {
             return Err(no_room());
@@ -228,7 +231,7 @@ impl Neighbours {
     /// Takes what a reader needs to pin what it looks at, with a place in the reader table if one is
     /// wanted and there is one.
     pub(crate) fn take_seat(&self, path: &Path, wants_place: bool) -> io::Result<Seat> {
-        Seat::take(&self.file, path, wants_place)
+        Seat::take(&self.file, path, wants_place, &self.claims)
     }
 
     /// Takes what a reader needs that locks nothing between its calls.
@@ -237,10 +240,10 @@ impl Neighbours {
     }
 }
 
-/// Returns whether stores to the reader table find their block, whoever makes them.
-pub(super) fn can_store_to_table(file: &File) -> bool {
-    let range = READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES;
-    claim(file, range).is_ok_and(|room| room == Room::Claimed)
+/// Returns whether stores to the reader table find their block, whoever makes them. The file is open for
+/// writing.
+pub(super) fn can_store_to_table(file: &File, claims: &Claims) -> bool {
+    claims.claim(file, TABLE).is_ok_and(|room| room == Room::Claimed)
 }
 
 /// Keeps writers out of a file that is read; returns `false` if there is one.

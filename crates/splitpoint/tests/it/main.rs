@@ -53,6 +53,8 @@ mod model;
 #[cfg(test)]
 mod mounts;
 #[cfg(test)]
+mod opens;
+#[cfg(test)]
 mod power_loss;
 #[cfg(test)]
 mod processes;
