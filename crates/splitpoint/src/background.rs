@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::storage::fork::Origin;
+use crate::testing::mutant;
 
 /// A state that threads share, with a signal for its changes.
 ///
@@ -106,22 +107,32 @@ impl<S: Send + 'static> Worker<S> {
         if thread.is_none() && !are_refused() {
             let shared = self.shared.clone();
             let builder = std::thread::Builder::new().name(name.to_string());
-            *thread = builder.spawn(move || run(&shared)).ok();
+            *thread = builder.spawn(mutant::inherited(move || run(&shared))).ok();
         }
         thread.is_some()
     }
 
     /// Asks the thread to end, by `stop`, and joins it.
-    pub(crate) fn end(&mut self, stop: impl FnOnce(&mut S)) {
-        let is_here = self.is_here();
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if !is_here {
-            // The thread stayed in the parent, so there is nothing to join.
-            std::mem::forget(thread);
+    pub(crate) fn end(&self, stop: impl FnOnce(&mut S)) {
+        self.end_waking(stop, None);
+    }
+
+    /// Does the same of a thread that may also sleep where `wake` wakes it, just then or a moment later.
+    pub(crate) fn end_waking(&self, stop: impl FnOnce(&mut S), wake: Option<&dyn Fn()>) {
+        if !self.is_here() {
+            // The thread stayed in the parent, so there is nothing to join; it may hold the lock.
+            if let Ok(mut thread) = self.thread.try_lock() {
+                std::mem::forget(thread.take());
+            }
             return;
         }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.shared.change(stop);
         if let Some(thread) = thread {
+            while let Some(wake) = wake.filter(|_| !thread.is_finished()) {
+                wake();
+                std::thread::sleep(Duration::from_micros(50));
+            }
             // An error is kept by the users of the thread, so only a panic is lost here.
             let _ = thread.join();
         }

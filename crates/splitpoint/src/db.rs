@@ -121,6 +121,7 @@ impl Handle {
     fn close(mut self) -> Result<()> {
         self.publisher.stop();
         self.syncer.stop();
+        self.store.stop_keeper();
         self.store.close()
     }
 }
@@ -129,6 +130,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.publisher.stop();
         self.syncer.stop();
+        self.store.stop_keeper();
         // A drop cannot return the error. The next open recovers.
         let _ = self.store.close();
     }
@@ -201,6 +203,7 @@ impl Db {
 
     pub(crate) fn from_opened(opened: Opened, options: &Options) -> Self {
         let store = Arc::new(Store::new(opened, options));
+        store.know_itself();
         let options = options.clone();
         let (syncer, publisher) = (Syncer::default(), Publisher::default());
         publisher.begin(&store);

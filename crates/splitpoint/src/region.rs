@@ -32,7 +32,7 @@ use crate::piece::piece_of;
 use crate::pins::Pins;
 use crate::prefaulter::Prefaulter;
 use crate::storage::failure::io_error;
-use crate::storage::{Backing, Room, Storage, WindowKind, is_of_device, no_room};
+use crate::storage::{Backing, Room, Storage, WindowKind, is_of_device, no_room, widened};
 
 pub(crate) use extents::Extents;
 pub(crate) use superblocks::{read_superblock, refuse_newer, unknown_features};
@@ -280,8 +280,9 @@ impl Region {
             let start = extent.granule * GRANULE_BYTES;
             start..start + extent.count * GRANULE_BYTES
         });
+        let ranges = live.chain(pieces).chain(table).chain(tails);
         let mut room = Room::Claimed;
-        for range in live.chain(pieces).chain(table).chain(tails) {
+        for range in in_folios(ranges) {
             let claimed = self.write("allocate blocks of", |storage| {
                 storage.claim_stores(range.start, range.end - range.start)
             })?;
@@ -348,6 +349,20 @@ impl Region {
         }
         Ok(())
     }
+}
+
+/// Returns the folios of some ranges, those that follow each other as one range.
+fn in_folios(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut folios: Vec<Range<u64>> = ranges.map(widened).collect();
+    folios.sort_unstable_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in folios {
+        match joined.last_mut().filter(|last| range.start <= last.end) {
+            Some(last) => last.end = last.end.max(range.end),
+            None => joined.push(range),
+        }
+    }
+    joined
 }
 
 fn map_piece(

@@ -21,6 +21,7 @@ mod checkpointing;
 mod closing;
 mod compacting;
 mod deleted;
+mod lease;
 mod maintaining;
 mod pace;
 mod put;

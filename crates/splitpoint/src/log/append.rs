@@ -1,5 +1,6 @@
 //! Append records at the tail of the log.
 
+use std::io::ErrorKind;
 use std::ops::Range;
 
 use super::record::{HEADER_BYTES_MAX, LINK_BYTES, RecordHeader, RecordKind, finish_crc};
@@ -28,6 +29,9 @@ const PREPARED_GROWTH: u64 = 8;
 
 /// Smallest segments that a log has at least where the segment table is in the file.
 const TABLED_SEGMENTS: u64 = 64;
+
+/// Bytes that a handle writes to a segment which it goes on with, before it maps it.
+const UNMAPPED_BYTES: u64 = 4096;
 
 /// A range of the file that is not durable yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +80,8 @@ struct TailSegment {
     salt: u64,
     /// Where the next record goes.
     offset: u64,
+    /// Where the first record went that this handle has appended.
+    resumed_offset: u64,
     /// Where the last one went; the first position of the segment until there is one.
     last_offset: u64,
     /// Where the bytes begin that are not durable.
@@ -198,17 +204,13 @@ impl Appender {
             return Ok(());
         }
         let header = segment_of_kind(&region.view, position, self.kind)?;
-        let map = region.write("map the tail of", |storage| {
-            let used_bytes = position.offset - position.segment_offset;
-            storage.open_tail(position.segment_offset, header.segment_bytes, used_bytes)
-        })?;
-        fault_in(&map);
         self.tail = Some(TailSegment {
-            map,
+            map: Tail::unmapped(position.offset - position.segment_offset),
             segment_offset: position.segment_offset,
             end: position.segment_offset + header.segment_bytes,
             salt: header.salt,
             offset: position.offset,
+            resumed_offset: position.offset,
             last_offset: position.offset,
             unsynced_offset: position.segment_offset,
             is_allocated: false,
@@ -480,6 +482,7 @@ impl Appender {
             end: offset + segment_bytes,
             salt: header.salt,
             offset: offset + SegmentHeader::BYTES,
+            resumed_offset: offset + SegmentHeader::BYTES,
             last_offset: offset + SegmentHeader::BYTES,
             unsynced_offset: offset,
             is_allocated: false,
@@ -528,24 +531,75 @@ impl Appender {
             WritePath::Mapping => {
                 let at = tail.offset - tail.segment_offset;
                 let parts = [&head[..head_bytes], payload.key, payload.value];
-                tail.map.store(at, record_bytes, parts);
+                if !tail.map.store(at, record_bytes, parts) {
+                    self.store_unmapped(record_bytes, parts, region)?;
+                }
             }
             WritePath::Write => {
-                self.buf.clear();
-                self.buf.extend_from_slice(&head[..head_bytes]);
-                self.buf.extend_from_slice(payload.key);
-                self.buf.extend_from_slice(payload.value);
-                self.buf.resize(record_bytes as usize, 0);
-                let (offset, buf) = (tail.offset, &self.buf);
-                region.write("write to", |storage| storage.write_at(offset, buf))?;
-                tail.map.skip_to(offset + record_bytes - tail.segment_offset);
+                let parts = [&head[..head_bytes], payload.key, payload.value];
+                self.write_parts(record_bytes, parts, region)?;
             }
         }
+        let tail = self.tail.as_mut().expect("there is one");
         let addr = Addr::of_offset(tail.offset);
         tail.last_offset = tail.offset;
         tail.offset += record_bytes;
         self.lsn += record_bytes;
         Ok(addr)
+    }
+
+    /// Maps the tail, if there is one that is not mapped: nothing can fail then that is appended to it.
+    pub(crate) fn ensure_mapped(&mut self, region: &Region) -> Result<()> {
+        let Some(tail) = self.tail.as_mut().filter(|tail| !tail.map.is_mapped()) else {
+            return Ok(());
+        };
+        let (segment_offset, used_bytes) = (tail.segment_offset, tail.offset - tail.segment_offset);
+        tail.map = region.write("map the tail of", |storage| {
+            storage.open_tail(segment_offset, tail.end - segment_offset, used_bytes)
+        })?;
+        fault_in(&tail.map);
+        Ok(())
+    }
+
+    /// Writes the parts of a record to the file.
+    fn write_parts(&mut self, record_bytes: u64, parts: [&[u8]; 3], region: &Region) -> Result<()> {
+        let tail = self.tail.as_mut().expect("the caller has looked");
+        self.buf.clear();
+        for part in parts {
+            self.buf.extend_from_slice(part);
+        }
+        self.buf.resize(record_bytes as usize, 0);
+        let (offset, buf) = (tail.offset, &self.buf);
+        region.write("write to", |storage| storage.write_at(offset, buf))?;
+        tail.map.skip_to(offset + record_bytes - tail.segment_offset);
+        Ok(())
+    }
+
+    /// Stores the parts of a record in a tail that is not mapped. A handle that goes on with the log may
+    /// have one change to make: the first ones are written, for the price of three calls each, and then
+    /// the segment is mapped with its pages, for that of fifty.
+    #[cold]
+    #[inline(never)]
+    fn store_unmapped(
+        &mut self,
+        record_bytes: u64,
+        parts: [&[u8]; 3],
+        region: &Region,
+    ) -> Result<()> {
+        let tail = self.tail.as_ref().expect("the caller has looked");
+        if tail.offset - tail.resumed_offset < UNMAPPED_BYTES {
+            match self.write_parts(record_bytes, parts, region) {
+                // The limit of the process, behind which a segment may be that others have begun.
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::FileTooLarge => {}
+                written => return written,
+            }
+        }
+        self.ensure_mapped(region)?;
+        let tail = self.tail.as_mut().expect("there is one");
+        let at = tail.offset - tail.segment_offset;
+        let is_stored = tail.map.store(at, record_bytes, parts);
+        assert!(is_stored, "`reserve` made room for the record");
+        Ok(())
     }
 
     /// Writes a record into a segment of its own, and the record that names it at the tail.

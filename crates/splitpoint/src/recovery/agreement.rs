@@ -22,7 +22,7 @@ use std::collections::{HashSet, VecDeque};
 use super::Opening;
 use super::log_scan::{KeyHash, LogScan, NO_RECORD, SlotChange};
 use crate::error::{Error, Result};
-use crate::format::{Addr, SegmentHeader, SegmentKind};
+use crate::format::{Addr, GRANULE_BYTES, SegmentHeader, SegmentKind};
 use crate::index::lookup::is_held;
 use crate::live::CommitState;
 use crate::log::append::{LogPosition, segment_of};
@@ -36,8 +36,13 @@ use crate::testing::mutant::{self, Mutant};
 
 /// How many of the last published changes are looked up in the index: about a millisecond.
 const LAST_CHANGES: usize = 1024;
-/// How many bytes of the log are verified at least, in whole segments, if there are that many.
-const VERIFIED_BYTES_MIN: u64 = 128 << 10;
+/// How many in a small index: as many for each of its pages, and at least. So one stale page among `n`
+/// is missed by chance as seldom as one in a hundred is of a large index, once in 30,000 times.
+const LAST_CHANGES_A_PAGE: u64 = 11;
+const LAST_CHANGES_MIN: usize = 128;
+/// How many bytes of the log are verified at least for each of these changes, in whole segments, if there
+/// are that many.
+const VERIFIED_BYTES_A_CHANGE: u64 = 128;
 /// Most segments that are verified.
 const VERIFIED_SEGMENTS_MAX: usize = 64;
 
@@ -76,7 +81,8 @@ impl Opening {
         }
         let durable_lsn = region.live().durable_lsn();
         let is_compacted = self.superblock.is_compacted;
-        let last = last_changes(&region.view, published, durable_lsn, is_compacted)?;
+        let search = Search { count: last_changes_of(region), durable_lsn, is_compacted };
+        let last = search.last_changes(&region.view, published)?;
         let (_, CommitState { head_segment, .. }) = region.live().committed();
         unpublished.read(&region.view, self.key_hash(), head_segment)?;
         compare_head(region, self.key_hash(), unpublished.scan.head)?;
@@ -88,11 +94,27 @@ impl Opening {
     }
 }
 
+/// Returns how many of the last changes are looked up.
+fn last_changes_of(region: &Region) -> usize {
+    let pages = region.windows.index_bytes().div_ceil(GRANULE_BYTES);
+    let count = usize::try_from(pages * LAST_CHANGES_A_PAGE).unwrap_or(usize::MAX);
+    count.clamp(LAST_CHANGES_MIN, LAST_CHANGES)
+}
+
+/// What is looked for at the end of the log.
+struct Search {
+    /// How many changes.
+    count: usize,
+    durable_lsn: u64,
+    is_compacted: bool,
+}
+
 /// Returns the beginnings of the last segments, the newest first, so that enough of the log before
 /// `published` is verified.
 fn last_segments(
     view: &View,
     published: LogPosition,
+    verified_bytes_min: u64,
     is_compacted: bool,
 ) -> Result<Vec<LogPosition>> {
     let start_of = |segment_offset: u64, header: &SegmentHeader| LogPosition {
@@ -104,7 +126,7 @@ fn last_segments(
     let mut segment_offset = published.segment_offset;
     let mut starts = vec![start_of(segment_offset, &header)];
     for _ in 1..VERIFIED_SEGMENTS_MAX {
-        let is_enough = published.lsn - header.base_lsn >= VERIFIED_BYTES_MIN;
+        let is_enough = published.lsn - header.base_lsn >= verified_bytes_min;
         if is_enough || header.previous_offset == 0 {
             break;
         }
@@ -136,65 +158,68 @@ fn last_segments(
     Ok(starts)
 }
 
-/// Verifies the log up to `published` and returns its last changes there, the oldest first; none if
-/// what is durable is damaged. Big records are not verified, only what names them.
-fn last_changes(
-    view: &View,
-    published: LogPosition,
-    durable_lsn: u64,
-    is_compacted: bool,
-) -> Result<VecDeque<Record<'_>>> {
-    let mut starts = last_segments(view, published, is_compacted)?;
-    while let Some(first) = starts.pop() {
-        match changes_from(view, first, published, durable_lsn) {
-            // The space of its segment has another use now, all but the header.
-            Ok(None) | Err(Error::Corrupt { .. }) if is_compacted && !starts.is_empty() => {}
-            last => return last.map(Option::unwrap_or_default),
-        }
-    }
-    unreachable!("the last segment is never left out");
-}
-
-/// Verifies the log from `first` up to `published` and returns its last changes there; `None` if what
-/// is durable is damaged.
-fn changes_from(
-    view: &View,
-    first: LogPosition,
-    published: LogPosition,
-    durable_lsn: u64,
-) -> Result<Option<VecDeque<Record<'_>>>> {
-    let mut walk = LogWalk::from_position(view, first, Trust::Published, published.lsn)?;
-    let mut batches = Batches::default();
-    let mut last = VecDeque::with_capacity(LAST_CHANGES + 1);
-    loop {
-        let (salt, lsn) = (walk.segment().salt, walk.position().lsn);
-        let record = walk.next_record().and_then(|record| {
-            record.map(|record| record.verify(salt).map(|()| record)).transpose()
-        });
-        let record = match record {
-            Ok(Some(record)) => record,
-            Ok(None) => break,
-            Err(Error::Corrupt { .. }) if lsn < durable_lsn => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        batches.add(&record, is_change(&record).then_some(record), |record| {
-            last.push_back(record);
-            if last.len() > LAST_CHANGES {
-                last.pop_front();
+impl Search {
+    /// Verifies the log up to `published` and returns its last changes there, the oldest first; none if
+    /// what is durable is damaged. Big records are not verified, only what names them.
+    fn last_changes<'a>(
+        &self,
+        view: &'a View,
+        published: LogPosition,
+    ) -> Result<VecDeque<Record<'a>>> {
+        let verified_bytes_min = self.count as u64 * VERIFIED_BYTES_A_CHANGE;
+        let mut starts = last_segments(view, published, verified_bytes_min, self.is_compacted)?;
+        while let Some(first) = starts.pop() {
+            match self.changes_from(view, first, published) {
+                // The space of its segment has another use now, all but the header.
+                Ok(None) | Err(Error::Corrupt { .. })
+                    if self.is_compacted && !starts.is_empty() => {}
+                last => return last.map(Option::unwrap_or_default),
             }
-        });
+        }
+        unreachable!("the last segment is never left out");
     }
-    assert!(last.len() <= LAST_CHANGES);
-    if walk.position() != published {
-        let found = walk.position().offset;
-        return Err(disagreement(
-            "tail of the log",
-            published.segment_offset,
-            published.offset,
-            found,
-        ));
+
+    /// Verifies the log from `first` up to `published` and returns its last changes there; `None` if what
+    /// is durable is damaged.
+    fn changes_from<'a>(
+        &self,
+        view: &'a View,
+        first: LogPosition,
+        published: LogPosition,
+    ) -> Result<Option<VecDeque<Record<'a>>>> {
+        let mut walk = LogWalk::from_position(view, first, Trust::Published, published.lsn)?;
+        let mut batches = Batches::default();
+        let mut last = VecDeque::with_capacity(self.count + 1);
+        loop {
+            let (salt, lsn) = (walk.segment().salt, walk.position().lsn);
+            let record = walk.next_record().and_then(|record| {
+                record.map(|record| record.verify(salt).map(|()| record)).transpose()
+            });
+            let record = match record {
+                Ok(Some(record)) => record,
+                Ok(None) => break,
+                Err(Error::Corrupt { .. }) if lsn < self.durable_lsn => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            batches.add(&record, is_change(&record).then_some(record), |record| {
+                last.push_back(record);
+                if last.len() > self.count {
+                    last.pop_front();
+                }
+            });
+        }
+        assert!(last.len() <= self.count);
+        if walk.position() != published {
+            let found = walk.position().offset;
+            return Err(disagreement(
+                "tail of the log",
+                published.segment_offset,
+                published.offset,
+                found,
+            ));
+        }
+        Ok(Some(last))
     }
-    Ok(Some(last))
 }
 
 /// Verifies where moved records end: the next ones are written there. `unpublished` are segment and

@@ -95,21 +95,33 @@ impl Windows {
             self.unmap_last(window, shown.len() - 1).map_err(failed("unmap index space of"))?;
             shown.pop();
         }
-        for (piece, &granule) in listed.iter().enumerate() {
-            let offset = granule * GRANULE_BYTES;
-            match shown.get_mut(piece) {
-                Some(before) if *before == granule => {}
-                Some(before) => {
-                    let moved = self.move_piece(window, piece, offset);
-                    moved.map_err(failed("map the index of"))?;
-                    *before = granule;
-                }
-                None => {
-                    self.map_one(window, piece, Backing::File(offset))?;
-                    shown.push(granule);
-                }
+        for (piece, (before, &granule)) in shown.iter_mut().zip(listed).enumerate() {
+            if *before != granule {
+                let moved = self.move_piece(window, piece, granule * GRANULE_BYTES);
+                moved.map_err(failed("map the index of"))?;
+                *before = granule;
             }
         }
+        let new = &listed[shown.len()..];
+        if !new.is_empty() {
+            self.map_new(window, shown.len(), new)?;
+            shown.extend_from_slice(new);
+        }
+        Ok(())
+    }
+
+    /// Maps the pieces from number `first` on, which begin at the granules `listed`.
+    fn map_new(&self, window: LineWindow, first: usize, listed: &[u64]) -> Result<()> {
+        let bytes_of = |piece| piece_of(piece).line_count * LINE_BYTES;
+        let pieces: Vec<(u64, u64)> = (first..)
+            .zip(listed)
+            .map(|(piece, &granule)| (bytes_of(piece), granule * GRANULE_BYTES))
+            .collect();
+        let kind = kind_of(window);
+        let at = piece_of(first).first_line * LINE_BYTES;
+        let mapped = self.storage.map_pieces(kind, at, &pieces);
+        mapped.map_err(|source| io_error("map the index of", self.storage.path(), source))?;
+        self.set_mapped(window, first + listed.len() - 1);
         Ok(())
     }
 
@@ -134,14 +146,20 @@ impl Windows {
         let kind = kind_of(window);
         let (at, bytes) = (first_line * LINE_BYTES, line_count * LINE_BYTES);
         map_piece(&*self.storage, kind, at, bytes, backing)?;
-        let base = self.storage.window(kind).base.cast();
+        self.set_mapped(window, piece);
+        Ok(())
+    }
+
+    /// Notes that a window is mapped up to the end of a piece.
+    fn set_mapped(&self, window: LineWindow, last: usize) {
+        let Piece { first_line, line_count } = piece_of(last);
+        let base = self.storage.window(kind_of(window)).base.cast();
         let has_moved = base != self.lines(window).base();
         self.lines(window).set(base, first_line + line_count);
         if has_moved && self.storage.is_volatile() {
             // Readers must not take slots of the old copy for those of now.
             change_epoch(self);
         }
-        Ok(())
     }
 
     /// Lets go of the last piece of a window, of which no line is in use. Readers that stray there, led

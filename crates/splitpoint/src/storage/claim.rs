@@ -6,13 +6,14 @@
 //!
 //! | block | how to detect it | how to claim it |
 //! |---|---|---|
-//! | a hole, as after `cp --sparse` | `SEEK_HOLE` | `fallocate` |
+//! | a hole, as after `cp --sparse` | `FIEMAP`, or `SEEK_HOLE` where there is none | `fallocate` |
 //! | a block that is shared, as after `cp --reflink` | `FIEMAP` | `FALLOC_FL_UNSHARE_RANGE` |
 //! | any block of a file on btrfs | by its file system | impossible: see [`Room`] |
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
@@ -42,29 +43,87 @@ fn is_btrfs(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type & 0xffff_ffff == BTRFS)
 }
 
-/// Ensures that stores to a range of the file find their blocks.
+/// What a handle has claimed of its file.
 ///
-/// A store makes the file system provide for the whole folio of its page, so the range is widened
-/// to complete folios.
-///
-/// # Cost
-///
-/// Two system calls if nothing is missing.
-pub(super) fn claim(file: &File, range: Range<u64>) -> io::Result<Room> {
-    if is_btrfs(file) {
-        return Ok(Room::OfFileSystem);
+/// An opening claims the same few ranges in several places: they are claimed once, until
+/// [`forget`](Self::forget). A copy may be made of the file at any time, with which it shares its blocks
+/// then, so whoever begins to change it forgets what was claimed before.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    is_btrfs: OnceLock<bool>,
+    claimed: Mutex<Vec<(Range<u64>, Room)>>,
+}
+
+impl Claims {
+    /// Ensures that stores to a range of the file find their blocks.
+    ///
+    /// A store makes the file system provide for the whole folio of its page, so the range is widened
+    /// to complete folios.
+    ///
+    /// # Cost
+    ///
+    /// Two system calls if nothing is missing; none if the range was claimed before.
+    pub(super) fn claim(&self, file: &File, range: Range<u64>) -> io::Result<Room> {
+        if *self.is_btrfs.get_or_init(|| is_btrfs(file)) {
+            return Ok(Room::OfFileSystem);
+        }
+        let range = widened(range);
+        // A push leaves the list whole.
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_within = |known: &Range<u64>| known.start <= range.start && range.end <= known.end;
+        if let Some((_, room)) = claimed.iter().find(|(known, _)| is_within(known)) {
+            return Ok(*room);
+        }
+        let room = claim_widened(file, &range)?;
+        claimed.push((range, room));
+        Ok(room)
     }
-    let file_bytes = file.metadata()?.len();
-    let start = range.start / FOLIO_BYTES_MAX * FOLIO_BYTES_MAX;
-    let range = start..range.end.next_multiple_of(FOLIO_BYTES_MAX).min(file_bytes);
-    fill_holes(file, &range)?;
-    if !has_shared_blocks(file, &range)? {
+
+    /// Claims anew what was claimed before, when it is asked for.
+    pub(super) fn forget(&self) {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// Ensures that stores to a range of the file find their blocks, for a caller that does so once.
+pub(super) fn claim(file: &File, range: Range<u64>) -> io::Result<Room> {
+    Claims::default().claim(file, range)
+}
+
+/// Returns the complete folios of a range.
+pub(crate) fn widened(range: Range<u64>) -> Range<u64> {
+    range.start / FOLIO_BYTES_MAX * FOLIO_BYTES_MAX..range.end.next_multiple_of(FOLIO_BYTES_MAX)
+}
+
+fn claim_widened(file: &File, range: &Range<u64>) -> io::Result<Room> {
+    let range = range.start..range.end.min(file.metadata()?.len());
+    if range.is_empty() {
+        return Ok(Room::Claimed);
+    }
+    let extents = extents_of(file, &range)?;
+    if !extents.as_ref().is_some_and(|extents| is_whole(extents, &range)) {
+        fill_holes(file, &range)?;
+    }
+    let is_shared = |extent: &FiemapExtent| extent.flags & SHARED != 0;
+    if !extents.is_some_and(|extents| extents.iter().any(is_shared)) {
         return Ok(Room::Claimed);
     }
     match fallocate(file, FallocateFlags::UNSHARE_RANGE, &range) {
         Err(error) if is_unknown(&error) => Ok(Room::OfFileSystem),
         unshared => unshared.map(|()| Room::Claimed),
     }
+}
+
+/// Returns whether extents in blocks of their own cover a range. Blocks that were never written do.
+fn is_whole(extents: &[FiemapExtent], range: &Range<u64>) -> bool {
+    let mut end = range.start;
+    for extent in extents {
+        if extent.logical > end || extent.flags & NOT_ALIGNED != 0 {
+            return false;
+        }
+        end = end.max(extent.logical.saturating_add(extent.length));
+    }
+    end >= range.end
 }
 
 /// Returns the bytes of the file system that are free for unprivileged programs.
@@ -134,16 +193,12 @@ const _: () = assert!(size_of::<Fiemap>() == 32 + EXTENTS * 56);
 const FIEMAP: rustix::ioctl::Opcode = 0xc020_660b;
 /// `FIEMAP_EXTENT_LAST`.
 const LAST: u32 = 1;
+/// `FIEMAP_EXTENT_NOT_ALIGNED`: inside a block of something else.
+const NOT_ALIGNED: u32 = 0x100;
 /// `FIEMAP_EXTENT_UNWRITTEN`.
 const UNWRITTEN: u32 = 0x800;
 /// `FIEMAP_EXTENT_SHARED`.
 const SHARED: u32 = 0x2000;
-
-/// Returns whether the file system reports that blocks of the range are shared.
-fn has_shared_blocks(file: &File, range: &Range<u64>) -> io::Result<bool> {
-    let extents = extents_of(file, range)?.unwrap_or_default();
-    Ok(extents.iter().any(|extent| extent.flags & SHARED != 0))
-}
 
 /// Returns whether the file system reports that all blocks of the file are allocated and none was
 /// ever written: a file after `fallocate`.
@@ -215,7 +270,15 @@ mod tests {
         }
         fill_holes(&file, &(256 << 10..768 << 10)).unwrap();
         assert!((512 << 10..1 << 20).contains(&blocks()), "{}", blocks());
-        claim(&file, 4096..8192).unwrap();
+        let claims = Claims::default();
+        claims.claim(&file, 4096..8192).unwrap();
+        assert!(blocks() >= 1 << 20);
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&file, punch, &(0..64 << 10)).unwrap();
+        claims.claim(&file, 4096..8192).unwrap();
+        assert!(blocks() < 1 << 20, "it was claimed, and is not looked at again");
+        claims.forget();
+        claims.claim(&file, 4096..8192).unwrap();
         assert!(blocks() >= 1 << 20);
         let mut bytes = vec![1; 1 << 20];
         file.read_exact_at(&mut bytes, 0).unwrap();

@@ -12,8 +12,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
 use rustix::fs::{AtFlags, StatxFlags};
@@ -21,7 +21,7 @@ use rustix::mm::MsyncFlags;
 
 use self::view::View;
 use self::windows::{MappedPiece, Windows};
-use super::claim::{Room, claim, free_bytes, is_never_written};
+use super::claim::{Claims, Room, free_bytes, is_never_written};
 use super::fork::Origin;
 use super::limits::locked_bytes_max;
 use super::neighbours::Neighbours;
@@ -47,6 +47,7 @@ pub(crate) struct Mapped {
     file_bytes: AtomicU64,
     view: View,
     windows: Windows,
+    claims: Arc<Claims>,
     lock: Lock,
 }
 
@@ -79,8 +80,9 @@ impl Mapped {
     /// Maps `file`, which the caller has locked, for reading or for both.
     pub(crate) fn new(file: File, path: PathBuf, is_writable: bool) -> io::Result<Self> {
         let file = Arc::new(OwnFile::new(file)?);
-        let lock = Lock::Description(Neighbours::new(file.clone()));
-        Self::with_lock(file, path, is_writable, lock)
+        let claims = Arc::new(Claims::default());
+        let lock = Lock::Description(Neighbours::new(file.clone(), claims.clone()));
+        Self::with_lock(file, path, is_writable, lock, claims)
     }
 
     /// Maps a file whose description the program shares.
@@ -88,11 +90,13 @@ impl Mapped {
         let path = file.path().to_path_buf();
         if let Some(own) = file.own_description() {
             let own = Arc::new(OwnFile::new(own?)?);
-            let lock = Lock::ByTurns(Neighbours::of_program(own.clone()), file.clone());
-            return Self::with_lock(own, path, is_writable, lock);
+            let claims = Arc::new(Claims::default());
+            let neighbours = Neighbours::of_program(own.clone(), claims.clone());
+            let lock = Lock::ByTurns(neighbours, file.clone());
+            return Self::with_lock(own, path, is_writable, lock, claims);
         }
         let own = Arc::new(OwnFile::new(file.descriptor()?)?);
-        Self::with_lock(own, path, is_writable, Lock::Byte(file.clone()))
+        Self::with_lock(own, path, is_writable, Lock::Byte(file.clone()), Arc::default())
     }
 
     fn with_lock(
@@ -100,6 +104,7 @@ impl Mapped {
         path: PathBuf,
         is_writable: bool,
         lock: Lock,
+        claims: Arc<Claims>,
     ) -> io::Result<Self> {
         let page_bytes = rustix::param::page_size();
         if page_bytes as u64 > crate::format::GRANULE_BYTES {
@@ -125,6 +130,7 @@ impl Mapped {
             identity,
             origin: Origin::here(),
             file_bytes: AtomicU64::new(file_bytes),
+            claims,
             lock,
         })
     }
@@ -272,6 +278,12 @@ impl Storage for Mapped {
         Ok(())
     }
 
+    fn map_pieces(&self, kind: WindowKind, at: u64, pieces: &[(u64, u64)]) -> io::Result<()> {
+        self.windows.map_pieces(self.file.checked()?, kind, at, pieces)?;
+        self.keep_index();
+        Ok(())
+    }
+
     fn unmap_piece(&self, kind: WindowKind, at: u64, bytes: u64) -> io::Result<()> {
         self.windows.unmap_piece(kind, at, bytes)?;
         self.keep_index();
@@ -363,11 +375,15 @@ impl Storage for Mapped {
             }
             other => other?,
         }
-        claim(self.file.checked()?, offset..offset + bytes).map(drop)
+        super::claim::claim(self.file.checked()?, offset..offset + bytes).map(drop)
     }
 
     fn claim_stores(&self, offset: u64, bytes: u64) -> io::Result<Room> {
-        claim(self.file.checked()?, offset..offset + bytes)
+        self.claims.claim(self.file.checked()?, offset..offset + bytes)
+    }
+
+    fn forget_claims(&self) {
+        self.claims.forget();
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -422,8 +438,13 @@ fn write_zeros(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the kernel's id of this boot, or zeros if it has none.
+/// Returns the kernel's id of this boot, or zeros if it has none. A process sees one boot.
 fn boot_id() -> [u8; 16] {
+    static BOOT_ID: OnceLock<[u8; 16]> = OnceLock::new();
+    *BOOT_ID.get_or_init(read_boot_id)
+}
+
+fn read_boot_id() -> [u8; 16] {
     let mut id = [0; 16];
     let Ok(text) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
         return id;

@@ -15,6 +15,7 @@ pub(crate) mod byte_locks;
 mod claim;
 pub(crate) mod failure;
 pub(crate) mod fork;
+mod futex;
 mod limits;
 pub(crate) mod mapped;
 pub(crate) mod neighbours;
@@ -41,7 +42,7 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::io::Errno;
 
-pub(crate) use claim::Room;
+pub(crate) use claim::{Room, widened};
 pub(crate) use pages::Pages;
 pub(crate) use reservation::HUGE_BYTES;
 
@@ -99,30 +100,43 @@ impl Tail {
         Self { base, bytes, free_from, owner }
     }
 
+    /// Returns one that is not mapped: its bytes go by other means.
+    pub(crate) fn unmapped(free_from: u64) -> Self {
+        Self { base: std::ptr::null_mut(), bytes: 0, free_from, owner: None }
+    }
+
+    /// Returns whether stores are possible.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.bytes > 0
+    }
+
     /// Returns its pages, if their faults can be taken ahead.
     pub(crate) fn pages(&self) -> Option<Pages> {
         Some(Pages::new(self.base, self.bytes, self.owner.clone()?))
     }
 
     /// Stores the parts of a record at `at`, one after the other, and zeros behind them up to
-    /// `record_bytes`: fewer than 8.
+    /// `record_bytes`: fewer than 8. Returns `false` where the memory does not go as far.
     #[inline]
+    #[must_use]
     #[expect(clippy::cast_ptr_alignment, reason = "asserted: both offsets are multiples of 8")]
-    pub(crate) fn store(&mut self, at: u64, record_bytes: u64, parts: [&[u8]; 3]) {
+    pub(crate) fn store(&mut self, at: u64, record_bytes: u64, parts: [&[u8]; 3]) -> bool {
         assert!(at >= self.free_from && at.is_multiple_of(8) && record_bytes >= 8);
-        assert!(at + record_bytes <= self.bytes);
+        if at + record_bytes > self.bytes {
+            return false;
+        }
         let part_bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
         assert!(part_bytes <= record_bytes && record_bytes.is_multiple_of(8));
         self.free_from = at + record_bytes;
         // The padding is in the last word, so zero that word first; the parts may overwrite it.
         let last = self.base.wrapping_add((at + record_bytes - 8) as usize);
-        // SAFETY: the word ends inside the memory, which is aligned to a page; `new` was promised
-        // that nothing refers to bytes that have not been stored.
+        // SAFETY: the word ends inside the memory, as was looked at, and that is aligned to a page; `new`
+        // was promised that nothing refers to bytes that have not been stored.
         unsafe { last.cast::<u64>().write(0) };
         let mut target = self.base.wrapping_add(at as usize);
         may_be_killed();
         for part in parts {
-            // SAFETY: the parts end inside the memory, as asserted; as above.
+            // SAFETY: the parts are at most the record, as asserted; as above.
             unsafe { target.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
             target = target.wrapping_add(part.len());
             may_be_killed();
@@ -131,6 +145,7 @@ impl Tail {
         for line in (0..record_bytes.min(PREFETCHED_BYTES)).step_by(64) {
             prefetch(self.base.wrapping_add((self.free_from + PREFETCHED_BYTES + line) as usize));
         }
+        true
     }
 
     /// Returns the memory as words that only the writer stores to: no log segment, but the segment
@@ -142,7 +157,7 @@ impl Tail {
 
     /// Notes that the bytes before `at` have been written to the file by other means.
     pub(crate) fn skip_to(&mut self, at: u64) {
-        assert!(at >= self.free_from && at <= self.bytes);
+        assert!(at >= self.free_from && (at <= self.bytes || self.bytes == 0));
         self.free_from = at;
     }
 }
@@ -343,6 +358,17 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     /// Maps a piece of `bytes` at offset `at` of a window.
     fn map_piece(&self, kind: WindowKind, at: u64, bytes: u64, backing: Backing) -> io::Result<()>;
 
+    /// Maps pieces that follow each other in a window from offset `at` on: the bytes of each, and where
+    /// it is in the file. After an error some of them are mapped.
+    fn map_pieces(&self, kind: WindowKind, at: u64, pieces: &[(u64, u64)]) -> io::Result<()> {
+        let mut at = at;
+        for &(bytes, offset) in pieces {
+            self.map_piece(kind, at, bytes, Backing::File(offset))?;
+            at += bytes;
+        }
+        Ok(())
+    }
+
     /// Replaces the last piece of a window, of `bytes` at offset `at`, by zeros that are not the
     /// file's, in this memory of the window and in all that it has outgrown. Readers that are still
     /// there find empty lines, from any moment of the call on. After an error the piece is as it was
@@ -418,6 +444,9 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
     fn claim_stores(&self, _offset: u64, _bytes: u64) -> io::Result<Room> {
         Ok(Room::Claimed)
     }
+
+    /// Has blocks claimed anew that were claimed before: a copy may share them since.
+    fn forget_claims(&self) {}
 
     /// Returns the free bytes of the file system.
     fn free_bytes(&self) -> io::Result<u64> {

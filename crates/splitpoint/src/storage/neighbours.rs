@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::byte_locks::{self, LockByte, LockKind};
-use super::claim::{Room, claim, free_bytes};
+use super::claim::{Claims, Room, free_bytes};
 use super::no_room;
 use super::own_file::OwnFile;
 use super::reader_table::{OtherReaders, Seat};
@@ -21,6 +21,9 @@ use crate::options::{Access, Sharing};
 /// Whether the system has locks that let readers in beside a writer.
 const HAS_BYTE_LOCKS: bool = cfg!(target_os = "linux");
 
+/// The reader table in the file.
+const TABLE: std::ops::Range<u64> = READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES;
+
 /// Free bytes that a file system which never writes in place must have for a store to the table.
 const ROOM_BYTES_MIN: u64 = 16 << 20;
 
@@ -28,6 +31,7 @@ const ROOM_BYTES_MIN: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     file: Arc<OwnFile>,
+    claims: Arc<Claims>,
     /// Whether writers are kept out until the file is closed.
     is_private: AtomicBool,
     /// Whether the program has opened the file, and shares it.
@@ -36,13 +40,13 @@ pub(crate) struct Neighbours {
 
 impl Neighbours {
     /// Wraps a file that this handle has locked.
-    pub(super) fn new(file: Arc<OwnFile>) -> Self {
-        Self { file, is_private: AtomicBool::new(false), is_of_program: false }
+    pub(super) fn new(file: Arc<OwnFile>, claims: Arc<Claims>) -> Self {
+        Self { file, claims, is_private: AtomicBool::new(false), is_of_program: false }
     }
 
     /// Wraps a description, which is this handle's, of a file that the program has opened.
-    pub(super) fn of_program(file: Arc<OwnFile>) -> Self {
-        Self { is_of_program: true, ..Self::new(file) }
+    pub(super) fn of_program(file: Arc<OwnFile>, claims: Arc<Claims>) -> Self {
+        Self { is_of_program: true, ..Self::new(file, claims) }
     }
 
     /// Returns whether the program has opened the file, and shares it.
@@ -258,8 +262,7 @@ impl Neighbours {
     }
 
     fn other_readers(&self, is_alone: bool) -> io::Result<Option<Arc<OtherReaders>>> {
-        let table = READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES;
-        if claim(&self.file, table)? == Room::OfFileSystem
+        if self.claims.claim(&self.file, TABLE)? == Room::OfFileSystem
             && free_bytes(&self.file)? < ROOM_BYTES_MIN
         {
             return Err(no_room());
@@ -276,7 +279,7 @@ impl Neighbours {
     /// Takes what a reader needs to pin what it looks at, with a place in the reader table if one is
     /// wanted and there is one.
     pub(crate) fn take_seat(&self, path: &Path, wants_place: bool) -> io::Result<Seat> {
-        Seat::take(&self.file, path, wants_place)
+        Seat::take(&self.file, path, wants_place, &self.claims)
     }
 
     /// Opens the place where handles add what their lookups have cost; `None` if it may not be stored to.
@@ -290,10 +293,10 @@ impl Neighbours {
     }
 }
 
-/// Returns whether stores to the reader table find their block, whoever makes them.
-pub(super) fn can_store_to_table(file: &File) -> bool {
-    let range = READER_TABLE_OFFSET..READER_TABLE_OFFSET + READER_TABLE_BYTES;
-    claim(file, range).is_ok_and(|room| room == Room::Claimed)
+/// Returns whether stores to the reader table find their block, whoever makes them. The file is open for
+/// writing.
+pub(super) fn can_store_to_table(file: &File, claims: &Claims) -> bool {
+    claims.claim(file, TABLE).is_ok_and(|room| room == Room::Claimed)
 }
 
 /// Keeps writers out of a file that is read; returns `false` if there is one.

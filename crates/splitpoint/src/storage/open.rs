@@ -11,6 +11,7 @@ use super::Storage;
 use super::failure::io_error;
 use super::mapped::Mapped;
 use super::neighbours::{Neighbours, let_writers_in, try_keep_writers_out};
+use super::reader_table::wait_for_hand_over;
 use super::regular::open_regular;
 use super::shared_file::SharedFile;
 use crate::error::{Error, Result, Unsupported};
@@ -62,11 +63,11 @@ fn open_and_lock_with(
         refuse_network(&file, path)?;
         before_lock();
         if !try_lock(&file, options).map_err(|source| io_error("lock", path, source))? {
+            let awaits_turn =
+                options.access == Access::ReadWrite && is_turn_awaited(&file, options);
             let wait_max = match options.access {
                 Access::ReadOnly if Neighbours::is_being_opened(&file) => OPENING_WAIT,
-                Access::ReadWrite if is_turn_awaited(&file, options) => {
-                    options.lock_timeout.unwrap_or(TURN_WAIT)
-                }
+                Access::ReadWrite if awaits_turn => options.lock_timeout.unwrap_or(TURN_WAIT),
                 // A reader that comes locks the file for a moment.
                 _ if !Neighbours::is_being_written(&file) => MOMENT,
                 _ => Duration::ZERO,
@@ -78,10 +79,12 @@ fn open_and_lock_with(
                 SharedFile::close_other(file);
                 return Err(Error::Locked { path: path.to_path_buf(), pid });
             }
+            let pause = LOOK_AGAIN.min(begun.elapsed());
+            let is_handed_over = awaits_turn && wait_for_hand_over(&file, pause);
             // This process may hold locks of its own on the file, which end with any descriptor.
             SharedFile::close_other(file);
-            if std::mem::replace(&mut was_refused, true) {
-                thread::sleep(LOOK_AGAIN.min(begun.elapsed()));
+            if std::mem::replace(&mut was_refused, true) && !is_handed_over {
+                thread::sleep(pause);
             }
             continue;
         }

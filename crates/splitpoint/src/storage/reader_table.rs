@@ -18,18 +18,22 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::Storage;
 use super::byte_locks::{self, LockByte, LockKind};
+use super::claim::Claims;
 use super::fork::Origin;
+use super::futex;
 use super::neighbours::can_store_to_table;
 use super::own_file::OwnFile;
 use super::reservation::{Part, Protection, Reservation};
 use super::shared_counts;
-use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET, u64_at};
+use crate::format::{
+    HEADER_BYTES, LIVE_MAGIC, LIVE_OFFSET, READER_TABLE_BYTES, READER_TABLE_OFFSET, u64_at,
+};
 use crate::pins::{Elsewhere, Pin, PinCount, SeenPins};
 use crate::testing::mutant::{self, Mutant};
 use crate::stats::SharedLookups;
@@ -46,6 +50,7 @@ const USED: usize = 1;
 const MOVES: usize = 2;
 const TURN: usize = 3;
 const WANTED: usize = 4;
+const HANDED: usize = 6;
 /// Words of a place, after its two counters.
 const PID: usize = 2;
 const SINCE: usize = 3;
@@ -64,8 +69,10 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 ///     24     8  turn: 1 while a handle that takes turns has its own (bit 0); 1 if the superblock said
 ///               durably, when it ended, that the store is not clean (bit 1); a random number of whoever
 ///               had it (bits 2-63). 0 if the last writer was a handle of another kind
-///     32     8  1 if a handle waits for its turn, until one has got it
-///     40    24  reserved
+///     32     4  1 if a handle waits for its turn; 0 when one hands over and nobody is asleep
+///     36    12  reserved
+///     48     4  how often a handle has handed its turn over: who waits sleeps until it changes
+///     52    12  reserved
 /// 64 * i     8  place i, from 1 to 62: pins on parity 0
 ///        +   8  8  pins on parity 1
 ///        +  16  8  process id of the owner, for messages
@@ -107,6 +114,14 @@ impl ReaderTable {
         // SAFETY: the reservation maps READER_TABLE_BYTES there, aligned to a page, as long as it lives;
         // the words are only ever used as atomics, by every process.
         unsafe { &*self.map.span().base.cast_const().cast() }
+    }
+
+    /// Returns the first half of a word that processes sleep on; nobody uses the word itself.
+    fn sleepers(&self, word: usize) -> &AtomicU32 {
+        assert!(word == WANTED || word == HANDED);
+        // SAFETY: the word is mapped as long as `self` lives, as of `words`, and aligned to 8; it is only
+        // ever used by its first half, as an atomic.
+        unsafe { &*self.words()[word].as_ptr().cast_const().cast() }
     }
 
     pub(super) fn place(&self, place: usize) -> &[AtomicU64] {
@@ -177,6 +192,31 @@ pub(crate) fn note_writer(storage: &dyn Storage) -> io::Result<TurnWord> {
         storage.write_at(OFFSET, &TurnWord::NONE.0.to_le_bytes())?;
     }
     Ok(found)
+}
+
+/// Waits for at most `most` until the place of the writer of a store is handed over, for a handle that is
+/// to be opened; returns whether that is something to wait for.
+pub(super) fn wait_for_hand_over(file: &File, most: Duration) -> bool {
+    const WANTED_OFFSET: u64 = READER_TABLE_OFFSET + 8 * WANTED as u64;
+    let has_table = file.metadata().is_ok_and(|found| found.len() >= HEADER_BYTES);
+    let mut magic = [0; 8];
+    let is_read = has_table && file.read_exact_at(&mut magic, LIVE_OFFSET).is_ok();
+    // Another file is not written to.
+    if !is_read || u64_at(&magic, 0) != LIVE_MAGIC {
+        return false;
+    }
+    let Ok(table) = ReaderTable::map(file, Protection::Read) else { return false };
+    let seen = table.sleepers(HANDED).load(Ordering::SeqCst);
+    let wanted = table.sleepers(WANTED);
+    // By a write: nobody has claimed the block for stores through this mapping.
+    if wanted.load(Ordering::SeqCst) == 0
+        && file.write_all_at(&1_u32.to_le_bytes(), WANTED_OFFSET).is_err()
+    {
+        return false;
+    }
+    futex::wake(wanted, u32::MAX);
+    futex::wait(table.sleepers(HANDED), seen, most);
+    true
 }
 
 /// What the table has at a moment. It is read, not mapped: a new mapping of a file whose file system has
@@ -278,14 +318,59 @@ impl OtherReaders {
     }
 
     /// Returns whether a handle waits for its turn, or did when it was killed.
+    #[inline]
     pub(crate) fn is_turn_wanted(&self) -> bool {
-        self.table().is_ok_and(|table| table.words()[WANTED].load(Ordering::Relaxed) != 0)
+        self.table().is_ok_and(|table| table.sleepers(WANTED).load(Ordering::Relaxed) != 0)
     }
 
-    /// Notes that a handle waits for its turn, or that none does.
-    pub(crate) fn set_turn_wanted(&self, is_wanted: bool) {
+    /// Notes that a handle waits for its turn, and wakes the one that keeps its place.
+    pub(crate) fn want_turn(&self) {
+        let Ok(table) = self.table() else { return };
+        if table.sleepers(WANTED).swap(1, Ordering::SeqCst) == 0 {
+            futex::wake(table.sleepers(WANTED), u32::MAX);
+        }
+    }
+
+    /// Sleeps until a handle waits for its turn, for at most `most`; returns whether one does.
+    pub(crate) fn wait_until_wanted(&self, most: Duration) -> bool {
+        let Ok(table) = self.table() else { return false };
+        futex::wait(table.sleepers(WANTED), 0, most);
+        self.is_turn_wanted()
+    }
+
+    /// Ends every [`wait_until_wanted`](Self::wait_until_wanted), in this process and in others.
+    pub(crate) fn wake_keepers(&self) {
         if let Ok(table) = self.table() {
-            table.words()[WANTED].store(is_wanted.into(), Ordering::Relaxed);
+            futex::wake(table.sleepers(WANTED), u32::MAX);
+        }
+    }
+
+    /// Returns a number that changes when the place of the writer is handed over.
+    pub(crate) fn handed(&self) -> u32 {
+        self.table().map_or(0, |table| table.sleepers(HANDED).load(Ordering::SeqCst))
+    }
+
+    /// Wakes one that waits for the place of the writer, which was just given up; returns whether one was
+    /// asleep. Those that wait without being asleep notice the number.
+    pub(crate) fn hand_over(&self) -> bool {
+        let Ok(table) = self.table() else { return false };
+        let wanted = table.sleepers(WANTED);
+        // Whoever comes from now on says so again.
+        wanted.store(0, Ordering::SeqCst);
+        table.sleepers(HANDED).fetch_add(1, Ordering::SeqCst);
+        let is_woken = futex::wake(table.sleepers(HANDED), 1) > 0;
+        if is_woken {
+            // There may be more.
+            wanted.store(1, Ordering::SeqCst);
+        }
+        is_woken
+    }
+
+    /// Sleeps until the place of the writer is handed over, unless it was since `seen`, for at most `most`.
+    pub(crate) fn wait_for_hand_over(&self, seen: u32, most: Duration) {
+        match self.table() {
+            Ok(table) => futex::wait(table.sleepers(HANDED), seen, most),
+            Err(_) => std::thread::sleep(most),
         }
     }
 
@@ -414,10 +499,15 @@ impl Seat {
     /// # Errors
     ///
     /// Those of the system; [`io::ErrorKind::WouldBlock`] if a handle is open that lets nobody else in.
-    pub(crate) fn take(file: &File, path: &Path, wants_place: bool) -> io::Result<Self> {
+    pub(super) fn take(
+        file: &File,
+        path: &Path,
+        wants_place: bool,
+        claims: &Claims,
+    ) -> io::Result<Self> {
         if wants_place
             && let Ok(file) = open_again(file, path, File::options().read(true).write(true))
-            && can_store_to_table(&file)
+            && can_store_to_table(&file, claims)
             && let Ok(table) = ReaderTable::map(&file, Protection::ReadWrite)
         {
             note_presence(&file)?;
@@ -688,7 +778,7 @@ mod tests {
     use super::*;
 
     fn take(file: &File) -> Seat {
-        Seat::take(file, Path::new("/"), true).expect("it is open already")
+        Seat::take(file, Path::new("/"), true, &Claims::default()).expect("it is open already")
     }
 
     struct Fixture {

@@ -37,6 +37,7 @@ impl Store {
         }
         let head = writer.compacting.as_ref().and_then(|compacting| compacting.rest_of_head());
         let tails = writer.log.rest_of_tail().into_iter().chain(head);
+        self.region.storage().forget_claims();
         let room = self.region.claim_stores(tails)?;
         writer.needs_room = room == Room::OfFileSystem;
         // What fails here is tried again by the next change.

@@ -411,6 +411,10 @@ impl Store {
         if is_logged {
             let bytes = relocation_bytes(candidates.len());
             writer.log.reserve(bytes, &mut writer.extents)?;
+            // Before the first copy: what names it must not fail.
+            writer.log.ensure_mapped(&self.region)?;
+            let compacting = writer.compacting.as_mut().expect("a victim is of compaction");
+            compacting.head.ensure_mapped(&self.region)?;
         }
         let mut copies: Vec<Copied<'_>> = Vec::with_capacity(candidates.len());
         for candidate in candidates {

@@ -2,7 +2,7 @@
 //!
 //! Between its turns such a handle reads as one that reads beside a writer
 //! ([`reader`](crate::reader)). For a change it takes the place of the writer, a lock of one byte of the
-//! file that the kernel drops with the process, and gives it up afterwards:
+//! file that the kernel drops with the process, and [gives it up](super::lease) afterwards:
 //!
 //! | found in the reader table | done |
 //! |---|---|
@@ -33,6 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::lease::Keeper;
 use super::{Mark, Store, Writer, in_fork};
 use crate::error::{Error, Result, Unsupported};
 use crate::format::{GRANULE_BYTES, SegmentHeader};
@@ -46,18 +47,9 @@ use crate::storage::Room;
 use crate::storage::failure::io_error;
 use crate::storage::neighbours::Neighbours;
 use crate::storage::open::TURN_WAIT;
-use crate::storage::reader_table::{OtherReaders, TurnWord};
+use crate::storage::reader_table::TurnWord;
 use crate::testing::mutant::{self, Mutant};
 
-/// How long to wait between two looks at the place of the writer: at first, and at most.
-const LOOK_AGAIN_MIN: Duration = Duration::from_micros(20);
-const LOOK_AGAIN_MAX: Duration = Duration::from_micros(500);
-/// After how many turns in a row, or how much time, a handle lets another one have its turn: a change of
-/// hands costs as much as ten changes or twenty.
-const TURNS_IN_ROW: u32 = 64;
-const TIME_IN_ROW: Duration = Duration::from_micros(200);
-/// How long it waits for the other to take it.
-const GIVE_WAY_MAX: Duration = Duration::from_millis(2);
 /// How often the list of what is not durable is made anew while others sync.
 const LOOKS: u32 = 100;
 
@@ -89,8 +81,10 @@ pub(crate) enum LastTurn {
 #[derive(Debug)]
 pub(crate) struct Turns {
     take_over: Box<dyn TakeOver>,
-    options: Options,
-    wait_max: Duration,
+    pub(super) options: Options,
+    /// How long the handle waits for its turn.
+    pub(super) wait_max: Duration,
+    pub(super) keeper: Keeper,
     /// Whether each store takes room of the file system.
     needs_room: OnceLock<bool>,
     /// What the handle uses to look at the file between turns.
@@ -105,6 +99,7 @@ impl Turns {
             take_over,
             options: options.clone(),
             wait_max: options.lock_timeout.unwrap_or(TURN_WAIT),
+            keeper: Keeper::default(),
             needs_room: OnceLock::new(),
             looking: Mutex::new(looking),
             own: Mutex::new((TurnWord::NONE, 0)),
@@ -223,12 +218,12 @@ impl Store {
             return Err(in_fork());
         }
         self.group.check()?;
-        self.wait_for_place(turns, &mut writer.turn)?;
+        self.take_place(turns, &mut writer.turn)?;
         writer.turn.is_held = true;
         let begun = self.begin_turn_in_place(turns, writer);
         if begun.is_err() {
             writer.turn.is_held = false;
-            self.give_up_place(turns);
+            self.leave_place(turns, &mut writer.turn, true);
         }
         begun
     }
@@ -244,7 +239,12 @@ impl Store {
         // What is killed from now on has not ended its turn.
         self.set_turn_word(TurnWord::begun(number))?;
         if is_own {
-            return Ok(());
+            let prepared =
+                if writer.turn.is_prepared { Ok(()) } else { self.prepare(turns, writer) };
+            if prepared.is_err() {
+                self.set_turn_word(found)?;
+            }
+            return prepared;
         }
         let last = if found.has_ended() {
             LastTurn::Ended { is_not_clean_durably: found.is_not_clean_durably() }
@@ -255,7 +255,8 @@ impl Store {
         match &taken {
             Ok(()) => {
                 let (word, since) = (TurnWord::begun(number), Some(Instant::now()));
-                writer.turn = Turn { word, number, is_held: true, since, number_in_row: 1 };
+                let turn = Turn { word, number, since, ..Turn::default() };
+                writer.turn = Turn { is_held: true, is_prepared: true, number_in_row: 1, ..turn };
                 turns.own.lock().unwrap_or_else(PoisonError::into_inner).1 += 1;
             }
             // Whoever comes next finds what this one has found.
@@ -301,22 +302,9 @@ impl Store {
         if let (LastTurn::Killed, Some(others)) = (last, &self.others) {
             others.end_move();
         }
-        new.needs_room = if let Some(&needs_room) = turns.needs_room.get() {
-            needs_room
-        } else {
-            let tails = new.log.rest_of_tail().into_iter();
-            let needs_room = self.region.claim_stores(tails)? == Room::OfFileSystem;
-            *turns.needs_room.get_or_init(|| needs_room)
-        };
+        self.prepare(turns, &mut new)?;
         new.opened_lsn = writer.opened_lsn;
         new.change_count = writer.change_count;
-        if new.mark == Mark::NotCleanDurably {
-            // `begin_changes` does it of the others.
-            match new.find_segments() {
-                Err(Error::Corrupt { .. }) if !new.superblock.is_compacted => {}
-                found => found?,
-            }
-        }
         let written = new.written();
         std::mem::swap(&mut new.pace, &mut writer.pace);
         new.pace.go_on_from(written);
@@ -327,6 +315,28 @@ impl Store {
             new.go_on_compacting(writer);
         }
         *writer = new;
+        Ok(())
+    }
+
+    /// Does what comes before the first change with a state of the writer that was just read, by an
+    /// opening or at the beginning of a turn; `begin_changes` does it where "not clean" is not durable.
+    fn prepare(&self, turns: &Turns, writer: &mut Writer) -> Result<()> {
+        writer.needs_room = if let Some(&needs_room) = turns.needs_room.get() {
+            needs_room
+        } else {
+            // A copy may have been made since the opening.
+            self.region.storage().forget_claims();
+            let tails = writer.log.rest_of_tail().into_iter();
+            let needs_room = self.region.claim_stores(tails)? == Room::OfFileSystem;
+            *turns.needs_room.get_or_init(|| needs_room)
+        };
+        if writer.mark == Mark::NotCleanDurably {
+            match writer.find_segments() {
+                Err(Error::Corrupt { .. }) if !writer.superblock.is_compacted => {}
+                found => found?,
+            }
+        }
+        writer.turn.is_prepared = true;
         Ok(())
     }
 
@@ -342,8 +352,11 @@ impl Store {
             // The table is mapped since the turn began.
             let _ = self.set_turn_word(writer.turn.word);
             turns.own.lock().unwrap_or_else(PoisonError::into_inner).0 = writer.turn.word;
+            if self.keeps_place(turns, &mut writer.turn) {
+                return;
+            }
         }
-        self.give_up_place(turns);
+        self.leave_place(turns, &mut writer.turn, false);
     }
 
     /// Ends the first turn of a handle, in which it was opened.
@@ -371,63 +384,11 @@ impl Store {
         }
         writer.turn.number = writer.log.next_salt();
         writer.turn.is_held = true;
+        writer.turn.since = Some(Instant::now());
+        // Handles may be many and short-lived: it is due whoever comes.
+        let before = std::mem::take(&mut writer.checkpoints);
+        writer.schedule_checkpoint_by_turns(&self.region, &before);
         self.end_turn(&mut writer);
-        // The first change begins as after the turn of another handle.
-        writer.turn.word = if self.others.is_some() { TurnWord::NONE } else { writer.turn.word };
-    }
-
-    fn wait_for_place(&self, turns: &Turns, turn: &mut Turn) -> Result<()> {
-        let storage = self.region.storage();
-        let (Some(neighbours), Some(others)) = (storage.neighbours(), &self.others) else {
-            return Ok(());
-        };
-        let try_to_take = || {
-            let taken = neighbours.try_take_turn(turns.options.sharing);
-            taken.map_err(|source| io_error("lock a byte of", storage.path(), source))
-        };
-        turn.number_in_row += 1;
-        if others.is_turn_wanted() {
-            self.give_way(others, turn)?;
-        }
-        if try_to_take()? {
-            return Ok(());
-        }
-        let begun = Instant::now();
-        let mut pause = LOOK_AGAIN_MIN;
-        loop {
-            others.set_turn_wanted(true);
-            if try_to_take()? {
-                // Others that wait say so again.
-                others.set_turn_wanted(false);
-                return Ok(());
-            }
-            if begun.elapsed() >= turns.wait_max {
-                return Err(self.locked());
-            }
-            thread::sleep(pause);
-            pause = (pause * 2).min(LOOK_AGAIN_MAX);
-        }
-    }
-
-    /// Lets a handle that waits have its turn before this one has another, if this one has had some: it
-    /// would always be faster.
-    fn give_way(&self, others: &OtherReaders, turn: &Turn) -> Result<()> {
-        let is_last = || Ok(others.turn().map_err(|source| self.table_error(source))? == turn.word);
-        let is_time = turn.number_in_row >= TURNS_IN_ROW
-            || turn.since.is_none_or(|since| since.elapsed() >= TIME_IN_ROW);
-        if !is_time || !is_last()? {
-            return Ok(());
-        }
-        let begun = Instant::now();
-        while is_last()? {
-            if begun.elapsed() >= GIVE_WAY_MAX {
-                // Whoever waited is stopped, or was killed.
-                others.set_turn_wanted(false);
-                break;
-            }
-            thread::sleep(LOOK_AGAIN_MIN);
-        }
-        Ok(())
     }
 
     /// Refuses a file that was replaced meanwhile by a handle of another kind: changes would be lost.
@@ -439,13 +400,6 @@ impl Store {
         let reason = "the file was replaced; open it again".to_string();
         let source = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
         Err(io_error("change", storage.path(), source))
-    }
-
-    fn give_up_place(&self, turns: &Turns) {
-        if let Some(neighbours) = self.region.storage().neighbours() {
-            // Without it the lock goes with the handle.
-            let _ = neighbours.give_up_turn(turns.options.sharing);
-        }
     }
 
     /// Makes durable what all handles have committed so far, and returns up to where. Waits for no turn.
@@ -582,6 +536,9 @@ impl Store {
             if std::mem::replace(&mut writer.is_closed, true) {
                 return Ok(());
             }
+            if let Some(turns) = self.turns.as_deref().filter(|_| writer.turn.is_kept) {
+                self.leave_place(turns, &mut writer.turn, true);
+            }
             // A call may have asked for a sync of its own. Programs that share a file close it to be safe.
             let neighbours = self.region.storage().neighbours();
             let is_promised = self.durability != Durability::Buffered
@@ -603,19 +560,35 @@ fn walk_end(view: &crate::region::View, segment_offset: u64) -> Result<u64> {
 
 /// The turn of a handle: the one that it has, or the last one.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is of another moment of a turn")]
 pub(crate) struct Turn {
     /// What the handle left in the reader table.
     pub(super) word: TurnWord,
     number: u64,
     pub(super) is_held: bool,
+    /// Whether a change may be made with the state that was read.
+    is_prepared: bool,
+    /// Whether the handle has kept its place after the last one.
+    pub(super) is_kept: bool,
+    /// Whether it has just handed the place to one that waited.
+    pub(super) gave_way: bool,
     /// When another handle had a turn last, as far as this one knows.
-    since: Option<Instant>,
+    pub(super) since: Option<Instant>,
     /// Turns since then.
-    number_in_row: u32,
+    pub(super) number_in_row: u32,
 }
 
 impl Default for Turn {
     fn default() -> Self {
-        Self { word: TurnWord::NONE, number: 0, is_held: false, since: None, number_in_row: 0 }
+        Self {
+            word: TurnWord::NONE,
+            number: 0,
+            is_held: false,
+            is_prepared: false,
+            is_kept: false,
+            gave_way: false,
+            since: None,
+            number_in_row: 0,
+        }
     }
 }

@@ -9,6 +9,8 @@
 /// A mistake that could be made in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
+    /// A handle that takes turns keeps its place although another one wants it.
+    KeepsWantedPlace,
     /// A slot is stored before the record that it names.
     SlotBeforeRecord,
     /// A split leaves the slots that have moved in the old bucket as well.
@@ -71,8 +73,14 @@ pub(crate) enum Mutant {
 pub(crate) fn is_made(_: Mutant) -> bool {
     false
 }
+/// Returns what a thread that is started now is to run.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) fn inherited(run: impl FnOnce() + Send) -> impl FnOnce() + Send {
+    run
+}
 #[cfg(test)]
-pub(crate) use switch::{is_made, with};
+pub(crate) use switch::{inherited, is_made, with};
 
 #[cfg(test)]
 mod switch {
@@ -86,6 +94,15 @@ mod switch {
 
     pub(crate) fn is_made(mutant: Mutant) -> bool {
         MADE.get() == Some(mutant)
+    }
+
+    /// Returns `run` for a thread of an engine that makes the mistakes of this one.
+    pub(crate) fn inherited(run: impl FnOnce() + Send) -> impl FnOnce() + Send {
+        let made = MADE.get();
+        move || {
+            MADE.set(made);
+            run();
+        }
     }
 
     /// Runs `what` on this thread with an engine that makes a mistake.

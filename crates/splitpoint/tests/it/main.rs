@@ -53,6 +53,8 @@ mod model;
 #[cfg(test)]
 mod mounts;
 #[cfg(test)]
+mod opens;
+#[cfg(test)]
 mod own_locks;
 #[cfg(test)]
 mod power_loss;

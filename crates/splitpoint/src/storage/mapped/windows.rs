@@ -150,6 +150,34 @@ impl Windows {
         self.lock()[kind.number()].map(file, self.protection, piece)
     }
 
+    /// Maps pieces that follow each other in a window; those that do so in the file as well by one call.
+    pub(super) fn map_pieces(
+        &self,
+        file: &File,
+        kind: WindowKind,
+        mut at: u64,
+        pieces: &[(u64, u64)],
+    ) -> io::Result<()> {
+        let follows = |one: &(u64, u64), next: &(u64, u64)| one.1 + one.0 == next.1;
+        let window = &mut self.lock()[kind.number()];
+        for run in pieces.chunk_by(follows) {
+            let bytes = run.iter().map(|&(bytes, _)| bytes).sum();
+            let backing = Backing::File(run[0].1);
+            window.map(
+                file,
+                self.protection,
+                MappedPiece { at, bytes, backing, is_kept: false },
+            )?;
+            window.pieces.retain(|piece| piece.at != at);
+            for &(bytes, offset) in run {
+                let backing = Backing::File(offset);
+                window.pieces.push(MappedPiece { at, bytes, backing, is_kept: false });
+                at += bytes;
+            }
+        }
+        Ok(())
+    }
+
     /// Replaces a piece of a window by zeros, wherever it is mapped.
     pub(super) fn unmap_piece(&self, kind: WindowKind, at: u64, bytes: u64) -> io::Result<()> {
         let window = &mut self.lock()[kind.number()];

@@ -49,7 +49,7 @@ impl Run {
     fn step(&mut self, op: &Op) -> Result<(), String> {
         let Some(db) = &self.db else {
             self.open();
-            return Ok(());
+            return self.settle_reopened();
         };
         let (commit, result, is_synced): (Commit, crate::Result<()>, bool) = match op {
             Op::Put(key, value, durability) => {
@@ -82,6 +82,7 @@ impl Run {
                 let is_synced = closed.is_ok();
                 self.errors.extend(closed.err());
                 self.open();
+                self.settle_reopened()?;
                 (Vec::new(), Ok(()), is_synced)
             }
             Op::Maintain(bytes) => (Vec::new(), db.maintain(*bytes).map(drop), false),
@@ -146,6 +147,27 @@ impl Run {
         self.history.attempt(&doubt);
         if content != *self.history.newest() {
             return Err("a change that failed has changed something else".to_string());
+        }
+        Ok(())
+    }
+
+    /// Asks a handle that was opened after a failure whether the change that failed was made after all: its
+    /// write may have come to its last byte that matters.
+    fn settle_reopened(&mut self) -> Result<(), String> {
+        let Some(db) = &self.db else { return Ok(()) };
+        let content = super::read(db)?;
+        for doubt in &self.doubts {
+            if content == *self.history.newest() {
+                return Ok(());
+            }
+            let mut history = self.history.clone();
+            history.attempt(doubt);
+            if content == *history.newest() {
+                self.history = history;
+            }
+        }
+        if content != *self.history.newest() {
+            return Err("a change that failed, and another, are there".to_string());
         }
         Ok(())
     }

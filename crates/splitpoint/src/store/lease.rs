@@ -1,0 +1,363 @@
+//! How handles that take turns hand the place of the writer to each other.
+//!
+//! The place is a lock of the kernel, which drops it with the process. Who waits for it sleeps on a word
+//! of the reader table, which every process has mapped; two words are enough:
+//!
+//! | word | who stores | who sleeps on it |
+//! |---|---|---|
+//! | `wanted` | who waits: 1; who hands over and finds nobody asleep: 0 | the keeper of a handle that keeps its place |
+//! | `handed` | who hands over: one more | who waits |
+//!
+//! A handle that has had several turns in a row *keeps* its place between them: its changes need no call
+//! of the system. When another wants the place, it hands over after [`TURNS_IN_ROW`] turns or
+//! [`TIME_IN_ROW`]; its *keeper*, a thread, does so if it makes no change meanwhile, and gives the place
+//! up after [`IDLE`] without one, so that a handle which is stopped or leaks keeps nobody out for ever.
+//! A turn has ended between the changes all the same: a process that is killed then leaves nothing to be
+//! completed.
+//!
+//! # What sleeps must end
+//!
+//! A holder that was killed wakes nobody, and one that gives up after every call wakes nobody before it
+//! has had its turns in a row. So who waits looks again after [`LOOK_AGAIN_MAX`] at most. Who is asleep
+//! the kernel knows, so that one who was killed while it waited is not waited for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use super::Store;
+use super::turns::{Turn, Turns};
+use crate::background::{Monitor, Worker};
+use crate::error::Result;
+use crate::options::Sharing;
+use crate::storage::failure::io_error;
+use crate::storage::neighbours::Neighbours;
+use crate::storage::reader_table::OtherReaders;
+use crate::testing::mutant::{self, Mutant};
+
+/// How long to sleep between two looks at the place of the writer: at first, and at most.
+const LOOK_AGAIN_MIN: Duration = Duration::from_micros(50);
+const LOOK_AGAIN_MAX: Duration = Duration::from_micros(500);
+/// After how many turns in a row, or how much time, a handle lets another one have its turn: a change of
+/// hands costs as much as ten changes or twenty.
+const TURNS_IN_ROW: u32 = 64;
+const TIME_IN_ROW: Duration = Duration::from_micros(200);
+/// After how many turns in a row a handle keeps its place: one that makes a few changes and is closed
+/// needs no thread.
+const KEPT_AFTER: u32 = 16;
+/// How long it waits for the other to take it.
+const GIVE_WAY_MAX: Duration = Duration::from_millis(2);
+/// How long a place is kept without a change.
+const IDLE: Duration = Duration::from_millis(10);
+/// How long a keeper waits for the next place, and how often, before it sleeps until there is one.
+const NEXT_PLACE: Duration = Duration::from_millis(1);
+const NEXT_PLACES: u32 = 20;
+
+/// The thread of a handle that hands its place over while no change is made.
+#[derive(Debug, Default)]
+pub(super) struct Keeper {
+    worker: Worker<State>,
+    /// The store whose place it is, which has the keeper.
+    store: OnceLock<Weak<Store>>,
+    has_thread: AtomicBool,
+    /// Whether a place is kept.
+    is_kept: AtomicBool,
+    /// Whether the thread sleeps until one is.
+    is_asleep: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_stopped: bool,
+}
+
+impl Keeper {
+    /// Watches over a place that is kept from now on; returns `false` if there is no thread to do so.
+    fn watch(&self) -> bool {
+        self.is_kept.store(true, Ordering::SeqCst);
+        if !self.has_thread.load(Ordering::Relaxed) {
+            let Some(store) = self.store.get().and_then(Weak::upgrade) else { return false };
+            let has_begun = self.worker.begin("splitpoint-turns", move |shared| {
+                run(shared, &store);
+            });
+            self.has_thread.store(has_begun, Ordering::Relaxed);
+            return has_begun;
+        }
+        if self.is_asleep.load(Ordering::SeqCst) {
+            self.worker.shared().change(|_| ());
+        }
+        true
+    }
+
+    fn sleep(&self, shared: &Monitor<State>) {
+        let state = shared.lock();
+        self.is_asleep.store(true, Ordering::SeqCst);
+        if !state.is_stopped && !self.is_kept.load(Ordering::SeqCst) {
+            drop(shared.wait(state));
+        }
+        self.is_asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+fn run(shared: &Monitor<State>, store: &Store) {
+    let (Some(turns), Some(others)) = (store.turns.as_deref(), &store.others) else { return };
+    let (mut rounds, mut seen) = (0, 0);
+    while !shared.lock().is_stopped {
+        if turns.keeper.is_kept.load(Ordering::Relaxed) {
+            rounds = 0;
+            let is_wanted = others.wait_until_wanted(IDLE);
+            if store.hand_over_if_due(turns, is_wanted, &mut seen) {
+                continue;
+            }
+            let state = shared.lock();
+            if !state.is_stopped {
+                drop(shared.wait_for(state, TIME_IN_ROW));
+            }
+        } else if rounds < NEXT_PLACES {
+            rounds += 1;
+            let state = shared.lock();
+            if !state.is_stopped {
+                drop(shared.wait_for(state, NEXT_PLACE));
+            }
+        } else {
+            turns.keeper.sleep(shared);
+        }
+    }
+}
+
+impl Turn {
+    /// Returns whether others may have their turn now.
+    fn is_over(&self) -> bool {
+        let is_long = |since: Instant| since.elapsed() >= TIME_IN_ROW;
+        self.number_in_row >= TURNS_IN_ROW || self.since.is_none_or(is_long)
+    }
+}
+
+impl Store {
+    /// Lets the keeper of the handle, if it is to have one, know the store.
+    pub(crate) fn know_itself(self: &Arc<Self>) {
+        if let Some(turns) = &self.turns {
+            // A store is put together once.
+            let _ = turns.keeper.store.set(Arc::downgrade(self));
+        }
+    }
+
+    /// Ends the keeper of the handle. A place that is kept stays so until the store is closed.
+    pub(crate) fn stop_keeper(&self) {
+        let (Some(turns), Some(others)) = (self.turns.as_deref(), &self.others) else { return };
+        let wake = || others.wake_keepers();
+        turns.keeper.worker.end_waking(|state| state.is_stopped = true, Some(&wake));
+    }
+
+    /// Takes the place of the writer for a turn, if the handle has not kept it.
+    pub(super) fn take_place(&self, turns: &Turns, turn: &mut Turn) -> Result<()> {
+        turn.number_in_row = turn.number_in_row.wrapping_add(1);
+        if turn.is_kept {
+            return Ok(());
+        }
+        let (Some(neighbours), Some(others)) = (self.region.storage().neighbours(), &self.others)
+        else {
+            return Ok(());
+        };
+        if !turn.gave_way && self.try_to_take(turns, neighbours)? {
+            return Ok(());
+        }
+        self.wait_for_place(turns, turn, neighbours, others)
+    }
+
+    fn try_to_take(&self, turns: &Turns, neighbours: &Neighbours) -> Result<bool> {
+        let taken = neighbours.try_take_turn(turns.options.sharing);
+        taken.map_err(|source| io_error("lock a byte of", self.region.storage().path(), source))
+    }
+
+    /// Waits for the place of the writer. If this handle has just handed it to one that was asleep, that
+    /// one comes first: this one would always be faster.
+    #[cold]
+    fn wait_for_place(
+        &self,
+        turns: &Turns,
+        turn: &mut Turn,
+        neighbours: &Neighbours,
+        others: &OtherReaders,
+    ) -> Result<()> {
+        let begun = Instant::now();
+        let mut gives_way = std::mem::take(&mut turn.gave_way);
+        let mut pause = LOOK_AGAIN_MIN;
+        loop {
+            let seen = others.handed();
+            others.want_turn();
+            if !gives_way && self.try_to_take(turns, neighbours)? {
+                return Ok(());
+            }
+            if begun.elapsed() >= turns.wait_max {
+                return Err(self.locked());
+            }
+            others.wait_for_hand_over(seen, pause);
+            pause = (pause * 2).min(LOOK_AGAIN_MAX);
+            // Whoever was woken may be stopped, or was killed.
+            gives_way = gives_way
+                && begun.elapsed() < GIVE_WAY_MAX
+                && others.turn().map_err(|source| self.table_error(source))? == turn.word;
+        }
+    }
+
+    /// Returns whether the handle keeps its place after a turn.
+    pub(super) fn keeps_place(&self, turns: &Turns, turn: &mut Turn) -> bool {
+        let Some(others) = self.others.as_ref().filter(|_| turn.number_in_row >= KEPT_AFTER) else {
+            return false;
+        };
+        if turns.options.sharing != Sharing::Shared {
+            return false;
+        }
+        let is_wanted = others.is_turn_wanted() && !mutant::is_made(Mutant::KeepsWantedPlace);
+        if is_wanted && turn.is_over() {
+            return false;
+        }
+        turn.is_kept = turn.is_kept || turns.keeper.watch();
+        turn.is_kept
+    }
+
+    /// Gives the place up, and wakes one that waits for it; at once, or only if this handle has had its
+    /// turns in a row.
+    pub(super) fn leave_place(&self, turns: &Turns, turn: &mut Turn, is_at_once: bool) {
+        turn.is_kept = false;
+        turns.keeper.is_kept.store(false, Ordering::SeqCst);
+        let Some(neighbours) = self.region.storage().neighbours() else { return };
+        // If it fails, the lock goes with the handle.
+        let _ = neighbours.give_up_turn(turns.options.sharing);
+        if let Some(others) = &self.others
+            && others.is_turn_wanted()
+            && (is_at_once || turn.is_over())
+        {
+            turn.gave_way = others.hand_over();
+        }
+    }
+
+    /// Hands a place over that is kept, if it is time and another wants it, or if no change was made
+    /// since `seen`; returns `false` to look again soon.
+    fn hand_over_if_due(&self, turns: &Turns, is_wanted: bool, seen: &mut u32) -> bool {
+        let Ok(mut writer) = self.lock() else {
+            // A change that panics leaves the place.
+            turns.keeper.is_kept.store(false, Ordering::SeqCst);
+            return true;
+        };
+        let turn = &mut writer.turn;
+        if !turn.is_kept {
+            return true;
+        }
+        let is_idle = std::mem::replace(seen, turn.number_in_row) == turn.number_in_row;
+        let is_due = if is_wanted { turn.is_over() } else { is_idle };
+        if is_due && !mutant::is_made(Mutant::KeepsWantedPlace) {
+            self.leave_place(turns, turn, true);
+        }
+        is_due
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::options::{Durability, Options};
+    use crate::recovery::open_file;
+    use crate::table::PutMode;
+
+    /// Longer than any turn takes.
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn open(path: &Path, wait_max: Duration) -> Arc<Store> {
+        let options = Options::new().sharing(Sharing::Shared).lock_timeout(wait_max);
+        let opened = open_file(path, &options).expect("nobody keeps it out");
+        let store = Arc::new(Store::new(opened, &options));
+        store.know_itself();
+        store
+    }
+
+    fn put(store: &Store, key: &[u8]) -> Result<()> {
+        let mut writer = store.lock_for_change()?;
+        store.put_at_once(&mut writer, key, b"value", PutMode::Replace, Durability::Buffered)?;
+        Ok(())
+    }
+
+    fn close(store: &Store) {
+        store.stop_keeper();
+        store.close().expect("nothing fails");
+    }
+
+    /// Has one handle keep its place, make no change any more, and another one make a change.
+    fn change_beside_an_idle_handle(wait_max: Duration) -> Result<()> {
+        let dir = tempfile::tempdir().expect("nothing fails");
+        let path = dir.path().join("a");
+        let (store, other) = (open(&path, LONG), open(&path, wait_max));
+        for i in 0..KEPT_AFTER {
+            put(&store, &i.to_le_bytes())?;
+        }
+        assert!(store.lock()?.turn.is_kept || !mutant::is_made(Mutant::KeepsWantedPlace));
+        let changed = put(&other, b"other");
+        close(&store);
+        close(&other);
+        changed
+    }
+
+    #[test]
+    fn an_idle_handle_hands_over_the_place_that_it_keeps() {
+        change_beside_an_idle_handle(LONG).unwrap();
+    }
+
+    #[test]
+    fn a_handle_that_keeps_its_place_although_it_is_wanted_is_found() {
+        let changed = mutant::with(Mutant::KeepsWantedPlace, || {
+            change_beside_an_idle_handle(Duration::from_millis(20))
+        });
+        assert_eq!(changed.unwrap_err().kind(), ErrorKind::Locked);
+    }
+
+    #[test]
+    fn a_busy_handle_hands_over_after_its_turns_in_a_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let (store, other) = (open(&path, LONG), open(&path, LONG));
+        std::thread::scope(|scope| {
+            let busy = scope.spawn(|| {
+                let mut i = 0_u32;
+                while store.region.live().record_count() < 1_000 || !has(&store, b"done") {
+                    put(&store, &(i % 999).to_le_bytes()).unwrap();
+                    i += 1;
+                }
+            });
+            for i in 0..50_u32 {
+                put(&other, &(1_000 + i).to_le_bytes()).unwrap();
+                // One that comes now waits as well.
+                let third = open(&path, LONG);
+                put(&third, &(2_000 + i).to_le_bytes()).unwrap();
+                close(&third);
+            }
+            put(&other, b"done").unwrap();
+            busy.join().unwrap();
+        });
+        close(&store);
+        close(&other);
+    }
+
+    fn has(store: &Store, key: &[u8]) -> bool {
+        store.find(key).expect("nothing fails").is_some()
+    }
+
+    #[test]
+    fn a_handle_that_is_closed_leaves_the_place_that_it_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        for _ in 0..20 {
+            let (store, other) = (open(&path, LONG), open(&path, LONG));
+            for i in 0..2 * KEPT_AFTER {
+                put(&store, &i.to_le_bytes()).unwrap();
+            }
+            close(&store);
+            put(&other, b"other").unwrap();
+            assert!(!other.lock().unwrap().turn.is_kept, "its first turn");
+            close(&other);
+        }
+    }
+}
