@@ -2,12 +2,13 @@
 //! compaction and without, by turns.
 //!
 //! ```sh
-//! cargo bench -p splitpoint --bench churn -- [memory] [file] [RECORDS [TIMES [ROUNDS]]]
+//! cargo bench -p splitpoint --bench churn -- [memory] [file] [compacted] [account] [RECORDS [TIMES [ROUNDS]]]
 //! ```
 //!
-//! By default in memory, 250,000 records of 16 + 100 bytes, overwritten ten times, three rounds. `skewed`
+//! By default in memory, with compaction and without, 250,000 records of 16 + 100 bytes, overwritten ten times, three rounds. `skewed`
 //! puts four of five changes on a fifth of the keys. Of a file it prints the largest size while it was
-//! used, and the blocks that it has when it is closed, by record.
+//! used, and the blocks that it has when it is closed, by record. With `account` it also prints what the
+//! bytes were for whenever the file had become larger, which takes time that the others do not have.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its results")]
 
@@ -22,6 +23,8 @@ use splitpoint::{Db, Durability, Options, Result};
 use support::{key, mix, processor_ns};
 
 const VALUE_BYTES: usize = 100;
+/// Changes between two looks at the size of the file.
+const LOOK_CHANGES: u64 = 4096;
 
 fn value(version: u64) -> [u8; VALUE_BYTES] {
     let mut value = [version as u8; VALUE_BYTES];
@@ -43,6 +46,7 @@ fn run(
     path: Option<&Path>,
     (records, times): (u64, u64),
     is_skewed: bool,
+    has_account: bool,
 ) -> Result<()> {
     let before_bytes = resident_bytes();
     let db: Db = match path {
@@ -66,9 +70,13 @@ fn run(
         db.put(key(number), value(change + 1))?;
         latencies.push(u32::try_from(before.elapsed().as_nanos()).unwrap_or(u32::MAX));
         if let Some(path) = path
-            && change % 65_536 == 0
+            && change % LOOK_CHANGES == 0
         {
-            largest_bytes = allocated_bytes(path).max(largest_bytes);
+            let bytes = allocated_bytes(path);
+            if has_account && bytes > largest_bytes + records {
+                print_account(&db, change, bytes)?;
+            }
+            largest_bytes = bytes.max(largest_bytes);
         }
     }
     let overwritten = processor_ns();
@@ -112,6 +120,29 @@ fn run(
     Ok(())
 }
 
+/// Prints what the bytes of a file are for, by record: `allocated_bytes` are those that it has on the disk.
+fn print_account(db: &Db, change: u64, allocated_bytes: u64) -> Result<()> {
+    let stats = db.stats()?;
+    let of_each = |bytes: u64| bytes as f64 / stats.record_count as f64;
+    let segments = stats.segments;
+    let used = [
+        ("live", stats.live_bytes),
+        ("dead", stats.dead_bytes),
+        ("ends", (segments.log + segments.big).saturating_sub(stats.live_bytes + stats.dead_bytes)),
+        ("waiting", segments.waiting),
+        ("index", segments.index + segments.overflow),
+        ("checkpoints", segments.checkpoint),
+        ("table", segments.header + segments.segment_table),
+    ];
+    print!("    change {change:>8} {:>6.1} on the disk =", of_each(allocated_bytes));
+    let sum: u64 = used.iter().map(|&(_, bytes)| bytes).sum();
+    for (name, bytes) in used {
+        print!("  {name} {:.1}", of_each(bytes));
+    }
+    println!("  free {:.1}", of_each(allocated_bytes.saturating_sub(sum)));
+    Ok(())
+}
+
 /// Returns the bytes of the blocks that a file has.
 fn allocated_bytes(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.blocks() * 512)
@@ -131,9 +162,25 @@ fn main() -> Result<()> {
             for is_skewed in [false, true] {
                 let kind = if is_skewed { "skewed" } else { "uniform" };
                 let plain = options.clone().keep_dead_records();
-                run(&format!("{kind}, kept"), &plain, path, (records, times), is_skewed)?;
+                if !has("compacted") {
+                    run(
+                        &format!("{kind}, kept"),
+                        &plain,
+                        path,
+                        (records, times),
+                        is_skewed,
+                        has("account"),
+                    )?;
+                }
                 let compacted = options.clone().live_share(0.78);
-                run(&format!("{kind}, 0.78"), &compacted, path, (records, times), is_skewed)?;
+                run(
+                    &format!("{kind}, 0.78"),
+                    &compacted,
+                    path,
+                    (records, times),
+                    is_skewed,
+                    has("account"),
+                )?;
             }
         }
     }

@@ -325,7 +325,8 @@ fn release(extents: &mut Extents, place: usize) {
     let Some(extent) = live.checkpoint_extents()[place] else { return };
     // A killed process may have left the name of granules that are free.
     if !extents.space().is_free(extent) {
-        extents.release(extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
+        let (offset, bytes) = (extent.granule * GRANULE_BYTES, extent.count * GRANULE_BYTES);
+        extents.release_segment(offset..offset + bytes);
     }
     live.set_checkpoint_extent(place, None);
 }

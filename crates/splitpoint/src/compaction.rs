@@ -46,8 +46,16 @@ const UNITS_LOOKED_AT: u64 = 1 << 20;
 const UNITS_SAMPLED: u64 = 64;
 /// Looks at what horizons hold back, while as much comes to wait as they may.
 const HELD_LOOKS: u64 = 64;
-/// Share of the live bytes that free space may have in pages: one part in so many.
-const WARM_SHARE: u64 = 8;
+/// Share of the live bytes that is not in use and keeps its pages, because it waits or was free a
+/// moment ago: one part in so many.
+const SPARE_SHARE: u64 = 4;
+/// Share of the live bytes that is emptied before a checkpoint is begun for it: one part in so many. The
+/// next ones are emptied while the checkpoint is made, so that about twice as much waits at most.
+const WAITING_SHARE: u64 = 8;
+/// Bytes that are emptied, for each byte of a checkpoint.
+const WAITING_BY_IMAGE: u64 = 2;
+/// Bytes of emptied segments for which a checkpoint is begun at least.
+pub(crate) const WAITING_BYTES_MIN: u64 = 2 << 20;
 
 /// What is being compacted, and what waits to be used again.
 #[derive(Debug)]
@@ -59,6 +67,8 @@ pub(crate) struct Compaction {
     /// Emptied segments, those that were emptied first in front.
     waiting: VecDeque<Emptied>,
     waiting_bytes: u64,
+    /// Those that were emptied since the last checkpoint was begun, so that they wait for another one.
+    unnamed_bytes: u64,
     past: PastHorizon,
     /// Bytes that wait, from which on it is worth looking who holds them back.
     held_looked_at_bytes: u64,
@@ -178,6 +188,7 @@ impl Compaction {
             victim: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            unnamed_bytes: 0,
             past: PastHorizon::default(),
             held_looked_at_bytes: 0,
             changes_left: CHANGES_PER_STEP,
@@ -360,8 +371,27 @@ impl Compaction {
         });
         assert!(is_in_order, "what was emptied first is used again first");
         self.waiting_bytes += segment.end - segment.start;
+        self.unnamed_bytes += segment.end - segment.start;
         self.waiting.push_back(Emptied { segment, is_big, death });
         self.is_log_incomplete = true;
+    }
+
+    /// Notes that a checkpoint is begun, for which everything waits from now on that was emptied.
+    pub(crate) fn note_checkpoint(&mut self) {
+        self.unnamed_bytes = 0;
+    }
+
+    /// Returns whether so much was emptied since the last checkpoint was begun that the next one is due:
+    /// the file grows by what waits. `image_bytes` are those of a checkpoint, and `bytes_min` the fewest
+    /// for which one is made. It says nothing of the pace of compaction.
+    pub(crate) fn wants_checkpoint(
+        &self,
+        live_bytes: u64,
+        image_bytes: u64,
+        bytes_min: u64,
+    ) -> bool {
+        let share = (live_bytes / WAITING_SHARE).max(image_bytes * WAITING_BY_IMAGE);
+        self.unnamed_bytes > share.max(bytes_min) && !mutant::is_made(Mutant::LetsWaitingGrow)
     }
 
     /// Returns whether any segment waits.
@@ -427,9 +457,10 @@ impl Compaction {
     }
 }
 
-/// Returns how many bytes of free space may keep their pages.
-pub(crate) fn warm_bytes_max(live_bytes: u64, segment_bytes: u64) -> u64 {
-    (live_bytes / WARM_SHARE).max(segment_bytes)
+/// Returns how many bytes of free space may keep their pages while `waiting_bytes` wait: both together
+/// have a bound, and what waited is free next and is what the next segments need.
+pub(crate) fn warm_bytes_max(live_bytes: u64, waiting_bytes: u64, segment_bytes: u64) -> u64 {
+    (live_bytes / SPARE_SHARE).saturating_sub(waiting_bytes).max(segment_bytes)
 }
 
 /// Returns what emptying a segment is worth: the space that it gives, times its age, for the bytes
@@ -616,6 +647,38 @@ mod tests {
         assert_eq!(compaction.emptied_until(2), HashSet::from([0, UNIT]));
         assert!(!compaction.is_much_waiting(4 * UNIT));
         assert!(compaction.is_much_waiting(3 * UNIT) && !compaction.is_much_waiting(3 * UNIT));
+    }
+
+    #[test]
+    fn a_checkpoint_is_wanted_for_what_was_emptied_since_the_last_one_began() {
+        let mut compaction = Compaction::new(0.8, 1);
+        let retire = |compaction: &mut Compaction, number: u64| {
+            let segment = number * UNIT..(number + 1) * UNIT;
+            let death = Death { lsn: number * 8, checkpoint: 0, ticket: 0, stamp: 0 };
+            compaction.retire(segment, false, death);
+        };
+        for number in 0..4 {
+            retire(&mut compaction, number);
+        }
+        let wants = |compaction: &Compaction, live_bytes, image_bytes, bytes_min| {
+            compaction.wants_checkpoint(live_bytes, image_bytes, bytes_min)
+        };
+        assert!(wants(&compaction, 31 * UNIT, 2 * UNIT - 8, 4 * UNIT - 8));
+        assert!(!wants(&compaction, 32 * UNIT, 0, 0), "an eighth of the live bytes");
+        assert!(!wants(&compaction, 0, 2 * UNIT, 0), "half of that is written for it");
+        assert!(!wants(&compaction, 0, 0, 4 * UNIT), "too little for any checkpoint");
+        compaction.note_checkpoint();
+        assert!(!wants(&compaction, 0, 0, 0), "all of it waits for the one that was begun");
+        retire(&mut compaction, 4);
+        assert!(wants(&compaction, 0, 0, 0));
+        assert_eq!(compaction.waiting_bytes(), 5 * UNIT);
+    }
+
+    #[test]
+    fn what_waits_and_what_is_free_have_one_bound() {
+        assert_eq!(warm_bytes_max(64 * UNIT, 0, UNIT), 16 * UNIT);
+        assert_eq!(warm_bytes_max(64 * UNIT, 10 * UNIT, UNIT), 6 * UNIT);
+        assert_eq!(warm_bytes_max(64 * UNIT, 20 * UNIT, UNIT), UNIT, "the next segment");
     }
 
     #[test]

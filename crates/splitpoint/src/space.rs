@@ -158,6 +158,24 @@ impl Space {
         granule
     }
 
+    /// Allocates these granules if they are free and not set aside; returns whether.
+    pub(crate) fn allocate_at(&mut self, granule: u64, count: u64) -> bool {
+        let has_all = |extent: &Extent| {
+            extent.granule <= granule && granule + count <= extent.granule + extent.count
+        };
+        let found = self.free.iter().position(|free| self.aside != Some(*free) && has_all(free));
+        let Some(found) = found else { return false };
+        let extent = self.free.swap_remove(found);
+        self.add_free(extent.granule, granule - extent.granule);
+        self.add_free(granule + count, extent.granule + extent.count - granule - count);
+        true
+    }
+
+    /// Returns whether granules are taken from the beginning of the file on.
+    pub(crate) fn is_packed(&self) -> bool {
+        self.is_packed
+    }
+
     /// Has [`allocate`](Self::allocate) take the first free extent that fits, or the smallest one
     /// again.
     pub(crate) fn pack(&mut self, is_packed: bool) {
@@ -326,6 +344,17 @@ mod tests {
         assert!(used.windows(2).all(|pair| pair[0].granule + pair[0].count <= pair[1].granule));
         assert_eq!(4 + used_count + space.free_bytes() / GRANULE_BYTES, space.end());
         assert_eq!(Space::complement(4, used).free_bytes(), space.free_bytes());
+    }
+
+    #[test]
+    fn granules_are_allocated_where_they_are_asked_for_if_they_are_free() {
+        let mut space = Space::new(100, vec![Extent { granule: 10, count: 20 }]);
+        assert!(!space.allocate_at(8, 4) && !space.allocate_at(28, 4));
+        assert!(space.allocate_at(12, 4) && !space.allocate_at(12, 4));
+        let expected = [Extent { granule: 10, count: 2 }, Extent { granule: 16, count: 14 }];
+        assert_eq!(space.free(), expected);
+        assert_eq!(space.set_aside(2, 2), 10);
+        assert!(!space.allocate_at(10, 2), "it is set aside");
     }
 
     /// An extent that is set aside is free in the list, and cannot be allocated.

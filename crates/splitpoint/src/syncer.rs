@@ -59,7 +59,8 @@ fn run(shared: &Monitor<State>, store: &Store) {
             drop(state);
             let walked = store.walk_checkpoint(|| sync_if_due(shared, store));
             // The store keeps an error: see below.
-            let _ = walked.and_then(|()| store.finish_checkpoint());
+            let finished = walked.and_then(|()| store.finish_checkpoint());
+            let _ = finished.and_then(|()| store.cool_excess());
             state = shared.lock();
             continue;
         }

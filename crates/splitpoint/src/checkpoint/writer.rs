@@ -178,7 +178,7 @@ impl CheckpointWriter {
         region.live().set_checkpoint_extent(self.place, Some(extent_of(self.name)));
         assert!(bytes <= bytes_max, "every block is in the segment");
         if bytes < bytes_max {
-            extents.release(offset + bytes, bytes_max - bytes);
+            extents.release_segment(offset + bytes..offset + bytes_max);
         }
         Ok(())
     }

@@ -660,6 +660,34 @@ fn changes_do_not_pay_for_space_that_is_on_its_way() {
     assert!(wrong > 1.3 * right, "{wrong} instead of {right}");
 }
 
+/// Returns the most bytes that waited for a byte that was live, while a file was overwritten on a machine
+/// without a thread: checkpoints come when they are due, and the log is so long that none is due by it.
+fn waiting_share() -> f64 {
+    let options = options().checkpoint_bytes_min(128 << 10);
+    let db = crate::SimDisk::new().open(&options).unwrap();
+    let (keys, mut random) = (4000_u64, 1_u64);
+    let mut largest: f64 = 0.0;
+    for i in 0..12 * keys {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let key = if i < keys { i } else { (random >> 33) % keys };
+        db.put(key.to_le_bytes(), [i as u8; 100]).unwrap();
+        if i % 500 == 0 && i > 3 * keys {
+            let stats = db.stats().unwrap();
+            largest = largest.max(stats.segments.waiting as f64 / stats.live_bytes as f64);
+        }
+    }
+    assert!(db.check().unwrap().is_clean());
+    largest
+}
+
+#[test]
+fn what_waits_for_a_checkpoint_stays_a_share_of_what_is_live() {
+    let (right, wrong) = (waiting_share(), mutant::with(Mutant::LetsWaitingGrow, waiting_share));
+    println!("{right} {wrong}");
+    assert!(right < 0.5, "{right}");
+    assert!(wrong > 1.2 * right, "{wrong} instead of {right}");
+}
+
 #[test]
 fn a_live_share_out_of_bounds_is_refused() {
     for share in [0.0, 0.49, 0.91, 1.0, f64::NAN, -1.0] {

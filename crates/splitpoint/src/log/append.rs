@@ -27,6 +27,9 @@ pub(crate) enum WritePath {
 /// the thread costs more than the faults. The bound was not measured.
 const PREPARED_GROWTH: u64 = 8;
 
+/// Bytes of the tail whose page faults are taken together.
+const READY_BYTES: u64 = 64 << 10;
+
 /// Smallest segments that a log has at least where the segment table is in the file.
 const TABLED_SEGMENTS: u64 = 64;
 
@@ -77,6 +80,8 @@ struct TailSegment {
     segment_offset: u64,
     /// End of the segment.
     end: u64,
+    /// Up to where the page faults were taken.
+    ready_end: u64,
     salt: u64,
     /// Where the next record goes.
     offset: u64,
@@ -208,6 +213,7 @@ impl Appender {
             map: Tail::unmapped(position.offset - position.segment_offset),
             segment_offset: position.segment_offset,
             end: position.segment_offset + header.segment_bytes,
+            ready_end: position.segment_offset + header.segment_bytes,
             salt: header.salt,
             offset: position.offset,
             resumed_offset: position.offset,
@@ -293,10 +299,33 @@ impl Appender {
     /// the log is as before; a sequence number may be used up.
     #[inline]
     pub(crate) fn reserve(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
-        if self.has_room(record_bytes) {
+        let ready = self.tail.as_ref().map_or(0, |tail| tail.ready_end.saturating_sub(tail.offset));
+        if record_bytes + LINK_BYTES <= ready {
             return Ok(());
         }
-        self.open_segment(record_bytes, extents)
+        self.make_room(record_bytes, extents)
+    }
+
+    /// Takes the faults of the next pages of the tail, or begins another one. A change that begins a
+    /// segment does not wait for all of its pages.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
+        if !self.has_room(record_bytes) {
+            self.open_segment(record_bytes, extents)?;
+        }
+        let tail = self.tail.as_mut().expect("there is room in it");
+        let needed_end = tail.offset + record_bytes + LINK_BYTES;
+        if tail.ready_end < needed_end {
+            let ready_end = tail.ready_end.max(needed_end).next_multiple_of(READY_BYTES);
+            let ready_end = ready_end.min(tail.end);
+            if let Some(pages) = tail.map.pages() {
+                let from = tail.ready_end - tail.segment_offset;
+                pages.fault_in_part(from..ready_end - tail.segment_offset);
+            }
+            tail.ready_end = ready_end;
+        }
+        Ok(())
     }
 
     /// Returns whether a record of this size fits the tail segment.
@@ -321,12 +350,13 @@ impl Appender {
     #[cold]
     fn open_segment(&mut self, record_bytes: u64, extents: &mut Extents) -> Result<()> {
         let region = &extents.region().clone();
-        let (offset, segment_bytes, map) = self.take_segment(record_bytes, extents)?;
+        let (offset, segment_bytes, map, has_pages) = self.take_segment(record_bytes, extents)?;
         assert!(segment_bytes.is_power_of_two() && offset.is_multiple_of(segment_bytes));
         // Taking it may have moved a table in memory, and what fails below leaves this tail in use.
         self.follow_view(region);
         let sequence = region.live().next_sequence();
-        let opened = map.and_then(|map| self.begin_segment(offset, segment_bytes, map, region));
+        let opened =
+            map.and_then(|map| self.begin_segment(offset, segment_bytes, (map, has_pages), region));
         let tail = match opened {
             Ok(tail) => tail,
             Err(error) => {
@@ -373,19 +403,19 @@ impl Appender {
         TABLED_SEGMENTS * self.segment_bytes_min
     }
 
-    /// Takes the segment after the tail: where it is, its size and its mapping. In memory it is a
-    /// small one if there is no room for one of the usual size.
+    /// Takes the segment after the tail: where it is, its size, its mapping and whether the faults of its
+    /// pages were taken. In memory it is a small one if there is no room for one of the usual size.
     fn take_segment(
         &mut self,
         record_bytes: u64,
         extents: &mut Extents,
-    ) -> Result<(u64, u64, Result<Tail>)> {
+    ) -> Result<(u64, u64, Result<Tail>, bool)> {
         let region = &extents.region().clone();
         let needed = (SegmentHeader::BYTES + record_bytes + LINK_BYTES).next_power_of_two();
         let usual_bytes = self.next_segment_bytes(region).max(needed).max(GRANULE_BYTES);
         if let Some(next) = self.next.take_if(|next| next.segment_bytes == usual_bytes) {
             extents.take_aside();
-            return Ok((next.offset, usual_bytes, Ok(finish(next, region))));
+            return Ok((next.offset, usual_bytes, Ok(finish(next, region)), true));
         }
         self.release_next(extents);
         let least_bytes = self.segment_bytes_min.max(needed).max(GRANULE_BYTES);
@@ -396,7 +426,10 @@ impl Appender {
             }
             Err(error) => return Err(error),
         };
-        Ok((offset, segment_bytes, new_tail(offset, segment_bytes, region)))
+        // Moved records are read up to where the log names one. The rest of a log segment is zeros, by
+        // which `repair` knows the end of the log.
+        let keeps_bytes = self.kind == SegmentKind::Compacted && extents.is_taken_warm();
+        Ok((offset, segment_bytes, new_tail(offset, segment_bytes, keeps_bytes, region), false))
     }
 
     /// Takes the tail, and the segment after it, from where they are now: in a table in memory they are
@@ -460,7 +493,7 @@ impl Appender {
         &mut self,
         offset: u64,
         segment_bytes: u64,
-        map: Tail,
+        (map, has_pages): (Tail, bool),
         region: &Region,
     ) -> Result<TailSegment> {
         assert!(
@@ -480,6 +513,7 @@ impl Appender {
             map,
             segment_offset: offset,
             end: offset + segment_bytes,
+            ready_end: if has_pages { offset + segment_bytes } else { offset },
             salt: header.salt,
             offset: offset + SegmentHeader::BYTES,
             resumed_offset: offset + SegmentHeader::BYTES,
@@ -725,12 +759,13 @@ fn finish(next: NextSegment, region: &Region) -> Tail {
     next.map
 }
 
-/// Clears a segment and maps it, with its pages.
-fn new_tail(offset: u64, segment_bytes: u64, region: &Region) -> Result<Tail> {
-    region.write("clear log segment of", |storage| storage.write_zeros(offset, segment_bytes))?;
-    let map = map_tail(offset, segment_bytes, region)?;
-    fault_in(&map);
-    Ok(map)
+/// Maps a segment, and clears it unless it `keeps_bytes` of its last use.
+fn new_tail(offset: u64, segment_bytes: u64, keeps_bytes: bool, region: &Region) -> Result<Tail> {
+    if !keeps_bytes {
+        let clear = "clear log segment of";
+        region.write(clear, |storage| storage.write_zeros(offset, segment_bytes))?;
+    }
+    map_tail(offset, segment_bytes, region)
 }
 
 fn map_tail(offset: u64, segment_bytes: u64, region: &Region) -> Result<Tail> {

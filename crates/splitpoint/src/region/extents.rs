@@ -28,7 +28,7 @@ use crate::storage::{Backing, HUGE_BYTES, Storage, WordMap};
 use crate::testing::mutant::{self, Mutant};
 
 /// Free extents from this size on are punched out of the file at a close.
-const PUNCH_BYTES_MIN: u64 = 256 << 10;
+const PUNCH_BYTES_MIN: u64 = 64 << 10;
 
 /// The granules of a region.
 #[derive(Debug)]
@@ -38,6 +38,12 @@ pub(crate) struct Extents {
     /// The segments with records, from the first time on that somebody needs them.
     segments: Option<SegmentTable>,
     warm: Warm,
+    /// Bytes of free space that keep their pages at most, once the store is compacted.
+    warm_bytes_max: Option<u64>,
+    /// Whether a thread gives back what is too much.
+    is_cooled_by_thread: bool,
+    /// Whether what was allocated last had its pages, and blocks with the bytes of its last use.
+    is_taken_warm: bool,
 }
 
 /// A part of the file that is moved at once, without a record in the log.
@@ -61,6 +67,27 @@ impl Warm {
         let before = self.extents.insert(extent.granule, extent.count);
         debug_assert!(before.is_none(), "a range is freed once");
         self.count += extent.count;
+    }
+
+    /// Returns where `count` granules have pages, the first a multiple of `alignment`: of the smallest
+    /// range that has as many.
+    fn find(&self, count: u64, alignment: u64) -> Option<u64> {
+        let first = |extent: (&u64, &u64)| extent.0.next_multiple_of(alignment);
+        let fitting =
+            self.extents.iter().filter(|&extent| first(extent) + count <= extent.0 + extent.1);
+        fitting.min_by_key(|&(_, &count)| count).map(first)
+    }
+
+    /// Returns whether all granules of a range have pages.
+    fn has(&self, range: &Range<u64>) -> bool {
+        let mut at = range.start;
+        while at < range.end {
+            match self.extents.range(..=at).next_back() {
+                Some((&granule, &count)) if granule + count > at => at = granule + count,
+                _ => return false,
+            }
+        }
+        true
     }
 
     /// Removes the granules of a range, which get a use.
@@ -93,7 +120,15 @@ impl Extents {
     }
 
     fn new(region: &Arc<Region>, space: Space) -> Self {
-        Self { region: region.clone(), space, segments: None, warm: Warm::default() }
+        Self {
+            region: region.clone(),
+            space,
+            segments: None,
+            warm: Warm::default(),
+            warm_bytes_max: None,
+            is_cooled_by_thread: false,
+            is_taken_warm: false,
+        }
     }
 
     /// Begins to follow the segments of a table in memory, which has none yet, in units of
@@ -316,7 +351,13 @@ impl Extents {
         note: impl FnOnce(Extent),
     ) -> Result<u64> {
         let (count, alignment) = (bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
-        self.change(bytes, |space| space.allocate(count, alignment), note)
+        // Pages that are there are cheaper than new ones.
+        let warm = if self.space.is_packed() { None } else { self.warm.find(count, alignment) };
+        let take = |space: &mut Space| match warm {
+            Some(granule) if space.allocate_at(granule, count) => granule,
+            _ => space.allocate(count, alignment),
+        };
+        self.change(bytes, take, note)
     }
 
     fn change(
@@ -349,6 +390,7 @@ impl Extents {
         self.region.extend(end)?;
         let count = bytes / GRANULE_BYTES;
         note(Extent { granule, count });
+        self.is_taken_warm = self.warm.has(&(granule..granule + count));
         self.warm.remove(granule..granule + count);
         self.space = after;
         self.publish();
@@ -366,12 +408,51 @@ impl Extents {
         self.publish();
     }
 
+    /// Sets how many bytes of free space may keep their pages, and whether a thread
+    /// [takes](Self::take_excess) what is too much.
+    pub(crate) fn set_warm_bytes_max(&mut self, bytes: u64, is_cooled_by_thread: bool) {
+        self.warm_bytes_max = Some(bytes);
+        self.is_cooled_by_thread = is_cooled_by_thread;
+    }
+
+    /// Allocates the last free range with pages, if there are more than may be: to give its pages back
+    /// without the lock, and then [`release_cool`](Self::release_cool) it.
+    ///
+    /// A process that is killed meanwhile leaves granules that nothing lists, until the next open.
+    pub(crate) fn take_excess(&mut self) -> Option<Range<u64>> {
+        if self.warm_bytes() <= self.warm_bytes_max? {
+            return None;
+        }
+        let (&granule, &count) = self.warm.extents.last_key_value()?;
+        self.warm.remove(granule..granule + count);
+        if !self.space.allocate_at(granule, count) {
+            return None;
+        }
+        self.publish();
+        Some(granule * GRANULE_BYTES..(granule + count) * GRANULE_BYTES)
+    }
+
+    /// Frees what [`take_excess`](Self::take_excess) returned; `is_cool` if its pages were given back.
+    pub(crate) fn release_cool(&mut self, range: Range<u64>, is_cool: bool) {
+        let (offset, bytes) = (range.start, range.end - range.start);
+        if !is_cool {
+            self.warm.add(Extent { granule: offset / GRANULE_BYTES, count: bytes / GRANULE_BYTES });
+        }
+        self.release(offset, bytes);
+    }
+
     /// Frees the granules of a segment that nobody looks at any more. Their pages stay while free
-    /// ones have no more than `warm_bytes_max`, and otherwise go back to the system.
-    pub(crate) fn release_segment(&mut self, segment: Range<u64>, warm_bytes_max: u64) {
+    /// ones have no more than what was [set](Self::set_warm_bytes_max), and otherwise go back to the
+    /// system.
+    pub(crate) fn release_segment(&mut self, segment: Range<u64>) {
         let (offset, bytes) = (segment.start, segment.end - segment.start);
         let extent = Extent { granule: offset / GRANULE_BYTES, count: bytes / GRANULE_BYTES };
-        let is_warm = (self.warm.count + extent.count) * GRANULE_BYTES <= warm_bytes_max;
+        let warm_bytes = (self.warm.count + extent.count) * GRANULE_BYTES;
+        let Some(warm_bytes_max) = self.warm_bytes_max else {
+            // The next segments of a store that is not compacted take what is free before they grow it.
+            return self.release(offset, bytes);
+        };
+        let is_warm = warm_bytes <= warm_bytes_max || self.is_cooled_by_thread;
         // A system that takes no pages back leaves them here.
         if is_warm || self.region.storage().punch(offset, bytes).is_err() {
             self.warm.add(extent);
@@ -392,6 +473,11 @@ impl Extents {
             }
         }
         bytes_cooled
+    }
+
+    /// Returns whether what was allocated last has the bytes of its last use, in pages of the cache.
+    pub(crate) fn is_taken_warm(&self) -> bool {
+        self.is_taken_warm
     }
 
     /// Returns the bytes of free granules that have pages.

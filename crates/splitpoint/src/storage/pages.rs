@@ -35,6 +35,16 @@ impl Pages {
         fault_in(self.span);
     }
 
+    /// Does the same as [`fault_in`](Self::fault_in) with a part of them.
+    pub(crate) fn fault_in_part(&self, part: std::ops::Range<u64>) {
+        let Span { base, bytes } = self.span;
+        assert!(part.start <= part.end && part.end <= bytes);
+        fault_in(Span {
+            base: base.wrapping_add(part.start as usize),
+            bytes: part.end - part.start,
+        });
+    }
+
     /// Returns whether all pages can be stored to; `false` if a store would raise a signal.
     pub(crate) fn can_be_stored_to(&self) -> bool {
         // A kernel before Linux 5.14 does not know the advice, and returns another error.

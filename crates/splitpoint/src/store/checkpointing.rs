@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::{Store, Writer};
 use crate::checkpoint::{self, CheckpointState, CheckpointWriter, extent_of, is_of_older_version};
+use crate::compaction::WAITING_BYTES_MIN;
 use crate::error::{Error, Result};
 use crate::format::{CheckpointName, GRANULE_BYTES, Superblock};
 use crate::linear::BucketIndex;
@@ -57,6 +58,10 @@ pub(crate) struct Checkpointing {
     finished_count: u64,
     /// Which of them both superblocks name, counted from 1; 0 if they are not known to agree.
     pub(super) replay_checkpoint: u64,
+    /// The log sequence number at which the last one was begun, and the bytes of log between the one
+    /// before and it.
+    begun_lsn: u64,
+    last_bytes: u64,
     /// Before which log sequence number none is tried, after one that could not be written.
     put_off_lsn: u64,
 }
@@ -94,6 +99,8 @@ impl Default for Checkpointing {
             begun_count: 0,
             finished_count: 0,
             replay_checkpoint: 0,
+            begun_lsn: 0,
+            last_bytes: 0,
             put_off_lsn: 0,
         }
     }
@@ -159,6 +166,7 @@ impl Writer {
         self.checkpoints.bytes_min = bytes_min;
         let interval = self.checkpoint_interval(region);
         let base_lsn = self.superblock.checkpoint.map_or(0, |name| name.lsn);
+        self.checkpoints.begun_lsn = base_lsn;
         let lsn = self.log.position().lsn;
         self.checkpoints.due_lsn = (base_lsn + interval).max(lsn + interval / GRACE_SHARE);
     }
@@ -273,6 +281,25 @@ impl Store {
         }
     }
 
+    /// Makes a checkpoint due if enough waits for it. Handles that take turns make one within a turn, for
+    /// which the others wait.
+    pub(super) fn checkpoint_for_waiting(&self, writer: &mut Writer) {
+        let Writer { compacting: Some(compacting), checkpoints, superblock, state, .. } = writer
+        else {
+            return;
+        };
+        let image_bytes = superblock.checkpoint.map_or(0, |name| name.bytes);
+        let bytes_min = WAITING_BYTES_MIN.min(checkpoints.bytes_min);
+        if checkpoints.is_idle()
+            && superblock.is_compacted
+            && compacting.state.wants_checkpoint(state.live_bytes, image_bytes, bytes_min)
+            && !self.takes_turns()
+            && checkpoints.put_off_lsn <= writer.log.position().lsn
+        {
+            writer.hurry_checkpoint();
+        }
+    }
+
     fn begin_checkpoint(&self, writer: &mut Writer, lsn: u64) -> Result<()> {
         let region = &self.region;
         assert_eq!(writer.log.log_start().lsn, lsn, "the image is as of the last change");
@@ -283,6 +310,11 @@ impl Store {
         let image = CheckpointWriter::begin(&mut writer.extents, state, salt, self.walker_count())?;
         let by = Walking::Thread { is_asked: false };
         writer.checkpoints.begun_count += 1;
+        writer.checkpoints.last_bytes = lsn.saturating_sub(writer.checkpoints.begun_lsn);
+        writer.checkpoints.begun_lsn = lsn;
+        if let Some(compacting) = &mut writer.compacting {
+            compacting.state.note_checkpoint();
+        }
         writer.checkpoints.progress = Progress::Walking { image: Box::new(image), by };
         writer.checkpoints.due_lsn = u64::MAX;
         if !may_have_thread {
@@ -308,9 +340,10 @@ impl Store {
         state.map_or(0, |state| state.segment_bytes_max(self.walker_count()))
     }
 
-    /// Leaves a checkpoint that has begun to the writer.
+    /// Leaves a checkpoint that has begun to the writer. It takes as long as the next one is due after
+    /// it, which may be sooner than by the bytes of the log.
     pub(crate) fn walk_without_thread(&self, writer: &mut Writer) {
-        let interval = writer.checkpoint_interval(&self.region);
+        let interval = writer.checkpoint_interval(&self.region).min(writer.checkpoints.last_bytes);
         if let Progress::Walking { image, by } = &mut writer.checkpoints.progress {
             let step_count = image.bucket_count().div_ceil(WALK_BUCKETS);
             let step_bytes = (interval / WALK_SHARE / step_count).max(1);

@@ -110,6 +110,7 @@ impl Store {
     #[inline(never)]
     pub(super) fn compact_a_step(&self, writer: &mut Writer) {
         self.reuse_some(writer, FREED_MAX);
+        self.checkpoint_for_waiting(writer);
         let Writer { compacting: Some(compacting), extents, log, state, .. } = &mut *writer else {
             return;
         };

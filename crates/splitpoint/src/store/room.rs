@@ -14,6 +14,8 @@ use crate::storage::is_no_room;
 
 /// Looks at the pins after which what still waits is left.
 pub(super) const LOOKS_AT_PINS: u32 = 4;
+/// Ranges whose pages the thread gives back at a time.
+const COOLED_MAX: usize = 16;
 /// Bytes of victims that a change reads at most to find room in a table that is full.
 const ROOM_BYTES_MAX: u64 = 4 << 20;
 
@@ -89,18 +91,44 @@ impl Store {
             }
         };
         let live_bytes = compacting.movable_bytes(state.live_bytes);
-        let warm_bytes_max = warm_bytes_max(live_bytes, log.next_segment_bytes(&self.region));
+        let segment_bytes = log.next_segment_bytes(&self.region);
         if self.horizons.is_any_open() && compacting.state.is_much_waiting(self.pin_bytes_min()) {
             self.horizons.evict(|horizon| compacting.state.held_bytes(&moment, horizon));
         }
+        // One call of it may wait for the journal of the file system, for milliseconds.
+        let is_cooled_by_thread =
+            self.region.storage().may_sync_in_background() && self.turns.is_none();
         for _ in 0..count_max {
             let Some((segment, is_big)) = compacting.state.take_reusable(&moment) else { return };
             extents.end_segment(segment.start, is_big);
             if compacting.is_poisoned {
                 poison(&self.region, &segment);
             }
-            extents.release_segment(segment, warm_bytes_max);
+            let waiting_bytes = compacting.state.waiting_bytes();
+            let warm_bytes_max = warm_bytes_max(live_bytes, waiting_bytes, segment_bytes);
+            extents.set_warm_bytes_max(warm_bytes_max, is_cooled_by_thread);
+            extents.release_segment(segment);
         }
+    }
+}
+
+impl Store {
+    /// Gives pages of free space back that are too many, for the thread: after a checkpoint, which has
+    /// freed what waited for it. Without the lock meanwhile, and no more than [`COOLED_MAX`] ranges.
+    pub(crate) fn cool_excess(&self) -> Result<()> {
+        for _ in 0..COOLED_MAX {
+            let mut writer = self.lock()?;
+            let range = if self.turns.is_none() { writer.extents.take_excess() } else { None };
+            drop(writer);
+            let Some(range) = range else { break };
+            let storage = self.region.storage();
+            let cooled = storage.punch(range.start, range.end - range.start);
+            self.lock()?.extents.release_cool(range, cooled.is_ok());
+            if cooled.is_err() {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 

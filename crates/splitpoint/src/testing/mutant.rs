@@ -41,6 +41,8 @@ pub(crate) enum Mutant {
     CommitsBlindly,
     /// Changes pay for segments that are emptied and wait.
     PaysForWaiting,
+    /// No checkpoint is made for what waits: it comes with the bytes of the log.
+    LetsWaitingGrow,
     /// A grace period looks only at the pins of the parity that it has left.
     OneLookAtPins,
     /// The granules of an index piece are free while the live header still lists the piece.
