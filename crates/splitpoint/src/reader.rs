@@ -40,7 +40,7 @@ use crate::pins::Pin;
 use crate::region::Region;
 use crate::storage::failure::io_error;
 use crate::storage::open::writer_pid_of;
-use crate::storage::reader_table::{Seat, TakenPlace};
+use crate::storage::reader_table::{OpenMoment, Seat, TakenPlace};
 
 /// What a handle has that reads beside a writer.
 #[derive(Debug)]
@@ -156,6 +156,30 @@ impl Reader {
     /// originals; odd while that goes on.
     pub(crate) fn unnamed_moves(&self, region: &Region) -> Result<u64> {
         Ok(self.seat(region)?.unnamed_moves())
+    }
+
+    /// Looks back to the moment of the commit `since`: see [`Seat::open_moment`].
+    pub(crate) fn open_moment(
+        &self,
+        region: &Region,
+        since: u64,
+        bytes_max: u64,
+    ) -> Result<Option<OpenMoment>> {
+        Ok(self.seat(region)?.open_moment(since, bytes_max))
+    }
+
+    /// Takes a place for somebody who looks back for long, if there is one to be had: of a store that
+    /// was closed there is none yet.
+    pub(crate) fn take_place_to_look_back(&self, region: &Region) -> Result<()> {
+        let seat = self.seat(region)?;
+        let is_first = || {
+            self.pin_count.fetch_max(PINS_WITHOUT_PLACE + 1, Ordering::Relaxed)
+                <= PINS_WITHOUT_PLACE
+        };
+        if !seat.has_place() && !seat.is_per_call() && is_first() {
+            self.take_place(region);
+        }
+        Ok(())
     }
 
     /// Returns the same number when no such move goes on, unless the writer is stopped.
