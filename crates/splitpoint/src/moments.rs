@@ -31,7 +31,7 @@
 //!   the second grace period waits for that.
 //!
 //! With one grace period alone, a reader could publish, pin a value on the new parity and take its moment
-//! back while the writer waits for the old one. loom finds that.
+//! back while the writer waits for the old one.
 //!
 //! *Evicting* a moment is as taking it back: the mark is stored before step 2, and a reader that has not
 //! seen the mark after its pin was pinned before.
@@ -126,6 +126,3 @@ mod tests {
         }
     }
 }
-
-#[cfg(all(test, loom))]
-mod loom_tests;
