@@ -27,6 +27,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
+use crate::moments::PastMoments;
 use crate::segments::{SegmentTable, SegmentUse, TableSegment};
 use crate::testing::mutant::{self, Mutant};
 
@@ -70,6 +71,7 @@ pub(crate) struct Compaction {
     /// Those that were emptied since the last checkpoint was begun, so that they wait for another one.
     unnamed_bytes: u64,
     past: PastHorizon,
+    past_moments: PastMoments,
     /// Bytes that wait, from which on it is worth looking who holds them back.
     held_looked_at_bytes: u64,
     changes_left: u32,
@@ -146,13 +148,16 @@ pub(crate) struct Moment {
     /// The largest stamp of which no horizon needs what died then, a grace period after those that have
     /// gone.
     pub(crate) past_horizon: u64,
+    /// The log sequence number below which no moment of another process needs what was emptied.
+    pub(crate) past_moments: u64,
 }
 
 impl Moment {
     /// Returns the moment of a table in memory: nothing of it survives the process, so nothing need
     /// be durable, and nothing is replayed.
     pub(crate) fn in_memory(unpinned: u64, past_horizon: u64) -> Self {
-        Self { durable_lsn: u64::MAX, replay_checkpoint: u64::MAX, unpinned, past_horizon }
+        let (durable_lsn, replay_checkpoint) = (u64::MAX, u64::MAX);
+        Self { durable_lsn, replay_checkpoint, unpinned, past_horizon, past_moments: u64::MAX }
     }
 }
 
@@ -175,7 +180,9 @@ impl Emptied {
         // A snapshot that was taken later never comes here.
         let is_behind_horizon =
             stamp <= moment.past_horizon || mutant::is_made(Mutant::ReusesUnderScan);
-        is_durable && is_replayed_by_none && is_unpinned && is_behind_horizon
+        let is_behind_moments =
+            lsn < moment.past_moments || mutant::is_made(Mutant::ForgetsMoments);
+        is_durable && is_replayed_by_none && is_unpinned && is_behind_horizon && is_behind_moments
     }
 }
 
@@ -190,6 +197,7 @@ impl Compaction {
             waiting_bytes: 0,
             unnamed_bytes: 0,
             past: PastHorizon::default(),
+            past_moments: PastMoments::default(),
             held_looked_at_bytes: 0,
             changes_left: CHANGES_PER_STEP,
             appended_bytes: 0,
@@ -419,6 +427,26 @@ impl Compaction {
         self.past.stamp
     }
 
+    /// Goes on to find out what no moment of another process needs, if something waits for that; the
+    /// arguments are those of [`PastMoments::step`]. Returns whether a step was taken.
+    pub(crate) fn step_past_moments(
+        &mut self,
+        unpinned: u64,
+        committed: u64,
+        oldest: impl FnOnce() -> Option<u64>,
+        ticket: impl FnOnce() -> u64,
+    ) -> bool {
+        let is_awaited =
+            self.waiting.front().is_some_and(|first| first.death.lsn >= self.past_moments.below());
+        (is_awaited || !self.past_moments.is_at_rest())
+            && self.past_moments.step(unpinned, committed, oldest, ticket)
+    }
+
+    /// Returns the log sequence number below which no moment of another process needs what was emptied.
+    pub(crate) fn past_moments(&self) -> u64 {
+        self.past_moments.below()
+    }
+
     /// Returns whether so much waits that it is worth looking at [`held_bytes`](Self::held_bytes): more
     /// than `least_bytes`, and more than at the last look.
     pub(crate) fn is_much_waiting(&mut self, least_bytes: u64) -> bool {
@@ -434,8 +462,17 @@ impl Compaction {
     /// Returns the bytes of segments that wait only because somebody may need what died after the
     /// stamp `past`.
     pub(crate) fn held_bytes(&self, moment: &Moment, past: u64) -> u64 {
-        let free = Moment { past_horizon: u64::MAX, ..*moment };
-        let held = self.waiting.iter().rev().take_while(|emptied| emptied.death.stamp > past);
+        self.held_bytes_while(moment, |death| death.stamp > past)
+    }
+
+    /// Returns the bytes of those that were emptied at the log sequence number `since` or later.
+    pub(crate) fn held_bytes_since(&self, moment: &Moment, since: u64) -> u64 {
+        self.held_bytes_while(moment, |death| death.lsn >= since)
+    }
+
+    fn held_bytes_while(&self, moment: &Moment, is_held: impl Fn(&Death) -> bool) -> u64 {
+        let free = Moment { past_horizon: u64::MAX, past_moments: u64::MAX, ..*moment };
+        let held = self.waiting.iter().rev().take_while(|emptied| is_held(&emptied.death));
         let held = held.filter(|emptied| emptied.is_reusable(&free));
         held.map(|emptied| emptied.segment.end - emptied.segment.start).sum()
     }
@@ -613,12 +650,19 @@ mod tests {
 
     #[test]
     fn every_condition_alone_holds_a_segment_back() {
-        let free = Moment { durable_lsn: 100, replay_checkpoint: 3, unpinned: 8, past_horizon: 3 };
+        let free = Moment {
+            durable_lsn: 100,
+            replay_checkpoint: 3,
+            unpinned: 8,
+            past_horizon: 3,
+            past_moments: 101,
+        };
         assert!(is_reusable(free));
         assert!(!is_reusable(Moment { durable_lsn: 99, ..free }));
         assert!(!is_reusable(Moment { replay_checkpoint: 2, ..free }));
         assert!(!is_reusable(Moment { unpinned: 7, ..free }));
         assert!(!is_reusable(Moment { past_horizon: 2, ..free }));
+        assert!(!is_reusable(Moment { past_moments: 100, ..free }));
     }
 
     #[test]
@@ -641,9 +685,17 @@ mod tests {
             let death = Death { lsn, checkpoint: 0, ticket: 0, stamp };
             compaction.retire(offset..offset + UNIT, false, death);
         }
-        let moment = Moment { durable_lsn: 30, replay_checkpoint: 1, unpinned: 1, past_horizon: 0 };
+        let moment = Moment {
+            durable_lsn: 30,
+            replay_checkpoint: 1,
+            unpinned: 1,
+            past_horizon: 0,
+            past_moments: 0,
+        };
         let held = [0, 1, 2, 3].map(|past| compaction.held_bytes(&moment, past) / UNIT);
         assert_eq!(held, [3, 2, 1, 0], "the last one is not durable yet");
+        let held = [10, 11, 30, 31].map(|since| compaction.held_bytes_since(&moment, since) / UNIT);
+        assert_eq!(held, [3, 2, 1, 0]);
         assert_eq!(compaction.emptied_until(2), HashSet::from([0, UNIT]));
         assert!(!compaction.is_much_waiting(4 * UNIT));
         assert!(compaction.is_much_waiting(3 * UNIT) && !compaction.is_much_waiting(3 * UNIT));

@@ -177,7 +177,7 @@ impl<'db> Scan<'db> {
             match self.is_version(&record) {
                 Ok(true) => {
                     if self.is_alone {
-                        self.versions.horizon.pass(record.addr.offset() + 1);
+                        self.versions.pass(record.addr.offset() + 1);
                     }
                     return Ok(Some((record.addr, record.pair)));
                 }
@@ -229,7 +229,13 @@ impl<'db> Iterator for Scan<'db> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let [key_pin, value_pin] = self.versions.two_pins();
+        let [key_pin, value_pin] = match self.versions.two_pins() {
+            Ok(pins) => pins,
+            Err(error) => {
+                self.end();
+                return Some(Err(error));
+            }
+        };
         let (_, Pair { key, value }) = match self.next_current().transpose()? {
             Ok(current) => current,
             Err(error) => return Some(Err(error)),

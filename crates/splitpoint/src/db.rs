@@ -904,12 +904,14 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned) if a thread panicked while it changed the
-    /// store.
+    /// - [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned) if a thread panicked while it changed the
+    ///   store.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) as [`scan`](Self::scan).
     ///
     /// # Cost
     ///
-    /// Waits for the writer's lock, and copies nothing.
+    /// Waits for the writer's lock, and copies nothing. Beside a writer of another process, or by turns, it
+    /// waits for nobody, and reads the list of all segments.
     ///
     /// # Examples
     ///
@@ -933,15 +935,13 @@ impl Db {
     /// moment, whatever other threads put or delete meanwhile: it is the scan of a
     /// [`snapshot`](Self::snapshot). If you delete each key that it returns, you delete everything.
     ///
-    /// On a handle that reads beside a writer in another process, a key that the writer deletes meanwhile
-    /// may be missing. All other keys come exactly once there, too, with their values of that moment.
-    ///
     /// # Errors
     ///
     /// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the file is damaged.
     /// - [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld) if the scan has held back more
     ///   space than [`Options::max_snapshot_pin`] allows.
-    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another process compacts the store all the time.
+    /// - [`ErrorKind::Locked`](crate::ErrorKind::Locked) if another process begins segments all the time
+    ///   or, on a handle that may not write to the file, if one moves records for the first time.
     ///
     /// An item may be one of these errors, too, and is then the last one.
     ///

@@ -48,8 +48,7 @@
 //! - **It is not ordered.** There are no ranges and no "next key". Use a B-tree for those.
 //! - **One handle writes at a time**, for as long as it is open or by turns. Any number read meanwhile, in
 //!   any process: [`Options::sharing`].
-//! - **Its transactions fit memory**: [`Options::transaction_bytes`] bounds them. They and snapshots are of
-//!   the process that writes.
+//! - **Its transactions fit memory**: [`Options::transaction_bytes`] bounds them.
 //! - **It is not for network file systems**, nor for disks that acknowledge a flush before it is
 //!   done.
 //! - It needs a 64-bit address space, because it maps whole files. We test it on Linux on x86-64.
@@ -383,6 +382,7 @@ mod key_list;
 pub mod linear;
 mod live;
 mod log;
+mod moments;
 mod options;
 mod piece;
 mod pins;

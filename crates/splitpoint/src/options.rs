@@ -108,8 +108,9 @@ pub enum Sharing {
     /// [`close`](crate::Db::close) does what the durability asks for, and no more: with
     /// [`Durability::Buffered`] nothing. The next open goes on with the index as after a killed process.
     ///
-    /// There are no snapshots, transactions and [`maintain`](crate::Db::maintain) through such a handle;
-    /// [`apply`](crate::Db::apply) and [`update`](crate::Db::update) are one turn each.
+    /// [`apply`](crate::Db::apply), [`update`](crate::Db::update) and the commit of a
+    /// [`Transaction`](crate::Transaction) are one turn each. There is no
+    /// [`maintain`](crate::Db::maintain) through such a handle.
     Shared,
     /// As [`Shared`](Self::Shared), and without any lock between calls: for a program that locks the
     /// file itself, or keeps it open for long and uses it seldom.
@@ -117,7 +118,9 @@ pub enum Sharing {
     /// A lookup locks the file while it lasts, which takes microseconds, and returns a copy of the value.
     /// A handle of another kind may come between two calls; while it keeps this one out,
     /// a call returns [`ErrorKind::Locked`](crate::ErrorKind::Locked) after
-    /// [`Options::lock_timeout`]. A [`Scan`](crate::cursor::Scan) keeps its lock until it is dropped.
+    /// [`Options::lock_timeout`]. A [`Scan`](crate::cursor::Scan), a
+    /// [`Snapshot`](crate::Snapshot) and a [`Transaction`](crate::Transaction) that has read keep theirs
+    /// until they end.
     ///
     /// A handle that only reads locks nothing between calls either; one that must make an index of its own
     /// keeps writers out as with [`Exclusive`](Self::Exclusive).

@@ -41,7 +41,7 @@ use crate::region::Region;
 use crate::stats::SharedLookups;
 use crate::storage::failure::io_error;
 use crate::storage::open::writer_pid_of;
-use crate::storage::reader_table::{Seat, TakenPlace, TurnWord};
+use crate::storage::reader_table::{OpenMoment, Seat, TakenPlace, TurnWord};
 
 /// What a handle has that reads beside a writer.
 #[derive(Debug)]
@@ -170,6 +170,30 @@ impl Reader {
     /// Returns whether it has stored to the reader table.
     pub(crate) fn has_place(&self, region: &Region) -> bool {
         self.seat(region).is_ok_and(Seat::has_place)
+    }
+
+    /// Looks back to the moment of the commit `since`: see [`Seat::open_moment`].
+    pub(crate) fn open_moment(
+        &self,
+        region: &Region,
+        since: u64,
+        bytes_max: u64,
+    ) -> Result<Option<OpenMoment>> {
+        Ok(self.seat(region)?.open_moment(since, bytes_max))
+    }
+
+    /// Takes a place for somebody who looks back for long, if there is one to be had: of a store that
+    /// was closed there is none yet.
+    pub(crate) fn take_place_to_look_back(&self, region: &Region) -> Result<()> {
+        let seat = self.seat(region)?;
+        let is_first = || {
+            self.pin_count.fetch_max(PINS_WITHOUT_PLACE + 1, Ordering::Relaxed)
+                <= PINS_WITHOUT_PLACE
+        };
+        if !seat.has_place() && !seat.is_per_call() && is_first() {
+            self.take_place(region);
+        }
+        Ok(())
     }
 
     /// Returns the same number when no such move goes on, unless the writer is stopped.

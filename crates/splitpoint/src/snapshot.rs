@@ -22,11 +22,13 @@ use crate::value::Value;
 /// [`Options::max_snapshot_pin`](crate::Options::max_snapshot_pin) bounds that. A snapshot that exceeds
 /// the bound is given up, the oldest first: its reads return
 /// [`ErrorKind::SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld). Values that it has returned stay
-/// valid.
+/// valid. On a handle that reads beside other processes that goes for those with a place in the reader
+/// table: docs/durability.md says which have none.
 ///
 /// # Cost
 ///
-/// Taking one waits for the writer's lock; it copies nothing. A read looks at one more word in memory,
+/// Taking one waits for the writer's lock; it copies nothing. Beside other processes it waits for nobody,
+/// and reads the list of all segments. A read looks at one more word in memory,
 /// and at one record for each change of the key since. Each delete while it is open takes 50 to 100 bytes of
 /// memory until it, and every older scan, snapshot or backup, has ended.
 ///
@@ -139,9 +141,12 @@ impl<'db> Snapshot<'db> {
             for (key, hash) in group.iter().zip(hashes) {
                 let (Some(key), Some(hash)) = (key, hash) else { return Ok(values) };
                 let found = self.versions.find_while_pinned(key.as_ref(), hash)?;
-                values.push(found.map(|pair| match copies_values {
-                    true => Value::owned(pair.value.to_vec()),
-                    false => Value::pinned(pair.value, pins.take()),
+                values.push(found.map(|pair| {
+                    if copies_values {
+                        Value::owned(pair.value.to_vec())
+                    } else {
+                        Value::pinned(pair.value, pins.take())
+                    }
                 }));
             }
         }

@@ -336,11 +336,12 @@ fn look_at_every_store_beside() {
     let writer = options().open(&path).unwrap();
     let mut before = Content::new();
     for i in 0..30_u64 {
-        writer.put(key(i), [i as u8; 40]).unwrap();
-        before.insert(key(i), vec![i as u8; 40]);
+        // Some have segments of their own.
+        let value = vec![i as u8; if i % 7 == 3 { 9000 } else { 40 }];
+        writer.put(key(i), &value).unwrap();
+        before.insert(key(i), value);
     }
-    let reader: &'static Db =
-        Box::leak(Box::new(Options::new().read_only().open(&path).unwrap()));
+    let reader: &'static Db = Box::leak(Box::new(Options::new().read_only().open(&path).unwrap()));
     let snapshot = reader.snapshot().unwrap();
     let looks = std::rc::Rc::new(std::cell::Cell::new(0));
     let observer = {
@@ -381,4 +382,35 @@ fn a_snapshot_that_knows_only_what_is_committed_is_found() {
     let found = mutant::with(Mutant::ReadsCommitsOnly, || catch_unwind(run));
     crate::atomic::kill_points::observe(|| (), || ());
     assert!(found.is_err(), "a tombstone that is not committed yet must be missed");
+}
+
+/// Changes a store beside the snapshot of a reader, which keeps what the writer frees.
+fn change_beside_a_moment() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let writer = options().live_share(0.9).open(&path).unwrap();
+    let mut before = Content::new();
+    for i in 0..200_u64 {
+        writer.put(key(i), [i as u8; 60]).unwrap();
+        before.insert(key(i), vec![i as u8; 60]);
+    }
+    let reader = Options::new().read_only().open(&path).unwrap();
+    let snapshot = reader.snapshot().unwrap();
+    for round in 0..60 {
+        for i in (0..200).filter(|i| i % 10 != 0) {
+            writer.put(key(i), [round; 60]).unwrap();
+        }
+        // Not only when a checkpoint that a thread makes happens to be done.
+        writer.maintain(256 << 10).unwrap();
+    }
+    assert!(writer.stats().unwrap().moved_bytes > 0);
+    assert_shows(&snapshot, &before, 200);
+}
+
+#[test]
+fn space_used_again_under_a_moment_of_another_process_is_noticed() {
+    change_beside_a_moment();
+    let run = AssertUnwindSafe(change_beside_a_moment);
+    let found = mutant::with(Mutant::ForgetsMoments, || catch_unwind(run));
+    assert!(found.is_err(), "what the snapshot reads must be overwritten");
 }

@@ -422,7 +422,7 @@ impl Db {
 
     /// Runs `what` in a [`Transaction`], commits it, and returns what `what` has returned.
     ///
-    /// If it conflicts with another thread, this runs `what` again: at the third time with the lock of
+    /// If it conflicts with another thread or process, this runs `what` again: at the third time with the lock of
     /// the writer, so that it ends. So `what` may run several times, and what it does apart from the
     /// transaction should not matter if it is repeated. If `what` returns an error, nothing is changed. To
     /// give up without an error, call [`Transaction::rollback`].

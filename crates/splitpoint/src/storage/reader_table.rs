@@ -10,9 +10,11 @@
 //!
 //! # Invariants
 //!
-//! - A place is stored to by the owner of its lock alone.
+//! - A place is stored to by the owner of its lock alone, except for the word that tells it of moments
+//!   that are given up, which the writer stores.
 //! - The table says nothing of the store: any content of it is valid when nobody has the file open.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -54,6 +56,11 @@ const HANDED: usize = 6;
 /// Words of a place, after its two counters.
 const PID: usize = 2;
 const SINCE: usize = 3;
+const MOMENT: usize = 4;
+const MOMENT_BYTES: usize = 5;
+const EVICTED: usize = 6;
+/// In the words with moments, so that a moment at the beginning of the log is not 0.
+const IS_MOMENT: u64 = 1;
 
 /// How long a reader that comes waits at most for the end of a move that has begun.
 const MOVE_WAIT: Duration = Duration::from_secs(1);
@@ -77,7 +84,12 @@ const MOVE_WAIT: Duration = Duration::from_secs(1);
 ///        +   8  8  pins on parity 1
 ///        +  16  8  process id of the owner, for messages
 ///        +  24  8  when the owner came, in nanoseconds of the system's monotonic clock
-///        +  32 32  reserved
+///        +  32  8  the oldest moment to which a snapshot of the owner looks back: the log sequence number
+///                  of a commit, plus 1; 0 for none
+///        +  40  8  the most bytes that it may hold back
+///        +  48  8  the commit before which the writer has given up all moments of the owner, by its
+///                  log sequence number
+///        +  56  8  reserved
 ///   4032     8  lookups of all handles that count them
 ///   4040     8  those that found their key
 ///   4048     8  records that they compared
@@ -101,6 +113,16 @@ pub(crate) struct TakenPlace {
     pub(crate) age: Duration,
     /// Whether it holds anything.
     pub(crate) is_pinned: bool,
+}
+
+/// A moment that a reader looks back to: see [`moments`](crate::moments).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PublishedMoment {
+    place: usize,
+    /// The last commit before it.
+    pub(crate) since: u64,
+    /// The most bytes that it may hold back.
+    pub(crate) bytes_max: u64,
 }
 
 impl ReaderTable {
@@ -139,6 +161,16 @@ impl ReaderTable {
 
     fn used_count(&self) -> usize {
         (self.words()[USED].load(Ordering::Relaxed) as usize).min(COUNTS_PLACE)
+    }
+
+    /// Returns the moment of a place, if it has one: not before the last one that was not given up, which
+    /// may be another one of the same owner.
+    fn moment(&self, place: usize) -> Option<PublishedMoment> {
+        let words = self.place(place);
+        let moment = words[MOMENT].load(Ordering::SeqCst);
+        let since = (moment & !IS_MOMENT).max(words[EVICTED].load(Ordering::Relaxed));
+        let bytes_max = words[MOMENT_BYTES].load(Ordering::Relaxed);
+        (moment & IS_MOMENT != 0).then_some(PublishedMoment { place, since, bytes_max })
     }
 
     /// Returns how often records were moved without a name; odd while that goes on.
@@ -242,7 +274,7 @@ impl Snapshot {
                 place,
                 pid: words[PID] as u32,
                 age: Duration::from_nanos(now_ns.saturating_sub(words[SINCE])),
-                is_pinned: words[..2].iter().any(|&count| count != 0),
+                is_pinned: words[..2].iter().chain([&words[MOMENT]]).any(|&count| count != 0),
             }
         });
         taken.collect()
@@ -299,6 +331,34 @@ impl OtherReaders {
         self.table()?.words()[USED].fetch_max(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         Ok(())
+    }
+
+    /// Returns whether anybody may look back to a moment, or may have done so.
+    pub(crate) fn may_look_back(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.table().map_or(true, |table| table.used_count() != 0)
+    }
+
+    /// Returns the oldest moment that a living reader looks back to.
+    pub(crate) fn oldest_moment(&self) -> Option<PublishedMoment> {
+        // Without the table nobody knows: nothing is used again.
+        let unknown = PublishedMoment { place: 0, since: 0, bytes_max: u64::MAX };
+        let Ok(table) = self.table() else { return Some(unknown) };
+        loop {
+            let moments = table.used_places().filter_map(|place| table.moment(place));
+            let oldest = moments.min_by_key(|moment| moment.since)?;
+            if self.has_owner(table, oldest.place) {
+                return Some(oldest);
+            }
+        }
+    }
+
+    /// Gives up a moment, and all of the same reader before the commit `until`.
+    pub(crate) fn evict(&self, moment: &PublishedMoment, until: u64) {
+        if let Ok(table) = self.table() {
+            table.place(moment.place)[EVICTED].store(until, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+        }
     }
 
     /// Returns whether other handles had the file open when this one came.
@@ -480,6 +540,43 @@ struct Seated {
     file: OwnFile,
     table: ReaderTable,
     kind: SeatKind,
+    moments: Mutex<Moments>,
+}
+
+/// The moments that this process looks back to from a place, in their order; and the number of the next.
+#[derive(Debug, Default)]
+struct Moments {
+    /// By the commit and a number, with the bytes that each may hold back.
+    open: BTreeMap<(u64, u64), u64>,
+    next_number: u64,
+}
+
+/// A moment that the writer sees, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenMoment {
+    seated: Arc<Seated>,
+    place: usize,
+    key: (u64, u64),
+}
+
+impl OpenMoment {
+    /// Returns whether the writer has given it up. Ask after a pin, and once more when what was found
+    /// depends on what was *not* there.
+    #[inline]
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.seated.table.place(self.place)[EVICTED].load(Ordering::SeqCst) > self.key.0
+    }
+}
+
+impl Drop for OpenMoment {
+    fn drop(&mut self) {
+        // A child of a fork leaves it to its parent.
+        if self.seated.origin.is_here() {
+            let mut moments = lock(&self.seated.moments);
+            moments.open.remove(&self.key);
+            self.seated.publish(self.place, &moments);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -516,30 +613,28 @@ impl Seat {
             table.words()[USED].fetch_max(used_count, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             let kind = place.map_or_else(|| SeatKind::Bytes(Mutex::default()), SeatKind::Place);
-            let file = OwnFile::new(file)?;
-            let seat = Self::of(Seated { origin: Origin::here(), file, table, kind });
+            let seat = Self::new(OwnFile::new(file)?, table, kind);
             seat.wait_for_move();
             return Ok(seat);
         }
         let file = open_again(file, path, File::options().read(true))?;
         note_presence(&file)?;
         let table = ReaderTable::map(&file, Protection::Read)?;
-        let (origin, kind) = (Origin::here(), SeatKind::Bytes(Mutex::default()));
-        let file = OwnFile::new(file)?;
-        Ok(Self::of(Seated { origin, file, table, kind }))
+        let kind = SeatKind::Bytes(Mutex::default());
+        Ok(Self::new(OwnFile::new(file)?, table, kind))
     }
 
     /// Takes a seat that locks nothing while nothing is pinned.
     pub(crate) fn take_per_call(file: &File, path: &Path) -> io::Result<Self> {
         let file = open_again(file, path, File::options().read(true))?;
         let table = ReaderTable::map(&file, Protection::Read)?;
-        let (origin, kind) = (Origin::here(), SeatKind::PerCall(Mutex::default()));
-        let file = OwnFile::new(file)?;
-        Ok(Self::of(Seated { origin, file, table, kind }))
+        let kind = SeatKind::PerCall(Mutex::default());
+        Ok(Self::new(OwnFile::new(file)?, table, kind))
     }
 
-    fn of(seated: Seated) -> Self {
-        let seated = Arc::new(seated);
+    fn new(file: OwnFile, table: ReaderTable, kind: SeatKind) -> Self {
+        let (origin, moments) = (Origin::here(), Mutex::default());
+        let seated = Arc::new(Seated { origin, file, table, kind, moments });
         let pins = [0, 1].map(|parity| PinCount::seen(Box::new(SeatPins(seated.clone(), parity))));
         Self { seated, pins }
     }
@@ -558,6 +653,18 @@ impl Seat {
     /// Returns whether a pin keeps a lock that others may wait for.
     pub(crate) fn is_per_call(&self) -> bool {
         matches!(self.seated.kind, SeatKind::PerCall(_))
+    }
+
+    /// Looks back to the moment of the commit `since`, and may hold back `bytes_max` for it. The caller
+    /// has been pinned since before it has loaded the commit. `None` without a place.
+    pub(crate) fn open_moment(&self, since: u64, bytes_max: u64) -> Option<OpenMoment> {
+        let SeatKind::Place(place) = self.seated.kind else { return None };
+        let mut moments = lock(&self.seated.moments);
+        let key = (since, moments.next_number);
+        moments.next_number += 1;
+        moments.open.insert(key, bytes_max);
+        self.seated.publish(place, &moments);
+        Some(OpenMoment { seated: self.seated.clone(), place, key })
     }
 
     /// Waits until a move is over that may not have seen this reader come; not for ever, since the
@@ -649,6 +756,17 @@ impl Seated {
     fn count(&self, place: usize, parity: u64) -> &AtomicU64 {
         &self.table.place(place)[parity as usize]
     }
+
+    /// Shows the oldest of the moments in a place.
+    fn publish(&self, place: usize, moments: &Moments) {
+        let words = self.table.place(place);
+        let oldest = moments.open.first_key_value();
+        if let Some((_, &bytes_max)) = oldest {
+            words[MOMENT_BYTES].store(bytes_max, Ordering::Relaxed);
+        }
+        let word = oldest.map_or(0, |(&(since, _), _)| since | IS_MOMENT);
+        words[MOMENT].store(word, Ordering::SeqCst);
+    }
 }
 
 impl Drop for Seated {
@@ -702,9 +820,10 @@ fn take_place(file: &File, table: &ReaderTable) -> Option<usize> {
     };
     let place = (1..COUNTS_PLACE).find(is_taken)?;
     let words = table.place(place);
-    // What the last owner counted.
-    words[0].store(0, Ordering::Relaxed);
-    words[1].store(0, Ordering::Relaxed);
+    // What the last owner counted, and looked back to.
+    for word in words {
+        word.store(0, Ordering::Relaxed);
+    }
     words[PID].store(std::process::id().into(), Ordering::Relaxed);
     words[SINCE].store(since_boot_ns(), Ordering::Relaxed);
     Some(place)
@@ -762,9 +881,9 @@ impl SeenPins for SeatPins {
     }
 }
 
-fn lock(counts: &Mutex<[u64; 2]>) -> MutexGuard<'_, [u64; 2]> {
-    // Each statement leaves the counts whole.
-    counts.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(words: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each statement leaves them whole.
+    words.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the nanoseconds since some moment of this boot.
@@ -861,6 +980,30 @@ mod tests {
         assert!(others.is_clear(0));
         let next = take(&file);
         assert!(matches!(next.seated.kind, SeatKind::Place(1)), "the place is free again");
+    }
+
+    #[test]
+    fn the_oldest_moment_of_a_living_reader_is_seen_until_it_is_given_up() {
+        let Fixture { _dir, file, others } = fixture();
+        let oldest = || others.oldest_moment().map(|moment| (moment.since, moment.bytes_max));
+        let (one, other) = (take(&file), take(&file));
+        assert_eq!(oldest(), None);
+        let late = one.open_moment(80, 1).unwrap();
+        let early = one.open_moment(40, 2).unwrap();
+        let second = other.open_moment(64, 3).unwrap();
+        assert_eq!(oldest(), Some((40, 2)));
+        assert!(others.is_pinned());
+        others.evict(&others.oldest_moment().unwrap(), 72);
+        assert!(early.is_evicted() && !late.is_evicted() && !second.is_evicted());
+        assert_eq!(oldest(), Some((64, 3)));
+        drop(second);
+        assert_eq!(oldest(), Some((72, 2)), "behind the one that was given up is another");
+        drop(early);
+        assert_eq!(oldest(), Some((80, 1)));
+        // As if its process were killed.
+        byte_locks::unlock_all(&one.seated.file).unwrap();
+        assert_eq!(oldest(), None);
+        drop(late);
     }
 
     #[test]

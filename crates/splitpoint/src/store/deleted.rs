@@ -52,10 +52,8 @@ impl Deleted {
         self.read_commits(store)?;
         let mut found = self.by_hash.get(&hash).cloned().unwrap_or_default();
         if !mutant::is_made(Mutant::ReadsCommitsOnly) {
-            look_behind(store, self.read_to, |deleted, addr| {
-                if deleted == hash {
-                    found.push(addr);
-                }
+            look_behind(store, self.read_to, |record| {
+                found.extend(tombstone(record).filter(|it| it.0 == hash).map(|it| it.1));
             })?;
         }
         Ok(found)
@@ -69,8 +67,7 @@ impl Deleted {
             return Ok(());
         }
         region.see_size()?;
-        let mut walk =
-            LogWalk::from_position(&region.view, self.read_to, Trust::Published, lsn)?;
+        let mut walk = LogWalk::from_position(&region.view, self.read_to, Trust::Published, lsn)?;
         while let Some(record) = walk.next_record()? {
             if let Some((hash, addr)) = tombstone(&record) {
                 self.by_hash.entry(hash).or_default().push(addr);
@@ -88,14 +85,18 @@ fn tombstone(record: &Record<'_>) -> Option<(u64, Addr)> {
     Some((u64_at(record.value(), 0), prev))
 }
 
-/// Calls `visit` with what the tombstones behind `position` name, which is a commit: those of the change
-/// that is being made, if there is one.
-fn look_behind(
+/// Calls `visit` with the records behind `position`, where the log ended at a commit: those of later commits,
+/// and of the change that is being made, if there is one. The caller has a pin from before that commit was
+/// loaded, or one that keeps the log behind it.
+pub(super) fn look_behind(
     store: &Store,
     position: LogPosition,
-    mut visit: impl FnMut(u64, Addr),
+    mut visit: impl FnMut(&Record<'_>),
 ) -> Result<()> {
     let LogPosition { mut segment_offset, mut offset, .. } = position;
+    if segment_offset == 0 {
+        return Ok(());
+    }
     let mut header = store.region.view.segment(segment_offset)?;
     loop {
         let end = segment_offset + header.segment_bytes;
@@ -105,9 +106,7 @@ fn look_behind(
         if record.verify(header.salt).is_err() {
             return Ok(());
         }
-        if let Some((hash, addr)) = tombstone(&record) {
-            visit(hash, addr);
-        }
+        visit(&record);
         offset += bytes.len() as u64;
         if decoded.kind == RecordKind::Link {
             let Ok((next, salt)) = link_target(&record) else { return Ok(()) };

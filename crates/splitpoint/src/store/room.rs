@@ -7,15 +7,19 @@ use std::ops::Range;
 
 use super::compacting::SLICE_BYTES;
 use super::{Store, Writer};
-use crate::compaction::{Moment, warm_bytes_max};
+use crate::compaction::{Compaction, Moment, warm_bytes_max};
 use crate::error::{Error, ErrorKind, Result};
 use crate::region::Region;
 use crate::storage::is_no_room;
+use crate::storage::reader_table::OtherReaders;
 
 /// Looks at the pins after which what still waits is left.
 pub(super) const LOOKS_AT_PINS: u32 = 4;
 /// Ranges whose pages the thread gives back at a time.
 const COOLED_MAX: usize = 16;
+/// Steps of [`PastMoments`](crate::moments::PastMoments) that a look takes at most: as many as it needs
+/// where nothing is pinned.
+const STEPS_PER_LOOK: u32 = 3;
 /// Bytes of victims that a change reads at most to find room in a table that is full.
 const ROOM_BYTES_MAX: u64 = 4 << 20;
 
@@ -78,7 +82,7 @@ impl Store {
         }
         let pins = &self.region.pins;
         compacting.state.note_past(self.horizons.past(), || pins.ticket());
-        let unpinned = pins.poll();
+        let (unpinned, past_moments) = self.look_at_moments(&mut compacting.state, pins.poll());
         let past_horizon = compacting.state.past_horizon(unpinned);
         let moment = if self.region.storage().is_volatile() {
             Moment::in_memory(unpinned, past_horizon)
@@ -88,12 +92,17 @@ impl Store {
                 replay_checkpoint: checkpoints.replay_checkpoint,
                 unpinned,
                 past_horizon,
+                past_moments,
             }
         };
         let live_bytes = compacting.movable_bytes(state.live_bytes);
         let segment_bytes = log.next_segment_bytes(&self.region);
-        if self.horizons.is_any_open() && compacting.state.is_much_waiting(self.pin_bytes_min()) {
+        let least_held = self.least_held();
+        if let Some(least_bytes) = least_held
+            && compacting.state.is_much_waiting(least_bytes)
+        {
             self.horizons.evict(|horizon| compacting.state.held_bytes(&moment, horizon));
+            self.evict_moments(|since| compacting.state.held_bytes_since(&moment, since));
         }
         // One call of it may wait for the journal of the file system, for milliseconds.
         let is_cooled_by_thread =
@@ -129,6 +138,48 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Looks at the moments of other processes, as far as the grace periods allow, and returns the ticket
+    /// below which all of these are over, and the log sequence number below which no moment needs what was
+    /// emptied.
+    fn look_at_moments(&self, state: &mut Compaction, mut unpinned: u64) -> (u64, u64) {
+        let Some(others) = self.others.as_deref().filter(|others| others.may_look_back()) else {
+            return (unpinned, u64::MAX);
+        };
+        let (committed, _) = self.region.live().committed();
+        let oldest = || others.oldest_moment().map(|oldest| oldest.since);
+        let pins = &self.region.pins;
+        for _ in 0..STEPS_PER_LOOK {
+            if !state.step_past_moments(unpinned, committed, oldest, || pins.ticket()) {
+                break;
+            }
+            unpinned = pins.poll();
+        }
+        (unpinned, state.past_moments())
+    }
+
+    /// Returns the least that one of those may hold back who look back; `None` if nobody does.
+    fn least_held(&self) -> Option<u64> {
+        let own = self.horizons.is_any_open().then(|| self.pin_bytes_min());
+        let oldest = self.others.as_deref().and_then(OtherReaders::oldest_moment);
+        own.into_iter().chain(oldest.map(|oldest| oldest.bytes_max)).min()
+    }
+
+    /// Evicts the oldest moments of other processes that hold back more than they may.
+    fn evict_moments(&self, held_bytes: impl Fn(u64) -> u64) {
+        let Some(others) = self.others.as_deref() else { return };
+        // A file system that has failed may answer a store to the table with a signal.
+        if self.region.health().check().is_err() {
+            return;
+        }
+        let (committed, _) = self.region.live().committed();
+        while let Some(oldest) = others.oldest_moment()
+            && oldest.since < committed
+            && held_bytes(oldest.since) > oldest.bytes_max
+        {
+            others.evict(&oldest, committed);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::deleted::look_behind;
 use super::{Store, Writer};
 use crate::births::AsOf;
 use crate::error::{Error, Result};
@@ -27,16 +28,19 @@ const LOOKS: u32 = 1000;
 
 impl Store {
     /// Looks for the segments of a file that another process may change, and notes the last commit: all of
-    /// its records are in them, and nothing is younger. The caller has a pin.
+    /// its records are in them, and nothing is younger. Returns the log sequence number of a commit from
+    /// before the segments were looked at: what was emptied until then is none of them. The caller has a
+    /// pin.
     ///
     /// The segments are looked at before the commit and after it. What is in one of them at the commit was
     /// in it at the first look too, unless a segment has begun in between: then the looks are begun anew.
-    pub(super) fn find_segments_beside(&self, writer: &mut Writer) -> Result<()> {
+    pub(super) fn find_segments_beside(&self, writer: &mut Writer) -> Result<u64> {
         let region = &self.region;
         let mut last_error =
             Error::Locked { path: region.storage().path().to_path_buf(), pid: None };
         for _ in 0..LOOKS {
             let found = self.look_at_segments(writer).and_then(|()| {
+                let since = writer.log.position().lsn;
                 let before = writer.extents.segments().map(places).unwrap_or_default();
                 let extents = std::mem::replace(&mut writer.extents, Extents::of(region));
                 self.note_commit(writer);
@@ -53,15 +57,42 @@ impl Store {
                 if heads_are_known && all_are_known {
                     writer.forget_younger()?;
                 }
-                Ok(heads_are_known && all_are_known)
+                Ok((heads_are_known && all_are_known).then_some(since))
             });
             match found {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
+                Ok(Some(since)) => return Ok(since),
+                Ok(None) => {}
                 Err(error) => last_error = error,
             }
         }
         Err(last_error)
+    }
+
+    /// Returns where the records are that were there at the commit which was noted with the segments.
+    ///
+    /// A writer marks the place of a big record as dead before the commit from which on it is. Whatever it
+    /// may have marked since the noted one is named by the records behind that.
+    pub(super) fn runs_beside(&self, writer: &Writer) -> Result<Runs> {
+        let runs = writer.runs().unwrap_or_default();
+        let segments = writer.extents.segments();
+        let parts = segments.into_iter().flat_map(SegmentTable::parts);
+        let dead: Vec<Range<u64>> =
+            parts.filter(|&(_, is_dead)| is_dead).map(|(part, _)| part).collect();
+        if dead.is_empty() {
+            return Ok(runs);
+        }
+        let mut runs = runs.to_vec();
+        look_behind(self, writer.log.position(), |record| {
+            let Some(prev) = record.header.prev else { return };
+            runs.extend(
+                dead.iter()
+                    .filter(|part| part.contains(&prev.offset()))
+                    .map(|part| run_of(part.start, part.end)),
+            );
+        })?;
+        runs.sort_unstable_by_key(|run| run.start);
+        runs.dedup_by_key(|run| run.start);
+        Ok(runs.into())
     }
 
     fn look_at_segments(&self, writer: &mut Writer) -> Result<()> {

@@ -10,9 +10,10 @@
 //!   chain of one of the graves that were dug since, or the key was not there.
 //! - The [horizon](crate::horizons) keeps all of these records.
 //!
-//! A handle that reads beside another process has no horizon that the writer knows. There a pin keeps all
-//! of it for as long as the versions are wanted, the records of the moment are told by where they are, and
-//! graves are found [in the log](super::deleted).
+//! A handle that reads beside another process publishes its [moment](crate::moments) instead of opening a
+//! horizon; without a place in the reader table, a pin keeps all of it for as long as the versions are
+//! wanted. The records of the moment are told by where they are, and graves are found
+//! [in the log](super::deleted).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,6 +31,7 @@ use crate::log::runs::{self, Runs};
 use crate::pins::{Bunch, Pin};
 use crate::reader::Reader;
 use crate::storage::fork::Origin;
+use crate::storage::reader_table::OpenMoment;
 use crate::testing::mutant::{self, Mutant};
 use crate::value::Value;
 
@@ -77,22 +79,31 @@ pub(crate) struct Versions<'db> {
     bytes_max: u64,
     /// What keeps them in a file that another process may change, and tells which they are.
     beside: Option<Beside<'db>>,
-    pub(crate) horizon: Horizon<'db>,
+    /// What keeps them in a file that only this process changes, or a table in memory.
+    horizon: Option<Horizon<'db>>,
     // Dropped after the horizon.
     _graves: ForgetGraves<'db>,
     _watch: Watch<'db>,
 }
 
-/// The moment of a handle that reads beside a writer of another process, which knows of no horizon here:
-/// a pin keeps everything, and what was there is told by where it is.
+/// The moment of a handle that reads beside a writer of another process: what was there is told by where
+/// it is.
 struct Beside<'db> {
-    pin: Pin<'db>,
-    /// The process whose pin it is.
+    reader: &'db Reader,
+    keeper: Keeper<'db>,
+    /// The process that keeps it.
     origin: Origin,
     runs: Runs,
     /// How often the writer had moved records without a name.
     unnamed_moves: u64,
     deleted: Mutex<Deleted>,
+}
+
+/// What has a writer of another process keep the records of a moment.
+enum Keeper<'db> {
+    Moment(OpenMoment),
+    /// Without a place in the reader table: it cannot be given up.
+    Pin(Pin<'db>),
 }
 
 impl fmt::Debug for Versions<'_> {
@@ -130,27 +141,13 @@ impl<'db> Versions<'db> {
     /// Keeps the versions of now, which nobody but this handle changes while they are wanted.
     pub(crate) fn of(store: &'db Store, writer: &Writer, hold: Hold) -> Self {
         let as_of = writer.as_of();
-        let terms = |bytes_max| Terms::new(Some(as_of.clone()), bytes_max);
-        Self::with_terms(store, writer, hold, terms)
+        let bytes_max = bytes_max(store, writer, hold);
+        let horizon = store.horizons.open(Terms::new(Some(as_of.clone()), bytes_max));
+        Self { horizon: Some(horizon), ..Self::unkept(store, writer, as_of, bytes_max) }
     }
 
-    fn with_terms(
-        store: &'db Store,
-        writer: &Writer,
-        hold: Hold,
-        terms: impl FnOnce(u64) -> Terms,
-    ) -> Self {
-        let as_of = writer.as_of();
-        let (live_bytes, dead_bytes) = (writer.state.live_bytes, writer.state.dead_bytes);
-        let bound =
-            |usual_bytes: u64| store.max_snapshot_pin.unwrap_or(usual_bytes.max(PIN_BYTES_MIN));
-        let bytes_max = match hold {
-            Hold::Snapshot => bound(live_bytes),
-            Hold::Scan => bound(live_bytes + dead_bytes).saturating_mul(SCAN_PIN_FACTOR),
-            Hold::Unbounded => u64::MAX,
-        };
-        let watch = store.region.births.watch();
-        let horizon = store.horizons.open(terms(bytes_max));
+    /// Returns the versions of now, which nothing keeps yet.
+    fn unkept(store: &'db Store, writer: &Writer, as_of: AsOf, bytes_max: u64) -> Self {
         Self {
             store,
             as_of,
@@ -161,9 +158,9 @@ impl<'db> Versions<'db> {
             walked: Mutex::default(),
             bytes_max,
             beside: None,
-            horizon,
+            horizon: None,
             _graves: ForgetGraves(store),
-            _watch: watch,
+            _watch: store.region.births.watch(),
         }
     }
 
@@ -174,23 +171,32 @@ impl<'db> Versions<'db> {
         writer: &mut Writer,
         hold: Hold,
     ) -> Result<Self> {
+        if !matches!(hold, Hold::Scan) {
+            reader.take_place_to_look_back(&store.region)?;
+        }
         // Before the other process is asked where its records are.
         let pin = reader.pin(&store.region)?;
         if let Some(others) = store.others.as_deref().filter(|_| store.takes_turns()) {
             others.expect_lookers_back().map_err(|source| store.table_error(source))?;
         }
         let unnamed_moves = reader.moves_that_are_over(&store.region)?;
-        store.find_segments_beside(writer)?;
+        let since = store.find_segments_beside(writer)?;
+        let runs = store.runs_beside(writer)?;
+        let bytes_max = bytes_max(store, writer, hold);
+        let keeper = match reader.open_moment(&store.region, since, bytes_max)? {
+            Some(moment) => Keeper::Moment(moment),
+            None => Keeper::Pin(pin),
+        };
         let beside = Beside {
-            pin,
+            reader,
+            keeper,
             origin: Origin::here(),
-            runs: writer.runs().unwrap_or_default(),
+            runs,
             unnamed_moves,
             deleted: Mutex::new(Deleted::since(writer.log.position())),
-                    };
-        // Graves of this process are not needed: the log has them all.
-        let terms = |bytes_max| Terms::new(None, bytes_max);
-        Ok(Self { beside: Some(beside), ..Self::with_terms(store, writer, hold, terms) })
+        };
+        let versions = Self::unkept(store, writer, AsOf::default(), bytes_max);
+        Ok(Self { beside: Some(beside), ..versions })
     }
 
     /// Returns whether nothing was changed since the moment. For a thread that holds the lock for
@@ -205,10 +211,18 @@ impl<'db> Versions<'db> {
 
     /// Pins everything that slots hold from now on, twice.
     #[inline]
-    pub(crate) fn two_pins(&self) -> [Pin<'db>; 2] {
+    pub(crate) fn two_pins(&self) -> Result<[Pin<'db>; 2]> {
         match &self.beside {
-            None => self.store.region.pins.two(),
-            Some(beside) => [beside.pin.clone(), beside.pin.clone()],
+            None => Ok(self.store.region.pins.two()),
+            Some(_) => self.pin().map(|pin| [pin.clone(), pin]),
+        }
+    }
+
+    /// Notes that no record before `offset` is wanted any more.
+    #[inline]
+    pub(crate) fn pass(&self, offset: u64) {
+        if let Some(horizon) = &self.horizon {
+            horizon.pass(offset);
         }
     }
 
@@ -221,14 +235,14 @@ impl<'db> Versions<'db> {
     /// that returns none, under a pin, had not been used again.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.horizon.is_evicted() {
-            return Err(self.too_old());
-        }
-        match &self.beside {
-            // What it pins is its parent's.
-            Some(beside) if !beside.origin.is_here() => Err(in_fork()),
-            _ => Ok(()),
-        }
+        let is_evicted = match (&self.horizon, &self.beside) {
+            (Some(horizon), _) => horizon.is_evicted(),
+            // What keeps it is its parent's.
+            (None, Some(beside)) if !beside.origin.is_here() => return Err(in_fork()),
+            (None, Some(Beside { keeper: Keeper::Moment(moment), .. })) => moment.is_evicted(),
+            (None, _) => false,
+        };
+        if is_evicted { Err(self.too_old()) } else { Ok(()) }
     }
 
     #[cold]
@@ -241,9 +255,12 @@ impl<'db> Versions<'db> {
         self.store.refuse_reading_in_fork()?;
         let pin = self.pin()?;
         let found = self.find_while_pinned(key, self.store.hash_of(key))?;
-        Ok(found.map(|pair| match self.copies_values() {
-            true => Value::owned(pair.value.to_vec()),
-            false => Value::pinned(pair.value, pin),
+        Ok(found.map(|pair| {
+            if self.copies_values() {
+                Value::owned(pair.value.to_vec())
+            } else {
+                Value::pinned(pair.value, pin)
+            }
         }))
     }
 
@@ -251,7 +268,8 @@ impl<'db> Versions<'db> {
     #[inline]
     fn pin(&self) -> Result<Pin<'db>> {
         match (&self.beside, &self.store.reader) {
-            (Some(beside), _) => Ok(beside.pin.clone()),
+            (Some(Beside { keeper: Keeper::Pin(pin), .. }), _) => Ok(pin.clone()),
+            (Some(beside), _) => beside.reader.pin(&self.store.region),
             (None, Some(reader)) => reader.pin(&self.store.region),
             (None, None) => Ok(self.store.region.pins.pin()),
         }
@@ -260,7 +278,7 @@ impl<'db> Versions<'db> {
     /// Pins the same for a caller that hands out many values.
     pub(crate) fn pins(&self) -> Result<Bunch<'db>> {
         match &self.beside {
-            Some(beside) => Ok(Bunch::of(beside.pin.clone())),
+            Some(_) => self.pin().map(Bunch::of),
             None => self.store.pins(),
         }
     }
@@ -349,10 +367,15 @@ impl<'db> Versions<'db> {
         Ok(walk.known.unwrap_or(version))
     }
 
+    /// Returns the stamp of the horizon.
+    fn stamp(&self) -> u64 {
+        self.horizon.as_ref().map_or(u64::MAX, Horizon::moment)
+    }
+
     /// Returns the records with keys of this hash that were deleted since the moment.
     fn graves(&self, hash: u64) -> Result<Vec<Addr>> {
         match &self.beside {
-            None => Ok(self.store.graves.after(hash, self.horizon.moment())),
+            None => Ok(self.store.graves.after(hash, self.stamp())),
             Some(beside) => {
                 // Each statement leaves it whole.
                 let mut deleted = beside.deleted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -402,7 +425,7 @@ impl<'db> Versions<'db> {
             return Ok(Places::Runs(beside.runs.clone()));
         }
         let mut writer = self.store.lock()?;
-        let stamp = self.horizon.moment();
+        let stamp = self.stamp();
         let runs = writer.find_segments().map(|()| writer.runs_at(&self.as_of, stamp));
         self.keep_places(&writer, runs)
     }
@@ -427,6 +450,17 @@ impl<'db> Versions<'db> {
         // Nobody evicts while the lock is held.
         self.check()?;
         Ok(self.places.get_or_init(|| places).clone())
+    }
+}
+
+/// Returns how much may be held back.
+fn bytes_max(store: &Store, writer: &Writer, hold: Hold) -> u64 {
+    let (live_bytes, dead_bytes) = (writer.state.live_bytes, writer.state.dead_bytes);
+    let bound = |usual_bytes: u64| store.max_snapshot_pin.unwrap_or(usual_bytes.max(PIN_BYTES_MIN));
+    match hold {
+        Hold::Snapshot => bound(live_bytes),
+        Hold::Scan => bound(live_bytes + dead_bytes).saturating_mul(SCAN_PIN_FACTOR),
+        Hold::Unbounded => u64::MAX,
     }
 }
 

@@ -35,6 +35,10 @@ pub(crate) enum Mutant {
     MovesWithoutName,
     /// A delete under a snapshot leaves no grave.
     LeavesNoGrave,
+    /// Space is used again one grace period after nobody in another process looks back to it.
+    OneGraceForMoments,
+    /// Space is used again that a snapshot of another process has yet to read.
+    ForgetsMoments,
     /// A snapshot beside a writer takes the last commit for all that was deleted.
     ReadsCommitsOnly,
     /// A transaction commits whatever has become of what it has read.

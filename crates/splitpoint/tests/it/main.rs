@@ -51,6 +51,8 @@ mod lost_device;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod moments;
+#[cfg(test)]
 mod mounts;
 #[cfg(test)]
 mod opens;

@@ -1,0 +1,128 @@
+//! `PastMoments`: what the snapshots of other processes do not need any more.
+//!
+//! A reader of another process publishes its *moment* in its place of the reader table: the log sequence
+//! number of a commit, so that the writer keeps what dies from then on. It is a
+//! [horizon](crate::horizons) that the writer has not opened itself:
+//!
+//! ```text
+//! reader   pin; load the commit, L; find out which segments have records; publish L; unpin
+//!          for each read: pin; look whether L is evicted; read; unpin when the value is dropped
+//!          take L back
+//! writer   a segment is emptied when the log ended at D: no record in it is of a commit after D
+//! ```
+//!
+//! So a segment may be used again when every moment has `L > D`: the reader has then found that the segment
+//! is empty. The writer learns that in two grace periods:
+//!
+//! ```text
+//! 1   end = the last commit + 1                 then a grace period
+//! 2   below = the oldest moment, at most end    then a grace period: every segment with D < below is free
+//! ```
+//!
+//! # Why it is right
+//!
+//! Take a reader with `L <= D < below`, which may read the segment.
+//!
+//! - It has loaded the commit before step 1, or found `L >= end > D`, or the same commit and the segment
+//!   empty: the segment was marked before step 1, and the fences of its pin and of the grace period come in
+//!   one order. So it was pinned at step 1, and the first grace period waits until it has published.
+//! - If its moment is there at step 2, `below <= L`: the segment is kept.
+//! - If it has been taken back before step 2, every value that was read by it was pinned before step 2, and
+//!   the second grace period waits for that.
+//!
+//! With one grace period alone, a reader could publish, pin a value on the new parity and take its moment
+//! back while the writer waits for the old one.
+//!
+//! *Evicting* a moment is as taking it back: the mark is stored before step 2, and a reader that has not
+//! seen the mark after its pin was pinned before.
+//!
+//! # Invariants
+//!
+//! - The commit, the mark of an emptied segment, the steps and the marks of evicted moments are all stored
+//!   under the writer's lock.
+
+use crate::testing::mutant::{self, Mutant};
+
+/// How far the writer knows what no moment of another process needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PastMoments {
+    below: u64,
+    next: Option<Next>,
+}
+
+/// The step that waits for its grace period.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// Every moment before `end` is published or over then.
+    Published { end: u64, ticket: u64 },
+    /// Nobody needs what was emptied below then.
+    Over { below: u64, ticket: u64 },
+}
+
+impl PastMoments {
+    /// Returns the log sequence number below which no moment needs what was emptied.
+    pub(crate) fn below(&self) -> u64 {
+        self.below
+    }
+
+    /// Takes a step if its grace period is over, where `unpinned` is the ticket below which all are, and
+    /// returns whether it did. `committed` is the last commit, `oldest` looks at the moments and `ticket`
+    /// begins a grace period.
+    pub(crate) fn step(
+        &mut self,
+        unpinned: u64,
+        committed: u64,
+        oldest: impl FnOnce() -> Option<u64>,
+        ticket: impl FnOnce() -> u64,
+    ) -> bool {
+        self.next = match self.next {
+            None => Some(Next::Published { end: committed + 1, ticket: ticket() }),
+            Some(Next::Published { end, ticket: before }) if before < unpinned => {
+                let below = oldest().map_or(end, |oldest| oldest.min(end));
+                let is_over = mutant::is_made(Mutant::OneGraceForMoments);
+                let ticket = if is_over { before } else { ticket() };
+                Some(Next::Over { below, ticket })
+            }
+            Some(Next::Over { below, ticket }) if ticket < unpinned => {
+                self.below = self.below.max(below);
+                None
+            }
+            Some(_) => return false,
+        };
+        true
+    }
+
+    /// Returns whether nothing is under way.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.next.is_none()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_emptied_before_a_commit_is_free_after_two_grace_periods() {
+        let mut past = PastMoments::default();
+        assert!(past.step(0, 100, || unreachable!(), || 0));
+        assert!(!past.step(0, 120, || unreachable!(), || unreachable!()));
+        assert!(past.step(1, 120, || None, || 1));
+        assert!(!past.step(1, 120, || unreachable!(), || unreachable!()));
+        assert_eq!(past.below(), 0);
+        assert!(past.step(2, 120, || unreachable!(), || unreachable!()));
+        assert_eq!((past.below(), past.is_at_rest()), (101, true));
+    }
+
+    #[test]
+    fn the_oldest_moment_keeps_what_was_emptied_since() {
+        let mut past = PastMoments::default();
+        for (i, oldest) in [(0, Some(40)), (2, Some(40)), (4, Some(90)), (6, Some(300))] {
+            past.step(i, 200, || unreachable!(), || i);
+            past.step(i + 1, 200, || oldest, || i + 1);
+            past.step(i + 2, 200, || unreachable!(), || unreachable!());
+            assert_eq!(past.below(), oldest.unwrap().min(201));
+        }
+    }
+}
