@@ -22,7 +22,7 @@ const LAYERS: &[&[&str]] = &[
     &["db"],
     &["snapshot"],
     &["backup", "rehash"],
-    &["check", "cursor", "syncer", "recovery"],
+    &["check", "cursor", "publisher", "syncer", "recovery"],
     &["store"],
     &["reader"],
     &["checkpoint", "compaction"],
