@@ -5,8 +5,8 @@
 //!
 //! # Source
 //!
-//! Flajolet, Fusy, Gandouet and Meunier, "HyperLogLog", 2007; the estimator is that of Ertl, "New
-//! cardinality estimation algorithms for HyperLogLog sketches", 2017, algorithm 6: it needs no tables
+//! Flajolet, Fusy, Gandouet and Meunier, "`HyperLogLog`", 2007; the estimator is that of Ertl, "New
+//! cardinality estimation algorithms for `HyperLogLog` sketches", 2017, algorithm 6: it needs no tables
 //! of corrections.
 //!
 //! # Invariants
