@@ -306,7 +306,7 @@ impl Handle {
                 // Another thread is in a call.
                 let path = shared.path.clone();
                 set(shared);
-                return Err(error::raise(py, &Error::Locked { path, pid: None }));
+                return Err(error::raise(py, &Error::Locked { path, holders: Vec::new() }));
             }
         };
         let reopened = py.detach(|| {

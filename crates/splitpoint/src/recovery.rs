@@ -47,6 +47,7 @@ use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
 use crate::storage::failure::io_error;
+use crate::storage::holders::locked_storage;
 use crate::storage::open::{Locked, open_and_lock, remove_new, share, sync_directory};
 use crate::storage::reader_table::{TurnWord, note_writer};
 use crate::storage::shared_file::SharedFile;
@@ -197,7 +198,7 @@ fn be_alone(storage: &dyn Storage) -> Result<()> {
     if is_alone.map_err(|source| io_error("lock", storage.path(), source))? {
         return Ok(());
     }
-    Err(Error::Locked { path: storage.path().to_path_buf(), pid: None })
+    Err(locked_storage(storage))
 }
 
 /// Returns whether nothing was ever stored: the file is empty, or a power loss has taken both

@@ -15,6 +15,7 @@ pub(crate) mod byte_locks;
 mod claim;
 pub(crate) mod failure;
 pub(crate) mod fork;
+pub(crate) mod holders;
 mod limits;
 pub(crate) mod mapped;
 pub(crate) mod neighbours;

@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::byte_locks::{self, LockByte, LockKind};
 use super::claim::{Room, claim, free_bytes};
+use super::holders::holders_of;
 use super::no_room;
 use super::own_file::OwnFile;
 use super::reader_table::{OtherReaders, Seat};
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
+use crate::holder::Holder;
 use crate::options::Sharing;
 
 /// Whether the system has locks that let readers in beside a writer.
@@ -207,6 +209,11 @@ impl Neighbours {
     /// Returns whether any name leads to the file.
     pub(crate) fn has_name(&self) -> bool {
         self.file.metadata().map_or(true, |metadata| metadata.nlink() > 0)
+    }
+
+    /// Returns who stands in the way of this handle.
+    pub(super) fn holders(&self) -> Vec<Holder> {
+        holders_of(&self.file, false)
     }
 
     fn other_readers(&self, is_alone: bool) -> io::Result<Option<Arc<OtherReaders>>> {

@@ -625,6 +625,17 @@ fn lock(counts: &Mutex<[u64; 2]>) -> MutexGuard<'_, [u64; 2]> {
 }
 
 /// Returns the nanoseconds since some moment of this boot.
+/// Returns the time of the system's monotonic clock, in which processes can compare.
+pub(crate) fn since_boot() -> Duration {
+    // Miri knows nothing of the call.
+    if cfg!(miri) { Duration::ZERO } else { Duration::from_nanos(since_boot_ns()) }
+}
+
+/// Returns who reads a file and has a place in its table, other than this description.
+pub(super) fn taken_places(file: &File) -> Vec<TakenPlace> {
+    Snapshot::of(file).map(|table| table.taken_places(file)).unwrap_or_default()
+}
+
 fn since_boot_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)

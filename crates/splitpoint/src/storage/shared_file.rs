@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::failure::io_error;
-use super::open::{refuse_network, writer_pid};
+use super::holders::locked;
+use super::open::refuse_network;
 use super::own_file::OwnFile;
 use super::regular::refuse_special;
 use super::writer_byte::{Claim, Exclusion, renew};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A file that the program has opened itself, and of which this process has claimed the place of a
 /// writer, or one of a reader.
@@ -105,7 +106,7 @@ impl SharedFile {
         let exclusion = if is_writer { Exclusion::Everybody } else { Exclusion::Writers };
         let claim = Claim::take(file, exclusion);
         let claim = claim.map_err(|source| io_error("lock", path, source))?;
-        claim.ok_or_else(|| Error::Locked { path: path.to_path_buf(), pid: writer_pid(file) })
+        claim.ok_or_else(|| locked(path, file))
     }
 
     /// Closes another descriptor of a file that this process may have open, and takes the lock anew that

@@ -34,7 +34,7 @@ impl Store {
     pub(super) fn find_segments_beside(&self, writer: &mut Writer) -> Result<()> {
         let region = &self.region;
         let mut last_error =
-            Error::Locked { path: region.storage().path().to_path_buf(), pid: None };
+            Error::Locked { path: region.storage().path().to_path_buf(), holders: Vec::new() };
         for _ in 0..LOOKS {
             let found = self.look_at_segments(writer).and_then(|()| {
                 let before = writer.extents.segments().map(places).unwrap_or_default();
