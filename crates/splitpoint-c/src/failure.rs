@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{CString, c_int};
 
-use splitpoint::{Error, ErrorKind};
+use splitpoint::{Error, ErrorKind, Holder};
 use splitpoint_ffi::errno_of;
 
 use crate::code::{SP_ERR_ARGUMENT, SP_ERR_BUSY, SP_ERR_PANIC, SP_ERR_UNSUPPORTED, code_of};
@@ -52,12 +52,23 @@ impl Failure {
     }
 }
 
+/// Returns who has a file locked, and what a program in C can do.
+fn text_of_lock(error: &Error) -> String {
+    let Error::Locked { path, holders } = error else { return error.to_string() };
+    format!(
+        "`{}` is locked by {}; sp_options_lock_timeout() waits, and handles that all have SP_SHARED \
+         write by turns",
+        path.display(),
+        Holder::list(holders)
+    )
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let errno = errno_of(&error);
         let message = match error.kind() {
             ErrorKind::Corrupt => format!("{error}; `splitpoint check` lists all damage"),
-            ErrorKind::Locked => format!("{error}; one handle at a time may write"),
+            ErrorKind::Locked => text_of_lock(&error),
             _ => error.to_string(),
         };
         Self { code: code_of(error.kind()), errno, message }

@@ -5,7 +5,7 @@ use std::ptr;
 use std::time::Duration;
 
 use splitpoint::hash::HashFunction;
-use splitpoint::{Create, Durability, Options};
+use splitpoint::{Create, Durability, Options, Sharing};
 use splitpoint_ffi::guard;
 
 use crate::failure::Failure;
@@ -27,6 +27,15 @@ pub const SP_BUFFERED: c_int = 1;
 pub const SP_ASYNC: c_int = 2;
 /// A change survives a power loss when the call returns.
 pub const SP_SYNC: c_int = 3;
+
+/// One handle writes for as long as it is open, and any number read beside it. The default.
+pub const SP_ONE_WRITER: c_int = 0;
+/// Nobody else has the file open.
+pub const SP_EXCLUSIVE: c_int = 1;
+/// Any number of handles write by turns, one change each, in any process.
+pub const SP_SHARED: c_int = 2;
+/// The same, and nothing is locked between two calls.
+pub const SP_PER_CALL: c_int = 3;
 
 /// How a store is opened and created. Set what differs from the defaults, open as many stores as you
 /// like, then free it.
@@ -78,6 +87,37 @@ pub unsafe extern "C" fn sp_options_read_only(
     };
     // SAFETY: the pointer is null or as the rules of the header say.
     unsafe { set(options, change) }
+}
+
+/// Says who else may have the file open: SP_ONE_WRITER, SP_EXCLUSIVE, SP_SHARED or SP_PER_CALL.
+///
+/// A handle of SP_SHARED or SP_PER_CALL has no snapshots and transactions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sp_options_sharing(options: *mut sp_options, sharing: c_int) -> c_int {
+    let sharing = match sharing {
+        SP_ONE_WRITER => Ok(Sharing::OneWriter),
+        SP_EXCLUSIVE => Ok(Sharing::Exclusive),
+        SP_SHARED => Ok(Sharing::Shared),
+        SP_PER_CALL => Ok(Sharing::PerCall),
+        other => Err(Failure::argument(format!(
+            "sharing is {other}; expected SP_ONE_WRITER, SP_EXCLUSIVE, SP_SHARED or SP_PER_CALL"
+        ))),
+    };
+    // SAFETY: the pointer is null or as the rules of the header say.
+    unsafe { set(options, |options| Ok(options.sharing(sharing?))) }
+}
+
+/// Sets how long an open waits for others before it fails with SP_ERR_LOCKED, in milliseconds; not at all
+/// by default. A handle of SP_SHARED or SP_PER_CALL waits as long for its turn with each change, by default
+/// 10 seconds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sp_options_lock_timeout(
+    options: *mut sp_options,
+    milliseconds: u64,
+) -> c_int {
+    let time = Duration::from_millis(milliseconds);
+    // SAFETY: the pointer is null or as the rules of the header say.
+    unsafe { set(options, |options| Ok(options.lock_timeout(time))) }
 }
 
 /// Sets the durability of changes that name none: SP_BUFFERED, SP_ASYNC or SP_SYNC.

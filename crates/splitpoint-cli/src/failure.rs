@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use splitpoint::{Error as StoreError, ErrorKind, FileKind, Unsupported};
+use splitpoint::{Error as StoreError, ErrorKind, FileKind, Holder, Unsupported};
 use splitpoint_legacy::Format;
 
 use crate::shell::shell_word;
@@ -111,7 +111,13 @@ impl Failure {
     }
 
     fn of_table(exit: Exit, path: &Path, format: Option<Format>, error: &StoreError) -> Self {
-        let mut message = error.to_string();
+        let mut message = match error {
+            // The error itself names what a program can do.
+            StoreError::Locked { path, holders } => {
+                format!("`{}` is locked by {}", path.display(), Holder::list(holders))
+            }
+            _ => error.to_string(),
+        };
         let shown = path.display().to_string();
         // An error about a URL names the file in it.
         let has_file = error.path().is_some_and(|file| shown.contains(&*file.to_string_lossy()));
@@ -208,12 +214,7 @@ fn hint_of(path: &Path, format: Option<Format>, error: &StoreError) -> Option<St
             "restore the file from a backup, or save what can be read: splitpoint repair {file} \
              -o NEW.spt"
         ),
-        StoreError::Locked { pid: Some(pid), .. } => {
-            format!("try again when process {pid} has closed the store")
-        }
-        StoreError::Locked { .. } => {
-            "another process has the store open; try again when it is done".to_string()
-        }
+        StoreError::Locked { .. } => "try again when they have closed the store".to_string(),
         StoreError::LockedCompacted { .. } => {
             "try again; nobody else can read a store that a process has for itself".to_string()
         }
@@ -404,7 +405,7 @@ mod tests {
                 true,
             ),
             (
-                StoreError::Locked { path: path(), pid: Some(1) },
+                StoreError::Locked { path: path(), holders: Vec::new() },
                 Exit::CannotOpen,
                 Exit::CannotOpen,
                 true,

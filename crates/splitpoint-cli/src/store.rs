@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use splitpoint::{
-    BatchAtomicity, Create, Db, Durability, Error, ErrorKind, FileKind, Options, Recovery,
-    RecoveryProgress, Table,
+    BatchAtomicity, Create, Db, Durability, Error, ErrorKind, FileKind, Holder, HolderRole,
+    Options, Recovery, RecoveryProgress, Sharing, Table,
 };
 use splitpoint_legacy::db185::Db185;
 use splitpoint_legacy::{Format, KeyValue, OldFile};
@@ -291,6 +291,8 @@ pub(crate) struct WriteOptions {
     pub(crate) options: Options,
     /// How long it waits for others to close the table.
     pub(crate) lock_timeout: Duration,
+    /// Whether it changes the table by turns with those who do so.
+    pub(crate) may_take_turns: bool,
 }
 
 impl WriteOptions {
@@ -306,23 +308,24 @@ impl WriteOptions {
         let in_silence = self.lock_timeout.min(WAIT_IN_SILENCE);
         let begun = Instant::now();
         let opened = open_within(in_silence);
-        let Err(Error::Locked { path: locked, pid }) = &opened else { return opened };
+        let Err(Error::Locked { path: locked, holders }) = &opened else { return opened };
         let rest = self.lock_timeout.saturating_sub(begun.elapsed());
         // Other access methods do not wait.
         if rest.is_zero() || splitpoint::is_url(path) {
             return opened;
         }
-        let whom = match pid {
-            Some(pid) => format!("process {pid} has it open"),
-            None => "another process has it open".to_string(),
-        };
         console.note(format_args!(
-            "waiting for `{}`: {whom}; giving up after {} s",
+            "waiting for `{}`, locked by {}; giving up after {} s",
             locked.display(),
+            Holder::list(holders),
             self.lock_timeout.as_secs()
         ));
         open_within(rest)
     }
+}
+
+fn is_by_turns(holder: &Holder) -> bool {
+    holder.role == HolderRole::TakesTurns
 }
 
 fn open_writable(
@@ -331,8 +334,19 @@ fn open_writable(
     create: Create,
     console: Console,
 ) -> Result<Opened, Error> {
-    let opened = options
-        .wait(path, console, |options| open_with(path, &options.clone().create(create), console))?;
+    let open = |options: &Options| open_with(path, &options.clone().create(create), console);
+    let at_once = open(&options.options.clone().lock_timeout(Duration::ZERO));
+    let opened = match at_once {
+        Err(Error::Locked { holders, .. })
+            if options.may_take_turns && holders.iter().any(is_by_turns) =>
+        {
+            // Each change waits as long for its turn. That nobody has closed the store is nothing to note.
+            let by_turns = options.options.clone().sharing(Sharing::Shared);
+            return open(&by_turns.lock_timeout(options.lock_timeout));
+        }
+        Err(Error::Locked { .. }) => options.wait(path, console, open),
+        opened => opened,
+    }?;
     if let Some(db) = opened.as_store() {
         note_left(path, db.recovery(), console);
     }

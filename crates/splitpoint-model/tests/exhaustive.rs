@@ -1,6 +1,6 @@
 //! Visits every state of the model within bounds, without a mistake and with each.
 //!
-//! `SPLITPOINT_SLOW=1` visits larger bounds as well, for about an hour on two cores.
+//! `SPLITPOINT_SLOW=1` visits larger bounds as well.
 
 use std::collections::BTreeSet;
 

@@ -3,12 +3,23 @@
 use std::path::Path;
 
 use pyo3::prelude::*;
-use splitpoint::{Error, ErrorKind};
+use splitpoint::{Error, ErrorKind, Holder};
 
 /// Returns the exception for an error of the library.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let number = error.io_error().and_then(std::io::Error::raw_os_error);
-    exception(py, code(error.kind()), number, &error.to_string(), error.path())
+    exception(py, code(error.kind()), number, &text(error), error.path())
+}
+
+/// Returns the message of an error, with what a program in Python can do about a lock.
+fn text(error: &Error) -> String {
+    let Error::Locked { path, holders } = error else { return error.to_string() };
+    format!(
+        "`{}` is locked by {}; lock_timeout waits, and tables that are all opened with \
+         sharing='shared' are written by turns",
+        path.display(),
+        Holder::list(holders)
+    )
 }
 
 /// Returns the exception of a call on a closed table.

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, We
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use splitpoint::rehash::rehash;
-use splitpoint::{Create, Db, Error, ErrorKind, Options, Result, Table, Unsupported};
+use splitpoint::{
+    Create, Db, Error, ErrorKind, Holder, HolderRole, Options, Result, Table, Unsupported,
+};
 
 use crate::error;
 
@@ -356,7 +358,7 @@ impl Handle {
             |opened| *self.slot.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
         let locked = |path: &Path| {
             let path = path.to_path_buf();
-            error::raise(py, &Error::Locked { path, pid: None })
+            error::raise(py, &Error::Locked { path, holders: Vec::new() })
         };
         let opened = match Arc::try_unwrap(opened.0) {
             Ok(opened) => opened,
@@ -404,8 +406,9 @@ impl Handle {
         let readers = py.detach(|| Ok(store.stats()?.readers));
         let readers = readers.map_err(|error| opened.raise(py, &error))?;
         let Some(reader) = readers.first().filter(|_| has_file) else { return Ok(has_file) };
-        let (path, pid) = (opened.path().to_path_buf(), Some(reader.pid));
-        Err(error::raise(py, &Error::Locked { path, pid }))
+        let holder = Holder::new(HolderRole::Reader, Some(reader.pid), None);
+        let (path, holders) = (opened.path().to_path_buf(), vec![holder]);
+        Err(error::raise(py, &Error::Locked { path, holders }))
     }
 }
 

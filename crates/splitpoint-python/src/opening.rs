@@ -177,7 +177,7 @@ fn replace(path: &Path, mode: u32, options: &Options) -> Result<Box<dyn Table>> 
     let target = path.canonicalize().map_err(|source| fail("replace", source))?;
     let old = splitpoint::open_regular(&target, File::options().read(true))?;
     flock(&old, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| Error::Locked { path: path.to_path_buf(), pid: None })?;
+        .map_err(|_| Error::Locked { path: path.to_path_buf(), holders: Vec::new() })?;
     let mut new_name = target.clone().into_os_string();
     new_name.push(format!(".new-{}", std::process::id()));
     let new = PathBuf::from(new_name);

@@ -314,7 +314,10 @@ impl<'a> Backup<'a> {
             options = options.hash(hash.clone());
         }
         match open_file(source.region.storage().path(), &options) {
-            Err(Error::Locked { path, pid }) => Err(Error::LockedCompacted { path, pid }),
+            Err(Error::Locked { path, holders }) => {
+                let pid = holders.iter().find_map(|holder| holder.pid);
+                Err(Error::LockedCompacted { path, pid })
+            }
             opened => Ok(Store::new(opened?, &options)),
         }
     }
@@ -502,8 +505,7 @@ impl FileSource {
                 Err(error) => return Err(error),
             }
         }
-        let path = self.region.storage().path().to_path_buf();
-        Err(Error::Locked { path, pid: self.observer.writer_pid() })
+        Err(self.observer.locked(self.region.storage().path()))
     }
 
     /// Returns an error if the space of the store may have been used again by now.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::file_kind::FileKind;
+use crate::holder::{Holder, HolderRole};
 
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -64,11 +65,15 @@ pub enum Error {
         found: u64,
     },
     /// Another handle has the file locked.
+    ///
+    /// [`Options::lock_timeout`](crate::Options::lock_timeout) waits for it. Handles that all open the file
+    /// with [`Sharing::Shared`](crate::Sharing::Shared) write by turns and do not refuse each other, and
+    /// those that only read are not refused by a writer.
     Locked {
         /// The file.
         path: PathBuf,
-        /// The process that holds the lock, if the file names it.
-        pid: Option<u32>,
+        /// Who stands in the way, as far as the system tells; empty if it does not.
+        holders: Vec<Holder>,
     },
     /// Another process writes to the store, whose space is used again since a backup began that does
     /// not keep it, or which it has for itself.
@@ -249,6 +254,18 @@ impl Error {
         }
     }
 
+    /// Returns what a program can do about a lock.
+    fn remedy_of_lock(holders: &[Holder]) -> &'static str {
+        let is_of = |role| holders.iter().any(|holder| holder.role == role);
+        if is_of(HolderRole::TakesTurns) {
+            "`Sharing::Shared` takes turns with it, `Options::lock_timeout` waits for its end"
+        } else if is_of(HolderRole::Writer) {
+            "`Options::lock_timeout` waits for it; if all open with `Sharing::Shared`, they take turns"
+        } else {
+            "`Options::lock_timeout` waits for it"
+        }
+    }
+
     /// Returns the operating system's reason, if there is one.
     ///
     /// # Examples
@@ -318,14 +335,9 @@ impl fmt::Display for Error {
                     "corrupt {what} at byte {offset}: expected {expected:#x}, found {found:#x}"
                 )
             }
-            Self::Locked { path, pid: Some(pid) } if *pid == std::process::id() => {
-                write!(f, "`{}` is already open in this process", path.display())
-            }
-            Self::Locked { path, pid: Some(pid) } => {
-                write!(f, "`{}` is locked by process {pid}", path.display())
-            }
-            Self::Locked { path, pid: None } => {
-                write!(f, "`{}` is locked by another handle", path.display())
+            Self::Locked { path, holders } => {
+                let remedy = Self::remedy_of_lock(holders);
+                write!(f, "`{}` is locked by {}; {remedy}", path.display(), Holder::list(holders))
             }
             Self::LockedCompacted { path, pid } => {
                 let path = path.display();

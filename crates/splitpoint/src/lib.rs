@@ -374,6 +374,7 @@ mod graves;
 mod growing;
 pub mod hash;
 mod health;
+mod holder;
 mod horizons;
 mod identify;
 mod index;
@@ -416,6 +417,7 @@ pub use cursor::{Cursor, Scan};
 pub use db::{Db, Iter, Keys, Savepoint, Transaction, TransactionScan, Values};
 pub use error::{Error, ErrorKind, Result, Unsupported};
 pub use file_kind::FileKind;
+pub use holder::{Holder, HolderRole};
 pub use options::{
     Create, Durability, FILL_FACTOR_DEFAULT, KEY_BYTES_MAX, Options, RecoveryProgress, Sharing,
     VALUE_BYTES_MAX,

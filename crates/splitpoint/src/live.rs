@@ -11,6 +11,7 @@ use crate::index::shape::Shape;
 use crate::piece::PIECE_COUNT_MAX;
 use crate::space::{Extent, Space};
 use crate::storage::Identity;
+use crate::storage::reader_table::since_boot;
 
 /// Number of 8-byte words in the header.
 pub(crate) const WORD_COUNT: usize = (LIVE_BYTES / 8) as usize;
@@ -29,7 +30,8 @@ pub(crate) const WORD_COUNT: usize = (LIVE_BYTES / 8) as usize;
 ///     32     8  device of the file
 ///     40     8  inode of the file
 ///     48     8  birth time of the file, in nanoseconds since 1970; 0 if unknown
-///     56     8  process id of the writer
+///     56     4  process id of the writer
+///     60     4  when it came, or had its last turn after another: the second of the monotonic clock
 ///     64     8  shape: bucket count (bits 0-32), reuse epoch (bits 33-63)
 ///     72     8  piece epoch: changes when an index extent has gone or moved, before its granules are
 ///               used again
@@ -235,9 +237,9 @@ impl<'a> Live<'a> {
         self.store(BOOT_ID + 1, 0);
     }
 
-    /// Records this process as the writer.
+    /// Records this process as the writer, and since when it is.
     pub(crate) fn set_pid(self) {
-        self.store(PID, std::process::id().into());
+        self.store(PID, since_boot().as_secs() << 32 | u64::from(std::process::id()));
     }
 
     /// Records that there is no writer.

@@ -40,7 +40,7 @@ use crate::pins::Pin;
 use crate::region::Region;
 use crate::stats::SharedLookups;
 use crate::storage::failure::io_error;
-use crate::storage::open::writer_pid_of;
+use crate::storage::holders::locked_storage;
 use crate::storage::reader_table::{OpenMoment, Seat, TakenPlace, TurnWord};
 
 /// What a handle has that reads beside a writer.
@@ -130,10 +130,7 @@ impl Reader {
         pinned.map_err(|source| {
             let storage = region.storage();
             match source.kind() {
-                io::ErrorKind::WouldBlock => {
-                    let (path, pid) = (storage.path().to_path_buf(), writer_pid_of(storage));
-                    Error::Locked { path, pid }
-                }
+                io::ErrorKind::WouldBlock => locked_storage(storage),
                 _ => io_error("lock a byte of", storage.path(), source),
             }
         })
@@ -287,10 +284,7 @@ fn take_seat(region: &Region, wants_place: bool) -> Result<Seat> {
     let storage = region.storage();
     let shared = storage.neighbours().expect("only files are read beside a writer");
     match shared.take_seat(storage.path(), wants_place) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            let (path, pid) = (storage.path().to_path_buf(), writer_pid_of(storage));
-            Err(Error::Locked { path, pid })
-        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(locked_storage(storage)),
         seat => seat.map_err(|source| {
             io_error("take a place among the readers of", storage.path(), source)
         }),

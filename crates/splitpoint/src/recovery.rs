@@ -49,6 +49,7 @@ use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::anon::Anon;
 use crate::storage::failure::io_error;
+use crate::storage::holders::locked_storage;
 use crate::storage::mapped::Mapped;
 use crate::storage::open::{
     Locked, claim_to_read, open_and_lock, remove_new, share, sync_directory,
@@ -240,7 +241,7 @@ fn be_alone(storage: &dyn Storage, options: &Options) -> Result<()> {
             return Ok(());
         }
     }
-    Err(Error::Locked { path: storage.path().to_path_buf(), pid: None })
+    Err(locked_storage(storage))
 }
 
 /// How often, and after how long, to look again at a file that others have for the length of a call.

@@ -67,7 +67,7 @@ use crate::region::{Extents, Region, View, read_superblock};
 use crate::stats::{Checkpoint, Lookups, Occupancy, ReaderStats, Recovery, SegmentBytes, Stats};
 use crate::storage::failure::io_error;
 use crate::storage::fork::Origin;
-use crate::storage::open::writer_pid_of;
+use crate::storage::holders::locked_storage;
 use crate::storage::reader_table::{OtherReaders, TakenPlace, TurnWord};
 use crate::storage::shared_counts::SharedCounts;
 use crate::value::Value;
@@ -431,8 +431,7 @@ impl Store {
 
     /// Returns the error of what cannot be done beside the writer.
     pub(crate) fn locked(&self) -> Error {
-        let storage = self.region.storage();
-        Error::Locked { path: storage.path().to_path_buf(), pid: writer_pid_of(storage) }
+        locked_storage(self.region.storage())
     }
 
     /// Returns the handles in other processes, and others in this one, that read the file and have a place

@@ -47,7 +47,7 @@ const LAYERS: &[&[&str]] = &[
     &["value"],
     &["pins"],
     &["error", "atomic", "bitmap", "key_list", "storage::fork", "testing::mutant"],
-    &["file_kind"],
+    &["file_kind", "holder"],
 ];
 
 /// Arrows that point up nevertheless, each with its reason. One that is not needed is a finding.

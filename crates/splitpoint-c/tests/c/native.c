@@ -277,6 +277,38 @@ static void files(const char *directory)
     sp_options_free(options);
 }
 
+/* Two handles that write by turns, and one that wants the file for its session. */
+static void sharing(const char *directory)
+{
+    char path[4096];
+    sp_options *options = sp_options_new();
+    sp_db *one = NULL, *two = NULL, *other = NULL;
+    int64_t sum = 0;
+
+    snprintf(path, sizeof path, "%s/shared.spt", directory);
+    CHECK(sp_options_sharing(options, 9) == SP_ERR_ARGUMENT && errno == EINVAL);
+    CHECK(sp_options_sharing(options, SP_SHARED) == SP_OK);
+    CHECK(sp_options_lock_timeout(options, 60000) == SP_OK);
+    CHECK(sp_open(path, options, &one) == SP_OK);
+    CHECK(sp_open(path, options, &two) == SP_OK);
+    CHECK(sp_put(one, "key", 3, "one", 3) == SP_OK);
+    CHECK(is(two, "key", "one"));
+    CHECK(sp_increment(one, "n", 1, 1, &sum) == SP_OK);
+    CHECK(sp_increment(two, "n", 1, 1, &sum) == SP_OK && sum == 2);
+    CHECK(sp_open(path, NULL, &other) == SP_ERR_LOCKED && other == NULL && errno == EAGAIN);
+    CHECK(strstr(sp_message(NULL), "is locked by this process (writer by turns)") != NULL);
+    CHECK(strstr(sp_message(NULL), "SP_SHARED") != NULL);
+    CHECK(sp_close(one) == SP_OK && sp_close(two) == SP_OK);
+
+    CHECK(sp_options_sharing(options, SP_EXCLUSIVE) == SP_OK);
+    CHECK(sp_options_lock_timeout(options, 0) == SP_OK);
+    CHECK(sp_open(path, options, &one) == SP_OK);
+    CHECK(sp_options_read_only(options, 1) == SP_OK);
+    CHECK(sp_open(path, options, &other) == SP_ERR_LOCKED && other == NULL);
+    CHECK(sp_close(one) == SP_OK);
+    sp_options_free(options);
+}
+
 static void memory(void)
 {
     sp_db *db;
@@ -301,5 +333,6 @@ int main(int argument_count, char **arguments)
     memory();
     lookups();
     files(arguments[1]);
+    sharing(arguments[1]);
     return 0;
 }

@@ -23,6 +23,8 @@ int main(void)
     REFUSED(sp_options_hash(NULL, "x"));
     REFUSED(sp_options_hash(options, NULL));
     REFUSED(sp_options_seed(NULL, 1));
+    REFUSED(sp_options_sharing(NULL, SP_SHARED));
+    REFUSED(sp_options_lock_timeout(NULL, 1));
     sp_options_free(options);
     sp_options_free(NULL);
 

@@ -44,7 +44,8 @@ const NAMED_MAX: usize = 10;
 /// Removes records.
 pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let keys = args.keys.parse()?;
-    let table = store::open_to_write(&args.file, &args.turn.options(Options::new()), console)?;
+    let table =
+        store::open_to_write(&args.file, &args.turn.options_by_turns(Options::new()), console)?;
     let (mut missing, mut key_count) = (Vec::new(), 0);
     let deleted = keys.try_for_each(|keys| {
         for key in keys {

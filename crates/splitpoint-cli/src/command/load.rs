@@ -107,7 +107,7 @@ impl Args {
     }
 
     fn options(&self) -> WriteOptions {
-        self.turn.options(Options::new().durability(self.durability.into()))
+        self.turn.options_by_turns(Options::new().durability(self.durability.into()))
     }
 }
 

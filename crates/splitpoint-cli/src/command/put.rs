@@ -18,6 +18,7 @@ use crate::store::{self, DurabilityName};
 /// key, unless --new is given. The record is durable when the command exits.
 ///
 /// One process at a time writes to a store: while another one does, the command waits its turn.
+/// If the others write by turns, it takes turns with them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -66,7 +67,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
         Some(value) if value != "-" => notation.parse("value", value)?,
         _ => notation.decode("value", read_standard_input(console)?)?,
     };
-    let options = args.turn.options(Options::new().durability(args.durability.into()));
+    let options = args.turn.options_by_turns(Options::new().durability(args.durability.into()));
     let table = store::open_or_create(&args.file, &options, console)?;
     let mode = if args.new { PutMode::New } else { PutMode::Replace };
     let was_stored = table.put_bytes(&key, &value, mode, Some(args.durability.into()));

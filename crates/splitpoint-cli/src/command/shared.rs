@@ -37,7 +37,13 @@ pub(super) struct Turn {
 impl Turn {
     /// Returns how to open a table that the command may change.
     pub(super) fn options(&self, options: Options) -> WriteOptions {
-        WriteOptions { options, lock_timeout: Duration::from_secs(self.lock_timeout) }
+        let lock_timeout = Duration::from_secs(self.lock_timeout);
+        WriteOptions { options, lock_timeout, may_take_turns: false }
+    }
+
+    /// Does the same for a command that may change it by turns with others.
+    pub(super) fn options_by_turns(&self, options: Options) -> WriteOptions {
+        WriteOptions { may_take_turns: true, ..self.options(options) }
     }
 }
 

@@ -108,7 +108,7 @@ fn start_load(sandbox: &Sandbox) -> (Child, ChildStdin) {
 fn a_store_that_another_process_writes_to_is_copied() {
     let sandbox = Sandbox::new();
     let (mut child, mut stdin) = start_load(&sandbox);
-    let locked = format!("`a.spt` is locked by process {}", child.id());
+    let locked = format!("`a.spt` is locked by process {} (writer)", child.id());
     sandbox.run(&["put", "a.spt", "k", "v", "--lock-timeout", "0"]).check_error(3, &locked);
     let count = |file: &str| sandbox.run(&["count", "-q", file]).text().trim().parse::<u64>();
     for round in 0..3 {

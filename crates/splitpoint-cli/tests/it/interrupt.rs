@@ -73,7 +73,7 @@ fn a_store_that_is_written_names_the_process_that_does_it() {
             3,
             "",
             &format!(
-                "splitpoint: error: `a.spt` is locked by process {pid}\n\
+                "splitpoint: error: `a.spt` is locked by process {pid} (writer)\n\
                  hint: one process at a time writes to a store; --lock-timeout waits longer, and \
                  get, list, count, dump and stat need not wait\n"
             ),
@@ -83,7 +83,7 @@ fn a_store_that_is_written_names_the_process_that_does_it() {
         3,
         "",
         &format!(
-            "splitpoint: error: `a.spt` is locked by process {pid}\n\
+            "splitpoint: error: `a.spt` is locked by process {pid} (writer)\n\
              hint: a check needs a store that stays as it is; check a copy: splitpoint backup \
              a.spt COPY && splitpoint check COPY\n"
         ),

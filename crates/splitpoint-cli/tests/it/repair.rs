@@ -158,13 +158,13 @@ fn repair_of_a_store_that_is_being_written_is_refused() {
     stdin.write_all(b"key\tvalue\n").expect("the input is taken");
     // A writer that has the lock names itself in the live header. To try the lock would be to take
     // it, perhaps before the writer.
-    let writer_id = u64::from(writer.id()).to_le_bytes();
-    while sandbox.read("words.spt")[8192 + 56..][..8] != writer_id {
+    let writer_id = writer.id().to_le_bytes();
+    while sandbox.read("words.spt")[8192 + 56..][..4] != writer_id {
         assert!(writer.try_wait().expect("the program can be waited for").is_none());
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let outcome = sandbox.run(&["repair", "words.spt", "-o", "saved.spt"]);
-    let locked = format!("`words.spt` is locked by process {}", writer.id());
+    let locked = format!("`words.spt` is locked by process {} (writer)", writer.id());
     outcome.check_error(3, &locked);
     assert!(!sandbox.path("saved.spt").exists());
     drop(stdin);

@@ -71,7 +71,7 @@ impl FileDisk {
         match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(Error::Locked { path: path.to_path_buf(), pid: None });
+                return Err(Error::Locked { path: path.to_path_buf(), holders: Vec::new() });
             }
             // Some network file systems have no locks; the original had none anywhere.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}

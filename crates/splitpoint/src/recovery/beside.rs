@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Opening, random_u64, refuse_cut, resolve_hash};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::log::append::Appender;
 use crate::options::{Access, Options, Sharing};
 use crate::reader::Reader;
@@ -19,7 +19,7 @@ use crate::region::{Extents, Region, read_superblock};
 use crate::stats::Recovery;
 use crate::storage::Storage;
 use crate::storage::failure::io_error;
-use crate::storage::open::writer_pid_of;
+use crate::storage::holders::locked_storage;
 use crate::storage::reader_table::is_left_moving;
 use crate::store::{Opened, committed_position};
 
@@ -75,8 +75,7 @@ pub(super) fn open(storage: Box<dyn Storage>, options: &Options) -> Result<Optio
         }
         return opening.replay(&region, options.rebuild_index).map(Some);
     }
-    let storage = region.storage();
-    Err(Error::Locked { path: storage.path().to_path_buf(), pid: writer_pid_of(storage) })
+    Err(locked_storage(region.storage()))
 }
 
 fn begin(region: &Region, options: &Options) -> Result<Opening> {

@@ -16,6 +16,7 @@ mod claim;
 pub(crate) mod failure;
 pub(crate) mod fork;
 mod futex;
+pub(crate) mod holders;
 mod limits;
 pub(crate) mod mapped;
 pub(crate) mod neighbours;

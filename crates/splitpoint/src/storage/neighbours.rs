@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::byte_locks::{self, LockByte, LockKind};
 use super::claim::{Claims, Room, free_bytes};
+use super::holders::holders_of;
 use super::no_room;
 use super::own_file::OwnFile;
 use super::reader_table::{OtherReaders, Seat};
 use super::shared_counts::SharedCounts;
 use crate::format::{READER_TABLE_BYTES, READER_TABLE_OFFSET};
+use crate::holder::Holder;
 use crate::options::{Access, Sharing};
 
 /// Whether the system has locks that let readers in beside a writer.
@@ -261,6 +263,11 @@ impl Neighbours {
         self.file.metadata().map_or(true, |metadata| metadata.nlink() > 0)
     }
 
+    /// Returns who stands in the way of this handle.
+    pub(super) fn holders(&self) -> Vec<Holder> {
+        holders_of(&self.file, false)
+    }
+
     fn other_readers(&self, is_alone: bool) -> io::Result<Option<Arc<OtherReaders>>> {
         if self.claims.claim(&self.file, TABLE)? == Room::OfFileSystem
             && free_bytes(&self.file)? < ROOM_BYTES_MIN
@@ -284,7 +291,7 @@ impl Neighbours {
 
     /// Opens the place where handles add what their lookups have cost; `None` if it may not be stored to.
     pub(crate) fn share_counts(&self, path: &Path) -> io::Result<Option<SharedCounts>> {
-        SharedCounts::open(&self.file, path)
+        SharedCounts::open(&self.file, path, &self.claims)
     }
 
     /// Takes what a reader needs that locks nothing between its calls.

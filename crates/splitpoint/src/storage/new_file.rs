@@ -13,9 +13,10 @@ use rustix::fs::{CWD, OFlags, RenameFlags, XattrFlags};
 
 use super::Identity;
 use super::failure::io_error;
+use super::holders::{locked, locked_by_all};
 use super::mapped::Mapped;
 use super::neighbours::Neighbours;
-use super::open::{is_named, refuse_network, sync_directory, writer_pid};
+use super::open::{is_named, refuse_network, sync_directory};
 use super::regular::{open_regular, open_regular_with, refuse_dangling_link, refuse_special};
 use crate::error::{Error, Result, Unsupported};
 
@@ -236,7 +237,7 @@ fn make_partial(partial: &Path) -> Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
-            Err(Error::Locked { path: partial.to_path_buf(), pid: None })
+            Err(Error::Locked { path: partial.to_path_buf(), holders: Vec::new() })
         }
         Err(TryLockError::Error(source)) => Err(io_error("lock", partial, source)),
     }
@@ -328,11 +329,10 @@ fn examine(
         Err(error) => return Err(error),
     };
     match file.try_lock() {
-        Err(TryLockError::WouldBlock) => {
-            Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) })
-        }
+        Err(TryLockError::WouldBlock) => Err(locked(path, &file)),
         Ok(()) if Neighbours::is_in_use(&file) => {
-            Err(Error::Locked { path: path.to_path_buf(), pid: None })
+            let _ = file.unlock();
+            Err(locked_by_all(path, &file))
         }
         Ok(()) | Err(TryLockError::Error(_)) => Ok((target, Some(file))),
     }
@@ -359,7 +359,7 @@ fn open_partial(partial: &Path, path: &Path, mode: u32) -> Result<File> {
             return Ok(file);
         }
     }
-    Err(Error::Locked { path: partial.to_path_buf(), pid: None })
+    Err(Error::Locked { path: partial.to_path_buf(), holders: Vec::new() })
 }
 
 #[cfg(all(test, not(loom)))]

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use super::Storage;
 use super::failure::io_error;
+use super::holders::{locked, pid_of, refused};
 use super::mapped::Mapped;
 use super::neighbours::{Neighbours, let_writers_in, try_keep_writers_out};
 use super::reader_table::wait_for_hand_over;
 use super::regular::open_regular;
 use super::shared_file::SharedFile;
 use crate::error::{Error, Result, Unsupported};
-use crate::format::{PID_OFFSET, u64_at};
+use crate::format::PID_OFFSET;
 use crate::options::{Access, Create, Options, Sharing};
 
 /// Number of times that a file which other processes keep replacing is opened before it counts as
@@ -75,9 +76,9 @@ fn open_and_lock_with(
             // The others may have let this one in between the two looks.
             let wait_max = wait_max.max(options.lock_timeout.unwrap_or_default());
             if was_refused && begun.elapsed() >= wait_max {
-                let pid = writer_pid(&file);
+                let refused = refused(path, &file, options);
                 SharedFile::close_other(file);
-                return Err(Error::Locked { path: path.to_path_buf(), pid });
+                return Err(refused);
             }
             let pause = LOOK_AGAIN.min(begun.elapsed());
             let is_handed_over = awaits_turn && wait_for_hand_over(&file, pause);
@@ -99,7 +100,7 @@ fn open_and_lock_with(
             .map_err(|source| io_error("map", path, source))?;
         return Ok(Locked { storage, is_new });
     }
-    Err(Error::Locked { path: path.to_path_buf(), pid: None })
+    Err(Error::Locked { path: path.to_path_buf(), holders: Vec::new() })
 }
 
 /// Maps a file that the program has opened, and shares its description.
@@ -135,8 +136,7 @@ fn wait_for_lock(neighbours: &Neighbours, file: &SharedFile, options: &Options) 
             None => TURN_WAIT,
         };
         if begun.elapsed() >= wait_max {
-            let path = file.path().to_path_buf();
-            return Err(Error::Locked { path, pid: writer_pid(file.file()) });
+            return Err(locked(file.path(), file.file()));
         }
         thread::sleep((begun.elapsed() / 4).clamp(Duration::from_micros(20), LOOK_AGAIN));
     }
@@ -209,6 +209,11 @@ impl Observer {
     pub(crate) fn keep_writers_out(&self) -> Option<WritersOut<'_>> {
         let is_kept = try_keep_writers_out(&self.file).is_ok_and(|is_kept| is_kept);
         is_kept.then_some(WritersOut(&self.file))
+    }
+
+    /// Returns the error that others change the file.
+    pub(crate) fn locked(&self, path: &Path) -> Error {
+        locked(path, &self.file)
     }
 
     /// Returns the process that has the file open for writing, if the file names it.
@@ -290,20 +295,6 @@ pub(super) fn writer_pid(file: &File) -> Option<u32> {
     pid_of(&bytes)
 }
 
-/// Returns the process that the word of the live header names, if it lives.
-fn pid_of(bytes: &[u8]) -> Option<u32> {
-    let pid = u32::try_from(u64_at(bytes, 0)).ok()?;
-    let process = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
-    let is_alive =
-        !matches!(rustix::process::test_kill_process(process), Err(rustix::io::Errno::SRCH));
-    is_alive.then_some(pid)
-}
-
-/// As [`writer_pid`], of a storage.
-pub(crate) fn writer_pid_of(storage: &dyn Storage) -> Option<u32> {
-    pid_of(&storage.read(PID_OFFSET, 8))
-}
-
 /// Makes the name of a new file durable.
 pub(crate) fn sync_directory(path: &Path) -> Result<()> {
     let parent = match path.parent() {
@@ -375,7 +366,10 @@ mod tests {
         fs::write(&path, b"old").unwrap();
         let options = Options::new().create(Create::Never);
         let opened = open_and_lock_with(&path, &options, || replace(&path));
-        assert!(matches!(opened, Err(Error::Locked { pid: None, .. })), "{opened:?}");
+        assert!(
+            matches!(&opened, Err(Error::Locked { holders, .. }) if holders.is_empty()),
+            "{opened:?}"
+        );
     }
 
     #[test]

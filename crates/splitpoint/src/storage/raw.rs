@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use super::failure::io_error;
 use super::fork::Origin;
+use super::holders::locked;
 use super::neighbours::{let_writers_in, try_keep_writers_out};
-use super::open::writer_pid;
 use super::regular::open_regular;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Bytes that can only be read.
 pub(crate) trait ReadAt: fmt::Debug {
@@ -47,7 +47,7 @@ impl RawFile {
         let metadata =
             file.metadata().map_err(|source| io_error("read the size of", path, source))?;
         if let Ok(false) = try_keep_writers_out(&file) {
-            return Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(&file) });
+            return Err(locked(path, &file));
         }
         let origin = Origin::here();
         Ok(Self { file, path: path.to_path_buf(), origin, file_bytes: metadata.len() })

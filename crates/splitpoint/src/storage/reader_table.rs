@@ -37,8 +37,8 @@ use crate::format::{
     HEADER_BYTES, LIVE_MAGIC, LIVE_OFFSET, READER_TABLE_BYTES, READER_TABLE_OFFSET, u64_at,
 };
 use crate::pins::{Elsewhere, Pin, PinCount, SeenPins};
-use crate::testing::mutant::{self, Mutant};
 use crate::stats::SharedLookups;
+use crate::testing::mutant::{self, Mutant};
 
 /// Places of the table; the first is its head.
 const PLACE_COUNT: usize = 64;
@@ -887,6 +887,17 @@ fn lock<T>(words: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Returns the nanoseconds since some moment of this boot.
+/// Returns the time of the system's monotonic clock, in which processes can compare.
+pub(crate) fn since_boot() -> Duration {
+    // Miri knows nothing of the call.
+    if cfg!(miri) { Duration::ZERO } else { Duration::from_nanos(since_boot_ns()) }
+}
+
+/// Returns who reads a file and has a place in its table, other than this description.
+pub(super) fn taken_places(file: &File) -> Vec<TakenPlace> {
+    Snapshot::of(file).map(|table| table.taken_places(file)).unwrap_or_default()
+}
+
 pub(super) fn since_boot_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)

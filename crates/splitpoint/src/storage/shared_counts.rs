@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::byte_locks::{self, LockByte, LockKind};
+use super::claim::Claims;
 use super::fork::Origin;
 use super::neighbours::can_store_to_table;
 use super::reader_table::{COUNTS_PLACE, ReaderTable, open_again, since_boot_ns};
@@ -50,10 +51,12 @@ impl SharedCounts {
     /// # Errors
     ///
     /// Those of the system.
-    pub(crate) fn open(file: &File, path: &Path) -> io::Result<Option<Self>> {
+    pub(super) fn open(file: &File, path: &Path, claims: &Claims) -> io::Result<Option<Self>> {
         let file = open_again(file, path, File::options().read(true).write(true))?;
         let place = LockByte::place(COUNTS_PLACE);
-        if !can_store_to_table(&file) || !byte_locks::try_lock(&file, place, LockKind::Shared)? {
+        if !can_store_to_table(&file, claims)
+            || !byte_locks::try_lock(&file, place, LockKind::Shared)?
+        {
             return Ok(None);
         }
         let table = ReaderTable::map(&file, Protection::ReadWrite)?;
@@ -142,7 +145,9 @@ mod tests {
     }
 
     fn open(file: &File) -> SharedCounts {
-        SharedCounts::open(file, Path::new("/")).expect("nothing fails").expect("it is there")
+        SharedCounts::open(file, Path::new("/"), &Claims::default())
+            .expect("nothing fails")
+            .expect("it is there")
     }
 
     fn some(lookup_count: u64) -> Lookups {

@@ -11,12 +11,13 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::failure::io_error;
-use super::open::{refuse_network, writer_pid};
+use super::holders::locked;
+use super::open::refuse_network;
 use super::own_file::OwnFile;
 use super::reader_table::open_again;
 use super::regular::refuse_special;
 use super::writer_byte::{Claim, Exclusion, Renewing, is_claimed, renew};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A file that the program has opened itself, to share it with a store
 /// ([`Options::open_shared`](crate::Options::open_shared)).
@@ -198,7 +199,7 @@ impl SharedFile {
                 return Ok(claim);
             }
         }
-        Err(Error::Locked { path: path.to_path_buf(), pid: writer_pid(file) })
+        Err(locked(path, file))
     }
 
     /// Closes another descriptor of a file that this process may have open, and takes the lock anew that

@@ -37,7 +37,7 @@ impl Store {
     pub(super) fn find_segments_beside(&self, writer: &mut Writer) -> Result<u64> {
         let region = &self.region;
         let mut last_error =
-            Error::Locked { path: region.storage().path().to_path_buf(), pid: None };
+            Error::Locked { path: region.storage().path().to_path_buf(), holders: Vec::new() };
         for _ in 0..LOOKS {
             let found = self.look_at_segments(writer).and_then(|()| {
                 let since = writer.log.position().lsn;

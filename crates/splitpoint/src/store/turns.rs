@@ -202,9 +202,7 @@ impl Store {
         Err(Error::Unsupported {
             path: self.region.storage().path().to_path_buf(),
             feature: Unsupported::Other,
-            reason: format!(
-                "{what} of a file that is changed by turns; open it for one writer"
-            ),
+            reason: format!("{what} of a file that is changed by turns; open it for one writer"),
         })
     }
 

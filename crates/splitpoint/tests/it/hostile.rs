@@ -559,7 +559,7 @@ fn a_store_is_opened_for_writing_once_in_a_process() {
         for options in others {
             let error = options.open(&path).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Locked);
-            assert!(error.to_string().contains("already open in this process"), "{error}");
+            assert!(error.to_string().contains("is locked by this process (writer"), "{error}");
         }
         drop(db);
     }
