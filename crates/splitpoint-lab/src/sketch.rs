@@ -193,7 +193,9 @@ mod tests {
         let parts = [of(4000..5000), of(0..3000), of(2000..4500)];
         for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
             let mut merged = KeySketch::default();
-            order.iter().for_each(|&part| merged.merge(&parts[part]));
+            for part in order {
+                merged.merge(&parts[part]);
+            }
             assert_eq!(merged.encode(), whole.encode());
         }
     }

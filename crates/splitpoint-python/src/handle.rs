@@ -178,6 +178,7 @@ impl Opened {
 ///
 /// The outer count is that of the calls, the inner one that of what borrows from the table also.
 #[derive(Clone, Debug)]
+#[expect(clippy::redundant_allocation, reason = "two counts")]
 pub(crate) struct Call(Arc<Arc<Opened>>);
 
 impl Deref for Call {

@@ -3,6 +3,7 @@
 //! The table is open only during a look, so the name leads to whatever has it now. What has become of it
 //! since the look before is said in a sentence, once.
 
+use std::fmt::Write as _;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -276,8 +277,10 @@ impl Printer {
         let miss = beside(chains.probes_miss, chains.probes_miss_ideal);
         let longest = format!("{} ({:.1})", chains.longest, chains.longest_ideal);
         let (records, buckets) = (grouped(live.record_count), grouped(live.bucket_count));
-        out +=
-            &format!("{records:>13} {buckets:>11} {load:>6.2} {hit:>19} {miss:>19} {longest:>16}");
+        let _ = write!(
+            out,
+            "{records:>13} {buckets:>11} {load:>6.2} {hit:>19} {miss:>19} {longest:>16}"
+        );
         if is_counting {
             out += &lookup_columns(live.lookups.as_ref());
         }
@@ -293,7 +296,7 @@ fn heading(is_counting: bool) -> String {
         format!("{records:>13} {buckets:>11} {load:>6} {hit:>19} {miss:>19} {longest:>16}");
     if is_counting {
         let [lookups, hits, in_vain, lines] = ["lookups/s", "hits, %", "in vain", "lines"];
-        heading += &format!(" {lookups:>12} {hits:>7} {in_vain:>7} {lines:>6}");
+        let _ = write!(heading, " {lookups:>12} {hits:>7} {in_vain:>7} {lines:>6}");
     }
     heading.push('\n');
     heading
