@@ -48,7 +48,7 @@ fn signal(child: &Child, name: &str) {
 
 /// Makes a store of so many keys.
 fn load(sandbox: &Sandbox, name: &str, count: u32) {
-    let pairs: String = (0..count).map(|i| format!("{i}\tvalue\n")).collect();
+    let pairs = (0..count).map(|i| format!("{i}\tvalue\n")).collect::<Vec<_>>().concat();
     let args = ["load", "-q", name, "--format", "tsv"];
     sandbox.run_with(&args, pairs.as_bytes()).check(0, "", "");
 }
@@ -116,7 +116,7 @@ fn lookups_of_another_process_show_while_it_makes_them() {
     thread::scope(|scope| {
         // Three of four are there.
         let feed = scope.spawn(|| {
-            let keys: String = (0..20_000).map(|i| format!("{i}\n")).collect();
+            let keys = (0..20_000).map(|i| format!("{i}\n")).collect::<Vec<_>>().concat();
             let keys = keys + &"none\n".repeat(20_000 / 3);
             while !is_over.load(Ordering::Relaxed) {
                 input.write_all(keys.as_bytes()).expect("it reads");
