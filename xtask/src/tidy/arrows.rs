@@ -37,7 +37,7 @@ const LAYERS: &[&[&str]] = &[
     &["storage"],
     &["prefaulter"],
     &["background"],
-    &["horizons"],
+    &["horizons", "moments"],
     &["births", "graves"],
     &["options", "stats"],
     &["format", "health"],

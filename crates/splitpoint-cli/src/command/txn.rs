@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, console: Console) -> Result<()> {
     let lines = read(args)?;
     // The input is in memory in any case.
     let options = Options::new().transaction_bytes(u64::MAX);
-    let opened = store::open_to_write(&args.file, &args.turn.options(options), console)?;
+    let opened = store::open_to_write(&args.file, &args.turn.options_by_turns(options), console)?;
     let Some(db) = opened.as_store() else {
         let message = format!("`{}` has no transactions", args.file.display());
         return Err(Failure::new(Exit::Usage, message)
