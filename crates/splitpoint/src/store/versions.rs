@@ -171,7 +171,8 @@ impl<'db> Versions<'db> {
         writer: &mut Writer,
         hold: Hold,
     ) -> Result<Self> {
-        if !matches!(hold, Hold::Scan) {
+        // A copy of a file that nobody writes leaves it as it is.
+        if matches!(hold, Hold::Snapshot) {
             reader.take_place_to_look_back(&store.region)?;
         }
         // Before the other process is asked where its records are.
