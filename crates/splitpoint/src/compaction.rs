@@ -120,6 +120,8 @@ struct Emptied {
     segment: Range<u64>,
     is_big: bool,
     death: Death,
+    /// How many rounds of looks at the moments of other processes had begun.
+    round: u64,
 }
 
 /// When the last record of a segment died.
@@ -380,7 +382,8 @@ impl Compaction {
         assert!(is_in_order, "what was emptied first is used again first");
         self.waiting_bytes += segment.end - segment.start;
         self.unnamed_bytes += segment.end - segment.start;
-        self.waiting.push_back(Emptied { segment, is_big, death });
+        let round = self.past_moments.begun();
+        self.waiting.push_back(Emptied { segment, is_big, death, round });
         self.is_log_incomplete = true;
     }
 
@@ -436,8 +439,9 @@ impl Compaction {
         oldest: impl FnOnce() -> Option<u64>,
         ticket: impl FnOnce() -> u64,
     ) -> bool {
-        let is_awaited =
-            self.waiting.front().is_some_and(|first| first.death.lsn >= self.past_moments.below());
+        let is_awaited = self.waiting.front().is_some_and(|first| {
+            first.death.lsn >= self.past_moments.below() || first.round >= self.past_moments.over()
+        });
         (is_awaited || !self.past_moments.is_at_rest())
             && self.past_moments.step(unpinned, committed, oldest, ticket)
     }
@@ -486,7 +490,14 @@ impl Compaction {
     /// Takes a segment from the list whose space may be used again at `moment`, and whether it is
     /// one of a big record.
     pub(crate) fn take_reusable(&mut self, moment: &Moment) -> Option<(Range<u64>, bool)> {
-        let first = self.waiting.front().filter(|first| first.is_reusable(moment))?;
+        let over = self.past_moments.over();
+        // A moment may have begun since the round that frees it, and find its records.
+        let is_of_round = |first: &&Emptied| {
+            let is_over = moment.past_moments == u64::MAX || first.round < over;
+            is_over || mutant::is_made(Mutant::ForgetsMoments)
+        };
+        let first = self.waiting.front().filter(|first| first.is_reusable(moment));
+        let first = first.filter(is_of_round)?;
         let (segment, is_big) = (first.segment.clone(), first.is_big);
         self.waiting.pop_front();
         self.waiting_bytes -= segment.end - segment.start;

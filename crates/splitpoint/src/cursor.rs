@@ -240,7 +240,11 @@ impl<'db> Iterator for Scan<'db> {
             Ok(current) => current,
             Err(error) => return Some(Err(error)),
         };
-        let (key, value) = (Value::pinned(key, key_pin), Value::pinned(value, value_pin));
+        let (key, value) = if self.versions.copies_values() {
+            (Value::owned(key.to_vec()), Value::owned(value.to_vec()))
+        } else {
+            (Value::pinned(key, key_pin), Value::pinned(value, value_pin))
+        };
         Some(Ok(Entry { key, value }))
     }
 }

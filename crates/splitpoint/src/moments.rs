@@ -24,8 +24,10 @@
 //! Take a reader with `L <= D < below`, which may read the segment.
 //!
 //! - It has loaded the commit before step 1, or found `L >= end > D`, or the same commit and the segment
-//!   empty: the segment was marked before step 1, and the fences of its pin and of the grace period come in
-//!   one order. So it was pinned at step 1, and the first grace period waits until it has published.
+//!   empty: only what was marked before step 1 is freed by that *round*, and the fences of its pin and of the
+//!   grace period come in one order. So it was pinned at step 1, and the first grace period waits until it
+//!   has published. What is marked after step 1 may have the same `D`, since nothing need be appended
+//!   meanwhile, and waits for the next round.
 //! - If its moment is there at step 2, `below <= L`: the segment is kept.
 //! - If it has been taken back before step 2, every value that was read by it was pinned before step 2, and
 //!   the second grace period waits for that.
@@ -47,6 +49,9 @@ use crate::testing::mutant::{self, Mutant};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PastMoments {
     below: u64,
+    /// How many rounds have begun, and how many of these are over.
+    begun: u64,
+    over: u64,
     next: Option<Next>,
 }
 
@@ -65,6 +70,16 @@ impl PastMoments {
         self.below
     }
 
+    /// Returns how many rounds have begun: one that begins later frees what is emptied now.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// Returns how many rounds are over.
+    pub(crate) fn over(&self) -> u64 {
+        self.over
+    }
+
     /// Takes a step if its grace period is over, where `unpinned` is the ticket below which all are, and
     /// returns whether it did. `committed` is the last commit, `oldest` looks at the moments and `ticket`
     /// begins a grace period.
@@ -76,7 +91,10 @@ impl PastMoments {
         ticket: impl FnOnce() -> u64,
     ) -> bool {
         self.next = match self.next {
-            None => Some(Next::Published { end: committed + 1, ticket: ticket() }),
+            None => {
+                self.begun += 1;
+                Some(Next::Published { end: committed + 1, ticket: ticket() })
+            }
             Some(Next::Published { end, ticket: before }) if before < unpinned => {
                 let below = oldest().map_or(end, |oldest| oldest.min(end));
                 let is_over = mutant::is_made(Mutant::OneGraceForMoments);
@@ -85,6 +103,7 @@ impl PastMoments {
             }
             Some(Next::Over { below, ticket }) if ticket < unpinned => {
                 self.below = self.below.max(below);
+                self.over = self.begun;
                 None
             }
             Some(_) => return false,

@@ -536,6 +536,8 @@ impl Opening {
         let mut extents = Extents::of(region);
         let mut durable_lsn = live.durable_lsn().min(live.committed().0);
         if self.access == Access::ReadWrite {
+            // A copy may have been made since this handle claimed them.
+            region.storage().forget_claims();
             region.claim_stores([].into_iter())?;
             // A killed process may have moved a piece and not told readers so, and what it left is
             // about to be free.

@@ -697,7 +697,10 @@ impl Store {
 
     /// Returns whether the lookups are counted, of a file that others may have open.
     pub(crate) fn may_publish_lookups(&self) -> bool {
-        self.instrument.is_some() && (self.others.is_some() || self.reader.is_some())
+        // One that locks nothing between its calls has no place to publish from.
+        let is_per_call = self.reader.as_ref().is_some_and(Reader::is_per_call);
+        let is_beside_others = self.others.is_some() || self.reader.is_some();
+        self.instrument.is_some() && !is_per_call && is_beside_others
     }
 
     /// Returns where the costs of lookups are published, if this handle may store to the file: one that

@@ -761,10 +761,12 @@ fn finish(next: NextSegment, region: &Region) -> Tail {
 
 /// Maps a segment, and clears it unless it `keeps_bytes` of its last use.
 fn new_tail(offset: u64, segment_bytes: u64, keeps_bytes: bool, region: &Region) -> Result<Tail> {
-    if !keeps_bytes {
-        let clear = "clear log segment of";
-        region.write(clear, |storage| storage.write_zeros(offset, segment_bytes))?;
-    }
+    region.write("clear log segment of", |storage| match keeps_bytes {
+        true if storage.is_volatile() => Ok(()),
+        // What has pages may still lack blocks, in a copy with holes.
+        true => storage.claim_range(offset, segment_bytes),
+        false => storage.write_zeros(offset, segment_bytes),
+    })?;
     map_tail(offset, segment_bytes, region)
 }
 

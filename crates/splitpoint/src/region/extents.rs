@@ -452,7 +452,9 @@ impl Extents {
             // The next segments of a store that is not compacted take what is free before they grow it.
             return self.release(offset, bytes);
         };
-        let is_warm = warm_bytes <= warm_bytes_max || self.is_cooled_by_thread;
+        // What the thread does not come to is given back here.
+        let kept_bytes_max = warm_bytes_max << u32::from(self.is_cooled_by_thread);
+        let is_warm = warm_bytes <= kept_bytes_max;
         // A system that takes no pages back leaves them here.
         if is_warm || self.region.storage().punch(offset, bytes).is_err() {
             self.warm.add(extent);

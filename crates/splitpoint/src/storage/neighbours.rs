@@ -253,8 +253,8 @@ impl Neighbours {
     /// Gives the place of the writer up after a turn.
     pub(crate) fn give_up_turn(&self, sharing: Sharing) -> io::Result<()> {
         match sharing {
-            Sharing::PerCall => byte_locks::unlock_all(&self.file),
-            _ => byte_locks::unlock(&self.file, LockByte::WRITER),
+            Sharing::PerCall => byte_locks::unlock_all(self.file.checked()?),
+            _ => byte_locks::unlock(self.file.checked()?, LockByte::WRITER),
         }
     }
 

@@ -138,7 +138,11 @@ fn wait_for_lock(neighbours: &Neighbours, file: &SharedFile, options: &Options) 
         if begun.elapsed() >= wait_max {
             return Err(locked(file.path(), file.file()));
         }
-        thread::sleep((begun.elapsed() / 4).clamp(Duration::from_micros(20), LOOK_AGAIN));
+        let pause = (begun.elapsed() / 4).clamp(Duration::from_micros(20), LOOK_AGAIN);
+        let is_writer = options.access == Access::ReadWrite;
+        if !is_writer || !wait_for_hand_over(file.file(), pause) {
+            thread::sleep(pause);
+        }
     }
 }
 

@@ -761,7 +761,8 @@ impl Seated {
     fn publish(&self, place: usize, moments: &Moments) {
         let words = self.table.place(place);
         let oldest = moments.open.first_key_value();
-        if let Some((_, &bytes_max)) = oldest {
+        // Whoever is given up takes the others of this place along.
+        if let Some(&bytes_max) = moments.open.values().max() {
             words[MOMENT_BYTES].store(bytes_max, Ordering::Relaxed);
         }
         let word = oldest.map_or(0, |(&(since, _), _)| since | IS_MOMENT);
@@ -886,7 +887,6 @@ fn lock<T>(words: &Mutex<T>) -> MutexGuard<'_, T> {
     words.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the nanoseconds since some moment of this boot.
 /// Returns the time of the system's monotonic clock, in which processes can compare.
 pub(crate) fn since_boot() -> Duration {
     // Miri knows nothing of the call.
@@ -898,6 +898,7 @@ pub(super) fn taken_places(file: &File) -> Vec<TakenPlace> {
     Snapshot::of(file).map(|table| table.taken_places(file)).unwrap_or_default()
 }
 
+/// Returns the nanoseconds since some moment of this boot.
 pub(super) fn since_boot_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)

@@ -11,7 +11,7 @@
 //! A handle that has had several turns in a row *keeps* its place between them: its changes need no call
 //! of the system. When another wants the place, it hands over after [`TURNS_IN_ROW`] turns or
 //! [`TIME_IN_ROW`]; its *keeper*, a thread, does so if it makes no change meanwhile, and gives the place
-//! up after [`IDLE`] without one, so that a handle which is stopped or leaks keeps nobody out for ever.
+//! up after [`IDLE`] without one, so that a handle which leaks keeps nobody out for ever.
 //! A turn has ended between the changes all the same: a process that is killed then leaves nothing to be
 //! completed.
 //!
@@ -153,7 +153,12 @@ impl Store {
     pub(super) fn take_place(&self, turns: &Turns, turn: &mut Turn) -> Result<()> {
         turn.number_in_row = turn.number_in_row.wrapping_add(1);
         if turn.is_kept {
-            return Ok(());
+            // Another word tells that the lock has gone: the program has closed the descriptor.
+            let found = self.others.as_ref().and_then(|others| others.turn().ok());
+            if found == Some(turn.word) {
+                return Ok(());
+            }
+            turn.is_kept = false;
         }
         let (Some(neighbours), Some(others)) = (self.region.storage().neighbours(), &self.others)
         else {
@@ -186,10 +191,11 @@ impl Store {
         loop {
             let seen = others.handed();
             others.want_turn();
-            if !gives_way && self.try_to_take(turns, neighbours)? {
+            let is_late = begun.elapsed() >= turns.wait_max;
+            if (!gives_way || is_late) && self.try_to_take(turns, neighbours)? {
                 return Ok(());
             }
-            if begun.elapsed() >= turns.wait_max {
+            if is_late {
                 return Err(self.locked());
             }
             others.wait_for_hand_over(seen, pause);

@@ -168,7 +168,7 @@ impl Windows {
                 self.protection,
                 MappedPiece { at, bytes, backing, is_kept: false },
             )?;
-            window.pieces.retain(|piece| piece.at != at);
+            window.pieces.retain(|piece| !(at..at + bytes).contains(&piece.at));
             for &(bytes, offset) in run {
                 let backing = Backing::File(offset);
                 window.pieces.push(MappedPiece { at, bytes, backing, is_kept: false });
