@@ -55,6 +55,8 @@ impl From<DurabilityName> for Durability {
 pub(crate) struct Opened {
     path: PathBuf,
     table: Box<dyn Table>,
+    /// Whether it is changed by turns: a close then syncs only what its durability asks for.
+    is_by_turns: bool,
 }
 
 impl Deref for Opened {
@@ -68,7 +70,7 @@ impl Deref for Opened {
 impl Opened {
     /// Wraps a table; `path` is the name that the user gave.
     pub(crate) fn new(path: impl Into<PathBuf>, table: impl Table) -> Self {
-        Self { path: path.into(), table: Box::new(table) }
+        Self { path: path.into(), table: Box::new(table), is_by_turns: false }
     }
 
     /// Returns the name or the URL that the user gave.
@@ -123,8 +125,9 @@ impl Opened {
             // A kill during the close may do harm.
             interrupt::last_step();
         }
-        let Self { path, table } = self;
-        table.close().map(drop).map_err(|error| Failure::using(&path, &error))
+        let Self { path, table, is_by_turns } = self;
+        let synced = if is_by_turns { table.sync() } else { Ok(()) };
+        synced.and_then(|()| table.close()).map(drop).map_err(|error| Failure::using(&path, &error))
     }
 
     /// Refuses a table that is read-only, or that ends with the command.
@@ -167,7 +170,7 @@ fn address_of(path: &Path) -> Cow<'_, Path> {
 /// Opens a table of any access method, by its content or its URL.
 fn open_with(path: &Path, options: &Options, console: Console) -> Result<Opened, Error> {
     let table = splitpoint::open_with(address_of(path), &with_progress(options, console))?;
-    Ok(Opened { path: path.to_path_buf(), table })
+    Ok(Opened { path: path.to_path_buf(), table, is_by_turns: false })
 }
 
 /// Opens an existing table for reading, and notes if the index of a store had to be rebuilt.
@@ -342,7 +345,8 @@ fn open_writable(
         {
             // Each change waits as long for its turn. That nobody has closed the store is nothing to note.
             let by_turns = options.options.clone().sharing(Sharing::Shared);
-            return open(&by_turns.lock_timeout(options.lock_timeout));
+            let opened = open(&by_turns.lock_timeout(options.lock_timeout))?;
+            return Ok(Opened { is_by_turns: true, ..opened });
         }
         Err(Error::Locked { .. }) => options.wait(path, console, open),
         opened => opened,

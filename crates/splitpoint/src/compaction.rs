@@ -656,7 +656,15 @@ mod tests {
     fn is_reusable(moment: Moment) -> bool {
         let mut compaction = Compaction::new(0.8, 1);
         compaction.retire(0..UNIT, false, Death { lsn: 100, checkpoint: 2, ticket: 7, stamp: 3 });
+        look_at_moments(&mut compaction, 100);
         compaction.take_reusable(&moment).is_some()
+    }
+
+    /// Finds out, in one round, that no moment of another process is open at the commit `committed`.
+    fn look_at_moments(compaction: &mut Compaction, committed: u64) {
+        for unpinned in 0..3 {
+            compaction.step_past_moments(unpinned, committed, || None, || unpinned);
+        }
     }
 
     #[test]
@@ -674,6 +682,27 @@ mod tests {
         assert!(!is_reusable(Moment { unpinned: 7, ..free }));
         assert!(!is_reusable(Moment { past_horizon: 2, ..free }));
         assert!(!is_reusable(Moment { past_moments: 100, ..free }));
+    }
+
+    #[test]
+    fn what_is_emptied_during_a_look_at_moments_waits_for_the_next() {
+        let mut compaction = Compaction::new(0.8, 1);
+        let death = Death { lsn: 100, checkpoint: 2, ticket: 7, stamp: 3 };
+        compaction.retire(0..UNIT, false, death);
+        look_at_moments(&mut compaction, 100);
+        // Nothing was committed since, and a moment of that commit may have begun.
+        compaction.retire(UNIT..2 * UNIT, false, death);
+        let moment = Moment {
+            durable_lsn: 100,
+            replay_checkpoint: 3,
+            unpinned: 8,
+            past_horizon: 3,
+            past_moments: compaction.past_moments(),
+        };
+        assert_eq!(compaction.take_reusable(&moment), Some((0..UNIT, false)));
+        assert_eq!(compaction.take_reusable(&moment), None);
+        look_at_moments(&mut compaction, 100);
+        assert_eq!(compaction.take_reusable(&moment), Some((UNIT..2 * UNIT, false)));
     }
 
     #[test]

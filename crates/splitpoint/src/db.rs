@@ -984,7 +984,7 @@ impl Db {
     ///
     /// ```
     /// # fn main() -> splitpoint::Result<()> {
-    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("a.spt");
     /// use splitpoint::{Options, Sharing};
     ///

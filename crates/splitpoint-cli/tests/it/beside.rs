@@ -214,8 +214,12 @@ fn commands_that_write_take_turns_with_processes_that_do() {
     sandbox.run(&["delete", "a.spt", "one"]).check(0, "", "");
     let input = b"four\t4\nfive\t5\n";
     let load = ["load", "-q", "a.spt", "--format", "tsv"];
-    sandbox.run_with(&load, input).check(0, "", "");
+    let buffered = [&load[..], &["--durability", "buffered"]].concat();
+    sandbox.run_with(&buffered, input).check(0, "", "");
     assert_eq!(db.len(), 4);
+    // A command that has ended is durable, whoever else has the store open.
+    let stats = db.stats().unwrap();
+    assert_eq!(stats.durable_bytes, stats.log_bytes);
     assert!(db.get("one").unwrap().is_none());
     sandbox.run(&["get", "a.spt", "three"]).check(0, "3", "");
     sandbox.run(&["count", "a.spt"]).check(0, "4\n", "");

@@ -461,8 +461,8 @@ const HARMLESS: &[Harmless] = &[
     },
     Harmless {
         what: "the slots and the chains of other buckets",
-        reason: "opening looks up the last 1,024 changes, and rebuilds an index that lacks one; \
-                 `check` detects the rest",
+        reason: "opening looks up the last changes, 1,024 at most, and rebuilds an index that lacks \
+                 one; `check` detects the rest",
         ended: &[Killed],
         is_noticed_too: true,
         ranges: |sample| {
