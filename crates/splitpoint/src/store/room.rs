@@ -8,9 +8,9 @@ use std::ops::Range;
 use super::compacting::SLICE_BYTES;
 use super::{Store, Writer};
 use crate::compaction::{Moment, warm_bytes_max};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::region::Region;
-use crate::storage::is_no_room;
+use crate::storage::failure::is_want_of_room;
 
 /// Looks at the pins after which what still waits is left.
 pub(super) const LOOKS_AT_PINS: u32 = 4;
@@ -93,22 +93,20 @@ impl Store {
         if self.horizons.is_any_open() && compacting.state.is_much_waiting(self.pin_bytes_min()) {
             self.horizons.evict(|horizon| compacting.state.held_bytes(&moment, horizon));
         }
+        let mut is_any_freed = false;
         for _ in 0..count_max {
-            let Some((segment, is_big)) = compacting.state.take_reusable(&moment) else { return };
+            let Some((segment, is_big)) = compacting.state.take_reusable(&moment) else { break };
+            is_any_freed = true;
             extents.end_segment(segment.start, is_big);
             if compacting.is_poisoned {
                 poison(&self.region, &segment);
             }
             extents.release_segment(segment, warm_bytes_max);
         }
-    }
-}
-
-/// Returns whether an error is for want of space or memory, of which compaction may make some.
-pub(super) fn is_want_of_room(error: &Error) -> bool {
-    match error {
-        Error::Io { source, .. } => is_no_room(source),
-        other => other.kind() == ErrorKind::Full,
+        if is_any_freed && extents.is_reserve_short() {
+            // Before anybody else takes it.
+            let _ = self.hold(writer);
+        }
     }
 }
 
