@@ -378,6 +378,20 @@ impl Storage for Mapped {
         super::claim::claim(self.file.checked()?, offset..offset + bytes).map(drop)
     }
 
+    fn hold_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        refuse_over_limit(offset + bytes)?;
+        let flags = rustix::fs::FallocateFlags::empty();
+        let held = uninterrupted(|| {
+            Ok(rustix::fs::fallocate(self.file.checked()?, flags, offset, bytes)?)
+        });
+        match held {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                self.write_zeros(offset, bytes)
+            }
+            held => held,
+        }
+    }
+
     fn claim_stores(&self, offset: u64, bytes: u64) -> io::Result<Room> {
         self.claims.claim(self.file.checked()?, offset..offset + bytes)
     }

@@ -440,6 +440,11 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         self.clear_range(offset, bytes)
     }
 
+    /// Gives a range its blocks, as far as it has none; the bytes are arbitrary.
+    fn hold_range(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Ensures that stores to a range through a mapping find their blocks, or returns that the file
     /// system takes a new block for each.
     fn claim_stores(&self, _offset: u64, _bytes: u64) -> io::Result<Room> {

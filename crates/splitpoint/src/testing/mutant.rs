@@ -63,6 +63,10 @@ pub(crate) enum Mutant {
     MovesUnnamed,
     /// A sync leaves out the copies that the log names.
     SyncsWithoutCopies,
+    /// Puts go on where the reserve is not whole.
+    PutsTakeReserve,
+    /// What was taken of the reserve is not held back again.
+    RefillsNothing,
     /// A handle that takes turns syncs the last segment of the log alone.
     SyncsTailAlone,
     /// A call waits for a lock of the whole file that its own program has.

@@ -1,0 +1,155 @@
+//! A full disk: no delete fails, whatever crashes between, and puts go on when enough is deleted.
+
+use super::{History, Op, Run, compact, is_slow, mix, seed};
+use crate::Durability::{Buffered, Sync};
+use crate::testing::mutant::{Mutant, with};
+use crate::{Batch, Db, Durability, SimDisk};
+
+/// What the disk holds.
+const DISK_BYTES: u64 = 240 << 10;
+
+fn key(i: u64) -> Vec<u8> {
+    format!("key {i}").into_bytes()
+}
+
+fn value(i: u64) -> Vec<u8> {
+    vec![i as u8; 300 + (mix(7, i) % 200) as usize]
+}
+
+fn level(i: u64) -> Durability {
+    if i.is_multiple_of(16) { Sync } else { Buffered }
+}
+
+fn full_disk() -> SimDisk {
+    let disk = SimDisk::new();
+    disk.limit_to(DISK_BYTES);
+    disk
+}
+
+fn fill(db: &Db) -> u64 {
+    (0..).find(|&i| db.put_with(key(i), value(i), level(i)).is_err()).expect("a disk is finite")
+}
+
+/// Returns the numbers below `count` in an order.
+fn in_order(order: u64, count: u64) -> Vec<u64> {
+    let mut numbers: Vec<u64> = (0..count).collect();
+    match order {
+        0 => {}
+        1 => numbers.reverse(),
+        _ => numbers.sort_unstable_by_key(|&i| mix(order, i)),
+    }
+    numbers
+}
+
+/// Returns a program that fills the disk, deletes half of the keys, stores some and deletes the others.
+fn program(order: u64) -> Vec<Op> {
+    let count = {
+        let db = full_disk().open(&compact::options()).unwrap();
+        fill(&db)
+    };
+    assert!(count > 150, "{count}");
+    let put = |i| Op::Put(key(i), value(i), level(i));
+    let delete = |i: u64| Op::Delete(key(i), level(i));
+    let numbers = in_order(order, count);
+    let (half, rest) = numbers.split_at(numbers.len() / 2);
+    let more = 1000..1000 + count / 8;
+    let mut ops: Vec<Op> = (0..count).map(put).collect();
+    ops.extend(half.iter().map(|&i| delete(i)));
+    ops.push(Op::Sync);
+    ops.extend(more.clone().map(put));
+    ops.extend(rest.iter().copied().chain(more).map(delete));
+    ops
+}
+
+/// Runs it, and looks at what a crash at some of the events leaves.
+fn sweep(order: u64) -> Result<u64, String> {
+    let every = if is_slow() { 7 } else { 301 };
+    let run = Run { options: compact::options(), ops: program(order), seed: seed() };
+    run.on(full_disk(), History::default(), move |point| {
+        if !point.number.is_multiple_of(every) {
+            return Ok(());
+        }
+        point.check_kill()?;
+        for i in 0..2 {
+            point.check_image(&point.disk.lose_power(mix(seed() ^ i, point.number)), "full")?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn no_delete_fails_on_a_full_disk_and_no_crash_loses_anything() {
+    for order in 0..3 {
+        let events = sweep(order).unwrap_or_else(|error| panic!("order {order}: {error}"));
+        println!("order {order}: {events} events");
+    }
+}
+
+/// Deletes all keys of a full store, in a new process after each few: killed, or after a power loss.
+fn delete_between_crashes(order: u64, loses_power: bool) -> Result<(), String> {
+    let mut disk = full_disk();
+    let mut db = disk.open(&compact::options()).map_err(|error| error.to_string())?;
+    let count = fill(&db);
+    for (i, number) in in_order(order, count).into_iter().enumerate() {
+        db.delete_with(key(number), Sync).map_err(|error| format!("delete {i}: {error}"))?;
+        if i % 37 == 36 {
+            disk = if loses_power { disk.lose_power(mix(seed(), i as u64)) } else { disk.kill() };
+            drop(db);
+            db = disk.open(&compact::options()).map_err(|error| format!("after {i}: {error}"))?;
+            if db.len() != count - 1 - i as u64 {
+                return Err(format!("{} keys of {count} after {i} deletes", db.len()));
+            }
+        }
+    }
+    let report = db.check().map_err(|error| error.to_string())?;
+    if report.is_clean() { Ok(()) } else { Err(format!("{:?}", report.damages.first())) }
+}
+
+#[test]
+fn deletes_go_on_after_each_killed_process() {
+    for order in 0..3 {
+        delete_between_crashes(order, false).unwrap_or_else(|error| panic!("{order}: {error}"));
+    }
+}
+
+#[test]
+fn a_batch_of_deletes_that_the_reserve_has_room_for_is_applied_on_a_full_disk() {
+    let db = full_disk().open(&compact::options()).unwrap();
+    let count = fill(&db);
+    for first in (0..count).step_by(50) {
+        let numbers = first..(first + 50).min(count);
+        let batch = numbers.fold(Batch::new(), |batch, i| batch.delete(key(i)));
+        db.apply(&batch).unwrap_or_else(|error| panic!("from {first} of {count}: {error}"));
+    }
+    assert!(db.is_empty());
+}
+
+#[test]
+fn maintenance_makes_room_on_a_full_disk() {
+    let db = full_disk().open(&compact::options()).unwrap();
+    let count = fill(&db);
+    for i in (0..count).step_by(2) {
+        db.delete(key(i)).unwrap();
+    }
+    while !db.maintain(1 << 20).unwrap().is_done {}
+    for i in 1000..1000 + count / 4 {
+        db.put(key(i), value(i)).unwrap();
+    }
+}
+
+#[track_caller]
+fn assert_found(mutant: Mutant) {
+    let found = with(mutant, || (0..3).find_map(|order| sweep(order).err()));
+    println!("{mutant:?}: {found:?}");
+    assert!(found.is_some(), "{mutant:?} is not found");
+}
+
+#[test]
+fn puts_that_take_the_reserve_are_found() {
+    assert_found(Mutant::PutsTakeReserve);
+}
+
+#[test]
+fn a_reserve_that_is_not_held_back_again_is_found() {
+    assert_found(Mutant::RefillsNothing);
+}
