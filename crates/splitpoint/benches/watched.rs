@@ -63,7 +63,7 @@ fn main() -> Result<()> {
         publishing_ns as f64 / 1e3 / looks as f64,
         publishing_ns as f64 / 1e7 / (2 * seconds * rounds) as f64
     );
-    db.close()
+    db.close().map(drop)
 }
 
 /// Looks up and puts for so many seconds, and returns the processor time of an operation in ns.

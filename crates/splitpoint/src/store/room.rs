@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::compacting::SLICE_BYTES;
 use super::{Store, Writer};
 use crate::compaction::{Compaction, Moment, warm_bytes_max};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::region::Region;
 use crate::storage::failure::is_want_of_room;
 use crate::storage::reader_table::OtherReaders;

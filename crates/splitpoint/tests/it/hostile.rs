@@ -604,7 +604,7 @@ fn a_store_held_by_another_process_is_refused_with_its_pid() {
     let alone = Options::new().sharing(Sharing::Exclusive);
     for options in [Options::new(), alone.clone(), alone.read_only()] {
         match options.open(&path).unwrap_err() {
-            Error::Locked { pid, .. } => assert_eq!(pid, Some(child.id())),
+            Error::Locked { holders, .. } => assert_eq!(holders[0].pid, Some(child.id())),
             other => panic!("{other}"),
         }
     }
