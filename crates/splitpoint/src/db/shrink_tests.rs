@@ -80,8 +80,7 @@ fn a_file_gives_its_index_back_when_it_shrinks() {
 #[test]
 fn the_space_of_an_index_that_has_shrunk_takes_segments_of_the_log() {
     let dir = tempfile::tempdir().unwrap();
-    // Without compaction nothing is held back of what is free.
-    let db = options().keep_dead_records().open(dir.path().join("a.spt")).unwrap();
+    let db = options().open(dir.path().join("a.spt")).unwrap();
     fill(&db, 0..KEYS);
     let (before, ..) = index_bytes(&db);
     let (.., free_before) = index_bytes(&db);

@@ -463,7 +463,7 @@ impl Extents {
             // The next segments of a store that is not compacted take what is free before they grow it.
             return self.release(offset, bytes);
         };
-        let is_warm = warm_bytes <= warm_bytes_max 
+        let is_warm = warm_bytes <= warm_bytes_max
             || self.is_cooled_by_thread
             // Its blocks might go to another file.
             || !self.is_reserve_whole();

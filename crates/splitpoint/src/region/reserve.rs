@@ -10,6 +10,7 @@ use super::{Extents, Region};
 use crate::error::{Error, Result};
 use crate::format::{FILE_BYTES_MAX, GRANULE_BYTES};
 use crate::space::{Extent, Space};
+use crate::storage::no_room;
 use crate::testing::mutant::{self, Mutant};
 
 /// Segments that are held back: two for tombstones, so that one can be emptied while the other is
@@ -19,6 +20,12 @@ const SEGMENTS: usize = 3;
 const PLACES: usize = 2;
 /// Free extents that are tried: those without blocks cannot be held back on a full disk.
 const TRIES_MAX: usize = 64;
+/// Free bytes of a file system from which on nothing is held back.
+const AMPLE_BYTES: u64 = 64 << 20;
+/// The same, in sizes of the reserve.
+const AMPLE_RESERVES: u64 = 4;
+/// How often a reserve that was never whole leaves what it takes.
+const SHARE: u64 = 2;
 
 /// What is to be held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +39,15 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
+    /// Returns whether a file system with so many free bytes is nearly full. With `is_held`, twice as
+    /// much must be free for the end of a reserve as for its beginning.
+    pub(crate) fn is_nearly_full(&self, free_bytes: u64, is_held: bool) -> bool {
+        let reserve_bytes =
+            SEGMENTS as u64 * self.segment_bytes + PLACES as u64 * self.ample_bytes();
+        let ample_bytes = AMPLE_BYTES.max(AMPLE_RESERVES * reserve_bytes);
+        free_bytes < if is_held { 2 * ample_bytes } else { ample_bytes }
+    }
+
     /// Returns the size of a place that is taken where there is room, so that a table which grows seldom
     /// needs another.
     fn ample_bytes(&self) -> u64 {
@@ -45,6 +61,8 @@ pub(super) struct Reserve {
     needs: Option<Needs>,
     /// Whether a part of it was taken, and is not held back again.
     is_short: bool,
+    /// Whether all of it was once held back.
+    was_whole: bool,
     segments: Vec<Extent>,
     places: Vec<Extent>,
 }
@@ -115,15 +133,25 @@ impl Extents {
         }
         self.let_go_of_excess(needs);
         if self.is_reserve_whole() {
-            self.reserve.is_short = false;
+            self.note_whole();
             return Ok(());
         }
         let places = self.hold_places(needs);
         let segments = self.hold_segments(needs);
         self.publish();
         places.and(segments)?;
-        self.reserve.is_short = false;
+        self.note_whole();
         Ok(())
+    }
+
+    fn note_whole(&mut self) {
+        self.reserve.is_short = false;
+        self.reserve.was_whole = true;
+    }
+
+    /// Returns whether all was once held back that should be: then no put takes of it.
+    pub(crate) fn was_reserve_whole(&self) -> bool {
+        self.reserve.was_whole
     }
 
     /// Makes what is more than needed free, and what is much larger, so that less is held back instead.
@@ -152,7 +180,7 @@ impl Extents {
         while self.reserve.segments.len() < SEGMENTS {
             let mut bytes = needs.segment_bytes;
             let extent = loop {
-                match self.hold_one(bytes, bytes) {
+                match self.hold_share(bytes, bytes) {
                     Err(_) if bytes > needs.segment_bytes_min => bytes /= 2,
                     held => break held?,
                 }
@@ -167,8 +195,8 @@ impl Extents {
             // Those that have become too small stay until there is a larger one.
             let unit = needs.segment_bytes_min;
             let extent = self
-                .hold_one(needs.ample_bytes(), unit)
-                .or_else(|_| self.hold_one(needs.place_bytes.next_multiple_of(unit), unit))?;
+                .hold_share(needs.ample_bytes(), unit)
+                .or_else(|_| self.hold_share(needs.place_bytes.next_multiple_of(unit), unit))?;
             self.reserve.places.push(extent);
             let too_small = |extent: &Extent| extent.count * GRANULE_BYTES < needs.place_bytes;
             if let Some(i) = self.reserve.places.iter().position(too_small) {
@@ -192,6 +220,22 @@ impl Extents {
         let places = named.chain(self.reserve.places.iter().copied());
         let is_large = |extent: &Extent| extent.count * GRANULE_BYTES >= needs.place_bytes;
         places.filter(is_large).count()
+    }
+
+    /// Does the same as [`hold_one`](Self::hold_one), but of a file system on which the reserve was never
+    /// whole it leaves puts as much as it takes.
+    fn hold_share(&mut self, bytes: u64, alignment: u64) -> Result<Extent> {
+        let (count, granules) = (bytes / GRANULE_BYTES, alignment / GRANULE_BYTES);
+        if let Some(extent) = self.hold_inside(count, granules) {
+            return Ok(extent);
+        }
+        if !self.reserve.was_whole {
+            self.region.write("reserve space for", |storage| {
+                let is_share = storage.growth_bytes()? >= SHARE * bytes;
+                if is_share { Ok(()) } else { Err(no_room()) }
+            })?;
+        }
+        self.hold_at_end(count, granules)
     }
 
     /// Holds back `bytes`, of free granules that have blocks or get them, or behind the end of the file.

@@ -128,9 +128,13 @@ fn a_failing_call_is_reported_or_harmless() {
             let is_over = target.call_count() < call;
             match rewritten {
                 Ok(_) => {
-                    // A segment that found no room is elsewhere.
                     for seed in [0, call, u64::MAX] {
-                        assert_new_content(&target.lose_power(seed), &expected);
+                        let after = target.lose_power(seed);
+                        match fault {
+                            // A segment that found no room is elsewhere.
+                            SimFault::Error(ENOSPC) => drop(assert_new_content(&after, &expected)),
+                            _ => assert_new(&after, &expected),
+                        }
                     }
                 }
                 Err(error) => {
@@ -143,8 +147,7 @@ fn a_failing_call_is_reported_or_harmless() {
             }
         }
     }
-    // A full disk is tried again elsewhere.
-    assert!(error_count > 12, "{error_count}");
+    assert!(error_count > 100, "{error_count}");
     source.close().unwrap();
     drop(source);
     assert!(disk.file() == before, "the old store has changed");

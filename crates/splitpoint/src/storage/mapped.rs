@@ -404,6 +404,12 @@ impl Storage for Mapped {
         free_bytes(&self.file)
     }
 
+    fn growth_bytes(&self) -> io::Result<u64> {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        let to_limit = limit.map_or(u64::MAX, |bytes| bytes.saturating_sub(self.file_bytes()));
+        Ok(self.free_bytes()?.min(to_limit))
+    }
+
     fn sync_range(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let page = crate::format::GRANULE_BYTES;
         let start = offset / page * page;

@@ -459,6 +459,12 @@ pub(crate) trait Storage: fmt::Debug + Send + Sync {
         Ok(u64::MAX)
     }
 
+    /// Returns how many bytes the file may still get: what the file system has free, and no more than
+    /// the limit of its size.
+    fn growth_bytes(&self) -> io::Result<u64> {
+        self.free_bytes()
+    }
+
     /// Makes the bytes of the range durable, however they were written.
     fn sync_range(&self, offset: u64, bytes: u64) -> io::Result<()>;
 

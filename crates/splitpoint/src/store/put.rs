@@ -231,7 +231,7 @@ impl Store {
         let record_bytes = header.record_bytes();
         let is_big = writer.log.is_big(record_bytes, &self.region);
         let addr = if is_big {
-            self.make_way_for_big(writer)?;
+            self.make_way_for_big(writer, record_bytes)?;
             let addr = writer.log.append_big(payload, prev, &mut writer.extents)?;
             writer.note_named();
             addr

@@ -1,6 +1,8 @@
 //! The reserve: what only deletes and compaction may take, so that on a full disk no delete fails and
 //! space comes back.
 //!
+//! Only on a nearly full file system is anything held back.
+//!
 //! A put that finds its segment full first brings the reserve up to date, and is refused where the disk
 //! has no room for that. A delete takes a segment of the reserve where there is no other; before the next
 //! change [`Store::regain`] holds one back again. That always succeeds, unless somebody looks at what is
@@ -35,6 +37,9 @@ const ROUNDS_MAX: u32 = 64;
 const PAUSE_SHARE: u64 = 4;
 /// Big records between two looks at the reserve.
 const LOOK_BIGS: u64 = 64;
+/// Segments, or records of the size of the put, that the file system must have for a put beside a reserve
+/// that was never whole.
+const PUT_SHARE: u64 = 2;
 /// A naming record of a big record, and more.
 const NAMING_BYTES: u64 = 64;
 
@@ -100,7 +105,9 @@ impl Store {
         let image_bytes = self.checkpoint_state(writer)?.segment_bytes_max(1);
         // What puts may add before the next look.
         let place_bytes = image_bytes + writer.log.next_segment_bytes(&self.region) / 4;
-        Some(Needs { segment_bytes, segment_bytes_min: min, place_bytes })
+        let needs = Needs { segment_bytes, segment_bytes_min: min, place_bytes };
+        let free_bytes = self.region.storage().growth_bytes().unwrap_or(0);
+        needs.is_nearly_full(free_bytes, has_any).then_some(needs)
     }
 
     /// Brings the reserve up to date.
@@ -139,7 +146,7 @@ impl Store {
             writer.log.give_to_puts();
             return writer.log.reserve_held(record_bytes, &mut writer.extents, 0);
         }
-        self.leave_reserve(writer)?;
+        self.leave_reserve(writer, record_bytes)?;
         if writer.log.has_room_for_put(record_bytes) {
             return Ok(());
         }
@@ -149,14 +156,19 @@ impl Store {
         Ok(())
     }
 
-    /// Refuses a put where what must be left for deletes is not whole.
-    fn leave_reserve(&self, writer: &mut Writer) -> Result<()> {
-        let held = self.hold(writer);
+    /// Refuses a put of so many bytes where what must be left for deletes is not whole, but was. Where it
+    /// never was, puts share with it what the file system has.
+    fn leave_reserve(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
+        let Err(error) = self.hold(writer) else { return Ok(()) };
         let is_held = writer.extents.is_anything_held() || writer.log.is_kept();
-        if is_held {
-            return held;
+        let put_bytes = record_bytes.max(writer.log.next_segment_bytes(&self.region));
+        let has_share = || {
+            let free_bytes = self.region.storage().growth_bytes().unwrap_or(0);
+            !writer.extents.was_reserve_whole() && free_bytes >= PUT_SHARE * put_bytes
+        };
+        if is_held && !has_share() {
+            return Err(error);
         }
-        // A file that never had one, on a disk that has no room for it.
         writer.log.give_to_puts();
         Ok(())
     }
@@ -164,11 +176,11 @@ impl Store {
     /// Does the same as [`make_way`](Self::make_way) for what names a big record. A log of such names
     /// seldom begins a segment, so the reserve is looked at now and then.
     #[inline]
-    pub(super) fn make_way_for_big(&self, writer: &mut Writer) -> Result<()> {
+    pub(super) fn make_way_for_big(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
         let is_due =
             writer.extents.needs().is_none() || writer.change_count.is_multiple_of(LOOK_BIGS);
         if is_due && may_hold(&self.region) {
-            self.leave_reserve(writer)?;
+            self.leave_reserve(writer, record_bytes)?;
         }
         if writer.log.has_room_for_put(NAMING_BYTES) {
             return Ok(());
@@ -178,13 +190,14 @@ impl Store {
 
     /// Makes room for a record of deletes, in a segment of the reserve if there is no other.
     pub(super) fn make_way_for_delete(&self, writer: &mut Writer, record_bytes: u64) -> Result<()> {
+        let is_looking = writer.extents.needs().is_none() && !writer.log.has_room(record_bytes);
+        if is_looking && may_hold(&self.region) {
+            let _ = self.hold(writer);
+        }
         let error = match writer.log.reserve(record_bytes, &mut writer.extents) {
             Err(error) if is_want_of_room(&error) && may_hold(&self.region) => error,
             reserved => return reserved,
         };
-        if writer.extents.needs().is_none() {
-            let _ = self.hold(writer);
-        }
         self.reuse_emptied(writer);
         let reserved = writer.log.reserve_held(record_bytes, &mut writer.extents, 0);
         reserved.map_err(|_| error)

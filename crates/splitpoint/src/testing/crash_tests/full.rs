@@ -137,6 +137,72 @@ fn maintenance_makes_room_on_a_full_disk() {
     }
 }
 
+/// Returns whether something is held back.
+fn is_holding(db: &Db) -> bool {
+    db.store().lock().unwrap().extents.is_anything_held()
+}
+
+#[test]
+fn only_on_a_nearly_full_disk_something_is_held_back() {
+    let (disk, ordinary) = (SimDisk::new(), SimDisk::new());
+    let [db, other] = [&disk, &ordinary].map(|disk| disk.open(&compact::options()).unwrap());
+    let put = |numbers: std::ops::Range<u64>| {
+        for i in numbers {
+            db.put(key(i), value(i)).unwrap();
+            other.put(key(i), value(i)).unwrap();
+        }
+    };
+    let limit_with = |free_bytes: u64| disk.limit_to(disk.file().len() as u64 + free_bytes);
+    put(0..400);
+    assert!(!is_holding(&db));
+    assert_eq!(disk.file().len(), ordinary.file().len(), "the disk has no limit");
+    limit_with(100 << 20);
+    put(400..500);
+    assert!(!is_holding(&db), "much is free");
+    limit_with(50 << 20);
+    put(500..600);
+    assert!(is_holding(&db), "little is free");
+    limit_with(100 << 20);
+    put(600..700);
+    assert!(is_holding(&db), "more must be free for the end of a reserve");
+    limit_with(200 << 20);
+    put(700..800);
+    assert!(!is_holding(&db) && !is_holding(&other), "much is free again");
+}
+
+#[test]
+fn what_was_held_back_goes_at_a_close_when_much_is_free() {
+    let closed_bytes = |is_limited: bool| {
+        let disk = SimDisk::new();
+        let db = disk.open(&compact::options()).unwrap();
+        if is_limited {
+            disk.limit_to(50 << 20);
+        }
+        (0..800).for_each(|i| db.put(key(i), value(i)).unwrap());
+        assert_eq!(is_holding(&db), is_limited);
+        disk.limit_to(u64::MAX);
+        db.close().unwrap();
+        disk.file().len()
+    };
+    assert!(closed_bytes(true) <= closed_bytes(false) + (16 << 10));
+}
+
+#[test]
+fn a_reserve_that_was_never_whole_shares_with_puts() {
+    let disk = SimDisk::new();
+    let db = disk.open(&compact::options()).unwrap();
+    (0..400).for_each(|i| db.put(key(i), value(i)).unwrap());
+    let mut from = 1000;
+    for _ in 0..3 {
+        let used_bytes = disk.file().len() as u64;
+        disk.limit_to(used_bytes + (32 << 10));
+        let refused = (from..).find(|&i| db.put(key(i), value(i)).is_err()).unwrap();
+        assert!(refused - from >= 12, "{} puts in 32 KiB", refused - from);
+        from = refused;
+    }
+    assert!(is_holding(&db));
+}
+
 #[track_caller]
 fn assert_found(mutant: Mutant) {
     let found = with(mutant, || (0..3).find_map(|order| sweep(order).err()));
