@@ -79,7 +79,7 @@ fn assert_new_content(disk: &SimDisk, expected: &Pairs) -> Pairs {
     assert_eq!(db.stats().expect("nothing fails").hash_name, "siphash-1-3");
     let found = pairs(&db);
     let sorted = |pairs: &Pairs| {
-        let mut sorted: Vec<_> = pairs.iter().cloned().collect();
+        let mut sorted = pairs.clone();
         sorted.sort_unstable();
         sorted
     };

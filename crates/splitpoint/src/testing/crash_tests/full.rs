@@ -27,7 +27,9 @@ fn full_disk() -> SimDisk {
 }
 
 fn fill(db: &Db) -> u64 {
-    (0..).find(|&i| db.put_with(key(i), value(i), level(i)).is_err()).expect("a disk is finite")
+    (0..u64::MAX)
+        .find(|&i| db.put_with(key(i), value(i), level(i)).is_err())
+        .expect("a disk is finite")
 }
 
 /// Returns the numbers below `count` in an order.
@@ -196,7 +198,7 @@ fn a_reserve_that_was_never_whole_shares_with_puts() {
     for _ in 0..3 {
         let used_bytes = disk.file().len() as u64;
         disk.limit_to(used_bytes + (32 << 10));
-        let refused = (from..).find(|&i| db.put(key(i), value(i)).is_err()).unwrap();
+        let refused = (from..u64::MAX).find(|&i| db.put(key(i), value(i)).is_err()).unwrap();
         assert!(refused - from >= 12, "{} puts in 32 KiB", refused - from);
         from = refused;
     }
