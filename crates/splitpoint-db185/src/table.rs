@@ -76,6 +76,7 @@ impl Table {
         match (&mut *self, &mut other) {
             (Self::Native { walk, .. }, Self::Native { walk: new, .. }) => {
                 std::mem::swap(walk, new);
+                new.move_on();
             }
             (Self::InPlace { keys, .. }, Self::InPlace { keys: new, .. }) => {
                 std::mem::swap(keys, new);

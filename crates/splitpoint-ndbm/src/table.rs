@@ -37,10 +37,11 @@ impl Table {
     /// Goes on with another handle of the same store, or with the store that was made of an old file.
     /// The walk does not notice.
     pub(crate) fn moved_to(self, db: Db) -> Self {
-        let walk = match self {
+        let mut walk = match self {
             Self::Native { walk, .. } => walk,
             Self::Old(old) => Box::new(old.into_walk()),
         };
+        walk.move_on();
         Self::Native { db, walk }
     }
 

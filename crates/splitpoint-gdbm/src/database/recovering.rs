@@ -130,12 +130,13 @@ impl Database {
         }
     }
 
-    fn open_again(&mut self, walk: Box<Walk>) -> Outcome<()> {
+    fn open_again(&mut self, mut walk: Box<Walk>) -> Outcome<()> {
         let Descriptor::Shared(file) = &self.file else {
             return Err(Failure::of(Code::NEED_RECOVERY));
         };
         let db = native_options(self.is_writer).open_shared(file);
         let db = db.map_err(|error| Failure::of_open(&error, self.is_writer))?;
+        walk.move_on();
         self.table = Some(Table::Native { db, walk });
         Ok(())
     }
