@@ -83,7 +83,11 @@ impl Table {
             }
             _ => debug_assert!(false, "the file has one format"),
         }
-        std::mem::replace(self, other).abandon();
+        match std::mem::replace(self, other) {
+            // Closing any descriptor of the file would end the locks that this process has of it.
+            Self::Native { db, .. } => std::mem::forget(db),
+            other => other.abandon(),
+        }
     }
 
     /// Leaves the file to its owner: nothing is written.
